@@ -1,0 +1,52 @@
+"""Solve one symmetric positive definite system A x = b in place, in double: plain Cholesky, upper triangle.
+
+Rows of the upper triangle are contiguous, so every inner loop is a run over memory.  Inline only (see setup.py).
+"""
+from libc.math cimport sqrt
+
+
+cdef enum:
+    PIVOT_ULPS = 8
+
+
+cdef inline bint cholesky_factor(double* a, Py_ssize_t n) noexcept nogil:
+    """Overwrite the upper triangle of the n x n row-major `a` with R, A = R'R; False if A is numerically singular.
+
+    A pivot that fell below a few ulps of the diagonal entry it began as holds rounding error only.  The first column
+    below the diagonal is not otherwise used; it keeps those entries.
+    """
+    cdef Py_ssize_t j, k, l
+    cdef double pivot, scale
+    cdef double tolerance = PIVOT_ULPS * n * 2.220446049250313e-16
+    for j in range(1, n):
+        a[j * n] = a[j * n + j]
+    for j in range(n):
+        pivot = a[j * n + j]
+        if not (pivot > 0.0 and (j == 0 or pivot > tolerance * a[j * n])) or pivot * 0.0 != 0.0:
+            return False
+        pivot = sqrt(pivot)
+        scale = 1.0 / pivot
+        a[j * n + j] = pivot
+        for l in range(j + 1, n):
+            a[j * n + l] *= scale
+        for k in range(j + 1, n):
+            scale = a[j * n + k]
+            for l in range(k, n):
+                a[k * n + l] -= scale * a[j * n + l]
+    return True
+
+
+cdef inline void cholesky_solve(const double* r, double* x, Py_ssize_t n) noexcept nogil:
+    """Overwrite `x` (the right-hand side) with the solution of R'R x = b."""
+    cdef Py_ssize_t j, l
+    cdef double value
+    for j in range(n):
+        value = x[j] / r[j * n + j]
+        x[j] = value
+        for l in range(j + 1, n):
+            x[l] -= value * r[j * n + l]
+    for j in range(n - 1, -1, -1):
+        value = x[j]
+        for l in range(j + 1, n):
+            value -= r[j * n + l] * x[l]
+        x[j] = value / r[j * n + j]

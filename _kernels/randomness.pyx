@@ -1,0 +1,46 @@
+"""Keystreams of ChaCha20 as arrays (RFC 8439; docs/explanation/randomness.md).  Inputs are trusted."""
+from cython.parallel cimport prange
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from _kernels._chacha20 cimport Stream, chacha20_blocks, stream_next, stream_open
+
+
+def keystream_blocks(
+    const uint32_t[::1] initial_state,   # IN  (16,), RFC 8439 section 2.3, counter in word 12
+    uint32_t[:, ::1] out,                # OUT (n_blocks, 16)
+):
+    """Write consecutive keystream blocks from an explicit ChaCha20 state: the form of RFC 8439's test vectors."""
+    cdef uint32_t state[16]
+    cdef uint32_t blocks[64]
+    cdef Py_ssize_t n_blocks = out.shape[0], block = 0, take
+    memcpy(state, &initial_state[0], sizeof(state))
+    while block < n_blocks:
+        chacha20_blocks(state, blocks)
+        take = min(<Py_ssize_t>4, n_blocks - block)
+        memcpy(&out[block, 0], blocks, take * 64)
+        state[12] += 4
+        block += take
+
+
+def stream_words(
+    const uint32_t[::1] subkey,    # IN  (8,)
+    const uint64_t[::1] users,     # IN  (n_streams,), global user ids
+    uint64_t[:, ::1] out,          # OUT (n_streams, n_words)
+    uint32_t round_number,
+    int n_threads,
+):
+    """Write the first words of the stream (subkey, round, user), one row a user."""
+    cdef Py_ssize_t n_streams = users.shape[0], i
+    for i in prange(n_streams, nogil=True, schedule="static", num_threads=n_threads):
+        _one_stream(&subkey[0], round_number, users[i], &out[i, 0], out.shape[1])
+
+
+cdef void _one_stream(
+    const uint32_t* subkey, uint32_t round_number, uint64_t user, uint64_t* out, Py_ssize_t n_words
+) noexcept nogil:
+    cdef Stream stream
+    cdef Py_ssize_t i
+    stream_open(&stream, subkey, round_number, user)
+    for i in range(n_words):
+        out[i] = stream_next(&stream)

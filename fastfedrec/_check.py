@@ -1,0 +1,241 @@
+"""Every check of a public argument: each error names the argument, what it got, and what to do."""
+
+import math
+import numbers
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+
+def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
+    """Return `value` as an int between `low` and `high`, or raise.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : object
+        Any integer type; bool is refused.
+    low, high : int or None
+        Inclusive bounds.
+
+    Returns
+    -------
+    int
+        The same number as a Python int.
+
+    Raises
+    ------
+    TypeError
+        Not an integer.
+    ValueError
+        Outside the bounds.
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__}); pass a whole number")
+    value = int(value)
+    _check_bounds(name, value, low, high)
+    return value
+
+
+def check_real(
+    name: str,
+    value: Any,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    exclusive: bool = False,
+) -> float:
+    """Return `value` as a finite float between `low` and `high`, or raise.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : object
+        Any real number; bool, NaN and infinities are refused.
+    low, high : float or None
+        Bounds.
+    exclusive : bool
+        Whether the bounds themselves are refused.
+
+    Returns
+    -------
+    float
+        The same number as a Python float.
+
+    Raises
+    ------
+    TypeError
+        Not a real number.
+    ValueError
+        Not finite, or outside the bounds.
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a real number, got {value!r} ({type(value).__name__}); pass a float")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite, got {number}; pass an ordinary number")
+    _check_bounds(name, number, low, high, exclusive)
+    return number
+
+
+def _check_bounds(name, value, low, high, exclusive=False):
+    if low is not None and (value < low or (exclusive and value == low)):
+        raise ValueError(f"{name} must be {'greater than' if exclusive else 'at least'} {low}, got {value}")
+    if high is not None and (value > high or (exclusive and value == high)):
+        raise ValueError(f"{name} must be {'less than' if exclusive else 'at most'} {high}, got {value}")
+
+
+def check_epsilon(name: str, value: Any) -> float:
+    """Return a privacy parameter epsilon (nats), or raise unless it is finite and positive.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : object
+        A real number above 0.
+
+    Returns
+    -------
+    float
+        The same number.
+    """
+    return check_real(name, value, low=0.0, exclusive=True)
+
+
+def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
+    """Return `value` if it is one of `choices`, or raise.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : object
+        What the caller passed.
+    choices : collection of str
+        What is allowed.
+
+    Returns
+    -------
+    str
+        The value itself.
+
+    Raises
+    ------
+    ValueError
+        Anything else.
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return a bool, or raise: a truthy string or array is a mistake, not a flag.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : object
+        What the caller passed.
+
+    Returns
+    -------
+    bool
+        The value itself.
+
+    Raises
+    ------
+    TypeError
+        Not a bool.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r} ({type(value).__name__})")
+    return bool(value)
+
+
+def check_instance(name: str, value: Any, kind: type, remedy: str) -> Any:
+    """Return `value` if it is a `kind`, or raise with the remedy.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : object
+        What the caller passed.
+    kind : type
+        The class it must be an instance of.
+    remedy : str
+        What to do instead.
+
+    Returns
+    -------
+    object
+        The value itself.
+
+    Raises
+    ------
+    TypeError
+        Anything else.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {kind.__name__}, got {type(value).__name__}; {remedy}")
+    return value
+
+
+def check_array(
+    name: str,
+    value: Any,
+    *,
+    ndim: int,
+    shape: tuple[int | None, ...] | None = None,
+    dtypes: Collection[type] = (np.float32, np.float64),
+) -> np.ndarray:
+    """Return a finite, C-contiguous array of one of `dtypes`, or raise.
+
+    Integers become the last of `dtypes` where they fit exactly; read-only and strided input is accepted.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : array_like
+        What the caller passed.
+    ndim : int
+        Required number of dimensions.
+    shape : tuple of (int or None) or None
+        Required lengths; None leaves an axis free.
+    dtypes : collection of type
+        Floating types that are kept as they are.
+
+    Returns
+    -------
+    ndarray
+        Contiguous; a copy only where one is needed.
+
+    Raises
+    ------
+    TypeError
+        Not numeric, or a type that would have to be rounded.
+    ValueError
+        Wrong shape, NaN or infinite entries.
+    """
+    array = np.asarray(value)
+    if array.dtype.type not in dtypes:
+        if array.dtype.kind not in "iu":
+            names = " or ".join(np.dtype(d).name for d in dtypes)
+            raise TypeError(f"{name} must be an array of {names}, got dtype {array.dtype}; convert it with .astype")
+        array = array.astype(list(dtypes)[-1])
+    if array.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {array.shape}")
+    if shape is not None and any(want is not None and want != got for want, got in zip(shape, array.shape, strict=True)):
+        wanted = tuple("any" if want is None else want for want in shape)
+        raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name} must be finite, got {array[where]} at {where}; remove or replace it")
+    return np.ascontiguousarray(array)

@@ -1,0 +1,86 @@
+"""Checks of a user-item pair's value and timestamp, and the merging of pairs that stand twice."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from fastfedrec._check import check_array, check_choice
+
+DUPLICATES = ("sum", "last", "max", "error")
+
+
+def check_values(name: str, values: Any, length: int) -> np.ndarray:
+    array = np.asarray(values)
+    if array.dtype.kind == "b":
+        array = array.astype(np.float32)
+    if array.dtype.kind == "f" and array.dtype.itemsize == 2:
+        array = array.astype(np.float32)
+    array = check_array(name, array, ndim=1, shape=(length,))
+    if (negative := np.flatnonzero(array < 0)).size:
+        where = negative[0]
+        raise ValueError(
+            f"{name} must be at least 0, got {array[where]} at position {where}; shift the scale, or drop those rows"
+        )
+    return array
+
+
+def check_timestamps(timestamps: Any, length: int) -> np.ndarray:
+    array = np.asarray(timestamps)
+    if array.dtype.kind == "M":
+        array = array.astype("datetime64[s]").astype(np.int64)  # NaT becomes MISSING_TIMESTAMP
+    if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.floor(array)).all():
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"timestamps must be integers, got dtype {array.dtype}; use seconds since 1970")
+    if array.shape != (length,):
+        raise ValueError(f"timestamps must have shape ({length},), got {array.shape}")
+    return array.astype(np.int64)
+
+
+def check_item_count(n_items: int) -> None:
+    if n_items > np.iinfo(np.int32).max:
+        raise ValueError(f"items must number at most {np.iinfo(np.int32).max}, got {n_items}; hash or drop rare ones")
+
+
+def compact_values(values: np.ndarray | None) -> np.ndarray | None:
+    """None where all are 1; float32 where that loses nothing."""
+    if values is None or bool((values == 1).all()):
+        return None
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32)
+    return narrow if bool((narrow == values).all()) else values
+
+
+def merge_duplicates(user_rows, item_rows, values, timestamps, duplicates, user_ids, item_ids):
+    """Merge equal neighbours of pairs sorted by (user, item)."""
+    if duplicates is not None:
+        check_choice("duplicates", duplicates, DUPLICATES)
+    starts = np.ones(len(user_rows), dtype=bool)
+    starts[1:] = (user_rows[1:] != user_rows[:-1]) | (item_rows[1:] != item_rows[:-1])
+    n_duplicates = len(starts) - int(starts.sum())
+    if not n_duplicates:
+        return user_rows, item_rows, values, timestamps
+    if duplicates == "error":
+        where = int(np.flatnonzero(~starts)[0])
+        raise ValueError(
+            f"{n_duplicates} rows repeat a user-item pair, the first user {user_ids[user_rows[where]]!r} and item "
+            f"{item_ids[item_rows[where]]!r}; choose duplicates='sum', 'last' or 'max'"
+        )
+    if duplicates is None and values is not None:
+        warnings.warn(
+            f"{n_duplicates} rows repeat a user-item pair and their values were summed; choose duplicates='sum', "
+            "'last', 'max' or 'error' to say what is meant",
+            stacklevel=4,
+        )
+    first = np.flatnonzero(starts)
+    last = np.append(first[1:], len(starts)) - 1
+    if values is None:
+        values = np.ones(len(starts), dtype=np.float64)
+    if duplicates == "last":
+        merged = values[last]
+    else:
+        merged = (np.maximum if duplicates == "max" else np.add).reduceat(values.astype(np.float64), first)
+    if timestamps is not None:
+        timestamps = timestamps[last] if duplicates == "last" else np.maximum.reduceat(timestamps, first)
+    return user_rows[first], item_rows[first], merged, timestamps

@@ -1,0 +1,295 @@
+"""Keys: every random bit of the package comes from ChaCha20 under a `Key`.
+
+A stream is named by (purpose, round, global user id).  The same name gives the same bits on any thread, shard or
+machine, so a simulation does not depend on how it was split.  A guarantee holds only against parties without the key:
+a key made from a seed marks everything made with it as a simulation.
+"""
+
+import hashlib
+import os
+import threading
+from typing import NoReturn
+
+import numpy as np
+
+from fastfedrec._check import check_instance, check_integer
+from fastfedrec._kernels import randomness as _kernel
+from fastfedrec._threads import resolve_n_threads
+
+_SIMULATION_DOMAIN = b"fastfedrec simulation key 1:"
+_PERSON = b"fastfedrec-1"
+
+
+class Key:
+    """A 256-bit ChaCha20 key, from entropy or (for simulations) from a seed.
+
+    Make one with `Key.from_entropy` or `Key.from_seed`.  An entropy key is single-use: a second ``fit`` with it
+    raises, because refitting on data that differ by one user would cancel the noise exactly.  It is never printed,
+    pickled or saved.
+
+    See Also
+    --------
+    fastfedrec.Interactions : Its ``global_user_ids`` name the streams.
+
+    References
+    ----------
+    .. [1] Nir and Langley, "ChaCha20 and Poly1305 for IETF protocols", RFC 8439, 2018.
+
+    Examples
+    --------
+    >>> from fastfedrec import Key
+    >>> key = Key.from_seed(7)
+    >>> bool((key.words("demo", size=3) == Key.from_seed(7).words("demo", size=3)).all())
+    True
+    >>> key
+    Key.from_seed(7)
+    """
+
+    __slots__ = ("_lock", "_secret", "_seed", "_used_by")
+
+    def __init__(self, secret: bytes, *, seed: int | None = None):
+        if not isinstance(secret, bytes) or len(secret) != 32:
+            raise ValueError("secret must be 32 bytes; use Key.from_entropy() or Key.from_seed(n)")
+        self._secret = secret
+        self._seed = seed
+        self._used_by: str | None = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_entropy(cls) -> "Key":
+        """Draw a key from the operating system.
+
+        Returns
+        -------
+        Key
+            Single-use; nothing can reproduce it.
+        """
+        return cls(os.urandom(32))
+
+    @classmethod
+    def from_seed(cls, n: int) -> "Key":
+        """Derive a key from a seed, for simulations: whoever knows the seed can undo the noise.
+
+        Parameters
+        ----------
+        n : int
+            Any integer of at least 0.
+
+        Returns
+        -------
+        Key
+            Marked as a simulation; reusable.
+        """
+        n = check_integer("n", n, low=0)
+        return cls(hashlib.sha256(_SIMULATION_DOMAIN + str(n).encode()).digest(), seed=n)
+
+    @property
+    def is_simulation(self) -> bool:
+        """Whether the key came from a seed, so that results made with it protect nobody from its holder.
+
+        Returns
+        -------
+        bool
+            False for an entropy key.
+        """
+        return self._seed is not None
+
+    def subkey(self, purpose: str) -> np.ndarray:
+        """The ChaCha20 key of one purpose: a keyed BLAKE2b hash of its name.
+
+        Parameters
+        ----------
+        purpose : str
+            What the bits are for, such as ``"fmf_ldp.reports"``; different purposes never share a stream.
+
+        Returns
+        -------
+        ndarray of shape (8,), uint32
+            Secret like the key itself.
+        """
+        check_instance("purpose", purpose, str, "name what the bits are for")
+        digest = hashlib.blake2b(purpose.encode(), key=self._secret, person=_PERSON, digest_size=32).digest()
+        return np.frombuffer(digest, dtype="<u4").astype(np.uint32)
+
+    def words(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> np.ndarray:
+        """The first 64-bit words of the stream (purpose, round, user).
+
+        Parameters
+        ----------
+        purpose : str
+            The stream's purpose.
+        round : int
+            Below 2**32.
+        user : int
+            A global user id, or a block number; below 2**64.
+        size : int
+            How many words; at most 2**35, where the block counter ends.
+
+        Returns
+        -------
+        ndarray of shape (size,), uint64
+            Uniform words.
+        """
+        user = check_integer("user", user, low=0, high=2**64 - 1)
+        return self.words_by_user(purpose, np.array([user], dtype=np.uint64), round=round, size=size)[0]
+
+    def words_by_user(
+        self, purpose: str, users: np.ndarray, *, round: int = 0, size: int, n_threads: int = 1
+    ) -> np.ndarray:
+        """The first 64-bit words of each user's stream, one row a user.
+
+        Parameters
+        ----------
+        purpose : str
+            The streams' purpose.
+        users : ndarray of shape (n_users,), uint64
+            Global user ids.
+        round : int
+            Below 2**32.
+        size : int
+            Words a user; at most 2**35.
+        n_threads : int
+            0 for all; the bits do not depend on it.
+
+        Returns
+        -------
+        ndarray of shape (n_users, size), uint64
+            Uniform words.
+        """
+        size = check_integer("size", size, low=0, high=2**35)
+        round_number = check_integer("round", round, low=0, high=2**32 - 1)
+        users = np.ascontiguousarray(users, dtype=np.uint64)
+        out = np.empty((len(users), size), dtype=np.uint64)
+        if out.size:
+            _kernel.stream_words(self.subkey(purpose), users, out, round_number, resolve_n_threads(n_threads))
+        return out
+
+    def uniform(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> np.ndarray:
+        """Doubles in the open interval (0, 1), 52 bits each.
+
+        Parameters
+        ----------
+        purpose : str
+            The stream's purpose.
+        round : int
+            Below 2**32.
+        user : int
+            A global user id, or a block number.
+        size : int
+            How many.
+
+        Returns
+        -------
+        ndarray of shape (size,), float64
+            Never 0 and never 1.
+        """
+        return _as_uniform(self.words(purpose, round=round, user=user, size=size))
+
+    def normal(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> np.ndarray:
+        """Standard normal doubles, by the inverse distribution function; for initial values, never for privacy.
+
+        Parameters
+        ----------
+        purpose : str
+            The stream's purpose.
+        round : int
+            Below 2**32.
+        user : int
+            A global user id, or a block number.
+        size : int
+            How many.
+
+        Returns
+        -------
+        ndarray of shape (size,), float64
+            One draw a word of the stream.
+        """
+        from scipy.special import ndtri
+
+        return ndtri(self.uniform(purpose, round=round, user=user, size=size))
+
+    def permutation(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> np.ndarray:
+        """A uniformly random order of ``range(size)``.
+
+        Parameters
+        ----------
+        purpose : str
+            The stream's purpose.
+        round : int
+            Below 2**32.
+        user : int
+            A global user id, or a block number.
+        size : int
+            How many.
+
+        Returns
+        -------
+        ndarray of shape (size,), int64
+            Sorting positions of `size` random words; two equal words, with chance below size**2 / 2**65, keep
+            their order.
+        """
+        return np.argsort(self.words(purpose, round=round, user=user, size=size), kind="stable")
+
+    def claim(self, what: str) -> None:
+        """Take the key for one private run; an entropy key can be taken once.
+
+        Parameters
+        ----------
+        what : str
+            Who takes it, for the message of the next attempt.
+
+        Raises
+        ------
+        ValueError
+            An entropy key that was taken before.
+        """
+        with self._lock:
+            if self._used_by is not None and not self.is_simulation:
+                raise ValueError(
+                    f"key is single-use and was already used by {self._used_by}: a second run with the same noise on "
+                    "other data would cancel it; pass key=None or a new Key.from_entropy(), or Key.from_seed(n) "
+                    "for a simulation"
+                )
+            self._used_by = what
+
+    # A copy would forget that the key was used; a pickle would write it somewhere.
+    def __copy__(self) -> "Key":
+        return self
+
+    def __deepcopy__(self, memo: dict) -> "Key":
+        return self
+
+    def __reduce_ex__(self, protocol) -> tuple:
+        if self._seed is None:
+            self._refuse_pickle()
+        return Key.from_seed, (self._seed,)
+
+    @staticmethod
+    def _refuse_pickle() -> NoReturn:
+        raise TypeError("an entropy key is never pickled or sent; let each process draw its own Key.from_entropy()")
+
+    def __repr__(self) -> str:
+        return f"Key.from_seed({self._seed})" if self.is_simulation else "Key.from_entropy()"
+
+
+def _as_uniform(words: np.ndarray) -> np.ndarray:
+    """52 high bits of each word at the middle of their cell, as `_chacha20.pxd`: exact, so never 0 and never 1."""
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def resolve_key(key: Key | None) -> Key:
+    """`key`, or a new entropy key where it is None.
+
+    Parameters
+    ----------
+    key : Key or None
+        What the caller passed.
+
+    Returns
+    -------
+    Key
+        Never None.
+    """
+    if key is None:
+        return Key.from_entropy()
+    return check_instance("key", key, Key, "use Key.from_seed(n) for a simulation, or None for a new entropy key")
