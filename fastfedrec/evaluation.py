@@ -237,7 +237,7 @@ def evaluate(
     test = _drop_unrankable(test, unseen, wanted)
     n = seen.n_items if wanted is None else min(wanted, seen.n_items)
     users = np.flatnonzero(test.interactions_per_user())
-    pairs = np.cumsum(test.interactions_per_user()[users] + np.minimum(n, unseen[users]))
+    pairs = np.cumsum(test.interactions_per_user()[users] + n)
     ranks = []
     start = done = 0
     while start < len(users):
@@ -296,12 +296,12 @@ def _check_same_axes(train: Interactions, test: Interactions) -> None:
 
 def _union(train: Interactions, test: Interactions) -> Interactions:
     """Everything a user has in either part."""
-    # Ones, because a sum of matrices drops explicit zeros.
-    parts = (
-        scipy.sparse.csr_array((np.ones(x.n_interactions, dtype=np.int8), x.indices, x.indptr), shape=x.shape)
-        for x in (train, test)
-    )
-    union = sum(parts, start=scipy.sparse.csr_array(train.shape, dtype=np.int8))
+
+    def ones(part):  # the sum of two matrices drops explicit zeros
+        values = np.ones(part.n_interactions, dtype=np.int8)
+        return scipy.sparse.csr_array((values, part.indices, part.indptr), shape=part.shape)
+
+    union = ones(train) + ones(test)
     union.sort_indices()
     return train._replace(indptr=union.indptr, indices=union.indices, values=None, timestamps=None)
 

@@ -1,20 +1,16 @@
-"""What every test file shares."""
-
 from pathlib import Path
 
 import pytest
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 
-
-@pytest.fixture(scope="session")
+@pytest.fixture
 def data_path():
-    """``data_path(name)``: a publisher's file beside the repository, or a skip with the reason."""
+    """Real data beside the checkout, by file name; the test skips where it is absent."""
 
     def find(name):
-        path = DATA / name
+        path = Path(__file__).resolve().parents[1].parent / "shared" / "data" / name
         if not path.exists():
-            pytest.skip(f"{name} is not in {DATA.parent.name}/{DATA.name} beside the repository; it is never committed")
+            pytest.skip(f"needs the real data file {name} in ../shared/data, which no wheel or repository carries")
         return path
 
     return find
