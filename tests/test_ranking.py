@@ -222,12 +222,13 @@ def test_threads_do_not_change_the_bits():
     data = interactions_of(mask)
     scores = rng.random((500, 300))
     users, items = rng.standard_normal((500, 7)), rng.standard_normal((300, 7))
+    rows = np.tile(np.arange(500), 30)  # enough comparisons for held_out_ranks to use all threads
 
     def results(n_threads):
         negatives, counts = sample_unseen(data, np.arange(500), 40, key=KEY, purpose="t", n_threads=n_threads)
         return [
             negatives,
-            held_out_ranks(scores[:, 0], scores, counts, n_threads=n_threads),
+            held_out_ranks(scores[rows, 0], scores, counts, rows=rows, n_threads=n_threads),
             *top_k(scores, 10, seen=data, n_threads=n_threads),
             *recommend_factors(users, items, 10, seen=data, n_threads=n_threads),
         ]
