@@ -199,10 +199,13 @@ def _rating_tables(key, topics, z, target, shares, times, order) -> RatingTables
     effects += np.sqrt(1 - POPULARITY_CORRELATION**2) * key.normal("datasets.generate item effects", size=n_items)
     effects = ITEM_WEIGHT * (effects - (held * effects).sum())
     log_mean = np.log(np.einsum("k,ki->i", shares.mean(axis=0), topics, optimize=False))
-    mean, variance = _affinity_moments(topics, shares[:: N_PILOTS // 64], times[:: N_PILOTS // 64], log_mean)
+    some = slice(None, None, N_PILOTS // 64)
+    mean, variance, covariance = _affinity_moments(topics, shares[some], times[some], log_mean, effects)
+    affinity_scale = AFFINITY_WEIGHT / np.sqrt(variance)
     noise = 1.0 - USER_WEIGHT**2 - (held * effects**2).sum() - AFFINITY_WEIGHT**2 - TASTE_WEIGHT**2
+    noise -= 2.0 * affinity_scale * covariance
     scales = [
-        USER_WEIGHT, TASTE_WEIGHT / np.sqrt(N_TASTES), mean, AFFINITY_WEIGHT / np.sqrt(variance),
+        USER_WEIGHT, TASTE_WEIGHT / np.sqrt(N_TASTES), mean, affinity_scale,
         np.sqrt(max(noise, 0.0)), *ndtri(RATING_CUTS),
     ]  # fmt: skip
 
@@ -220,11 +223,15 @@ def _rating_tables(key, topics, z, target, shares, times, order) -> RatingTables
     )
 
 
-def _affinity_moments(topics, shares, times, log_mean):
-    """Mean and variance of log(w_ui / mean w_i) over the items that these pilot users are expected to hold."""
-    total, first, second = 0.0, 0.0, 0.0
+def _affinity_moments(topics, shares, times, log_mean, effects):
+    """Moments of log(w_ui / mean w_i) over the items that these pilot users are expected to hold.
+
+    Its mean and variance, and its covariance with the item effects: what is held in spite of being rare is liked more.
+    """
+    sums = np.zeros(4)
     for share, time in zip(shares, times, strict=True):
         weights = np.einsum("k,ki->i", share, topics, optimize=False)
         held, affinity = -np.expm1(-time * weights), np.log(weights) - log_mean
-        total, first, second = total + held.sum(), first + (held * affinity).sum(), second + (held * affinity**2).sum()
-    return first / total, second / total - (first / total) ** 2
+        sums += [held.sum(), (held * affinity).sum(), (held * affinity**2).sum(), (held * affinity * effects).sum()]
+    _, mean, square, product = sums / sums[0]
+    return mean, square - mean**2, product
