@@ -1,0 +1,6 @@
+"""Randomizers; each states its guarantee in one sentence."""
+
+from fastfedrec.mechanisms.binary_response import BinaryResponse
+from fastfedrec.mechanisms.channel import Channel
+
+__all__ = ["BinaryResponse", "Channel"]

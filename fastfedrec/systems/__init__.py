@@ -1,0 +1,1 @@
+"""The systems: one file each, over the contract of `base`."""

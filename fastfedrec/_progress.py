@@ -1,0 +1,34 @@
+"""Progress bars on long work, when asked for."""
+
+from collections.abc import Iterator
+
+
+def progress_rounds(n_rounds: int, *, show: bool, description: str) -> Iterator[int]:
+    """Count rounds, with a bar if asked for.
+
+    Parameters
+    ----------
+    n_rounds : int
+        How many.
+    show : bool
+        Whether to draw a bar (on standard error).
+    description : str
+        What is going on.
+
+    Returns
+    -------
+    iterator of int
+        0, 1, ..., n_rounds - 1.
+
+    Raises
+    ------
+    ImportError
+        A bar is asked for and tqdm is absent.
+    """
+    if not show:
+        return iter(range(n_rounds))
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        raise ImportError("show_progress=True needs tqdm: pip install 'fastfedrec[cli]', or show_progress=False") from None
+    return iter(tqdm(range(n_rounds), desc=description, unit="round"))

@@ -1,0 +1,90 @@
+"""The communication ledger: what each client downloads and uploads."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastfedrec._table import format_table
+
+
+@dataclass(frozen=True)
+class RoundTraffic:
+    """Bytes of one round.
+
+    Parameters
+    ----------
+    download : int
+        What one client receives.
+    upload : int
+        What one client sends.
+    n_clients : int
+        Clients asked.
+    """
+
+    download: int
+    upload: int
+    n_clients: int
+
+
+@dataclass
+class CommunicationLedger:
+    """Bytes down and up, per client and round.
+
+    Parameters
+    ----------
+    rounds : list of RoundTraffic
+        In order.
+    """
+
+    rounds: list[RoundTraffic] = field(default_factory=list)
+
+    def record(self, traffic: RoundTraffic) -> None:
+        """Add one round.
+
+        Parameters
+        ----------
+        traffic : RoundTraffic
+            What it moves.
+        """
+        self.rounds.append(traffic)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Totals and the last round's figures.
+
+        Returns
+        -------
+        dict
+            Bytes, as ints.
+        """
+        last = self.rounds[-1] if self.rounds else RoundTraffic(0, 0, 0)
+        return {
+            "n_rounds": len(self.rounds),
+            "n_clients": last.n_clients,
+            "download_per_client_per_round": last.download,
+            "upload_per_client_per_round": last.upload,
+            "download_per_client": sum(r.download for r in self.rounds),
+            "upload_per_client": sum(r.upload for r in self.rounds),
+            "download_total": sum(r.download * r.n_clients for r in self.rounds),
+            "upload_total": sum(r.upload * r.n_clients for r in self.rounds),
+        }
+
+    def summary(self) -> str:
+        """A table of what one client and all clients move.
+
+        Returns
+        -------
+        str
+            Several lines.
+        """
+        totals = self.to_dict()
+        rows = [
+            (
+                direction,
+                f"{totals[f'{direction}_per_client_per_round']:,}",
+                f"{totals[f'{direction}_per_client']:,}",
+                f"{totals[f'{direction}_total']:,}",
+            )
+            for direction in ("download", "upload")
+        ]
+        title = f"Communication ledger: bytes, {totals['n_rounds']} rounds, {totals['n_clients']:,} clients"
+        table = format_table(("", "client and round", "client, whole run", "all clients"), rows)
+        return f"{title}\n\n{table}"

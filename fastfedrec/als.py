@@ -1,0 +1,181 @@
+"""Alternating least squares for implicit feedback: the users' half step."""
+
+import numpy as np
+
+from fastfedrec._check import check_array, check_flag, check_instance, check_real
+from fastfedrec._kernels import als as _kernel
+from fastfedrec._threads import one_blas_thread, resolve_n_threads
+from fastfedrec.interactions import Interactions
+
+MAX_FACTORS = 256
+
+
+def solve_users(
+    interactions: Interactions,
+    item_factors: np.ndarray,
+    *,
+    regularization: float,
+    confidence_weight: float,
+    use_values: bool = False,
+    n_threads: int = 0,
+) -> np.ndarray:
+    """Solve each user's confidence-weighted least squares for fixed item factors, by Cholesky.
+
+    For user u with items I_u, ``w_ui = confidence_weight * (r_ui if use_values else 1)``, confidence ``1 + w_ui`` on
+    the user's items and 1 on all others, the result minimises
+    ``sum_i c_ui (p_ui - x'v_i)^2 + regularization |x|^2``, where ``p_ui`` is 1 on the user's items, else 0.
+
+    Parameters
+    ----------
+    interactions : Interactions
+        Entries with value 0 are no interactions; a user without any gets zeros.
+    item_factors : ndarray of shape (n_items, n_factors), float32 or float64
+        At most 256 factors.
+    regularization : float
+        At least 0.
+    confidence_weight : float
+        At least 0; 0 treats every item alike.
+    use_values : bool
+        Multiply the weight by each interaction's value.
+    n_threads : int
+        0 for all; the result does not depend on it.
+
+    Returns
+    -------
+    ndarray of shape (n_users, n_factors)
+        Of the dtype of `item_factors`; accumulated in double.
+
+    Raises
+    ------
+    ValueError
+        A system is singular (the message names the user), or an argument is out of range.
+
+    References
+    ----------
+    .. [1] Hu, Koren, Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008, equation 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastfedrec import Interactions, als
+    >>> data = Interactions.from_arrays([0, 0, 1], [0, 1, 1])
+    >>> als.solve_users(data, np.eye(2), regularization=1.0, confidence_weight=0.0)
+    array([[0.5, 0.5],
+           [0. , 0.5]])
+    """
+    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
+    item_factors = check_item_factors(item_factors, interactions.n_items)
+    regularization = check_real("regularization", regularization, low=0.0)
+    confidence_weight = check_real("confidence_weight", confidence_weight, low=0.0)
+    n_threads = resolve_n_threads(n_threads)
+    data = interactions.positive()
+    gram = regularized_gram(item_factors, regularization, confidence_weight)
+    out = np.empty((data.n_users, item_factors.shape[1]), dtype=item_factors.dtype)
+    singular = np.full(n_threads, data.n_users, dtype=np.int64)
+    _kernel.solve_users(
+        data.indptr,
+        data.indices,
+        kernel_values(data, item_factors.dtype, check_flag("use_values", use_values)),
+        item_factors,
+        gram,
+        out,
+        singular,
+        confidence_weight,
+        n_threads,
+    )
+    raise_if_singular(singular, data, regularization)
+    return out
+
+
+def check_item_factors(item_factors: np.ndarray, n_items: int) -> np.ndarray:
+    """Check a matrix of item factors.
+
+    Parameters
+    ----------
+    item_factors : array_like of shape (n_items, n_factors)
+        float32 or float64.
+    n_items : int
+        Required number of rows.
+
+    Returns
+    -------
+    ndarray
+        C-contiguous.
+    """
+    item_factors = check_array("item_factors", item_factors, ndim=2, shape=(n_items, None))
+    if not 1 <= item_factors.shape[1] <= MAX_FACTORS:
+        raise ValueError(f"item_factors must have 1 to {MAX_FACTORS} columns, got {item_factors.shape[1]}")
+    return item_factors
+
+
+def regularized_gram(item_factors: np.ndarray, regularization: float, confidence_weight: float) -> np.ndarray:
+    """V'V + regularization * I in double; its Cholesky factor where the confidence weight is 0.
+
+    Parameters
+    ----------
+    item_factors : ndarray of shape (n_items, n_factors)
+        V.
+    regularization : float
+        At least 0.
+    confidence_weight : float
+        With weight 0 all users share one system, so it is factored once.
+
+    Returns
+    -------
+    ndarray of shape (n_factors, n_factors), float64
+        What the kernels take as `gram`.
+    """
+    with one_blas_thread():
+        wide = item_factors.astype(np.float64)
+        gram = wide.T @ wide
+    gram[np.diag_indices_from(gram)] += regularization
+    if confidence_weight == 0 and not _kernel.factor_gram(gram):
+        raise ValueError(
+            f"the system V'V + {regularization} I of every user is singular: item_factors have dependent columns; "
+            "raise regularization"
+        )
+    return gram
+
+
+def kernel_values(interactions: Interactions, dtype: np.dtype, use_values: bool) -> np.ndarray:
+    """The values as the kernels take them: empty where all count as 1.
+
+    Parameters
+    ----------
+    interactions : Interactions
+        Without explicit zeros.
+    dtype : dtype
+        Of the item factors.
+    use_values : bool
+        Whether values matter.
+
+    Returns
+    -------
+    ndarray of shape (n_interactions,) or (0,)
+        Of `dtype`.
+    """
+    if not use_values or interactions.values is None:
+        return np.empty(0, dtype=dtype)
+    return interactions.values_or_ones(dtype)
+
+
+def raise_if_singular(singular: np.ndarray, interactions: Interactions, regularization: float) -> None:
+    """Name the first user whose system was singular, if any.
+
+    Parameters
+    ----------
+    singular : ndarray of int64
+        As the kernels fill it: a row, -1 for a failed allocation, or n_users where there is none.
+    interactions : Interactions
+        For the user's external id.
+    regularization : float
+        For the message.
+    """
+    user = int(singular.min())
+    if user < 0:
+        raise MemoryError("no memory for a thread's scratch space; use fewer threads or factors")
+    if user < interactions.n_users:
+        raise ValueError(
+            f"the system of user {interactions.user_ids[user]!r} (row {user}) is singular at regularization="
+            f"{regularization}: its items and V'V do not span all factors; raise regularization"
+        )

@@ -1,0 +1,93 @@
+"""The local engine: all shards in this process, one after the other, threads within each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastfedrec._check import check_integer
+from fastfedrec._progress import progress_rounds
+from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key
+from fastfedrec.systems.base import FederatedSystem, Rejection, RoundReceiver
+
+
+@dataclass
+class LocalEngine:
+    """Runs a system's rounds in this process.
+
+    Parameters
+    ----------
+    n_shards : int
+        Into how many shards the users are split.  Integer updates, and so the model, do not depend on it.
+
+    Attributes
+    ----------
+    rejections : list of Rejection
+        Messages of the last run that the server refused.
+    """
+
+    n_shards: int = 1
+
+    def __post_init__(self) -> None:
+        self.n_shards = check_integer("n_shards", self.n_shards, low=1)
+        self.rejections: list[Rejection] = []
+
+    def run(
+        self,
+        system: FederatedSystem,
+        state: Any,
+        interactions: Interactions,
+        *,
+        key: Key,
+        n_rounds: int,
+        ledger: Ledger,
+        communication: CommunicationLedger,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        after_round: Callable[[int, Any], None] | None = None,
+    ) -> Any:
+        """Run rounds 0, 1, ..., n_rounds - 1.
+
+        Parameters
+        ----------
+        system : FederatedSystem
+            The three functions.
+        state : object
+            The first state.
+        interactions : Interactions
+            All users.
+        key : Key
+            One key for all shards: a simulation of a deployment, where each node has its own.
+        n_rounds : int
+            How many.
+        ledger, communication : Ledger and CommunicationLedger
+            Written to as rounds begin.
+        n_threads : int
+            0 for all.
+        show_progress : bool
+            Draw a bar.
+        after_round : callable or None
+            Called with the number of the finished round and the new state.
+
+        Returns
+        -------
+        object
+            The last state.
+        """
+        self.rejections = []
+        shards = {f"shard-{number}": shard for number, shard in enumerate(interactions.shard(self.n_shards))}
+        expected = {name: shard.n_users for name, shard in shards.items()}
+        for round_number in progress_rounds(n_rounds, show=show_progress, description=type(system).__name__):
+            system.record_round(ledger, interactions.n_users, key)
+            communication.record(system.traffic(state, interactions.n_users))
+            receiver = RoundReceiver(system, state, round_number, expected)
+            for name, shard in shards.items():
+                receiver.receive(
+                    system.local_round(state, shard, key, round_number, sender=name, n_threads=n_threads)
+                )
+            state = system.apply(state, receiver.close())
+            self.rejections += receiver.rejections
+            if after_round is not None:
+                after_round(round_number, state)
+        return state

@@ -1,0 +1,353 @@
+"""The contract of every federated system, and the server's rules for what arrives.
+
+    local_round(state, shard, key, round) -> Update     all users of a shard, in compiled code
+    merge(a, b) -> Update                               associative
+    apply(state, update) -> state                       the server
+
+An engine only decides where `local_round` runs.  Nothing here knows which system it is.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.accounting import Ledger, RoundTraffic
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key
+
+
+class DivergenceError(ArithmeticError):
+    """Training left the numbers in which the model means anything; the message says when, and what to change."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a shard sends to the server in one round.
+
+    Parameters
+    ----------
+    round : int
+        The round it answers.
+    sender : str
+        Who sent it.
+    n_clients : int
+        Users it stands for.
+    arrays : mapping of str to ndarray
+        The system's own fields.
+    """
+
+    round: int
+    sender: str
+    n_clients: int
+    arrays: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class ArrayRule:
+    """What a server accepts as one field of an update.
+
+    Parameters
+    ----------
+    dtype : type
+        Exactly this NumPy type.
+    shape : tuple of (int or None)
+        None leaves an axis free.
+    low, high : int, float or None
+        Inclusive range of every entry.
+    """
+
+    dtype: type
+    shape: tuple[int | None, ...]
+    low: float | None = None
+    high: float | None = None
+
+    def violation(self, array: Any) -> str | None:
+        """Why an array is refused.
+
+        Parameters
+        ----------
+        array : object
+            Anything a stranger sent.
+
+        Returns
+        -------
+        str or None
+            None where nothing is wrong.
+        """
+        if type(array) is not np.ndarray:
+            return f"must be an array, got {type(array).__name__}"
+        if array.dtype != np.dtype(self.dtype):
+            return f"must have dtype {np.dtype(self.dtype)}, got {array.dtype}"
+        if len(array.shape) != len(self.shape) or any(
+            want is not None and want != got for want, got in zip(self.shape, array.shape, strict=True)
+        ):
+            return f"must have shape {self.shape}, got {array.shape}"
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            return "holds NaN or infinite entries"
+        if array.size and self.low is not None and array.min() < self.low:
+            return f"must be at least {self.low}, got {array.min()}"
+        if array.size and self.high is not None and array.max() > self.high:
+            return f"must be at most {self.high}, got {array.max()}"
+        return None
+
+
+class FederatedSystem(ABC):
+    """What an engine and a server need of a system."""
+
+    @abstractmethod
+    def local_round(
+        self, state: Any, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0
+    ) -> Update:
+        """Run one round for all users of a shard, on the shard's own machine.
+
+        Parameters
+        ----------
+        state : object
+            What the server broadcast.
+        shard : Interactions
+            The users' data, which do not leave the shard.
+        key : Key
+            Source of every draw.
+        round : int
+            Names the draws.
+        sender : str
+            The name under which the server expects this shard.
+        n_threads : int
+            0 for all.
+
+        Returns
+        -------
+        Update
+            What the shard sends.
+        """
+
+    @abstractmethod
+    def merge(self, a: Update, b: Update) -> Update:
+        """Add two updates of one round.
+
+        Parameters
+        ----------
+        a, b : Update
+            Of the same round.
+
+        Returns
+        -------
+        Update
+            Associative; exactly so where the fields are integers.
+        """
+
+    @abstractmethod
+    def apply(self, state: Any, update: Update) -> Any:
+        """Move the server's state by a merged update.
+
+        Parameters
+        ----------
+        state : object
+            Of the update's round.
+        update : Update
+            Merged over all senders.
+
+        Returns
+        -------
+        object
+            The next round's state.
+        """
+
+    @abstractmethod
+    def zero_update(self, state: Any, round: int) -> Update:
+        """The identity of `merge`, which a rejected or missing message counts as.
+
+        Parameters
+        ----------
+        state : object
+            Gives the shapes.
+        round : int
+            Of the update.
+
+        Returns
+        -------
+        Update
+            From nobody.
+        """
+
+    @abstractmethod
+    def rules(self, state: Any, n_clients: int) -> Mapping[str, ArrayRule]:
+        """What a well-formed update looks like.
+
+        Parameters
+        ----------
+        state : object
+            Gives the shapes.
+        n_clients : int
+            Users the sender stands for.
+
+        Returns
+        -------
+        mapping of str to ArrayRule
+            Exactly the fields an update must have.
+        """
+
+    def inconsistency(self, state: Any, update: Update) -> str | None:
+        """Why the fields of a well-formed update contradict each other.
+
+        Parameters
+        ----------
+        state : object
+            Of the update's round.
+        update : Update
+            Each field has passed its rule.
+
+        Returns
+        -------
+        str or None
+            None where nothing is wrong.
+        """
+        return None
+
+    @abstractmethod
+    def record_round(self, ledger: Ledger, n_clients: int, key: Key) -> None:
+        """Enter into the ledger what one round is about to cost.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            Written to before any message is made.
+        n_clients : int
+            Users who will be asked.
+        key : Key
+            Whether the round is a simulation.
+        """
+
+    @abstractmethod
+    def traffic(self, state: Any, n_clients: int) -> RoundTraffic:
+        """What one round moves.
+
+        Parameters
+        ----------
+        state : object
+            Gives the shapes.
+        n_clients : int
+            Users who are asked.
+
+        Returns
+        -------
+        RoundTraffic
+            Bytes.
+        """
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A message that was not used, by name.
+
+    Parameters
+    ----------
+    round : int
+        The round the server was in.
+    sender : str
+        As the message claims.
+    reason : str
+        Why it counts as a zero update.
+    """
+
+    round: int
+    sender: str
+    reason: str
+
+
+@dataclass
+class RoundReceiver:
+    """The server's side of one round: checks what arrives, adds up what is sound, names what is not.
+
+    A bad, late, repeated or missing message never stops the round; it counts as a zero update.
+
+    Parameters
+    ----------
+    system : FederatedSystem
+        Gives the rules and the merge.
+    state : object
+        The state that was broadcast.
+    round : int
+        The open round.
+    expected : mapping of str to int
+        Each sender asked, and the number of users it stands for.
+
+    Attributes
+    ----------
+    total : Update
+        The sum of what was accepted.
+    rejections : list of Rejection
+        In order of arrival; missing senders last.
+    """
+
+    system: FederatedSystem
+    state: Any
+    round: int
+    expected: Mapping[str, int]
+    rejections: list[Rejection] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.total = self.system.zero_update(self.state, self.round)
+        self._answered: set[str] = set()
+
+    def receive(self, message: Any) -> bool:
+        """Check one message and add it.
+
+        Parameters
+        ----------
+        message : object
+            Anything a stranger sent.
+
+        Returns
+        -------
+        bool
+            Whether it was accepted.
+        """
+        try:
+            reason = self._reason_to_reject(message)
+        except Exception as error:  # whatever a hostile object does when looked at, the round goes on
+            reason = f"could not be read ({type(error).__name__})"
+        if reason is not None:
+            sender = getattr(message, "sender", None)
+            self.rejections.append(Rejection(self.round, sender if type(sender) is str else "unknown", reason))
+            return False
+        self._answered.add(message.sender)
+        self.total = self.system.merge(self.total, message)
+        return True
+
+    def close(self) -> Update:
+        """End the round and name who did not answer.
+
+        Returns
+        -------
+        Update
+            The sum of what was accepted; the zero update if nothing was.
+        """
+        for sender in self.expected:
+            if sender not in self._answered:
+                self.rejections.append(Rejection(self.round, sender, "no acceptable message arrived"))
+        return self.total
+
+    def _reason_to_reject(self, message: Any) -> str | None:
+        if type(message) is not Update:
+            return f"must be an Update, got {type(message).__name__}"
+        if type(message.sender) is not str or message.sender not in self.expected:
+            return f"the sender {message.sender!r} was not asked in this round"
+        if type(message.round) is not int or message.round != self.round:
+            return f"it answers round {message.round!r}, and round {self.round} is open (late or replayed)"
+        if message.sender in self._answered:
+            return "the sender has answered this round before (replayed)"
+        n_clients = self.expected[message.sender]
+        if type(message.n_clients) is not int or message.n_clients != n_clients:
+            return f"it claims {message.n_clients!r} clients, and {n_clients} were asked"
+        rules = self.system.rules(self.state, n_clients)
+        if type(message.arrays) is not dict or set(message.arrays) != set(rules):
+            return f"it must have the fields {sorted(rules)}, got {sorted(map(str, message.arrays))}"
+        for name, rule in rules.items():
+            violation = rule.violation(message.arrays[name])
+            if violation is not None:
+                return f"field {name!r} {violation}"
+        return self.system.inconsistency(self.state, message)

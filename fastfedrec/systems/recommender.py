@@ -1,0 +1,245 @@
+"""What every fitted model offers its users: score, recommend, save; and `load`."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fastfedrec import ranking
+from fastfedrec._check import check_flag, check_instance, check_integer
+from fastfedrec._persistence import read_model, write_model
+from fastfedrec.interactions import Interactions
+
+_BLOCK_CELLS = 2**24  # scores held at once by `recommend`
+
+
+class Recommender(ABC):
+    """A model of users and items, by external ids.
+
+    Attributes
+    ----------
+    interactions_ : Interactions
+        What the model was fitted on, after `fit`; the items of each user are that user's own data.
+    """
+
+    _registry: ClassVar[dict[str, type["Recommender"]]] = {}
+
+    #: Fitted arrays that are written by `save`.
+    _saved: ClassVar[tuple[str, ...]] = ()
+
+    interactions_: Interactions
+
+    def __init_subclass__(cls, **kwargs) -> None:
+        super().__init_subclass__(**kwargs)
+        Recommender._registry[cls.__name__] = cls
+
+    # ---- parameters, as scikit-learn users know them ------------------------------------------------------------
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments.
+
+        Parameters
+        ----------
+        deep : bool
+            Has no effect; here for scikit-learn's tools.
+
+        Returns
+        -------
+        dict
+            Name to value.
+        """
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change constructor arguments; they are checked at once.
+
+        Parameters
+        ----------
+        **parameters : object
+            Name to value.
+
+        Returns
+        -------
+        Recommender
+            This model.
+        """
+        unknown = sorted(set(parameters) - set(self._parameter_names()))
+        if unknown:
+            raise ValueError(f"unknown parameters {unknown}; {type(self).__name__} has {self._parameter_names()}")
+        type(self)(**(self.get_params() | parameters))
+        for name, value in parameters.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({arguments})"
+
+    # ---- use ----------------------------------------------------------------------------------------------------
+
+    def score(self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray) -> np.ndarray:
+        """How strongly each user is predicted to want the item beside it.
+
+        Parameters
+        ----------
+        user_ids, item_ids : array_like of shape (n,)
+            External ids, taken in pairs.
+
+        Returns
+        -------
+        ndarray of shape (n,), float64
+            Comparable within a user only.
+
+        Raises
+        ------
+        KeyError
+            An id the model was not fitted on.
+        """
+        data = self._fitted_interactions()
+        users, items = data.user_index(user_ids), data.item_index(item_ids)
+        if len(users) != len(items):
+            raise ValueError(f"item_ids must have one entry per user id ({len(users)}), got {len(items)}")
+        return self._score_pairs(users, items)
+
+    def recommend(
+        self, user_ids: Sequence[Hashable] | np.ndarray, n: int = 10, filter_seen: bool = True
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The best items of each user.
+
+        Parameters
+        ----------
+        user_ids : array_like of shape (n_users,)
+            External ids.
+        n : int
+            How many items; at most the number of items.
+        filter_seen : bool
+            Leave out the items the user was fitted with.
+
+        Returns
+        -------
+        ids : ndarray of shape (n_users, n)
+            External item ids, best first; ties go to the earlier item.
+        scores : ndarray of shape (n_users, n)
+            Falling.  A user with fewer than `n` unseen items gets seen ones with score -inf at the end.
+        """
+        data = self._fitted_interactions()
+        rows = data.user_index(user_ids)
+        n = check_integer("n", n, low=1, high=data.n_items)
+        filter_seen = check_flag("filter_seen", filter_seen)
+        columns = np.empty((len(rows), n), dtype=np.int64)
+        scores = np.empty((len(rows), n), dtype=np.float64)
+        step = max(1, _BLOCK_CELLS // data.n_items)
+        for start in range(0, len(rows), step):
+            block = slice(start, start + step)
+            columns[block], scores[block] = self._best_items(rows[block], n, filter_seen)
+        return data.item_ids[columns], scores
+
+    def _best_items(self, rows: np.ndarray, n: int, filter_seen: bool) -> tuple[np.ndarray, np.ndarray]:
+        return ranking.top_k(self._score_block(rows), n, seen=self._seen(rows) if filter_seen else None)
+
+    def _seen(self, rows: np.ndarray) -> Interactions:
+        return self.interactions_._take_users(rows)
+
+    @abstractmethod
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Scores of (row, column) pairs."""
+
+    @abstractmethod
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        """Scores of these rows for all items, float64."""
+
+    # ---- state --------------------------------------------------------------------------------------------------
+
+    def _fitted_interactions(self) -> Interactions:
+        if not hasattr(self, "interactions_"):
+            raise RuntimeError(f"this {type(self).__name__} is not fitted yet; call fit(interactions) first")
+        return self.interactions_
+
+    def save(self, path: Any, *, include_users: bool = True) -> None:
+        """Write the fitted model to one file, without pickle and without any key.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; an existing one is replaced.
+        include_users : bool
+            Write what belongs to the users as well: which items each has, and user factors.  No guarantee covers
+            that part; without it the file holds only what the server knows, and serves no user after `load`.
+        """
+        data = self._fitted_interactions()
+        if not check_flag("include_users", include_users):
+            data = data.select_users(np.empty(0, dtype=np.int64))
+        arrays = {f"data.{name}": getattr(data, name) for name in ("indptr", "indices", "user_ids", "item_ids")}
+        arrays["data.global_user_ids"] = data.global_user_ids
+        for name in self._saved:
+            array = getattr(self, name)
+            if name.startswith("user_") and not include_users:
+                array = array[:0]
+            arrays[f"model.{name}"] = array
+        write_model(path, {"class": type(self).__name__, "parameters": self.get_params()} | self._header(), arrays)
+
+    def _header(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
+        model = cls(**header["parameters"])
+        fields = {name: arrays[f"data.{name}"] for name in ("indptr", "indices", "user_ids", "item_ids")}
+        model.interactions_ = Interactions(
+            values=None, timestamps=None, global_user_ids=arrays["data.global_user_ids"], **fields
+        )
+        for name in cls._saved:
+            setattr(model, name, arrays[f"model.{name}"])
+        return model
+
+
+def load(path: Any) -> Recommender:
+    """Read a model written by its ``save``.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    Recommender
+        Of the class that was saved, ready to score and recommend.
+
+    Raises
+    ------
+    ValueError
+        Not a model of this package.
+    """
+    header, arrays = read_model(path)
+    kind = Recommender._registry.get(header.get("class", ""))
+    if kind is None:
+        raise ValueError(f"path {path!r} holds a {header.get('class')!r}, which this version does not know")
+    return kind._from_saved(header, arrays)
+
+
+def check_interactions(interactions: Any) -> Interactions:
+    """Check what `fit` was given.
+
+    Parameters
+    ----------
+    interactions : object
+        What the caller passed.
+
+    Returns
+    -------
+    Interactions
+        Not empty.
+    """
+    check_instance(
+        "interactions", interactions, Interactions, "build one with Interactions.from_arrays, from_scipy or from_dataframe"
+    )
+    if interactions.n_interactions == 0:
+        raise ValueError(f"interactions must not be empty, got {interactions!r}")
+    return interactions
