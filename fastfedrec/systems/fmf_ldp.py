@@ -7,7 +7,7 @@ privacy (Ammad-ud-din et al. 2019; the paper's MF-NP).  Corrections: docs/explan
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -745,4 +745,10 @@ class FMFLDP(Recommender, FederatedSystem):
         return ranking.recommend_factors(self.user_factors_[rows], self.item_factors_, n, seen=seen)
 
     def _header(self) -> dict[str, Any]:
-        return {"ledger": self.ledger_.to_dict(), "communication": self.communication_.to_dict()}
+        return super()._header() | {"rounds": [astuple(traffic) for traffic in self.communication_.rounds]}
+
+    @classmethod
+    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
+        model = super()._from_saved(header, arrays)
+        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
+        return model
