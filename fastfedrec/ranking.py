@@ -1,1 +1,285 @@
-"""stub"""
+"""Sampled negatives, ranks among them, and the best items of each user."""
+
+from typing import Any
+
+import numpy as np
+
+from fastfedrec._check import check_array, check_instance, check_integer
+from fastfedrec._kernels import ranking as _kernel
+from fastfedrec._threads import resolve_n_threads
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key
+
+
+def sample_unseen(
+    interactions: Interactions, rows: Any, n: int, *, key: Key, purpose: str, n_threads: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw items that users have not seen, uniformly and without replacement.
+
+    Parameters
+    ----------
+    interactions : Interactions
+        What each user has seen; values do not matter.
+    rows : array_like of shape (n_rows,), int
+        Users, as row numbers of `interactions`; a row that stands twice gets the same items twice.
+    n : int
+        Items a user, at least 0.
+    key : Key
+        Source of the randomness; it is not used up.
+    purpose : str
+        What the draws are for: each user's stream is (purpose, round 0, global user id), so a user's items do not
+        depend on the other rows, on shards or on threads.
+    n_threads : int
+        0 for all processors; the result does not depend on it.
+
+    Returns
+    -------
+    items : ndarray of shape (n_rows, n), int32
+        Columns in ascending order, then -1 where a user has fewer than `n` unseen items.
+    counts : ndarray of shape (n_rows,), int64
+        How many items each row has: `n`, or all that are unseen.
+
+    Raises
+    ------
+    ValueError
+        A row number that is out of range.
+
+    References
+    ----------
+    .. [1] Bentley and Floyd, "Programming pearls: a sample of brilliance", Communications of the ACM 30(9), 1987.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions, Key
+    >>> from fastfedrec.ranking import sample_unseen
+    >>> data = Interactions.from_arrays(["ann", "ann", "bob"], ["a", "b", "c"])
+    >>> items, counts = sample_unseen(data, [0, 1], 2, key=Key.from_seed(1), purpose="demo")
+    >>> items
+    array([[ 2, -1],
+           [ 0,  1]], dtype=int32)
+    >>> counts
+    array([1, 2])
+    """
+    check_instance("interactions", interactions, Interactions, "use Interactions.from_arrays")
+    check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
+    rows = _check_rows("rows", rows, interactions.n_users, "users")
+    n = check_integer("n", n, low=0)
+    n_threads = resolve_n_threads(n_threads)
+    unseen = interactions.n_items - interactions.interactions_per_user()[rows]
+    counts = np.minimum(n, unseen)
+    items = np.empty((len(rows), n), dtype=np.int32)
+    if items.size:
+        failed = np.zeros(n_threads, dtype=np.int64)
+        _kernel.sample_unseen(
+            interactions.indptr, interactions.indices, rows, interactions.global_user_ids[rows], counts,
+            key.subkey(purpose), items, failed, interactions.n_items, n_threads,
+        )  # fmt: skip
+        if failed.any():
+            raise MemoryError("sample_unseen needs n_items / 8 bytes a thread")
+    return items, counts
+
+
+def held_out_ranks(
+    held_out_scores: Any, other_scores: Any, counts: Any, *, rows: Any = None, n_threads: int = 0
+) -> np.ndarray:
+    """Rank each held-out score among the scores of its row: 1 + how many are greater + half of the ties.
+
+    Parameters
+    ----------
+    held_out_scores : array_like of shape (n_held_out,), float32 or float64
+        What is ranked; infinities are ordinary values.
+    other_scores : array_like of shape (n_rows, n), float32 or float64
+        What it is ranked among.
+    counts : array_like of shape (n_rows,), int
+        How many scores of each row are there; the rest of the row is ignored.
+    rows : array_like of shape (n_held_out,), int, or None
+        The row of each held-out score; None where there is one for each row, in order.
+    n_threads : int
+        0 for all processors; the result does not depend on it.
+
+    Returns
+    -------
+    ndarray of shape (n_held_out,), float64
+        From 1 (the best) to 1 + counts.
+
+    Raises
+    ------
+    ValueError
+        A NaN score; its row is named.
+
+    Examples
+    --------
+    >>> from fastfedrec.ranking import held_out_ranks
+    >>> held_out_ranks([0.5, 0.5], [[0.9, 0.1, 0.2], [0.5, 0.9, 7.0]], [3, 2])
+    array([2. , 2.5])
+    """
+    held_out_scores = _scores("held_out_scores", held_out_scores, 1)
+    other_scores = _scores("other_scores", other_scores, 2)
+    if held_out_scores.dtype != other_scores.dtype:
+        held_out_scores, other_scores = held_out_scores.astype(np.float64), other_scores.astype(np.float64)
+    n_rows, n = other_scores.shape
+    counts = np.ascontiguousarray(counts, dtype=np.int64)
+    if counts.shape != (n_rows,) or (n_rows and (counts.min() < 0 or counts.max() > n)):
+        raise ValueError(f"counts must be {n_rows} numbers of scores between 0 and {n}, one a row of other_scores")
+    rows = np.arange(n_rows) if rows is None else _check_rows("rows", rows, n_rows, "rows")
+    if len(rows) != len(held_out_scores):
+        raise ValueError(
+            f"held_out_scores must have one entry a row ({len(rows)}), got {len(held_out_scores)}; pass rows= to rank "
+            "several in one row"
+        )
+    ranks = np.empty(len(rows))
+    # Below a million comparisons (0.2 ms) waking a thread costs more than it saves.
+    n_threads = min(resolve_n_threads(n_threads), 1 + len(rows) * n // 2**20)
+    _kernel.held_out_ranks(held_out_scores, other_scores, counts, rows, ranks, n_threads)
+    if (bad := np.flatnonzero(np.isnan(ranks))).size:
+        raise ValueError(f"scores must not be NaN, got one in row {rows[bad[0]]}; has the model diverged?")
+    return ranks
+
+
+def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Find the `n` best columns of each row of a dense block of scores.
+
+    Parameters
+    ----------
+    scores : array_like of shape (n_rows, n_items), float32 or float64
+        Finite.
+    n : int
+        From 1 to n_items.
+    seen : Interactions, (indptr, indices) or None
+        Columns that each row should not be given: `n_rows` rows in compressed form.
+    n_threads : int
+        0 for all processors; the result does not depend on it.
+
+    Returns
+    -------
+    items : ndarray of shape (n_rows, n), int32
+        Columns, best first; ties go to the smaller column.  A row with fewer than `n` unseen columns ends with seen
+        ones.
+    scores : ndarray of shape (n_rows, n), dtype of `scores`
+        Their scores; -inf for a seen column.
+
+    See Also
+    --------
+    recommend_factors : The same from factors, without the block of scores.
+
+    Examples
+    --------
+    >>> from fastfedrec.ranking import top_k
+    >>> top_k([[0.1, 0.9, 0.5, 0.9]], 3)
+    (array([[1, 3, 2]], dtype=int32), array([[0.9, 0.9, 0.5]]))
+    >>> top_k([[0.1, 0.9, 0.5, 0.9]], 3, seen=([0, 2], [2, 3]))
+    (array([[1, 0, 2]], dtype=int32), array([[ 0.9,  0.1, -inf]]))
+    """
+    scores = check_array("scores", scores, ndim=2)
+    n = check_integer("n", n, low=1, high=scores.shape[1])
+    n_threads = resolve_n_threads(n_threads)
+    indptr, indices = _seen_rows(seen, *scores.shape)
+    items = np.empty((len(scores), n), dtype=np.int32)
+    best = np.empty((len(scores), n), dtype=scores.dtype)
+    failed = np.full(n_threads, len(scores), dtype=np.int64)
+    _kernel.top_k(scores, indptr, indices, items, best, failed, n_threads)
+    _check_memory(failed)
+    return items, best
+
+
+def recommend_factors(
+    user_factors: Any, item_factors: Any, n: int, *, seen: Any = None, n_threads: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the `n` items with the greatest inner products for each user, without an array of users x items.
+
+    Parameters
+    ----------
+    user_factors : array_like of shape (n_users, n_factors), float32 or float64
+        Finite.
+    item_factors : array_like of shape (n_items, n_factors), float32 or float64
+        Finite; inner products are added up in double precision whatever the types.
+    n : int
+        From 1 to n_items.
+    seen : Interactions, (indptr, indices) or None
+        Items that each user should not be given: `n_users` rows in compressed form.
+    n_threads : int
+        0 for all processors; the result does not depend on it.
+
+    Returns
+    -------
+    items : ndarray of shape (n_users, n), int32
+        Rows of `item_factors`, best first; ties go to the smaller.  A user with fewer than `n` unseen items ends with
+        seen ones.
+    scores : ndarray of shape (n_users, n), dtype of `user_factors`
+        Their inner products; -inf for a seen item.
+
+    Raises
+    ------
+    ValueError
+        Inner products that overflow; the user's row is named.
+
+    Examples
+    --------
+    >>> from fastfedrec.ranking import recommend_factors
+    >>> recommend_factors([[1.0, 0.0], [0.0, 2.0]], [[3.0, 1.0], [2.0, 5.0], [1.0, 4.0]], 2)
+    (array([[0, 1],
+           [1, 2]], dtype=int32), array([[ 3.,  2.],
+           [10.,  8.]]))
+    """
+    user_factors = check_array("user_factors", user_factors, ndim=2)
+    item_factors = check_array("item_factors", item_factors, ndim=2, shape=(None, user_factors.shape[1]))
+    n_users, n_items = len(user_factors), len(item_factors)
+    n = check_integer("n", n, low=1, high=n_items)
+    if not user_factors.shape[1]:
+        raise ValueError("user_factors must have at least one factor, got shape " + str(user_factors.shape))
+    n_threads = resolve_n_threads(n_threads)
+    indptr, indices = _seen_rows(seen, n_users, n_items)
+    items = np.empty((n_users, n), dtype=np.int32)
+    best = np.empty((n_users, n), dtype=user_factors.dtype)
+    failed = np.full(n_threads, n_users, dtype=np.int64)
+    item_columns = np.ascontiguousarray(item_factors.T, dtype=np.float64)
+    _kernel.recommend_factors(user_factors, item_columns, indptr, indices, items, best, failed, n_threads)
+    _check_memory(failed)
+    if (overflowed := failed.min()) < n_users:
+        raise ValueError(f"inner products of user row {overflowed} overflow; has the model diverged?")
+    return items, best
+
+
+def _check_memory(failed: np.ndarray) -> None:
+    if (failed < 0).any():
+        raise MemoryError("a row of scores, 8 bytes an item, did not fit into memory")
+
+
+def _check_rows(name: str, rows: Any, length: int, what: str) -> np.ndarray:
+    rows = np.asarray(rows)
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise ValueError(f"{name} must be a one-dimensional array of row numbers, got {rows.dtype} {rows.shape}")
+    if rows.size and (rows.min() < 0 or rows.max() >= length):
+        raise ValueError(f"{name} must lie in [0, {length}), the {what} there are, got {rows.min()} to {rows.max()}")
+    return np.ascontiguousarray(rows, dtype=np.int64)
+
+
+def _scores(name: str, scores: Any, ndim: int) -> np.ndarray:
+    # Not check_array: infinities are scores too, and NaN is found by the kernel, which reads every score anyway.
+    array = np.asarray(scores)
+    if array.dtype not in (np.float32, np.float64):
+        if array.dtype.kind not in "iu" and array.size:
+            raise TypeError(f"{name} must be an array of float32 or float64, got dtype {array.dtype}; use .astype")
+        array = array.astype(np.float64)
+    if array.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {array.shape}")
+    return np.ascontiguousarray(array)
+
+
+def _seen_rows(seen: Any, n_rows: int, n_items: int) -> tuple[np.ndarray, np.ndarray]:
+    """Compressed rows of seen columns; empty arrays where nothing is seen."""
+    if seen is None:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+    if isinstance(seen, Interactions):
+        if seen.shape != (n_rows, n_items):
+            raise ValueError(f"seen must have shape {(n_rows, n_items)}, users x items, got {seen.shape}")
+        return seen.indptr, seen.indices
+    if not isinstance(seen, tuple) or len(seen) != 2:
+        raise TypeError(f"seen must be Interactions, (indptr, indices) or None, got {type(seen).__name__}")
+    indptr, indices = (np.asarray(part) for part in seen)
+    if indptr.shape != (n_rows + 1,) or indptr.dtype.kind not in "iu":
+        raise ValueError(f"seen indptr must be {n_rows + 1} integers, got {indptr.dtype} {indptr.shape}")
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
+        raise ValueError(f"seen indptr must ascend from 0 to len(indices) = {len(indices)}")
+    columns = _check_rows("seen indices", indices, n_items, "items")
+    return np.ascontiguousarray(indptr, dtype=np.int64), columns.astype(np.int32)

