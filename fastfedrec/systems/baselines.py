@@ -39,6 +39,9 @@ class Baseline(Recommender):
 
     ledger_: Ledger
 
+    def __init__(self) -> None:
+        self._check_parameters()
+
     def fit(
         self,
         interactions: Interactions,

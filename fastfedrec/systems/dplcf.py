@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse
 
+from fastfedrec import ranking
 from fastfedrec._check import check_epsilon, check_integer
 from fastfedrec._kernels import binary_response as _kernel
 from fastfedrec._progress import progress_rounds
@@ -84,7 +85,7 @@ class DPLCF(Baseline):
         self.ledger_.record(event, simulation=key.is_simulation)
         sums, gram = sum_answers(data, key, channel, n_threads=n_threads, show_progress=show_progress)
         self.neighbor_items_, self.neighbor_similarities_ = _find_neighbors(
-            sums, gram, data.n_users, channel, min(self.n_neighbors, data.n_items - 1)
+            sums, gram, data.n_users, channel, min(self.n_neighbors, data.n_items - 1), n_threads
         )
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
@@ -170,7 +171,7 @@ def estimate_cooccurrences(
 
 
 def _find_neighbors(
-    sums: np.ndarray, gram: np.ndarray, n_users: int, channel: BinaryResponse, n_kept: int
+    sums: np.ndarray, gram: np.ndarray, n_users: int, channel: BinaryResponse, n_kept: int, n_threads: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The most similar other items of each item, a block of rows at a time."""
     n_items = len(sums)
@@ -186,7 +187,6 @@ def _find_neighbors(
         cosines /= lengths[rows, None] * lengths
         np.clip(cosines, 0.0, 1.0, out=cosines)
         cosines[np.arange(len(rows)), rows] = -1.0  # no item is its own neighbour
-        best = np.argsort(-cosines, axis=1, kind="stable")[:, :n_kept]
-        items[rows] = best
-        similarities[rows] = np.take_along_axis(cosines, best, axis=1)
+        best, falling = ranking.top_k(cosines, max(n_kept, 1), n_threads=n_threads)
+        items[rows], similarities[rows] = best[:, :n_kept], falling[:, :n_kept]
     return items, similarities
