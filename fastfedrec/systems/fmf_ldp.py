@@ -31,20 +31,28 @@ _MAX_GRADIENT_BLOCKS = 8
 _LARGEST_FACTOR = 1e6  # of |V|: preferences are 0 and 1, so factors beyond this mean that training left the problem
 
 
+
 @dataclass(frozen=True)
 class _Settings:
-    """What "auto" stands for; chosen on MovieLens 1M (docs/explanation/systems/fmf-ldp.md)."""
+    """What "auto" stands for; chosen on MovieLens 1M (docs/explanation/systems/fmf-ldp.md).
 
-    learning_rate: float
+    `learning_rate` is None where it follows the noise: the first round's noise then moves every item factor by a
+    standard deviation of `_FIRST_STEP_NOISE`, round t's by that over 1 + t / `_STEP_DECAY`.
+    """
+
+    learning_rate: float | None
     init_scale: float
     confidence_weight: float
 
 
 _AUTO = {
-    "private": _Settings(learning_rate=0.01, init_scale=0.01, confidence_weight=0.0),
-    "non-private": _Settings(learning_rate=0.05, init_scale=0.1, confidence_weight=1.0),
+    "private": _Settings(learning_rate=None, init_scale=0.01, confidence_weight=0.0),
+    "non-private": _Settings(learning_rate=0.5, init_scale=0.1, confidence_weight=1.0),
     "published": _Settings(learning_rate=0.001, init_scale=0.01, confidence_weight=0.0),
 }
+_FIRST_STEP_NOISE = 0.06
+_STEP_DECAY = 10
+_LARGEST_AUTO_RATE = 0.5  # with so many reports that noise is no limit, the step of the non-private twin
 
 
 @dataclass(frozen=True)
@@ -81,8 +89,9 @@ class FMFLDP(Recommender, FederatedSystem):
     server_steps : int
         Gradient steps on each round's estimate; they cost no privacy.
     learning_rate, init_scale, confidence_weight : float or "auto"
-        Step size; standard deviation of the first item factors; weight of an interaction beyond 1.  "auto" is .01,
-        .01 and 0 with `epsilon` (.001, .01 and 0 as published), .05, .1 and 1 without.
+        Step size; standard deviation of the first item factors; weight of an interaction beyond 1.  Without `epsilon`
+        "auto" is .5, .1 and 1; with it the last two are .01 and 0, and the step follows the estimate's known noise:
+        round t's noise moves every item factor by a standard deviation of .06 / (1 + t/10) (.001 as published).
     regularization : float
         Of both sides' factors.
     delta : float
@@ -465,11 +474,34 @@ class FMFLDP(Recommender, FederatedSystem):
         if gradient is None:
             return state
         factors = state.item_factors.astype(np.float64)
-        rate = self._settings.learning_rate
+        rate = self.round_learning_rate(state, update)
         with np.errstate(over="ignore", invalid="ignore"):  # divergence is named by fit
             for _ in range(self.server_steps):
                 factors = factors - rate * (gradient + 2 * self.regularization * factors)
             return FMFState(factors.astype(np.float32))
+
+    def round_learning_rate(self, state: FMFState, update: Update) -> float:
+        """The step size of one round; under "auto" it follows the noise of the estimate, which is public.
+
+        Parameters
+        ----------
+        state : FMFState
+            Of the update's round.
+        update : Update
+            Merged over all shards, from at least one user.
+
+        Returns
+        -------
+        float
+            Greater than 0.
+        """
+        fixed = self._settings.learning_rate
+        if fixed is not None:
+            return fixed
+        # A coordinate's estimate adds up about n_reports / size answers, each off by about the decoder.
+        noise = BinaryResponse(self.epsilon).decoder * np.sqrt(state.item_factors.size / update.arrays["n_reports"][0])
+        step = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / noise
+        return float(min(step / self.server_steps, _LARGEST_AUTO_RATE))
 
     def mean_gradient(self, state: FMFState, update: Update) -> np.ndarray | None:
         """The gradient that `apply` steps along: an unbiased estimate of the users' mean clipped gradient.
@@ -688,7 +720,7 @@ class FMFLDP(Recommender, FederatedSystem):
         if not largest <= _LARGEST_FACTOR:
             raise DivergenceError(
                 f"training diverged in round {round_number}: the largest item factor is {largest:.3g}; lower "
-                f"learning_rate (now {self._settings.learning_rate:g}) or server_steps, or raise regularization"
+                f"learning_rate (now {self.learning_rate!r}) or server_steps, or raise regularization"
             )
 
     def _diagnose(self, round_number: int, state: FMFState) -> dict[str, Any]:
