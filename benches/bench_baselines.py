@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import scipy.sparse
-from fastfedrec._kernels import baselines as kernel
 
 from fastfedrec import Interactions, Key
+from fastfedrec._kernels import baselines as kernel
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.systems.dplcf import sum_answers

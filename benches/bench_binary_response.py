@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import scipy.sparse
-from fastfedrec._kernels import binary_response as kernel
 
 from fastfedrec import Interactions, Key
+from fastfedrec._kernels import binary_response as kernel
 from fastfedrec.mechanisms import BinaryResponse
 
 EPSILON = 1.0

@@ -6,7 +6,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse
-from fastfedrec._kernels import baselines as kernel
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import baselines as naive
@@ -14,6 +13,7 @@ from naive import binary_response as naive_response
 from scipy import stats
 
 from fastfedrec import DPPopularity, Interactions, Key, Popularity, Random, load
+from fastfedrec._kernels import baselines as kernel
 from fastfedrec.accounting import CentralRelease, Ledger, LocalReports, Unprotected
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.systems.baselines import BEST_REPORT_EPSILON, best_n_reports, split_epsilon

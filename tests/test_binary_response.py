@@ -6,13 +6,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse
-from fastfedrec._kernels import binary_response as kernel
 from hypothesis import example, given
 from hypothesis import strategies as st
 from naive import binary_response as naive
 from scipy import stats
 
 from fastfedrec import Interactions, Key
+from fastfedrec._kernels import binary_response as kernel
 from fastfedrec.mechanisms import BinaryResponse
 
 ALPHA = 1e-6
