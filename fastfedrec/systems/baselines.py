@@ -266,7 +266,7 @@ class DPPopularity(_CountBaseline):
         return noise.add_noise(counts, key=key, purpose=_NOISE).astype(np.float64)
 
     def _ask_locally(self, data: Interactions, key: Key) -> np.ndarray:
-        n_reports = best_n_reports(self.epsilon) if self.n_reports == "auto" else self.n_reports
+        n_reports = best_n_reports(self.epsilon) if isinstance(self.n_reports, str) else self.n_reports
         channel = BinaryResponse(split_epsilon(self.epsilon, n_reports))
         event = LocalReports("binary response on interaction bits", channel.epsilon, n_reports, data.n_users)
         self.ledger_.record(event, simulation=key.is_simulation)
