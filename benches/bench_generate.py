@@ -1,0 +1,45 @@
+"""Generating interactions; the peer draws popularity only, with NumPy's Gumbel trick over users x items."""
+
+import numpy as np
+
+from fastfedrec import Key
+from fastfedrec.datasets import generate_implicit
+
+
+def _fastfedrec(n_users, n_items):
+    data = generate_implicit(n_users, n_items, key=Key.from_seed(1))
+    return data.indptr, data.indices
+
+
+def _numpy(n_users, n_items):
+    """A lower bound for a dense sampler: one popularity for all, so no topics and no calibration."""
+    rng = np.random.default_rng(1)
+    log_weights = -0.8 * np.log(np.arange(1, n_items + 1))
+    lengths = np.clip(np.exp(rng.normal(4.35, 1.15, n_users)), 20, 0.65 * n_items).astype(np.int64)
+    rows = []
+    for length in lengths:
+        scores = log_weights + rng.gumbel(size=n_items)
+        rows.append(np.sort(np.argpartition(-scores, length)[:length]).astype(np.int32))
+    return np.concatenate([[0], np.cumsum(lengths)]), np.concatenate(rows)
+
+
+class GenerateImplicit:
+    params = (["fastfedrec", "numpy"], [(6_040, 3_706), (50_000, 5_000)])
+    param_names = ("impl", "shape")
+    timeout = 300
+
+    def setup(self, impl, shape):
+        self.generate = {"fastfedrec": _fastfedrec, "numpy": _numpy}[impl]
+        indptr, indices = self.generate(200, shape[1])
+        counts = np.bincount(indices, minlength=shape[1])
+        rows = np.repeat(np.arange(200), np.diff(indptr))
+        if len(np.unique(rows * shape[1] + indices)) != len(indices) or np.diff(indptr).min() < 20:
+            raise AssertionError(f"{impl}: a user holds an item twice, or too few")
+        if np.sort(counts)[::-1][: shape[1] // 10].sum() < 0.3 * len(indices):
+            raise AssertionError(f"{impl}: popularity has no head")
+
+    def time_generate(self, impl, shape):
+        self.generate(*shape)
+
+    def peakmem_generate(self, impl, shape):
+        self.generate(*shape)
