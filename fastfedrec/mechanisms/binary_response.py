@@ -55,7 +55,7 @@ class BinaryResponse(Channel):
     >>> 0.999999 < channel.epsilon <= 1.0
     True
     >>> answers = channel.privatize([0.5] * 100_000, key=Key.from_seed(1))
-    >>> abs(channel.estimate(answers).mean() - 0.5) < 0.05
+    >>> bool(abs(channel.estimate(answers).mean() - 0.5) < 0.05)
     True
     """
 
