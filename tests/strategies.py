@@ -2,6 +2,7 @@
 
 import numpy as np
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from fastfedrec import Interactions, Key
 
@@ -24,6 +25,4 @@ def interaction_matrices(draw, *, max_users=12, max_items=10, min_items=1, with_
     dense[rng.integers(n_users), rng.integers(n_items)] = 1
     if with_values:
         dense *= rng.integers(1, 6, size=dense.shape)
-    import scipy.sparse
-
-    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    return Interactions.from_scipy(csr_array(dense))

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import fmf_ldp as naive
 from scipy import stats
+from scipy.sparse import csr_array
 from significance import ALPHA
 from strategies import interaction_matrices, keys, seeds
 
-from fastfedrec import DivergenceError, FMFLDP, Interactions, Key, datasets, load
+from fastfedrec import FMFLDP, DivergenceError, Interactions, Key, datasets, load
 from fastfedrec.accounting import Ledger
 from fastfedrec.engines import LocalEngine
 from fastfedrec.evaluation import evaluate, leave_one_out
@@ -47,9 +48,7 @@ def dense_sums(update, size):
 )
 @settings(max_examples=40)
 def test_round_equals_its_naive_twin(data, key, seed, n_factors, weight, use_values, epsilon):
-    model = FMFLDP(
-        n_factors, epsilon, n_reports=7, confidence_weight=weight, regularization=0.1, use_values=use_values
-    )
+    model = FMFLDP(n_factors, epsilon, n_reports=7, confidence_weight=weight, regularization=0.1, use_values=use_values)
     state = state_of(data.n_items, n_factors, seed)
     model._clipped = 0
     update = model.local_round(state, data, key, 3)
@@ -155,9 +154,7 @@ def test_bad_reports_are_left_out(data):
 @settings(max_examples=20)
 def test_every_user_sends_every_report_whatever_its_data(bad, seed):
     # Whether a client answers must not depend on its data: not on an empty row, nor on values that overflow.
-    import scipy.sparse
-
-    data = Interactions.from_scipy(scipy.sparse.csr_array(np.array([[0.0, 0, 0], [1, 0, 1], [1, 1, 1]])))
+    data = Interactions.from_scipy(csr_array(np.array([[0.0, 0, 0], [1, 0, 1], [1, 1, 1]])))
     model = FMFLDP(2, 1.0, n_reports=13, regularization=1.0)
     factors = state_of(3, 2, seed).item_factors
     index, bit = model.report_stream(FMFState(factors), data, Key.from_seed(seed), 0)
@@ -350,7 +347,7 @@ def test_bad_use_of_a_model(data):
 def test_entropy_key_serves_one_fit(data):
     key = Key.from_entropy()
     FMFLDP(n_rounds=1).fit(data, key=key)
-    with pytest.raises(ValueError, match="single-use and was already used by FMFLDP.fit"):
+    with pytest.raises(ValueError, match=r"single-use and was already used by FMFLDP\.fit"):
         FMFLDP(n_rounds=1).fit(data, key=key)
 
 
@@ -364,7 +361,7 @@ def test_singular_system_names_the_user():
     data = Interactions.from_arrays(["ann", "bob"], [0, 1])
     with pytest.raises(ValueError, match="singular"):
         FMFLDP(n_factors=3, regularization=0.0, n_rounds=1).fit(data, key=Key.from_seed(0))
-    with pytest.raises(ValueError, match="user 'ann'.*singular"):
+    with pytest.raises(ValueError, match=r"user 'ann'.*singular"):
         FMFLDP(n_factors=3, regularization=0.0, n_rounds=1, confidence_weight=1.0).fit(data, key=Key.from_seed(0))
 
 
@@ -409,9 +406,7 @@ def test_decoded_gradient_is_unbiased(data, n_factors, weight, epsilon, seed):
     n_reports = 400_000 // data.n_users
     model = FMFLDP(n_factors, epsilon, n_reports=n_reports, confidence_weight=weight, regularization=0.1)
     state = state_of(data.n_items, n_factors, seed)
-    exact = naive.mean_clipped_gradient(
-        data, state.item_factors.astype(np.float64), regularization=0.1, weight=weight
-    )
+    exact = naive.mean_clipped_gradient(data, state.item_factors.astype(np.float64), regularization=0.1, weight=weight)
     estimate, n = decoded(model, state, data, 3, seed)
     decoder = BinaryResponse(epsilon).decoder
     assert is_unbiased(estimate, exact, n, decoder)

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -29,18 +29,7 @@ BEST_REPORT_EPSILON = 2.1773189849653067
 
 
 class Baseline(Recommender):
-    """A model that is fitted in one step: checks, then `_fit`.
-
-    Attributes
-    ----------
-    ledger_ : fastfedrec.accounting.Ledger
-        What the fit cost each user.
-    """
-
-    ledger_: Ledger
-
-    def __init__(self) -> None:
-        self._check_parameters()
+    """A model that is fitted in one step: checks, then `_fit`."""
 
     def fit(
         self,
@@ -100,9 +89,6 @@ class Baseline(Recommender):
             block = self._score_block(rows[start : start + step])
             scores[pairs] = block[where[pairs] - start, items[pairs]]
         return scores
-
-    def _header(self) -> dict[str, Any]:
-        return {"ledger": self.ledger_.to_dict()}
 
 
 class Random(Baseline):

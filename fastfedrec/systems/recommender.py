@@ -43,7 +43,7 @@ class Recommender(ABC):
 
     @classmethod
     def _parameter_names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+        return [p.name for p in inspect.signature(cls).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments.
@@ -242,9 +242,7 @@ def check_interactions(interactions: Any) -> Interactions:
     Interactions
         Not empty.
     """
-    check_instance(
-        "interactions", interactions, Interactions, "build one with Interactions.from_arrays, from_scipy or from_dataframe"
-    )
+    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
     if interactions.n_interactions == 0:
         raise ValueError(f"interactions must not be empty, got {interactions!r}")
     return interactions
