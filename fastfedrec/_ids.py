@@ -25,7 +25,7 @@ class IdIndex:
             numeric = self._ids.dtype.kind in "iuf" and wanted.dtype.kind in "iuf"
             if wanted.ndim == 1 and (numeric or self._ids.dtype.kind == wanted.dtype.kind):
                 return self._search(wanted)
-            unknown = wanted.ravel()[0]
+            unknown = wanted.ravel()[:1].tolist()[0]
             raise KeyError(
                 f"{self._axis} id {unknown!r} is unknown: the ids here are of dtype {self._ids.dtype}, got {wanted.dtype}"
             )

@@ -62,10 +62,10 @@ def merge_duplicates(user_rows, item_rows, values, timestamps, duplicates, user_
     if not n_duplicates:
         return user_rows, item_rows, values, timestamps
     if duplicates == "error":
-        where = int(np.flatnonzero(~starts)[0])
+        where = np.flatnonzero(~starts)[:1]
         raise ValueError(
-            f"{n_duplicates} rows repeat a user-item pair, the first user {user_ids[user_rows[where]]!r} and item "
-            f"{item_ids[item_rows[where]]!r}; choose duplicates='sum', 'last' or 'max'"
+            f"{n_duplicates} rows repeat a user-item pair, the first user {user_ids[user_rows[where]].tolist()[0]!r} and "
+            f"item {item_ids[item_rows[where]].tolist()[0]!r}; choose duplicates='sum', 'last' or 'max'"
         )
     if duplicates is None and values is not None:
         warnings.warn(

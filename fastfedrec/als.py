@@ -176,6 +176,6 @@ def raise_if_singular(singular: np.ndarray, interactions: Interactions, regulari
         raise MemoryError("no memory for a thread's scratch space; use fewer threads or factors")
     if user < interactions.n_users:
         raise ValueError(
-            f"the system of user {interactions.user_ids[user]!r} (row {user}) is singular at regularization="
+            f"the system of user {interactions.user_ids[user : user + 1].tolist()[0]!r} (row {user}) is singular at regularization="
             f"{regularization}: its items and V'V do not span all factors; raise regularization"
         )

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -29,18 +29,7 @@ BEST_REPORT_EPSILON = 2.1773189849653067
 
 
 class Baseline(Recommender):
-    """A model that is fitted in one step: checks, then `_fit`.
-
-    Attributes
-    ----------
-    ledger_ : fastfedrec.accounting.Ledger
-        What the fit cost each user.
-    """
-
-    ledger_: Ledger
-
-    def __init__(self) -> None:
-        self._check_parameters()
+    """A model that is fitted in one step: checks, then `_fit`."""
 
     def fit(
         self,
@@ -100,9 +89,6 @@ class Baseline(Recommender):
             block = self._score_block(rows[start : start + step])
             scores[pairs] = block[where[pairs] - start, items[pairs]]
         return scores
-
-    def _header(self) -> dict[str, Any]:
-        return {"ledger": self.ledger_.to_dict()}
 
 
 class Random(Baseline):
@@ -266,7 +252,7 @@ class DPPopularity(_CountBaseline):
         return noise.add_noise(counts, key=key, purpose=_NOISE).astype(np.float64)
 
     def _ask_locally(self, data: Interactions, key: Key) -> np.ndarray:
-        n_reports = best_n_reports(self.epsilon) if self.n_reports == "auto" else self.n_reports
+        n_reports = best_n_reports(self.epsilon) if isinstance(self.n_reports, str) else self.n_reports
         channel = BinaryResponse(split_epsilon(self.epsilon, n_reports))
         event = LocalReports("binary response on interaction bits", channel.epsilon, n_reports, data.n_users)
         self.ledger_.record(event, simulation=key.is_simulation)

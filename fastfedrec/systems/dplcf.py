@@ -145,7 +145,7 @@ def sum_answers(
 def estimate_cooccurrences(
     gram: np.ndarray, row_sums: np.ndarray, sums: np.ndarray, n_users: int, decoder: float
 ) -> np.ndarray:
-    """Debias co-counts: how many users have both items, without bias for any two different items.
+    """Estimate how many users have both items, without bias for any two different items.
 
     Parameters
     ----------
