@@ -348,7 +348,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     ]
     header = ("", *(text for m in metrics for text in (m, "+-")), "epsilon, server", "epsilon, public")
     negatives = "all unseen items" if arguments.negatives is None else f"{arguments.negatives} unseen items"
-    print(f"{model!r}\n{data!r}, leave one out, against {negatives}, {arguments.seeds} seeds (simulations)\n")
+    print(f"{model!r}\n{data!r}, leave one out, against {negatives}, seeds 0 to {arguments.seeds - 1} (simulations)\n")
     print(format_table(header, rows))
     print("epsilon: of a user in one run, in nats; 'none' is no guarantee")
 
