@@ -1,6 +1,6 @@
 """Binary response on arrays and on interaction bits; see `_binary_response.pxd`.  Inputs are trusted."""
 from cython.parallel cimport prange
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t, uint64_t
 
 from _kernels._binary_response cimport respond, response_threshold
 from _kernels._chacha20 cimport Stream, stream_below, stream_next, stream_open
@@ -94,13 +94,13 @@ def sample_memberships(
     Py_ssize_t n_reports,
 ):
     """Each user answers for `n_reports` items drawn uniformly with replacement; answers are added up by item."""
-    cdef Py_ssize_t n_users = indptr.shape[0] - 1, u, r, low, high, middle
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, u, _draw, low, high, middle
     cdef uint64_t n_items = sums.shape[0], item
     cdef Stream stream
     with nogil:
         for u in range(n_users):
             stream_open(&stream, &subkey[0], 0, users[u])
-            for r in range(n_reports):
+            for _draw in range(n_reports):
                 item = stream_below(&stream, n_items)
                 low, high = indptr[u], indptr[u + 1]
                 while low < high:

@@ -83,9 +83,7 @@ class LocalEngine:
             communication.record(system.traffic(state, interactions.n_users))
             receiver = RoundReceiver(system, state, round_number, expected)
             for name, shard in shards.items():
-                receiver.receive(
-                    system.local_round(state, shard, key, round_number, sender=name, n_threads=n_threads)
-                )
+                receiver.receive(system.local_round(state, shard, key, round_number, sender=name, n_threads=n_threads))
             state = system.apply(state, receiver.close())
             self.rejections += receiver.rejections
             if after_round is not None:
