@@ -1,6 +1,14 @@
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No deadlines: the time of one example says nothing on a shared machine.
+settings.register_profile("dev", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("nightly", deadline=None, max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 @pytest.fixture
