@@ -1,11 +1,31 @@
 """fastfedrec: the compiled backend for private federated recommenders."""
 
-from fastfedrec import als, datasets
+from fastfedrec import accounting, als, datasets, engines, evaluation, mechanisms, ranking
 from fastfedrec._version import __version__
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems.base import DivergenceError
+from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
+from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf_ldp import FMFLDP
 from fastfedrec.systems.recommender import load
 
-__all__ = ["FMFLDP", "DivergenceError", "Interactions", "Key", "__version__", "als", "datasets", "load"]
+__all__ = [
+    "DPLCF",
+    "FMFLDP",
+    "DPPopularity",
+    "DivergenceError",
+    "Interactions",
+    "Key",
+    "Popularity",
+    "Random",
+    "__version__",
+    "accounting",
+    "als",
+    "datasets",
+    "engines",
+    "evaluation",
+    "load",
+    "mechanisms",
+    "ranking",
+]

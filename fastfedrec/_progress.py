@@ -30,5 +30,7 @@ def progress_rounds(n_rounds: int, *, show: bool, description: str) -> Iterator[
     try:
         from tqdm.auto import tqdm
     except ImportError:
-        raise ImportError("show_progress needs tqdm: pip install 'fastfedrec[cli]', or show_progress=False") from None
+        raise ImportError(
+            "show_progress=True needs tqdm: pip install 'fastfedrec[cli]', or pass show_progress=False"
+        ) from None
     return iter(tqdm(range(n_rounds), desc=description, unit="round"))

@@ -33,9 +33,10 @@ def leave_one_out(
 
     Returns
     -------
-    train, test : Interactions
-        Same users, items, ids and features.  A user with fewer than two interactions stays whole in `train` and has
-        none in `test`.
+    train : Interactions
+        Same users, items, ids and features; a user with fewer than two interactions stays whole here.
+    test : Interactions
+        One interaction of every other user, on the same axes.
 
     Raises
     ------
@@ -114,8 +115,10 @@ def random_split(
 
     Returns
     -------
-    train, test : Interactions
+    train : Interactions
         Same users, items, ids and features.
+    test : Interactions
+        The rest, on the same axes.
 
     See Also
     --------

@@ -27,6 +27,13 @@ class Key:
     raises, because refitting on data that differ by one user would cancel the noise exactly.  It is never printed,
     pickled or saved.
 
+    Parameters
+    ----------
+    secret : bytes
+        32 bytes.
+    seed : int or None
+        Where they come from, if it is a seed.
+
     See Also
     --------
     fastfedrec.Interactions : Its ``global_user_ids`` name the streams.

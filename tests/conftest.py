@@ -1,24 +1,30 @@
-import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-# No deadlines: the time of one example says nothing on a shared machine.
-settings.register_profile("dev", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.register_profile("nightly", deadline=None, max_examples=2000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+# `ci` repeats the same examples on every run; `dev` explores; `nightly` explores long.
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("dev", deadline=None, print_blob=True)
+settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=1000)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--profile", default="ci", choices=["ci", "dev", "nightly"], help="hypothesis profile")
+
+
+def pytest_configure(config):
+    settings.load_profile(config.getoption("--profile"))
+
+
+def find_data(name):
+    """Real data beside the checkout, by file name; skips where it is absent."""
+    path = Path(__file__).resolve().parents[1].parent / "shared" / "data" / name
+    if not path.exists():
+        pytest.skip(f"needs the real data file {name} in ../shared/data, which no wheel or repository carries")
+    return path
 
 
 @pytest.fixture
 def data_path():
-    """Real data beside the checkout, by file name; the test skips where it is absent."""
-
-    def find(name):
-        path = Path(__file__).resolve().parents[1].parent / "shared" / "data" / name
-        if not path.exists():
-            pytest.skip(f"needs the real data file {name} in ../shared/data, which no wheel or repository carries")
-        return path
-
-    return find
+    return find_data

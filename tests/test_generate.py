@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from fastfedrec._kernels import generate as kernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import generate as naive
 
 from fastfedrec import Key
+from fastfedrec._kernels import generate as kernel
 from fastfedrec.datasets import _topics as topics
 from fastfedrec.datasets import generate_implicit, load_movielens
 

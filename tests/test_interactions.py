@@ -325,14 +325,15 @@ def test_writing_to_the_input_changes_nothing():
     users, items, values, times = np.array([0, 1]), np.array([5, 6]), np.array([2.0, 3.0]), np.array([1, 2])
     matrix = scipy.sparse.csr_array(np.array([[2.0, 0], [0, 3]], dtype=np.float64))
     user_ids, item_ids, column = np.array([10, 11]), np.array(["a", "b"], dtype=object), np.array([1, 2])
+    counts, columns = Interactions.from_arrays(users, items), np.array([0, 1], dtype=np.int32)
     objects = [
         Interactions.from_arrays(users, items, values, times),
         Interactions.from_scipy(matrix, user_ids, item_ids),
-        Interactions.from_arrays(users, items).with_features(user_features={"of": column}, item_features={"of": column}),
-        Interactions(np.array([0, 1, 2]), items32 := np.array([0, 1], dtype=np.int32), None, None, user_ids, item_ids, users),
-    ]  # fmt: skip
+        counts.with_features(user_features={"of": column}, item_features={"of": column}),
+        Interactions(np.array([0, 1, 2]), columns, None, None, user_ids, item_ids, users),
+    ]
     before = copy.deepcopy(objects)
-    for array in (users, items, values, times, matrix.data, matrix.indices, user_ids, column, items32):
+    for array in (users, items, values, times, matrix.data, matrix.indices, user_ids, column, columns):
         array[:] = array[::-1].copy()
     item_ids[0] = "changed"
     for now, then in zip(objects, before, strict=True):

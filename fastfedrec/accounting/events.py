@@ -25,6 +25,8 @@ class LocalReports:
         One user's data are replaced by any others.
     privacy_unit : {"user"}
         All of one person's data.
+    trust : {"local"}
+        Nothing beyond the user's own device is trusted.
     """
 
     mechanism: str
@@ -50,6 +52,8 @@ class CentralRelease:
         One user's data are added or removed.
     privacy_unit : {"user"}
         All of one person's data.
+    trust : {"central"}
+        The server is trusted with the data.
     """
 
     mechanism: str
@@ -67,6 +71,8 @@ class Unprotected:
     ----------
     mechanism : str
         What was sent, in words.
+    privacy_unit : {"user"}
+        All of one person's data.
     """
 
     mechanism: str

@@ -3,13 +3,16 @@
 import json
 import math
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Self
 
 from fastfedrec._check import check_choice
 from fastfedrec._table import format_table
 from fastfedrec.accounting.events import CentralRelease, Event, LocalReports, Unprotected
 
 _ADVERSARIES = ("server", "public")
+_KINDS = {kind.__name__: kind for kind in (LocalReports, CentralRelease, Unprotected)}
 NOT_COMPUTED = "not computed yet"
 
 
@@ -106,20 +109,16 @@ class Ledger:
         Returns
         -------
         dict
-            One entry per event with its times and costs, and the totals; an infinite epsilon is None.
+            One entry per event with its fields, times and costs, and the totals; an infinite epsilon is None.
         """
         return {
             "epsilon_unit": "nats",
-            "neighboring": "replace",
-            "privacy_unit": "user",
             "is_simulation": self.is_simulation,
             "events": [
                 {
                     "kind": type(event).__name__,
-                    "mechanism": event.mechanism,
+                    "fields": asdict(event),
                     "times": times,
-                    "epsilon_per_report": _finite(event.epsilon) if isinstance(event, LocalReports) else None,
-                    "reports_per_user": event.n_reports if isinstance(event, LocalReports) else None,
                     "epsilon_per_round": {who: _finite(_costs(event)[who]) for who in _ADVERSARIES},
                     "epsilon_whole_run": {who: _finite(times * _costs(event)[who]) for who in _ADVERSARIES},
                     "epsilon_shuffled": NOT_COMPUTED,
@@ -129,6 +128,30 @@ class Ledger:
             "epsilon": {who: _finite(self.epsilon(who)) for who in _ADVERSARIES},
             "notes": list(self.notes),
         }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` gave; costs are computed anew from the events.
+
+        Parameters
+        ----------
+        document : mapping
+            As from `to_dict`.
+
+        Returns
+        -------
+        Ledger
+            Equal in events, mark and notes.
+        """
+        ledger = cls()
+        for entry in document["events"]:
+            kind = _KINDS.get(entry["kind"])
+            if kind is None:
+                raise ValueError(f"the ledger holds a {entry['kind']!r}, which this version cannot account for")
+            ledger.events[kind(**entry["fields"])] += int(entry["times"])
+        ledger.is_simulation = bool(document["is_simulation"])
+        ledger.notes = [str(note) for note in document["notes"]]
+        return ledger
 
     def to_json(self) -> str:
         """`to_dict` as JSON text.

@@ -55,7 +55,7 @@ class BinaryResponse(Channel):
     >>> 0.999999 < channel.epsilon <= 1.0
     True
     >>> answers = channel.privatize([0.5] * 100_000, key=Key.from_seed(1))
-    >>> abs(channel.estimate(answers).mean() - 0.5) < 0.05
+    >>> bool(abs(channel.estimate(answers).mean() - 0.5) < 0.05)
     True
     """
 
@@ -65,7 +65,9 @@ class BinaryResponse(Channel):
         largest = min(int(TOTAL * bound / (1 + bound)), TOTAL - 1)  # int() rounds toward privacy
         self.span = largest - TOTAL // 2
         if self.span < 1:
-            raise ValueError(f"epsilon must be at least about 2.2e-19, got {nominal_epsilon}: the bias has 64 bits")
+            raise ValueError(
+                f"epsilon must be at least about 2.2e-19, got {nominal_epsilon}: no 64-bit bias is smaller"
+            )
         answer = Fraction(TOTAL, 2 * self.span)
         super().__init__(
             [[largest, TOTAL - largest], [TOTAL - largest, largest]], inputs=[1, -1], outputs=[answer, -answer]

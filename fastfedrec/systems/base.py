@@ -287,7 +287,7 @@ class RoundReceiver:
     state: Any
     round: int
     expected: Mapping[str, int]
-    rejections: list[Rejection] = field(default_factory=list)
+    rejections: list[Rejection] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.total = self.system.zero_update(self.state, self.round)

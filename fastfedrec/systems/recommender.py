@@ -10,6 +10,7 @@ import numpy as np
 from fastfedrec import ranking
 from fastfedrec._check import check_flag, check_instance, check_integer
 from fastfedrec._persistence import read_model, write_model
+from fastfedrec.accounting import Ledger
 from fastfedrec.interactions import Interactions
 
 _BLOCK_CELLS = 2**24  # scores held at once by `recommend`
@@ -22,6 +23,8 @@ class Recommender(ABC):
     ----------
     interactions_ : Interactions
         What the model was fitted on, after `fit`; the items of each user are that user's own data.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the fit cost each user.
     """
 
     _registry: ClassVar[dict[str, type["Recommender"]]] = {}
@@ -30,6 +33,7 @@ class Recommender(ABC):
     _saved: ClassVar[tuple[str, ...]] = ()
 
     interactions_: Interactions
+    ledger_: Ledger
 
     def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
@@ -39,7 +43,7 @@ class Recommender(ABC):
 
     @classmethod
     def _parameter_names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+        return [p.name for p in inspect.signature(cls).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments.
@@ -185,7 +189,7 @@ class Recommender(ABC):
         write_model(path, {"class": type(self).__name__, "parameters": self.get_params()} | self._header(), arrays)
 
     def _header(self) -> dict[str, Any]:
-        return {}
+        return {"ledger": self.ledger_.to_dict()}
 
     @classmethod
     def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
@@ -194,6 +198,7 @@ class Recommender(ABC):
         model.interactions_ = Interactions(
             values=None, timestamps=None, global_user_ids=arrays["data.global_user_ids"], **fields
         )
+        model.ledger_ = Ledger.from_dict(header["ledger"])
         for name in cls._saved:
             setattr(model, name, arrays[f"model.{name}"])
         return model
@@ -237,9 +242,7 @@ def check_interactions(interactions: Any) -> Interactions:
     Interactions
         Not empty.
     """
-    check_instance(
-        "interactions", interactions, Interactions, "build one with Interactions.from_arrays, from_scipy or from_dataframe"
-    )
+    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
     if interactions.n_interactions == 0:
         raise ValueError(f"interactions must not be empty, got {interactions!r}")
     return interactions

@@ -1,0 +1,396 @@
+"""The three functions of FMF-LDP and what its server accepts; `fmf_ldp.FMFLDP` is the model around them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fastfedrec import als
+from fastfedrec._check import check_integer
+from fastfedrec._kernels import fmf_ldp as _kernel
+from fastfedrec._threads import one_blas_thread, resolve_n_threads
+from fastfedrec.accounting import Ledger, LocalReports, RoundTraffic, Unprotected
+from fastfedrec.interactions import Interactions
+from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.systems.base import ArrayRule, FederatedSystem, Update
+
+_REPORTS = "fmf_ldp.reports"
+_SHUFFLE = "fmf_ldp.shuffle"
+_START = "fmf_ldp.item_factors"
+_GRADIENT_BLOCKS = 8  # of users; fixed, so that float sums do not depend on n_threads
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What "auto" stands for; chosen on MovieLens 1M (docs/explanation/systems/fmf-ldp.md).
+
+    `learning_rate` is None where it follows the noise: the first round's noise then moves every item factor by a
+    standard deviation of `_FIRST_STEP_NOISE`, round t's by that over 1 + t / `_STEP_DECAY`.
+    """
+
+    learning_rate: float | None
+    init_scale: float
+    confidence_weight: float
+
+
+_AUTO = {
+    "private": _Settings(learning_rate=None, init_scale=0.01, confidence_weight=0.0),
+    "non-private": _Settings(learning_rate=0.5, init_scale=0.1, confidence_weight=1.0),
+    "published": _Settings(learning_rate=0.001, init_scale=0.01, confidence_weight=0.0),
+}
+_FIRST_STEP_NOISE = 0.06
+_STEP_DECAY = 10
+_LARGEST_AUTO_RATE = 0.5  # with so many reports that noise is no limit, the step of the non-private twin
+
+
+@dataclass(frozen=True)
+class FMFState:
+    """What the server holds and broadcasts.
+
+    Parameters
+    ----------
+    item_factors : ndarray of shape (n_items, n_factors), float32
+        V.
+    """
+
+    item_factors: np.ndarray
+
+
+class FMFRounds(FederatedSystem):
+    """Rounds of FMF-LDP; the parameters are those of `fmf_ldp.FMFLDP`, which sets and checks them."""
+
+    n_factors: int
+    epsilon: float | None
+    n_reports: int
+    server_steps: int
+    learning_rate: float | str
+    init_scale: float | str
+    confidence_weight: float | str
+    regularization: float
+    variant: str
+    use_values: bool
+
+    _clipped: int | None = None  # clipped values of the current round, counted only for diagnostics
+
+    @property
+    def _settings(self) -> _Settings:
+        """The three settings with "auto" resolved."""
+        auto = _AUTO["non-private" if self.epsilon is None else "published" if self._is_published else "private"]
+        given = {name: getattr(self, name) for name in ("learning_rate", "init_scale", "confidence_weight")}
+        return replace(auto, **{name: float(value) for name, value in given.items() if not isinstance(value, str)})
+
+    @property
+    def _is_published(self) -> bool:
+        return self.variant == "published"
+
+    # ---- the three functions ------------------------------------------------------------------------------------
+
+    def initial_state(self, n_items: int, key: Key) -> FMFState:
+        """The server's first item factors.
+
+        Parameters
+        ----------
+        n_items : int
+            Number of rows.
+        key : Key
+            Source of the draws; the result is public.
+
+        Returns
+        -------
+        FMFState
+            Normal with standard deviation `init_scale`.
+        """
+        draws = key.normal(_START, size=n_items * self.n_factors).reshape(n_items, self.n_factors)
+        return FMFState((self._settings.init_scale * draws).astype(np.float32))
+
+    def local_round(
+        self, state: FMFState, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0
+    ) -> Update:
+        """Solve, randomize and add up one shard's reports (or exact gradients without `epsilon`).
+
+        With `epsilon` the update has "coordinate" and "total" of those with a nonzero sum of +-1 answers, and
+        "n_reports"; without, the summed "gradient".  The shard is binarised unless `use_values`.
+        """
+        n_threads = resolve_n_threads(n_threads)
+        if self.epsilon is None:
+            arrays = {"gradient": self._summed_gradient(state, shard, n_threads)}
+        else:
+            sums, _, _ = self._randomize(state, shard, key, round, n_threads, as_stream=False)
+            arrays = self._sums_to_arrays(sums, shard.n_users * self.n_reports)
+        return Update(round, sender, shard.n_users, arrays)
+
+    def report_stream(
+        self,
+        state: FMFState,
+        shard: Interactions,
+        key: Key,
+        round: int,
+        *,
+        shuffle_key: Key | None = None,
+        n_threads: int = 0,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The single reports of `local_round`, in random order: what a proxy forwards to a server elsewhere.
+
+        Parameters
+        ----------
+        state : FMFState
+            What the server broadcast.
+        shard : Interactions
+            As for `local_round`.
+        key : Key
+            Source of the reports' draws.
+        round : int
+            Names the draws.
+        shuffle_key : Key or None
+            Source of the order; None draws one from entropy, which is what a proxy wants.
+        n_threads : int
+            0 for all.
+
+        Returns
+        -------
+        index : ndarray of shape (n_users * n_reports,), int64
+            Coordinate ``item * n_factors + factor``.
+        bit : ndarray of shape (n_users * n_reports,), uint8
+            1 for +, 0 for -.
+        """
+        if self.epsilon is None:
+            raise ValueError("report_stream needs an epsilon: without one no reports are made")
+        _, index, bit = self._randomize(state, shard, key, round, resolve_n_threads(n_threads), as_stream=True)
+        order = resolve_key(shuffle_key).permutation(_SHUFFLE, round=round, size=len(index))
+        return index[order], bit[order]
+
+    def collect_reports(
+        self, state: FMFState, index: np.ndarray, bit: np.ndarray, round: int, *, sender: str, n_clients: int
+    ) -> Update:
+        """Add up a stream of single reports, as the server does behind a proxy; bad reports are left out.
+
+        Parameters
+        ----------
+        state : FMFState
+            Gives the range of coordinates.
+        index, bit : ndarray of shape (n_reports_received,)
+            As from `report_stream`.
+        round : int
+            The round they answer.
+        sender : str
+            The proxy's name.
+        n_clients : int
+            Users behind the proxy.
+
+        Returns
+        -------
+        Update
+            Equal to that of `local_round` if every report arrives; divided by the number of sound reports.
+        """
+        index, bit = np.asarray(index), np.asarray(bit)
+        if index.dtype.kind not in "iu" or bit.dtype.kind not in "iu" or index.ndim != 1 or index.shape != bit.shape:
+            raise ValueError(
+                "index and bit must be integer arrays of one length, got "
+                f"{index.dtype} {index.shape} and {bit.dtype} {bit.shape}"
+            )
+        sound = (index >= 0) & (index < state.item_factors.size) & ((bit == 0) | (bit == 1))
+        sums = np.zeros(state.item_factors.size, dtype=np.int64)
+        np.add.at(sums, index[sound].astype(np.int64), 2 * bit[sound].astype(np.int64) - 1)
+        return Update(round, sender, n_clients, self._sums_to_arrays(sums, int(sound.sum())))
+
+    def merge(self, a: Update, b: Update) -> Update:
+        """Add two updates of one round; integer sums are exact, so in any order."""
+        n_clients = a.n_clients + b.n_clients
+        if self.epsilon is None:
+            arrays = {"gradient": a.arrays["gradient"] + b.arrays["gradient"]}
+        else:
+            coordinate, where = np.unique(
+                np.concatenate([a.arrays["coordinate"], b.arrays["coordinate"]]), return_inverse=True
+            )
+            total = np.zeros(len(coordinate), dtype=np.int64)
+            np.add.at(total, where, np.concatenate([a.arrays["total"], b.arrays["total"]]))
+            arrays = {
+                "coordinate": coordinate[total != 0],
+                "total": total[total != 0],
+                "n_reports": a.arrays["n_reports"] + b.arrays["n_reports"],
+            }
+        return Update(a.round, "merged", n_clients, arrays)
+
+    def apply(self, state: FMFState, update: Update) -> FMFState:
+        """Take `server_steps` gradient steps on the estimated mean gradient; none where no user was heard."""
+        gradient = self.mean_gradient(state, update)
+        if gradient is None:
+            return state
+        factors = state.item_factors.astype(np.float64)
+        rate = self.round_learning_rate(state, update)
+        with np.errstate(over="ignore", invalid="ignore"):  # divergence is named by fit
+            for _ in range(self.server_steps):
+                factors = factors - rate * (gradient + 2 * self.regularization * factors)
+            return FMFState(factors.astype(np.float32))
+
+    def round_learning_rate(self, state: FMFState, update: Update) -> float:
+        """The step size of one round; under "auto" it follows the noise of the estimate, which is public.
+
+        Parameters
+        ----------
+        state : FMFState
+            Of the update's round.
+        update : Update
+            Merged over all shards, from at least one user.
+
+        Returns
+        -------
+        float
+            Greater than 0.
+        """
+        fixed = self._settings.learning_rate
+        if fixed is not None:
+            return fixed
+        # A coordinate's estimate adds up about n_reports / size answers, each off by about the decoder.
+        noise = BinaryResponse(self.epsilon).decoder * np.sqrt(state.item_factors.size / update.arrays["n_reports"][0])
+        step = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / noise
+        return float(min(step / self.server_steps, _LARGEST_AUTO_RATE))
+
+    def mean_gradient(self, state: FMFState, update: Update) -> np.ndarray | None:
+        """The gradient that `apply` steps along: an unbiased estimate of the users' mean clipped gradient.
+
+        Parameters
+        ----------
+        state : FMFState
+            Of the update's round.
+        update : Update
+            Merged over all shards.
+
+        Returns
+        -------
+        ndarray of shape (n_items, n_factors), float64, or None
+            None where no user was heard.  As published it is `n_reports` times too large (equation 9).
+        """
+        if self.epsilon is None:
+            return update.arrays["gradient"] / update.n_clients if update.n_clients else None
+        n_reports = int(update.arrays["n_reports"][0])
+        if n_reports == 0:
+            return None
+        size = state.item_factors.size
+        divisor = n_reports / self.n_reports if self._is_published else n_reports
+        estimate = np.zeros(size)
+        estimate[update.arrays["coordinate"]] = update.arrays["total"]
+        return (estimate * (BinaryResponse(self.epsilon).decoder * size / divisor)).reshape(state.item_factors.shape)
+
+    # ---- what a server accepts ----------------------------------------------------------------------------------
+
+    def zero_update(self, state: FMFState, round: int) -> Update:
+        """The identity of `merge`."""
+        if self.epsilon is None:
+            return Update(round, "nobody", 0, {"gradient": np.zeros(state.item_factors.shape)})
+        return Update(round, "nobody", 0, self._sums_to_arrays(np.zeros(0, dtype=np.int64), 0))
+
+    def rules(self, state: FMFState, n_clients: int) -> Mapping[str, ArrayRule]:
+        """What a well-formed update looks like."""
+        if self.epsilon is None:
+            return {"gradient": ArrayRule(np.float64, state.item_factors.shape)}
+        most = n_clients * self.n_reports
+        return {
+            "coordinate": ArrayRule(np.int64, (None,), 0, state.item_factors.size - 1),
+            "total": ArrayRule(np.int64, (None,), -most, most),
+            "n_reports": ArrayRule(np.int64, (1,), 0, most),
+        }
+
+    def inconsistency(self, state: FMFState, update: Update) -> str | None:
+        """Why an update's fields contradict each other, each of which has passed its rule."""
+        if self.epsilon is None:
+            return None
+        coordinate, total, n_reports = (update.arrays[name] for name in ("coordinate", "total", "n_reports"))
+        if len(coordinate) != len(total):
+            return f"it has {len(coordinate)} coordinates and {len(total)} totals"
+        if (np.diff(coordinate) <= 0).any():
+            return "its coordinates do not rise"
+        answers = int(np.abs(total).sum())
+        if answers > n_reports[0] or (n_reports[0] - answers) % 2:
+            return f"its totals need {answers} answers or an even number more, and it claims {n_reports[0]} reports"
+        return None
+
+    def record_round(self, ledger: Ledger, n_clients: int, key: Key) -> None:
+        """Enter what one round is about to cost."""
+        if self.epsilon is None:
+            ledger.record(Unprotected("exact gradients"), simulation=key.is_simulation)
+            return
+        event = LocalReports("binary response", BinaryResponse(self.epsilon).epsilon, self.n_reports, n_clients)
+        ledger.record(event, simulation=key.is_simulation)
+
+    def traffic(self, state: FMFState, n_clients: int) -> RoundTraffic:
+        """What one round moves: V down as float32; up, an index and a bit a report, or the gradient as float32."""
+        size = state.item_factors.size
+        index_bytes = 4 if size <= 2**32 else 8
+        upload = 4 * size if self.epsilon is None else index_bytes * self.n_reports + -(-self.n_reports // 8)
+        return RoundTraffic(download=4 * size, upload=upload, n_clients=n_clients)
+
+    # ---- kernels ------------------------------------------------------------------------------------------------
+
+    def _randomize(self, state, shard, key, round_number, n_threads, *, as_stream):
+        """Run the fused kernel; sums by coordinate, or the single reports in the users' order."""
+        settings = self._settings
+        factors = als.check_item_factors(state.item_factors, shard.n_items)
+        n_singles = shard.n_users * self.n_reports if as_stream else 0
+        sums = np.zeros((n_threads, 0 if as_stream else factors.size), dtype=np.int64)
+        index, bit = np.empty(n_singles, dtype=np.int64), np.empty(n_singles, dtype=np.uint8)
+        clipped = np.zeros(n_threads, dtype=np.int64)
+        singular = np.full(n_threads, shard.n_users, dtype=np.int64)
+        _kernel.private_round(
+            shard.indptr,
+            shard.indices,
+            als.kernel_values(shard, factors.dtype, self.use_values),
+            factors,
+            als.regularized_gram(factors, self.regularization, settings.confidence_weight),
+            shard.global_user_ids,
+            key.subkey(_REPORTS),
+            sums,
+            index,
+            bit,
+            clipped,
+            singular,
+            settings.confidence_weight,
+            1.0 if self._is_published else 2.0,
+            BinaryResponse(self.epsilon).span,
+            self.n_reports,
+            check_integer("round", round_number, low=0, high=2**32 - 1),
+            n_threads,
+        )
+        als.raise_if_singular(singular, shard, self.regularization)
+        if self._clipped is not None:
+            self._clipped += int(clipped.sum())
+        return sums.sum(axis=0), index, bit
+
+    def _summed_gradient(self, state, shard, n_threads):
+        """The exact summed gradient of the loss over the shard's users, without the regulariser."""
+        settings = self._settings
+        factors = als.check_item_factors(state.item_factors, shard.n_items)
+        user_factors = als.solve_users(
+            shard,
+            factors,
+            regularization=self.regularization,
+            confidence_weight=settings.confidence_weight,
+            use_values=self.use_values,
+            n_threads=n_threads,
+        ).astype(np.float64)
+        blocks = np.zeros((_GRADIENT_BLOCKS, *factors.shape))
+        _kernel.interaction_gradient(
+            shard.indptr,
+            shard.indices,
+            als.kernel_values(shard, factors.dtype, self.use_values),
+            factors,
+            user_factors,
+            blocks,
+            settings.confidence_weight,
+            n_threads,
+        )
+        with one_blas_thread():
+            half = factors.astype(np.float64) @ (user_factors.T @ user_factors)
+        for block in blocks:
+            half += block
+        return 2 * half
+
+    @staticmethod
+    def _sums_to_arrays(sums: np.ndarray, n_reports: int) -> dict[str, np.ndarray]:
+        touched = np.flatnonzero(sums)
+        return {
+            "coordinate": touched.astype(np.int64),
+            "total": sums[touched],
+            "n_reports": np.array([n_reports], dtype=np.int64),
+        }

@@ -1,0 +1,192 @@
+"""DPLCF: item neighbours from randomized interaction bits, and nearest neighbours on the device (Gao et al. 2020)."""
+
+import math
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse
+
+from fastfedrec import ranking
+from fastfedrec._check import check_epsilon, check_integer
+from fastfedrec._kernels import binary_response as _kernel
+from fastfedrec._progress import progress_rounds
+from fastfedrec._threads import one_blas_thread
+from fastfedrec.accounting import LocalReports
+from fastfedrec.interactions import Interactions
+from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.randomness import Key
+from fastfedrec.systems.baselines import Baseline
+
+_BITS = "dplcf.bits"
+_BLOCK_CELLS = 2**23  # answers, or similarities, held at once
+_EXACT_FLOAT32 = 2**24  # sums of +-1 up to here are exact in float32, in any order
+
+
+class DPLCF(Baseline):
+    """Item-based nearest neighbours under local differential privacy.
+
+    **Guarantee.** Everything a user sends is ``n_items * epsilon``-differentially private in the local model, for
+    replacing all of that user's data ("replace", privacy unit "user"), trusting nothing but the user's own device;
+    `epsilon` itself holds for one interaction bit only.  The figure of the fit is in `ledger_`.
+
+    Parameters
+    ----------
+    epsilon : float
+        Per interaction bit, in nats.
+    n_neighbors : int
+        Most similar items kept for each item.
+
+    Attributes
+    ----------
+    neighbor_items_ : ndarray of shape (n_items, n_kept), int32
+        Columns of the most similar other items, best first; ties go to the earlier item.
+    neighbor_similarities_ : ndarray of shape (n_items, n_kept), float64
+        Falling, at least 0.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the fit cost each user.
+
+    Notes
+    -----
+    Each user answers for every item by binary response on its bit (1 for an item it has).  The server debiases the
+    counts of items and pairs (`estimate_cooccurrences`), and takes the cosine of each pair's estimates; counts count as
+    at least their own standard deviation, or noise on a rare item would pass for similarity.  A user's device scores
+    item i with the sum of its similarities to those of the user's items that are among its neighbours.
+
+    References
+    ----------
+    .. [1] Gao, Huang, Lin, Jin, Li, "DPLCF: differentially private local collaborative filtering", SIGIR 2020.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions, Key
+    >>> from fastfedrec.systems.dplcf import DPLCF
+    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20])
+    >>> model = DPLCF(epsilon=2.5).fit(data, key=Key.from_seed(1))
+    >>> model.score([2, 3], [30, 10]).shape
+    (2,)
+    >>> model.ledger_.epsilon()
+    7.5
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = ("neighbor_items_", "neighbor_similarities_")
+
+    def __init__(self, epsilon: float = 2.5, n_neighbors: int = 50):
+        self.epsilon = epsilon
+        self.n_neighbors = n_neighbors
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        check_epsilon("epsilon", self.epsilon)
+        check_integer("n_neighbors", self.n_neighbors, low=1)
+
+    def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
+        channel = BinaryResponse(self.epsilon)
+        event = LocalReports("binary response on every interaction bit", channel.epsilon, data.n_items, data.n_users)
+        self.ledger_.record(event, simulation=key.is_simulation)
+        sums, gram = sum_answers(data, key, channel, n_threads=n_threads, show_progress=show_progress)
+        self.neighbor_items_, self.neighbor_similarities_ = _find_neighbors(
+            sums, gram, data.n_users, channel, min(self.n_neighbors, data.n_items - 1), n_threads
+        )
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        n_items, n_kept = self.neighbor_items_.shape
+        starts = np.arange(n_items + 1) * n_kept
+        similarities = scipy.sparse.csr_array(
+            (self.neighbor_similarities_.ravel(), self.neighbor_items_.ravel(), starts), shape=(n_items, n_items)
+        )
+        own = self.interactions_._take_users(users)
+        bits = scipy.sparse.csr_array((own.values_or_ones(), own.indices, own.indptr), shape=own.shape)
+        return (bits @ similarities.T).toarray()
+
+
+def sum_answers(
+    data: Interactions, key: Key, channel: BinaryResponse, *, n_threads: int = 1, show_progress: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ask every user about every item, and add up answers and products of two answers.
+
+    Parameters
+    ----------
+    data : Interactions
+        Binarised.
+    key : Key
+        Source of the answers.
+    channel : BinaryResponse
+        The randomizer of one bit.
+    n_threads : int
+        At least 1; the sums are integers and do not depend on it.
+    show_progress : bool
+        Draw a bar.
+
+    Returns
+    -------
+    sums : ndarray of shape (n_items,), int64
+        Sum of the +-1 answers about each item.
+    gram : ndarray of shape (n_items, n_items), int32
+        Sum over users of the product of two answers.  Only a block of users is ever in memory beside it.
+    """
+    n_users, n_items = data.shape
+    sums = np.zeros(n_items, dtype=np.int64)
+    gram = np.zeros((n_items, n_items), dtype=np.int32)
+    subkey = key.subkey(_BITS)
+    step = min(max(1, _BLOCK_CELLS // n_items), _EXACT_FLOAT32)
+    for number in progress_rounds(-(-n_users // step), show=show_progress, description="DPLCF"):
+        block = data._user_range(number * step, min(n_users, (number + 1) * step))
+        answers = np.empty(block.shape, dtype=np.int8)
+        _kernel.respond_memberships(
+            block.indptr, block.indices, block.global_user_ids, answers, subkey, channel.span, n_threads
+        )
+        sums += answers.sum(axis=0, dtype=np.int64)
+        reals = answers.astype(np.float32)
+        with one_blas_thread():
+            gram += (reals.T @ reals).astype(np.int32)
+    return sums, gram
+
+
+def estimate_cooccurrences(
+    gram: np.ndarray, row_sums: np.ndarray, sums: np.ndarray, n_users: int, decoder: float
+) -> np.ndarray:
+    """Estimate how many users have both items, without bias for any two different items.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n_rows, n_items)
+        Some rows of the sums of products of two answers.
+    row_sums : ndarray of shape (n_rows,)
+        Sums of the answers of those rows' items.
+    sums : ndarray of shape (n_items,)
+        Sums of the answers of all items.
+    n_users : int
+        Users who answered.
+    decoder : float
+        The channel's.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_items), float64
+        With answers a, bits are estimated by (1 + decoder * a) / 2, independently for different items, so the sum of
+        the product of two such estimates is unbiased.  An item with itself is not.
+    """
+    linear = decoder * (row_sums[:, None] + sums.astype(np.float64))
+    return (n_users + linear + decoder**2 * gram) / 4
+
+
+def _find_neighbors(
+    sums: np.ndarray, gram: np.ndarray, n_users: int, channel: BinaryResponse, n_kept: int, n_threads: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The most similar other items of each item, a block of rows at a time."""
+    n_items = len(sums)
+    counts = (n_users + channel.decoder * sums) / 2
+    noise = math.sqrt(n_users * channel.value_variance(1.0)) / 2
+    lengths = np.sqrt(np.maximum(counts, max(1.0, noise)))
+    items = np.empty((n_items, n_kept), dtype=np.int32)
+    similarities = np.empty((n_items, n_kept), dtype=np.float64)
+    step = max(1, _BLOCK_CELLS // n_items)
+    for start in range(0, n_items, step):
+        rows = np.arange(start, min(n_items, start + step))
+        cosines = estimate_cooccurrences(gram[rows], sums[rows], sums, n_users, channel.decoder)
+        cosines /= lengths[rows, None] * lengths
+        np.clip(cosines, 0.0, 1.0, out=cosines)
+        cosines[np.arange(len(rows)), rows] = -1.0  # no item is its own neighbour
+        best, falling = ranking.top_k(cosines, max(n_kept, 1), n_threads=n_threads)
+        items[rows], similarities[rows] = best[:, :n_kept], falling[:, :n_kept]
+    return items, similarities

@@ -1,0 +1,73 @@
+"""The sampler as the paper prints it, on exact fractions; and the distribution itself."""
+
+import math
+from fractions import Fraction
+
+BLOCK_WORDS = 4096
+
+
+class Bits:
+    """Words of the streams (purpose, round, 0), (purpose, round, 1), ..., one after the other."""
+
+    def __init__(self, key, purpose, round_number=0):
+        self.key, self.purpose, self.round_number = key, purpose, round_number
+        self.block, self.words = 0, []
+
+    def word(self):
+        if not self.words:
+            self.words = self.key.words(
+                self.purpose, round=self.round_number, user=self.block, size=BLOCK_WORDS
+            ).tolist()
+            self.block += 1
+        return self.words.pop(0)
+
+    def below(self, n):
+        """Uniform in {0, ..., n - 1}: the leading bits of the next words, again if too large."""
+        length = len(bin(n - 1)) - 2 if n > 1 else 0
+        while True:
+            text = ""
+            while len(text) < length:
+                text += f"{self.word():064b}"
+            number = int(text[:length] or "0", 2)
+            if number < n:
+                return number
+
+    def bernoulli(self, numerator, denominator):
+        # Without cancelling the fraction, so that it reads the same bits as the package.
+        return self.below(denominator) < numerator
+
+
+def bernoulli_exp(bits, numerator, denominator):
+    """Algorithm 1, for numerator / denominator in [0, 1]."""
+    k = 1
+    while bits.bernoulli(numerator, denominator * k):
+        k += 1
+    return k % 2 == 1
+
+
+def draw(bits, scale):
+    """Algorithm 2 with t / s = scale."""
+    t, s = Fraction(scale).numerator, Fraction(scale).denominator
+    while True:
+        u = bits.below(t)
+        if not bernoulli_exp(bits, u, t):
+            continue
+        v = 0
+        while bernoulli_exp(bits, 1, 1):
+            v += 1
+        y = (u + t * v) // s
+        sign = bits.below(2)
+        if sign == 1 and y == 0:
+            continue
+        return (1 - 2 * sign) * y
+
+
+def probability(x, scale):
+    """P(x) = (1 - p) / (1 + p) * p^|x| with p = exp(-1 / scale)."""
+    return math.tanh(0.5 / scale) * math.exp(-abs(x) / scale)
+
+
+def tail(x, scale):
+    """P(X >= x) for x >= 1."""
+    p = math.exp(-1 / scale)
+    return p**x / (1 + p)

@@ -1,0 +1,232 @@
+"""Binary response: its exact epsilon, its thresholds, and its answers."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import example, given
+from hypothesis import strategies as st
+from naive import binary_response as naive
+from scipy import stats
+
+from fastfedrec import Interactions, Key
+from fastfedrec._kernels import binary_response as kernel
+from fastfedrec.mechanisms import BinaryResponse
+
+ALPHA = 1e-6
+TOTAL = 2**64
+
+epsilons = st.floats(min_value=1e-3, max_value=20)
+any_double = st.floats(allow_nan=True, allow_infinity=True)
+
+
+def largest_of(channel):
+    return channel.span + 2**63
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(epsilon=epsilons, values=st.lists(any_double | st.floats(-1, 1), max_size=30))
+@example(epsilon=20.0, values=[1 - 2**-53, -1 + 2**-53, 5e-324, -0.0])
+def test_thresholds_equal_naive_twin_and_stay_in_range(epsilon, values):
+    channel = BinaryResponse(epsilon)
+    largest = largest_of(channel)
+    out = np.zeros(len(values), dtype=np.uint64)
+    kernel.thresholds(np.array(values, dtype=np.float64), out, channel.span)
+    assert out.tolist() == [naive.threshold(t, largest) for t in values]
+    assert all(TOTAL - largest <= threshold <= largest for threshold in out.tolist())
+
+
+@given(epsilon=epsilons, values=st.lists(st.floats(-1.5, 1.5), max_size=50), seed=st.integers(0, 99))
+def test_answers_equal_naive_twin(epsilon, values, seed):
+    channel, key = BinaryResponse(epsilon), Key.from_seed(seed)
+    words = key.words("binary_response.privatize", round=2, size=len(values)).tolist()
+    expected = [naive.answer(t, largest_of(channel), word) for t, word in zip(values, words, strict=True)]
+    assert channel.privatize(np.array(values), key=key, round=2).tolist() == expected
+
+
+def test_second_block_of_values_reads_its_own_stream():
+    channel, key = BinaryResponse(1.0), Key.from_seed(1)
+    values = np.linspace(-1, 1, 65_536 + 9)
+    words = key.words("binary_response.privatize", user=1, size=9).tolist()
+    expected = [naive.answer(t, largest_of(channel), w) for t, w in zip(values[-9:].tolist(), words, strict=True)]
+    assert channel.privatize(values, key=key)[-9:].tolist() == expected
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@given(epsilon=epsilons)
+@example(epsilon=1e-3)
+@example(epsilon=2.5)
+@example(epsilon=20.0)
+def test_exact_epsilon_is_at_most_nominal_and_one_more_is_too_much(epsilon):
+    channel = BinaryResponse(epsilon)
+    largest = largest_of(channel)
+    assert channel.likelihood_ratio == Fraction(largest, TOTAL - largest)
+    assert naive.keeps_epsilon(largest, epsilon)
+    # Negative controls: the next integer breaks the same claim, so the check can tell.
+    assert not naive.keeps_epsilon(largest + 1, epsilon)
+    assert naive.breaks_epsilon(largest + 1, epsilon)
+    assert channel.epsilon <= epsilon
+    assert channel.epsilon > epsilon * (1 - 1e-9)
+
+
+def test_probability_rounded_to_the_nearest_double_is_caught():
+    # What a float implementation does: e^eps / (1 + e^eps) rounded, often up.
+    caught = [
+        naive.breaks_epsilon(round(TOTAL * (math.exp(eps) / (1 + math.exp(eps)))), eps)
+        for eps in np.arange(0.1, 5, 0.1)
+    ]
+    assert sum(caught) > 5
+
+
+@given(epsilon=epsilons)
+def test_decoder_is_unbiased_exactly_at_both_ends(epsilon):
+    channel = BinaryResponse(epsilon)
+    assert (channel.mean(0), channel.mean(1)) == (1, -1)
+    assert channel.variance(0) == channel.variance(1) == channel.outputs[0] ** 2 - 1
+    assert channel.decoder == float(channel.outputs[0])
+    assert math.isclose(channel.value_variance(-1.0), float(channel.variance(0)), rel_tol=1e-6, abs_tol=1e-15)
+
+
+@given(epsilon=epsilons, t=st.floats(-1, 1))
+def test_mean_of_any_value_is_the_value(epsilon, t):
+    channel = BinaryResponse(epsilon)
+    out = np.zeros(1, dtype=np.uint64)
+    kernel.thresholds(np.array([t]), out, channel.span)
+    plus = Fraction(int(out[0]), TOTAL)
+    mean = (2 * plus - 1) * channel.outputs[0]
+    # The threshold is an integer and the product a double: off by at most one of 2^64 and one part in 2^52.
+    assert abs(mean - Fraction(t)) <= 2 * channel.outputs[0] / TOTAL + abs(Fraction(t)) / 2**52
+
+
+def test_shapes_and_values_that_are_not_finite():
+    channel = BinaryResponse(20.0)
+    values = np.array([[np.nan, np.inf, -np.inf, 7.0, -7.0]] * 400)
+    answers = channel.privatize(values, key=Key.from_seed(1))
+    assert answers.shape == values.shape
+    assert answers.dtype == np.int8
+    assert (answers[:, 3] == 1).all()
+    assert (answers[:, 4] == -1).all()
+    for column in range(3):  # a fair coin
+        assert 100 < (answers[:, column] == 1).sum() < 300
+    assert channel.privatize([], key=Key.from_seed(1)).shape == (0,)
+    assert channel.privatize(0.5, key=Key.from_seed(1)).shape == ()
+    read_only = np.zeros((6, 6))[::2, ::2]
+    read_only.flags.writeable = False
+    assert channel.privatize(read_only, key=Key.from_seed(1)).shape == (3, 3)
+
+
+@given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=8), n_items=st.integers(6, 9), seed=st.integers(0, 99))
+def test_membership_answers_do_not_depend_on_shards(lengths, n_items, seed):
+    users = np.repeat(np.arange(len(lengths)), lengths)
+    items = np.concatenate([np.arange(length) for length in lengths]).astype(int)
+    data = Interactions.from_scipy(_csr(users, items, (len(lengths), n_items)))
+    channel, subkey = BinaryResponse(1.0), Key.from_seed(seed).subkey("test")
+
+    def run(shard):
+        answers = np.empty(shard.shape, dtype=np.int8)
+        kernel.respond_memberships(shard.indptr, shard.indices, shard.global_user_ids, answers, subkey, channel.span, 1)
+        sums, asked = np.zeros((2, n_items), dtype=np.int64)
+        kernel.sample_memberships(
+            shard.indptr, shard.indices, shard.global_user_ids, sums, asked, subkey, channel.span, 5
+        )
+        return answers, sums, asked
+
+    whole, parts = run(data), [run(shard) for shard in data.shard(3)]
+    np.testing.assert_array_equal(whole[0], np.concatenate([part[0] for part in parts]))
+    np.testing.assert_array_equal(whole[1], sum(part[1] for part in parts))
+    np.testing.assert_array_equal(whole[2], sum(part[2] for part in parts))
+    assert whole[2].sum() == 5 * len(lengths)
+
+
+def _csr(users, items, shape):
+    return scipy.sparse.csr_array((np.ones(len(users)), (users, items)), shape=shape)
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
+def test_bad_epsilons(epsilon):
+    with pytest.raises(ValueError, match="epsilon must be"):
+        BinaryResponse(epsilon)
+
+
+def test_epsilon_too_small_for_any_bias():
+    with pytest.raises(ValueError, match="no 64-bit bias is smaller"):
+        BinaryResponse(1e-20)
+    assert BinaryResponse(1e-18).span >= 1
+
+
+def test_bad_arguments():
+    channel = BinaryResponse(1.0)
+    with pytest.raises(ValueError, match=r"reports must be \+1 or -1"):
+        channel.estimate([0, 1])
+    with pytest.raises(TypeError, match="key must be Key, got int"):
+        channel.privatize([0.0], key=3)
+    with pytest.raises(ValueError, match="round must be at least 0"):
+        channel.privatize([0.0], round=-1)
+    with pytest.raises(ValueError, match="could not convert"):
+        channel.privatize(["x"])
+
+
+def test_entropy_key_serves_one_call():
+    key = Key.from_entropy()
+    BinaryResponse(1.0).privatize([0.0], key=key)
+    with pytest.raises(ValueError, match=r"already used by BinaryResponse\.privatize"):
+        BinaryResponse(1.0).privatize([0.0], key=key)
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_the_answers():
+    channel, key = BinaryResponse(1.0), Key.from_seed(4)
+    values = np.linspace(-1, 1, 200_000)
+    np.testing.assert_array_equal(
+        channel.privatize(values, key=key, n_threads=1), channel.privatize(values, key=key, n_threads=4)
+    )
+    indptr, indices, users = np.arange(51), np.arange(50, dtype=np.int32) % 30, np.arange(50, dtype=np.uint64)
+    answers = np.empty((2, 50, 30), dtype=np.int8)
+    for n_threads, out in zip((1, 4), answers, strict=True):
+        kernel.respond_memberships(indptr, indices, users, out, key.subkey("test"), channel.span, n_threads)
+    np.testing.assert_array_equal(answers[0], answers[1])
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+def share_p_value(answers, share):
+    return stats.binomtest(int((answers == 1).sum()), len(answers), share).pvalue
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.5, 2.5])
+@pytest.mark.parametrize("t", [-1.0, -0.3, 1.0])
+def test_share_of_plus_is_the_stated_one(epsilon, t):
+    channel = BinaryResponse(epsilon)
+    answers = channel.privatize(np.full(2_000_000, t), key=Key.from_seed(5))
+    bias = t / (2 * channel.decoder)
+    assert share_p_value(answers, 0.5 + bias) > ALPHA
+    assert share_p_value(answers, 0.5 + 0.9 * bias) < ALPHA
+    assert share_p_value(answers, 0.5 + 1.1 * bias if abs(1.1 * bias) <= 0.5 else 1.0) < ALPHA
+
+
+@pytest.mark.slow
+def test_decoded_mean_is_unbiased_and_a_wrong_decoder_is_rejected():
+    channel = BinaryResponse(1.0)
+    values = np.linspace(0.2, 1, 400_000)
+    decoded = channel.estimate(channel.privatize(values, key=Key.from_seed(6)))
+
+    def p_value(factor):
+        error = (factor * decoded - values).sum()
+        return 2 * stats.norm.sf(abs(error) / math.sqrt((channel.decoder**2 - values**2).sum()))
+
+    assert p_value(1.0) > ALPHA
+    assert p_value(0.9) < ALPHA
+    assert p_value(1.1) < ALPHA

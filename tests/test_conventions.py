@@ -1,0 +1,115 @@
+"""What the tree promises: one concept, one name, five mirrored trees; documented; light to import."""
+
+import importlib
+import inspect
+import json
+import pkgutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import fastfedrec
+
+ROOT = Path(__file__).resolve().parents[1]
+KERNELS = sorted(path.stem for path in (ROOT / "_kernels").glob("*.pyx"))
+MODULES = {
+    info.name.rsplit(".", 1)[1]: info.name
+    for info in pkgutil.walk_packages(fastfedrec.__path__, "fastfedrec.")
+    if not info.ispkg and not any(part.startswith("_") for part in info.name.split("."))
+}
+
+
+def mirrors(root, kernels, modules):
+    """Every file that the naming rule asks for and that is missing."""
+    for kernel in kernels:
+        if kernel not in modules:
+            yield f"a module of fastfedrec called {kernel}"
+        for path in (f"tests/test_{kernel}.py", f"tests/naive/{kernel}.py", f"benches/bench_{kernel}.py"):
+            if not (root / path).exists():
+                yield path
+    for module in modules:
+        if not (root / f"tests/test_{module}.py").exists():
+            yield f"tests/test_{module}.py"
+    for folder, prefix in (("tests/naive", ""), ("benches", "bench_")):
+        for path in sorted((root / folder).glob(f"{prefix}*.py")):
+            if path.stem != "__init__" and path.stem.removeprefix(prefix) not in modules:
+                yield f"a module of fastfedrec for {folder}/{path.name}"
+
+
+def test_the_five_trees_mirror_each_other():
+    assert len(KERNELS) >= 8
+    assert len(MODULES) >= 18
+    assert list(mirrors(ROOT, KERNELS, MODULES)) == []
+
+
+def test_the_mirror_test_sees_a_missing_file():
+    assert "tests/test_nothing.py" in list(mirrors(ROOT, [*KERNELS, "nothing"], MODULES))
+    assert "tests/test_other.py" in list(mirrors(ROOT, KERNELS, MODULES | {"other": "fastfedrec.other"}))
+
+
+def test_every_kernel_is_installed_compiled():
+    for kernel in KERNELS:
+        module = importlib.import_module(f"fastfedrec._kernels.{kernel}")
+        assert not module.__file__.endswith(".py")
+
+
+def public_objects():
+    """(name, object) of everything public that is defined here: functions, classes and their own methods."""
+    for name in sorted(MODULES.values()):
+        module = importlib.import_module(name)
+        for attribute, value in sorted(vars(module).items()):
+            if attribute.startswith("_") or getattr(value, "__module__", None) != name:
+                continue
+            if inspect.isfunction(value):
+                yield f"{name}.{attribute}", value
+            elif inspect.isclass(value):
+                yield f"{name}.{attribute}", value
+                for method, function in vars(value).items():
+                    plain = getattr(function, "__func__", function)
+                    if not method.startswith("_") and (inspect.isfunction(plain) or isinstance(plain, property)):
+                        yield f"{name}.{attribute}.{method}", function
+
+
+@pytest.mark.parametrize("name", [name for name, _ in public_objects()])
+def test_docstrings_are_numpydoc(name):
+    from numpydoc.validate import validate
+
+    checks = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["numpydoc_validation"]["checks"])
+    errors = [error for error in validate(name)["errors"] if error[0] in checks]
+    assert errors == []
+
+
+def test_docstring_test_sees_a_fault(monkeypatch):
+    from numpydoc.validate import validate
+
+    monkeypatch.setattr(fastfedrec.als.solve_users, "__doc__", "solve")
+    assert {"SS02", "PR01"} & {code for code, _ in validate("fastfedrec.als.solve_users")["errors"]} or validate(
+        "fastfedrec.als.solve_users"
+    )["errors"]
+
+
+def test_import_is_light():
+    code = "import sys, json, fastfedrec; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout)
+    for heavy in ("numba", "matplotlib", "pandas", "polars", "tqdm", "dask", "flwr", "torch", "hypothesis"):
+        assert heavy not in loaded
+    assert "fastfedrec.systems.fmf_ldp" in loaded
+
+
+def test_files_are_short():
+    long = {
+        str(path.relative_to(ROOT)): n
+        for folder in ("fastfedrec", "_kernels", "benches")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".pyx", ".pxd", ".h") and (n := len(path.read_text().splitlines())) > 450
+    }
+    assert long == {}
+
+
+def test_version_is_in_one_place():
+    from importlib.metadata import version
+
+    assert version("fastfedrec") == fastfedrec.__version__
