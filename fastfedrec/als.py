@@ -127,9 +127,11 @@ def regularized_gram(item_factors: np.ndarray, regularization: float, confidence
     ndarray of shape (n_factors, n_factors), float64
         What the kernels take as `gram`.
     """
-    with one_blas_thread():
+    with one_blas_thread(), np.errstate(over="ignore"):
         wide = item_factors.astype(np.float64)
         gram = wide.T @ wide
+    if not np.isfinite(gram).all():
+        raise ValueError(f"item_factors must be small enough for V'V, got {abs(wide).max():g}; scale them down")
     gram[np.diag_indices_from(gram)] += regularization
     if confidence_weight == 0 and not _kernel.factor_gram(gram):
         raise ValueError(
