@@ -66,7 +66,10 @@ BLOCKS = [
      "8a970e0e955c14f3a88e741b97c286f75f8fc299e8148362fa198a39531bed6d"),
 ]  # fmt: skip
 
-SUNSCREEN = b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, sunscreen would be it."
+SUNSCREEN = (
+    b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, "
+    b"sunscreen would be it."
+)
 SUNSCREEN_CIPHER = bytes.fromhex(
     "6e2e359a2568f98041ba0728dd0d6981e97e7aec1d4360c20a27afccfd9fae0bf91b65c5524733ab8f593dabcd62b357"
     "1639d624e65152ab8f530c359f0861d807ca0dbf500d6a6156a38e088a22b65e52bc514d16ccf806818ce91ab7793736"
