@@ -1,5 +1,5 @@
 """Binary response on arrays and on interaction bits; see `_binary_response.pxd`.  Inputs are trusted."""
-from cython.parallel cimport prange
+from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t, uint64_t
 
 from _kernels._binary_response cimport respond, response_threshold
@@ -87,32 +87,45 @@ def sample_memberships(
     const int64_t[::1] indptr,     # IN  (n_users + 1,)
     const int32_t[::1] indices,    # IN  (n_interactions,)
     const uint64_t[::1] users,     # IN  (n_users,), global user ids
-    int64_t[::1] sums,             # IN/OUT (n_items,), sum of the +-1 answers
-    int64_t[::1] counts,           # IN/OUT (n_items,), number of answers
+    int64_t[:, ::1] sums,          # IN/OUT (n_threads, n_items), sum of the +-1 answers
+    int64_t[:, ::1] counts,        # IN/OUT (n_threads, n_items), number of answers
     const uint32_t[::1] subkey,    # IN  (8,)
     int64_t span,
     Py_ssize_t n_reports,
+    int n_threads,
 ):
     """Each user answers for `n_reports` items drawn uniformly with replacement; answers are added up by item."""
-    cdef Py_ssize_t n_users = indptr.shape[0] - 1, u, _draw, low, high, middle
-    cdef uint64_t n_items = sums.shape[0], item
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, u
+    cdef int thread
+    cdef const int32_t* items = NULL
+    if indices.shape[0]:
+        items = &indices[0]
+    with nogil, parallel(num_threads=n_threads):
+        thread = threadid()
+        for u in prange(n_users, schedule="static"):
+            _sample_row(
+                items + indptr[u], indptr[u + 1] - indptr[u], sums.shape[1], &sums[thread, 0], &counts[thread, 0],
+                &subkey[0], span, users[u], n_reports,
+            )
+
+
+cdef void _sample_row(
+    const int32_t* items, Py_ssize_t n, Py_ssize_t n_items, int64_t* sums, int64_t* counts, const uint32_t* subkey,
+    int64_t span, uint64_t user, Py_ssize_t n_reports,
+) noexcept nogil:
     cdef Stream stream
-    with nogil:
-        for u in range(n_users):
-            stream_open(&stream, &subkey[0], 0, users[u])
-            for _draw in range(n_reports):
-                item = stream_below(&stream, n_items)
-                low, high = indptr[u], indptr[u + 1]
-                while low < high:
-                    middle = (low + high) >> 1
-                    if <uint64_t>indices[middle] < item:
-                        low = middle + 1
-                    else:
-                        high = middle
-                counts[item] += 1
-                if respond(
-                    1.0 if low < indptr[u + 1] and <uint64_t>indices[low] == item else -1.0, span, stream_next(&stream)
-                ):
-                    sums[item] += 1
-                else:
-                    sums[item] -= 1
+    cdef Py_ssize_t _, item, low, high, middle
+    cdef double t
+    stream_open(&stream, subkey, 0, user)
+    for _ in range(n_reports):
+        item = <Py_ssize_t>stream_below(&stream, n_items)
+        low, high = 0, n
+        while low < high:
+            middle = (low + high) >> 1
+            if items[middle] < item:
+                low = middle + 1
+            else:
+                high = middle
+        t = 1.0 if low < n and items[low] == item else -1.0
+        counts[item] += 1
+        sums[item] += 1 if respond(t, span, stream_next(&stream)) else -1

@@ -122,22 +122,24 @@ def test_shapes_and_values_that_are_not_finite():
 
 
 @given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=8), n_items=st.integers(6, 9), seed=st.integers(0, 99))
-def test_membership_answers_do_not_depend_on_shards(lengths, n_items, seed):
+def test_membership_answers_do_not_depend_on_shards_or_threads(lengths, n_items, seed):
     users = np.repeat(np.arange(len(lengths)), lengths)
     items = np.concatenate([np.arange(length) for length in lengths]).astype(int)
     data = Interactions.from_scipy(_csr(users, items, (len(lengths), n_items)))
     channel, subkey = BinaryResponse(1.0), Key.from_seed(seed).subkey("test")
 
-    def run(shard):
+    def run(shard, n_threads=1):
         answers = np.empty(shard.shape, dtype=np.int8)
-        kernel.respond_memberships(shard.indptr, shard.indices, shard.global_user_ids, answers, subkey, channel.span, 1)
-        sums, asked = np.zeros((2, n_items), dtype=np.int64)
-        kernel.sample_memberships(
-            shard.indptr, shard.indices, shard.global_user_ids, sums, asked, subkey, channel.span, 5
+        kernel.respond_memberships(
+            shard.indptr, shard.indices, shard.global_user_ids, answers, subkey, channel.span, n_threads
         )
-        return answers, sums, asked
+        sums, asked = np.zeros((2, n_threads, n_items), dtype=np.int64)
+        kernel.sample_memberships(
+            shard.indptr, shard.indices, shard.global_user_ids, sums, asked, subkey, channel.span, 5, n_threads
+        )
+        return answers, sums.sum(axis=0), asked.sum(axis=0)
 
-    whole, parts = run(data), [run(shard) for shard in data.shard(3)]
+    whole, parts = run(data, n_threads=4), [run(shard) for shard in data.shard(3)]
     np.testing.assert_array_equal(whole[0], np.concatenate([part[0] for part in parts]))
     np.testing.assert_array_equal(whole[1], sum(part[1] for part in parts))
     np.testing.assert_array_equal(whole[2], sum(part[2] for part in parts))

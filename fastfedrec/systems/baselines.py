@@ -239,9 +239,9 @@ class DPPopularity(_CountBaseline):
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         release = self._release_centrally if self.trust == "central" else self._ask_locally
-        self.item_counts_ = release(data, key)
+        self.item_counts_ = release(data, key, n_threads)
 
-    def _release_centrally(self, data: Interactions, key: Key) -> np.ndarray:
+    def _release_centrally(self, data: Interactions, key: Key, n_threads: int) -> np.ndarray:
         noise = DiscreteLaplace(Fraction(self.max_items_per_user) / Fraction(self.epsilon))
         event = CentralRelease("discrete Laplace on item counts", noise.epsilon(self.max_items_per_user))
         self.ledger_.record(event, simulation=key.is_simulation)
@@ -251,15 +251,17 @@ class DPPopularity(_CountBaseline):
         )
         return noise.add_noise(counts, key=key, purpose=_NOISE).astype(np.float64)
 
-    def _ask_locally(self, data: Interactions, key: Key) -> np.ndarray:
+    def _ask_locally(self, data: Interactions, key: Key, n_threads: int) -> np.ndarray:
         n_reports = best_n_reports(self.epsilon) if isinstance(self.n_reports, str) else self.n_reports
         channel = BinaryResponse(split_epsilon(self.epsilon, n_reports))
         event = LocalReports("binary response on interaction bits", channel.epsilon, n_reports, data.n_users)
         self.ledger_.record(event, simulation=key.is_simulation)
-        sums, asked = np.zeros((2, data.n_items), dtype=np.int64)
+        by_thread = np.zeros((2, n_threads, data.n_items), dtype=np.int64)
         _response_kernel.sample_memberships(
-            data.indptr, data.indices, data.global_user_ids, sums, asked, key.subkey(_REPORTS), channel.span, n_reports
-        )
+            data.indptr, data.indices, data.global_user_ids, by_thread[0], by_thread[1], key.subkey(_REPORTS),
+            channel.span, n_reports, n_threads,
+        )  # fmt: skip
+        sums, asked = by_thread.sum(axis=1)
         # An answer estimates 2 * bit - 1 of a user drawn at random.
         share = (1 + channel.decoder * sums / np.maximum(asked, 1)) / 2
         return np.where(asked > 0, data.n_users * share, 0.0)
