@@ -35,11 +35,13 @@ class BuildKernels(build_ext):
     """Adds compiler flags once the compiler is known: OpenMP is detected, not assumed."""
 
     def build_extensions(self):
+        """Set the flags, then build as usual."""
         if self.compiler.compiler_type == "msvc":
             compile_args, openmp_compile, openmp_link = ["/O2", "/fp:precise", "/std:c++17"], ["/openmp"], []
         else:
             # No contraction: a fused multiply-add would give other bits on machines that have one.
             compile_args = ["-O3", "-std=c++17", "-fno-math-errno", "-ffp-contract=off", "-Wno-unused-function"]
+            compile_args += ["-g"] if DEBUG else ["-g0"]  # Python's own flags ask for symbols, four fifths of a wheel
             openmp_compile, openmp_link = ["-fopenmp"], ["-fopenmp"]
         if not self._links(openmp_compile, openmp_link):
             print("fastfedrec: the compiler has no OpenMP; kernels will run on one thread", file=sys.stderr)

@@ -1,6 +1,6 @@
 """Binary response on arrays and on interaction bits; see `_binary_response.pxd`.  Inputs are trusted."""
 from cython.parallel cimport parallel, prange, threadid
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t, uint64_t
 
 from _kernels._binary_response cimport respond, response_threshold
 from _kernels._chacha20 cimport Stream, stream_below, stream_next, stream_open
@@ -114,10 +114,10 @@ cdef void _sample_row(
     int64_t span, uint64_t user, Py_ssize_t n_reports,
 ) noexcept nogil:
     cdef Stream stream
-    cdef Py_ssize_t r, item, low, high, middle
+    cdef Py_ssize_t _, item, low, high, middle
     cdef double t
     stream_open(&stream, subkey, 0, user)
-    for r in range(n_reports):
+    for _ in range(n_reports):
         item = <Py_ssize_t>stream_below(&stream, n_items)
         low, high = 0, n
         while low < high:

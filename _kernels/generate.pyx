@@ -21,17 +21,7 @@ from libcpp.utility cimport pair
 
 from _kernels._chacha20 cimport Stream, mulhi64, stream_next, stream_open, stream_uniform
 from _kernels._normal cimport stream_normal
-
-cdef extern from *:
-    """
-    #if defined(_MSC_VER)
-    #include <intrin.h>
-    static inline int lowest_bit(unsigned long long x) { unsigned long i; _BitScanForward64(&i, x); return (int)i; }
-    #else
-    static inline int lowest_bit(unsigned long long x) { return __builtin_ctzll(x); }
-    #endif
-    """
-    int lowest_bit(uint64_t x) noexcept nogil
+from _kernels._subset cimport lowest_bit
 
 cdef enum:
     MAX_TOPICS = 64

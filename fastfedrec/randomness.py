@@ -165,7 +165,7 @@ class Key:
         """
         size = check_integer("size", size, low=0, high=2**35)
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
-        users = np.ascontiguousarray(users, dtype=np.uint64)
+        users = _check_users(users)
         out = np.empty((len(users), size), dtype=np.uint64)
         if out.size:
             _kernel.stream_words(self.subkey(purpose), users, out, round_number, resolve_n_threads(n_threads))
@@ -277,6 +277,18 @@ class Key:
 
     def __repr__(self) -> str:
         return f"Key.from_seed({self._seed})" if self.is_simulation else "Key.from_entropy()"
+
+
+def _check_users(users: np.ndarray) -> np.ndarray:
+    # A cast alone would wrap -1 and cut 0.5, and so read another user's stream.
+    users = np.asarray(users)
+    if users.dtype.kind not in "iu":
+        raise TypeError(f"users must be integers, got {users.dtype}; pass global_user_ids")
+    if users.ndim != 1:
+        raise ValueError(f"users must have 1 dimension, got shape {users.shape}")
+    if users.size and users.min() < 0:
+        raise ValueError(f"users must be at least 0, got {users.min()}")
+    return np.ascontiguousarray(users, dtype=np.uint64)
 
 
 def _as_uniform(words: np.ndarray) -> np.ndarray:

@@ -108,7 +108,7 @@ def build_tables(preset: Preset, n_items: int, key: Key, ratings: bool, n_thread
     anchors = (TAU * anchors).astype(np.float32).astype(np.float64)
     shares = _pilot_shares(key, anchors, lengths, median)
     times, error = _calibrate(topics, shares, lengths, popularity, target, n_threads)
-    order = key.permutation("datasets.generate item ids", size=n_items)
+    order = key.permutation("datasets.generate.item ids", size=n_items)
     by_id = np.empty_like(topics)
     by_id[:, order] = topics
     return Tables(
@@ -126,7 +126,7 @@ def _midpoints(n: int) -> np.ndarray:
 
 
 def _normal_table(key: Key, what: str, n_rows: int, n_columns: int) -> np.ndarray:
-    return key.normal(f"datasets.generate {what}", size=n_rows * n_columns).reshape(n_rows, n_columns)
+    return key.normal(f"datasets.generate.{what}", size=n_rows * n_columns).reshape(n_rows, n_columns)
 
 
 def _activity_thresholds(preset: Preset, n_items: int) -> np.ndarray:
@@ -196,7 +196,7 @@ def _rating_tables(key, topics, z, target, shares, times, order) -> RatingTables
     n_items = len(z)
     held = target / target.sum()
     effects = POPULARITY_CORRELATION * z / z.std()
-    effects += np.sqrt(1 - POPULARITY_CORRELATION**2) * key.normal("datasets.generate item effects", size=n_items)
+    effects += np.sqrt(1 - POPULARITY_CORRELATION**2) * key.normal("datasets.generate.item effects", size=n_items)
     effects = ITEM_WEIGHT * (effects - (held * effects).sum())
     log_mean = np.log(np.einsum("k,ki->i", shares.mean(axis=0), topics, optimize=False))
     some = slice(None, None, N_PILOTS // 64)

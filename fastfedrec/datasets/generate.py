@@ -97,7 +97,7 @@ def generate_implicit(
     tables = build_tables(chosen, n_items, key, ratings, threads)
     lengths = np.empty(len(users), dtype=np.int64)
     _kernel.draw_lengths(
-        tables.thresholds, key.subkey("datasets.generate activity"), lengths, users.start, chosen.shortest, threads
+        tables.thresholds, key.subkey("datasets.generate.activity"), lengths, users.start, chosen.shortest, threads
     )
     indptr = np.zeros(len(users) + 1, dtype=np.int64)
     np.cumsum(lengths, out=indptr[1:])
@@ -110,7 +110,7 @@ def generate_implicit(
         indptr, tables.anchors, tables.alias,
         rating_tables.item_effects, rating_tables.item_tastes, rating_tables.item_topics,
         rating_tables.log_mean_weights, rating_tables.scales,
-        np.stack([key.subkey(f"datasets.generate {purpose}") for purpose in _PURPOSES]),
+        np.stack([key.subkey(f"datasets.generate.{purpose}") for purpose in _PURPOSES]),
         indices, order, values, failed,
         users.start, TOPIC_NOISE, GAMMA, tables.median, BUDGET, threads,
     )  # fmt: skip

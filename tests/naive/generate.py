@@ -11,7 +11,7 @@ TWO_32 = 2**32
 
 
 def stream(key, purpose, user, size):
-    return [int(word) for word in key.words(f"datasets.generate {purpose}", user=user, size=size)]
+    return [int(word) for word in key.words(f"datasets.generate.{purpose}", user=user, size=size)]
 
 
 def normals(key, purpose, user, size):
