@@ -43,4 +43,4 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo-output docs/_build
+	rm -rf $(VENV) build dist *.egg-info demo-output docs/_build docs/reference/generated

@@ -17,7 +17,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 class DiscreteLaplace:
-    """Integer noise with probability proportional to exp(-|x| / scale), drawn exactly.
+    """Integer noise with probability proportional to ``exp(-|x| / scale)``, drawn exactly.
 
     **Guarantee.** Adding independent draws to integers that adding or removing one user ("add_remove", privacy unit
     "user") changes by at most `sensitivity` in sum of absolute values is (sensitivity / scale)-differentially private,

@@ -81,6 +81,13 @@ class FMFRounds(FederatedSystem):
         return replace(auto, **{name: float(value) for name, value in given.items() if not isinstance(value, str)})
 
     @property
+    def _channel(self) -> BinaryResponse:
+        """The randomizer of one report."""
+        if self.epsilon is None:
+            raise ValueError("without an epsilon there are no reports")
+        return BinaryResponse(self.epsilon)
+
+    @property
     def _is_published(self) -> bool:
         return self.variant == "published"
 
@@ -154,8 +161,6 @@ class FMFRounds(FederatedSystem):
         bit : ndarray of shape (n_users * n_reports,), uint8
             1 for +, 0 for -.
         """
-        if self.epsilon is None:
-            raise ValueError("report_stream needs an epsilon: without one no reports are made")
         _, index, bit = self._randomize(state, shard, key, round, resolve_n_threads(n_threads), as_stream=True)
         order = resolve_key(shuffle_key).permutation(_SHUFFLE, round=round, size=len(index))
         return index[order], bit[order]
@@ -243,7 +248,7 @@ class FMFRounds(FederatedSystem):
         if fixed is not None:
             return fixed
         # A coordinate's estimate adds up about n_reports / size answers, each off by about the decoder.
-        noise = BinaryResponse(self.epsilon).decoder * np.sqrt(state.item_factors.size / update.arrays["n_reports"][0])
+        noise = self._channel.decoder * np.sqrt(state.item_factors.size / update.arrays["n_reports"][0])
         step = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / noise
         return float(min(step / self.server_steps, _LARGEST_AUTO_RATE))
 
@@ -271,7 +276,7 @@ class FMFRounds(FederatedSystem):
         divisor = n_reports / self.n_reports if self._is_published else n_reports
         estimate = np.zeros(size)
         estimate[update.arrays["coordinate"]] = update.arrays["total"]
-        return (estimate * (BinaryResponse(self.epsilon).decoder * size / divisor)).reshape(state.item_factors.shape)
+        return (estimate * (self._channel.decoder * size / divisor)).reshape(state.item_factors.shape)
 
     # ---- what a server accepts ----------------------------------------------------------------------------------
 
@@ -311,7 +316,7 @@ class FMFRounds(FederatedSystem):
         if self.epsilon is None:
             ledger.record(Unprotected("exact gradients"), simulation=key.is_simulation)
             return
-        event = LocalReports("binary response", BinaryResponse(self.epsilon).epsilon, self.n_reports, n_clients)
+        event = LocalReports("binary response", self._channel.epsilon, self.n_reports, n_clients)
         ledger.record(event, simulation=key.is_simulation)
 
     def traffic(self, state: FMFState, n_clients: int) -> RoundTraffic:
@@ -347,7 +352,7 @@ class FMFRounds(FederatedSystem):
             singular,
             settings.confidence_weight,
             1.0 if self._is_published else 2.0,
-            BinaryResponse(self.epsilon).span,
+            self._channel.span,
             self.n_reports,
             check_integer("round", round_number, low=0, high=2**32 - 1),
             n_threads,

@@ -259,8 +259,7 @@ class FMFLDP(Recommender, FMFRounds):
     def _diagnose(self, round_number: int, state: FMFState) -> dict[str, Any]:
         entry = {"round": round_number, "item_factors_norm": float(np.linalg.norm(state.item_factors))}
         if self.epsilon is not None:
-            n_reports = self.interactions_.n_users * self.n_reports
-            entry["clipped_share"] = self._clipped / n_reports
+            entry["clipped_share"] = (self._clipped or 0) / (self.interactions_.n_users * self.n_reports)
             self._clipped = 0
         return entry
 

@@ -1,0 +1,31 @@
+"""Sphinx configuration: the pages are MyST, the reference is made from the docstrings (numpydoc)."""
+
+import pkgutil
+from pathlib import Path
+
+import fastfedrec
+
+project = "fastfedrec"
+author = "The fastfedrec developers"
+copyright = author
+version = release = fastfedrec.__version__
+
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "myst_parser", "numpydoc"]
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # numpydoc gives the types, with shapes
+numpydoc_show_class_members = False
+
+html_theme = "furo"
+html_title = "fastfedrec"
+
+# Every public module has a page.
+for module in pkgutil.walk_packages(fastfedrec.__path__, "fastfedrec."):
+    public = not module.ispkg and "._" not in module.name
+    if public and f" {module.name}\n" not in Path(__file__).with_name("reference").joinpath("index.md").read_text():
+        raise RuntimeError(f"docs/reference/index.md does not list {module.name}")
