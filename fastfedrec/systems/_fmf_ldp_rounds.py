@@ -36,12 +36,12 @@ class _Settings:
 
 _AUTO = {
     "private": _Settings(learning_rate=None, init_scale=0.01, confidence_weight=0.0),
-    "non-private": _Settings(learning_rate=0.5, init_scale=0.1, confidence_weight=1.0),
+    "non-private": _Settings(learning_rate=0.3, init_scale=0.1, confidence_weight=1.5),
     "published": _Settings(learning_rate=0.001, init_scale=0.01, confidence_weight=0.0),
 }
 _FIRST_STEP_NOISE = 0.06
 _STEP_DECAY = 10
-_LARGEST_AUTO_RATE = 0.5  # with so many reports that noise is no limit, the step of the non-private twin
+_LARGEST_AUTO_RATE = 0.3  # with so many reports that noise is no limit, the step of the non-private twin
 
 
 @dataclass(frozen=True)
