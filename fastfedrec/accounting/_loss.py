@@ -143,18 +143,30 @@ def convolve(pmfs: Sequence[tuple[LossPmf, int]], step: float, window: tuple[int
     return TotalLoss(step * low, step, pmf, -math.expm1(log_finite) + 2 * TAIL + SLACK)
 
 
-def find_window(pmfs, step):
-    """Grid numbers between which all but TAIL a side of the total lies, by Chernoff's bound for many tilts."""
-    bounds = {-1: np.full(len(_TILTS), -math.log(TAIL)), 1: np.full(len(_TILTS), -math.log(TAIL))}
-    ends = {-1: 0, 1: 0}
+def find_window(pmfs: Sequence[tuple[LossPmf, int]], step: float) -> tuple[int, int]:
+    """Grid numbers between which all but TAIL a side of the total lies, by Chernoff's bound."""
+    low, high = 0, 0
+    supports = []
     for loss, times in pmfs:
         present = np.flatnonzero(loss.pmf)
-        logs, losses = np.log(loss.pmf[present]), step * (loss.start + present)
-        for side, bound in bounds.items():
-            ends[side] += times * int(loss.start + present[-1 if side == 1 else 0])
-            for i, tilt in enumerate(_TILTS):
-                tilted = logs + side * tilt * losses
-                top = tilted.max()
-                bound[i] += times * (top + math.log(np.exp(tilted - top).sum()))
-    low, high = (side * (bounds[side] / _TILTS).min() / step for side in (-1, 1))
-    return max(math.floor(low) - 1, ends[-1]), min(math.ceil(high) + 1, ends[1])
+        supports.append((np.log(loss.pmf[present]), step * (loss.start + present), times))
+        low, high = low + times * int(loss.start + present[0]), high + times * int(loss.start + present[-1])
+
+    def bound(side, i):
+        """With probability 1 - TAIL the total is nearer than this, on that side; true for every tilt."""
+        exponent = -math.log(TAIL)
+        for logs, losses, times in supports:
+            tilted = logs + side * _TILTS[i] * losses
+            top = tilted.max()
+            exponent += times * (top + math.log(np.exp(tilted - top).sum()))
+        return exponent / _TILTS[i]
+
+    def best(side):
+        # It falls and then rises with the tilt.
+        first, last = 0, len(_TILTS) - 1
+        while first < last:
+            middle = (first + last) // 2
+            first, last = (first, middle) if bound(side, middle) <= bound(side, middle + 1) else (middle + 1, last)
+        return bound(side, first)
+
+    return max(math.floor(-best(-1) / step) - 1, low), min(math.ceil(best(1) / step) + 1, high)
