@@ -97,12 +97,13 @@ class TotalLoss:
             loss = self.first + self.step * middle
             low, high = (middle, high) if loss <= 0 or self._above(middle, loss) > budget else (low, middle)
         masses, losses = self.pmf[high:], self.step * np.arange(len(self.pmf) - high)
-        weighted = float(masses @ np.exp(-losses))
+        weighted = float((masses * np.exp(-losses)).sum())
         return self.first + self.step * high + math.log((float(masses.sum()) - budget) / weighted)
 
     def _above(self, start, epsilon):
         losses = self.first + self.step * np.arange(start, len(self.pmf))
-        return float(self.pmf[start:] @ -np.expm1(np.minimum(0.0, epsilon - losses)))
+        # Not a dot product: BLAS would start threads for it.
+        return float((self.pmf[start:] * -np.expm1(np.minimum(0.0, epsilon - losses))).sum())
 
 
 def choose_step(losses: Sequence[Loss]) -> float:

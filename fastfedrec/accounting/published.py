@@ -126,7 +126,7 @@ def _balle(epsilon, n_users, delta):
         # Each member contributes between low and high, with mean 1 - e^candidate.
         drift, width = math.expm1(candidate), 2 * math.tanh(epsilon / 2) * (1 + math.exp(candidate))
         excess = width**2 / (4 * drift) * np.exp(-2 * members * drift**2 / width**2)
-        return float(weights @ excess) / (blanket * n_users)
+        return float((weights * excess).sum()) / (blanket * n_users)
 
     low, high = 0.0, epsilon
     for _ in range(60):
