@@ -13,7 +13,7 @@ import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
 TAIL = 1e-13  # mass that may lie on either side of the window of a composition
-SLACK = 1e-10  # far above the rounding errors of the transforms
+SLACK, SLACK_USES = 1e-10, 10**6  # ten times the rounding errors of the transforms for so many uses; they add up
 FINEST, LARGEST_FFT = 1e-4, 2**22
 _TILTS = 2.0 ** np.arange(-12, 13)
 
@@ -141,7 +141,8 @@ def convolve(pmfs: Sequence[tuple[LossPmf, int]], step: float, window: tuple[int
         start += times * loss.start
         log_finite += times * math.log1p(-min(loss.infinity, 1 - 1e-16))
     pmf = np.maximum(np.roll(irfft(product, length), -((low - start) % length)), 0.0)
-    return TotalLoss(step * low, step, pmf, -math.expm1(log_finite) + 2 * TAIL + SLACK)
+    slack = SLACK * max(1.0, sum(times for _, times in pmfs) / SLACK_USES)
+    return TotalLoss(step * low, step, pmf, -math.expm1(log_finite) + 2 * TAIL + slack)
 
 
 def find_window(pmfs: Sequence[tuple[LossPmf, int]], step: float) -> tuple[int, int]:
