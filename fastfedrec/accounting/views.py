@@ -33,6 +33,9 @@ VIEWS: dict[View, str] = {
     "key_holder": "whoever holds the key",
 }
 
+#: Those against whom a system can protect, by the word that heads their column in a comparison.
+SHORT_NAMES: dict[View, str] = {"server": "server", "shuffled_server": "shuffled", "public": "public"}
+
 _ACCOUNTANTS: tuple[type[Accountant], ...] = (PLDAccountant, RDPAccountant, ZCDPAccountant)
 
 
