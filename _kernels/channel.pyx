@@ -25,6 +25,29 @@ ctypedef fused Out:
     int64_t
 
 
+cdef inline int64_t _output(const uint64_t* row, Py_ssize_t width, int64_t last, uint64_t word) noexcept nogil:
+    """How many of the row's thresholds are at most the word, and at most `last`."""
+    cdef int64_t y = 0
+    cdef Py_ssize_t step = (width + 1) >> 1
+    while step:
+        y += step * <int64_t>(word >= row[y + step - 1])
+        step >>= 1
+    return min(y, last)
+
+
+def sample_words(
+    const int64_t[::1] values,          # IN  (n,), rows
+    const uint64_t[::1] words,          # IN  (n,)
+    const uint64_t[:, ::1] thresholds,  # IN  (n_inputs, 2^L - 1), each row ascending
+    const int64_t[::1] last,            # IN  (n_inputs,)
+    int64_t[::1] out,                   # OUT (n,)
+):
+    """The output of each value for a given word, for tests at the edges."""
+    cdef Py_ssize_t i, width = thresholds.shape[1]
+    for i in range(values.shape[0]):
+        out[i] = _output(&thresholds[values[i], 0], width, last[values[i]], words[i])
+
+
 def sample_rows(
     const In[::1] values,               # IN  (n,), rows
     const uint64_t[:, ::1] thresholds,  # IN  (n_inputs, 2^L - 1), each row ascending
@@ -50,17 +73,8 @@ cdef void _sample_block(
     Py_ssize_t stop, const uint32_t* subkey, uint32_t round_number, uint64_t block,
 ) noexcept nogil:
     cdef Stream stream
-    cdef Py_ssize_t i, step
-    cdef int64_t y
-    cdef const uint64_t* row
-    cdef uint64_t word
+    cdef Py_ssize_t i, row
     stream_open(&stream, subkey, round_number, block)
     for i in range(start, stop):
-        word = stream_next(&stream)
-        row = thresholds + <Py_ssize_t>values[i] * width
-        y = 0
-        step = (width + 1) >> 1
-        while step:
-            y += step * <int64_t>(word >= row[y + step - 1])
-            step >>= 1
-        out[i] = <Out>min(y, last[values[i]])
+        row = <Py_ssize_t>values[i]
+        out[i] = <Out>_output(thresholds + row * width, width, last[row], stream_next(&stream))

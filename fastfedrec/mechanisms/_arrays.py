@@ -62,7 +62,7 @@ def check_codes(name: str, values: np.ndarray, n_codes: int) -> np.ndarray:
         raise TypeError(f"{name} must be integers, got dtype {values.dtype}; number the possible values from 0")
     if values.size and (values.min() < 0 or values.max() >= n_codes):
         raise ValueError(f"{name} must lie in [0, {n_codes}), got {values.min()} to {values.max()}")
-    return np.ascontiguousarray(values if values.dtype.type in CODES else values.astype(np.int64))
+    return np.asarray(values, dtype=values.dtype if values.dtype.type in CODES else np.int64, order="C")
 
 
 def code_type(n_codes: int) -> type:
@@ -81,7 +81,9 @@ def code_type(n_codes: int) -> type:
     return next(kind for kind in CODES if n_codes - 1 <= np.iinfo(kind).max)
 
 
-def check_out(out: np.ndarray | None, values: np.ndarray, dtypes: Sequence[type]) -> np.ndarray:
+def check_out(
+    out: np.ndarray | None, values: np.ndarray, dtypes: Sequence[type], shape: tuple[int, ...] | None = None
+) -> np.ndarray:
     """Return the array that reports are written into, or raise: `out` where it is fit for that, else a new one.
 
     Parameters
@@ -92,20 +94,23 @@ def check_out(out: np.ndarray | None, values: np.ndarray, dtypes: Sequence[type]
         What is privatized; `out` may be this very array, and no other that overlaps it.
     dtypes : sequence of type
         Allowed types, the first of them the default.
+    shape : tuple of int or None
+        Of the reports; None for the shape of `values`.
 
     Returns
     -------
     ndarray
-        C-contiguous, in the shape of `values`.
+        C-contiguous.
     """
+    shape = values.shape if shape is None else shape
     if out is None:
-        return np.empty(values.shape, dtype=dtypes[0])
+        return np.empty(shape, dtype=dtypes[0])
     if not isinstance(out, np.ndarray) or out.dtype.type not in dtypes:
         names = ", ".join(np.dtype(d).name for d in dtypes)
         raise TypeError(f"out must be an array of one of {names}, got {getattr(out, 'dtype', type(out).__name__)}")
-    if out.shape != values.shape or not out.flags.c_contiguous or not out.flags.writeable:
-        raise ValueError(f"out must be writeable, C-contiguous and of shape {values.shape}, got shape {out.shape}")
-    same = out.ctypes.data == values.ctypes.data and out.dtype == values.dtype
+    if out.shape != shape or not out.flags.c_contiguous or not out.flags.writeable:
+        raise ValueError(f"out must be writeable, C-contiguous and of shape {shape}, got shape {out.shape}")
+    same = (out.ctypes.data, out.dtype, out.shape) == (values.ctypes.data, values.dtype, values.shape)
     if not same and np.may_share_memory(out, values):
         raise ValueError("out must be the values' own array or not overlap it; pass out=None for a new array")
     return out

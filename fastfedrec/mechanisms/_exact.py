@@ -13,7 +13,8 @@ def counts_within(probabilities: Sequence[Sequence[Fraction]], ratio: Fraction) 
     Each column gets a range [low, floor(low * ratio)] first, and its counts never leave it, so the bound does not
     depend on how exact the wishes are; what a row lacks or has too much goes to the columns with the most room.
     """
-    lows = [max(1, min(int(p * TOTAL) for p in column)) for column in zip(*probabilities, strict=True)]
+    # Rounded up: one word less in a rare cell would cost `ratio` words of its column's frequent ones.
+    lows = [max(1, math.ceil(min(column) * TOTAL)) for column in zip(*probabilities, strict=True)]
     highs = [int(low * ratio) for low in lows]
     table = []
     for row in probabilities:

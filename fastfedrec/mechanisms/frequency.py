@@ -333,8 +333,7 @@ class OUE(_FrequencyOracle):
             Bits.
         """
         values, n_threads, round_number = self._check(values, n_threads, round)
-        shape = np.broadcast_to(values[:, None], (len(values), self.n_values))
-        out = check_out(out, shape, [np.uint8])
+        out = check_out(out, values, [np.uint8], shape=(len(values), self.n_values))
         key = resolve_key(key)
         key.claim("OUE.privatize")
         _kernel.report_bits(values, out, key.subkey(self._purpose), self.q_count, round_number, n_threads)

@@ -166,7 +166,19 @@ class Piecewise:
         Fraction
             Of what runs, the rounding of t's place included.
         """
-        return self.channel([check_real("t", t, low=-1.0, high=1.0)]).variance(0)
+        place = np.empty((1, 3), dtype=np.uint64)
+        _kernel.placements(np.array([check_real("t", t, low=-1.0, high=1.0)]), self._numbers, place)
+        start, shift, positive = place[0].tolist()
+        n, stop = self.n_cells, start + self.window
+        # Cells in half steps from the middle one; the window's first cell has handed `shift` words to the next after it.
+        window = range(2 * start - n + 1, 2 * stop - n + 1, 2)
+        first, after = window[0], window[-1] + 2
+        words = self.extra * sum(window) + shift * (after - first)
+        squares = self.extra * sum(d * d for d in window) + shift * (after**2 - first**2)
+        squares += self.low * n * (n * n - 1) // 3
+        unit, answer = self.outputs[n // 2 + 1], self.outputs[self._codes[1]]
+        mean = (unit * words / 2 + answer * 2 * (positive - self._half)) / TOTAL
+        return (unit**2 * squares / 4 + answer**2 * 2 * self._half) / TOTAL - mean**2
 
     def privatize(
         self,
@@ -199,7 +211,7 @@ class Piecewise:
             Positions in `outputs`, in the shape of `values`.
         """
         values = np.asarray(values)
-        values = np.ascontiguousarray(values, dtype=np.float32 if values.dtype == np.float32 else np.float64)
+        values = np.asarray(values, dtype=np.float32 if values.dtype == np.float32 else np.float64, order="C")
         out = check_out(out, values, [np.uint16])
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
         n_threads = resolve_n_threads(n_threads)
