@@ -1,5 +1,6 @@
 """Piecewise (PM) and hybrid (HM) mechanisms for a real number in [-1, 1] (Wang et al. 2019)."""
 
+import functools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -116,6 +117,10 @@ class Piecewise:
         """
         return log_upper(self.likelihood_ratio)
 
+    @functools.cached_property
+    def _decoder(self) -> np.ndarray:
+        return np.array([float(value) for value in self.outputs])
+
     @property
     def _numbers(self) -> np.ndarray:
         plan = [self.n_cells, self.window, self.low, self.extra, self._half, self._span, *self._codes]
@@ -170,7 +175,7 @@ class Piecewise:
         _kernel.placements(np.array([check_real("t", t, low=-1.0, high=1.0)]), self._numbers, place)
         start, shift, positive = place[0].tolist()
         n, stop = self.n_cells, start + self.window
-        # Cells in half steps from the middle one; the window's first cell has handed `shift` words to the next after it.
+        # Cells in half steps from the middle one; the window's first cell has handed `shift` words to the one after it.
         window = range(2 * start - n + 1, 2 * stop - n + 1, 2)
         first, after = window[0], window[-1] + 2
         words = self.extra * sum(window) + shift * (after - first)
@@ -240,7 +245,7 @@ class Piecewise:
             raise TypeError(f"reports must be integers, got dtype {reports.dtype}")
         if reports.size and (reports.min() < 0 or reports.max() >= len(self.outputs)):
             raise ValueError(f"reports must lie in [0, {len(self.outputs)}), got {reports.min()} to {reports.max()}")
-        return np.array([float(value) for value in self.outputs])[reports]
+        return self._decoder[reports]
 
 
 class Hybrid(Piecewise):
