@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from fastfedrec._check import check_choice
 from fastfedrec._table import format_epsilon, format_table
+from fastfedrec.accounting.composition import pure_cost
 from fastfedrec.accounting.events import CentralRelease, Event, LocalReports, Unprotected
 
 _ADVERSARIES = ("server", "public")
@@ -209,7 +210,10 @@ def _costs(event: Event) -> dict[str, float]:
         cost = event.n_reports * event.epsilon
         return {"server": cost, "public": cost}
     if isinstance(event, CentralRelease):
-        return {"server": math.inf, "public": 2 * event.epsilon}
+        epsilon, uses = pure_cost(event)
+        # Replacing a user is removing one and adding one.
+        times = uses * (2 if event.neighboring == "add_remove" else 1)
+        return {"server": math.inf, "public": times * epsilon}
     if isinstance(event, Unprotected):
         return {"server": math.inf, "public": math.inf}
     raise TypeError(f"the ledger cannot account for {event!r}: no theorem is known here for a {type(event).__name__}")

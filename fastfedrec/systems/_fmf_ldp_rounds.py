@@ -36,12 +36,12 @@ class _Settings:
 
 _AUTO = {
     "private": _Settings(learning_rate=None, init_scale=0.01, confidence_weight=0.0),
-    "non-private": _Settings(learning_rate=0.5, init_scale=0.1, confidence_weight=1.0),
+    "non-private": _Settings(learning_rate=0.3, init_scale=0.1, confidence_weight=1.5),
     "published": _Settings(learning_rate=0.001, init_scale=0.01, confidence_weight=0.0),
 }
 _FIRST_STEP_NOISE = 0.06
 _STEP_DECAY = 10
-_LARGEST_AUTO_RATE = 0.5  # with so many reports that noise is no limit, the step of the non-private twin
+_LARGEST_AUTO_RATE = 0.3  # with so many reports that noise is no limit, the step of the non-private twin
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,7 @@ class FMFRounds(FederatedSystem):
         if self.epsilon is None:
             arrays = {"gradient": self._summed_gradient(state, shard, n_threads)}
         else:
+            key.claim_message(_REPORTS, round, sender)
             sums, _, _ = self._randomize(state, shard, key, round, n_threads, as_stream=False)
             arrays = self._sums_to_arrays(sums, shard.n_users * self.n_reports)
         return Update(round, sender, shard.n_users, arrays)
@@ -135,6 +136,7 @@ class FMFRounds(FederatedSystem):
         round: int,
         *,
         shuffle_key: Key | None = None,
+        sender: str = "shard-0",
         n_threads: int = 0,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The single reports of `local_round`, in random order: what a proxy forwards to a server elsewhere.
@@ -151,6 +153,8 @@ class FMFRounds(FederatedSystem):
             Names the draws.
         shuffle_key : Key or None
             Source of the order; None draws one from entropy, which is what a proxy wants.
+        sender : str
+            The shard's name.
         n_threads : int
             0 for all.
 
@@ -161,6 +165,7 @@ class FMFRounds(FederatedSystem):
         bit : ndarray of shape (n_users * n_reports,), uint8
             1 for +, 0 for -.
         """
+        key.claim_message(_REPORTS, round, sender)
         _, index, bit = self._randomize(state, shard, key, round, resolve_n_threads(n_threads), as_stream=True)
         order = resolve_key(shuffle_key).permutation(_SHUFFLE, round=round, size=len(index))
         return index[order], bit[order]

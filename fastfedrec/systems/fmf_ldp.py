@@ -50,7 +50,7 @@ class FMFLDP(Recommender, FMFRounds):
         Gradient steps on each round's estimate; they cost no privacy.
     learning_rate, init_scale, confidence_weight : float or "auto"
         Step size; standard deviation of the first item factors; weight of an interaction beyond 1.  Without `epsilon`
-        "auto" is .5, .1 and 1; with it the last two are .01 and 0, and the step follows the estimate's known noise:
+        "auto" is .3, .1 and 1.5; with it the last two are .01 and 0, and the step follows the estimate's known noise:
         round t's noise moves every item factor by a standard deviation of .06 / (1 + t/10) (.001 as published).
     regularization : float
         Of both sides' factors.
