@@ -179,6 +179,15 @@ def test_bad_arguments(oracle):
         mechanism.privatize([0], key=key)
 
 
+@oracles
+def test_huge_epsilon_is_as_little_private_as_64_bits_allow(oracle):
+    mechanism = oracle(1e300, 4)
+    assert mechanism.q_count == 1
+    assert 44 < mechanism.epsilon < 45
+    reports = mechanism.privatize([3] * 100, key=Key.from_seed(1))
+    assert mechanism.support(reports)[:3].tolist() == [0, 0, 0]
+
+
 def test_bad_shapes():
     with pytest.raises(ValueError, match="values must have 1 dimension"):
         OUE(1.0, 4).privatize([[0, 1]])

@@ -22,7 +22,7 @@ _CONTEXT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_EVEN, Emin=-9999
 
 
 def exp_lower(epsilon: float) -> Fraction:
-    """A rational number strictly below e^epsilon, by less than 1 part in 10^58.
+    """A rational number strictly below e^epsilon, by less than 1 part in 10^58 up to an epsilon of 1000.
 
     Parameters
     ----------
@@ -34,7 +34,8 @@ def exp_lower(epsilon: float) -> Fraction:
     Fraction
         The bound.
     """
-    return Fraction(_CONTEXT.next_minus(_CONTEXT.exp(decimal.Decimal(epsilon))))
+    # 64-bit counts cannot express a ratio near e^1000, and decimal numbers end far above it.
+    return Fraction(_CONTEXT.next_minus(_CONTEXT.exp(decimal.Decimal(min(epsilon, 1000.0)))))
 
 
 def log_upper(ratio: Fraction) -> float:

@@ -82,7 +82,7 @@ class Piecewise:
         if self.n_cells % 2 == 0:
             raise ValueError(f"n_cells must be odd, got {n_cells}: the middle one stands for 0")
         ratio = exp_lower(self.nominal_epsilon)
-        window = round(self.n_cells / (math.exp(self.nominal_epsilon / 2) + 1))
+        window = round(self.n_cells / (exp_lower(self.nominal_epsilon / 2) + 1))  # no libm: the same bits everywhere
         self.window = min(max(window, 1), self.n_cells // 2)
         self.low = 2 * int(TOTAL * share / (self.n_cells + self.window * (ratio - 1)) / 2)
         self.extra = 2 * int(self.low * (ratio - 1) / 2)
@@ -295,7 +295,7 @@ class Hybrid(Piecewise):
 
     def __init__(self, nominal_epsilon: float, n_cells: int = 65_533):
         nominal = check_real("epsilon", nominal_epsilon, low=1e-6, high=40.0)
-        share = Fraction(-math.expm1(-nominal / 2)) if nominal > _LEAST_HYBRID else Fraction(0)
+        share = 1 - exp_lower(-nominal / 2) if nominal > _LEAST_HYBRID else Fraction(0)
         self._plan(nominal, n_cells, share)
         self._codes = (self.n_cells, self.n_cells + 1)
         ratio = exp_lower(nominal)
