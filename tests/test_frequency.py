@@ -110,7 +110,7 @@ def test_worst_variance_of_grr_is_the_design_pages(epsilon, stated):
 
 
 def test_oue_is_better_than_grr_for_many_values_only():
-    # Wang et al. 2017, section 5: the border is 3 e^epsilon + 2, about 10.2 at epsilon = 1.
+    # Wang et al. 2017: the border is 3 e^epsilon + 2, about 10.2 at epsilon = 1.
     assert GRR(1.0, 10).variance(0, 1) < OUE(1.0, 10).variance(0, 1)
     assert GRR(1.0, 11).variance(0, 1) > OUE(1.0, 11).variance(0, 1)
 

@@ -167,7 +167,7 @@ def test_variance_is_the_papers_up_to_the_grid(mechanism, formula, epsilon):
 
 
 def test_hybrid_is_binary_response_alone_for_a_small_epsilon():
-    # Wang et al. 2019, Lemma 3: the border is 0.61.
+    # Wang et al. 2019: the border is 0.61.
     assert Hybrid(0.60).low == 0
     assert Hybrid(0.62).low > 0
     assert set(Hybrid(0.5, 11).privatize(np.zeros(500), key=Key.from_seed(1)).tolist()) == {11, 12}

@@ -1,7 +1,7 @@
 """The convex programme behind `OptimalKary`: which outputs, how often, and what they stand for.
 
-An epsilon-private mechanism with finitely many inputs is a mixture of extremal ones, whose columns take two values in
-the ratio e^epsilon (Kairouz, Oh, Viswanath 2016, Theorem 4).  So an output is a set S of inputs, on which it is
+The columns that epsilon allows form a cone, whose extreme rays take two values in the ratio e^epsilon (Kairouz, Oh,
+Viswanath 2016); an output may be split into such columns with one value and the same variance.  So an output is a set S of inputs, on which it is
 e^epsilon times as likely as elsewhere, with a value a and a weight w.  For given outputs, the least worst-case variance
 is a linear programme in the weights:
 

@@ -139,7 +139,7 @@ class GRR(_FrequencyOracle):
     References
     ----------
     .. [1] Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security
-       2017, section 4.1 (direct encoding), equation (5).
+       2017: "direct encoding".
 
     Examples
     --------
@@ -280,7 +280,7 @@ class OUE(_FrequencyOracle):
     References
     ----------
     .. [1] Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security
-       2017, section 4.3 (optimized unary encoding), equation (10).
+       2017: "optimized unary encoding".
 
     Examples
     --------

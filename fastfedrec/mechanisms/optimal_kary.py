@@ -47,7 +47,7 @@ class OptimalKary(Channel):
 
     References
     ----------
-    .. [1] Kairouz, Oh, Viswanath, "Extremal mechanisms for local differential privacy", JMLR 17, 2016, Theorem 4.
+    .. [1] Kairouz, Oh, Viswanath, "Extremal mechanisms for local differential privacy", JMLR 17, 2016.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from fastfedrec.mechanisms._arrays import check_out
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower, log_upper
 from fastfedrec.randomness import Key, resolve_key
 
-# Below this epsilon the hybrid mechanism is binary response alone (Wang et al. 2019, Lemma 3).
+# Below this epsilon the hybrid mechanism is binary response alone (Wang et al. 2019).
 _ROOT = 405 * math.sqrt(241)
 _LEAST_HYBRID = math.log((-5 + 2 * math.cbrt(6353 - _ROOT) + 2 * math.cbrt(6353 + _ROOT)) / 27)
 
@@ -282,7 +282,7 @@ class Hybrid(Piecewise):
     References
     ----------
     .. [1] Wang, Xiao, Yang, Zhao, Hui, Shin, Shin, Yu, "Collecting and analyzing multidimensional data with local
-       differential privacy", ICDE 2019, section 3.3.
+       differential privacy", ICDE 2019: "hybrid mechanism".
 
     Examples
     --------

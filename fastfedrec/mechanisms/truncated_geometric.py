@@ -41,7 +41,7 @@ class TruncatedGeometric(Channel):
     References
     ----------
     .. [1] Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing privacy mechanisms", SIAM J. Comput.
-       41(6), 2012, Definition 2.2 (the range-restricted geometric mechanism).
+       41(6), 2012: the range-restricted geometric mechanism.
 
     Examples
     --------

@@ -29,7 +29,7 @@ def report(start, shift, positive, word, mechanism):
 
 
 def piecewise_variance(t, epsilon):
-    """Wang et al. 2019, Lemma 1."""
+    """As Wang et al. 2019 state it."""
     half = math.exp(epsilon / 2)
     return t**2 / (half - 1) + (half + 3) / (3 * (half - 1) ** 2)
 
