@@ -1,9 +1,9 @@
 """The convex programme behind `OptimalKary`: which outputs, how often, and what they stand for.
 
 The columns that epsilon allows form a cone, whose extreme rays take two values in the ratio e^epsilon (Kairouz, Oh,
-Viswanath 2016); an output may be split into such columns with one value and the same variance.  So an output is a set S of inputs, on which it is
-e^epsilon times as likely as elsewhere, with a value a and a weight w.  For given outputs, the least worst-case variance
-is a linear programme in the weights:
+Viswanath 2016); an output may be split into such columns with one value and the same variance.  So an output is a set S
+of inputs, on which it is e^epsilon times as likely as elsewhere, with a value a and a weight w.  For given outputs, the
+least worst-case variance is a linear programme in the weights:
 
     minimise t  subject to, for every input i with p_i = e^epsilon on S and 1 elsewhere,
     sum w p_i = 1,   sum w p_i a = x_i,   sum w p_i a^2 - x_i^2 <= t.
