@@ -15,3 +15,20 @@ def mean_is(draws, expected, stddev):
 def share_is(successes, n, probability):
     """Whether `successes` out of `n` is consistent with `probability` (exact binomial test)."""
     return stats.binomtest(int(successes), int(n), float(probability)).pvalue > ALPHA
+
+
+def counts_are(observed, probabilities):
+    """Whether `observed` counts are consistent with `probabilities` (chi-square; expect 10 or more in every cell)."""
+    observed, expected = np.asarray(observed), np.sum(observed) * np.asarray(probabilities, dtype=float)
+    statistic = ((observed - expected) ** 2 / expected).sum()
+    return stats.chi2.sf(statistic, len(observed) - 1) > ALPHA
+
+
+def tilted(probabilities, factor):
+    """A control: the likeliest outcome `factor` times as likely, the others sharing the rest as before."""
+    p = np.array(probabilities, dtype=float)
+    top = p.argmax()
+    rest = p.sum() - p[top]
+    p[top] *= factor
+    p[np.arange(len(p)) != top] *= (1 - p[top]) / rest
+    return p
