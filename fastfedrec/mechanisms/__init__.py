@@ -2,6 +2,7 @@
 
 from fastfedrec.mechanisms.binary_response import BinaryResponse
 from fastfedrec.mechanisms.channel import Channel
+from fastfedrec.mechanisms.clipping import ClippedRows, clip_rows_l1, clip_rows_l2
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
 
-__all__ = ["BinaryResponse", "Channel", "DiscreteLaplace"]
+__all__ = ["BinaryResponse", "Channel", "ClippedRows", "DiscreteLaplace", "clip_rows_l1", "clip_rows_l2"]
