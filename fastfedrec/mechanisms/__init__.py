@@ -3,6 +3,17 @@
 from fastfedrec.mechanisms.binary_response import BinaryResponse
 from fastfedrec.mechanisms.channel import Channel
 from fastfedrec.mechanisms.clipping import ClippedRows, clip_rows_l1, clip_rows_l2
+from fastfedrec.mechanisms.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
+from fastfedrec.mechanisms.rounded_gaussian import RoundedGaussian
 
-__all__ = ["BinaryResponse", "Channel", "ClippedRows", "DiscreteLaplace", "clip_rows_l1", "clip_rows_l2"]
+__all__ = [
+    "BinaryResponse",
+    "Channel",
+    "ClippedRows",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "RoundedGaussian",
+    "clip_rows_l1",
+    "clip_rows_l2",
+]
