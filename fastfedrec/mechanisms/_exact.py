@@ -94,5 +94,6 @@ def exp_minus(x: Fraction, bits: int) -> int:
     if x > bits:
         return 0
     argument = _UP.divide(decimal.Decimal(x.numerator), decimal.Decimal(x.denominator))
-    lower = _DOWN.next_minus(_DOWN.exp(-argument))  # `exp` rounds to nearest whatever the context says
+    # `copy_negate`, because a minus sign would round to the caller's own context; `exp` always rounds to nearest.
+    lower = _DOWN.next_minus(_DOWN.exp(argument.copy_negate()))
     return int(Fraction(lower) * 2**bits)
