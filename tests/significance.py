@@ -28,3 +28,9 @@ def integers_are(draws, probability):
     observed = [np.sum(draws <= -reach), *(np.sum(draws == x) for x in inner), np.sum(draws >= reach)]
     expected = np.array([tail, *(probability(x) for x in inner), tail]) * n
     return stats.chisquare(observed, expected * (n / expected.sum())).pvalue > ALPHA
+
+
+def counts_are(counts, probabilities):
+    """Whether `counts` of all possible outcomes are consistent with their probabilities (chi-square)."""
+    probabilities = np.asarray(probabilities) / np.sum(probabilities)
+    return stats.chisquare(counts, np.sum(counts) * probabilities).pvalue > ALPHA

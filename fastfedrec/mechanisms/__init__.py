@@ -6,6 +6,7 @@ from fastfedrec.mechanisms.clipping import ClippedRows, clip_rows_l1, clip_rows_
 from fastfedrec.mechanisms.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
 from fastfedrec.mechanisms.rounded_gaussian import RoundedGaussian
+from fastfedrec.mechanisms.selection import ExponentialMechanism
 
 __all__ = [
     "BinaryResponse",
@@ -13,6 +14,7 @@ __all__ = [
     "ClippedRows",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "ExponentialMechanism",
     "RoundedGaussian",
     "clip_rows_l1",
     "clip_rows_l2",

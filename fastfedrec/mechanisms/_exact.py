@@ -1,6 +1,7 @@
 """Exact sampling: the only arithmetic between random bits and a draw is on integers of any size."""
 
 import decimal
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -11,8 +12,6 @@ from fastfedrec.randomness import Key
 
 _BLOCK_WORDS = 4096  # words a stream; part of the streams' definition
 _WORD_BITS = 64
-_DOWN = decimal.Context(prec=100, rounding=decimal.ROUND_FLOOR, Emin=-999999, Emax=999999)
-_UP = decimal.Context(prec=100, rounding=decimal.ROUND_CEILING, Emin=-999999, Emax=999999)
 
 
 def words(key: Key, purpose: str, round_number: int) -> Iterator[int]:
@@ -87,13 +86,35 @@ def _floor_sqrt(x: Fraction) -> int:
 
 
 def exp_minus(x: Fraction, bits: int) -> int:
-    """An integer n with n <= 2^bits exp(-x) < n + 2, for x >= 0 and at most 300 bits.
+    """An integer n with n <= 2^bits exp(-x) < n + 2, for x >= 0.
 
-    The argument is rounded up and the exponential down, each by less than 1 part in 10^99.
+    The argument is rounded up and the exponential down, each by less than 1 part in 10^20 of the last bit.
     """
     if x > bits:
         return 0
-    argument = _UP.divide(decimal.Decimal(x.numerator), decimal.Decimal(x.denominator))
+    down, up = _contexts(bits * 3 // 10 + 21)
+    argument = up.divide(decimal.Decimal(x.numerator), decimal.Decimal(x.denominator))
     # `copy_negate`, because a minus sign would round to the caller's own context; `exp` always rounds to nearest.
-    lower = _DOWN.next_minus(_DOWN.exp(argument.copy_negate()))
+    lower = down.next_minus(down.exp(argument.copy_negate()))
     return int(Fraction(lower) * 2**bits)
+
+
+@functools.cache
+def _contexts(precision: int) -> tuple[decimal.Context, decimal.Context]:
+    down, up = (
+        decimal.Context(prec=precision, rounding=rounding, Emin=-999999, Emax=999999)
+        for rounding in (decimal.ROUND_FLOOR, decimal.ROUND_CEILING)
+    )
+    return down, up
+
+
+def accept_exp(number: int, bits: int, x: Fraction, words: Iterator[int]) -> bool:
+    """Whether (number + U) / 2^bits < exp(-x), for U uniform in [0, 1): only as many bits of U are drawn as needed."""
+    while True:
+        lower = exp_minus(x, bits)
+        if number < lower:
+            return True
+        if number >= lower + 2:
+            return False
+        number = number << _WORD_BITS | next(words)
+        bits += _WORD_BITS
