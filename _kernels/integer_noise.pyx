@@ -1,7 +1,7 @@
 """Symmetric integer noise by inverse tables (docs/explanation/privacy/noise-tables.md).  Inputs are trusted.
 
-The draw is the number of thresholds (128 bits each) at or below a uniform 128-bit number, less `reach`.  The low half of
-that number is only drawn where the high half equals that of a threshold, which hardly ever happens.
+The draw is the number of thresholds (128 bits each) at or below a uniform 128-bit number, less `reach`.  The low half
+of that number is only drawn where the high half equals that of a threshold, which hardly ever happens.
 """
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
