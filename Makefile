@@ -29,7 +29,7 @@ bench: $(VENV)/.installed-bench
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/cython-lint _kernels
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint _kernels  # it runs pycodestyle by name
 	$(BIN)/mypy
 
 # The extra is the part of the stamp's name after "installed-"; a changed source installs again.

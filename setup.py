@@ -35,6 +35,7 @@ class BuildKernels(build_ext):
     """Adds compiler flags once the compiler is known: OpenMP is detected, not assumed."""
 
     def build_extensions(self):
+        """Set the flags, then build as usual."""
         if self.compiler.compiler_type == "msvc":
             compile_args, openmp_compile, openmp_link = ["/O2", "/fp:precise", "/std:c++17"], ["/openmp"], []
         else:

@@ -15,7 +15,7 @@ cdef inline bint cholesky_factor(double* a, Py_ssize_t n) noexcept nogil:
     A pivot that fell below a few ulps of the diagonal entry it began as holds rounding error only.  The first column
     below the diagonal is not otherwise used; it keeps those entries.
     """
-    cdef Py_ssize_t j, k, l
+    cdef Py_ssize_t j, k, m
     cdef double pivot, scale
     cdef double tolerance = PIVOT_ULPS * n * 2.220446049250313e-16
     for j in range(1, n):
@@ -27,26 +27,26 @@ cdef inline bint cholesky_factor(double* a, Py_ssize_t n) noexcept nogil:
         pivot = sqrt(pivot)
         scale = 1.0 / pivot
         a[j * n + j] = pivot
-        for l in range(j + 1, n):
-            a[j * n + l] *= scale
+        for m in range(j + 1, n):
+            a[j * n + m] *= scale
         for k in range(j + 1, n):
             scale = a[j * n + k]
-            for l in range(k, n):
-                a[k * n + l] -= scale * a[j * n + l]
+            for m in range(k, n):
+                a[k * n + m] -= scale * a[j * n + m]
     return True
 
 
 cdef inline void cholesky_solve(const double* r, double* x, Py_ssize_t n) noexcept nogil:
     """Overwrite `x` (the right-hand side) with the solution of R'R x = b."""
-    cdef Py_ssize_t j, l
+    cdef Py_ssize_t j, m
     cdef double value
     for j in range(n):
         value = x[j] / r[j * n + j]
         x[j] = value
-        for l in range(j + 1, n):
-            x[l] -= value * r[j * n + l]
+        for m in range(j + 1, n):
+            x[m] -= value * r[j * n + m]
     for j in range(n - 1, -1, -1):
         value = x[j]
-        for l in range(j + 1, n):
-            value -= r[j * n + l] * x[l]
+        for m in range(j + 1, n):
+            value -= r[j * n + m] * x[m]
         x[j] = value / r[j * n + j]

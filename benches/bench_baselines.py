@@ -59,7 +59,7 @@ class DiscreteLaplaceNoise:
         try:
             draws = np.asarray(self.run())
         except ImportError:
-            raise NotImplementedError from None
+            raise NotImplementedError(f"{impl} is not installed") from None
         # The fourth moment of a Laplace law is 6 times its squared variance: relative error of the variance.
         if abs(draws.var() / DiscreteLaplace(10).variance - 1) > 6 * math.sqrt(5 / len(draws)):
             raise AssertionError(f"{impl} draws noise of variance {draws.var():.1f}")

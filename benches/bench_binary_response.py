@@ -50,7 +50,7 @@ class PrivatizeBits:
         try:
             kept = np.mean(self.run(self.bits) == self.bits)
         except ImportError:
-            raise NotImplementedError from None
+            raise NotImplementedError(f"{impl} is not installed") from None
         if abs(kept - P_TRUE) > 6 * math.sqrt(P_TRUE * (1 - P_TRUE) / len(self.bits)):
             raise AssertionError(f"{impl} keeps {kept:.4f} of the bits, not {P_TRUE:.4f}")
 

@@ -13,7 +13,7 @@ def numpy_round(item_factors, shard, seed):
     """Sum of the +-1 answers by coordinate; every step vectorised over one user's reports (PCG64, no CSPRNG)."""
     rng = np.random.default_rng(seed)
     channel = BinaryResponse(2.5)
-    n_items, n_factors = item_factors.shape
+    n_factors = item_factors.shape[1]
     inverse = np.linalg.inv(item_factors.T @ item_factors + REGULARIZATION * np.eye(n_factors))
     sums = np.zeros(item_factors.size, dtype=np.int64)
     for user in range(shard.n_users):

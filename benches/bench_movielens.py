@@ -41,7 +41,7 @@ class LoadMovielens:
             try:
                 import pandas  # noqa: F401
             except ImportError:
-                raise NotImplementedError from None
+                raise NotImplementedError("pandas is not installed") from None
         self.load = {"fastfedrec": _fastfedrec, "python": _python, "pandas": _pandas}[impl]
         self._scratch = tempfile.TemporaryDirectory()
         self.folder = Path(self._scratch.name)

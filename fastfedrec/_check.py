@@ -232,7 +232,7 @@ def check_array(
         array = array.astype(list(dtypes)[-1])
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {array.shape}")
-    if shape is not None and any(want is not None and want != got for want, got in zip(shape, array.shape, strict=True)):
+    if shape is not None and any(want not in (None, got) for want, got in zip(shape, array.shape, strict=True)):
         wanted = tuple("any" if want is None else want for want in shape)
         raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
     if not np.isfinite(array).all():

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastfedrec._table import format_table
+from fastfedrec._table import format_epsilon, format_table
 from fastfedrec._version import __version__
-from fastfedrec.accounting.ledger import _show as show_epsilon
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.interactions import Interactions
@@ -150,7 +149,7 @@ def _format_results(results: dict[str, dict[str, Any]]) -> str:
         (
             name,
             *(f"{result[metric]:.3f}" for metric in METRICS),
-            *(show_epsilon(math.inf if spent is None else spent) for spent in result["epsilon"].values()),
+            *(format_epsilon(math.inf if spent is None else spent) for spent in result["epsilon"].values()),
         )
         for name, result in results.items()
     ]
@@ -181,7 +180,7 @@ def _verdict(results: dict[str, dict[str, Any]], *, n_tested: int) -> str:
 
 def _plain_words(total: float) -> str:
     return (
-        f"In plain words: {show_epsilon(total)} nats bound nothing useful against a server that knows who sent which "
+        f"In plain words: {format_epsilon(total)} nats bound nothing useful against a server that knows who sent which "
         "message.\nWhat hides a user here is the crowd: a proxy that drops senders and shuffles. How much that is "
         "worth is not computed yet."
     )

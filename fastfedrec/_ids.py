@@ -1,64 +1,94 @@
 """External ids: any hashable, encoded as rows and looked up again."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 
 
 class IdIndex:
-    """External id -> row: by binary search where the ids are sorted numbers or strings, else by dict."""
+    """External id -> row: by binary search where ids and question are numbers or strings, else by dict."""
 
     def __init__(self, axis: str, ids: np.ndarray):
         self._axis = axis
         self._ids = ids
-        self._sorted = ids.dtype.kind in "iufUS" and bool((ids[1:] > ids[:-1]).all())
-        self._dict = None if self._sorted else {key: row for row, key in enumerate(ids.tolist())}
+        self._sorted = ids.dtype.kind in "iufUSMm" and bool((ids[1:] > ids[:-1]).all())
+        self._rows: dict[Hashable, int] | None = None
 
     def rows(self, ids: Any) -> np.ndarray:
+        """The row of each id, or a KeyError that names the first unknown one."""
         if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) or getattr(ids, "ndim", 1) == 0:
             raise TypeError(f"{self._axis}_ids must be a sequence of ids, got the single id {ids!r}; pass [{ids!r}]")
-        if self._sorted:
-            wanted = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
-            if wanted.size == 0:
-                return np.zeros(0, dtype=np.int64)
-            numeric = self._ids.dtype.kind in "iuf" and wanted.dtype.kind in "iuf"
-            if wanted.ndim == 1 and (numeric or self._ids.dtype.kind == wanted.dtype.kind):
-                return self._search(wanted)
-            unknown = wanted.ravel()[:1].tolist()[0]
-            raise KeyError(
-                f"{self._axis} id {unknown!r} is unknown: the ids here are of dtype {self._ids.dtype}, got {wanted.dtype}"
-            )
-        out = np.empty(len(ids := list(ids)), dtype=np.int64)
-        for position, key in enumerate(ids):
+        if isinstance(ids, np.ndarray) and ids.ndim != 1:
+            raise ValueError(f"{self._axis}_ids must have 1 dimension, got shape {ids.shape}")
+        wanted = column_array(ids)
+        return self._search(wanted) if self._comparable(wanted.dtype) else self._look_up(wanted)
+
+    def _comparable(self, dtype: np.dtype) -> bool:
+        ours = self._ids.dtype
+        return self._sorted and (ours.kind == dtype.kind or (ours.kind in "iuf" and dtype.kind in "iuf"))
+
+    def _search(self, wanted: np.ndarray) -> np.ndarray:
+        stored, known = wanted, np.ones(len(wanted), dtype=bool)
+        if self._ids.dtype.kind in "iuf" and self._ids.dtype != wanted.dtype:
+            # Only what our dtype holds exactly: else 2.0**53 would be found as 2**53 + 1, and -1 as 2**64 - 1.
+            with np.errstate(invalid="ignore", over="ignore"):
+                stored = wanted.astype(self._ids.dtype)
+                known = (stored.astype(wanted.dtype) == wanted) & ((stored < 0) == (wanted < 0))
+        found = np.searchsorted(self._ids, stored)
+        known &= found < len(self._ids)
+        known[known] = self._ids[found[known]] == stored[known]
+        if not known.all():
+            raise self._unknown(id_at(wanted, int(np.argmin(known))))
+        return found
+
+    def _look_up(self, wanted: np.ndarray) -> np.ndarray:
+        if self._rows is None:
+            self._rows = {key: row for row, key in enumerate(_keys(self._ids))}
+        out = np.empty(len(wanted), dtype=np.int64)
+        for position, key in enumerate(_keys(wanted)):
             try:
-                out[position] = self._dict[key]
-            except KeyError:
+                out[position] = self._rows[key]
+            except (KeyError, TypeError):  # what cannot be hashed is no id either
                 raise self._unknown(key) from None
         return out
 
-    def _search(self, wanted: np.ndarray) -> np.ndarray:
-        found = np.searchsorted(self._ids, wanted)
-        known = found < len(self._ids)
-        known[known] = self._ids[found[known]] == wanted[known]
-        if not known.all():
-            raise self._unknown(wanted[~known][0].item())
-        return found
-
-    def _unknown(self, key) -> KeyError:
+    def _unknown(self, key: Any) -> KeyError:
         return KeyError(f"{self._axis} id {key!r} is unknown; the model and data hold {len(self._ids)} {self._axis}s")
 
 
+def _keys(ids: np.ndarray) -> list:
+    # Python objects, which hash alike whatever the dtype; but tolist() would make bare numbers of fine-grained dates.
+    return list(ids) if ids.dtype.kind in "Mm" else ids.tolist()
+
+
+def id_at(ids: np.ndarray, row: int) -> Any:
+    """One id as the caller would write it: 5 rather than np.int64(5)."""
+    return _keys(ids[row : row + 1])[0]
+
+
 def column_array(values: Any) -> np.ndarray:
-    """A one-dimensional array, of objects where the entries are tuples, lists or mixed."""
+    """A one-dimensional array, of objects where the entries are tuples, lists, mixed, or would not survive NumPy."""
     if isinstance(values, np.ndarray) and values.ndim == 1:
         return values
     values = list(values)
-    if all(type(v) is type(values[0]) and isinstance(v, bool | int | float | str) for v in values):
-        return np.array(values)
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out
+    array = _typed_array(values)
+    if array is None:
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+    return array
+
+
+def _typed_array(values: list) -> np.ndarray | None:
+    kinds = {type(value) for value in values}
+    if len(kinds) != 1 or not issubclass(kind := kinds.pop(), int | float | str | np.number | np.bool_):
+        return None
+    if issubclass(kind, str) and any(value.endswith("\0") for value in values):
+        return None  # NumPy's strings lose trailing NULs
+    array = np.array(values)
+    if array.dtype.kind == "O" or (array.dtype.kind == "f" and issubclass(kind, int | np.integer)):
+        return None  # beyond 64 bits; or beyond 63 beside a negative one, which NumPy rounds to double
+    return array
 
 
 def encode_ids(name: str, ids: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -68,25 +98,34 @@ def encode_ids(name: str, ids: Any) -> tuple[np.ndarray, np.ndarray]:
     if not (isinstance(ids, np.ndarray) and ids.dtype.kind != "O"):
         listed = list(ids)
         for position, key in enumerate(listed):
-            if key is None or key != key:
+            if _is_missing(key):
                 raise ValueError(f"{name}[{position}] is missing ({key!r}); drop that row or give it an id")
-        kinds = {type(key) for key in listed}
-        plain = len(kinds) == 1 and issubclass(next(iter(kinds)), int | float | str | np.integer | np.floating)
-        ids = np.array(listed) if plain and kinds != {bool} else None
-        if ids is None or ids.dtype.kind == "O":  # mixed types, tuples, or integers beyond 64 bits
+        ids = _typed_array(listed)
+        if ids is None:
             return _encode_objects(name, listed)
     if ids.ndim != 1:
         raise ValueError(f"{name} must have 1 dimension, got shape {ids.shape}")
     if ids.dtype.kind not in "iufUSbMm":
         raise TypeError(f"{name} must hold hashable ids, got dtype {ids.dtype}")
     if ids.dtype.kind in "fMm" and (bad := np.flatnonzero(ids != ids)).size:
-        raise ValueError(f"{name}[{bad[0]}] is missing ({ids[bad[0]]!r}); drop that row or give it an id")
+        raise ValueError(f"{name}[{bad[0]}] is missing ({ids[bad[0]]}); drop that row or give it an id")
     if ids.size and ids.dtype.kind in "iu" and ids.min() >= 0 and (top := int(ids.max())) < 4 * ids.size + 1024:
         present = np.zeros(top + 1, dtype=bool)  # dense integer ids: one pass instead of a sort
         present[ids] = True
         return np.flatnonzero(present).astype(ids.dtype), (np.cumsum(present) - 1)[ids]
     unique, rows = np.unique(ids, return_inverse=True)
     return unique, rows.reshape(-1)
+
+
+def _is_missing(key: Any) -> bool:
+    if key is None:
+        return True
+    try:
+        return bool(key != key)
+    except TypeError:  # pandas.NA: not even known to equal itself
+        return True
+    except ValueError:  # an array, which is refused as not hashable
+        return False
 
 
 def _encode_objects(name: str, ids: list) -> tuple[np.ndarray, np.ndarray]:
@@ -96,7 +135,8 @@ def _encode_objects(name: str, ids: list) -> tuple[np.ndarray, np.ndarray]:
         try:
             rows[position] = first.setdefault(key, len(first))
         except TypeError:
-            raise TypeError(f"{name}[{position}] is not hashable ({type(key).__name__}); convert it to a tuple") from None
+            kind = type(key).__name__
+            raise TypeError(f"{name}[{position}] is not hashable ({kind}); convert it to a tuple") from None
     try:
         keys = sorted(first)
     except TypeError:
@@ -110,9 +150,10 @@ def _encode_objects(name: str, ids: list) -> tuple[np.ndarray, np.ndarray]:
 
 
 def axis_ids(name: str, ids: Any, length: int) -> np.ndarray:
+    """The caller's distinct ids of one axis, in the caller's order, or numbers from 0."""
     if ids is None:
         return np.arange(length, dtype=np.int64)
-    array = ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else column_array(ids)
+    array = column_array(ids)
     if len(array) != length:
         raise ValueError(f"{name} must have {length} entries, one per row or column of matrix, got {len(array)}")
     distinct, _ = encode_ids(name, array)

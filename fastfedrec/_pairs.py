@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec._check import check_array, check_choice
+from fastfedrec._ids import id_at
 
 DUPLICATES = ("sum", "last", "max", "error")
 
@@ -29,10 +30,12 @@ def check_timestamps(timestamps: Any, length: int) -> np.ndarray:
     array = np.asarray(timestamps)
     if array.dtype.kind == "M":
         array = array.astype("datetime64[s]").astype(np.int64)  # NaT becomes MISSING_TIMESTAMP
-    if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.floor(array)).all():
+    if array.dtype.kind == "f" and (abs(array) < 2.0**63).all() and (array == np.floor(array)).all():
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"timestamps must be integers, got dtype {array.dtype}; use seconds since 1970")
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"timestamps must be below 2**63, got {array.max()}; use seconds since 1970")
     if array.shape != (length,):
         raise ValueError(f"timestamps must have shape ({length},), got {array.shape}")
     return array.astype(np.int64)
@@ -62,16 +65,16 @@ def merge_duplicates(user_rows, item_rows, values, timestamps, duplicates, user_
     if not n_duplicates:
         return user_rows, item_rows, values, timestamps
     if duplicates == "error":
-        where = np.flatnonzero(~starts)[:1]
+        where = int(np.flatnonzero(~starts)[0])
         raise ValueError(
-            f"{n_duplicates} rows repeat a user-item pair, the first user {user_ids[user_rows[where]].tolist()[0]!r} and "
-            f"item {item_ids[item_rows[where]].tolist()[0]!r}; choose duplicates='sum', 'last' or 'max'"
+            f"{n_duplicates} rows repeat a user-item pair, the first user {id_at(user_ids, user_rows[where])!r} and "
+            f"item {id_at(item_ids, item_rows[where])!r}; choose duplicates='sum', 'last' or 'max'"
         )
     if duplicates is None and values is not None:
         warnings.warn(
             f"{n_duplicates} rows repeat a user-item pair and their values were summed; choose duplicates='sum', "
             "'last', 'max' or 'error' to say what is meant",
-            stacklevel=4,
+            stacklevel=3,
         )
     first = np.flatnonzero(starts)
     last = np.append(first[1:], len(starts)) - 1
@@ -80,7 +83,10 @@ def merge_duplicates(user_rows, item_rows, values, timestamps, duplicates, user_
     if duplicates == "last":
         merged = values[last]
     else:
-        merged = (np.maximum if duplicates == "max" else np.add).reduceat(values.astype(np.float64), first)
+        with np.errstate(over="ignore"):
+            merged = (np.maximum if duplicates == "max" else np.add).reduceat(values.astype(np.float64), first)
+        if not np.isfinite(merged).all():
+            raise ValueError("values of a repeated user-item pair sum to infinity; rescale them")
     if timestamps is not None:
         timestamps = timestamps[last] if duplicates == "last" else np.maximum.reduceat(timestamps, first)
     return user_rows[first], item_rows[first], merged, timestamps

@@ -22,7 +22,8 @@ def write_model(path: str | os.PathLike, header: dict[str, Any], arrays: dict[st
     arrays : dict of str to ndarray
         Numbers and strings as they are; object arrays as JSON.
     """
-    objects, plain = {}, {}
+    objects: dict[str, list] = {}
+    plain: dict[str, Any] = {}
     for name, array in arrays.items():
         if array.dtype.kind == "O":
             objects[name] = [_to_json(name, entry) for entry in array]

@@ -1,5 +1,6 @@
-"""Plain-text tables, for summaries that must read well without any extra installed."""
+"""Plain-text tables and figures, for summaries that must read well without any extra installed."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 
@@ -32,3 +33,25 @@ def format_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str
 
 def _numeric(cell: str) -> bool:
     return cell in ("", "-", "none") or cell.replace(".", "", 1).replace(",", "").lstrip("+-").isdigit()
+
+
+def format_epsilon(epsilon: float) -> str:
+    """Show a privacy cost: rounded up at the digits shown (beyond a relative 1e-9); "none" where nothing is guaranteed.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0, in nats.
+
+    Returns
+    -------
+    str
+        Four or five digits.
+    """
+    if math.isinf(epsilon):
+        return "none"
+    if epsilon == 0:
+        return "0"
+    digits = max(0, 4 - math.ceil(math.log10(epsilon)))
+    # The tolerance keeps 2.50000000001 from showing as 2.5001.
+    return f"{math.ceil(epsilon * (1 - 1e-9) * 10**digits) / 10**digits:.{digits}f}"

@@ -1,8 +1,10 @@
 """Alternating least squares for implicit feedback: the users' half step."""
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from fastfedrec._check import check_array, check_flag, check_instance, check_real
+from fastfedrec._ids import id_at
 from fastfedrec._kernels import als as _kernel
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.interactions import Interactions
@@ -125,9 +127,11 @@ def regularized_gram(item_factors: np.ndarray, regularization: float, confidence
     ndarray of shape (n_factors, n_factors), float64
         What the kernels take as `gram`.
     """
-    with one_blas_thread():
+    with one_blas_thread(), np.errstate(over="ignore"):
         wide = item_factors.astype(np.float64)
         gram = wide.T @ wide
+    if not np.isfinite(gram).all():
+        raise ValueError(f"item_factors must be small enough for V'V, got {abs(wide).max():g}; scale them down")
     gram[np.diag_indices_from(gram)] += regularization
     if confidence_weight == 0 and not _kernel.factor_gram(gram):
         raise ValueError(
@@ -137,7 +141,7 @@ def regularized_gram(item_factors: np.ndarray, regularization: float, confidence
     return gram
 
 
-def kernel_values(interactions: Interactions, dtype: np.dtype, use_values: bool) -> np.ndarray:
+def kernel_values(interactions: Interactions, dtype: DTypeLike, use_values: bool) -> np.ndarray:
     """The values as the kernels take them: empty where all count as 1.
 
     Parameters
@@ -176,6 +180,6 @@ def raise_if_singular(singular: np.ndarray, interactions: Interactions, regulari
         raise MemoryError("no memory for a thread's scratch space; use fewer threads or factors")
     if user < interactions.n_users:
         raise ValueError(
-            f"the system of user {interactions.user_ids[user : user + 1].tolist()[0]!r} (row {user}) is singular at regularization="
+            f"the system of user {id_at(interactions.user_ids, user)!r} (row {user}) is singular at regularization="
             f"{regularization}: its items and V'V do not span all factors; raise regularization"
         )

@@ -18,12 +18,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fastfedrec._demo import missing_extra, run_demo
-from fastfedrec._table import format_table
+from fastfedrec._table import format_epsilon, format_table
 from fastfedrec._version import __version__
-from fastfedrec.accounting.ledger import _show as show_epsilon
 from fastfedrec.datasets import generate_implicit, load_movielens
-from fastfedrec.evaluation import _parse_metrics as parse_metrics
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import evaluate, leave_one_out, parse_metrics
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
@@ -342,7 +340,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
                 for summary in of.values()
                 for k in ("mean", "std")
             ),
-            *(show_epsilon(math.inf if spent is None else spent) for spent in epsilons[name].values()),
+            *(format_epsilon(math.inf if spent is None else spent) for spent in epsilons[name].values()),
         )
         for name, of in results.items()
     ]

@@ -229,7 +229,7 @@ def evaluate(
     check_instance("train", train, Interactions, "use evaluation.leave_one_out")
     check_instance("test", test, Interactions, "use evaluation.leave_one_out")
     _check_same_axes(train, test)
-    functions = _parse_metrics(metrics)
+    functions = parse_metrics(metrics)
     wanted = None if n_negatives is None else check_integer("n_negatives", n_negatives, low=1)
     batch_size = check_integer("batch_size", batch_size, low=1)
     key = resolve_key(key)
@@ -327,7 +327,24 @@ def _drop_unrankable(test: Interactions, unseen: np.ndarray, wanted: int | None)
     return test.keep_interactions(np.repeat(unseen > 0, test.interactions_per_user()))
 
 
-def _parse_metrics(metrics: Sequence[str]) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+def parse_metrics(metrics: Sequence[str]) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+    """Turn names of metrics into functions from ranks to one number each.
+
+    Parameters
+    ----------
+    metrics : sequence of str
+        As for `evaluate`.
+
+    Returns
+    -------
+    dict of str to callable
+        In the same order.
+
+    Raises
+    ------
+    ValueError
+        A metric that is not known.
+    """
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be a sequence of names, got the string {metrics!r}; pass [{metrics!r}]")
     functions = {name: _parse_metric(name) for name in metrics}

@@ -5,21 +5,23 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import DTypeLike
 
-from fastfedrec._check import check_integer, check_real
 from fastfedrec._ids import IdIndex, axis_ids, column_array, encode_ids
 from fastfedrec._pairs import check_item_count, check_timestamps, check_values, compact_values, merge_duplicates
+from fastfedrec._selection import Selections
 
 #: A timestamp that is not known.
 MISSING_TIMESTAMP = np.iinfo(np.int64).min
 
 
-class Interactions:
+class Interactions(Selections):
     """Users x items in compressed sparse rows, with external ids, values and (where known) timestamps.
 
-    Make one with `from_arrays`, `from_scipy` or `from_dataframe`.  All arrays are read-only.  Rows are users; columns
-    within a row are sorted and distinct.  Every selection (`filter_core`, `top_items`, `shard`, ...) returns a new
-    object, keeps ids and features aligned, and carries each user's global id, which names that user's random streams.
+    Make one with `from_arrays`, `from_scipy` or `from_dataframe`.  All arrays are read-only and its own: what the
+    caller writes to later changes nothing here.  Rows are users; columns within a row are sorted and distinct.  Every
+    selection (`filter_core`, `top_items`, `shard`, ...) returns a new object, keeps ids and features aligned, and
+    carries each user's global id, which names that user's random streams.
 
     Parameters
     ----------
@@ -150,7 +152,7 @@ class Interactions:
         Parameters
         ----------
         matrix : scipy.sparse matrix or array of shape (n_users, n_items)
-            Any format; duplicate entries are summed, as SciPy does; explicit zeros and empty rows are kept.
+            Any format; duplicate entries are summed; explicit zeros and empty rows are kept.
         user_ids, item_ids : array_like or None
             External ids, distinct; None numbers them from 0.
 
@@ -163,9 +165,9 @@ class Interactions:
             raise TypeError(f"matrix must be a SciPy sparse matrix, got {type(matrix).__name__}; see from_arrays")
         if matrix.ndim != 2:
             raise ValueError(f"matrix must have 2 dimensions, got shape {matrix.shape}")
+        if matrix.dtype.kind in "iub":  # before any sum: two entries of 200 overflow an unsigned byte
+            matrix = matrix.astype(np.float64)
         csr = scipy.sparse.csr_array(matrix, copy=True)
-        if csr.dtype.kind == "b":
-            csr = csr.astype(np.float32)
         csr.sum_duplicates()
         data = check_values("matrix values", csr.data, csr.nnz)
         n_users, n_items = csr.shape
@@ -261,32 +263,12 @@ class Interactions:
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
-    @property
-    def n_users(self) -> int:
-        """Number of users, empty ones included."""
-        return len(self.indptr) - 1
-
-    @property
-    def n_items(self) -> int:
-        """Number of items, those nobody used included."""
-        return len(self.item_ids)
-
-    @property
-    def n_interactions(self) -> int:
-        """Number of stored user-item pairs."""
-        return len(self.indices)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(n_users, n_items)."""
-        return self.n_users, self.n_items
-
-    def values_or_ones(self, dtype: type = np.float64) -> np.ndarray:
+    def values_or_ones(self, dtype: DTypeLike = np.float64) -> np.ndarray:
         """The values as one array.
 
         Parameters
         ----------
-        dtype : type
+        dtype : dtype
             Floating type of the result.
 
         Returns
@@ -297,26 +279,6 @@ class Interactions:
         if self.values is None:
             return np.ones(self.n_interactions, dtype=dtype)
         return np.ascontiguousarray(self.values, dtype=dtype)
-
-    def interactions_per_user(self) -> np.ndarray:
-        """Number of interactions of each user.
-
-        Returns
-        -------
-        ndarray of shape (n_users,), int64
-            In the order of `user_ids`.
-        """
-        return np.diff(self.indptr)
-
-    def interactions_per_item(self) -> np.ndarray:
-        """Number of interactions of each item.
-
-        Returns
-        -------
-        ndarray of shape (n_items,), int64
-            In the order of `item_ids`.
-        """
-        return np.bincount(self.indices, minlength=self.n_items).astype(np.int64)
 
     def user_index(self, ids: Iterable[Hashable] | np.ndarray) -> np.ndarray:
         """Rows of external user ids.
@@ -377,222 +339,23 @@ class Interactions:
         matrix.has_sorted_indices = True
         return matrix
 
-    # ---- selection ----------------------------------------------------------------------------------------------
-
-    def binarize(self, threshold: float = 0) -> Self:
-        """Keep the interactions whose value exceeds `threshold`, each with value 1.
-
-        Parameters
-        ----------
-        threshold : float
-            At least 0.
-
-        Returns
-        -------
-        Interactions
-            Same users and items, some of which may now be empty.
-        """
-        threshold = check_real("threshold", threshold, low=0.0)
-        if self.values is None:
-            return self if threshold < 1 else self._keep(np.zeros(self.n_interactions, dtype=bool))
-        return self._keep(self.values > threshold)._replace(values=None)
-
-    def positive(self) -> Self:
-        """Drop explicit zeros: the interactions that count as implicit feedback, with their values.
-
-        Returns
-        -------
-        Interactions
-            This object where there is nothing to drop.
-        """
-        if self.values is None or bool((self.values > 0).all()):
-            return self
-        return self._keep(self.values > 0)
-
-    def filter_core(self, *, min_interactions_per_user: int, min_interactions_per_item: int) -> Self:
-        """Drop users and items with too few interactions, repeatedly, until all that remain have enough.
-
-        Parameters
-        ----------
-        min_interactions_per_user, min_interactions_per_item : int
-            At least 0; 0 keeps empty ones.
-
-        Returns
-        -------
-        Interactions
-            The largest such subset; it may be empty.
-        """
-        low_user = check_integer("min_interactions_per_user", min_interactions_per_user, low=0)
-        low_item = check_integer("min_interactions_per_item", min_interactions_per_item, low=0)
-        rows = np.repeat(np.arange(self.n_users), self.interactions_per_user())
-        user_kept = np.ones(self.n_users, dtype=bool)
-        item_kept = np.ones(self.n_items, dtype=bool)
-        alive = np.ones(self.n_interactions, dtype=bool)
-        while True:
-            users = user_kept & (np.bincount(rows[alive], minlength=self.n_users) >= low_user)
-            items = item_kept & (np.bincount(self.indices[alive], minlength=self.n_items) >= low_item)
-            if (users == user_kept).all() and (items == item_kept).all():
-                break
-            user_kept, item_kept = users, items
-            alive = user_kept[rows] & item_kept[self.indices]
-        return self._keep(alive)._take_users(np.flatnonzero(user_kept))._take_items(np.flatnonzero(item_kept))
-
-    def top_items(self, n: int) -> Self:
-        """Keep the `n` items with the most interactions; ties go to the earlier item.
-
-        Parameters
-        ----------
-        n : int
-            At least 1; more than there are keeps all.
-
-        Returns
-        -------
-        Interactions
-            All users, also those left without an interaction; items in their old order.
-        """
-        n = check_integer("n", n, low=1)
-        if n >= self.n_items:
-            return self
-        kept = np.sort(np.argsort(-self.interactions_per_item(), kind="stable")[:n])
-        mask = np.zeros(self.n_items, dtype=bool)
-        mask[kept] = True
-        return self._keep(mask[self.indices])._take_items(kept)
-
-    def select_users(self, rows: np.ndarray) -> Self:
-        """Keep these users, in this order, each with its global id.
-
-        Parameters
-        ----------
-        rows : array_like of int or bool
-            Distinct row numbers, or a mask over all users.
-
-        Returns
-        -------
-        Interactions
-            All items.
-        """
-        rows = np.asarray(rows)
-        if rows.dtype == bool:
-            if rows.shape != (self.n_users,):
-                raise ValueError(f"rows must be a mask of shape ({self.n_users},), got {rows.shape}")
-            rows = np.flatnonzero(rows)
-        if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-            raise ValueError(f"rows must be a one-dimensional array of row numbers, got {rows.dtype} {rows.shape}")
-        rows = rows.astype(np.int64)
-        if rows.size and (rows.min() < 0 or rows.max() >= self.n_users):
-            raise ValueError(f"rows must lie in [0, {self.n_users}), got {rows.min()} to {rows.max()}")
-        if len(np.unique(rows)) != len(rows):
-            raise ValueError("rows must be distinct: one user stands for one person; see from_arrays to resample")
-        return self._take_users(rows)
-
-    def shard(self, n: int) -> list[Self]:
-        """Split the users into `n` contiguous shards of nearly equal size.
-
-        Parameters
-        ----------
-        n : int
-            At least 1; shards beyond the number of users are empty.
-
-        Returns
-        -------
-        list of Interactions
-            In order; each has all items, and its users keep their global ids.
-        """
-        n = check_integer("n", n, low=1)
-        edges = np.arange(n + 1) * self.n_users // n
-        return [self._user_range(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
-
-    def keep_interactions(self, mask: np.ndarray) -> Self:
-        """Keep the interactions where `mask` is True; users and items stay.
-
-        Parameters
-        ----------
-        mask : ndarray of shape (n_interactions,), bool
-            In storage order: by user, then item.
-
-        Returns
-        -------
-        Interactions
-            Same shape.
-        """
-        mask = np.asarray(mask)
-        if mask.dtype != bool or mask.shape != (self.n_interactions,):
-            raise ValueError(f"mask must be bool of shape ({self.n_interactions},), got {mask.dtype} {mask.shape}")
-        return self._keep(mask)
-
-    # ---- plumbing -----------------------------------------------------------------------------------------------
-
-    def _replace(self, **changes) -> Self:
-        fields = {
-            name: getattr(self, name)
-            for name in (
-                "indptr", "indices", "values", "timestamps", "user_ids", "item_ids", "global_user_ids",
-                "user_features", "item_features",
-            )
-        }  # fmt: skip
-        return type(self)(**(fields | changes))
-
-    def _keep(self, mask: np.ndarray) -> Self:
-        if mask.all():
-            return self
-        ends = np.concatenate([[0], np.cumsum(mask)])
-        return self._replace(
-            indptr=ends[self.indptr],
-            indices=self.indices[mask],
-            values=None if self.values is None else self.values[mask],
-            timestamps=None if self.timestamps is None else self.timestamps[mask],
-        )
-
-    def _user_range(self, start: int, stop: int) -> Self:
-        # Consecutive users share the parent's arrays: a shard costs no copy.
-        low, high = int(self.indptr[start]), int(self.indptr[stop])
-        return self._replace(
-            indptr=self.indptr[start : stop + 1] - low,
-            indices=self.indices[low:high],
-            values=None if self.values is None else self.values[low:high],
-            timestamps=None if self.timestamps is None else self.timestamps[low:high],
-            user_ids=self.user_ids[start:stop],
-            global_user_ids=self.global_user_ids[start:stop],
-            user_features={name: column[start:stop] for name, column in self.user_features.items()},
-        )
-
-    def _take_users(self, rows: np.ndarray) -> Self:
-        if len(rows) == self.n_users and (rows == np.arange(self.n_users)).all():
-            return self
-        lengths = self.interactions_per_user()[rows]
-        indptr = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=indptr[1:])
-        where = np.repeat(self.indptr[:-1][rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
-        return self._replace(
-            indptr=indptr,
-            indices=self.indices[where],
-            values=None if self.values is None else self.values[where],
-            timestamps=None if self.timestamps is None else self.timestamps[where],
-            user_ids=self.user_ids[rows],
-            global_user_ids=self.global_user_ids[rows],
-            user_features={name: column[rows] for name, column in self.user_features.items()},
-        )
-
-    def _take_items(self, columns: np.ndarray) -> Self:
-        # The caller has dropped the interactions of all other items; ascending columns keep rows sorted.
-        if len(columns) == self.n_items:
-            return self
-        renumber = np.full(self.n_items, -1, dtype=np.int32)
-        renumber[columns] = np.arange(len(columns), dtype=np.int32)
-        return self._replace(
-            indices=renumber[self.indices],
-            item_ids=self.item_ids[columns],
-            item_features={name: column[columns] for name, column in self.item_features.items()},
-        )
+    def __reduce__(self) -> tuple:
+        # Through the constructor, because an unpickled array is writable.
+        return type(self), tuple(self._fields().values())
 
     def __repr__(self) -> str:
         kind = "" if self.values is None else " with values"
-        return (
-            f"<Interactions: {self.n_users:,} users x {self.n_items:,} items, {self.n_interactions:,} interactions{kind}>"
-        )
+        sizes = f"{self.n_users:,} users x {self.n_items:,} items, {self.n_interactions:,} interactions"
+        return f"<Interactions: {sizes}{kind}>"
 
 
 def _frozen(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
-    view = np.ascontiguousarray(array, dtype=dtype).view()
-    view.flags.writeable = False
-    return view
+    """A read-only view: of the array itself where nobody can write to its memory, else of a copy."""
+    array = np.ascontiguousarray(array, dtype=dtype)
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    if owner.flags.writeable:
+        array = array.copy()
+        array.flags.writeable = False
+    return array

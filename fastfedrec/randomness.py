@@ -52,7 +52,7 @@ class Key:
     Key.from_seed(7)
     """
 
-    __slots__ = ("_lock", "_secret", "_seed", "_used_by")
+    __slots__ = ("_lock", "_messages", "_process", "_secret", "_seed", "_used_by")
 
     def __init__(self, secret: bytes, *, seed: int | None = None):
         if not isinstance(secret, bytes) or len(secret) != 32:
@@ -60,6 +60,8 @@ class Key:
         self._secret = secret
         self._seed = seed
         self._used_by: str | None = None
+        self._messages: set[tuple[str, int, str]] = set()
+        self._process = os.getpid()
         self._lock = threading.Lock()
 
     @classmethod
@@ -165,7 +167,7 @@ class Key:
         """
         size = check_integer("size", size, low=0, high=2**35)
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
-        users = np.ascontiguousarray(users, dtype=np.uint64)
+        users = _check_users(users)
         out = np.empty((len(users), size), dtype=np.uint64)
         if out.size:
             _kernel.stream_words(self.subkey(purpose), users, out, round_number, resolve_n_threads(n_threads))
@@ -250,14 +252,53 @@ class Key:
         ValueError
             An entropy key that was taken before.
         """
+        if self.is_simulation:
+            return
+        self._check_process()
         with self._lock:
-            if self._used_by is not None and not self.is_simulation:
+            if self._used_by is not None:
                 raise ValueError(
                     f"key is single-use and was already used by {self._used_by}: a second run with the same noise on "
                     "other data would cancel it; pass key=None or a new Key.from_entropy(), or Key.from_seed(n) "
                     "for a simulation"
                 )
             self._used_by = what
+
+    def claim_message(self, purpose: str, round: int, sender: str) -> None:
+        """Take the streams of one sender's randomized message; under an entropy key it is made once.
+
+        Parameters
+        ----------
+        purpose : str
+            The streams' purpose.
+        round : int
+            The round the message answers.
+        sender : str
+            The shard whose users' streams are read.
+
+        Raises
+        ------
+        ValueError
+            The message was made before: the same noise on other data would cancel it.  Send the first one again.
+        """
+        if self.is_simulation:
+            return
+        self._check_process()
+        with self._lock:
+            name = (purpose, round, sender)
+            if name in self._messages:
+                raise ValueError(
+                    f"key has already made the message of {sender!r} in round {round} ({purpose}): the same noise on "
+                    "other data would cancel it; keep that message and send it again"
+                )
+            self._messages.add(name)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise ValueError(
+                "key was drawn in another process, of which this one is a fork: both would draw the same noise; "
+                "use a new Key.from_entropy() here"
+            )
 
     # A copy would forget that the key was used; a pickle would write it somewhere.
     def __copy__(self) -> "Key":
@@ -277,6 +318,18 @@ class Key:
 
     def __repr__(self) -> str:
         return f"Key.from_seed({self._seed})" if self.is_simulation else "Key.from_entropy()"
+
+
+def _check_users(users: np.ndarray) -> np.ndarray:
+    # A cast alone would wrap -1 and cut 0.5, and so read another user's stream.
+    users = np.asarray(users)
+    if users.dtype.kind not in "iu":
+        raise TypeError(f"users must be integers, got {users.dtype}; pass global_user_ids")
+    if users.ndim != 1:
+        raise ValueError(f"users must have 1 dimension, got shape {users.shape}")
+    if users.size and users.min() < 0:
+        raise ValueError(f"users must be at least 0, got {users.min()}")
+    return np.ascontiguousarray(users, dtype=np.uint64)
 
 
 def _as_uniform(words: np.ndarray) -> np.ndarray:

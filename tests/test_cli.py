@@ -314,4 +314,15 @@ def test_threads_change_no_bit(tmp_path, capsys):
     np.testing.assert_array_equal(documents[0][1], documents[1][1])
 
 
+@pytest.mark.parametrize("argv", [["fit"], ["evaluate", "--seeds", "1"]])
+def test_threads_reach_the_system(monkeypatch, capsys, argv):
+    seen = []
+    fit = Popularity.fit
+    monkeypatch.setattr(
+        Popularity, "fit", lambda *args, **kwargs: seen.append(kwargs["n_threads"]) or fit(*args, **kwargs)
+    )
+    assert main([argv[0], "popularity", "--data", DATA, "--threads", "3", *argv[1:]]) == 0
+    assert seen == [3]
+
+
 # ---- statistics: none, because the command line draws nothing of its own --------------------------------------------

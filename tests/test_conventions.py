@@ -93,7 +93,9 @@ def test_docstring_test_sees_a_fault(monkeypatch):
 
 def test_import_is_light():
     code = "import sys, json, fastfedrec; print(json.dumps(sorted(sys.modules)))"
-    loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout)
+    loaded = json.loads(
+        subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True, text=True).stdout
+    )
     for heavy in ("numba", "matplotlib", "pandas", "polars", "tqdm", "dask", "flwr", "torch", "hypothesis"):
         assert heavy not in loaded
     assert "fastfedrec.systems.fmf_ldp" in loaded

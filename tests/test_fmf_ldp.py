@@ -351,6 +351,20 @@ def test_entropy_key_serves_one_fit(data):
         FMFLDP(n_rounds=1).fit(data, key=key)
 
 
+def test_entropy_key_makes_each_message_once(data):
+    model, state, key = FMFLDP(n_reports=5), state_of(data.n_items, 5, 0), Key.from_entropy()
+    one, two = data.shard(2)
+    model.local_round(state, one, key, 0, sender="shard-0")
+    model.local_round(state, two, key, 0, sender="shard-1")
+    model.local_round(state, one, key, 1, sender="shard-0")
+    for repeat in (model.local_round, model.report_stream):
+        with pytest.raises(ValueError, match="already made the message of 'shard-1' in round 0"):
+            repeat(state, two, key, 0, sender="shard-1")
+    seeded = Key.from_seed(1)
+    for _ in range(2):  # a simulation may be repeated
+        model.local_round(state, one, seeded, 0)
+
+
 @pytest.mark.parametrize("epsilon", [2.5, None])
 def test_divergence_is_named(data, epsilon):
     with pytest.raises(DivergenceError, match=r"diverged in round \d+: .* lower learning_rate"):

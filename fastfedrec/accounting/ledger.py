@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, Self
 
 from fastfedrec._check import check_choice
-from fastfedrec._table import format_table
+from fastfedrec._table import format_epsilon, format_table
 from fastfedrec.accounting.events import CentralRelease, Event, LocalReports, Unprotected
 
 _ADVERSARIES = ("server", "public")
@@ -171,16 +171,24 @@ class Ledger:
         str
             Several lines.
         """
-        rows = []
+        rows: list[tuple[object, ...]] = []
         for event, times in self.events.items():
             for against in _ADVERSARIES:
                 cost = _costs(event)[against]
-                per_report = _show(event.epsilon) if isinstance(event, LocalReports) else "-"
+                per_report = format_epsilon(event.epsilon) if isinstance(event, LocalReports) else "-"
                 rows.append(
-                    (event.mechanism, against, per_report, _show(cost), times, _show(times * cost), NOT_COMPUTED)
+                    (
+                        event.mechanism,
+                        against,
+                        per_report,
+                        format_epsilon(cost),
+                        times,
+                        format_epsilon(times * cost),
+                        NOT_COMPUTED,
+                    )
                 )
         for against in _ADVERSARIES:
-            rows.append(("all of it", against, "", "", "", _show(self.epsilon(against)), NOT_COMPUTED))
+            rows.append(("all of it", against, "", "", "", format_epsilon(self.epsilon(against)), NOT_COMPUTED))
         header = ("what users sent", "against", "per report", "per round", "rounds", "whole run", "shuffled")
         lines = ["Privacy ledger: epsilon in nats, for replacing all data of one user, local model", ""]
         lines += [format_table(header, rows), ""]
@@ -191,7 +199,8 @@ class Ledger:
 
     def __repr__(self) -> str:
         kind = ", simulation" if self.is_simulation else ""
-        return f"<Ledger: {sum(self.events.values())} events, epsilon {_show(self.epsilon())} against the server{kind}>"
+        total = format_epsilon(self.epsilon())
+        return f"<Ledger: {sum(self.events.values())} events, epsilon {total} against the server{kind}>"
 
 
 def _costs(event: Event) -> dict[str, float]:
@@ -204,16 +213,6 @@ def _costs(event: Event) -> dict[str, float]:
     if isinstance(event, Unprotected):
         return {"server": math.inf, "public": math.inf}
     raise TypeError(f"the ledger cannot account for {event!r}: no theorem is known here for a {type(event).__name__}")
-
-
-def _show(epsilon: float) -> str:
-    # Rounded up at the digits shown, never down; a relative 1e-9 keeps 2.4999999999 from showing as 2.5001.
-    if math.isinf(epsilon):
-        return "none"
-    if epsilon == 0:
-        return "0"
-    digits = max(0, 4 - math.ceil(math.log10(epsilon)))
-    return f"{math.ceil(epsilon * (1 - 1e-9) * 10**digits) / 10**digits:.{digits}f}"
 
 
 def _finite(epsilon: float) -> float | None:

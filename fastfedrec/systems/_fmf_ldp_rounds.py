@@ -36,12 +36,12 @@ class _Settings:
 
 _AUTO = {
     "private": _Settings(learning_rate=None, init_scale=0.01, confidence_weight=0.0),
-    "non-private": _Settings(learning_rate=0.5, init_scale=0.1, confidence_weight=1.0),
+    "non-private": _Settings(learning_rate=0.3, init_scale=0.1, confidence_weight=1.5),
     "published": _Settings(learning_rate=0.001, init_scale=0.01, confidence_weight=0.0),
 }
 _FIRST_STEP_NOISE = 0.06
 _STEP_DECAY = 10
-_LARGEST_AUTO_RATE = 0.5  # with so many reports that noise is no limit, the step of the non-private twin
+_LARGEST_AUTO_RATE = 0.3  # with so many reports that noise is no limit, the step of the non-private twin
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,13 @@ class FMFRounds(FederatedSystem):
         return replace(auto, **{name: float(value) for name, value in given.items() if not isinstance(value, str)})
 
     @property
+    def _channel(self) -> BinaryResponse:
+        """The randomizer of one report."""
+        if self.epsilon is None:
+            raise ValueError("without an epsilon there are no reports")
+        return BinaryResponse(self.epsilon)
+
+    @property
     def _is_published(self) -> bool:
         return self.variant == "published"
 
@@ -116,6 +123,7 @@ class FMFRounds(FederatedSystem):
         if self.epsilon is None:
             arrays = {"gradient": self._summed_gradient(state, shard, n_threads)}
         else:
+            key.claim_message(_REPORTS, round, sender)
             sums, _, _ = self._randomize(state, shard, key, round, n_threads, as_stream=False)
             arrays = self._sums_to_arrays(sums, shard.n_users * self.n_reports)
         return Update(round, sender, shard.n_users, arrays)
@@ -128,6 +136,7 @@ class FMFRounds(FederatedSystem):
         round: int,
         *,
         shuffle_key: Key | None = None,
+        sender: str = "shard-0",
         n_threads: int = 0,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The single reports of `local_round`, in random order: what a proxy forwards to a server elsewhere.
@@ -144,6 +153,8 @@ class FMFRounds(FederatedSystem):
             Names the draws.
         shuffle_key : Key or None
             Source of the order; None draws one from entropy, which is what a proxy wants.
+        sender : str
+            The shard's name.
         n_threads : int
             0 for all.
 
@@ -154,8 +165,7 @@ class FMFRounds(FederatedSystem):
         bit : ndarray of shape (n_users * n_reports,), uint8
             1 for +, 0 for -.
         """
-        if self.epsilon is None:
-            raise ValueError("report_stream needs an epsilon: without one no reports are made")
+        key.claim_message(_REPORTS, round, sender)
         _, index, bit = self._randomize(state, shard, key, round, resolve_n_threads(n_threads), as_stream=True)
         order = resolve_key(shuffle_key).permutation(_SHUFFLE, round=round, size=len(index))
         return index[order], bit[order]
@@ -243,7 +253,7 @@ class FMFRounds(FederatedSystem):
         if fixed is not None:
             return fixed
         # A coordinate's estimate adds up about n_reports / size answers, each off by about the decoder.
-        noise = BinaryResponse(self.epsilon).decoder * np.sqrt(state.item_factors.size / update.arrays["n_reports"][0])
+        noise = self._channel.decoder * np.sqrt(state.item_factors.size / update.arrays["n_reports"][0])
         step = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / noise
         return float(min(step / self.server_steps, _LARGEST_AUTO_RATE))
 
@@ -271,7 +281,7 @@ class FMFRounds(FederatedSystem):
         divisor = n_reports / self.n_reports if self._is_published else n_reports
         estimate = np.zeros(size)
         estimate[update.arrays["coordinate"]] = update.arrays["total"]
-        return (estimate * (BinaryResponse(self.epsilon).decoder * size / divisor)).reshape(state.item_factors.shape)
+        return (estimate * (self._channel.decoder * size / divisor)).reshape(state.item_factors.shape)
 
     # ---- what a server accepts ----------------------------------------------------------------------------------
 
@@ -311,7 +321,7 @@ class FMFRounds(FederatedSystem):
         if self.epsilon is None:
             ledger.record(Unprotected("exact gradients"), simulation=key.is_simulation)
             return
-        event = LocalReports("binary response", BinaryResponse(self.epsilon).epsilon, self.n_reports, n_clients)
+        event = LocalReports("binary response", self._channel.epsilon, self.n_reports, n_clients)
         ledger.record(event, simulation=key.is_simulation)
 
     def traffic(self, state: FMFState, n_clients: int) -> RoundTraffic:
@@ -347,7 +357,7 @@ class FMFRounds(FederatedSystem):
             singular,
             settings.confidence_weight,
             1.0 if self._is_published else 2.0,
-            BinaryResponse(self.epsilon).span,
+            self._channel.span,
             self.n_reports,
             check_integer("round", round_number, low=0, high=2**32 - 1),
             n_threads,

@@ -50,7 +50,7 @@ class FMFLDP(Recommender, FMFRounds):
         Gradient steps on each round's estimate; they cost no privacy.
     learning_rate, init_scale, confidence_weight : float or "auto"
         Step size; standard deviation of the first item factors; weight of an interaction beyond 1.  Without `epsilon`
-        "auto" is .5, .1 and 1; with it the last two are .01 and 0, and the step follows the estimate's known noise:
+        "auto" is .3, .1 and 1.5; with it the last two are .01 and 0, and the step follows the estimate's known noise:
         round t's noise moves every item factor by a standard deviation of .06 / (1 + t/10) (.001 as published).
     regularization : float
         Of both sides' factors.
@@ -259,8 +259,7 @@ class FMFLDP(Recommender, FMFRounds):
     def _diagnose(self, round_number: int, state: FMFState) -> dict[str, Any]:
         entry = {"round": round_number, "item_factors_norm": float(np.linalg.norm(state.item_factors))}
         if self.epsilon is not None:
-            n_reports = self.interactions_.n_users * self.n_reports
-            entry["clipped_share"] = self._clipped / n_reports
+            entry["clipped_share"] = (self._clipped or 0) / (self.interactions_.n_users * self.n_reports)
             self._clipped = 0
         return entry
 

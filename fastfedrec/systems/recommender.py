@@ -194,9 +194,14 @@ class Recommender(ABC):
     @classmethod
     def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
         model = cls(**header["parameters"])
-        fields = {name: arrays[f"data.{name}"] for name in ("indptr", "indices", "user_ids", "item_ids")}
         model.interactions_ = Interactions(
-            values=None, timestamps=None, global_user_ids=arrays["data.global_user_ids"], **fields
+            arrays["data.indptr"],
+            arrays["data.indices"],
+            values=None,
+            timestamps=None,
+            user_ids=arrays["data.user_ids"],
+            item_ids=arrays["data.item_ids"],
+            global_user_ids=arrays["data.global_user_ids"],
         )
         model.ledger_ = Ledger.from_dict(header["ledger"])
         for name in cls._saved:

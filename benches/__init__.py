@@ -1,0 +1,1 @@
+"""asv imports the benchmarks as a package."""

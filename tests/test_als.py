@@ -1,0 +1,255 @@
+"""The users' half step of ALS: against a dense solve, by the minimum it must be, and on systems without one."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from naive import als as naive
+from strategies import seeds
+
+from fastfedrec import Interactions, als
+
+DTYPES = [np.float32, np.float64]
+TOLERANCE = {np.float32: 1e-5, np.float64: 1e-9}
+
+
+def ratings(n_users, n_items, *, seed=0, density=0.3):
+    """Values 0 to 5, the zeros explicit; the first user is empty."""
+    rng = np.random.default_rng(seed)
+    held = rng.random((n_users, n_items)) < density
+    held[:1] = False
+    values = rng.integers(0, 6, size=held.sum()).astype(float)
+    return Interactions.from_scipy(scipy.sparse.csr_array((values, np.nonzero(held)), shape=held.shape))
+
+
+def rows_of(data):
+    values = data.values_or_ones()
+    return [
+        dict(zip(data.indices[a:b].tolist(), values[a:b].tolist(), strict=True))
+        for a, b in zip(data.indptr[:-1], data.indptr[1:], strict=True)
+    ]
+
+
+def factors(n_items, n_factors, dtype=np.float64, seed=1):
+    return np.random.default_rng(seed).standard_normal((n_items, n_factors)).astype(dtype)
+
+
+# ---- oracle -----------------------------------------------------------------------------------------------------
+
+
+@given(
+    seed=seeds(),
+    n_users=st.integers(1, 7),
+    n_items=st.integers(1, 12),
+    n_factors=st.integers(1, 9),
+    dtype=st.sampled_from(DTYPES),
+    regularization=st.floats(0.01, 100),
+    weight=st.sampled_from([0.0, 0.5, 1.0, 40.0]),
+    use_values=st.booleans(),
+    n_threads=st.integers(1, 3),
+)
+def test_solve_users_equals_the_twin(
+    seed, n_users, n_items, n_factors, dtype, regularization, weight, use_values, n_threads
+):
+    data = ratings(n_users, n_items, seed=seed, density=0.5)
+    v = factors(n_items, n_factors, dtype, seed)
+    got = als.solve_users(
+        data,
+        v,
+        regularization=regularization,
+        confidence_weight=weight,
+        use_values=use_values,
+        n_threads=n_threads,
+    )
+    assert got.dtype == dtype
+    assert got.shape == (n_users, n_factors)
+    expected = naive.solve_users(rows_of(data), v, regularization, weight, use_values)
+    np.testing.assert_allclose(got, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_factors", [1, 5, 16, 64, 255, 256])
+@pytest.mark.parametrize("use_values", [False, True])
+def test_every_width_equals_the_twin(n_factors, dtype, use_values):
+    data = ratings(12, 300)
+    v = factors(300, n_factors, dtype)
+    for weight in (0.0, 2.0):
+        got = als.solve_users(data, v, regularization=1.0, confidence_weight=weight, use_values=use_values)
+        expected = naive.solve_users(rows_of(data), v, 1.0, weight, use_values)
+        np.testing.assert_allclose(got, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+# ---- invariants -------------------------------------------------------------------------------------------------
+
+
+@given(seed=seeds(), weight=st.sampled_from([0.0, 3.0]), use_values=st.booleans())
+def test_the_result_minimises_the_loss(seed, weight, use_values):
+    data, v, regularization = ratings(3, 8, seed=seed), factors(8, 3, seed=seed), 0.5
+    x = als.solve_users(data, v, regularization=regularization, confidence_weight=weight, use_values=use_values)
+
+    def loss(x):
+        total = regularization * (x**2).sum()
+        for user, row in enumerate(rows_of(data)):
+            for item in range(8):
+                value = row.get(item, 0)
+                confidence = 1 + weight * ((value if use_values else 1) if value > 0 else 0)
+                total += confidence * (float(value > 0) - x[user] @ v[item]) ** 2
+        return total
+
+    best, rng = loss(x), np.random.default_rng(seed)
+    for _ in range(5):
+        assert loss(x + 1e-3 * rng.standard_normal(x.shape)) > best
+
+
+def test_a_user_without_positive_values_gets_zeros():
+    data = Interactions.from_scipy(scipy.sparse.csr_array(([0.0, 2.0], ([1, 2], [0, 1])), shape=(3, 2)))
+    for weight in (0.0, 1.0):
+        got = als.solve_users(data, np.eye(2), regularization=1.0, confidence_weight=weight)
+        assert (got[:2] == 0).all()
+        assert got[2, 1] > 0
+
+
+def test_explicit_zeros_are_no_interactions():
+    data, v = ratings(20, 30), factors(30, 4)
+    assert data.positive().n_interactions < data.n_interactions
+    for use_values in (False, True):
+        np.testing.assert_array_equal(
+            als.solve_users(data, v, regularization=1.0, confidence_weight=2.0, use_values=use_values),
+            als.solve_users(data.positive(), v, regularization=1.0, confidence_weight=2.0, use_values=use_values),
+        )
+
+
+def test_values_count_only_where_asked():
+    data, v = ratings(20, 30).positive(), factors(30, 4)
+
+    def solve(data, weight, use_values):
+        return als.solve_users(data, v, regularization=1.0, confidence_weight=weight, use_values=use_values)
+
+    np.testing.assert_array_equal(solve(data, 2.0, False), solve(data.binarize(), 2.0, True))
+    doubled = Interactions.from_scipy(2 * data.to_scipy())
+    np.testing.assert_array_equal(solve(data, 2.0, True), solve(doubled, 1.0, True))
+    assert np.abs(solve(data, 2.0, True) - solve(data, 2.0, False)).max() > 0.01
+
+
+def test_each_user_stands_alone():
+    data, v = ratings(50, 30), factors(30, 6)
+    whole = als.solve_users(data, v, regularization=1.0, confidence_weight=2.0)
+    parts = [als.solve_users(shard, v, regularization=1.0, confidence_weight=2.0) for shard in data.shard(7)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+def test_without_users_or_interactions():
+    empty = Interactions.from_scipy(scipy.sparse.csr_array((0, 4)))
+    assert als.solve_users(empty, factors(4, 2), regularization=1.0, confidence_weight=1.0).shape == (0, 2)
+    unused = Interactions.from_scipy(scipy.sparse.csr_array((3, 4)))
+    assert (als.solve_users(unused, factors(4, 2), regularization=1.0, confidence_weight=1.0) == 0).all()
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+@pytest.mark.parametrize("n_factors", [2, 16, 128, 256])
+def test_an_ill_conditioned_but_regular_system_is_solved(n_factors, weight):
+    # V'V has condition 1e8: far from singular in double, and no reason to refuse.
+    rng = np.random.default_rng(n_factors)
+    left = np.linalg.qr(rng.standard_normal((2 * n_factors, n_factors)))[0]
+    right = np.linalg.qr(rng.standard_normal((n_factors, n_factors)))[0]
+    v = np.ascontiguousarray(left * np.geomspace(1, 1e-4, n_factors) @ right)
+    data = ratings(6, 2 * n_factors)
+    got = als.solve_users(data, v, regularization=0.0, confidence_weight=weight)
+    expected = naive.solve_users(rows_of(data), v, 0.0, weight, False)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+# ---- bad inputs -------------------------------------------------------------------------------------------------
+
+
+@given(seed=seeds(), n_factors=st.integers(2, 20), weight=st.sampled_from([0.0, 2.0]))
+def test_dependent_columns_are_singular(seed, n_factors, weight):
+    rng = np.random.default_rng(seed)
+    v = rng.integers(-3, 4, size=(40, n_factors)).astype(float)
+    v[:, -1] = v[:, 0] - 2 * v[:, n_factors // 2 - 1] if n_factors > 3 else v[:, 0]
+    data = Interactions.from_scipy(scipy.sparse.csr_array(np.ones((2, 40))), user_ids=["ann", "bob"])
+    message = "of every user is singular" if weight == 0 else "system of user 'ann' .row 0. is singular"
+    with pytest.raises(ValueError, match=message):
+        als.solve_users(data, v, regularization=0.0, confidence_weight=weight)
+    assert np.isfinite(als.solve_users(data, v, regularization=1e-6, confidence_weight=weight)).all()
+
+
+@pytest.mark.parametrize("n_threads", [1, 4])
+@pytest.mark.parametrize("kind", [int, str, tuple])
+def test_the_first_singular_user_is_named_by_external_id(n_threads, kind):
+    # One item and two factors: every user who holds it is singular; user 0 is empty, and so is not.
+    names = {int: [70, 71, 72], str: ["a", "b", "c"], tuple: [(0, 0), (0, 1), (0, 2)]}[kind]
+    data = Interactions.from_scipy(scipy.sparse.csr_array([[0], [1], [1]]), user_ids=names)
+    shown = {int: "71", str: "'b'", tuple: r"\(0, 1\)"}[kind]
+    with pytest.raises(ValueError, match=rf"user {shown} \(row 1\) is singular at regularization=0.0.*raise regular"):
+        als.solve_users(data, np.ones((1, 2)), regularization=0.0, confidence_weight=1.0, n_threads=n_threads)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"interactions": np.eye(3)}, TypeError, "interactions must be Interactions, got ndarray; build one with"),
+        ({"item_factors": np.ones((4, 2))}, ValueError, r"item_factors must have shape \(3, 'any'\), got \(4, 2\)"),
+        ({"item_factors": np.ones(3)}, ValueError, "item_factors must have 2 dimensions"),
+        ({"item_factors": np.ones((3, 0))}, ValueError, "item_factors must have 1 to 256 columns, got 0"),
+        ({"item_factors": np.ones((3, 257))}, ValueError, "item_factors must have 1 to 256 columns, got 257"),
+        ({"item_factors": np.full((3, 2), np.nan)}, ValueError, r"item_factors must be finite, got nan at \(0, 0\)"),
+        ({"item_factors": np.full((3, 2), np.inf)}, ValueError, "item_factors must be finite, got inf"),
+        ({"item_factors": np.ones((3, 2), dtype=np.float16)}, TypeError, "item_factors must be an array of float32 or"),
+        ({"item_factors": np.ones((3, 2), dtype=complex)}, TypeError, "item_factors must be an array of float32 or"),
+        ({"regularization": -1}, ValueError, "regularization must be at least 0.0, got -1"),
+        ({"regularization": np.nan}, ValueError, "regularization must be finite"),
+        ({"regularization": "1"}, TypeError, "regularization must be a real number"),
+        ({"confidence_weight": -0.5}, ValueError, "confidence_weight must be at least 0.0, got -0.5"),
+        ({"confidence_weight": np.inf}, ValueError, "confidence_weight must be finite"),
+        ({"use_values": 1}, TypeError, "use_values must be True or False, got 1"),
+        ({"n_threads": -1}, ValueError, "n_threads must be at least 0"),
+        ({"n_threads": 1.0}, TypeError, "n_threads must be an integer"),
+    ],
+)
+def test_bad_arguments_are_named(changes, error, message):
+    arguments = {
+        "interactions": Interactions.from_scipy(scipy.sparse.eye_array(3)),
+        "item_factors": np.ones((3, 2)),
+        "regularization": 1.0,
+        "confidence_weight": 1.0,
+    } | changes
+    with pytest.raises(error, match=message):
+        als.solve_users(arguments.pop("interactions"), arguments.pop("item_factors"), **arguments)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_strided_and_read_only_factors(dtype):
+    data, plain = ratings(9, 20), factors(20, 6, dtype)
+    expected = als.solve_users(data, plain, regularization=1.0, confidence_weight=2.0)
+    strided = np.zeros((40, 12), dtype=dtype)[::2, ::2]
+    strided[:] = plain
+    for v in (strided, np.asfortranarray(plain)):
+        v.flags.writeable = False
+        np.testing.assert_array_equal(als.solve_users(data, v, regularization=1.0, confidence_weight=2.0), expected)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_factors_that_overflow_are_no_result(weight):
+    data = Interactions.from_arrays([0, 0], [0, 1])
+    with pytest.raises(ValueError, match=r"item_factors must be small enough for V'V, got 1e[+]200; scale them down"):
+        als.solve_users(data, np.full((2, 2), 1e200), regularization=1.0, confidence_weight=weight)
+    with pytest.raises(ValueError, match="is singular"):  # V'V is finite, the user's own system is not
+        als.solve_users(data, np.full((2, 2), 1e150), regularization=1.0, confidence_weight=1e200)
+
+
+# ---- threads ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_factors", [5, 64])
+@pytest.mark.parametrize("weight", [0.0, 2.0])
+def test_bits_do_not_depend_on_threads(dtype, n_factors, weight):
+    data, v = ratings(400, 80), factors(80, n_factors, dtype)
+    one, four, all_of_them = (
+        als.solve_users(data, v, regularization=1.0, confidence_weight=weight, use_values=True, n_threads=n)
+        for n in (1, 4, 0)
+    )
+    np.testing.assert_array_equal(four, one)
+    np.testing.assert_array_equal(all_of_them, one)

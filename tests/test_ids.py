@@ -1,0 +1,103 @@
+"""External ids: their order, and that exactly those that are there are found."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastfedrec import Interactions
+
+# ---- oracle -----------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.integers(-(2**63), 2**64 - 1), min_size=1, max_size=8),
+    st.lists(st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=1), min_size=1, max_size=4),
+)
+def test_a_look_up_is_that_of_a_dict(there, wanted):
+    data = Interactions.from_arrays(there, np.zeros(len(there)))
+    rows = {key: row for row, key in enumerate(sorted(set(there)))}
+    for question in ([*there, *wanted], wanted, there):
+        unknown = [key for key in question if key not in rows]
+        if unknown:
+            with pytest.raises(KeyError, match="is unknown"):
+                data.user_index(question)
+        else:
+            assert data.user_index(question).tolist() == [rows[key] for key in question]
+
+
+# ---- invariants -------------------------------------------------------------------------------------------------
+
+
+def test_integers_strings_and_booleans_are_ascending_others_by_appearance():
+    assert Interactions.from_arrays([3, 1, 2], [0, 0, 0]).user_ids.tolist() == [1, 2, 3]
+    assert Interactions.from_arrays(["b", "a"], [0, 0]).user_ids.tolist() == ["a", "b"]
+    assert Interactions.from_arrays([True, False], [0, 0]).user_ids.tolist() == [False, True]
+    assert Interactions.from_arrays(["b", 1, "a"], [0, 0, 0]).user_ids.tolist() == ["b", 1, "a"]
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_dates_are_ids(unit):
+    days = np.array(["2021-01-01", "2020-01-01"], dtype=f"M8[{unit}]")
+    data = Interactions.from_arrays(days, [0, 0])
+    assert data.user_index(days).tolist() == [1, 0]
+    assert data.user_index(list(days)).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("as_ids", [list, np.array, lambda x: np.array(x, dtype=object), pd.Series, tuple, pd.Index])
+def test_ids_are_found_in_any_container(as_ids):
+    numbers = Interactions.from_arrays([10, 30, 20], [0, 0, 0])
+    assert numbers.user_index(as_ids([20, 10])).tolist() == [1, 0]
+    strings = Interactions.from_arrays(["x", "z", "y"], [0, 0, 0])
+    assert strings.user_index(as_ids(["z", "x"])).tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64, np.float32, np.float64])
+def test_numbers_are_found_across_types(dtype):
+    data = Interactions.from_arrays(np.array([7, 3, 100], dtype=dtype), [0, 0, 0])
+    assert data.user_index([100, 3]).tolist() == [2, 0]
+    assert data.user_index(np.array([100, 3], dtype=np.float64)).tolist() == [2, 0]
+    assert data.user_index([]).tolist() == []
+
+
+def test_the_first_unknown_id_is_named_as_the_caller_wrote_it():
+    data = Interactions.from_arrays([1, 2], ["a", "b"])
+    with pytest.raises(KeyError, match="user id 7 is unknown"):
+        data.user_index(np.array([2, 7, 8]))
+    with pytest.raises(KeyError, match="item id 'q' is unknown"):
+        data.item_index(np.array(["b", "q"]))
+
+
+def test_large_64_bit_ids_are_found_exactly():
+    data = Interactions.from_arrays([2**60, 2**60 + 1], [0, 0])
+    assert data.user_index(np.array([2**60 + 1], dtype=np.uint64)).tolist() == [1]
+
+
+# ---- bad inputs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        ([2**53 + 1], [2.0**53]),
+        ([2.0**53], [2**53 + 1]),
+        (np.array([2**64 - 1], dtype=np.uint64), [-1]),
+        (np.array([44], dtype=np.int8), [300]),
+        (np.array([-1], dtype=np.int64), np.array([2**64 - 1], dtype=np.uint64)),
+        ([1, 2], [1, float("nan")]),
+        ([1, 2], [1, 1.5]),
+        ([1, 2], [2, "1"]),
+        ([1, 2], [2, None]),
+        ([1, 2], [(1, 2), (3,)]),
+        ([1, 2], [[1]]),
+        ([1, 2], [2**70]),
+        (["a"], ["a\0"]),
+        (["a"], ["a", 1]),
+        ([(1, 2)], [(1, 3)]),
+    ],
+)
+def test_near_misses_are_unknown(there, wanted):
+    data = Interactions.from_arrays(there, np.zeros(len(there)))
+    with pytest.raises(KeyError, match=r"user id .* is unknown; the model and data hold \d users"):
+        data.user_index(wanted)

@@ -1,0 +1,557 @@
+"""Interactions: against a dict of dicts, by their own laws, and on everything a caller can get wrong."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from naive import interactions as naive
+
+from fastfedrec import Interactions
+from fastfedrec._pairs import check_item_count
+from fastfedrec.interactions import MISSING_TIMESTAMP
+
+ARRAYS = ("indptr", "indices", "values", "timestamps", "user_ids", "item_ids", "global_user_ids")
+
+#: One kind of id a column: small and huge integers, strings with awkward characters, tuples, and all of them mixed.
+ID_KINDS = {
+    "small": st.integers(0, 5),
+    "negative": st.integers(-3, 3),
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "huge": st.sampled_from([-1, 2**53, 2**53 + 1, 2**63, 2**63 + 1, 2**64, 2**70]),
+    "float": st.floats(allow_nan=False),
+    "text": st.text(alphabet=st.sampled_from(["a", "b", "\0", "é", "\U0001f600"]), max_size=3),
+    "tuple": st.tuples(st.integers(0, 1), st.text(alphabet="xy", max_size=1)),
+    "mixed": st.one_of(st.integers(0, 2), st.text(alphabet="ab", max_size=1), st.tuples(st.integers(0, 1))),
+}
+ids = st.sampled_from(sorted(ID_KINDS)).flatmap(lambda kind: st.lists(ID_KINDS[kind], max_size=25))
+numbers = st.one_of(st.integers(0, 5), st.floats(0, 1e30, allow_subnormal=False))
+
+
+@st.composite
+def rows(draw):
+    """users, items, values or None: columns of equal length."""
+    users, items = draw(ids), draw(ids)
+    n = min(len(users), len(items))
+    values = draw(st.none() | st.lists(st.integers(0, 5), min_size=n, max_size=n))
+    values = values or draw(st.none() | st.lists(numbers, min_size=n, max_size=n))
+    return users[:n], items[:n], values or None
+
+
+@st.composite
+def interactions(draw):
+    """An object with empty users and items, explicit zeros, timestamps and features on both sides."""
+    n_users, n_items = draw(st.integers(0, 6)), draw(st.integers(1, 6))
+    dense = draw(st.lists(st.integers(-2, 4), min_size=n_users * n_items, max_size=n_users * n_items))
+    table = np.array(dense, dtype=np.int64).reshape(n_users, n_items)
+    keep = table >= 0
+    matrix = scipy.sparse.csr_array((table[keep].astype(float), np.nonzero(keep)), shape=table.shape)
+    data = Interactions.from_scipy(
+        matrix, user_ids=[f"u{row}" for row in range(n_users)], item_ids=[(row, row) for row in range(n_items)]
+    )
+    data = data.with_features(
+        user_features={"of": np.arange(n_users) * 10}, item_features={"of": [f"i{j}" for j in range(n_items)]}
+    )
+    return data._replace(timestamps=np.arange(data.n_interactions) * 7)
+
+
+def table_of(data):
+    """The object as the twin's dict of dicts, with every user in it."""
+    values = data.values_or_ones()
+    item_ids = data.item_ids.tolist()
+    return {
+        user: {item_ids[data.indices[k]]: float(values[k]) for k in range(data.indptr[row], data.indptr[row + 1])}
+        for row, user in enumerate(data.user_ids.tolist())
+    }
+
+
+def assert_well_formed(data):
+    """The laws every object obeys, whatever made it."""
+    assert data.indptr.dtype == np.int64
+    assert data.indices.dtype == np.int32
+    assert data.global_user_ids.dtype == np.uint64
+    assert data.indptr[0] == 0
+    assert data.indptr[-1] == data.n_interactions == len(data.indices)
+    assert data.shape == (len(data.user_ids), len(data.item_ids)) == (len(data.global_user_ids), data.n_items)
+    for row in range(data.n_users):
+        mine = data.indices[data.indptr[row] : data.indptr[row + 1]]
+        assert (np.diff(mine) > 0).all()
+        assert ((mine >= 0) & (mine < data.n_items)).all()
+    for name in ARRAYS:
+        array = getattr(data, name)
+        if array is not None:
+            assert not array.flags.writeable, name
+            assert array.flags.c_contiguous, name
+    if data.values is not None:
+        assert data.values.dtype in (np.float32, np.float64)
+        assert np.isfinite(data.values).all()
+        assert (data.values >= 0).all()
+        assert len(data.values) == data.n_interactions
+    assert data.timestamps is None or len(data.timestamps) == data.n_interactions
+    for features, length in ((data.user_features, data.n_users), (data.item_features, data.n_items)):
+        assert all(len(column) == length and not column.flags.writeable for column in features.values())
+
+
+def assert_same(left, right):
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(left, name), getattr(right, name), err_msg=name)
+    for features in ("user_features", "item_features"):
+        assert {k: v.tolist() for k, v in getattr(left, features).items()} == {
+            k: v.tolist() for k, v in getattr(right, features).items()
+        }
+
+
+def assert_aligned(selected, source):
+    """What is kept carries the id, global id, features, values and timestamps it had in `source`."""
+    assert_well_formed(selected)
+    user_rows, item_rows = source.user_index(selected.user_ids), source.item_index(selected.item_ids)
+    np.testing.assert_array_equal(selected.global_user_ids, source.global_user_ids[user_rows])
+    np.testing.assert_array_equal(selected.user_features["of"], source.user_features["of"][user_rows])
+    np.testing.assert_array_equal(selected.item_features["of"], source.item_features["of"][item_rows])
+    times = {}
+    for row in range(source.n_users):
+        for k in range(source.indptr[row], source.indptr[row + 1]):
+            times[row, int(source.indices[k])] = source.timestamps[k]
+    for row in range(selected.n_users):
+        for k in range(selected.indptr[row], selected.indptr[row + 1]):
+            assert selected.timestamps[k] == times[user_rows[row], item_rows[selected.indices[k]]]
+
+
+# ---- oracle -----------------------------------------------------------------------------------------------------
+
+
+@given(rows(), st.sampled_from(["sum", "last", "max"]))
+def test_from_arrays_equals_the_twin(given_rows, duplicates):
+    users, items, values = given_rows
+    data = Interactions.from_arrays(users, items, values, duplicates=duplicates)
+    assert_well_formed(data)
+    expected = naive.from_rows(users, items, values, duplicates)
+    got = table_of(data)
+    assert set(got) == set(expected)
+    for user, row in expected.items():
+        assert got[user] == pytest.approx(row, rel=1e-12)
+    assert data.user_ids.tolist() == naive.in_order(users)
+    assert data.item_ids.tolist() == naive.in_order(items)
+    np.testing.assert_array_equal(data.global_user_ids, np.arange(data.n_users))
+    np.testing.assert_array_equal(data.user_index(users), [naive.in_order(users).index(user) for user in users])
+    np.testing.assert_array_equal(data.item_index(data.item_ids), np.arange(data.n_items))
+
+
+@given(rows(), st.data(), st.sampled_from(["sum", "last", "max"]))
+def test_timestamps_follow_their_pair(given_rows, data, duplicates):
+    users, items, values = given_rows
+    times = data.draw(st.lists(st.integers(-(2**62), 2**62), min_size=len(users), max_size=len(users)))
+    built = Interactions.from_arrays(users, items, values, times, duplicates=duplicates)
+    expected = naive.newest(users, items, times, duplicates)
+    user_of = np.repeat(np.arange(built.n_users), built.interactions_per_user())
+    got = {
+        (built.user_ids.tolist()[u], built.item_ids.tolist()[i]): int(time)
+        for u, i, time in zip(user_of, built.indices, built.timestamps, strict=True)
+    }
+    assert got == expected
+
+
+@given(interactions(), st.integers(0, 4), st.integers(0, 4))
+def test_filter_core_equals_repeated_removal(data, low_user, low_item):
+    kept = data.filter_core(min_interactions_per_user=low_user, min_interactions_per_item=low_item)
+    table, users, items = naive.filter_core(
+        table_of(data), data.user_ids.tolist(), data.item_ids.tolist(), low_user, low_item
+    )
+    assert kept.user_ids.tolist() == users
+    assert kept.item_ids.tolist() == items
+    assert table_of(kept) == table
+    assert_aligned(kept, data)
+    assert (kept.interactions_per_user() >= low_user).all()
+    assert (kept.interactions_per_item() >= low_item).all()
+
+
+@given(interactions(), st.integers(1, 7))
+def test_top_items_equals_the_twin(data, n):
+    kept = data.top_items(n)
+    items = naive.top_items(table_of(data), data.item_ids.tolist(), n)
+    assert kept.item_ids.tolist() == items
+    assert kept.user_ids.tolist() == data.user_ids.tolist()
+    assert table_of(kept) == naive.restrict(table_of(data), data.user_ids.tolist(), items)
+    assert_aligned(kept, data)
+
+
+@given(interactions(), st.sampled_from([0, 0.5, 1, 2.5, 4]))
+def test_binarize_equals_the_twin(data, threshold):
+    kept = data.binarize(threshold)
+    assert table_of(kept) == naive.binarize(table_of(data), threshold)
+    assert kept.values is None
+    assert_aligned(kept, data)
+
+
+@given(interactions(), st.data())
+def test_select_users_equals_the_twin(data, draw):
+    chosen = draw.draw(st.permutations(range(data.n_users)).map(lambda order: order[: draw.draw(st.integers(0, 6))]))
+    kept = data.select_users(chosen)
+    users = [data.user_ids.tolist()[row] for row in chosen]
+    assert kept.user_ids.tolist() == users
+    assert table_of(kept) == naive.restrict(table_of(data), users, data.item_ids.tolist())
+    assert_aligned(kept, data)
+    mask = np.isin(np.arange(data.n_users), np.array(chosen, dtype=np.int64))
+    assert_same(data.select_users(mask), data.select_users(np.sort(np.array(chosen, dtype=np.int64))))
+
+
+def test_tied_items_keep_the_earlier():
+    data = Interactions.from_arrays([0, 1, 0, 1, 2], ["c", "c", "a", "b", "b"])
+    assert data.top_items(1).item_ids.tolist() == ["b"]
+    assert data.top_items(2).item_ids.tolist() == ["b", "c"]
+    assert data.top_items(3) is data
+
+
+# ---- invariants -------------------------------------------------------------------------------------------------
+
+
+@given(interactions(), st.integers(1, 9))
+def test_shards_put_together_are_the_whole(data, n):
+    shards = data.shard(n)
+    assert len(shards) == n
+    assert max(s.n_users for s in shards) - min(s.n_users for s in shards) <= 1
+    for name in ("indices", "values", "timestamps", "user_ids", "global_user_ids"):
+        parts = [getattr(shard, name) for shard in shards]
+        if getattr(data, name) is None:
+            assert all(part is None for part in parts)
+        else:
+            np.testing.assert_array_equal(np.concatenate(parts), getattr(data, name))
+    for shard in shards:
+        assert_aligned(shard, data)
+        assert shard.item_ids.tolist() == data.item_ids.tolist()
+        assert all(table_of(shard)[user] == table_of(data)[user] for user in shard.user_ids.tolist())
+
+
+def test_a_shard_copies_no_interactions():
+    data = Interactions.from_arrays([0, 1, 2, 3], [5, 6, 7, 8], [2.0, 3.0, 4.0, 5.0])
+    for shard in data.shard(2):
+        assert np.shares_memory(shard.indices, data.indices)
+        assert np.shares_memory(shard.values, data.values)
+
+
+@given(interactions(), st.integers(0, 3), st.integers(1, 6))
+def test_selections_of_selections_stay_aligned(data, low, n):
+    kept = data.top_items(n).filter_core(min_interactions_per_user=low, min_interactions_per_item=1).positive()
+    assert_aligned(kept, data)
+    assert set(kept.user_ids) <= set(data.user_ids)
+    for shard in kept.shard(3):
+        assert_aligned(shard, data)
+
+
+@given(interactions(), st.data())
+def test_keep_interactions_keeps_what_the_mask_says(data, draw):
+    mask = np.array(
+        draw.draw(st.lists(st.booleans(), min_size=data.n_interactions, max_size=data.n_interactions)), dtype=bool
+    )
+    kept = data.keep_interactions(mask)
+    assert_aligned(kept, data)
+    assert kept.shape == data.shape
+    np.testing.assert_array_equal(kept.timestamps, data.timestamps[mask])
+
+
+@given(interactions())
+def test_positive_drops_zeros_only(data):
+    expected = {user: {i: v for i, v in row.items() if v > 0} for user, row in table_of(data).items()}
+    assert table_of(data.positive()) == expected
+    assert data.positive().positive().n_interactions == data.positive().n_interactions
+
+
+@given(interactions())
+def test_scipy_round_trip(data):
+    matrix = data.to_scipy()
+    again = Interactions.from_scipy(matrix, data.user_ids, data.item_ids)
+    assert_well_formed(again)
+    assert table_of(again) == table_of(data)
+    assert again.shape == data.shape
+    matrix.data[:] = 9
+    matrix.indices[:] = 0
+    assert table_of(again) == table_of(data)
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "lil", "dok"])
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csr_matrix])
+def test_every_scipy_layout(layout, kind):
+    dense = np.array([[0, 2, 0], [0, 0, 0], [1, 0, 3]])
+    data = Interactions.from_scipy(kind(dense).asformat(layout), item_ids=["a", "b", "c"])
+    np.testing.assert_array_equal(data.to_scipy().toarray(), dense)
+    assert data.interactions_per_user().tolist() == [1, 0, 2]
+    assert data.interactions_per_item().tolist() == [1, 1, 1]
+    assert data.user_ids.tolist() == [0, 1, 2]
+
+
+def test_from_scipy_sums_duplicates_and_keeps_zeros():
+    places = (np.array([0, 0, 1, 1]), np.array([2, 2, 1, 0]))
+    data = Interactions.from_scipy(scipy.sparse.coo_array((np.array([1.5, 2, 0, 4]), places), shape=(3, 4)))
+    assert table_of(data) == {0: {2: 3.5}, 1: {0: 4.0, 1: 0.0}, 2: {}}
+    assert data.positive().n_interactions == 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "total"), [("u1", [200, 100], 300), ("i1", [100, 100], 200), (bool, [1, 1], 2)]
+)
+def test_narrow_types_do_not_overflow_in_the_sum(dtype, values, total):
+    places = (np.zeros(2, dtype=int), np.zeros(2, dtype=int))
+    matrix = scipy.sparse.coo_array((np.array(values, dtype=dtype), places), shape=(1, 1))
+    assert Interactions.from_scipy(matrix).values.tolist() == [total]
+
+
+def test_values_take_the_narrowest_type_that_is_exact():
+    def values(of):
+        return Interactions.from_arrays(range(len(of)), range(len(of)), of).values
+
+    assert values([1, 1]) is None
+    assert values([1.0, 2.5]).dtype == np.float32
+    assert values([1.0, 0.1]).dtype == np.float64
+    assert values([1.0, 1e200]).dtype == np.float64
+    assert values(np.array([1, 3], dtype=np.float16)).tolist() == [1, 3]
+    assert values([True, False]).tolist() == [1, 0]
+
+
+def test_features_replace_and_keep():
+    data = Interactions.from_arrays([0, 1], ["a", "b"])
+    first = data.with_features(user_features={"age": [30, 40]}, item_features={"genre": [("x", "y"), ("z",)]})
+    second = first.with_features(user_features={"city": np.array(["p", "q"])})
+    assert list(second.user_features) == ["city"]
+    assert second.item_features["genre"].tolist() == [("x", "y"), ("z",)]
+    assert data.user_features == {}
+
+
+def test_writing_to_the_input_changes_nothing():
+    users, items, values, times = np.array([0, 1]), np.array([5, 6]), np.array([2.0, 3.0]), np.array([1, 2])
+    matrix = scipy.sparse.csr_array(np.array([[2.0, 0], [0, 3]], dtype=np.float64))
+    user_ids, item_ids, column = np.array([10, 11]), np.array(["a", "b"], dtype=object), np.array([1, 2])
+    counts, columns = Interactions.from_arrays(users, items), np.array([0, 1], dtype=np.int32)
+    objects = [
+        Interactions.from_arrays(users, items, values, times),
+        Interactions.from_scipy(matrix, user_ids, item_ids),
+        counts.with_features(user_features={"of": column}, item_features={"of": column}),
+        Interactions(np.array([0, 1, 2]), columns, None, None, user_ids, item_ids, users),
+    ]
+    before = copy.deepcopy(objects)
+    for array in (users, items, values, times, matrix.data, matrix.indices, user_ids, column, columns):
+        array[:] = array[::-1].copy()
+    item_ids[0] = "changed"
+    for now, then in zip(objects, before, strict=True):
+        assert_same(now, then)
+
+
+def test_a_read_only_view_of_writable_memory_is_copied():
+    ids = np.array([10, 11])
+    view = ids[:]
+    view.flags.writeable = False
+    data = Interactions.from_scipy(scipy.sparse.eye_array(2).tocsr(), user_ids=view)
+    ids[0] = 99
+    assert data.user_ids.tolist() == [10, 11]
+
+
+@given(interactions())
+def test_arrays_refuse_writes_also_after_a_pickle(data):
+    for made in (data, pickle.loads(pickle.dumps(data)), copy.deepcopy(data)):
+        assert_same(made, data)
+        assert_well_formed(made)
+        with pytest.raises(ValueError, match="read-only"):
+            made.indptr[0] = 1
+
+
+def test_strided_and_read_only_input():
+    users, items, values = np.arange(20)[::2], np.arange(40)[::4], np.arange(10.0)[::-1]
+    for array in (users, items, values):
+        array.flags.writeable = False
+    data = Interactions.from_arrays(users, items, values)
+    assert table_of(data) == naive.from_rows(users.tolist(), items.tolist(), values)
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+def test_from_dataframe(library):
+    frame = library.DataFrame(
+        {"who": ["b", "a", "b"], "what": [3, 3, 1], "stars": [4, 5, 2], "when": [30, 10, 20], "else": [0, 0, 0]}
+    )
+    data = Interactions.from_dataframe(frame, user="who", item="what", value="stars", timestamp="when")
+    assert table_of(data) == {"a": {3: 5.0}, "b": {1: 2.0, 3: 4.0}}
+    assert data.timestamps.tolist() == [10, 20, 30]
+    counts = Interactions.from_dataframe(frame, user="who", item="what")
+    assert counts.values is None
+    assert counts.timestamps is None
+
+
+def test_from_dataframe_takes_nullable_and_date_columns():
+    when = pd.to_datetime(["2020-01-01", "1970-01-02"])
+    frame = pd.DataFrame({"user": pd.array([1, 2], "Int64"), "item": pd.Categorical(["x", "y"]), "when": when})
+    data = Interactions.from_dataframe(frame, timestamp="when")
+    assert data.user_ids.tolist() == [1, 2]
+    assert data.item_ids.tolist() == ["x", "y"]
+    assert data.timestamps.tolist() == [1577836800, 86400]
+    polars = pl.DataFrame({"user": [1, 2], "item": ["x", "y"], "when": pl.Series(when.to_numpy())})
+    assert_same(Interactions.from_dataframe(polars, timestamp="when"), data)
+
+
+def test_a_date_that_is_not_known_is_missing():
+    times = np.array(["1970-01-02", "NaT"], dtype="M8[ns]")
+    assert Interactions.from_arrays([0, 1], [0, 1], timestamps=times).timestamps.tolist() == [86400, MISSING_TIMESTAMP]
+    merged = Interactions.from_arrays([0, 0], [1, 1], timestamps=times)
+    assert merged.timestamps.tolist() == [86400]
+
+
+def test_empty_objects_go_through_everything():
+    for data in (
+        Interactions.from_arrays([], []),
+        Interactions.from_scipy(scipy.sparse.csr_array((0, 0))),
+        Interactions.from_scipy(scipy.sparse.csr_array((3, 2))).select_users([]),
+    ):
+        assert_well_formed(data)
+        assert data.n_users == data.n_interactions == 0
+        assert data.top_items(1).binarize().positive().n_users == 0
+        assert [shard.n_users for shard in data.shard(3)] == [0, 0, 0]
+        assert data.filter_core(min_interactions_per_user=1, min_interactions_per_item=1).shape == (0, 0)
+        assert data.to_scipy().shape == data.shape
+
+
+def test_binarize_of_ones():
+    data = Interactions.from_arrays([0, 1], [0, 1])
+    assert data.binarize(0.5) is data
+    assert data.binarize(1).n_interactions == 0
+
+
+def test_repr_says_what_is_there():
+    assert repr(Interactions.from_arrays([0] * 1200, range(1200))) == (
+        "<Interactions: 1 users x 1,200 items, 1,200 interactions>"
+    )
+    assert repr(Interactions.from_arrays([0], [0], [2])).endswith("1 interactions with values>")
+
+
+# ---- bad inputs -------------------------------------------------------------------------------------------------
+
+nan = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([1, 2], [1]), ValueError, r"items must have one entry per user entry \(2\), got 1"),
+        (([1, None], [1, 1]), ValueError, r"users\[1\] is missing \(None\); drop that row"),
+        (([1, nan], [1, 1]), ValueError, r"users\[1\] is missing \(nan\)"),
+        (([1, 1], np.array([1, nan])), ValueError, r"items\[1\] is missing \(nan\)"),
+        (([1, 1], [pd.NA, 1]), ValueError, r"items\[0\] is missing \(<NA>\)"),
+        (([1], [pd.NaT]), ValueError, r"items\[0\] is missing \(NaT\)"),
+        ((np.array(["NaT"], dtype="M8[s]"), [1]), ValueError, r"users\[0\] is missing \(NaT\)"),
+        (([[1], [2]], [1, 1]), TypeError, r"users\[0\] is not hashable \(list\); convert it to a tuple"),
+        (([np.zeros(2)], [1]), TypeError, r"users\[0\] is not hashable \(ndarray\)"),
+        ((np.zeros((2, 2)), [1, 1]), ValueError, r"users must have 1 dimension, got shape \(2, 2\)"),
+        ((np.zeros(2, dtype=complex), [1, 1]), TypeError, "users must hold hashable ids, got dtype complex128"),
+        (("ab", [1, 1]), TypeError, "users must be a sequence of ids, got str"),
+        (((i for i in range(2)), [1, 1]), TypeError, "users must be a sequence of ids, got generator"),
+        (([1], [1], [-1]), ValueError, "values must be at least 0, got -1.0 at position 0"),
+        (([1, 2], [1, 1], [1, nan]), ValueError, r"values must be finite, got nan at \(1,\)"),
+        (([1, 2], [1, 1], [1, np.inf]), ValueError, r"values must be finite, got inf at \(1,\)"),
+        (([1, 2], [1, 1], [1]), ValueError, r"values must have shape \(2,\), got \(1,\)"),
+        (([1], [1], ["x"]), TypeError, "values must be an array of float32 or float64"),
+        (([1], [1], [None]), TypeError, "values must be an array of float32 or float64, got dtype object"),
+        (([1], [1], None, [1.5]), TypeError, "timestamps must be integers, got dtype float64"),
+        (([1], [1], None, [nan]), TypeError, "timestamps must be integers, got dtype float64"),
+        (([1], [1], None, [2.0**63]), TypeError, "timestamps must be integers, got dtype float64"),
+        (([1], [1], None, [2**64 - 1]), ValueError, r"timestamps must be below 2\*\*63, got 18446744073709551615"),
+        (([1], [1], None, [1, 2]), ValueError, r"timestamps must have shape \(1,\), got \(2,\)"),
+    ],
+)
+def test_from_arrays_refuses(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Interactions.from_arrays(*arguments)
+
+
+def test_duplicates_are_refused_or_warned_of():
+    with pytest.raises(ValueError, match="1 rows repeat a user-item pair, the first user 'u' and item 5; choose"):
+        Interactions.from_arrays(["u", "u"], np.array([5, 5]), duplicates="error")
+    with pytest.raises(ValueError, match="duplicates must be one of 'sum', 'last', 'max', 'error', got 'mean'"):
+        Interactions.from_arrays([1, 2], [1, 2], duplicates="mean")
+    with pytest.warns(UserWarning, match="1 rows repeat a user-item pair and their values were summed") as caught:
+        data = Interactions.from_arrays([1, 1], [1, 1], [2, 3])
+    assert data.values.tolist() == [5]
+    assert caught[0].filename == __file__
+    assert Interactions.from_arrays([1, 1], [1, 1]).values.tolist() == [
+        2
+    ]  # counts: no warning, which would be an error
+    with pytest.raises(ValueError, match="values of a repeated user-item pair sum to infinity"):
+        Interactions.from_arrays([1, 1], [1, 1], [1e308, 1e308], duplicates="sum")
+
+
+@pytest.mark.parametrize(
+    ("matrix", "options", "error", "message"),
+    [
+        (np.eye(2), {}, TypeError, "matrix must be a SciPy sparse matrix, got ndarray; see from_arrays"),
+        (scipy.sparse.coo_array(np.ones(3)), {}, ValueError, r"matrix must have 2 dimensions, got shape \(3,\)"),
+        (scipy.sparse.csr_array([[-1.0]]), {}, ValueError, "matrix values must be at least 0, got -1.0"),
+        (scipy.sparse.csr_array([[nan]]), {}, ValueError, "matrix values must be finite, got nan"),
+        (scipy.sparse.csr_array([[1j]]), {}, TypeError, "matrix values must be an array of float32 or float64"),
+        (scipy.sparse.eye_array(2), {"user_ids": [1]}, ValueError, "user_ids must have 2 entries, .* got 1"),
+        (scipy.sparse.eye_array(2), {"item_ids": ["a", "a"]}, ValueError, "item_ids must be distinct, got 1 repeated"),
+        (scipy.sparse.eye_array(2), {"user_ids": [1, None]}, ValueError, r"user_ids\[1\] is missing"),
+        (scipy.sparse.csr_array((1, 2**31)), {}, ValueError, "items must number at most 2147483647, got 2147483648"),
+    ],
+)
+def test_from_scipy_refuses(matrix, options, error, message):
+    with pytest.raises(error, match=message):
+        Interactions.from_scipy(matrix, **options)
+
+
+def test_the_most_items_there_can_be():
+    check_item_count(2**31 - 1)
+    with pytest.raises(ValueError, match="hash or drop rare ones"):
+        check_item_count(2**31)
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+def test_from_dataframe_refuses(library):
+    frame = library.DataFrame({"user": ["a", None], "item": [1, 2], "value": [1.0, None]})
+    with pytest.raises(KeyError, match=r"user='person' is not a column; the frame has \['user', 'item', 'value'\]"):
+        Interactions.from_dataframe(frame, user="person")
+    with pytest.raises(ValueError, match=r"column 'user' \(user\) has 1 missing entries; drop or fill those rows"):
+        Interactions.from_dataframe(frame)
+    with pytest.raises(ValueError, match=r"column 'value' \(value\) has 1 missing entries"):
+        Interactions.from_dataframe(frame, user="item", value="value")
+    with pytest.raises(TypeError, match="frame must be a pandas or polars DataFrame, got list"):
+        Interactions.from_dataframe([1, 2])
+
+
+def test_nan_in_a_polars_value_column_is_refused_too():
+    frame = pl.DataFrame({"user": [1, 2], "item": [1, 2], "value": [1.0, nan]})
+    with pytest.raises(ValueError, match="values must be finite, got nan"):
+        Interactions.from_dataframe(frame, value="value")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda d: d.binarize(-1), ValueError, "threshold must be at least 0.0, got -1"),
+        (lambda d: d.binarize(nan), ValueError, "threshold must be finite"),
+        (lambda d: d.top_items(0), ValueError, "n must be at least 1, got 0"),
+        (lambda d: d.top_items(2.0), TypeError, "n must be an integer"),
+        (lambda d: d.shard(0), ValueError, "n must be at least 1, got 0"),
+        (lambda d: d.filter_core(min_interactions_per_user=-1, min_interactions_per_item=1), ValueError,
+         "min_interactions_per_user must be at least 0, got -1"),
+        (lambda d: d.filter_core(min_interactions_per_user=1, min_interactions_per_item=True), TypeError,
+         "min_interactions_per_item must be an integer"),
+        (lambda d: d.select_users([0, 3]), ValueError, r"rows must lie in \[0, 3\), got 0 to 3"),
+        (lambda d: d.select_users([-1]), ValueError, r"rows must lie in \[0, 3\), got -1 to -1"),
+        (lambda d: d.select_users([1, 1]), ValueError, "rows must be distinct"),
+        (lambda d: d.select_users([True, False]), ValueError, r"rows must be a mask of shape \(3,\), got \(2,\)"),
+        (lambda d: d.select_users([0.0]), ValueError, "rows must be a one-dimensional array of row numbers"),
+        (lambda d: d.select_users([[0]]), ValueError, "rows must be a one-dimensional array of row numbers"),
+        (lambda d: d.keep_interactions([True]), ValueError, r"mask must be bool of shape \(4,\), got bool \(1,\)"),
+        (lambda d: d.keep_interactions([0, 1, 1, 0]), ValueError, r"mask must be bool of shape \(4,\), got int64"),
+        (lambda d: d.with_features(user_features={"a": [1]}), ValueError,
+         r"user_features\['a'\] must have 3 entries, got 1"),
+        (lambda d: d.user_index("ann"), TypeError, r"user_ids must be a sequence of ids, got the single id 'ann'"),
+        (lambda d: d.item_index(3), TypeError, r"item_ids must be a sequence of ids, got the single id 3; pass \[3\]"),
+        (lambda d: d.user_index(np.array(3)), TypeError, "user_ids must be a sequence of ids, got the single id"),
+        (lambda d: d.user_index(np.array([[0]])), ValueError, r"user_ids must have 1 dimension, got shape \(1, 1\)"),
+    ],
+)  # fmt: skip
+def test_methods_refuse(call, error, message):
+    data = Interactions.from_arrays([0, 1, 2, 2], [0, 1, 0, 1])
+    with pytest.raises(error, match=message):
+        call(data)
