@@ -17,6 +17,13 @@ def share_is(successes, n, probability):
     return stats.binomtest(int(successes), int(n), float(probability)).pvalue > ALPHA
 
 
+def counts_are(observed, probabilities):
+    """Whether `observed` counts are consistent with `probabilities` (chi-square; expect 10 or more in every cell)."""
+    observed, expected = np.asarray(observed), np.sum(observed) * np.asarray(probabilities, dtype=float)
+    statistic = ((observed - expected) ** 2 / expected).sum()
+    return stats.chi2.sf(statistic, len(observed) - 1) > ALPHA
+
+
 def integers_are(draws, probability):
     """Whether integer `draws` come from a symmetric distribution: chi-square over single values and both tails."""
     n, reach = len(draws), 1
@@ -28,9 +35,3 @@ def integers_are(draws, probability):
     observed = [np.sum(draws <= -reach), *(np.sum(draws == x) for x in inner), np.sum(draws >= reach)]
     expected = np.array([tail, *(probability(x) for x in inner), tail]) * n
     return stats.chisquare(observed, expected * (n / expected.sum())).pvalue > ALPHA
-
-
-def counts_are(counts, probabilities):
-    """Whether `counts` of all possible outcomes are consistent with their probabilities (chi-square)."""
-    probabilities = np.asarray(probabilities) / np.sum(probabilities)
-    return stats.chisquare(counts, np.sum(counts) * probabilities).pvalue > ALPHA

@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from naive import binary_response as naive
 from scipy import stats
+from significance import ALPHA
 
 from fastfedrec import Interactions, Key
 from fastfedrec._kernels import binary_response as kernel
 from fastfedrec.mechanisms import BinaryResponse
 
-ALPHA = 1e-6
 TOTAL = 2**64
 
 epsilons = st.floats(min_value=1e-3, max_value=20)
