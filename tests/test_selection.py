@@ -112,9 +112,19 @@ def test_neighbours_stay_within_epsilon_and_come_near_it(monotone, n_selected):
 def test_delta_is_zero_for_exact_and_grows_for_gumbel():
     assert ExponentialMechanism(1.0).delta(10**6) == 0.0
     fast = ExponentialMechanism(1.0, n_selected=3, sampler="gumbel")
-    expected = (1 + math.e) * (3 * 2 * (440 + 5000) * 2**-53 + 10**4 * 2**-74)
+    expected = (1 + math.e) * (6 * 2 * (441 + 5000) * 2**-53 + 10**4 * 2**-74)
     assert expected * (1 - 1e-12) <= fast.delta(10**4) <= expected * (1 + 1e-12)
     assert fast.delta(10**5) > fast.delta(10**4)
+
+
+def test_chance_of_a_near_tie_is_within_what_delta_allows():
+    # The k-th gap of Gumbel noises with equal scores is the hardest case: exponential with mean 1 / k.
+    noisy = np.sort(_gumbel(Key.from_seed(5).words("test", size=2 * 400_000)).reshape(-1, 20))[:, ::-1]
+    gaps, width = noisy[:, :-1] - noisy[:, 1:], 0.01
+    for k in (1, 2, 5, 10):
+        share = (gaps[:, k - 1] <= width).mean()
+        assert share <= k * math.expm1(width) + 5 * math.sqrt(k * width / len(gaps))
+        assert share >= k * width / 2  # so a bound that does not grow with k would be wrong
 
 
 def test_all_equal_and_only_choices():

@@ -16,8 +16,9 @@ _PURPOSE = "selection.privatize"
 _WEIGHT_BITS = 64
 # Of the fast path: scores count as at most so many times beta below the best one.
 _DEPTH = 1000
-# Each noisy score is off by less than (440 + 5 _DEPTH) 2^-53; see docs/explanation/privacy/selection.md.
-_GAP = Fraction(2 * (440 + 5 * _DEPTH), 2**53)
+# Each noisy score is off by less than (440 + 5 _DEPTH) 2^-53, and the chance that the k-th best and the next are within
+# x is at most k (e^x - 1), for which 441 makes up; see docs/explanation/privacy/selection.md.
+_GAP = Fraction(2 * (441 + 5 * _DEPTH), 2**53)
 
 
 class ExponentialMechanism:
@@ -110,7 +111,7 @@ class ExponentialMechanism:
         n_scores = check_integer("n_scores", n_scores, low=1)
         if self.sampler == "exact":
             return 0.0
-        distance = self.n_selected * _GAP + Fraction(n_scores, 2**74)
+        distance = self.n_selected * (self.n_selected + 1) // 2 * _GAP + Fraction(n_scores, 2**74)
         return min(float_upper((1 + 1 / exp_lower(-self.epsilon)) * distance), 1.0)
 
     def privatize(self, scores: np.ndarray, *, key: Key | None = None, round: int = 0) -> np.ndarray:
