@@ -20,7 +20,7 @@ def _exact(values, distribution):
 
 def _rounded(values, distribution):
     if distribution == "laplace":
-        raise NotImplementedError
+        raise NotImplementedError("rounded noise is Gaussian")
     return RoundedGaussian(SCALE).privatize(values, key=Key.from_seed(0), n_threads=1)
 
 
@@ -71,7 +71,7 @@ class AddNoise:
         try:
             noise = self.run() - self.values
         except ImportError:
-            raise NotImplementedError from None
+            raise NotImplementedError(f"{impl} is not installed") from None
         if abs(noise.var() / variance - 1) > 0.01 + 20 / np.sqrt(len(noise)):
             raise AssertionError(f"{impl} adds noise of variance {noise.var():.2f}, not {variance}")
 

@@ -14,14 +14,14 @@ class SelectTop:
 
     def setup(self, impl, n_selected):
         if impl == "diffprivlib" and n_selected > 1:
-            raise NotImplementedError
+            raise NotImplementedError("diffprivlib picks one item a call")
         self.scores = np.random.default_rng(1).zipf(1.3, 20_000).clip(max=100_000)
         self.n_selected = n_selected
         self.run = getattr(self, f"_{impl}")
         try:
             chosen = self.run()
         except ImportError:
-            raise NotImplementedError from None
+            raise NotImplementedError(f"{impl} is not installed") from None
         if np.sort(self.scores[chosen])[0] < np.sort(self.scores)[-5 * n_selected] - 200:
             raise AssertionError(f"{impl} chooses items far from the best")
 

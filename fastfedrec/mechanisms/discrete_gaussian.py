@@ -70,6 +70,8 @@ class DiscreteGaussian(IntegerNoise):
     def rho(self, sensitivity: Fraction | int | float = 1) -> Fraction:
         """What one release costs, exactly: sensitivity^2 / (2 stddev^2), in zero-concentrated differential privacy.
 
+        With the table this is the ideal's cost: every (epsilon, delta) that follows has the more delta of `delta`.
+
         Parameters
         ----------
         sensitivity : Fraction, int or float

@@ -66,7 +66,7 @@ class DiscreteLaplace(IntegerNoise):
         super().__init__(laplace_table(self.scale) if sampler == "table" else None)
 
     def exact_epsilon(self, sensitivity: Fraction | int | float = 1) -> Fraction:
-        """What one release costs, exactly: sensitivity / scale, in nats.
+        """What one release costs, exactly: sensitivity / scale, in nats; with the table, together with `delta`.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class DiscreteLaplace(IntegerNoise):
         return exact_number("sensitivity", sensitivity) / self.scale
 
     def epsilon(self, sensitivity: Fraction | int | float = 1) -> float:
-        """What one release costs, in nats: `exact_epsilon` rounded up.
+        """What one release costs, in nats: `exact_epsilon` rounded up; with the table, together with `delta`.
 
         Parameters
         ----------
