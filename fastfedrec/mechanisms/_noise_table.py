@@ -52,6 +52,8 @@ def _tabulate(weights: list[int], error: int) -> NoiseTable:
     cell_bits = min(max((2 * reach).bit_length(), 8), 16)
     cells = np.arange(2**cell_bits, dtype=np.uint64) << np.uint64(64 - cell_bits)
     guide = np.searchsorted(high[:-1], cells, side="left").astype(np.int32)
+    for array in (high, low, guide):  # shared by all mechanisms with this parameter
+        array.flags.writeable = False
     return NoiseTable(reach, high, low, guide, 64 - cell_bits, distance)
 
 
@@ -81,7 +83,7 @@ def _gaussian_weights(variance: Fraction) -> tuple[list[int], int]:
     return weights, 3 * len(weights) ** 2  # the ratio's own error, at most 3 x, is added at every step
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=4)
 def laplace_table(scale: Fraction) -> NoiseTable:
     """The table of the discrete Laplace distribution."""
     weights, error = _laplace_weights(scale)
@@ -89,7 +91,7 @@ def laplace_table(scale: Fraction) -> NoiseTable:
     return _tabulate(weights, error)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=4)
 def gaussian_table(stddev: Fraction) -> NoiseTable:
     """The table of the discrete Gaussian distribution; `stddev` is the parameter sigma."""
     weights, error = _gaussian_weights(stddev**2)
@@ -97,7 +99,7 @@ def gaussian_table(stddev: Fraction) -> NoiseTable:
     return _tabulate(weights, error)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=4)
 def rounded_gaussian_table(stddev: Fraction) -> NoiseTable:
     """The table of a normal variable rounded to the nearest integer; `stddev` at least 1/2.
 
