@@ -15,7 +15,7 @@ from strategies import keys
 
 from fastfedrec import Key
 from fastfedrec.mechanisms import ExponentialMechanism
-from fastfedrec.mechanisms._exact import accept_exp, exp_minus
+from fastfedrec.mechanisms._exact_sampling import accept_exp, exp_minus
 from fastfedrec.mechanisms.selection import _gumbel
 
 SAMPLERS = ["exact", "gumbel"]

@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec.mechanisms._exact import exp_minus
+from fastfedrec.mechanisms._exact_sampling import exp_minus
 
 _BITS = 256  # of a weight
 _TOTAL_BITS = 128  # of a threshold

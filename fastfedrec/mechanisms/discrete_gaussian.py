@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from fastfedrec._check import check_choice
-from fastfedrec.mechanisms._exact import gaussian_draws
+from fastfedrec.mechanisms._exact_sampling import gaussian_draws
 from fastfedrec.mechanisms._noise_table import gaussian_table
 from fastfedrec.mechanisms.integer_noise import IntegerNoise, exact_number
 

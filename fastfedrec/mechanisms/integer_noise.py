@@ -11,7 +11,7 @@ import numpy as np
 from fastfedrec._check import check_instance, check_integer, check_out, check_real
 from fastfedrec._kernels import integer_noise as _kernel
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec.mechanisms._exact import words
+from fastfedrec.mechanisms._exact_sampling import words
 from fastfedrec.mechanisms._noise_table import NoiseTable
 from fastfedrec.mechanisms.channel import exp_lower
 from fastfedrec.randomness import Key, resolve_key

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec._check import check_array, check_choice, check_epsilon, check_flag, check_integer, check_real
-from fastfedrec.mechanisms._exact import accept_exp, below, exp_minus, words
+from fastfedrec.mechanisms._exact_sampling import accept_exp, below, exp_minus, words
 from fastfedrec.mechanisms.channel import exp_lower
 from fastfedrec.mechanisms.integer_noise import exact_number, float_upper
 from fastfedrec.randomness import Key, resolve_key
