@@ -32,3 +32,16 @@ def tilted(probabilities, factor):
     p[top] *= factor
     p[np.arange(len(p)) != top] *= (1 - p[top]) / rest
     return p
+
+
+def integers_are(draws, probability):
+    """Whether integer `draws` come from a symmetric distribution: chi-square over single values and both tails."""
+    n, reach = len(draws), 1
+    tail = (1 - probability(0)) / 2  # P(X >= reach)
+    while n * (tail - probability(reach)) >= 50 and reach < 200:
+        tail -= probability(reach)
+        reach += 1
+    inner = range(1 - reach, reach)
+    observed = [np.sum(draws <= -reach), *(np.sum(draws == x) for x in inner), np.sum(draws >= reach)]
+    expected = np.array([tail, *(probability(x) for x in inner), tail]) * n
+    return stats.chisquare(observed, expected * (n / expected.sum())).pvalue > ALPHA
