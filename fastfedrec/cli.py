@@ -1,4 +1,4 @@
-"""The command line: ``fastfedrec demo | fit | evaluate | recommend``."""
+"""The command line: ``fastfedrec demo | fit | evaluate | recommend | account``."""
 
 import argparse
 import ast
@@ -17,9 +17,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fastfedrec._demo import missing_extra, run_demo
+from fastfedrec._cli_account import add_account
+from fastfedrec._demo import EPSILON_LEGEND, missing_extra, run_demo
 from fastfedrec._table import format_epsilon, format_table
 from fastfedrec._version import __version__
+from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.datasets import generate_implicit, load_movielens
 from fastfedrec.evaluation import evaluate, leave_one_out, parse_metrics
 from fastfedrec.interactions import Interactions
@@ -131,6 +133,7 @@ def _build_parser() -> _Parser:
     recommend.add_argument("--users", nargs="+", required=True, metavar="ID", help="external user ids")
     recommend.add_argument("-n", type=_positive, default=10, metavar="N", help="items for each user (10)")
     recommend.add_argument("--include-seen", action="store_true", help="also items that the user has")
+    add_account(commands, common)
     return parser
 
 
@@ -340,15 +343,18 @@ def _evaluate(arguments: argparse.Namespace) -> None:
                 for summary in of.values()
                 for k in ("mean", "std")
             ),
-            *(format_epsilon(math.inf if spent is None else spent) for spent in epsilons[name].values()),
+            *(
+                format_epsilon(math.inf if spent is None else spent)
+                for spent in (epsilons[name][view] for view in SHORT_NAMES)
+            ),
         )
         for name, of in results.items()
     ]
-    header = ("", *(text for m in metrics for text in (m, "+-")), "epsilon, server", "epsilon, public")
+    header = ("", *(text for m in metrics for text in (m, "+-")), *(f"epsilon, {who}" for who in SHORT_NAMES.values()))
     negatives = "all unseen items" if arguments.negatives is None else f"{arguments.negatives} unseen items"
     print(f"{model!r}\n{data!r}, leave one out, against {negatives}, seeds 0 to {arguments.seeds - 1} (simulations)\n")
     print(format_table(header, rows))
-    print("epsilon: of a user in one run, in nats; 'none' is no guarantee")
+    print(EPSILON_LEGEND)
 
 
 def _summarize(values: list[float]) -> dict[str, Any]:

@@ -23,8 +23,10 @@ from fastfedrec.accounting.pld import PLDAccountant, epsilon_lower_bound
 from fastfedrec.accounting.published import published_privrec_epsilon, published_shuffle_epsilon
 from fastfedrec.accounting.rdp import RDPAccountant
 from fastfedrec.accounting.shuffle import shuffled_epsilon, shuffled_epsilon_lower_bound
+from fastfedrec.accounting.views import VIEWS, composed_epsilon, seen_event
 
 __all__ = [
+    "VIEWS",
     "ZCDP",
     "Accountant",
     "AdvancedAccountant",
@@ -46,9 +48,11 @@ __all__ = [
     "calibrate_epsilon_per_report",
     "calibrate_n_rounds",
     "calibrate_noise_multiplier",
+    "composed_epsilon",
     "epsilon_lower_bound",
     "published_privrec_epsilon",
     "published_shuffle_epsilon",
+    "seen_event",
     "shuffled_epsilon",
     "shuffled_epsilon_lower_bound",
 ]

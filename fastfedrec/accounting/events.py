@@ -36,6 +36,10 @@ class LocalReports:
         Reports of one user in one round.
     n_users : int
         Users who were asked.
+    separable : bool
+        Whether each report is a binary response that means something alone, and what it is about is drawn without
+        regard to the user's data: then a shuffler may break the link between any two reports, and hides each among
+        the others'.
     neighboring : {"replace"}
         One user's data are replaced by any others.
     privacy_unit : {"user"}
@@ -48,6 +52,7 @@ class LocalReports:
     epsilon: float
     n_reports: int
     n_users: int
+    separable: bool = False
     neighboring: Literal["replace"] = "replace"
     privacy_unit: Literal["user"] = "user"
     trust: Literal["local"] = "local"

@@ -9,7 +9,7 @@ from fastfedrec import als
 from fastfedrec._check import check_integer
 from fastfedrec._kernels import fmf_ldp as _kernel
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
-from fastfedrec.accounting import Ledger, LocalReports, RoundTraffic, Unprotected
+from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.randomness import Key, resolve_key
@@ -316,13 +316,11 @@ class FMFRounds(FederatedSystem):
             return f"its totals need {answers} answers or an even number more, and it claims {n_reports[0]} reports"
         return None
 
-    def record_round(self, ledger: Ledger, n_clients: int, key: Key) -> None:
-        """Enter what one round is about to cost."""
+    def round_event(self, n_clients: int) -> LocalReports | Unprotected:
+        """What one round is about to cost."""
         if self.epsilon is None:
-            ledger.record(Unprotected("exact gradients"), simulation=key.is_simulation)
-            return
-        event = LocalReports("binary response", self._channel.epsilon, self.n_reports, n_clients)
-        ledger.record(event, simulation=key.is_simulation)
+            return Unprotected("exact gradients")
+        return LocalReports("binary response", self._channel.epsilon, self.n_reports, n_clients, separable=True)
 
     def traffic(self, state: FMFState, n_clients: int) -> RoundTraffic:
         """What one round moves: V down as float32; up, an index and a bit a report, or the gradient as float32."""
