@@ -198,7 +198,7 @@ def test_bad_shapes():
     with pytest.raises(ValueError, match=r"reports must lie in \[0, 4\), got 4 to 4"):
         GRR(1.0, 4).support([4])
     buffer = np.zeros(8, dtype=np.uint8)
-    with pytest.raises(ValueError, match="out must be the values' own array or not overlap it"):
+    with pytest.raises(ValueError, match="out must not share memory"):
         OUE(1.0, 4).privatize(buffer[:2], out=buffer.reshape(2, 4))
     with pytest.raises(ValueError, match="inputs must have 4 numbers, one a value, got 3"):
         GRR(1.0, 4).channel([1, 2, 3])

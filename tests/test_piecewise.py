@@ -230,7 +230,7 @@ def test_bad_arguments(mechanism):
         channel.estimate([0.0])
     with pytest.raises(ValueError, match=r"reports must lie in \[0, "):
         channel.estimate([7])
-    with pytest.raises(TypeError, match="out must be an array of one of uint16, got uint8"):
+    with pytest.raises(TypeError, match="out must be an array of uint16, got an array of uint8"):
         channel.privatize([0.0], out=np.empty(1, dtype=np.uint8))
     with pytest.raises(ValueError, match="could not convert"):
         channel.privatize(["x"])

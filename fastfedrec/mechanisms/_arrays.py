@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_integer, check_real
+from fastfedrec._check import check_integer, check_out, check_real
 
 #: Integer types the samplers read and write; the least that holds a report is used where the caller does not choose.
 CODES = (np.uint8, np.uint16, np.int32, np.int64)
@@ -81,7 +81,7 @@ def code_type(n_codes: int) -> type:
     return next(kind for kind in CODES if n_codes - 1 <= np.iinfo(kind).max)
 
 
-def check_out(
+def report_array(
     out: np.ndarray | None, values: np.ndarray, dtypes: Sequence[type], shape: tuple[int, ...] | None = None
 ) -> np.ndarray:
     """Return the array that reports are written into, or raise: `out` where it is fit for that, else a new one.
@@ -100,17 +100,11 @@ def check_out(
     Returns
     -------
     ndarray
-        C-contiguous.
+        Writable and C-contiguous.
     """
     shape = values.shape if shape is None else shape
-    if out is None:
-        return np.empty(shape, dtype=dtypes[0])
-    if not isinstance(out, np.ndarray) or out.dtype.type not in dtypes:
-        names = ", ".join(np.dtype(d).name for d in dtypes)
-        raise TypeError(f"out must be an array of one of {names}, got {getattr(out, 'dtype', type(out).__name__)}")
-    if out.shape != shape or not out.flags.c_contiguous or not out.flags.writeable:
-        raise ValueError(f"out must be writeable, C-contiguous and of shape {shape}, got shape {out.shape}")
-    same = (out.ctypes.data, out.dtype, out.shape) == (values.ctypes.data, values.dtype, values.shape)
-    if not same and np.may_share_memory(out, values):
-        raise ValueError("out must be the values' own array or not overlap it; pass out=None for a new array")
-    return out
+    dtype, in_place = dtypes[0], False
+    if isinstance(out, np.ndarray):
+        dtype = next((kind for kind in dtypes if out.dtype == kind), dtype)
+        in_place = (out.ctypes.data, out.dtype, out.shape) == (values.ctypes.data, values.dtype, values.shape)
+    return check_out(out, shape, dtype, apart_from=None if in_place else values)

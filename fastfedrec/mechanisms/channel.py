@@ -12,7 +12,7 @@ import numpy as np
 from fastfedrec._check import check_integer
 from fastfedrec._kernels import channel as _kernel
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec.mechanisms._arrays import CODES, check_codes, check_out, code_type
+from fastfedrec.mechanisms._arrays import CODES, check_codes, code_type, report_array
 from fastfedrec.randomness import Key, resolve_key
 
 TOTAL = 2**64
@@ -274,7 +274,7 @@ class Channel:
         """
         values = check_codes("values", values, len(self.inputs))
         first = code_type(len(self.outputs))
-        out = check_out(out, values, CODES[CODES.index(first) :])
+        out = report_array(out, values, CODES[CODES.index(first) :])
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
         n_threads = resolve_n_threads(n_threads)
         key = resolve_key(key)

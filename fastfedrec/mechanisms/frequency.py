@@ -8,7 +8,7 @@ import numpy as np
 from fastfedrec._check import check_epsilon, check_integer, check_real
 from fastfedrec._kernels import frequency as _kernel
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec.mechanisms._arrays import CODES, check_codes, check_grid, check_out, code_type
+from fastfedrec.mechanisms._arrays import CODES, check_codes, check_grid, code_type, report_array
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower, log_upper
 from fastfedrec.randomness import Key, resolve_key
 
@@ -192,7 +192,7 @@ class GRR(_FrequencyOracle):
             Values, in the shape of `values`.
         """
         values = check_codes("values", values, self.n_values)
-        out = check_out(out, values, CODES[CODES.index(code_type(self.n_values)) :])
+        out = report_array(out, values, CODES[CODES.index(code_type(self.n_values)) :])
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
         n_threads = resolve_n_threads(n_threads)
         key = resolve_key(key)
@@ -333,7 +333,7 @@ class OUE(_FrequencyOracle):
             Bits.
         """
         values, n_threads, round_number = self._check(values, n_threads, round)
-        out = check_out(out, values, [np.uint8], shape=(len(values), self.n_values))
+        out = report_array(out, values, [np.uint8], shape=(len(values), self.n_values))
         key = resolve_key(key)
         key.claim("OUE.privatize")
         _kernel.report_bits(values, out, key.subkey(self._purpose), self.q_count, round_number, n_threads)

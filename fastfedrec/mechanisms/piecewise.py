@@ -10,7 +10,7 @@ import numpy as np
 from fastfedrec._check import check_integer, check_real
 from fastfedrec._kernels import piecewise as _kernel
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec.mechanisms._arrays import check_out
+from fastfedrec.mechanisms._arrays import report_array
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower, log_upper
 from fastfedrec.randomness import Key, resolve_key
 
@@ -217,7 +217,7 @@ class Piecewise:
         """
         values = np.asarray(values)
         values = np.asarray(values, dtype=np.float32 if values.dtype == np.float32 else np.float64, order="C")
-        out = check_out(out, values, [np.uint16])
+        out = report_array(out, values, [np.uint16])
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
         n_threads = resolve_n_threads(n_threads)
         key = resolve_key(key)
