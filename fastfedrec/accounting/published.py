@@ -49,7 +49,7 @@ def published_privrec_epsilon(
 
     References
     ----------
-    .. [1] Wang, Bai, Zhang, et al., "Fast-adapting and privacy-preserving federated recommender system", VLDB Journal
+    .. [1] Wang, Yin, Chen, et al., "Fast-adapting and privacy-preserving federated recommender system", VLDB Journal
        2021, Tables 4 and 5.
     .. [2] Wang, Balle, Kasiviswanathan, "Subsampled Renyi differential privacy and analytical moments accountant",
        AISTATS 2019, Theorem 9.
@@ -91,8 +91,7 @@ def published_shuffle_epsilon(theorem: str, epsilon_per_report: float, n_users: 
 
     References
     ----------
-    .. [1] Balle, Bell, Gascon, Nissim, "The privacy blanket of the shuffle model", CRYPTO 2019, Theorem 12 and Lemma
-       5.4.
+    .. [1] Balle, Bell, Gascon, Nissim, "The privacy blanket of the shuffle model", CRYPTO 2019.
     .. [2] Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021, Theorem 3.1.
 
     Examples
