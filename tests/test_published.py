@@ -47,8 +47,8 @@ def test_shuffle_figures_of_the_design_page(theorem, epsilon, within):
     assert published_shuffle_epsilon(theorem, 2.5, 50_000, 1e-6) == pytest.approx(epsilon, abs=within)
 
 
-def test_feldman_computed_exactly_is_sharper_than_their_program():
-    # The design page's 0.0996 is what the authors' program prints: its steps are coarse, and its pair is weaker.
+def test_feldman_computed_exactly_is_sharper_than_the_quoted_figure():
+    # 0.0996 is quoted for a numerical bound after this theorem; it did not come out, and is not the exact one.
     exact = published_shuffle_epsilon("feldman2021", 2.5, 50_000, 1e-6)
     assert shuffled_epsilon(2.5, 1, 50_000, 1, 1e-6) < exact < 0.0996
 
