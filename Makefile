@@ -32,9 +32,16 @@ lint: $(VENV)/.installed-test
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint _kernels  # it runs pycodestyle by name
 	$(BIN)/mypy
 
-# The extra is the part of the stamp's name after "installed-"; a changed source installs again.
-$(VENV)/.installed-%: $(SOURCES) | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --disable-pip-version-check '.[$*]'
+# The extra is the part of the stamp's name after "installed-".
+$(VENV)/.installed-%: $(VENV)/.built
+	$(BIN)/pip install --quiet --disable-pip-version-check "$$(echo $(VENV)/wheel/*.whl)[$*]"
+	@touch $@
+
+# One wheel serves all extras; a changed source builds and installs it again.
+$(VENV)/.built: $(SOURCES) | $(VENV)/bin/python
+	rm -rf $(VENV)/wheel
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(VENV)/wheel .
+	$(BIN)/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps $(VENV)/wheel/*.whl
 	@touch $@
 
 $(VENV)/bin/python:
