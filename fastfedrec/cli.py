@@ -17,9 +17,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fastfedrec._demo import missing_extra, run_demo
+from fastfedrec._demo import EPSILON_LEGEND, missing_extra, run_demo
 from fastfedrec._table import format_epsilon, format_table
 from fastfedrec._version import __version__
+from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.datasets import generate_implicit, load_movielens
 from fastfedrec.evaluation import evaluate, leave_one_out, parse_metrics
 from fastfedrec.interactions import Interactions
@@ -340,15 +341,18 @@ def _evaluate(arguments: argparse.Namespace) -> None:
                 for summary in of.values()
                 for k in ("mean", "std")
             ),
-            *(format_epsilon(math.inf if spent is None else spent) for spent in epsilons[name].values()),
+            *(
+                format_epsilon(math.inf if spent is None else spent)
+                for spent in (epsilons[name][view] for view in SHORT_NAMES)
+            ),
         )
         for name, of in results.items()
     ]
-    header = ("", *(text for m in metrics for text in (m, "+-")), "epsilon, server", "epsilon, public")
+    header = ("", *(text for m in metrics for text in (m, "+-")), *(f"epsilon, {who}" for who in SHORT_NAMES.values()))
     negatives = "all unseen items" if arguments.negatives is None else f"{arguments.negatives} unseen items"
     print(f"{model!r}\n{data!r}, leave one out, against {negatives}, seeds 0 to {arguments.seeds - 1} (simulations)\n")
     print(format_table(header, rows))
-    print("epsilon: of a user in one run, in nats; 'none' is no guarantee")
+    print(EPSILON_LEGEND)
 
 
 def _summarize(values: list[float]) -> dict[str, Any]:

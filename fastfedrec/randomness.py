@@ -52,7 +52,7 @@ class Key:
     Key.from_seed(7)
     """
 
-    __slots__ = ("_lock", "_secret", "_seed", "_used_by")
+    __slots__ = ("_lock", "_messages", "_process", "_secret", "_seed", "_used_by")
 
     def __init__(self, secret: bytes, *, seed: int | None = None):
         if not isinstance(secret, bytes) or len(secret) != 32:
@@ -60,6 +60,8 @@ class Key:
         self._secret = secret
         self._seed = seed
         self._used_by: str | None = None
+        self._messages: set[tuple[str, int, str]] = set()
+        self._process = os.getpid()
         self._lock = threading.Lock()
 
     @classmethod
@@ -250,14 +252,53 @@ class Key:
         ValueError
             An entropy key that was taken before.
         """
+        if self.is_simulation:
+            return
+        self._check_process()
         with self._lock:
-            if self._used_by is not None and not self.is_simulation:
+            if self._used_by is not None:
                 raise ValueError(
                     f"key is single-use and was already used by {self._used_by}: a second run with the same noise on "
                     "other data would cancel it; pass key=None or a new Key.from_entropy(), or Key.from_seed(n) "
                     "for a simulation"
                 )
             self._used_by = what
+
+    def claim_message(self, purpose: str, round: int, sender: str) -> None:
+        """Take the streams of one sender's randomized message; under an entropy key it is made once.
+
+        Parameters
+        ----------
+        purpose : str
+            The streams' purpose.
+        round : int
+            The round the message answers.
+        sender : str
+            The shard whose users' streams are read.
+
+        Raises
+        ------
+        ValueError
+            The message was made before: the same noise on other data would cancel it.  Send the first one again.
+        """
+        if self.is_simulation:
+            return
+        self._check_process()
+        with self._lock:
+            name = (purpose, round, sender)
+            if name in self._messages:
+                raise ValueError(
+                    f"key has already made the message of {sender!r} in round {round} ({purpose}): the same noise on "
+                    "other data would cancel it; keep that message and send it again"
+                )
+            self._messages.add(name)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise ValueError(
+                "key was drawn in another process, of which this one is a fork: both would draw the same noise; "
+                "use a new Key.from_entropy() here"
+            )
 
     # A copy would forget that the key was used; a pickle would write it somewhere.
     def __copy__(self) -> "Key":

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfedrec import FMFLDP, Key, datasets
-from fastfedrec.accounting import RoundTraffic, Unprotected
+from fastfedrec.accounting import LocalReports, RoundTraffic
 from fastfedrec.systems.base import ArrayRule, FederatedSystem, RoundReceiver, Update
 from fastfedrec.systems.fmf_ldp import FMFState
 
@@ -32,8 +32,8 @@ class Adder(FederatedSystem):
     def rules(self, state, n_clients):
         return {"sum": ArrayRule(np.int64, (len(state),), 0, n_clients)}
 
-    def record_round(self, ledger, n_clients, key):
-        ledger.record(Unprotected("sums"), simulation=key.is_simulation)
+    def round_event(self, n_clients):
+        return LocalReports("sums", 1.0, 1, n_clients, separable=True)
 
     def traffic(self, state, n_clients):
         return RoundTraffic(0, 8 * len(state), n_clients)

@@ -11,7 +11,7 @@ from significance import ALPHA
 from strategies import interaction_matrices, keys, seeds
 
 from fastfedrec import FMFLDP, DivergenceError, Interactions, Key, datasets, load
-from fastfedrec.accounting import Ledger
+from fastfedrec.accounting import Ledger, shuffled_epsilon
 from fastfedrec.engines import LocalEngine
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.mechanisms import BinaryResponse
@@ -206,7 +206,11 @@ def test_ledger_and_communication_of_a_run(data):
     assert ledger.epsilon() == pytest.approx(2000 * exact)
     assert ledger.epsilon() <= 5000
     assert ledger.is_simulation
-    assert "not computed yet" in ledger.summary()
+    assert ledger.delta == 1e-6
+    # The figure behind a shuffler is that of all users hiding together, at the model's delta.
+    assert ledger.epsilon("shuffled_server") == shuffled_epsilon(exact, 100, data.n_users, 20, 1e-6)
+    assert ledger.epsilon("public") == ledger.epsilon("shuffled_server") < ledger.epsilon()
+    assert ledger.epsilon("key_holder") == np.inf
     traffic = model.communication_.to_dict()
     assert traffic["download_per_client_per_round"] == 4 * data.n_items * 5
     assert traffic["upload_per_client_per_round"] == 4 * 100 + 13  # an index a report, and a bit
@@ -218,6 +222,25 @@ def test_ledger_and_communication_of_a_run(data):
 def test_ledger_without_privacy_or_seed(data):
     assert FMFLDP(epsilon=None, n_rounds=1).fit(data, key=Key.from_seed(1)).ledger_.epsilon() == np.inf
     assert not FMFLDP(n_rounds=1).fit(data).ledger_.is_simulation
+
+
+def test_ledger_states_figures_at_the_models_delta(data):
+    loose, strict = (FMFLDP(n_rounds=2, delta=d).fit(data, key=Key.from_seed(1)).ledger_ for d in (1e-4, 1e-8))
+    assert loose.epsilon("shuffled_server") < strict.epsilon("shuffled_server")
+    assert loose.epsilon("server") == strict.epsilon("server")
+
+
+def test_users_who_were_not_heard_hide_nobody(data):
+    class Liar(FMFLDP):
+        def local_round(self, state, shard, key, round, *, sender="shard-0", n_threads=0):
+            update = super().local_round(state, shard, key, round, sender=sender, n_threads=n_threads)
+            return replace(update, round=99) if sender == "shard-1" and round == 1 else update
+
+    model = Liar(n_rounds=3, n_reports=10).fit(data, key=Key.from_seed(1), engine=LocalEngine(4))
+    assert sorted((event.n_users, times) for event, times in model.ledger_.events.items()) == [(150, 1), (200, 2)]
+    honest = FMFLDP(n_rounds=3, n_reports=10).fit(data, key=Key.from_seed(1))
+    assert model.ledger_.epsilon("shuffled_server") > honest.ledger_.epsilon("shuffled_server")
+    assert model.ledger_.epsilon("server") == honest.ledger_.epsilon("server")
 
 
 def test_published_ledger_says_what_the_paper_does_not(data):
@@ -349,6 +372,20 @@ def test_entropy_key_serves_one_fit(data):
     FMFLDP(n_rounds=1).fit(data, key=key)
     with pytest.raises(ValueError, match=r"single-use and was already used by FMFLDP\.fit"):
         FMFLDP(n_rounds=1).fit(data, key=key)
+
+
+def test_entropy_key_makes_each_message_once(data):
+    model, state, key = FMFLDP(n_reports=5), state_of(data.n_items, 5, 0), Key.from_entropy()
+    one, two = data.shard(2)
+    model.local_round(state, one, key, 0, sender="shard-0")
+    model.local_round(state, two, key, 0, sender="shard-1")
+    model.local_round(state, one, key, 1, sender="shard-0")
+    for repeat in (model.local_round, model.report_stream):
+        with pytest.raises(ValueError, match="already made the message of 'shard-1' in round 0"):
+            repeat(state, two, key, 0, sender="shard-1")
+    seeded = Key.from_seed(1)
+    for _ in range(2):  # a simulation may be repeated
+        model.local_round(state, one, seeded, 0)
 
 
 @pytest.mark.parametrize("epsilon", [2.5, None])

@@ -2,13 +2,22 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastfedrec._table import format_epsilon
-from fastfedrec.accounting import CentralRelease, Ledger, LocalReports, Unprotected
+from fastfedrec.accounting import (
+    ZCDP,
+    CentralRelease,
+    Gaussian,
+    Ledger,
+    LocalReports,
+    ShuffledReports,
+    Unprotected,
+    UnsupportedEventError,
+)
 
-REPORTS = LocalReports("binary response", epsilon=2.5, n_reports=100, n_users=50_000)
+REPORTS = LocalReports("binary response", epsilon=2.5, n_reports=100, n_users=50_000, separable=True)
 
 
 def ledger_of(*events):
@@ -19,42 +28,90 @@ def ledger_of(*events):
 
 
 def test_default_run_of_the_paper():
+    # docs/explanation/systems/fmf-ldp.md, figures of the design page on shuffling
     ledger = ledger_of(*[REPORTS] * 20)
     assert ledger.epsilon() == 5000.0
-    assert ledger.epsilon("public") == 5000.0
-    lines = ledger.summary().splitlines()
-    row = next(line for line in lines if line.startswith("binary response") and "server" in line)
-    assert row.split()[-7:] == ["2.5000", "250.00", "20", "5000.0", "not", "computed", "yet"] or "5000" in row
-    assert "not computed yet" in ledger.summary()
+    assert ledger.epsilon("shuffled_server") == pytest.approx(4.18, abs=0.005)
+    assert ledger_of(REPORTS).epsilon("shuffled_server") == pytest.approx(0.811, abs=0.0005)
+    assert ledger_of(REPORTS).epsilon("shuffled_server", delta=1e-8) == pytest.approx(0.993, abs=0.001)
+    server, shuffled = (line for line in ledger.summary().splitlines() if line.startswith("the server,"))
+    assert server.split()[-8:-5] == ["2.500", "250.0", "5000"]
+    assert shuffled.split()[-6:-3] == ["0.06902", "0.8109", "4.180"]  # rounded up
+
+
+def test_the_refit_composes():
+    once, twice = ledger_of(*[REPORTS] * 10), ledger_of(*[REPORTS] * 20)
+    assert once.epsilon("shuffled_server") < twice.epsilon("shuffled_server") < 2 * once.epsilon("shuffled_server")
 
 
 @given(st.lists(st.tuples(st.floats(1e-3, 50), st.integers(1, 500), st.integers(1, 30)), max_size=5))
-def test_epsilons_add(runs):
+def test_epsilons_add_without_a_shuffler(runs):
     ledger = Ledger()
     for epsilon, n_reports, n_rounds in runs:
         for _ in range(n_rounds):
             ledger.record(LocalReports("m", epsilon, n_reports, 10))
-    assert ledger.epsilon() == pytest.approx(sum(e * k * t for e, k, t in runs))
+    total = pytest.approx(sum(e * k * t for e, k, t in runs))
+    assert ledger.epsilon() == ledger.epsilon("shuffled_server") == ledger.epsilon("public") == total
 
 
 def test_who_is_protected_from_whom():
     central = ledger_of(CentralRelease("discrete Laplace", 0.5))
-    assert central.epsilon("server") == math.inf  # the server sees the data
+    assert central.epsilon("server") == central.epsilon("shuffled_server") == math.inf  # it sees the data
     assert central.epsilon("public") == 1.0  # replacing a user is removing one and adding one
-    assert ledger_of(Unprotected("gradients")).epsilon("public") == math.inf
-    assert ledger_of(REPORTS, Unprotected("gradients")).epsilon() == math.inf
-    assert "none" in ledger_of(Unprotected("gradients")).summary()
-    assert Ledger().epsilon() == 0
+    assert ledger_of(CentralRelease("m", 0.5, neighboring="replace")).epsilon("public") == 0.5
+    for view in ("server", "shuffled_server", "public", "key_holder"):
+        assert ledger_of(Unprotected("gradients")).epsilon(view) == math.inf
+        assert ledger_of(REPORTS, Unprotected("gradients")).epsilon(view) == math.inf
+        assert Ledger().epsilon(view) == 0
+    assert ledger_of(REPORTS).epsilon("key_holder") == math.inf
+    assert ledger_of(ShuffledReports("m", 2.5, 100, 50_000)).epsilon("server") == 250.0  # a shuffler it has bribed
 
 
-def test_unknown_events_raise():
+def test_reports_that_stay_together_are_not_amplified():
+    together = ledger_of(LocalReports("m", 1.0, 100, 50_000))
+    assert together.epsilon("shuffled_server") == 100.0
+
+
+def test_gaussian_for_replacing_a_user():
+    noise = Gaussian(2.0, neighboring="add_remove", sampling="none")
+    halved = Gaussian(1.0, neighboring="replace", sampling="none")
+    assert ledger_of(noise).epsilon("public") == ledger_of(halved).epsilon("public") < math.inf
+    both = ledger_of(REPORTS, halved)
+    assert both.epsilon("public") > ledger_of(REPORTS).epsilon("public")
+    assert both.epsilon("server") == math.inf
+
+
+def test_unknown_costs_raise_and_are_not_recorded():
     class Wish:
         mechanism = "good intentions"
 
-    with pytest.raises(TypeError, match="cannot account for"):
-        Ledger().record(Wish())
-    with pytest.raises(ValueError, match="against must be one of 'server', 'public'"):
-        Ledger().epsilon("nobody")
+    ledger = Ledger()
+    with pytest.raises(TypeError, match="must hold events"):
+        ledger.record(Wish())
+    with pytest.raises(UnsupportedEventError, match="no theorem is known here for the cost of replacing a user"):
+        ledger.record(Gaussian(1.0, neighboring="add_remove", sampling="poisson", sampling_probability=0.1))
+    with pytest.raises(UnsupportedEventError, match="protects one interaction"):
+        ledger.record(CentralRelease("m", 1.0, neighboring="replace", privacy_unit="interaction"))
+    assert not ledger.events
+    with pytest.raises(ValueError, match="against must be one of 'server', 'shuffled_server', 'public', 'key_holder'"):
+        ledger.epsilon("nobody")
+    for bad in (0.0, 1.0, -1e-6, math.nan):
+        with pytest.raises(ValueError, match="delta must be"):
+            Ledger(bad)
+        with pytest.raises(ValueError, match="delta must be"):
+            ledger.epsilon("public", bad)
+
+
+def test_amend_makes_the_crowd_smaller_never_larger():
+    ledger = ledger_of(REPORTS, REPORTS)
+    ledger.amend(REPORTS, 50_000)
+    ledger.amend(REPORTS, 60_000)
+    assert dict(ledger.events) == {REPORTS: 2}
+    ledger.amend(REPORTS, 100)
+    assert sorted((e.n_users, n) for e, n in ledger.events.items()) == [(100, 1), (50_000, 1)]
+    nobody = ledger_of(REPORTS)
+    nobody.amend(REPORTS, 0)
+    assert nobody.epsilon("shuffled_server") == 250.0
 
 
 def test_simulation_is_marked_for_good():
@@ -66,7 +123,13 @@ def test_simulation_is_marked_for_good():
     assert "SIMULATION" not in ledger_of(REPORTS).summary()
 
 
-def test_notes_are_kept_once():
+def test_summary_states_what_it_rests_on():
+    assert "if no two reports can be linked" in ledger_of(REPORTS).summary()
+    assert "if no two reports can be linked" not in ledger_of(LocalReports("m", 1.0, 10, 100)).summary()
+    assert "it sees the data" in ledger_of(CentralRelease("m", 1.0)).summary()
+    assert "no noise" in ledger_of(Unprotected("u")).summary()
+    assert "all of it" in ledger_of(REPORTS, CentralRelease("m", 1.0)).summary()
+    assert "all of it" not in ledger_of(REPORTS).summary()
     ledger = ledger_of(REPORTS)
     ledger.note("remember this")
     ledger.note("remember this")
@@ -74,16 +137,48 @@ def test_notes_are_kept_once():
 
 
 def test_json_round_trip():
-    ledger = ledger_of(REPORTS, REPORTS, CentralRelease("c", 0.25), Unprotected("u"))
+    ledger = Ledger(delta=1e-7)
+    for event in (
+        REPORTS,
+        REPORTS,
+        CentralRelease("c", 0.25),
+        Gaussian(3.0, neighboring="replace", sampling="without_replacement", n_users=100, cohort_size=5),
+        ZCDP("z", 0.1, neighboring="replace", sampling="none"),
+        ShuffledReports("s", 1.0, 2, 300, 0.5),
+    ):
+        ledger.record(event, simulation=True)
     ledger.note("n")
+    ledger.record(Unprotected("u"))
     document = json.loads(ledger.to_json())
-    assert document["epsilon"] == {"server": None, "public": None}  # JSON has no infinity
-    again = Ledger.from_dict(document)
+    assert document["epsilon"] == dict.fromkeys(document["epsilon"])  # JSON has no infinity
+    again = Ledger.from_json(ledger.to_json())
     assert again.events == ledger.events
     assert again.to_dict() == ledger.to_dict()
     document["events"][0]["kind"] = "Wish"
     with pytest.raises(ValueError, match="'Wish'"):
         Ledger.from_dict(document)
+
+
+def test_shards_of_one_round_hide_together():
+    parts = [Ledger(), Ledger()]
+    for part, n_users in zip(parts, (20_000, 30_000), strict=True):
+        for _ in range(20):
+            part.record(LocalReports("binary response", 2.5, 100, n_users, separable=True), simulation=n_users > 20_000)
+    joined = Ledger.of_shards(parts)
+    assert joined.events == ledger_of(*[REPORTS] * 20).events
+    assert joined.is_simulation
+    parts[1].record(REPORTS)
+    with pytest.raises(ValueError, match="the same events"):
+        Ledger.of_shards(parts)
+    with pytest.raises(ValueError, match="must not be empty"):
+        Ledger.of_shards([])
+
+
+@given(st.floats(0.05, 4), st.integers(1, 40), st.integers(2, 3000), st.integers(1, 5))
+@settings(max_examples=10)
+def test_a_shuffler_never_costs_more(epsilon, n_reports, n_users, times):
+    ledger = ledger_of(*[LocalReports("m", epsilon, n_reports, n_users, separable=True)] * times)
+    assert ledger.epsilon("shuffled_server") <= ledger.epsilon("server") * (1 + 1e-9)
 
 
 @given(st.floats(1e-6, 1e6))

@@ -42,10 +42,11 @@ def test_a_hostile_shard_does_not_stop_the_run(data):
             return update
 
     engine = LocalEngine(3)
-    state, _, _ = run(engine, Liar(), data)
+    state, ledger, _ = run(engine, Liar(), data)
     honest = sum(shard.interactions_per_item() for n, shard in enumerate(data.shard(3)) if n != 1)
     np.testing.assert_array_equal(state, 3 * honest)
     assert {r.sender for r in engine.rejections} == {"shard-1"}
+    assert [event.n_users for event in ledger.events] == [50 - data.shard(3)[1].n_users]
     assert [r.round for r in engine.rejections] == [0, 0, 1, 1, 2, 2]  # the bad message, and its absence
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import os
 import pickle
 import threading
 from fractions import Fraction
@@ -258,6 +259,24 @@ def test_resolve_key():
     key = Key.from_seed(1)
     assert resolve_key(key) is key
     assert not resolve_key(None).is_simulation
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_cannot_use_its_parents_entropy_key():
+    key, seeded = Key.from_entropy(), Key.from_seed(1)
+    child = os.fork()
+    if child == 0:  # without pytest's machinery: only the exit status comes back
+        status = 1
+        try:
+            seeded.claim("child.fit")
+            key.claim("child.fit")
+        except ValueError as error:
+            status = 0 if "drawn in another process" in str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    key.claim("parent.fit")
 
 
 # ---- bad inputs -------------------------------------------------------------------------------------------------

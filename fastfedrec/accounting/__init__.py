@@ -1,7 +1,58 @@
-"""What happened (events), what it costs (the ledger), and what was sent (the communication ledger)."""
+"""What happened (events), what it costs (accountants, the ledger), and what was sent (the communication ledger)."""
 
+from fastfedrec.accounting.calibration import (
+    calibrate_epsilon_per_report,
+    calibrate_n_rounds,
+    calibrate_noise_multiplier,
+)
 from fastfedrec.accounting.communication import CommunicationLedger, RoundTraffic
-from fastfedrec.accounting.events import CentralRelease, LocalReports, Unprotected
+from fastfedrec.accounting.composition import Accountant, AdvancedAccountant, PureAccountant, ZCDPAccountant
+from fastfedrec.accounting.events import (
+    ZCDP,
+    CentralRelease,
+    Composed,
+    Gaussian,
+    Laplace,
+    LocalReports,
+    ShuffledReports,
+    Unprotected,
+    UnsupportedEventError,
+)
 from fastfedrec.accounting.ledger import Ledger
+from fastfedrec.accounting.pld import PLDAccountant, epsilon_lower_bound
+from fastfedrec.accounting.published import published_privrec_epsilon, published_shuffle_epsilon
+from fastfedrec.accounting.rdp import RDPAccountant
+from fastfedrec.accounting.shuffle import shuffled_epsilon, shuffled_epsilon_lower_bound
+from fastfedrec.accounting.views import VIEWS, composed_epsilon, seen_event
 
-__all__ = ["CentralRelease", "CommunicationLedger", "Ledger", "LocalReports", "RoundTraffic", "Unprotected"]
+__all__ = [
+    "VIEWS",
+    "ZCDP",
+    "Accountant",
+    "AdvancedAccountant",
+    "CentralRelease",
+    "CommunicationLedger",
+    "Composed",
+    "Gaussian",
+    "Laplace",
+    "Ledger",
+    "LocalReports",
+    "PLDAccountant",
+    "PureAccountant",
+    "RDPAccountant",
+    "RoundTraffic",
+    "ShuffledReports",
+    "Unprotected",
+    "UnsupportedEventError",
+    "ZCDPAccountant",
+    "calibrate_epsilon_per_report",
+    "calibrate_n_rounds",
+    "calibrate_noise_multiplier",
+    "composed_epsilon",
+    "epsilon_lower_bound",
+    "published_privrec_epsilon",
+    "published_shuffle_epsilon",
+    "seen_event",
+    "shuffled_epsilon",
+    "shuffled_epsilon_lower_bound",
+]

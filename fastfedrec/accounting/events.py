@@ -1,10 +1,25 @@
-"""Events: frozen records of what happened to people's data. What it costs is the accountant's business."""
+"""Events: frozen records of what happened to people's data. What it costs is the accountants' business."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-Trust = Literal["local", "central"]
+from fastfedrec._check import check_choice, check_epsilon, check_instance, check_integer, check_real
+
+Trust = Literal["local", "shuffle", "central"]
 Neighboring = Literal["replace", "add_remove"]
+PrivacyUnit = Literal["user", "interaction"]
+Sampling = Literal["none", "poisson", "without_replacement"]
+
+_SAMPLING_FIELDS = {
+    "none": (),
+    "poisson": ("sampling_probability",),
+    "without_replacement": ("n_users", "cohort_size"),
+}
+
+
+class UnsupportedEventError(TypeError):
+    """An event whose cost is not known: there is no theorem for it here, and no guess is made."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +36,10 @@ class LocalReports:
         Reports of one user in one round.
     n_users : int
         Users who were asked.
+    separable : bool
+        Whether each report is a binary response that means something alone, and what it is about is drawn without
+        regard to the user's data: then a shuffler may break the link between any two reports, and hides each among
+        the others'.
     neighboring : {"replace"}
         One user's data are replaced by any others.
     privacy_unit : {"user"}
@@ -33,34 +52,240 @@ class LocalReports:
     epsilon: float
     n_reports: int
     n_users: int
+    separable: bool = False
     neighboring: Literal["replace"] = "replace"
     privacy_unit: Literal["user"] = "user"
     trust: Literal["local"] = "local"
 
+    def __post_init__(self) -> None:
+        _check_reports(self, "local")
+
 
 @dataclass(frozen=True)
-class CentralRelease:
-    """A trusted server saw the data and released a noisy statistic.
+class ShuffledReports:
+    """Every user sent some binary responses, and a shuffler took the senders off before anybody else saw them.
+
+    Parameters
+    ----------
+    mechanism : str
+        Name of the local randomizer; it must be binary response, and the user's data must not choose how many reports
+        there are, nor what they are about.
+    epsilon : float
+        Of one report, in nats, exact for what ran (rounded up).
+    n_reports : int
+        Reports of one user in one round; no two of them can be linked.
+    n_users : int
+        Users who were asked, each sending as many.
+    honest_fraction : float
+        Share of the users, in (0, 1], who follow the protocol and do not tell what they sent.
+    neighboring : {"replace"}
+        One user's data are replaced by any others.
+    privacy_unit : {"user"}
+        All of one person's data.
+    trust : {"shuffle"}
+        The shuffler is trusted to break every link, and not to collude with the server.
+    """
+
+    mechanism: str
+    epsilon: float
+    n_reports: int
+    n_users: int
+    honest_fraction: float = 1.0
+    neighboring: Literal["replace"] = "replace"
+    privacy_unit: Literal["user"] = "user"
+    trust: Literal["shuffle"] = "shuffle"
+
+    def __post_init__(self) -> None:
+        _check_reports(self, "shuffle")
+        check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0)
+        if not self.n_honest_users:
+            raise ValueError(
+                f"honest_fraction times n_users must be at least 1 user, got {self.honest_fraction} of {self.n_users}"
+            )
+
+    @property
+    def n_honest_users(self) -> int:
+        """Users among whom a report hides, rounded down.
+
+        Returns
+        -------
+        int
+            At least 1.
+        """
+        return int(self.honest_fraction * self.n_users)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Central:
+    """What every release of a trusted server states; relation and sampling have no default."""
+
+    neighboring: Neighboring
+    sampling: Sampling
+    sampling_probability: float | None = None
+    n_users: int | None = None
+    cohort_size: int | None = None
+    count: int = 1
+    privacy_unit: PrivacyUnit = "user"
+    trust: Literal["central"] = "central"
+
+    def __post_init__(self) -> None:
+        check_choice("neighboring", self.neighboring, ("replace", "add_remove"))
+        check_choice("sampling", self.sampling, tuple(_SAMPLING_FIELDS))
+        check_choice("privacy_unit", self.privacy_unit, ("user", "interaction"))
+        check_choice("trust", self.trust, ("central",))
+        _set(self, count=check_integer("count", self.count, low=1))
+        _check_sampling_fields(self)
+
+    @property
+    def sampling_rate(self) -> float:
+        """Probability that one unit's data are used in one release; 1 without sampling."""
+        if self.sampling == "poisson":
+            return float(self.sampling_probability or 0)
+        if self.sampling == "without_replacement":
+            return (self.cohort_size or 0) / (self.n_users or 1)
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Gaussian(_Central):
+    """A trusted server released sums with Gaussian noise, continuous or rounded after it was added.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise over the l2 sensitivity under `neighboring`.  For vectors clipped to norm S the
+        sensitivity is S when a user is added or removed, and 2 S when one is replaced.
+    mechanism : str
+        Name, for the ledger.
+    neighboring : {"replace", "add_remove"}
+        Required: what happens to one unit's data.
+    sampling : {"none", "poisson", "without_replacement"}
+        Required: how the units of each release were drawn, independently each time and in secret.
+    sampling_probability : float or None
+        For "poisson": in (0, 1].
+    n_users, cohort_size : int or None
+        For "without_replacement": exactly `cohort_size` of `n_users`, uniformly.
+    count : int
+        How many such releases.
+    privacy_unit : {"user", "interaction"}
+        Whose data neighbours differ in, and what is sampled.
+    trust : {"central"}
+        The server is trusted with the data.
+    """
+
+    noise_multiplier: float
+    mechanism: str = "Gaussian"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _set(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
+
+
+@dataclass(frozen=True)
+class Laplace(_Central):
+    """A trusted server released one number with continuous Laplace noise.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Scale of the noise over the sensitivity under `neighboring`; one release without sampling costs its inverse.
+    mechanism : str
+        Name, for the ledger.
+    neighboring : {"replace", "add_remove"}
+        Required: what happens to one unit's data.
+    sampling : {"none", "poisson", "without_replacement"}
+        Required: how the units of each release were drawn, independently each time and in secret.
+    sampling_probability : float or None
+        For "poisson": in (0, 1].
+    n_users, cohort_size : int or None
+        For "without_replacement": exactly `cohort_size` of `n_users`, uniformly.
+    count : int
+        How many such releases.
+    privacy_unit : {"user", "interaction"}
+        Whose data neighbours differ in, and what is sampled.
+    trust : {"central"}
+        The server is trusted with the data.
+
+    Notes
+    -----
+    A vector with l1 sensitivity, or discrete Laplace noise, is a `CentralRelease` with its pure epsilon.
+    """
+
+    noise_multiplier: float
+    mechanism: str = "Laplace"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _set(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
+
+
+@dataclass(frozen=True)
+class CentralRelease(_Central):
+    """A trusted server saw the data and released something with a pure epsilon.
 
     Parameters
     ----------
     mechanism : str
         Name of the mechanism.
     epsilon : float
-        Of the release, in nats.
-    neighboring : {"add_remove"}
-        One user's data are added or removed.
-    privacy_unit : {"user"}
-        All of one person's data.
+        Of one release, in nats, before any sampling.
+    neighboring : {"add_remove", "replace"}
+        What happens to one unit's data; the default is the one that costs more in the ledger.
+    sampling : {"none", "poisson", "without_replacement"}
+        How the units of each release were drawn; the default is the one that costs more.
+    sampling_probability : float or None
+        For "poisson": in (0, 1].
+    n_users, cohort_size : int or None
+        For "without_replacement": exactly `cohort_size` of `n_users`, uniformly.
+    count : int
+        How many such releases.
+    privacy_unit : {"user", "interaction"}
+        Whose data neighbours differ in, and what is sampled.
     trust : {"central"}
         The server is trusted with the data.
     """
 
     mechanism: str
     epsilon: float
-    neighboring: Literal["add_remove"] = "add_remove"
-    privacy_unit: Literal["user"] = "user"
-    trust: Literal["central"] = "central"
+    neighboring: Neighboring = field(default="add_remove", kw_only=True)
+    sampling: Sampling = field(default="none", kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _set(self, epsilon=check_epsilon("epsilon", self.epsilon))
+
+
+@dataclass(frozen=True)
+class ZCDP(_Central):
+    """A trusted server released something that is rho-zero-concentrated differentially private.
+
+    Parameters
+    ----------
+    mechanism : str
+        Name of the mechanism, as the discrete Gaussian.
+    rho : float
+        Of one release; nothing is known of it under sampling.
+    neighboring : {"replace", "add_remove"}
+        Required: what happens to one unit's data.
+    sampling : {"none"}
+        Required; any other raises, for there is no amplification theorem for zCDP alone.
+    sampling_probability, n_users, cohort_size : None
+        Not for this event.
+    count : int
+        How many such releases.
+    privacy_unit : {"user", "interaction"}
+        Whose data neighbours differ in.
+    trust : {"central"}
+        The server is trusted with the data.
+    """
+
+    mechanism: str
+    rho: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("sampling", self.sampling, ("none",))
+        _set(self, rho=check_real("rho", self.rho, low=0.0, exclusive=True))
 
 
 @dataclass(frozen=True)
@@ -79,4 +304,87 @@ class Unprotected:
     privacy_unit: Literal["user"] = "user"
 
 
-Event = LocalReports | CentralRelease | Unprotected
+@dataclass(frozen=True)
+class Composed:
+    """Several events on the same people, later ones free to depend on what earlier ones released.
+
+    Parameters
+    ----------
+    events : tuple of events
+        All with the same neighbouring relation and privacy unit.
+    count : int
+        How many times all of them happened.
+    mechanism : str
+        Name, for the ledger.
+    """
+
+    events: "tuple[Event, ...]"
+    count: int = 1
+    mechanism: str = "composition"
+
+    def __post_init__(self) -> None:
+        check_instance("events", self.events, tuple, "pass a tuple of events")
+        for event in self.events:
+            check_event("events", event)
+        _set(self, count=check_integer("count", self.count, low=1))
+
+
+Event = LocalReports | ShuffledReports | Gaussian | Laplace | CentralRelease | ZCDP | Unprotected | Composed
+
+
+def check_event(name: str, value: Any) -> Any:
+    """Return `value` if it is an event, or raise.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : object
+        What the caller passed.
+
+    Returns
+    -------
+    event
+        The value itself.
+
+    Raises
+    ------
+    TypeError
+        Anything else.
+    """
+    if not isinstance(value, Event):
+        raise TypeError(f"{name} must hold events of fastfedrec.accounting, got {value!r} ({type(value).__name__})")
+    return value
+
+
+def _set(event: Any, **fields: Any) -> None:
+    # The checked value is stored, so that a NumPy number does not reach a saved ledger.
+    for name, value in fields.items():
+        object.__setattr__(event, name, value)
+
+
+def _check_reports(event: LocalReports | ShuffledReports, trust: str) -> None:
+    for name, choices in (("neighboring", ("replace",)), ("privacy_unit", ("user",)), ("trust", (trust,))):
+        check_choice(name, getattr(event, name), choices)
+    _set(
+        event,
+        epsilon=check_epsilon("epsilon", event.epsilon),
+        n_reports=check_integer("n_reports", event.n_reports, low=0),
+        n_users=check_integer("n_users", event.n_users, low=0),
+    )
+
+
+def _check_sampling_fields(event: _Central) -> None:
+    wanted: Collection[str] = _SAMPLING_FIELDS[event.sampling]
+    for name in ("sampling_probability", "n_users", "cohort_size"):
+        if (getattr(event, name) is not None) != (name in wanted):
+            takes = " and ".join(wanted) or "no further argument"
+            raise ValueError(f"sampling={event.sampling!r} takes {takes}, got {name}={getattr(event, name)!r}")
+    if event.sampling == "poisson":
+        probability = check_real("sampling_probability", event.sampling_probability, low=0.0, high=1.0)
+        if not probability:
+            raise ValueError("sampling_probability must be greater than 0, got 0.0")
+        _set(event, sampling_probability=probability)
+    if event.sampling == "without_replacement":
+        n_users = check_integer("n_users", event.n_users, low=1)
+        _set(event, n_users=n_users, cohort_size=check_integer("cohort_size", event.cohort_size, low=1, high=n_users))

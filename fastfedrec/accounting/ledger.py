@@ -1,30 +1,53 @@
-"""The privacy ledger: the events of one or more runs on the same people, and what they cost together."""
+"""The privacy ledger: the events of one or more runs on the same people, and who is protected how much."""
 
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Self, cast
 
-from fastfedrec._check import check_choice
+from fastfedrec._check import check_choice, check_real
 from fastfedrec._table import format_epsilon, format_table
-from fastfedrec.accounting.events import CentralRelease, Event, LocalReports, Unprotected
+from fastfedrec.accounting.events import (
+    ZCDP,
+    CentralRelease,
+    Event,
+    Gaussian,
+    Laplace,
+    LocalReports,
+    ShuffledReports,
+    Unprotected,
+    check_event,
+)
+from fastfedrec.accounting.views import VIEWS, View, composed_epsilon, seen_event
 
-_ADVERSARIES = ("server", "public")
-_KINDS = {kind.__name__: kind for kind in (LocalReports, CentralRelease, Unprotected)}
-NOT_COMPUTED = "not computed yet"
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (LocalReports, ShuffledReports, Gaussian, Laplace, CentralRelease, ZCDP, Unprotected)
+}
+_PRECONDITIONS = {
+    "shuffled": "behind a shuffler: if no two reports can be linked, by sender or by time, all users send theirs, and "
+    "the shuffler does not tell the server",
+    "public": "the public: if the server releases nothing but what was computed from the sums of reports",
+    "seed": "SIMULATION: the noise came from a seed; nothing is claimed against whoever can guess it",
+}
 
 
 class Ledger:
-    """What was done to people's data, and what it costs, by pure composition.
+    """What was done to people's data, who is protected from whom, and how much.
 
     Pass one ledger to several ``fit`` calls to add up what runs on the same people cost together.
+
+    Parameters
+    ----------
+    delta : float
+        In (0, 1): at which figures are stated that are not pure.
 
     Attributes
     ----------
     events : Counter
-        Each `Event` and how many times (rounds) it happened, in order of first appearance.
+        Each event and how many times (rounds) it happened, in order of first appearance.
     is_simulation : bool
         Whether any run took its noise from a seed: then nothing is claimed against whoever holds the seed.
     notes : list of str
@@ -32,36 +55,41 @@ class Ledger:
 
     Notes
     -----
-    Two events on the same people compose: epsilons add, and so this is an upper bound whatever the data and however
-    later events depended on earlier ones (adaptive composition).  One user's data are replaced ("replace"); a release
-    whose bound is for adding or removing a user counts twice, because a replacement is one removal and one addition.
-    Amplification by shuffling is not computed yet.
+    Every figure is for replacing all data of one user ("replace", privacy unit "user"), and an upper bound for any
+    data and however later events depended on earlier ones.  Pure costs add up; shuffled reports and Gaussian noise
+    are composed as privacy loss distributions.  See docs/explanation/accounting.md.
 
     References
     ----------
     .. [1] Dwork and Roth, "The algorithmic foundations of differential privacy", 2014, Theorem 3.16 (composition).
+    .. [2] Wang et al., "Privacy amplification via shuffling: unified, simplified, and tightened", VLDB 2024.
 
     Examples
     --------
     >>> from fastfedrec.accounting import Ledger, LocalReports
-    >>> ledger = Ledger()
+    >>> ledger = Ledger(delta=1e-6)
     >>> for _ in range(20):
-    ...     ledger.record(LocalReports("binary response", epsilon=2.5, n_reports=100, n_users=50_000))
-    >>> ledger.epsilon()
+    ...     ledger.record(LocalReports("binary response", 2.5, n_reports=100, n_users=50_000, separable=True))
+    >>> ledger.epsilon("server")
     5000.0
+    >>> round(ledger.epsilon("shuffled_server"), 2)
+    4.18
     """
 
-    def __init__(self) -> None:
+    def __init__(self, delta: float = 1e-6) -> None:
+        self.delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
         self.events: Counter[Event] = Counter()
         self.is_simulation = False
         self.notes: list[str] = []
+
+    # ---- writing ------------------------------------------------------------------------------------------------
 
     def record(self, event: Event, *, simulation: bool = False) -> None:
         """Add one event, before its messages leave the clients.
 
         Parameters
         ----------
-        event : LocalReports, CentralRelease or Unprotected
+        event : event
             What is about to happen.
         simulation : bool
             Whether the noise comes from a seed.
@@ -69,11 +97,31 @@ class Ledger:
         Raises
         ------
         TypeError
-            An event whose cost is not known here.
+            Not an event, or one whose cost to a user is not known here (`UnsupportedEventError`).
         """
-        _costs(event)
+        if type(check_event("event", event)).__name__ not in _KINDS:
+            raise TypeError(f"event must be an elementary event, got {event!r}; record its parts one by one")
+        for view in VIEWS:
+            seen_event(event, view)
         self.events[event] += 1
         self.is_simulation |= simulation
+
+    def amend(self, event: Event, n_users_heard: int) -> None:
+        """Correct the last record of some reports: fewer users were heard, so each hides among fewer.
+
+        Parameters
+        ----------
+        event : LocalReports
+            As recorded.
+        n_users_heard : int
+            How many users' reports arrived.
+        """
+        if not isinstance(event, LocalReports | ShuffledReports) or n_users_heard >= event.n_users:
+            return
+        self.events[event] -= 1
+        if not self.events[event]:
+            del self.events[event]
+        self.events[replace(event, n_users=n_users_heard)] += 1
 
     def note(self, text: str) -> None:
         """Add a remark, once.
@@ -86,22 +134,66 @@ class Ledger:
         if text not in self.notes:
             self.notes.append(text)
 
-    def epsilon(self, against: str = "server") -> float:
-        """What the whole ledger costs one user, in nats, by pure composition.
+    @classmethod
+    def of_shards(cls, ledgers: Sequence["Ledger"]) -> Self:
+        """Join the ledgers of shards that ran the same rounds, each for its own users, behind one shuffler.
 
         Parameters
         ----------
-        against : {"server", "public"}
-            Who must not learn about the user: the server, which sees every message, or everybody who sees only what
-            the server publishes.
+        ledgers : sequence of Ledger
+            Of disjoint sets of users.
+
+        Returns
+        -------
+        Ledger
+            What one user paid, with the users of all shards to hide among.
+
+        Raises
+        ------
+        ValueError
+            The shards did not run the same rounds.
+        """
+        if not ledgers:
+            raise ValueError("ledgers must not be empty")
+        first = ledgers[0]
+        joined = cls(first.delta)
+        for other in ledgers:
+            if [(_without_users(e), n) for e, n in other.events.items()] != [
+                (_without_users(e), n) for e, n in first.events.items()
+            ] or other.delta != first.delta:
+                raise ValueError("ledgers must hold the same events, for different users, at the same delta")
+            joined.is_simulation |= other.is_simulation
+            for note in other.notes:
+                joined.note(note)
+        for events in zip(*(ledger.events.items() for ledger in ledgers), strict=True):
+            event, times = events[0]
+            if isinstance(event, LocalReports | ShuffledReports):
+                event = replace(event, n_users=sum(cast(LocalReports, e).n_users for e, _ in events))
+            joined.events[event] += times
+        return joined
+
+    # ---- reading ------------------------------------------------------------------------------------------------
+
+    def epsilon(self, against: str = "server", delta: float | None = None) -> float:
+        """What the whole ledger costs one user, in nats.
+
+        Parameters
+        ----------
+        against : {"server", "shuffled_server", "public", "key_holder"}
+            Who must not learn about the user: the server, which sees every message and its sender; the same server
+            behind a shuffler that it cannot bribe; everybody who sees only what the server releases; whoever has the
+            key that the noise came from.
+        delta : float or None
+            At which a figure is stated that is not pure; None takes the ledger's own.
 
         Returns
         -------
         float
             Infinite where nothing is guaranteed; 0 for an empty ledger.
         """
-        check_choice("against", against, _ADVERSARIES)
-        return sum((times * _costs(event)[against] for event, times in self.events.items()), 0.0)
+        view = cast(View, check_choice("against", against, VIEWS))
+        delta = self.delta if delta is None else check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
+        return composed_epsilon(self.events, view, delta)
 
     def to_dict(self) -> dict[str, Any]:
         """The ledger as plain numbers and strings.
@@ -113,19 +205,21 @@ class Ledger:
         """
         return {
             "epsilon_unit": "nats",
+            "neighboring": "replace",
+            "privacy_unit": "user",
+            "delta": self.delta,
             "is_simulation": self.is_simulation,
             "events": [
                 {
                     "kind": type(event).__name__,
                     "fields": asdict(event),
                     "times": times,
-                    "epsilon_per_round": {who: _finite(_costs(event)[who]) for who in _ADVERSARIES},
-                    "epsilon_whole_run": {who: _finite(times * _costs(event)[who]) for who in _ADVERSARIES},
-                    "epsilon_shuffled": NOT_COMPUTED,
+                    "epsilon_per_round": {view: _finite(self._cost(event, 1, view)) for view in VIEWS},
+                    "epsilon_whole_run": {view: _finite(self._cost(event, times, view)) for view in VIEWS},
                 }
                 for event, times in self.events.items()
             ],
-            "epsilon": {who: _finite(self.epsilon(who)) for who in _ADVERSARIES},
+            "epsilon": {view: _finite(self.epsilon(view)) for view in VIEWS},
             "notes": list(self.notes),
         }
 
@@ -141,9 +235,9 @@ class Ledger:
         Returns
         -------
         Ledger
-            Equal in events, mark and notes.
+            Equal in events, delta, mark and notes.
         """
-        ledger = cls()
+        ledger = cls(document["delta"])
         for entry in document["events"]:
             kind = _KINDS.get(entry["kind"])
             if kind is None:
@@ -161,41 +255,61 @@ class Ledger:
         str
             Indented.
         """
-        return json.dumps(self.to_dict(), indent=2)
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` gave.
+
+        Parameters
+        ----------
+        text : str
+            JSON.
+
+        Returns
+        -------
+        Ledger
+            As from `from_dict`.
+        """
+        return cls.from_dict(json.loads(text))
 
     def summary(self) -> str:
-        """A table of what each event costs per report, per round and in the whole run.
+        """Tell who is protected from whom, per report, per round and in the whole run.
 
         Returns
         -------
         str
-            Several lines.
+            A table for each event and, where there are several, one for all of them; then what the figures rest on.
         """
-        rows: list[tuple[object, ...]] = []
+        lines = ["Privacy ledger: epsilon in nats, for replacing all data of one user"]
         for event, times in self.events.items():
-            for against in _ADVERSARIES:
-                cost = _costs(event)[against]
-                per_report = format_epsilon(event.epsilon) if isinstance(event, LocalReports) else "-"
-                rows.append(
-                    (
-                        event.mechanism,
-                        against,
-                        per_report,
-                        format_epsilon(cost),
-                        times,
-                        format_epsilon(times * cost),
-                        NOT_COMPUTED,
-                    )
-                )
-        for against in _ADVERSARIES:
-            rows.append(("all of it", against, "", "", "", format_epsilon(self.epsilon(against)), NOT_COMPUTED))
-        header = ("what users sent", "against", "per report", "per round", "rounds", "whole run", "shuffled")
-        lines = ["Privacy ledger: epsilon in nats, for replacing all data of one user, local model", ""]
-        lines += [format_table(header, rows), ""]
-        lines.append("whole run: pure composition (epsilons add), for any data and adaptive rounds")
-        if self.is_simulation:
-            lines.append("SIMULATION: the noise came from a seed; nothing is claimed against whoever holds it")
-        return "\n".join(lines + self.notes)
+            lines += ["", f"{event.mechanism}, {times} round{'s' * (times != 1)}{_describe(event)}", ""]
+            lines.append(self._table(event, times))
+        if len(self.events) != 1:
+            rows = [(VIEWS[view], format_epsilon(self.epsilon(view))) for view in VIEWS] if self.events else []
+            lines += ["", "all of it", "", format_table(("protected from", "in all"), rows)]
+        lines += ["", *self._preconditions(), *self.notes]
+        return "\n".join(lines)
+
+    def _table(self, event: Event, times: int) -> str:
+        rows = []
+        for view in VIEWS:
+            per_report = "-"
+            if isinstance(event, LocalReports | ShuffledReports):
+                per_report = format_epsilon(self._cost(replace(event, n_reports=1), 1, view))
+            per_round, whole = self._cost(event, 1, view), self._cost(event, times, view)
+            by = _theorem(event, view, self.delta) if math.isfinite(whole) else _no_theorem(event, view)
+            rows.append((VIEWS[view], per_report, format_epsilon(per_round), format_epsilon(whole), by))
+        return format_table(("protected from", "per report", "per round", "whole run", "by"), rows)
+
+    def _cost(self, event: Event, times: int, view: View) -> float:
+        return composed_epsilon({event: times}, view, self.delta)
+
+    def _preconditions(self) -> list[str]:
+        reports = [event for event in self.events if isinstance(event, LocalReports | ShuffledReports)]
+        shuffled = any(isinstance(seen_event(event, "shuffled_server"), ShuffledReports) for event in reports)
+        told = [_PRECONDITIONS["shuffled"], _PRECONDITIONS["public"]] if shuffled else []
+        return told + ([_PRECONDITIONS["seed"]] if self.is_simulation else [])
 
     def __repr__(self) -> str:
         kind = ", simulation" if self.is_simulation else ""
@@ -203,16 +317,30 @@ class Ledger:
         return f"<Ledger: {sum(self.events.values())} events, epsilon {total} against the server{kind}>"
 
 
-def _costs(event: Event) -> dict[str, float]:
-    """What one occurrence costs one user, under "replace", against each adversary."""
-    if isinstance(event, LocalReports):
-        cost = event.n_reports * event.epsilon
-        return {"server": cost, "public": cost}
-    if isinstance(event, CentralRelease):
-        return {"server": math.inf, "public": 2 * event.epsilon}
+def _describe(event: Event) -> str:
+    if isinstance(event, LocalReports | ShuffledReports):
+        return f", {event.n_reports:,} reports a user and round, {event.n_users:,} users"
+    return ""
+
+
+def _theorem(event: Event, view: View, delta: float) -> str:
+    seen = seen_event(event, view)
+    if isinstance(seen, ShuffledReports):
+        what = "shuffling" if view == "shuffled_server" else "adding up over users"
+        return f"{what}, delta {delta:g}"
+    if isinstance(seen, Gaussian | ZCDP):
+        return f"the noise of a trusted server, delta {delta:g}"
+    return "the noise of a trusted server" if isinstance(seen, CentralRelease) else "the noise of each report"
+
+
+def _no_theorem(event: Event, view: View) -> str:
     if isinstance(event, Unprotected):
-        return {"server": math.inf, "public": math.inf}
-    raise TypeError(f"the ledger cannot account for {event!r}: no theorem is known here for a {type(event).__name__}")
+        return "no noise"
+    return "the key undoes the noise" if view == "key_holder" else "it sees the data"
+
+
+def _without_users(event: Event) -> Event:
+    return replace(event, n_users=1) if isinstance(event, LocalReports | ShuffledReports) else event
 
 
 def _finite(epsilon: float) -> float | None:

@@ -79,12 +79,15 @@ class LocalEngine:
         shards = {f"shard-{number}": shard for number, shard in enumerate(interactions.shard(self.n_shards))}
         expected = {name: shard.n_users for name, shard in shards.items()}
         for round_number in progress_rounds(n_rounds, show=show_progress, description=type(system).__name__):
-            system.record_round(ledger, interactions.n_users, key)
+            event = system.round_event(interactions.n_users)
+            ledger.record(event, simulation=key.is_simulation)
             communication.record(system.traffic(state, interactions.n_users))
             receiver = RoundReceiver(system, state, round_number, expected)
             for name, shard in shards.items():
                 receiver.receive(system.local_round(state, shard, key, round_number, sender=name, n_threads=n_threads))
-            state = system.apply(state, receiver.close())
+            heard = receiver.close()
+            ledger.amend(event, heard.n_clients)
+            state = system.apply(state, heard)
             self.rejections += receiver.rejections
             if after_round is not None:
                 after_round(round_number, state)

@@ -9,7 +9,7 @@ from fastfedrec import als
 from fastfedrec._check import check_integer
 from fastfedrec._kernels import fmf_ldp as _kernel
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
-from fastfedrec.accounting import Ledger, LocalReports, RoundTraffic, Unprotected
+from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.randomness import Key, resolve_key
@@ -123,6 +123,7 @@ class FMFRounds(FederatedSystem):
         if self.epsilon is None:
             arrays = {"gradient": self._summed_gradient(state, shard, n_threads)}
         else:
+            key.claim_message(_REPORTS, round, sender)
             sums, _, _ = self._randomize(state, shard, key, round, n_threads, as_stream=False)
             arrays = self._sums_to_arrays(sums, shard.n_users * self.n_reports)
         return Update(round, sender, shard.n_users, arrays)
@@ -135,6 +136,7 @@ class FMFRounds(FederatedSystem):
         round: int,
         *,
         shuffle_key: Key | None = None,
+        sender: str = "shard-0",
         n_threads: int = 0,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The single reports of `local_round`, in random order: what a proxy forwards to a server elsewhere.
@@ -151,6 +153,8 @@ class FMFRounds(FederatedSystem):
             Names the draws.
         shuffle_key : Key or None
             Source of the order; None draws one from entropy, which is what a proxy wants.
+        sender : str
+            The shard's name.
         n_threads : int
             0 for all.
 
@@ -161,6 +165,7 @@ class FMFRounds(FederatedSystem):
         bit : ndarray of shape (n_users * n_reports,), uint8
             1 for +, 0 for -.
         """
+        key.claim_message(_REPORTS, round, sender)
         _, index, bit = self._randomize(state, shard, key, round, resolve_n_threads(n_threads), as_stream=True)
         order = resolve_key(shuffle_key).permutation(_SHUFFLE, round=round, size=len(index))
         return index[order], bit[order]
@@ -311,13 +316,11 @@ class FMFRounds(FederatedSystem):
             return f"its totals need {answers} answers or an even number more, and it claims {n_reports[0]} reports"
         return None
 
-    def record_round(self, ledger: Ledger, n_clients: int, key: Key) -> None:
-        """Enter what one round is about to cost."""
+    def round_event(self, n_clients: int) -> LocalReports | Unprotected:
+        """What one round is about to cost."""
         if self.epsilon is None:
-            ledger.record(Unprotected("exact gradients"), simulation=key.is_simulation)
-            return
-        event = LocalReports("binary response", self._channel.epsilon, self.n_reports, n_clients)
-        ledger.record(event, simulation=key.is_simulation)
+            return Unprotected("exact gradients")
+        return LocalReports("binary response", self._channel.epsilon, self.n_reports, n_clients, separable=True)
 
     def traffic(self, state: FMFState, n_clients: int) -> RoundTraffic:
         """What one round moves: V down as float32; up, an index and a bit a report, or the gradient as float32."""

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec.accounting import Ledger, RoundTraffic
+from fastfedrec.accounting import RoundTraffic
+from fastfedrec.accounting.events import Event
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 
@@ -208,17 +209,18 @@ class FederatedSystem(ABC):
         return None
 
     @abstractmethod
-    def record_round(self, ledger: Ledger, n_clients: int, key: Key) -> None:
-        """Enter into the ledger what one round is about to cost.
+    def round_event(self, n_clients: int) -> Event:
+        """What one round is about to do to people's data, for the ledger.
 
         Parameters
         ----------
-        ledger : Ledger
-            Written to before any message is made.
         n_clients : int
             Users who will be asked.
-        key : Key
-            Whether the round is a simulation.
+
+        Returns
+        -------
+        event
+            Of `fastfedrec.accounting`.
         """
 
     @abstractmethod

@@ -254,7 +254,9 @@ class DPPopularity(_CountBaseline):
     def _ask_locally(self, data: Interactions, key: Key, n_threads: int) -> np.ndarray:
         n_reports = best_n_reports(self.epsilon) if isinstance(self.n_reports, str) else self.n_reports
         channel = BinaryResponse(split_epsilon(self.epsilon, n_reports))
-        event = LocalReports("binary response on interaction bits", channel.epsilon, n_reports, data.n_users)
+        event = LocalReports(
+            "binary response on interaction bits", channel.epsilon, n_reports, data.n_users, separable=True
+        )
         self.ledger_.record(event, simulation=key.is_simulation)
         by_thread = np.zeros((2, n_threads, data.n_items), dtype=np.int64)
         _response_kernel.sample_memberships(

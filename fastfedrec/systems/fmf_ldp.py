@@ -55,7 +55,7 @@ class FMFLDP(Recommender, FMFRounds):
     regularization : float
         Of both sides' factors.
     delta : float
-        At which the ledger will state the shuffle-model figure.
+        At which a new ledger states the shuffle-model figure.
     variant : {"guaranteed", "published"}
         "published" keeps the paper's equations (5) and (9): half the gradient is clipped, and the estimate is
         `n_reports` times too large.  The guarantee is the same, and is not the one the paper states.
@@ -191,7 +191,9 @@ class FMFLDP(Recommender, FMFRounds):
         data = check_interactions(interactions)
         data = data.positive() if self.use_values else data.binarize()
         key = resolve_key(key)
-        ledger = Ledger() if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
+        ledger = (
+            Ledger(self.delta) if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
+        )
         engine = LocalEngine() if engine is None else engine
         n_threads = resolve_n_threads(n_threads)
         diagnostics = check_flag("diagnostics", diagnostics)

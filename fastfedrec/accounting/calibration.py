@@ -1,0 +1,187 @@
+"""Calibration: the parameter that meets a target (epsilon, delta), rounded toward privacy."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from fastfedrec._check import check_epsilon, check_integer, check_real
+from fastfedrec.accounting.composition import Accountant
+from fastfedrec.accounting.events import CentralRelease, Event, Gaussian, Laplace, LocalReports, ShuffledReports
+from fastfedrec.accounting.pld import PLDAccountant
+
+_PRECISION = 1e-3  # of a calibrated real number, relative
+_MOST_ROUNDS = 10**9
+_NOISE_RANGE = (1e-3, 1e6)
+_EPSILON_RANGE = (1e-9, 40.0)
+
+
+def calibrate_noise_multiplier(
+    event: Gaussian | Laplace,
+    *,
+    epsilon: float,
+    delta: float,
+    count: int = 1,
+    accountant: Callable[[], Accountant] = PLDAccountant,
+) -> float:
+    """The least noise that keeps a run within a target.
+
+    Parameters
+    ----------
+    event : Gaussian or Laplace
+        What happens in a round; its own noise multiplier does not matter.
+    epsilon : float
+        Target, in nats.
+    delta : float
+        Target, in (0, 1).
+    count : int
+        Rounds.
+    accountant : callable
+        Makes a new accountant.
+
+    Returns
+    -------
+    float
+        Meets the target by the same accountant; at most a thousandth above the least that does.
+
+    Raises
+    ------
+    ValueError
+        No multiplier up to a million meets it.
+
+    Examples
+    --------
+    >>> from fastfedrec.accounting import Gaussian, calibrate_noise_multiplier
+    >>> step = Gaussian(1.0, neighboring="add_remove", sampling="poisson", sampling_probability=0.01)
+    >>> round(calibrate_noise_multiplier(step, epsilon=1.0, delta=1e-6, count=1000), 2)
+    1.56
+    """
+    if not isinstance(event, Gaussian | Laplace):
+        raise TypeError(f"event must be Gaussian or Laplace, got {type(event).__name__}; pass the event of one round")
+    meets = _target(epsilon, delta, count, accountant)
+    # More noise costs less: bisect the inverse, which grows with the cost.
+    least, most = 1 / _NOISE_RANGE[1], 1 / _NOISE_RANGE[0]
+    return 1 / _largest("noise_multiplier", lambda x: meets(replace(event, noise_multiplier=1 / x)), least, most)
+
+
+def calibrate_epsilon_per_report(
+    event: LocalReports | ShuffledReports | CentralRelease,
+    *,
+    epsilon: float,
+    delta: float,
+    count: int = 1,
+    accountant: Callable[[], Accountant] = PLDAccountant,
+) -> float:
+    """The largest epsilon of one report, or one pure release, that keeps a run within a target.
+
+    Parameters
+    ----------
+    event : LocalReports, ShuffledReports or CentralRelease
+        What happens in a round; its own epsilon does not matter.
+    epsilon : float
+        Target for the whole run, in nats.
+    delta : float
+        Target, in (0, 1).
+    count : int
+        Rounds.
+    accountant : callable
+        Makes a new accountant.
+
+    Returns
+    -------
+    float
+        Meets the target by the same accountant; at most a thousandth below the largest that does, and at most 40.
+
+    Raises
+    ------
+    ValueError
+        Not even an epsilon of 1e-9 meets it.
+
+    Examples
+    --------
+    >>> from fastfedrec.accounting import ShuffledReports, calibrate_epsilon_per_report
+    >>> reports = ShuffledReports("binary response", epsilon=1.0, n_reports=100, n_users=50_000)
+    >>> round(calibrate_epsilon_per_report(reports, epsilon=1.0, delta=1e-6, count=20), 2)
+    0.95
+    """
+    if not isinstance(event, LocalReports | ShuffledReports | CentralRelease):
+        kinds = "LocalReports, ShuffledReports or CentralRelease"
+        raise TypeError(f"event must be {kinds}, got {type(event).__name__}; pass the event of one round")
+    meets = _target(epsilon, delta, count, accountant)
+    return _largest("epsilon per report", lambda x: meets(replace(event, epsilon=x)), *_EPSILON_RANGE)
+
+
+def calibrate_n_rounds(
+    event: Event,
+    *,
+    epsilon: float,
+    delta: float,
+    accountant: Callable[[], Accountant] = PLDAccountant,
+) -> int:
+    """The largest number of rounds within a target.
+
+    Parameters
+    ----------
+    event : event
+        What happens in a round.
+    epsilon : float
+        Target, in nats.
+    delta : float
+        Target, in (0, 1).
+    accountant : callable
+        Makes a new accountant.
+
+    Returns
+    -------
+    int
+        0 where a single round is too many; at most a thousand million.
+
+    Examples
+    --------
+    >>> from fastfedrec.accounting import ShuffledReports, calibrate_n_rounds
+    >>> reports = ShuffledReports("binary response", epsilon=2.5, n_reports=100, n_users=50_000)
+    >>> calibrate_n_rounds(reports, epsilon=4.18, delta=1e-6)
+    20
+    """
+    few, many = 0, 1
+    while many <= _MOST_ROUNDS and _target(epsilon, delta, many, accountant)(event):
+        few, many = many, 2 * many
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (middle, many) if _target(epsilon, delta, middle, accountant)(event) else (few, middle)
+    return min(few, _MOST_ROUNDS)
+
+
+def _target(epsilon, delta, count, accountant):
+    """Whether an event, so many times, stays within the target."""
+    epsilon = check_epsilon("epsilon", epsilon)
+    delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
+    count = check_integer("count", count, low=1)
+
+    def meets(event: Event) -> bool:
+        return accountant().compose(event, count).get_epsilon(delta) <= epsilon
+
+    return meets
+
+
+def _largest(name, meets, low, high):
+    """The largest number that meets the target, but for a thousandth, by bisection of its logarithm.
+
+    It starts from 1 and doubles or halves, because accounting is slow where the cost is absurd.
+    """
+    good, bad = None, None
+    guess, factor = 1.0, 2.0
+    while good is None or bad is None:
+        if meets(guess):
+            if guess >= high:
+                return high
+            good, guess = guess, min(high, guess * factor)
+        else:
+            if guess <= low:
+                raise ValueError(
+                    f"no {name} in the range of this search meets the target epsilon and delta; relax them"
+                )
+            bad, guess = guess, max(low, guess / factor)
+    while bad / good > 1 + _PRECISION:
+        middle = math.sqrt(good * bad)
+        good, bad = (middle, bad) if meets(middle) else (good, middle)
+    return good

@@ -1,0 +1,163 @@
+"""Who sees what of an event, and what that costs one user: one view an adversary."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Literal
+
+from fastfedrec.accounting.composition import Accountant, ZCDPAccountant, pure_cost
+from fastfedrec.accounting.events import (
+    ZCDP,
+    CentralRelease,
+    Composed,
+    Event,
+    Gaussian,
+    Laplace,
+    LocalReports,
+    ShuffledReports,
+    Unprotected,
+    UnsupportedEventError,
+    check_event,
+)
+from fastfedrec.accounting.pld import PLDAccountant
+from fastfedrec.accounting.rdp import RDPAccountant
+
+View = Literal["server", "shuffled_server", "public", "key_holder"]
+
+#: Each view in words, from the one who sees most without the key.
+VIEWS: dict[View, str] = {
+    "server": "the server, seeing who sent what",
+    "shuffled_server": "the server, behind a shuffler",
+    "public": "the public, seeing what is released",
+    "key_holder": "whoever holds the key",
+}
+
+#: Those against whom a system can protect, by the word that heads their column in a comparison.
+SHORT_NAMES: dict[View, str] = {"server": "server", "shuffled_server": "shuffled", "public": "public"}
+
+_ACCOUNTANTS: tuple[type[Accountant], ...] = (PLDAccountant, RDPAccountant, ZCDPAccountant)
+
+
+def seen_event(event: Event, view: View) -> Event | None:
+    """Restate an event as one adversary sees it, for replacing all data of one user.
+
+    Parameters
+    ----------
+    event : event
+        What happened.
+    view : {"server", "shuffled_server", "public", "key_holder"}
+        Whose view.
+
+    Returns
+    -------
+    event or None
+        With neighbouring relation "replace"; None where nothing is guaranteed.
+
+    Raises
+    ------
+    UnsupportedEventError
+        No theorem is known here that gives the event's cost for replacing a user.
+
+    Notes
+    -----
+    The server behind a shuffler sees the reports without their senders.  The public sees sums over all users' reports,
+    which can be computed from the shuffled reports, so what hides a report behind a shuffler hides it there as well.
+    Reports that must stay together keep their cost without a shuffler.  Whoever sees the data of a trusted server has
+    no guarantee; the public has the event's own, where removing a user and adding another counts twice.
+    """
+    check_event("event", event)
+    if isinstance(event, Unprotected) or view == "key_holder":
+        return None
+    if isinstance(event, LocalReports | ShuffledReports):
+        return _seen_reports(event, view)
+    if isinstance(event, Composed):
+        parts = [seen_event(part, view) for part in event.events]
+        known = tuple(part for part in parts if part is not None)
+        return Composed(known, event.count, event.mechanism) if len(known) == len(parts) else None
+    if event.privacy_unit != "user":
+        raise UnsupportedEventError(f"the ledger states what a user pays, and {event!r} protects one interaction")
+    return None if view != "public" else _for_replacement(event)
+
+
+def _seen_reports(event: LocalReports | ShuffledReports, view: View) -> Event:
+    honest = getattr(event, "honest_fraction", 1.0)
+    separable = isinstance(event, ShuffledReports) or event.separable
+    if view == "server" or not separable or int(honest * event.n_users) < 2:
+        return LocalReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)
+    return ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest)
+
+
+def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP) -> Event:
+    if event.neighboring == "replace":
+        return event
+    if isinstance(event, Gaussian) and event.sampling == "none":
+        # Replacing moves a sum by at most twice what adding or removing does.
+        return replace(event, neighboring="replace", noise_multiplier=event.noise_multiplier / 2)
+    if isinstance(event, Laplace | CentralRelease):
+        epsilon, uses = pure_cost(event)
+        return CentralRelease(event.mechanism, 2 * epsilon, neighboring="replace", sampling="none", count=uses)
+    raise UnsupportedEventError(f"no theorem is known here for the cost of replacing a user in {event!r}")
+
+
+def composed_epsilon(events: Mapping[Event, int], view: View, delta: float) -> float:
+    """What all events together cost one user, as one adversary sees them.
+
+    Parameters
+    ----------
+    events : mapping of event to int
+        How many times each happened.
+    view : {"server", "shuffled_server", "public", "key_holder"}
+        Whose view.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        In nats, rounded up; infinite where nothing is guaranteed.  With only pure events and no shuffler it is their
+        sum, and holds with delta 0.
+
+    Raises
+    ------
+    UnsupportedEventError
+        No accountant here can add up the events.
+    """
+    seen = [(seen_event(event, view), times) for event, times in events.items() if times]
+    known = [(event, times) for event, times in seen if event is not None]
+    if len(known) < len(seen):
+        return math.inf
+    pure = [_pure_total(event) for event, _ in known]
+    if all(total is not None for total in pure):
+        return math.fsum((total or 0.0) * times for total, (_, times) in zip(pure, known, strict=True))
+    return _compose(tuple(known), delta)
+
+
+@lru_cache(maxsize=256)
+def _compose(events: tuple[tuple[Event, int], ...], delta: float) -> float:
+    """Compose by every accountant that can, and keep the least; a summary asks for the same figure several times."""
+    found = []
+    refusals = []
+    for kind in _ACCOUNTANTS:
+        accountant = kind()
+        try:
+            for event, times in events:
+                accountant.compose(event, times)
+        except UnsupportedEventError as error:
+            refusals.append(str(error))
+        else:
+            found.append(accountant.get_epsilon(delta))
+    if not found:
+        raise UnsupportedEventError("; ".join(refusals))
+    return min(found)
+
+
+def _pure_total(event: Event) -> float | None:
+    """The pure epsilon of one occurrence; None for what is stated at a delta."""
+    if isinstance(event, Composed):
+        parts = [_pure_total(part) for part in event.events]
+        return None if None in parts else event.count * math.fsum(part or 0.0 for part in parts)
+    if isinstance(event, LocalReports | CentralRelease | Laplace):
+        epsilon, uses = pure_cost(event)
+        return epsilon * uses
+    return None

@@ -1,0 +1,55 @@
+import math
+
+import pytest
+
+from fastfedrec.accounting import (
+    VIEWS,
+    CentralRelease,
+    Composed,
+    Laplace,
+    LocalReports,
+    ShuffledReports,
+    Unprotected,
+    composed_epsilon,
+    seen_event,
+)
+
+REPORTS = LocalReports("m", 1.0, 5, 1000, separable=True)
+
+
+def test_every_view_is_of_a_replacement():
+    for view in VIEWS:
+        for event in (REPORTS, CentralRelease("c", 1.0), Laplace(2.0, neighboring="add_remove", sampling="none")):
+            seen = seen_event(event, view)
+            assert seen is None or seen.neighboring == "replace"
+
+
+def test_what_each_adversary_sees():
+    assert seen_event(REPORTS, "server") == LocalReports("m", 1.0, 5, 1000)
+    assert seen_event(REPORTS, "shuffled_server") == seen_event(REPORTS, "public") == ShuffledReports("m", 1.0, 5, 1000)
+    assert seen_event(LocalReports("m", 1.0, 5, 1000), "public") == LocalReports("m", 1.0, 5, 1000)
+    lonely = LocalReports("m", 1.0, 5, 1, separable=True)
+    assert isinstance(seen_event(lonely, "shuffled_server"), LocalReports)
+    dishonest = ShuffledReports("m", 1.0, 5, 1000, 0.001)
+    assert isinstance(seen_event(dishonest, "shuffled_server"), LocalReports)
+    assert seen_event(REPORTS, "key_holder") is None
+    assert seen_event(Unprotected("u"), "public") is None
+
+
+def test_composed_events_are_seen_part_by_part():
+    both = Composed((REPORTS, LocalReports("n", 2.0, 1, 1000)), count=3)
+    assert composed_epsilon({both: 2}, "server", 1e-6) == pytest.approx(6 * (5 + 2))
+    assert composed_epsilon({Composed((REPORTS, Unprotected("u"))): 1}, "public", 1e-6) == math.inf
+    assert composed_epsilon({both: 1}, "shuffled_server", 1e-6) < composed_epsilon({both: 1}, "server", 1e-6)
+
+
+def test_events_that_did_not_happen_cost_nothing():
+    assert composed_epsilon({}, "server", 1e-6) == 0
+    assert composed_epsilon({Unprotected("u"): 0}, "server", 1e-6) == 0
+    assert composed_epsilon({LocalReports("m", 1.0, 0, 10): 4}, "server", 1e-6) == 0
+
+
+def test_sampled_central_releases_count_twice_after_amplification():
+    sampled = CentralRelease("c", 1.0, sampling="poisson", sampling_probability=0.1)
+    once = math.log1p(0.1 * math.expm1(1.0))
+    assert composed_epsilon({sampled: 1}, "public", 1e-6) == pytest.approx(2 * once)
