@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from fractions import Fraction
 
 import broken
@@ -13,10 +14,11 @@ from naive import audit as naive
 from scipy import stats
 from significance import ALPHA
 
-from fastfedrec import Key
+from fastfedrec import Key, _cli_audit
 from fastfedrec import audit as module
 from fastfedrec._audit_events import candidates, lowest_bit
 from fastfedrec.audit import AuditResult, audit
+from fastfedrec.cli import main
 from fastfedrec.mechanisms import BinaryResponse, Channel, DiscreteLaplace
 
 TOTAL = 2**64
@@ -225,6 +227,54 @@ def test_bad_types(arguments, message):
     valid = {"mechanism": lambda x, n: np.zeros(n), "x0": 0, "x1": 1, "claim": 1.0, "n": 100}
     with pytest.raises(TypeError, match=message):
         audit(**(valid | arguments))
+
+
+# ---- the command line -----------------------------------------------------------------------------------------------
+
+
+def test_command_reports_the_table_and_the_sampler(capsys):
+    assert main(["audit", "binary-response", "--epsilon", "2", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    table, sampler = (document["results"][name] for name in ("table", "sampler"))
+    assert table["overall"] == BinaryResponse(2.0).epsilon
+    assert (table["verdict"], sampler["verdict"]) == ("consistent", "consistent")
+    assert 1.8 < sampler["lower_bound"] < 2
+    assert document["plot"] is None
+
+
+def test_command_prints_what_was_found_and_plots_the_loss(capsys, tmp_path):
+    plot = tmp_path / "loss.png"
+    assert main(["audit", "discrete-laplace", "--epsilon", "0.9", "--plot", str(plot)]) == 0
+    text = capsys.readouterr().out
+    assert "CONSISTENT: epsilon is at least 0.8" in text
+    assert "the claim is 0.9" in text
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", sorted(_cli_audit._CASES))
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_plotted_loss_stays_within_the_claim_and_adds_up(name, epsilon):
+    case = _cli_audit._CASES[name](epsilon)
+    loss, probability = _cli_audit._loss_distribution(case)
+    assert probability.sum() == pytest.approx(1, rel=1e-12)
+    assert (np.diff(loss) >= 0).all()
+    slack = 0 if case.table else 0.3  # of estimated ratios
+    assert np.average(loss, weights=probability) > 0.3 * epsilon * min(epsilon, 1)
+    assert (np.abs(loss) <= epsilon * (1 + 1e-12) + slack).all()
+
+
+def test_command_refuses(capsys, tmp_path, monkeypatch):
+    for argv, message in (
+        (["nothing"], "unknown mechanism 'nothing'; there are binary-response"),
+        (["binary-response", "--epsilon", "0"], "--epsilon must be greater than 0"),
+        (["discrete-laplace", "--epsilon", "nan"], "--epsilon must be finite"),
+        (["binary-response", "--plot", str(tmp_path / "none" / "x.png")], "must be a file in a folder that exists"),
+    ):
+        assert main(["audit", *argv]) == 2
+        assert message in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["audit", "binary-response", "--plot", str(tmp_path / "x.png")]) == 2
+    assert "pip install 'fastfedrec[plot]'" in capsys.readouterr().err
 
 
 # ---- threads --------------------------------------------------------------------------------------------------------
