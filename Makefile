@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := setup.py pyproject.toml README.md $(wildcard fastfedrec/*.py fastfedrec/*/*.py _kernels/*.py* _kernels/*.pxd _kernels/*.h)
+SOURCES := setup.py pyproject.toml README.md $(wildcard fastfedrec/*.py fastfedrec/*/*.py _kernels/*.py* _kernels/*.pxd _kernels/*.h fastfedrec/*/*.json)
 
 .PHONY: demo test test-fast docs bench lint clean
 

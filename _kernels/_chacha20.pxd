@@ -39,13 +39,18 @@ cdef inline void stream_open(Stream* s, const uint32_t* subkey, uint32_t round_n
     s.position = BUFFER_WORDS
 
 
+cdef inline void stream_refill(Stream* s) noexcept nogil:
+    """The next BUFFER_WORDS words of the stream, whatever was left of the last ones."""
+    chacha20_blocks(s.state, s.buffer)
+    s.state[12] += BLOCKS
+    s.position = 0
+
+
 cdef inline uint64_t stream_next(Stream* s) noexcept nogil:
     """The next 64 bits of the stream, low word first."""
     cdef uint64_t word
     if s.position == BUFFER_WORDS:
-        chacha20_blocks(s.state, s.buffer)
-        s.state[12] += BLOCKS
-        s.position = 0
+        stream_refill(s)
     word = <uint64_t>s.buffer[s.position] | (<uint64_t>s.buffer[s.position + 1] << 32)
     s.position += 2
     return word

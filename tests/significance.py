@@ -14,3 +14,33 @@ def mean_is(draws, expected, stddev):
 def share_is(successes, n, probability):
     """Whether `successes` out of `n` is consistent with `probability` (exact binomial test)."""
     return stats.binomtest(int(successes), int(n), float(probability)).pvalue > ALPHA
+
+
+def counts_are(observed, probabilities):
+    """Whether `observed` counts are consistent with `probabilities` (chi-square; expect 10 or more in every cell)."""
+    observed, expected = np.asarray(observed), np.sum(observed) * np.asarray(probabilities, dtype=float)
+    statistic = ((observed - expected) ** 2 / expected).sum()
+    return stats.chi2.sf(statistic, len(observed) - 1) > ALPHA
+
+
+def tilted(probabilities, factor):
+    """A control: the likeliest outcome `factor` times as likely, the others sharing the rest as before."""
+    p = np.array(probabilities, dtype=float)
+    top = p.argmax()
+    rest = p.sum() - p[top]
+    p[top] *= factor
+    p[np.arange(len(p)) != top] *= (1 - p[top]) / rest
+    return p
+
+
+def integers_are(draws, probability):
+    """Whether integer `draws` come from a symmetric distribution: chi-square over single values and both tails."""
+    n, reach = len(draws), 1
+    tail = (1 - probability(0)) / 2  # P(X >= reach)
+    while n * (tail - probability(reach)) >= 50 and reach < 200:
+        tail -= probability(reach)
+        reach += 1
+    inner = range(1 - reach, reach)
+    observed = [np.sum(draws <= -reach), *(np.sum(draws == x) for x in inner), np.sum(draws >= reach)]
+    expected = np.array([tail, *(probability(x) for x in inner), tail]) * n
+    return stats.chisquare(observed, expected * (n / expected.sum())).pvalue > ALPHA

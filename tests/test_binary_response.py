@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from naive import binary_response as naive
 from scipy import stats
+from significance import ALPHA
 
 from fastfedrec import Interactions, Key
 from fastfedrec._kernels import binary_response as kernel
 from fastfedrec.mechanisms import BinaryResponse
 
-ALPHA = 1e-6
 TOTAL = 2**64
 
 epsilons = st.floats(min_value=1e-3, max_value=20)
@@ -46,6 +46,14 @@ def test_answers_equal_naive_twin(epsilon, values, seed):
     words = key.words("binary_response.privatize", round=2, size=len(values)).tolist()
     expected = [naive.answer(t, largest_of(channel), word) for t, word in zip(values, words, strict=True)]
     assert channel.privatize(np.array(values), key=key, round=2).tolist() == expected
+
+
+def test_answers_in_single_precision_and_into_out():
+    channel, key = BinaryResponse(1.0), Key.from_seed(1)
+    values = np.linspace(-1.2, 1.2, 70_001, dtype=np.float32)
+    out = np.zeros(values.shape, dtype=np.int8)
+    assert channel.privatize(values, key=key, out=out) is out
+    np.testing.assert_array_equal(out, channel.privatize(values.astype(np.float64), key=key))
 
 
 def test_second_block_of_values_reads_its_own_stream():
@@ -175,6 +183,17 @@ def test_bad_arguments():
         channel.privatize([0.0], round=-1)
     with pytest.raises(ValueError, match="could not convert"):
         channel.privatize(["x"])
+    with pytest.raises(TypeError, match="out must be an array of int8, got an array of float64"):
+        channel.privatize([0.0], out=np.zeros(1))
+    with pytest.raises(TypeError, match="out must be an array of int8, got list"):
+        channel.privatize([0.0], out=[0])
+    with pytest.raises(ValueError, match=r"out must have shape \(1,\), got \(2,\)"):
+        channel.privatize([0.0], out=np.zeros(2, dtype=np.int8))
+    with pytest.raises(ValueError, match="out must be C-contiguous and writable"):
+        channel.privatize([0.0, 1.0], out=np.zeros(4, dtype=np.int8)[::2])
+    values = np.zeros(8)
+    with pytest.raises(ValueError, match="out must not share memory"):
+        channel.privatize(values, out=values.view(np.int8)[:8])
 
 
 def test_entropy_key_serves_one_call():

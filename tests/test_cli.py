@@ -326,3 +326,48 @@ def test_threads_reach_the_system(monkeypatch, capsys, argv):
 
 
 # ---- statistics: none, because the command line draws nothing of its own --------------------------------------------
+
+
+# ---- account --------------------------------------------------------------------------------------------------------
+
+
+def test_account_of_reports_equals_the_ledger(capsys, tmp_path):
+    plot = tmp_path / "curve.png"
+    arguments = ["account", "reports", "--users", "50000", "--rounds", "20"]
+    assert main([*arguments, "--json", "--plot", str(plot)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["rounds"] == [1, 2, 5, 10, 20]
+    shuffled = document["epsilon"]["shuffled"]
+    assert shuffled == sorted(shuffled)
+    assert shuffled[-1] == document["ledger"]["epsilon"]["shuffled_server"] == pytest.approx(4.18, abs=0.005)
+    assert document["epsilon"]["server"][-1] == pytest.approx(5000)
+    assert plot.read_bytes()[:4] == b"\x89PNG"
+    assert main(arguments) == 0
+    assert "the server, behind a shuffler" in capsys.readouterr().out
+
+
+def test_account_of_gaussian_noise(capsys):
+    arguments = ["account", "gaussian", "--noise-multiplier", "1", "--neighboring", "replace", "--rounds", "1000"]
+    assert main([*arguments, "--users", "4800", "--cohort", "20", "--json"]) == 0
+    epsilon = json.loads(capsys.readouterr().out)["epsilon"]
+    assert epsilon["PLD"][-1] == pytest.approx(0.9925, abs=5e-4)  # design page on sampling without replacement
+    assert epsilon["RDP"][-1] == pytest.approx(1.709, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("reports --users 0", "--users must be at least 1"),
+        ("reports --users 10 --epsilon -1", "epsilon must be greater than 0"),
+        ("reports --users 10 --rounds 0", "--rounds must be at least 1"),
+        ("reports --users 10 --delta 1", "delta must be less than 1"),
+        ("gaussian --noise-multiplier 1 --neighboring replace --users 5", "without_replacement"),
+        ("gaussian --noise-multiplier 1 --neighboring replace --sampling-probability .1 --cohort 2", "exclude"),
+        ("gaussian --noise-multiplier 1 --neighboring replace --sampling-probability .1", "no theorem is known"),
+    ],
+)
+def test_account_refuses(capsys, arguments, message):
+    assert main(["account", *arguments.split()]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""

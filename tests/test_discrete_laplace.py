@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import discrete_laplace as naive
-from scipy import stats
+from significance import integers_are
 
 from fastfedrec import Key
 from fastfedrec.mechanisms import DiscreteLaplace
 
-ALPHA = 1e-6
 SCALES = [Fraction(1, 3), 1, 2.5, Fraction(10) / Fraction(0.7), 40]
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -107,6 +106,11 @@ def test_bad_scales(scale):
         DiscreteLaplace(scale)
 
 
+def test_bad_samplers():
+    with pytest.raises(ValueError, match="sampler must be one of 'exact', 'table', got 'fast'"):
+        DiscreteLaplace(1, sampler="fast")
+
+
 def test_bad_types():
     with pytest.raises(TypeError, match="scale must be a real number, got '2'"):
         DiscreteLaplace("2")
@@ -123,28 +127,16 @@ def test_bad_types():
 
 
 # ---- threads --------------------------------------------------------------------------------------------------------
-# The sampler runs on one thread: it has no thread count to depend on.
+# The exact sampler runs on one thread; the table's threads are tested in test_integer_noise.py.
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 
-def p_value(draws, scale):
-    """Chi-square: single values out to where 50 draws are expected, and the two tails."""
-    s, n = float(scale), len(draws)
-    reach = 1
-    while n * naive.tail(reach + 1, s) >= 50 and reach < 200:
-        reach += 1
-    inner = np.arange(-reach + 1, reach)
-    observed = [np.sum(draws <= -reach), *(np.sum(draws == x) for x in inner), np.sum(draws >= reach)]
-    tail = naive.tail(reach, s)
-    expected = np.array([tail, *(naive.probability(x, s) for x in inner), tail]) * n
-    return stats.chisquare(observed, expected * (n / expected.sum())).pvalue
-
-
 @pytest.mark.slow
+@pytest.mark.parametrize(("sampler", "n"), [("exact", 200_000), ("table", 1_000_000)])
 @pytest.mark.parametrize("scale", SCALES)
-def test_distribution_is_the_stated_one_and_no_other(scale):
-    draws = DiscreteLaplace(scale).sample(200_000, key=Key.from_seed(7), purpose="test")
-    assert p_value(draws, scale) > ALPHA
-    assert p_value(draws, float(scale) * 0.9) < ALPHA
-    assert p_value(draws, float(scale) * 1.1) < ALPHA
+def test_distribution_is_the_stated_one_and_no_other(scale, sampler, n):
+    draws = DiscreteLaplace(scale, sampler=sampler).sample(n, key=Key.from_seed(7), purpose="test")
+    assert integers_are(draws, lambda x: naive.probability(x, float(scale)))
+    assert not integers_are(draws, lambda x: naive.probability(x, float(scale) * 0.9))
+    assert not integers_are(draws, lambda x: naive.probability(x, float(scale) * 1.1))

@@ -2,6 +2,33 @@
 
 from fastfedrec.mechanisms.binary_response import BinaryResponse
 from fastfedrec.mechanisms.channel import Channel
+from fastfedrec.mechanisms.client_sampling import FixedSizeSampling, PoissonSampling
+from fastfedrec.mechanisms.clipping import ClippedRows, clip_rows_l1, clip_rows_l2
+from fastfedrec.mechanisms.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
+from fastfedrec.mechanisms.frequency import GRR, OUE
+from fastfedrec.mechanisms.optimal_kary import OptimalKary
+from fastfedrec.mechanisms.piecewise import Hybrid, Piecewise
+from fastfedrec.mechanisms.rounded_gaussian import RoundedGaussian
+from fastfedrec.mechanisms.selection import ExponentialMechanism
+from fastfedrec.mechanisms.truncated_geometric import TruncatedGeometric
 
-__all__ = ["BinaryResponse", "Channel", "DiscreteLaplace"]
+__all__ = [
+    "GRR",
+    "OUE",
+    "BinaryResponse",
+    "Channel",
+    "ClippedRows",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "ExponentialMechanism",
+    "FixedSizeSampling",
+    "Hybrid",
+    "OptimalKary",
+    "Piecewise",
+    "PoissonSampling",
+    "RoundedGaussian",
+    "TruncatedGeometric",
+    "clip_rows_l1",
+    "clip_rows_l2",
+]

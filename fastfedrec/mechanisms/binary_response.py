@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_epsilon, check_integer
+from fastfedrec._check import check_epsilon, check_integer, check_out
 from fastfedrec._kernels import binary_response as _kernel
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower
@@ -75,19 +75,27 @@ class BinaryResponse(Channel):
         self.decoder = float(answer)
 
     def privatize(
-        self, values: np.ndarray, *, key: Key | None = None, round: int = 0, n_threads: int = 0
+        self,
+        values: np.ndarray,
+        *,
+        key: Key | None = None,
+        round: int = 0,
+        out: np.ndarray | None = None,
+        n_threads: int = 0,
     ) -> np.ndarray:
         """Answer for each value with one bit.
 
         Parameters
         ----------
-        values : array_like of float64
+        values : array_like of float64 or float32
             Clipped to [-1, 1]; a value that is not finite counts as 0, because whether a client answers must not
-            depend on its data.
+            depend on its data.  Other types, and strided arrays, are copied to float64 first.
         key : Key or None
             Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
         round : int
             Part of the stream's name; use a new one for each call under one seed.
+        out : ndarray of int8 or None
+            Where to write, in the shape of `values`; None makes a new array.
         n_threads : int
             0 for all; the bits do not depend on it.
 
@@ -96,18 +104,21 @@ class BinaryResponse(Channel):
         ndarray of int8
             +1 or -1, in the shape of `values`.
         """
-        values = np.asarray(values, dtype=np.float64)
+        values = np.asarray(values)
+        if values.dtype != np.float32:
+            values = values.astype(np.float64, copy=False)
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
+        n_threads = resolve_n_threads(n_threads)
+        out = check_out(out, values.shape, np.int8, apart_from=values)
         key = resolve_key(key)
         key.claim("BinaryResponse.privatize")
-        out = np.empty(values.shape, dtype=np.int8)
         _kernel.respond_values(
             np.ascontiguousarray(values).reshape(-1),
             out.reshape(-1),
             key.subkey(_PURPOSE),
             self.span,
             round_number,
-            resolve_n_threads(n_threads),
+            n_threads,
         )
         return out
 

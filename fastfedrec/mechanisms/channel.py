@@ -1,11 +1,19 @@
 """Finite channels with exact probabilities: counts out of 2^64, so that epsilon is proved for what runs."""
 
 import decimal
+import functools
+import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
+
+from fastfedrec._check import check_integer
+from fastfedrec._kernels import channel as _kernel
+from fastfedrec._threads import resolve_n_threads
+from fastfedrec.mechanisms._arrays import CODES, check_codes, code_type, report_array
+from fastfedrec.randomness import Key, resolve_key
 
 TOTAL = 2**64
 
@@ -14,7 +22,7 @@ _CONTEXT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_EVEN, Emin=-9999
 
 
 def exp_lower(epsilon: float) -> Fraction:
-    """A rational number strictly below e^epsilon, by less than 1 part in 10^58.
+    """A rational number strictly below e^epsilon, by less than 1 part in 10^58 up to an epsilon of 1000.
 
     Parameters
     ----------
@@ -26,7 +34,8 @@ def exp_lower(epsilon: float) -> Fraction:
     Fraction
         The bound.
     """
-    return Fraction(_CONTEXT.next_minus(_CONTEXT.exp(decimal.Decimal(epsilon))))
+    # 64-bit counts cannot express a ratio near e^1000, and decimal numbers end far above it.
+    return Fraction(_CONTEXT.next_minus(_CONTEXT.exp(decimal.Decimal(min(epsilon, 1000.0)))))
 
 
 def log_upper(ratio: Fraction) -> float:
@@ -86,7 +95,13 @@ class Channel:
     Fraction(3, 1)
     >>> coin.mean(0), coin.variance(0)
     (Fraction(1, 1), Fraction(3, 1))
+    >>> from fastfedrec import Key
+    >>> reports = coin.privatize(coin.positions([1, -1, -1]), key=Key.from_seed(1))
+    >>> reports.dtype, coin.estimate(reports).shape
+    (dtype('uint8'), (3,))
     """
+
+    _purpose = "channel.privatize"
 
     def __init__(
         self,
@@ -181,6 +196,98 @@ class Channel:
         """
         square = sum((c * value**2 for c, value in zip(self.counts[x], self.outputs, strict=True)), Fraction(0))
         return square / TOTAL - self.mean(x) ** 2
+
+    @property
+    def worst_variance(self) -> Fraction:
+        """The largest variance of one report over all inputs.
+
+        Returns
+        -------
+        Fraction
+            Exact.
+        """
+        return max(self.variance(x) for x in range(len(self.inputs)))
+
+    def positions(self, values: np.ndarray) -> np.ndarray:
+        """Where each value stands among `inputs`: what `privatize` takes.
+
+        Parameters
+        ----------
+        values : array_like of float
+            Each must be one of `inputs` (as a double); anything else is refused.
+
+        Returns
+        -------
+        ndarray of uint8 or a wider integer
+            Same shape.
+        """
+        values = np.asarray(values, dtype=np.float64)
+        inputs = np.array([float(x) for x in self.inputs])
+        order = np.argsort(inputs)
+        found = order[np.searchsorted(inputs, values, sorter=order).clip(max=len(inputs) - 1)]
+        wrong = inputs[found] != values
+        if wrong.any():
+            raise ValueError(f"values must be inputs of the channel, {inputs.tolist()}, got {values[wrong].flat[0]}")
+        return found.astype(code_type(len(inputs)))
+
+    @functools.cached_property
+    def _thresholds(self) -> tuple[np.ndarray, np.ndarray]:
+        # Row x: how many words fall to outputs 0..y together, padded to a whole binary tree.  A sum of 2^64 does not
+        # fit, but it belongs to the last output that is possible at all, where the kernel stops.
+        width = 2 ** (len(self.outputs) - 1).bit_length() - 1
+        thresholds = np.full((len(self.inputs), max(width, 1)), TOTAL - 1, dtype=np.uint64)
+        last = np.empty(len(self.inputs), dtype=np.int64)
+        for x, row in enumerate(self.counts):
+            sums = list(itertools.accumulate(row))
+            thresholds[x, : len(row) - 1] = [min(total, TOTAL - 1) for total in sums[:-1]]
+            last[x] = sums.index(TOTAL)
+        return thresholds, last
+
+    def privatize(
+        self,
+        values: np.ndarray,
+        *,
+        key: Key | None = None,
+        round: int = 0,
+        out: np.ndarray | None = None,
+        n_threads: int = 0,
+    ) -> np.ndarray:
+        """Draw one report for each input: one 64-bit word, compared with integer thresholds.
+
+        Parameters
+        ----------
+        values : array_like of int
+            Positions in `inputs`; uint8, uint16, int32 and int64 are read in place.
+        key : Key or None
+            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
+        round : int
+            Part of the stream's name; use a new one for each call under one seed.
+        out : ndarray or None
+            Where to write; `values` itself is allowed.
+        n_threads : int
+            0 for all; the bits do not depend on it.
+
+        Returns
+        -------
+        ndarray of uint8 or a wider integer
+            Positions in `outputs`, in the shape of `values`.
+        """
+        values = check_codes("values", values, len(self.inputs))
+        first = code_type(len(self.outputs))
+        out = report_array(out, values, CODES[CODES.index(first) :])
+        round_number = check_integer("round", round, low=0, high=2**32 - 1)
+        n_threads = resolve_n_threads(n_threads)
+        key = resolve_key(key)
+        key.claim(f"{type(self).__name__}.privatize")
+        _kernel.sample_rows(
+            values.reshape(-1),
+            *self._thresholds,
+            out.reshape(-1),
+            key.subkey(self._purpose),
+            round_number,
+            n_threads,
+        )
+        return out
 
     def estimate(self, reports: np.ndarray) -> np.ndarray:
         """Decode reports, each to an unbiased estimate of its input.

@@ -20,3 +20,25 @@ def moments(counts, outputs, x):
     mean = sum(p * Fraction(v) for p, v in zip(probability, outputs, strict=True))
     variance = sum(p * (Fraction(v) - mean) ** 2 for p, v in zip(probability, outputs, strict=True))
     return mean, variance
+
+
+def report(row, word):
+    """The output of one 64-bit word: outputs take their shares of all words in order."""
+    for y, count in enumerate(row):
+        if word < count:
+            return y
+        word -= count
+    raise AssertionError("a row adds up to 2^64")
+
+
+def rank(counts):
+    """By elimination in fractions."""
+    rows, found = [[Fraction(c) for c in row] for row in counts], 0
+    for y in range(len(counts[0])):
+        pivot = next((row for row in rows if row[y]), None)
+        if pivot is None:
+            continue
+        rows.remove(pivot)
+        rows = [[a - row[y] / pivot[y] * b for a, b in zip(row, pivot, strict=True)] for row in rows]
+        found += 1
+    return found

@@ -65,9 +65,3 @@ def draw(bits, scale):
 def probability(x, scale):
     """P(x) = (1 - p) / (1 + p) * p^|x| with p = exp(-1 / scale)."""
     return math.tanh(0.5 / scale) * math.exp(-abs(x) / scale)
-
-
-def tail(x, scale):
-    """P(X >= x) for x >= 1."""
-    p = math.exp(-1 / scale)
-    return p**x / (1 + p)

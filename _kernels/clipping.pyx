@@ -1,0 +1,100 @@
+"""Rows scaled into an l2 or l1 ball, exactly (docs/explanation/privacy/clipping.md).  Inputs are trusted.
+
+A row whose norm, rounding errors included, might exceed the bound is multiplied by bound / norm, less (n + 4) units in
+the last place of a double.  The n additions of the norm, its root, the division and the product are together wrong by
+less than that, and the product is cut toward zero to the output's type, so the exact norm of what is written never
+exceeds the bound.  A row with an entry that is not finite becomes zeros and is marked.
+"""
+from cython.parallel cimport prange
+from libc.math cimport fabs, frexp, isfinite, ldexp, sqrt
+from libc.stdint cimport uint8_t
+from libc.string cimport memset
+
+cdef extern from *:
+    """
+    #include <cstdint>
+    #include <cstring>
+    // Toward zero: the 29 bits that a float has not are cleared, and what lies below the normal range becomes 0.
+    static inline float fastfedrec_cut(double x, float) {
+        uint64_t bits;
+        std::memcpy(&bits, &x, 8);
+        bits &= ~((1ull << 29) - 1);
+        std::memcpy(&x, &bits, 8);
+        return (x < 0 ? -x : x) < 1.1754943508222875e-38 ? 0.0f : (float)x;
+    }
+    static inline double fastfedrec_cut(double x, double) {
+        return (x < 0 ? -x : x) < 2.2250738585072014e-308 ? 0.0 : x;
+    }
+    """
+    float cut "fastfedrec_cut"(double x, float) noexcept nogil
+    double cut "fastfedrec_cut"(double x, double) noexcept nogil
+
+ctypedef fused Real:
+    float
+    double
+
+cdef enum:
+    MAX_EXPONENT = 1000       # of the power of two that a row is scaled by, so that both it and its inverse are normal
+
+cdef double ULP = 2.220446049250313e-16
+
+
+cdef inline double measure(const Real* row, Py_ssize_t n, double scale, int order) noexcept nogil:
+    """The sum of |x scale| (order 1) or of its square (order 2), in four chains of additions."""
+    cdef double sums[4]
+    cdef double x
+    cdef Py_ssize_t i
+    cdef int chain
+    for chain in range(4):
+        sums[chain] = 0.0
+    if order == 1:
+        for i in range(n):
+            sums[i & 3] += fabs(<double>row[i] * scale)
+    else:
+        for i in range(n):
+            x = <double>row[i] * scale
+            sums[i & 3] += x * x
+    return (sums[0] + sums[1]) + (sums[2] + sums[3])
+
+
+cdef bint clip_row(const Real* row, Real* out, Py_ssize_t n, double bound, int order) noexcept nogil:
+    """Write one clipped row; False if it was not finite."""
+    cdef double scale = 1.0, total = measure(row, n, 1.0, order), norm, factor, largest = 0.0
+    cdef double slack = <double>(n + 4) * ULP
+    cdef Py_ssize_t i
+    cdef int exponent
+    if not (1e-200 < total < 1e200):
+        # Zeros, a sum that may have lost digits to overflow or underflow, or not finite: by powers of two, exactly.
+        for i in range(n):
+            if not isfinite(row[i]):
+                memset(out, 0, n * sizeof(Real))
+                return False
+            largest = max(largest, fabs(<double>row[i]))
+        frexp(largest, &exponent)
+        scale = ldexp(1.0, -min(max(exponent, -MAX_EXPONENT), MAX_EXPONENT))
+        total = measure(row, n, scale, order)
+    norm = total if order == 1 else sqrt(total)
+    if norm * (1.0 + slack) <= bound * scale * (1.0 - ULP):
+        for i in range(n):
+            out[i] = row[i]
+    else:
+        factor = bound / norm * (1.0 - slack)
+        for i in range(n):
+            out[i] = cut(<double>row[i] * scale * factor, <Real>0)
+    return True
+
+
+def clip_rows(
+    const Real[:, ::1] rows,   # IN  (n_rows, n)
+    Real[:, ::1] out,          # OUT (n_rows, n), may be `rows`
+    uint8_t[::1] rejected,     # OUT (n_rows,), whether a row was not finite
+    double bound,
+    int order,                 # 1 or 2
+    int n_threads,
+):
+    """Clip every row to the norm `bound`."""
+    cdef Py_ssize_t n_rows = rows.shape[0], n = rows.shape[1], r
+    if n == 0:
+        return
+    for r in prange(n_rows, nogil=True, schedule="static", num_threads=n_threads):
+        rejected[r] = not clip_row(&rows[r, 0], &out[r, 0], n, bound, order)

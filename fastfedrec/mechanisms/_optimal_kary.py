@@ -1,0 +1,108 @@
+"""The convex programme behind `OptimalKary`: which outputs, how often, and what they stand for.
+
+The columns that epsilon allows form a cone, whose extreme rays take two values in the ratio e^epsilon (Kairouz, Oh,
+Viswanath 2016); an output may be split into such columns with one value and the same variance.  So an output is a set S
+of inputs, on which it is e^epsilon times as likely as elsewhere, with a value a and a weight w.  For given outputs, the
+least worst-case variance is a linear programme in the weights:
+
+    minimise t  subject to, for every input i with p_i = e^epsilon on S and 1 elsewhere,
+    sum w p_i = 1,   sum w p_i a = x_i,   sum w p_i a^2 - x_i^2 <= t.
+
+Its dual prices (nu, mu, lambda) say which outputs are missing: one with a reduced cost
+f(a) = sum_i min(q_i(a), e^epsilon q_i(a)) below 0, where q_i(a) = lambda_i a^2 - mu_i a - nu_i, for the set S where
+q_i(a) < 0.  Between the roots of the q_i f is one parabola, so all its local minima are found exactly and added, until
+none is below 0 by more than the tolerance: since the weights add up to at most 1, -min f bounds how far t is from
+optimal.
+"""
+
+import math
+
+import numpy as np
+from scipy.optimize import linprog
+
+_TOLERANCE = 1e-9  # of the linear programmes
+_GAP = 1e-7  # relative distance from the optimum at which to stop
+_MAX_STEPS = 60
+_FARTHEST = 100.0  # an output further out would cost ten thousand times the variance of binary response
+_LEAST_WEIGHT = 1e-12
+
+
+def solve(inputs: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Sets (n_outputs, n_values) of bool, weights and values of the outputs, and the gap to the optimal variance."""
+    centre, half = (inputs[0] + inputs[-1]) / 2, (inputs[-1] - inputs[0]) / 2
+    # In units of the output of binary response, values are of order 1 at any epsilon.
+    unit = half / math.tanh(epsilon / 2)
+    x, ratio = (inputs - centre) / unit, math.exp(epsilon)
+    sets, values = _first_outputs(len(x))
+    best = math.inf
+    for _ in range(_MAX_STEPS):
+        factors = np.where(sets, ratio, 1.0)
+        programme = _linear_programme(factors, values, x)
+        weights, variance = programme.x[:-1], programme.x[-1]
+        nu, mu = programme.eqlin.marginals.reshape(2, -1)
+        more_sets, more_values, costs = _price(-programme.ineqlin.marginals, mu, nu, ratio)
+        gap = max(-costs.min(), 0.0)
+        if gap <= best:
+            best, solution = gap, (sets, weights, values)
+        if gap <= _GAP * variance + _TOLERANCE:
+            break
+        sets, values = np.concatenate([sets, more_sets]), np.concatenate([values, more_values])
+    sets, weights, values = _merge(*solution)
+    return sets, _balance(sets, weights, ratio), values * unit + centre, best * unit**2
+
+
+def _first_outputs(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Upper sets, lower sets and single inputs, with values on a coarse lattice: enough for a first solution."""
+    upper = np.arange(n) >= np.arange(1, n)[:, None]
+    sets = np.concatenate([upper, ~upper, np.eye(n, dtype=bool)])
+    values = np.linspace(-1.5, 1.5, 31)
+    return np.repeat(sets, len(values), axis=0), np.tile(values, len(sets))
+
+
+def _linear_programme(factors, values, x):
+    n = len(x)
+    means = (factors * values[:, None]).T
+    result = linprog(
+        np.append(np.zeros(len(values)), 1.0),
+        A_ub=np.column_stack([(factors * values[:, None] ** 2).T, -np.ones(n)]),
+        b_ub=x**2,
+        A_eq=np.column_stack([np.concatenate([factors.T, means]), np.zeros(2 * n)]),
+        b_eq=np.concatenate([np.ones(n), x]),
+        bounds=[(0, None)] * (len(values) + 1),
+        method="highs",
+        options={"dual_feasibility_tolerance": _TOLERANCE, "primal_feasibility_tolerance": _TOLERANCE},
+    )
+    if result.status != 0:
+        raise ValueError(f"no optimal mechanism found for this epsilon and grid: {result.message}")
+    return result
+
+
+def _price(lam, mu, nu, ratio):
+    """Set, value and reduced cost at every local minimum of f."""
+    root = np.sqrt(np.maximum(mu**2 + 4 * lam * nu, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        roots = np.concatenate([(mu - root) / (2 * lam), (mu + root) / (2 * lam), -nu / mu])
+    edges = np.unique(roots[np.abs(roots) < _FARTHEST])  # NaN where a parabola has no root or no price
+    edges = np.concatenate([[edges[0] - 1.0], edges, [edges[-1] + 1.0]])
+    middles = (edges[1:] + edges[:-1])[:, None] / 2
+    sets = lam * middles**2 - mu * middles - nu < 0
+    a, b, c = (np.where(sets, ratio, 1.0) @ price for price in (lam, mu, nu))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.where(a > 0, b / (2 * a), middles[:, 0]).clip(edges[:-1], edges[1:])
+    return sets, values, a * values**2 - b * values - c
+
+
+def _merge(sets, weights, values):
+    """One output a set, at the mean of its values: no worse, because the square is convex."""
+    used = weights > _LEAST_WEIGHT
+    sets, where = np.unique(sets[used], axis=0, return_inverse=True)
+    total = np.bincount(where.reshape(-1), weights[used])
+    means = np.bincount(where.reshape(-1), weights[used] * values[used]) / total
+    order = np.argsort(means)
+    return sets[order], total[order], means[order]
+
+
+def _balance(sets, weights, ratio):
+    """The nearest weights whose rows add up to 1 to the last digit, where the linear programme left its tolerance."""
+    factors = np.where(sets, ratio, 1.0).T
+    return weights + np.linalg.lstsq(factors, 1 - factors @ weights)[0]

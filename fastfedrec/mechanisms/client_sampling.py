@@ -1,0 +1,158 @@
+"""Which clients take part in a round: the two schemes that accountants know, sampled as they assume."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec._check import check_instance, check_integer, check_real
+from fastfedrec._kernels import client_sampling as _kernel
+from fastfedrec._threads import resolve_n_threads
+from fastfedrec.mechanisms.channel import TOTAL
+from fastfedrec.randomness import Key
+
+_KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
+
+
+class PoissonSampling:
+    """Each client takes part with the same probability, independently of all others.
+
+    **Guarantee.** None alone.  It amplifies the guarantee of what the cohort's data go through, under "add_remove"
+    (privacy unit "user"), as an accountant for Poisson sampling states, as long as nobody learns who took part; the
+    server that samples is trusted ("central").
+
+    Parameters
+    ----------
+    sampling_probability : float
+        Greater than 0 and at most 1.
+
+    Attributes
+    ----------
+    sampling_probability : Fraction
+        Exactly what is sampled: the multiple of 2^-64 at or below what was given, and below 1.
+
+    Notes
+    -----
+    A client is taken if one uniform 64-bit word is below an integer threshold.  The cohort may be empty and its size
+    says something about who is there, so a mean divides by the planned size.  See
+    docs/explanation/privacy/client-sampling.md.
+
+    Examples
+    --------
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.mechanisms import PoissonSampling
+    >>> cohort = PoissonSampling(0.01).sample(100_000, key=Key.from_seed(1), round=3)
+    >>> 850 < len(cohort) < 1150
+    True
+    """
+
+    def __init__(self, sampling_probability: float):
+        nominal = check_real("sampling_probability", sampling_probability, low=0.0, high=1.0)
+        self._threshold = min(int(Fraction(nominal) * TOTAL), TOTAL - 1)  # int() rounds toward privacy
+        if self._threshold == 0:
+            raise ValueError(f"sampling_probability must be at least 2**-64, got {sampling_probability}")
+        self.sampling_probability = Fraction(self._threshold, TOTAL)
+
+    def sample(self, n_clients: int, *, key: Key, round: int = 0, n_threads: int = 0) -> np.ndarray:
+        """Draw the cohort of one round.
+
+        Parameters
+        ----------
+        n_clients : int
+            Clients are numbered 0 to n_clients - 1 by their global ids; who is taken does not depend on how many
+            follow.
+        key : Key
+            Source of the bits.  It is not used up here: the caller claims it, once for a whole run.
+        round : int
+            Use a new one for each round, or the cohort repeats.
+        n_threads : int
+            0 for all; the cohort does not depend on it.
+
+        Returns
+        -------
+        ndarray of int64
+            Ascending; of random length.
+        """
+        n_clients = check_integer("n_clients", n_clients, low=0)
+        round_number = check_integer("round", round, low=0, high=2**32 - 1)
+        check_instance("key", key, Key, _KEY_REMEDY)
+        taken = np.empty(n_clients, dtype=np.uint8)
+        subkey = key.subkey("client_sampling.poisson")
+        _kernel.sample_poisson(taken, subkey, self._threshold, round_number, resolve_n_threads(n_threads))
+        return np.flatnonzero(taken).astype(np.int64, copy=False)
+
+    def __repr__(self) -> str:
+        return f"PoissonSampling({float(self.sampling_probability)})"
+
+
+class FixedSizeSampling:
+    """A fixed number of clients takes part, every such cohort equally likely (without replacement).
+
+    **Guarantee.** None alone.  It amplifies the guarantee of what the cohort's data go through, under "replace"
+    (privacy unit "user"), as an accountant for sampling without replacement states, as long as nobody learns who took
+    part; the server that samples is trusted ("central").
+
+    Parameters
+    ----------
+    cohort_size : int
+        At least 1.
+
+    Attributes
+    ----------
+    cohort_size : int
+        As given.
+
+    Notes
+    -----
+    Every subset has exactly the same probability, given uniform bits: Floyd's algorithm, on integers that are drawn
+    without bias.  See docs/explanation/privacy/client-sampling.md.
+
+    References
+    ----------
+    .. [1] Bentley, Floyd, "A sample of brilliance", Communications of the ACM 30(9), 1987.
+
+    Examples
+    --------
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.mechanisms import FixedSizeSampling
+    >>> cohort = FixedSizeSampling(20).sample(4800, key=Key.from_seed(1), round=3)
+    >>> len(set(cohort.tolist()))
+    20
+    """
+
+    def __init__(self, cohort_size: int):
+        self.cohort_size = check_integer("cohort_size", cohort_size, low=1)
+
+    def sample(self, n_clients: int, *, key: Key, round: int = 0) -> np.ndarray:
+        """Draw the cohort of one round.
+
+        Parameters
+        ----------
+        n_clients : int
+            Clients are numbered 0 to n_clients - 1; at least `cohort_size`.
+        key : Key
+            Source of the bits.  It is not used up here: the caller claims it, once for a whole run.
+        round : int
+            Use a new one for each round, or the cohort repeats.
+
+        Returns
+        -------
+        ndarray of shape (cohort_size,), int64
+            Ascending, all different.
+
+        Raises
+        ------
+        ValueError
+            Fewer clients than `cohort_size`.
+        """
+        n_clients = check_integer("n_clients", n_clients, low=1)
+        if n_clients < self.cohort_size:
+            raise ValueError(f"n_clients must be at least cohort_size={self.cohort_size}, got {n_clients}")
+        round_number = check_integer("round", round, low=0, high=2**32 - 1)
+        check_instance("key", key, Key, _KEY_REMEDY)
+        cohort = np.empty(self.cohort_size, dtype=np.int64)
+        marked = np.zeros(-(-n_clients // 64), dtype=np.uint64)
+        _kernel.sample_fixed_size(cohort, marked, key.subkey("client_sampling.fixed_size"), n_clients, round_number)
+        return cohort
+
+    def __repr__(self) -> str:
+        return f"FixedSizeSampling({self.cohort_size})"

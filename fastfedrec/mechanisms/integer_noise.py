@@ -1,0 +1,254 @@
+"""What all integer noise has in common: drawing it, adding it, and what the table sampler costs."""
+
+import math
+import numbers
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastfedrec._check import check_instance, check_integer, check_out, check_real
+from fastfedrec._kernels import integer_noise as _kernel
+from fastfedrec._threads import resolve_n_threads
+from fastfedrec.mechanisms._exact_sampling import words
+from fastfedrec.mechanisms._noise_table import NoiseTable
+from fastfedrec.mechanisms.channel import exp_lower
+from fastfedrec.randomness import Key, resolve_key
+
+_INT64 = np.iinfo(np.int64)
+
+
+def exact_number(name: str, value: Any, *, positive: bool = False) -> Fraction:
+    """Return a number that is at least 0 as the rational number it is, or raise.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : object
+        Fraction, int or float.
+    positive : bool
+        Whether 0 is refused.
+
+    Returns
+    -------
+    Fraction
+        The same number.
+    """
+    number = check_real(name, value, low=0.0, exclusive=positive)
+    return Fraction(value) if isinstance(value, numbers.Rational) else Fraction(number)
+
+
+def float_upper(exact: Fraction) -> float:
+    """The least float that is not below `exact`.
+
+    Parameters
+    ----------
+    exact : Fraction
+        At least 0.
+
+    Returns
+    -------
+    float
+        Rounded up.
+    """
+    nearest = float(exact)
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+class IntegerNoise:
+    """Symmetric noise on the integers, drawn exactly or by table; the base of the noise mechanisms.
+
+    It makes no claim of its own: each subclass states its guarantee.
+
+    Parameters
+    ----------
+    table : NoiseTable or None
+        The inverse table; None for the exact sampler.
+
+    Attributes
+    ----------
+    sampler : {"exact", "table"}
+        How the noise is drawn.
+    distance : Fraction
+        Proved upper bound of the total variation distance between one draw and the ideal distribution; 0 if exact.
+    """
+
+    _purpose = "integer_noise.privatize"
+
+    def __init__(self, table: NoiseTable | None):
+        self._table = table
+        self.sampler = "exact" if table is None else "table"
+        self.distance = Fraction(0) if table is None else table.distance
+
+    def delta(self, epsilon: float, n_draws: int = 1) -> float:
+        """What the sampler adds to delta: (1 + e^epsilon) n_draws distance, rounded up.
+
+        Parameters
+        ----------
+        epsilon : float
+            Of everything that is released together, in nats.
+        n_draws : int
+            Draws in everything that is released together.
+
+        Returns
+        -------
+        float
+            If ideal noise made the release (epsilon, d)-differentially private, this noise makes it
+            (epsilon, d + delta)-differentially private.  0 for the exact sampler.
+        """
+        epsilon = check_real("epsilon", epsilon, low=0.0)
+        n_draws = check_integer("n_draws", n_draws, low=0)
+        return min(float_upper((1 + 1 / exp_lower(-epsilon)) * n_draws * self.distance), 1.0)
+
+    def sample(self, size: int, *, key: Key, purpose: str, round: int = 0, n_threads: int = 0) -> np.ndarray:
+        """Draw noise.
+
+        Parameters
+        ----------
+        size : int
+            How many.
+        key : Key
+            Source of the bits.  It is not used up here: the caller claims it, once for a whole run.
+        purpose : str
+            What the noise is for; names the streams, with `round`.
+        round : int
+            Use a new one for each call under one key and purpose, or the noise repeats.
+        n_threads : int
+            0 for all; the draws do not depend on it, and the exact sampler uses one.
+
+        Returns
+        -------
+        ndarray of shape (size,), int64
+            A draw beyond the range of int64 is replaced by its end; `add_noise` is exact there as well.
+        """
+        size = check_integer("size", size, low=0)
+        return self._add(np.zeros(size, dtype=np.int64), key, purpose, round, None, n_threads)
+
+    def add_noise(
+        self,
+        values: np.ndarray,
+        *,
+        key: Key,
+        purpose: str,
+        round: int = 0,
+        out: np.ndarray | None = None,
+        n_threads: int = 0,
+    ) -> np.ndarray:
+        """Add one draw to each integer, as one part of a larger run.
+
+        Parameters
+        ----------
+        values : array_like of int
+            Any integer type and shape.
+        key : Key
+            Source of the bits.  It is not used up here: the caller claims it, once for a whole run.
+        purpose : str
+            What the noise is for; names the streams, with `round`.
+        round : int
+            Use a new one for each call under one key and purpose, or the noise repeats.
+        out : ndarray of int64 or None
+            Where to write, in the shape of `values`, or `values` itself; None makes a new array.
+        n_threads : int
+            0 for all; the draws do not depend on it, and the exact sampler uses one.
+
+        Returns
+        -------
+        ndarray of int64
+            In the shape of `values`.  Sums are taken without bounds and then brought into the range of int64, so the
+            guarantee holds without exception.
+        """
+        values = np.asarray(values)
+        if values.dtype.kind not in "iu":
+            raise TypeError(f"values must be integers, got dtype {values.dtype}; put them on an integer grid first")
+        return self._add(values, key, purpose, round, out, n_threads)
+
+    def privatize(
+        self,
+        values: np.ndarray,
+        *,
+        key: Key | None = None,
+        round: int = 0,
+        out: np.ndarray | None = None,
+        n_threads: int = 0,
+    ) -> np.ndarray:
+        """Add one draw to each integer, as a whole release.
+
+        Parameters
+        ----------
+        values : array_like of int
+            Any integer type and shape.
+        key : Key or None
+            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
+        round : int
+            Part of the stream's name; use a new one for each call under one seed.
+        out : ndarray of int64 or None
+            Where to write, in the shape of `values`, or `values` itself; None makes a new array.
+        n_threads : int
+            0 for all; the draws do not depend on it, and the exact sampler uses one.
+
+        Returns
+        -------
+        ndarray of int64
+            In the shape of `values`; saturated as in `add_noise`.
+        """
+        values = np.asarray(values)
+        if values.dtype.kind not in "iu":
+            raise TypeError(f"values must be integers, got dtype {values.dtype}; put them on an integer grid first")
+        key = resolve_key(key)
+        check_integer("round", round, low=0, high=2**32 - 1)
+        out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
+        n_threads = resolve_n_threads(n_threads)
+        key.claim(f"{type(self).__name__}.privatize")
+        return self._add(values, key, self._purpose, round, out, n_threads)
+
+    def estimate(self, reports: np.ndarray) -> np.ndarray:
+        """Decode noisy integers: they are unbiased estimates as they are, because the noise is symmetric.
+
+        Parameters
+        ----------
+        reports : array_like of int
+            As `privatize` returns them.
+
+        Returns
+        -------
+        ndarray of float64
+            Same shape.
+        """
+        reports = np.asarray(reports)
+        if reports.dtype.kind not in "iu":
+            raise TypeError(f"reports must be integers, got dtype {reports.dtype}; use the values of privatize")
+        return reports.astype(np.float64)
+
+    def _add(self, values, key, purpose, round_number, out, n_threads) -> np.ndarray:
+        out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
+        n_threads = resolve_n_threads(n_threads)
+        if self._table is None:
+            flat = out.reshape(-1)
+            draws = self._draws(words(key, purpose, round_number))
+            for i, value in enumerate(values.flat):
+                flat[i] = min(max(int(value) + next(draws), _INT64.min), _INT64.max)
+            return out
+        check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
+        round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
+        if values.dtype == np.uint64:
+            np.minimum(values, np.uint64(_INT64.max), out=out, casting="unsafe")
+        elif out is not values:
+            np.copyto(out, values)
+        table = self._table
+        _kernel.add_noise(
+            out.reshape(-1),
+            table.high,
+            table.low,
+            table.guide,
+            key.subkey(purpose),
+            table.shift,
+            round_number,
+            n_threads,
+        )
+        return out
+
+    def _draws(self, words: Iterator[int]) -> Iterator[int]:
+        """Exact draws without end."""
+        raise NotImplementedError

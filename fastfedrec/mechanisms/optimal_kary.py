@@ -1,0 +1,107 @@
+"""The optimal mechanism for a few known values, such as ratings: unbiased, with the least worst-case variance."""
+
+import functools
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from importlib import resources
+
+import numpy as np
+
+from fastfedrec._check import check_real
+from fastfedrec.mechanisms._arrays import check_grid
+from fastfedrec.mechanisms._exact import counts_within, unbiased_outputs
+from fastfedrec.mechanisms.channel import Channel, exp_lower
+
+_TABLES = "optimal_kary.json"
+
+
+class OptimalKary(Channel):
+    """Report a value of a grid through the channel whose worst-case variance is least.
+
+    **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values of the grid are
+    neighbours ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.
+
+    Parameters
+    ----------
+    nominal_epsilon : float
+        From 0.01 to 12, in nats; the exact epsilon of what runs is at most this.
+    grid : int or sequence of numbers
+        The values, increasing; an integer n stands for 0, 1, ..., n - 1.  At most 16 of them.
+
+    Attributes
+    ----------
+    nominal_epsilon : float
+        As given.
+    optimality_gap : float
+        `worst_variance` is at most about this much above that of any other unbiased mechanism of the same epsilon.
+
+    Notes
+    -----
+    Every output is e^epsilon times as likely on a set of inputs as on the others; which sets, how often, and what value
+    each output stands for, is a small convex programme.  For 2 to 11 evenly spaced values and a list of epsilons from
+    0.1 to 8 its solutions are shipped (``OptimalKary.table_epsilons()``); otherwise it is solved on the spot, in up to
+    a few seconds.  Neither the programme nor the tables are part of the privacy argument: they only propose.  The
+    proposal is rounded to 64-bit counts that keep epsilon in rational arithmetic, and the outputs then are solved for
+    exactly, so that the mean of a report is its input.  See docs/explanation/privacy/finite-channels.md.
+
+    References
+    ----------
+    .. [1] Kairouz, Oh, Viswanath, "Extremal mechanisms for local differential privacy", JMLR 17, 2016.
+
+    Examples
+    --------
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.mechanisms import OptimalKary
+    >>> channel = OptimalKary(1.0, [1, 2, 3, 4, 5])
+    >>> bool(channel.epsilon <= 1.0), channel.mean(4)
+    (True, Fraction(5, 1))
+    >>> reports = channel.privatize(channel.positions([5, 1, 1]), key=Key.from_seed(1))
+    >>> channel.estimate(reports).shape
+    (3,)
+    """
+
+    _purpose = "optimal_kary.privatize"
+
+    def __init__(self, nominal_epsilon: float, grid: int | Sequence[float]):
+        self.nominal_epsilon = check_real("epsilon", nominal_epsilon, low=0.01, high=12.0)
+        inputs = check_grid("grid", grid, high=16)
+        ratio = exp_lower(self.nominal_epsilon)
+        sets, weights, values, self.optimality_gap = _propose(inputs, self.nominal_epsilon)
+        wishes = [
+            [Fraction(float(w)) * (ratio if row[x] else 1) for w, row in zip(weights, sets, strict=True)]
+            for x in range(len(inputs))
+        ]
+        counts = counts_within(wishes, ratio)
+        start = [Fraction(float(v)) for v in values]
+        super().__init__(counts, inputs=inputs, outputs=unbiased_outputs(counts, inputs, start))
+
+    @staticmethod
+    def table_epsilons() -> tuple[float, ...]:
+        """The epsilons for which solutions are shipped, for 2 to 11 evenly spaced values.
+
+        Returns
+        -------
+        tuple of float
+            Ascending.
+        """
+        return tuple(map(float, _tables()["2"]))
+
+
+@functools.cache
+def _tables() -> dict[str, dict[str, dict]]:
+    return json.loads(resources.files(__package__).joinpath(_TABLES).read_text())
+
+
+def _propose(inputs: tuple[Fraction, ...], epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Sets, weights and values of the outputs, and the gap: from the table, or from the solver."""
+    n, x = len(inputs), np.array([float(v) for v in inputs])
+    entry = _tables().get(str(n), {}).get(str(epsilon))
+    if entry is None or not np.allclose(x, np.linspace(x[0], x[-1], n), rtol=0.0, atol=1e-9 * (x[-1] - x[0])):
+        from fastfedrec.mechanisms._optimal_kary import solve  # loads scipy.optimize
+
+        return solve(x, epsilon)
+    masks, weights, values = zip(*entry["outputs"], strict=True)
+    half = (x[-1] - x[0]) / 2
+    sets = np.array(masks)[:, None] >> np.arange(n) & 1 == 1
+    return sets, np.array(weights), np.array(values) * half + (x[0] + x[-1]) / 2, entry["gap"] * half**2

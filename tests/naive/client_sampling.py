@@ -1,0 +1,30 @@
+"""Cohorts from the words of the streams, on Python's integers."""
+
+BLOCK = 65_536
+
+
+def poisson(n_clients, probability, key, round_number):
+    """Ids whose word is below probability x 2^64; `probability` is a fraction."""
+    cohort = []
+    for start in range(0, n_clients, BLOCK):
+        size = min(BLOCK, n_clients - start)
+        words = key.words("client_sampling.poisson", round=round_number, user=start // BLOCK, size=size).tolist()
+        cohort += [start + i for i, word in enumerate(words) if word < probability * 2**64]
+    return cohort
+
+
+def below(bound, words):
+    """Uniform: 2^64 // bound words lead to each integer, the others are drawn again."""
+    while True:
+        product = next(words) * bound
+        if product % 2**64 >= 2**64 % bound:
+            return product >> 64
+
+
+def fixed_size(n_clients, cohort_size, words):
+    """Floyd's algorithm with a set."""
+    cohort = set()
+    for last in range(n_clients - cohort_size, n_clients):
+        rank = below(last + 1, words)
+        cohort.add(last if rank in cohort else rank)
+    return sorted(cohort)

@@ -1,0 +1,78 @@
+"""Distributions of integer noise to 80 digits, straight from their definitions, and the table as a sorted list."""
+
+import bisect
+import decimal
+import itertools
+from decimal import Decimal
+from fractions import Fraction
+
+decimal_context = decimal.Context(prec=120, Emin=-999999, Emax=999999)
+
+
+def to_decimal(x):
+    x = Fraction(x)
+    return decimal_context.divide(Decimal(x.numerator), Decimal(x.denominator))
+
+
+def _normalised(weights):
+    with decimal.localcontext(decimal_context):
+        total = weights[0] + 2 * sum(weights[1:])
+        return [w / total for w in weights]
+
+
+def laplace(scale, n):
+    """P(0), ..., P(n - 1)."""
+    with decimal.localcontext(decimal_context):
+        p = (-1 / to_decimal(scale)).exp()
+        return [(1 - p) / (1 + p) * p**x for x in range(n)]
+
+
+def gaussian(stddev, n):
+    """P(0), ..., P(n - 1), where beyond n nothing is left that 80 digits would show."""
+    with decimal.localcontext(decimal_context):
+        q = 1 / (2 * to_decimal(stddev) ** 2)
+        return _normalised([(-q * x * x).exp() for x in range(n)])
+
+
+def rounded_gaussian(stddev, n):
+    """Differences of the normal distribution function at x - 1/2 and x + 1/2."""
+    with decimal.localcontext(decimal_context):
+        inner = [_inner_mass((Decimal(x) + Decimal("0.5")) / to_decimal(stddev)) for x in range(n)]
+        return [2 * inner[0], *(b - a for a, b in itertools.pairwise(inner))]
+
+
+def _inner_mass(z):
+    """P(0 < N < z) = density(z) (z + z^3 / 3 + z^5 / (3 * 5) + ...)."""
+    term, total, k = z, Decimal(0), 1
+    while total + term != total:
+        total += term
+        k += 2
+        term = term * z * z / k
+    return total * (-z * z / 2).exp() / (2 * pi()).sqrt()
+
+
+def pi():
+    """By Machin's formula."""
+
+    def arctan_inverse(n):
+        total, power, k = Decimal(0), Decimal(1) / n, 1
+        while abs(power) > Decimal(10) ** -125:
+            total += power / k
+            power, k = -power / (n * n), k + 2
+        return total
+
+    return 4 * (4 * arctan_inverse(5) - arctan_inverse(239))
+
+
+def table_distance(thresholds, reach, probabilities):
+    """Total variation between a table's exact probabilities and P(0), P(1), ...; the rest of P is all outside."""
+    edges = [0, *thresholds, 2**128]
+    with decimal.localcontext(decimal_context):
+        table = [Decimal(b - a) / 2**128 for a, b in itertools.pairwise(edges)]
+        ideal = [probabilities[abs(x)] for x in range(-reach, reach + 1)]
+        return (sum(abs(a - b) for a, b in zip(table, ideal, strict=True)) + 1 - sum(ideal)) / 2
+
+
+def draw(thresholds, reach, number):
+    """How many thresholds are at or below a 128-bit number, less the reach."""
+    return bisect.bisect_right(thresholds, number) - reach

@@ -1,0 +1,203 @@
+"""Integer noise: its tables against the distributions to 80 digits, its sums, and what its sampler costs."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from naive import integer_noise as naive
+
+from fastfedrec import Key
+from fastfedrec._kernels import integer_noise as kernel
+from fastfedrec.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+
+MAKERS = {
+    "laplace": lambda p: DiscreteLaplace(p, sampler="table"),
+    "gaussian": lambda p: DiscreteGaussian(p, sampler="table"),
+    "rounded": RoundedGaussian,
+}
+IDEALS = {"laplace": naive.laplace, "gaussian": naive.gaussian, "rounded": naive.rounded_gaussian}
+CASES = [
+    *(("laplace", p) for p in (Fraction(1, 300), Fraction(1, 3), 1, 2.5, Fraction(10) / Fraction(0.7))),
+    *(("gaussian", p) for p in (Fraction(1, 30), 0.4, 1, 7.25, Fraction(50, 3))),
+    *(("rounded", p) for p in (Fraction(1, 2), 0.7, 1, 7.25, Fraction(50, 3))),
+]
+noises = st.sampled_from(CASES).map(lambda case: MAKERS[case[0]](case[1]))
+
+
+def thresholds_of(noise):
+    table = noise._table
+    return [
+        (int(high) << 64) | int(low) for high, low in zip(table.high[:-1], table.low[:-1], strict=True)
+    ], table.reach
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "parameter"), CASES)
+def test_table_is_within_the_stated_distance_and_others_are_not(name, parameter):
+    noise = MAKERS[name](parameter)
+    thresholds, reach = thresholds_of(noise)
+    assert thresholds == sorted(thresholds)
+    stated = naive.to_decimal(noise.distance)
+
+    def distance(factor):
+        return naive.table_distance(thresholds, reach, IDEALS[name](Fraction(parameter) * factor, 2 * reach + 40))
+
+    assert distance(1) <= stated < Decimal("1e-34")
+    # Negative controls: 10%, and one part in 10^28.
+    for factor in (Fraction(9, 10), Fraction(11, 10), 1 + Fraction(1, 10**28)):
+        assert distance(factor) > stated or Fraction(parameter) < Fraction(1, 20)
+
+
+def test_table_of_a_large_scale_is_within_the_stated_distance():
+    noise = RoundedGaussian(Fraction(1234, 3))
+    thresholds, reach = thresholds_of(noise)
+    # Far from 0 the whole table is too long for 120 digits; the middle and both ends stand for it.
+    ideal = naive.rounded_gaussian(Fraction(1234, 3), 6)
+    edges = [0, *thresholds, 2**128]
+    for x in range(-5, 6):
+        got = Fraction(edges[reach + x + 1] - edges[reach + x], 2**128)
+        assert abs(got - Fraction(ideal[abs(x)])) < Fraction(1, 2**127)
+    assert edges[1] < 2**10
+    assert 2**128 - edges[-2] < 2**10
+
+
+@given(noise=noises, seed=st.integers(0, 2**32), n=st.integers(0, 60))
+def test_draws_equal_naive_twin(noise, seed, n):
+    thresholds, reach = thresholds_of(noise)
+    key = Key.from_seed(seed)
+    words = key.words("test", round=5, size=n).tolist()
+    expected = [naive.draw(thresholds, reach, word << 64) for word in words]  # no ties but with chance 2^-60
+    assert noise.sample(n, key=key, purpose="test", round=5).tolist() == expected
+
+
+@given(noise=noises, data=st.data())
+def test_ties_are_decided_by_the_second_word(noise, data):
+    thresholds, reach = thresholds_of(noise)
+    near = st.sampled_from([0, *thresholds, 2**128 - 1]).flatmap(
+        lambda t: st.integers(-2, 2).map(lambda d: min(max(t + d, 0), 2**128 - 1))
+    )
+    numbers = data.draw(st.lists(st.one_of(near, st.integers(0, 2**128 - 1)), max_size=40))
+    words = np.array([[n >> 64, n & (2**64 - 1)] for n in numbers], dtype=np.uint64).reshape(-1, 2)
+    out = np.zeros(len(numbers), dtype=np.int64)
+    table = noise._table
+    kernel.lookup(words, out, table.high, table.low, table.guide, table.shift)
+    assert out.tolist() == [naive.draw(thresholds, reach, n) for n in numbers]
+
+
+def test_second_block_of_values_reads_its_own_stream():
+    noise, key = RoundedGaussian(9), Key.from_seed(1)
+    thresholds, reach = thresholds_of(noise)
+    expected = [naive.draw(thresholds, reach, word << 64) for word in key.words("test", user=1, size=9).tolist()]
+    assert noise.sample(65_536 + 9, key=key, purpose="test")[-9:].tolist() == expected
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@given(noise=noises, epsilon=st.floats(0, 50), n=st.integers(0, 10**12))
+def test_delta_is_the_formula_rounded_up(noise, epsilon, n):
+    delta = noise.delta(epsilon, n)
+    exact = (1 + Fraction(math.exp(epsilon))) * n * noise.distance
+    assert Fraction(delta) >= min(exact * (1 - Fraction(1, 2**50)), 1)
+    assert Fraction(delta) <= exact * (1 + Fraction(1, 2**49))
+    assert noise.delta(epsilon, n + 1) >= delta
+    assert noise.delta(epsilon + 1, n) >= delta
+
+
+def test_exact_samplers_add_no_delta():
+    assert DiscreteLaplace(3).delta(1.0, 10**9) == DiscreteGaussian(3).delta(1.0, 10**9) == 0
+    assert DiscreteLaplace(3).distance == 0
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.uint64])
+@pytest.mark.parametrize(
+    "noise",
+    [RoundedGaussian(9), DiscreteLaplace(9), DiscreteGaussian(9), DiscreteLaplace(9, sampler="table")],
+    ids=repr,
+)
+def test_privatize_adds_the_sample_and_keeps_the_shape(noise, dtype):
+    values, key = np.arange(60, dtype=dtype).reshape(3, 20)[:, ::2], Key.from_seed(2)
+    noisy = noise.privatize(values, key=key, round=3)
+    assert noisy.dtype == np.int64
+    drawn = noise.sample(30, key=key, purpose=noise._purpose, round=3).reshape(3, 10)
+    np.testing.assert_array_equal(noisy - values.astype(np.int64), drawn)
+    np.testing.assert_array_equal(noise.estimate(noisy), noisy.astype(float))
+    out = np.ascontiguousarray(values).astype(np.int64)
+    assert noise.privatize(out, key=key, round=3, out=out) is out
+    np.testing.assert_array_equal(out, noisy)
+    assert (noise.privatize(values, key=key, round=4) != noisy).any()
+
+
+def test_sums_beyond_int64_saturate():
+    noise, key = RoundedGaussian(9), Key.from_seed(2)
+    ends = np.array([[2**63 - 3, -(2**63) + 3]] * 50)
+    noisy = noise.privatize(ends, key=key)
+    drawn = noise.sample(100, key=key, purpose=noise._purpose).tolist()
+    expected = [min(max(v + d, -(2**63)), 2**63 - 1) for v, d in zip(ends.ravel().tolist(), drawn, strict=True)]
+    assert noisy.ravel().tolist() == expected
+    assert {2**63 - 1, -(2**63)} <= set(expected)
+    large = np.array([2**64 - 1, 2**63 + 5], dtype=np.uint64)
+    assert (noise.privatize(large, key=key) >= 2**63 - 200).all()
+
+
+def test_names_separate_streams():
+    noise, key = RoundedGaussian(100), Key.from_seed(3)
+    first = noise.sample(50, key=key, purpose="a").tolist()
+    assert first == noise.sample(50, key=Key.from_seed(3), purpose="a").tolist()
+    assert first != noise.sample(50, key=key, purpose="b").tolist()
+    assert first != noise.sample(50, key=key, purpose="a", round=1).tolist()
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_bad_arguments():
+    noise = RoundedGaussian(3)
+    values = np.zeros(4, dtype=np.int64)
+    with pytest.raises(TypeError, match="values must be integers, got dtype float64"):
+        noise.privatize([0.5])
+    with pytest.raises(TypeError, match="reports must be integers, got dtype float64"):
+        noise.estimate([0.5])
+    with pytest.raises(TypeError, match="key must be Key, got int"):
+        noise.sample(2, key=1, purpose="test")
+    with pytest.raises(ValueError, match="round must be at most"):
+        noise.privatize(values, round=2**32)
+    with pytest.raises(TypeError, match="out must be an array of int64, got an array of int32"):
+        noise.privatize(values, out=values.astype(np.int32))
+    with pytest.raises(ValueError, match="out must not share memory"):
+        noise.privatize(values[:3], out=values[1:])
+    with pytest.raises(ValueError, match="epsilon must be at least 0"):
+        noise.delta(-1.0)
+    with pytest.raises(ValueError, match="n_draws must be at least 0"):
+        noise.delta(1.0, -1)
+    for make in (lambda: DiscreteLaplace(10**4, sampler="table"), lambda: DiscreteGaussian(10**5, sampler="table")):
+        with pytest.raises(ValueError, match=r"must be small enough for a table of .* use sampler='exact'"):
+            make()
+
+
+def test_entropy_key_serves_one_call_and_is_not_lost_to_a_bad_one():
+    key, noise, values = Key.from_entropy(), RoundedGaussian(3), np.zeros(4, dtype=np.int64)
+    with pytest.raises(ValueError, match="out must have shape"):
+        noise.privatize(values, key=key, out=np.zeros(3, dtype=np.int64))
+    noise.privatize(values, key=key)
+    with pytest.raises(ValueError, match=r"already used by RoundedGaussian\.privatize"):
+        noise.privatize(values, key=key)
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_the_draws():
+    noise, key = RoundedGaussian(30), Key.from_seed(4)
+    one, four = (noise.sample(200_000, key=key, purpose="test", n_threads=n) for n in (1, 4))
+    np.testing.assert_array_equal(one, four)
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+# With the mechanisms: test_discrete_laplace.py, test_discrete_gaussian.py, test_rounded_gaussian.py.

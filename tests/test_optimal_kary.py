@@ -1,0 +1,177 @@
+"""The optimal k-ary mechanism: its solver, its tables, and the channels made of them."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import binary_response as naive_bounds
+from naive import optimal_kary as naive
+from significance import counts_are, mean_is, tilted
+
+from fastfedrec import Key
+from fastfedrec.mechanisms import GRR, BinaryResponse, OptimalKary, TruncatedGeometric
+from fastfedrec.mechanisms import _optimal_kary as solver
+from fastfedrec.mechanisms import _optimal_kary_tables as tables
+from fastfedrec.mechanisms.optimal_kary import _propose, _tables
+
+UNIT = [0, 0.25, 0.5, 0.75, 1]
+
+
+def worst_variance(x, epsilon, sets, weights, values):
+    factors = np.where(sets, math.exp(epsilon), 1.0).T * weights
+    return (factors @ values**2 - np.asarray(x) ** 2).max()
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("x", [[-1.0, 1.0], [-1.0, 0.0, 1.0], [-1.0, 0.5, 1.0], [-1.0, -0.3, 0.4, 1.0]])
+def test_solver_reaches_the_brute_force_optimum(x, epsilon):
+    sets, weights, values, gap = solver.solve(np.array(x), epsilon)
+    variance = worst_variance(x, epsilon, sets, weights, values)
+    # The brute force is confined to a lattice of values, so it is above the optimum, by little.
+    least = naive.least_variance(x, epsilon, n_lattice=161)
+    assert variance <= least * (1 + 1e-7)
+    assert variance > least * 0.998
+    assert 0 <= gap < 1e-6 * max(variance, 1.0)
+
+
+@pytest.mark.parametrize(("epsilon", "stated"), [(0.5, 4.00), (1.0, 0.995), (2.0, 0.214), (3.0, 0.074), (4.0, 0.030)])
+def test_worst_variance_is_the_design_pages(epsilon, stated):
+    # design page privacy.md, "Ratings on a grid": worst-case variance on [0, 1] for 5 values.
+    variance = float(OptimalKary(epsilon, UNIT).worst_variance)
+    assert abs(variance - stated) <= 0.0051 if epsilon == 0.5 else abs(variance - stated) <= 0.00051
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
+def test_no_other_mechanism_of_the_package_is_better(epsilon):
+    least = OptimalKary(epsilon, UNIT).worst_variance
+    slack = 1 + Fraction(1, 10**6)
+    answer = BinaryResponse(epsilon).outputs[0]  # on [-1, 1]; worst at t = 0
+    assert least < slack * answer**2 / 4
+    assert least < slack * GRR(epsilon, 5).channel(UNIT).worst_variance
+    assert least < slack * TruncatedGeometric(epsilon, UNIT).worst_variance
+
+
+def test_two_values_are_binary_response():
+    channel, answer = OptimalKary(1.0, [-1, 1]), BinaryResponse(1.0)
+    assert math.isclose(channel.worst_variance, answer.variance(0), rel_tol=1e-9)
+
+
+@pytest.mark.parametrize(("size", "epsilon"), [(2, 8.0), (3, 0.1), (5, 1.0), (7, 2.5)])
+def test_tables_are_what_the_generator_makes(size, epsilon):
+    made, shipped = tables.entry(size, epsilon), _tables()[str(size)][str(epsilon)]
+    x = np.linspace(-1, 1, size)
+
+    def variance(entry):
+        masks, weights, values = map(np.array, zip(*entry["outputs"], strict=True))
+        return worst_variance(x, epsilon, masks[:, None] >> np.arange(size) & 1 == 1, weights, values)
+
+    # The optimum is unique, the mechanism that reaches it need not be: other versions of SciPy may find another one.
+    assert math.isclose(variance(made), variance(shipped), rel_tol=1e-6)
+
+
+def test_tables_cover_the_stated_range():
+    assert sorted(map(int, _tables())) == list(tables.SIZES) == list(range(2, 12))
+    for size in tables.SIZES:
+        assert tuple(map(float, _tables()[str(size)])) == tuple(tables.EPSILONS) == OptimalKary.table_epsilons()
+    assert (min(tables.EPSILONS), max(tables.EPSILONS)) == (0.1, 8.0)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def check_channel(channel, epsilon, grid):
+    assert channel.likelihood_ratio <= naive_bounds.exp_bounds(epsilon)[0]
+    assert epsilon * (1 - 1e-6) < channel.epsilon <= epsilon
+    assert [channel.mean(x) for x in range(len(grid))] == list(channel.inputs) == [Fraction(v) for v in grid]
+
+
+@pytest.mark.parametrize("size", range(2, 12))
+def test_every_table_makes_a_channel_that_keeps_epsilon(size):
+    for epsilon in OptimalKary.table_epsilons():
+        channel = OptimalKary(epsilon, size)
+        check_channel(channel, epsilon, range(size))
+        # What the table promises, up to what rounding to 64 bits and to the table's digits costs.
+        sets, weights, values, gap = _propose(channel.inputs, epsilon)
+        proposed = worst_variance(range(size), epsilon, sets, weights, values)
+        assert math.isclose(channel.worst_variance, proposed, rel_tol=1e-6, abs_tol=1e-6)
+        assert gap == channel.optimality_gap <= 2e-6 * proposed + 1e-6
+
+
+@settings(max_examples=10)
+@given(
+    epsilon=st.floats(0.01, 12),
+    grid=st.lists(st.integers(-20, 20), min_size=2, max_size=5, unique=True).map(sorted),
+)
+def test_any_grid_and_epsilon_make_a_channel_that_keeps_epsilon(epsilon, grid):
+    check_channel(OptimalKary(epsilon, grid), epsilon, grid)
+
+
+def test_a_broken_proposal_cannot_break_epsilon(monkeypatch):
+    # The tables only propose: weights that are 10% off and a set that is wrong still give a channel that keeps epsilon.
+    sets, weights, values, gap = _propose(tuple(map(Fraction, range(5))), 2.0)
+    wrong_sets = sets.copy()
+    wrong_sets[0, 0] ^= True
+    monkeypatch.setattr(
+        "fastfedrec.mechanisms.optimal_kary._propose", lambda *_: (wrong_sets, 1.1 * weights, values, gap)
+    )
+    channel = OptimalKary(2.0, 5)
+    assert channel.likelihood_ratio <= naive_bounds.exp_bounds(2.0)[0]
+    assert [channel.mean(x) for x in range(5)] == list(range(5))
+    monkeypatch.undo()
+    assert channel.worst_variance > OptimalKary(2.0, 5).worst_variance
+
+
+def test_grid_in_other_units_has_the_same_counts():
+    assert OptimalKary(1.0, [10, 20, 30]).counts == OptimalKary(1.0, 3).counts
+    assert OptimalKary(1.0, np.arange(0.5, 5.5, 0.5)).counts == OptimalKary(1.0, 10).counts
+    assert OptimalKary(1.0, [0, 0.1, 0.2, 0.30000000000000004]).counts == OptimalKary(1.0, 4).counts
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, 0.009, 12.1, math.nan, math.inf])
+def test_bad_epsilons(epsilon):
+    with pytest.raises(ValueError, match="epsilon must be"):
+        OptimalKary(epsilon, 5)
+
+
+@pytest.mark.parametrize("grid", [[1], [2, 1], [1, 1], list(range(17))])
+def test_bad_grids(grid):
+    with pytest.raises(ValueError, match="grid must be 2 to 16 increasing numbers"):
+        OptimalKary(1.0, grid)
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_the_reports():
+    channel, key, values = OptimalKary(1.0, 5), Key.from_seed(4), np.arange(200_000) % 5
+    one, four = (channel.privatize(values, key=key, n_threads=n) for n in (1, 4))
+    np.testing.assert_array_equal(one, four)
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("x", [0, 3])
+def test_shares_and_mean_of_reports_are_the_stated_ones(x):
+    channel = OptimalKary(2.0, [1, 2, 3, 4, 5])
+    reports = channel.privatize(np.full(400_000, x), key=Key.from_seed(5))
+    n_outputs = len(channel.outputs)
+    counts = np.bincount(reports, minlength=n_outputs)
+    stated = [float(channel.probability(x, y)) for y in range(n_outputs)]
+    mean, stddev = x + 1, math.sqrt(channel.variance(x))
+    decoded = channel.estimate(reports)
+    assert counts_are(counts, stated)
+    assert mean_is(decoded, mean, stddev)
+    for factor in (0.9, 1.1):
+        assert not counts_are(counts, tilted(stated, factor))
+        assert not mean_is(decoded, factor * mean, stddev)
