@@ -274,15 +274,16 @@ def _likeliest(p: tuple[int, ...], q: tuple[int, ...], delta: Fraction) -> tuple
     """The largest (P(E) - delta) / Q(E) over all events E, and the E: a prefix in the order of likelihood ratios."""
     possible = [y for y in range(len(p)) if p[y]]
     order = sorted(possible, key=lambda y: (q[y] > 0, -Fraction(p[y], q[y] or 1)))
-    best: tuple[Fraction | float, list[int]] = (Fraction(1), [])
+    best: tuple[Fraction | float, int] = (Fraction(1), 0)
     in_p, in_q = -delta * TOTAL, 0
     for length, y in enumerate(order, start=1):
         in_p, in_q = in_p + p[y], in_q + q[y]
-        if in_q == 0 and in_p > 0:
-            return math.inf, order[:length]
-        if in_q and Fraction(in_p, in_q) > best[0]:
-            best = Fraction(in_p, in_q), order[:length]
-    return best
+        if in_p <= 0:
+            continue
+        ratio = Fraction(in_p, in_q) if in_q else math.inf
+        if ratio > best[0] or (ratio == best[0] and best[1]):  # of equally telling events the likeliest
+            best = ratio, length
+    return best[0], order[: best[1]]
 
 
 def _log(ratio: Fraction | float) -> float:

@@ -11,7 +11,7 @@ from scipy import stats
 from significance import ALPHA as SIGNIFICANCE
 
 from fastfedrec import Interactions, Key
-from fastfedrec.mechanisms import BinaryResponse, Channel
+from fastfedrec.mechanisms import BinaryResponse, Channel, clip_rows_l1, clip_rows_l2
 from fastfedrec.testing import (
     ALPHA,
     assert_clipped,
@@ -100,6 +100,12 @@ def test_strategies_reach_the_cases_that_matter(strategy, wanted):
 def test_sound_clips_pass(dtype, clip_norm):
     assert_clipped(l2_clip, clip_norm, dtype=dtype)
     assert_clipped(l1_clip, clip_norm, norm="l1", dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_clips_of_the_package_pass(dtype):
+    assert_clipped(lambda rows, c: clip_rows_l2(rows, c).rows, 1.7, dtype=dtype)
+    assert_clipped(lambda rows, c: clip_rows_l1(rows, c).rows, 1.7, norm="l1", dtype=dtype)
 
 
 def test_exact_channels_pass_and_inexact_claims_do_not():
