@@ -13,7 +13,7 @@ import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
 TAIL = 1e-13  # mass that may lie on either side of the window of a composition
-SLACK = 1e-10  # far above the rounding errors of the transforms
+SLACK, SLACK_USES = 1e-10, 10**6  # ten times the rounding errors of the transforms for so many uses; they add up
 FINEST, LARGEST_FFT = 1e-4, 2**22
 _TILTS = 2.0 ** np.arange(-12, 13)
 
@@ -97,12 +97,13 @@ class TotalLoss:
             loss = self.first + self.step * middle
             low, high = (middle, high) if loss <= 0 or self._above(middle, loss) > budget else (low, middle)
         masses, losses = self.pmf[high:], self.step * np.arange(len(self.pmf) - high)
-        weighted = float(masses @ np.exp(-losses))
+        weighted = float((masses * np.exp(-losses)).sum())
         return self.first + self.step * high + math.log((float(masses.sum()) - budget) / weighted)
 
     def _above(self, start, epsilon):
         losses = self.first + self.step * np.arange(start, len(self.pmf))
-        return float(self.pmf[start:] @ -np.expm1(np.minimum(0.0, epsilon - losses)))
+        # Not a dot product: BLAS would start threads for it.
+        return float((self.pmf[start:] * -np.expm1(np.minimum(0.0, epsilon - losses))).sum())
 
 
 def choose_step(losses: Sequence[Loss]) -> float:
@@ -140,21 +141,34 @@ def convolve(pmfs: Sequence[tuple[LossPmf, int]], step: float, window: tuple[int
         start += times * loss.start
         log_finite += times * math.log1p(-min(loss.infinity, 1 - 1e-16))
     pmf = np.maximum(np.roll(irfft(product, length), -((low - start) % length)), 0.0)
-    return TotalLoss(step * low, step, pmf, -math.expm1(log_finite) + 2 * TAIL + SLACK)
+    slack = SLACK * max(1.0, sum(times for _, times in pmfs) / SLACK_USES)
+    return TotalLoss(step * low, step, pmf, -math.expm1(log_finite) + 2 * TAIL + slack)
 
 
-def find_window(pmfs, step):
-    """Grid numbers between which all but TAIL a side of the total lies, by Chernoff's bound for many tilts."""
-    bounds = {-1: np.full(len(_TILTS), -math.log(TAIL)), 1: np.full(len(_TILTS), -math.log(TAIL))}
-    ends = {-1: 0, 1: 0}
+def find_window(pmfs: Sequence[tuple[LossPmf, int]], step: float) -> tuple[int, int]:
+    """Grid numbers between which all but TAIL a side of the total lies, by Chernoff's bound."""
+    low, high = 0, 0
+    supports = []
     for loss, times in pmfs:
         present = np.flatnonzero(loss.pmf)
-        logs, losses = np.log(loss.pmf[present]), step * (loss.start + present)
-        for side, bound in bounds.items():
-            ends[side] += times * int(loss.start + present[-1 if side == 1 else 0])
-            for i, tilt in enumerate(_TILTS):
-                tilted = logs + side * tilt * losses
-                top = tilted.max()
-                bound[i] += times * (top + math.log(np.exp(tilted - top).sum()))
-    low, high = (side * (bounds[side] / _TILTS).min() / step for side in (-1, 1))
-    return max(math.floor(low) - 1, ends[-1]), min(math.ceil(high) + 1, ends[1])
+        supports.append((np.log(loss.pmf[present]), step * (loss.start + present), times))
+        low, high = low + times * int(loss.start + present[0]), high + times * int(loss.start + present[-1])
+
+    def bound(side, i):
+        """With probability 1 - TAIL the total is nearer than this, on that side; true for every tilt."""
+        exponent = -math.log(TAIL)
+        for logs, losses, times in supports:
+            tilted = logs + side * _TILTS[i] * losses
+            top = tilted.max()
+            exponent += times * (top + math.log(np.exp(tilted - top).sum()))
+        return exponent / _TILTS[i]
+
+    def best(side):
+        # It falls and then rises with the tilt.
+        first, last = 0, len(_TILTS) - 1
+        while first < last:
+            middle = (first + last) // 2
+            first, last = (first, middle) if bound(side, middle) <= bound(side, middle + 1) else (middle + 1, last)
+        return bound(side, first)
+
+    return max(math.floor(-best(-1) / step) - 1, low), min(math.ceil(best(1) / step) + 1, high)

@@ -154,7 +154,7 @@ class PureAccountant(Accountant):
     ----------
     .. [1] Dwork and Roth, "The algorithmic foundations of differential privacy", 2014, Theorem 3.16.
     .. [2] Balle, Barthe, Gaboardi, "Privacy amplification by subsampling", NeurIPS 2018, Theorems 8 and 9.
-    .. [3] Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", ICML 2015, Theorem 2: randomized
+    .. [3] Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", ICML 2015: randomized
        response is the worst epsilon-private mechanism.
 
     Examples
@@ -205,8 +205,8 @@ class AdvancedAccountant(Accountant):
 
     References
     ----------
-    .. [1] Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", ICML 2015, Theorem 3.5, last
-       term.
+    .. [1] Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", ICML 2015 (for
+       different epsilons).
     .. [2] Dwork, Rothblum, Vadhan, "Boosting and differential privacy", FOCS 2010.
 
     Examples

@@ -28,9 +28,9 @@ class PLDAccountant(Accountant):
     Notes
     -----
     For sampling without replacement the answer is a proven upper bound, exact for one round but not for many, where
-    attacks reach about 85% of it.  Every delta includes 1e-10 for rounding errors of the transforms, so a smaller one
-    has an infinite epsilon; use `RDPAccountant` there.  See docs/explanation/accounting.md and
-    docs/explanation/privacy/sampling-without-replacement.md.
+    attacks reach about 85% of it.  Every delta includes 1e-10 (more beyond a million uses) for rounding errors of
+    the transforms, so a smaller one has an infinite epsilon; use `RDPAccountant` there.  See
+    docs/explanation/accounting.md and docs/explanation/privacy/sampling-without-replacement.md.
 
     References
     ----------

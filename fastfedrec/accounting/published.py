@@ -49,7 +49,7 @@ def published_privrec_epsilon(
 
     References
     ----------
-    .. [1] Wang, Bai, Zhang, et al., "Fast-adapting and privacy-preserving federated recommender system", VLDB Journal
+    .. [1] Wang, Yin, Chen, et al., "Fast-adapting and privacy-preserving federated recommender system", VLDB Journal
        2021, Tables 4 and 5.
     .. [2] Wang, Balle, Kasiviswanathan, "Subsampled Renyi differential privacy and analytical moments accountant",
        AISTATS 2019, Theorem 9.
@@ -91,8 +91,7 @@ def published_shuffle_epsilon(theorem: str, epsilon_per_report: float, n_users: 
 
     References
     ----------
-    .. [1] Balle, Bell, Gascon, Nissim, "The privacy blanket of the shuffle model", CRYPTO 2019, Theorem 12 and Lemma
-       5.4.
+    .. [1] Balle, Bell, Gascon, Nissim, "The privacy blanket of the shuffle model", CRYPTO 2019.
     .. [2] Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021, Theorem 3.1.
 
     Examples
@@ -126,7 +125,7 @@ def _balle(epsilon, n_users, delta):
         # Each member contributes between low and high, with mean 1 - e^candidate.
         drift, width = math.expm1(candidate), 2 * math.tanh(epsilon / 2) * (1 + math.exp(candidate))
         excess = width**2 / (4 * drift) * np.exp(-2 * members * drift**2 / width**2)
-        return float(weights @ excess) / (blanket * n_users)
+        return float((weights * excess).sum()) / (blanket * n_users)
 
     low, high = 0.0, epsilon
     for _ in range(60):

@@ -61,8 +61,8 @@ def shuffled_epsilon(
 
     References
     ----------
-    .. [1] Wang, Peng, Li, et al., "Privacy amplification via shuffling: unified, simplified, and tightened", VLDB
-       2024, Theorem 4.7 (the variation-ratio pair).
+    .. [1] Wang, Peng, Li, Wen, et al., "Privacy amplification via shuffling: unified, simplified, and tightened", VLDB
+       2024 (the variation-ratio pair).
     .. [2] Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021.
 
     Examples

@@ -1,0 +1,107 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from fastfedrec.accounting import (
+    AdvancedAccountant,
+    CentralRelease,
+    Gaussian,
+    Laplace,
+    LocalReports,
+    PLDAccountant,
+    PureAccountant,
+    RDPAccountant,
+    ShuffledReports,
+    ZCDPAccountant,
+    calibrate_epsilon_per_report,
+    calibrate_n_rounds,
+    calibrate_noise_multiplier,
+)
+
+PLAIN = Gaussian(1.0, neighboring="replace", sampling="none")
+FIXED = Gaussian(1.0, neighboring="replace", sampling="without_replacement", n_users=4800, cohort_size=20)
+SHUFFLED = ShuffledReports("binary response", 2.5, n_reports=100, n_users=50_000)
+
+
+@pytest.mark.parametrize(
+    ("event", "count", "accountant"),
+    [
+        (PLAIN, 1, PLDAccountant),
+        (PLAIN, 50, ZCDPAccountant),
+        (FIXED, 1000, PLDAccountant),
+        (FIXED, 1000, RDPAccountant),
+        (Laplace(1.0, neighboring="replace", sampling="none"), 10, PureAccountant),
+    ],
+)
+@pytest.mark.parametrize("epsilon", [0.3, 4.0])
+def test_noise_meets_the_target_and_hardly_more(event, count, accountant, epsilon):
+    z = calibrate_noise_multiplier(event, epsilon=epsilon, delta=1e-6, count=count, accountant=accountant)
+
+    def cost(noise):
+        return accountant().compose(replace(event, noise_multiplier=noise), count).get_epsilon(1e-6)
+
+    assert cost(z) <= epsilon < cost(z * 0.998)
+
+
+@pytest.mark.parametrize(
+    ("event", "count", "accountant"),
+    [
+        (SHUFFLED, 5, PLDAccountant),
+        (LocalReports("binary response", 1.0, 10, 100), 3, AdvancedAccountant),
+        (CentralRelease("exponential mechanism", 1.0, neighboring="replace"), 7, PureAccountant),
+    ],
+)
+def test_epsilon_per_report_meets_the_target_and_hardly_less(event, count, accountant):
+    found = calibrate_epsilon_per_report(event, epsilon=1.0, delta=1e-6, count=count, accountant=accountant)
+
+    def cost(epsilon):
+        return accountant().compose(replace(event, epsilon=epsilon), count).get_epsilon(1e-6)
+
+    assert cost(found) <= 1.0 < cost(found * 1.002)
+
+
+def test_pure_calibration_is_division():
+    event = LocalReports("binary response", 1.0, 10, 100)
+    found = calibrate_epsilon_per_report(event, epsilon=6.0, delta=1e-6, count=3, accountant=PureAccountant)
+    assert 0.2 * 0.999 <= found <= 0.2
+
+
+@pytest.mark.parametrize(("event", "accountant"), [(FIXED, PLDAccountant), (PLAIN, ZCDPAccountant)])
+@pytest.mark.parametrize("epsilon", [0.9, 5.0])
+def test_rounds_meet_the_target_and_one_more_does_not(event, accountant, epsilon):
+    n = calibrate_n_rounds(event, epsilon=epsilon, delta=1e-6, accountant=accountant)
+    if n:
+        assert accountant().compose(event, n).get_epsilon(1e-6) <= epsilon
+    assert accountant().compose(event, n + 1).get_epsilon(1e-6) > epsilon
+
+
+def test_rounds_of_the_design_page():
+    # design page on privacy, "Accounting": 10 rounds cost 2.84
+    assert calibrate_n_rounds(SHUFFLED, epsilon=2.84, delta=1e-6) == 10
+    assert calibrate_n_rounds(SHUFFLED, epsilon=0.5, delta=1e-6) == 0
+
+
+def test_extremes_end():
+    weak = LocalReports("binary response", 1e-12, 1, 100)
+    assert calibrate_n_rounds(weak, epsilon=1.0, delta=1e-6, accountant=PureAccountant) == 10**9
+    easy = calibrate_epsilon_per_report(weak, epsilon=1e6, delta=1e-6, accountant=PureAccountant)
+    assert easy == 40.0
+    with pytest.raises(ValueError, match="no noise_multiplier in the range of this search meets the target"):
+        calibrate_noise_multiplier(PLAIN, epsilon=1e-8, delta=1e-12, count=10, accountant=RDPAccountant)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: calibrate_noise_multiplier(PLAIN, epsilon=0.0, delta=1e-6), "epsilon must be greater than 0"),
+        (lambda: calibrate_noise_multiplier(PLAIN, epsilon=1.0, delta=1.0), "delta must be less than 1"),
+        (lambda: calibrate_noise_multiplier(PLAIN, epsilon=1.0, delta=0.1, count=0), "count must be at least 1"),
+        (lambda: calibrate_noise_multiplier(SHUFFLED, epsilon=1.0, delta=0.1), "event must be Gaussian or Laplace"),
+        (lambda: calibrate_epsilon_per_report(PLAIN, epsilon=1.0, delta=0.1), "event must be LocalReports, Shuffled"),
+        (lambda: calibrate_n_rounds(PLAIN, epsilon=math.nan, delta=0.1), "epsilon must be finite"),
+    ],
+)
+def test_bad_parameters_are_refused_by_name(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()

@@ -1,0 +1,226 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastfedrec.accounting import (
+    ZCDP,
+    AdvancedAccountant,
+    CentralRelease,
+    Composed,
+    Gaussian,
+    Laplace,
+    LocalReports,
+    PLDAccountant,
+    PureAccountant,
+    RDPAccountant,
+    ShuffledReports,
+    Unprotected,
+    UnsupportedEventError,
+    ZCDPAccountant,
+)
+
+ALL = [PureAccountant, AdvancedAccountant, ZCDPAccountant, RDPAccountant, PLDAccountant]
+PURE = CentralRelease("exponential mechanism", 0.1, neighboring="replace")
+NOISE = Gaussian(2.0, neighboring="replace", sampling="none")
+REPORTS = LocalReports("binary response", 0.5, 10, 1000)
+
+
+def randomized_response_delta(epsilon, uses, target):
+    """Exact delta of `uses` randomized responses: the number of truthful answers is binomial."""
+    kept = 1 / (1 + math.exp(-epsilon))
+    return sum(
+        math.comb(uses, k)
+        * max(0.0, kept**k * (1 - kept) ** (uses - k) - math.exp(target) * kept ** (uses - k) * (1 - kept) ** k)
+        for k in range(uses + 1)
+    )
+
+
+# --- oracle ---
+
+
+@pytest.mark.parametrize(("rho", "epsilon"), [(0.00043, 0.1), (0.0306, 1), (0.551, 5), (1.783, 10)])
+def test_zcdp_figures_of_the_design_page(rho, epsilon):
+    # design page on privacy, section "Accounting", at delta = 1e-5
+    event = ZCDP("discrete Gaussian", rho, neighboring="replace", sampling="none")
+    assert ZCDPAccountant().compose(event).get_epsilon(1e-5) == pytest.approx(epsilon, rel=5e-3)
+
+
+@given(st.floats(1e-4, 30), st.floats(1e-9, 0.5))
+def test_zcdp_is_the_minimum_over_alpha(rho, delta):
+    event = ZCDP("z", rho, neighboring="replace", sampling="none")
+    epsilon = ZCDPAccountant().compose(event).get_epsilon(delta)
+    alphas = 1 + np.exp(np.linspace(-12, 12, 997))
+    bounds = rho * alphas + np.log(1 / (alphas * delta)) / (alphas - 1) + np.log(1 - 1 / alphas)
+    assert epsilon <= max(0, bounds.min()) * (1 + 1e-5) + 1e-9
+    assert ZCDPAccountant().compose(event).get_delta(epsilon) <= delta * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("accountant", ALL)
+@pytest.mark.parametrize("uses", [1, 7, 40])
+def test_every_accountant_errs_upward_on_randomized_response(accountant, uses):
+    events = accountant().compose(LocalReports("binary response", 0.4, uses, 100))
+    for target in (0.0, 0.3, 1.0, 3.0):
+        exact = randomized_response_delta(0.4, uses, target)
+        assert events.get_delta(target) >= exact - 1e-15
+    for delta in (0.3, 1e-3, 1e-7):
+        assert randomized_response_delta(0.4, uses, events.get_epsilon(delta)) <= delta
+
+
+@pytest.mark.parametrize("uses", [1, 7, 40])
+def test_pld_of_pure_mechanisms_is_nearly_exact(uses):
+    events = PLDAccountant().compose(LocalReports("binary response", 0.4, uses, 100))
+    for target in (0.0, 0.3, 1.0, 3.0):
+        assert events.get_delta(target) == pytest.approx(randomized_response_delta(0.4, uses, target), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        {"neighboring": "add_remove", "sampling": "poisson", "sampling_probability": 0.125},
+        {"neighboring": "replace", "sampling": "without_replacement", "n_users": 80, "cohort_size": 10},
+    ],
+)
+@pytest.mark.parametrize("epsilon", [1e-6, 0.5, 3.0, 800.0])
+def test_amplification_of_pure_mechanisms(sampling, epsilon):
+    amplified = PureAccountant().compose(CentralRelease("m", epsilon, **sampling)).get_epsilon()
+    if epsilon < 100:
+        assert math.expm1(amplified) == pytest.approx(0.125 * math.expm1(epsilon), rel=1e-9)
+    assert epsilon + math.log(0.125) <= amplified <= epsilon
+    laplace = PureAccountant().compose(Laplace(1 / epsilon, **sampling)).get_epsilon()
+    assert laplace == pytest.approx(amplified)
+
+
+# --- invariants ---
+
+
+def test_pure_epsilons_add():
+    mixed = Composed((PURE, Composed((PURE, REPORTS), count=3)), count=2)
+    expected = 2 * (Fraction(1, 10) + 3 * (Fraction(1, 10) + 5))
+    assert PureAccountant().compose(mixed, 5).get_epsilon() == pytest.approx(float(5 * expected))
+    shuffled = ShuffledReports("binary response", 0.5, 10, 1000)
+    assert PureAccountant().compose(shuffled).get_epsilon() == 5  # the local guarantee stands
+
+
+@pytest.mark.parametrize("accountant", ALL[1:])
+def test_composed_events_count_like_single_ones(accountant):
+    events = (PURE, REPORTS) if accountant is AdvancedAccountant else (PURE, REPORTS, NOISE)
+    nested = accountant().compose(Composed(events, count=4), 2)
+    flat = accountant()
+    for event in events:
+        flat.compose(event, 5).compose(event, 3)
+    assert nested.get_epsilon(1e-6) == pytest.approx(flat.get_epsilon(1e-6), rel=1e-9)
+
+
+@given(st.floats(0.001, 3), st.integers(1, 3000), st.floats(1e-9, 0.1))
+def test_advanced_is_never_above_pure(epsilon, uses, delta):
+    event = LocalReports("m", epsilon, uses, 10)
+    advanced, pure = AdvancedAccountant().compose(event), PureAccountant().compose(event)
+    assert advanced.get_epsilon(delta) <= pure.get_epsilon()
+    assert advanced.get_delta(pure.get_epsilon()) == 0
+    assert advanced.get_delta(advanced.get_epsilon(delta)) <= delta * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("accountant", ALL)
+def test_monotone(accountant):
+    def build(epsilon, count):
+        return accountant().compose(LocalReports("m", epsilon, 5, 10), count)
+
+    for weak, strong in (((0.2, 3), (0.21, 3)), ((0.2, 3), (0.2, 4))):
+        assert build(*weak).get_epsilon(1e-5) < build(*strong).get_epsilon(1e-5)
+        assert build(*weak).get_delta(0.1) <= build(*strong).get_delta(0.1)
+    some = build(0.2, 3)
+    assert some.get_epsilon(1e-5) >= some.get_epsilon(1e-4)
+    assert some.get_delta(0.1) >= some.get_delta(0.2)
+
+
+@pytest.mark.parametrize("accountant", ALL)
+def test_nothing_costs_nothing(accountant):
+    assert accountant().get_epsilon(1e-6) == 0
+    assert accountant().get_delta(0.0) == 0
+    silent = accountant().compose(LocalReports("m", 1.0, 0, 10))
+    assert silent.get_epsilon(1e-6) < 2e-3  # Renyi orders end at 4096
+
+
+# --- bad inputs ---
+
+
+@pytest.mark.parametrize("accountant", ALL)
+def test_unsupported_events_name_the_event_and_the_part(accountant):
+    raw = Unprotected("raw gradients")
+    with pytest.raises(
+        UnsupportedEventError, match=rf"{accountant.__name__} cannot account for Unprotected\(.*raw grad"
+    ):
+        accountant().compose(raw)
+    with pytest.raises(UnsupportedEventError, match=r"cannot account for Unprotected.*, part of Composed\("):
+        accountant().compose(Composed((PURE, raw)))
+
+
+@pytest.mark.parametrize(
+    ("accountant", "event", "why"),
+    [
+        (PureAccountant, NOISE, "no pure epsilon"),
+        (AdvancedAccountant, NOISE, "no pure epsilon"),
+        (PureAccountant, ZCDP("z", 0.1, neighboring="replace", sampling="none"), "no pure epsilon"),
+        (PLDAccountant, ZCDP("z", 0.1, neighboring="replace", sampling="none"), "no pure epsilon"),
+        (
+            ZCDPAccountant,
+            Gaussian(1.0, neighboring="add_remove", sampling="poisson", sampling_probability=0.1),
+            "no amplification by sampling",
+        ),
+    ],
+)
+def test_events_without_a_theorem_raise(accountant, event, why):
+    with pytest.raises(UnsupportedEventError, match=why):
+        accountant().compose(event)
+
+
+@pytest.mark.parametrize("accountant", [PureAccountant, RDPAccountant, PLDAccountant])
+@pytest.mark.parametrize("kind", [Gaussian, Laplace])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"neighboring": "replace", "sampling": "poisson", "sampling_probability": 0.1},
+        {"neighboring": "add_remove", "sampling": "without_replacement", "n_users": 10, "cohort_size": 1},
+    ],
+)
+def test_sampling_under_the_other_relation_raises(accountant, kind, fields):
+    with pytest.raises(UnsupportedEventError, match=r"no theorem is known here for sampling=|no pure epsilon"):
+        accountant().compose(kind(1.0, **fields))
+
+
+def test_a_refused_event_leaves_no_trace():
+    accountant = PureAccountant().compose(PURE)
+    with pytest.raises(UnsupportedEventError):
+        accountant.compose(Composed((PURE, NOISE)))
+    assert accountant.get_epsilon() == pytest.approx(0.1)
+
+
+def test_relations_and_units_do_not_mix():
+    with pytest.raises(ValueError, match="neighboring must be the same for all events, got 'replace' before and 'add_"):
+        PureAccountant().compose(PURE).compose(CentralRelease("c", 1.0))
+    other = CentralRelease("c", 1.0, neighboring="replace", privacy_unit="interaction")
+    with pytest.raises(ValueError, match="privacy_unit must be the same"):
+        PureAccountant().compose(Composed((PURE, other)))
+
+
+@pytest.mark.parametrize("accountant", ALL)
+def test_bad_parameters_are_refused_by_name(accountant):
+    events = accountant().compose(PURE)
+    for delta in (-0.1, 1.0, 2.0, float("nan")):
+        with pytest.raises(ValueError, match="delta must be"):
+            events.get_epsilon(delta)
+    if accountant is not PureAccountant:
+        with pytest.raises(ValueError, match=r"delta must be greater than 0"):
+            events.get_epsilon(0.0)
+    with pytest.raises(ValueError, match="epsilon must be at least 0"):
+        events.get_delta(-1.0)
+    with pytest.raises(ValueError, match="epsilon must be finite"):
+        events.get_delta(math.inf)
+    with pytest.raises(ValueError, match="count must be at least 1"):
+        events.compose(PURE, 0)
+    with pytest.raises(TypeError, match="event must hold events of"):
+        events.compose("noise")

@@ -1,0 +1,177 @@
+import itertools
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastfedrec.accounting import PLDAccountant, ShuffledReports, shuffled_epsilon, shuffled_epsilon_lower_bound
+from fastfedrec.accounting.shuffle import shuffled_loss
+
+DEFAULT = {"epsilon_per_report": 2.5, "n_reports": 100, "n_users": 50_000, "n_rounds": 1, "delta": 1e-6}
+
+
+def ones_among(bits, epsilon):
+    """Distribution of the number of ones among binary responses to `bits`, by enumeration."""
+    kept = 1 / (1 + math.exp(-epsilon))
+    counts = Counter()
+    for answers in itertools.product((0, 1), repeat=len(bits)):
+        probability = math.prod(kept if a == b else 1 - kept for a, b in zip(answers, bits, strict=True))
+        counts[sum(answers)] += probability
+    return counts
+
+
+def exact_delta(epsilon, rounds, n_users, target):
+    """The largest delta over all data of the others, for one user's reports all ones against all zeros."""
+    worst = 0.0
+    for n_ones in range(n_users):
+        others = [1] * n_ones + [0] * (n_users - 1 - n_ones)
+        one, zero = ones_among([1, *others], epsilon), ones_among([0, *others], epsilon)
+        for p, q in ((one, zero), (zero, one)):
+            delta = sum(
+                max(0.0, math.prod(p[y] for y in ys) - math.exp(target) * math.prod(q[y] for y in ys))
+                for ys in itertools.product(range(n_users + 1), repeat=rounds)
+            )
+            worst = max(worst, delta)
+    return worst
+
+
+def pair_delta(epsilon, n_users, target):
+    """Delta of one use of the variation-ratio pair, written out."""
+    clone, kept = 2 / (math.exp(epsilon) + 1), 1 / (1 + math.exp(-epsilon))
+    delta = 0.0
+    for clones in range(n_users):
+        weight = math.comb(n_users - 1, clones) * clone**clones * (1 - clone) ** (n_users - 1 - clones)
+        for ones in range(clones + 2):
+            as_one = math.comb(clones, ones - 1) if ones else 0
+            as_zero = math.comb(clones, ones)
+            p, q = kept * as_one + (1 - kept) * as_zero, kept * as_zero + (1 - kept) * as_one
+            delta += weight * 0.5**clones * max(0.0, p - math.exp(target) * q)
+    return delta
+
+
+def shuffled(epsilon, n_reports, n_users, **fields):
+    return PLDAccountant().compose(ShuffledReports("binary response", epsilon, n_reports, n_users, **fields))
+
+
+# --- oracle ---
+
+
+@pytest.mark.parametrize(
+    ("changed", "epsilon", "within"),
+    [
+        ({"n_reports": 1}, 0.0690, 5e-5),
+        ({}, 0.811, 5e-4),
+        ({"delta": 1e-8}, 0.993, 6e-4),
+        ({"n_rounds": 10}, 2.84, 5e-3),
+        ({"n_rounds": 20}, 4.18, 5e-3),
+    ],
+)
+def test_figures_of_the_design_page(changed, epsilon, within):
+    # design page on privacy, "Accounting": eps0 = 2.5, n = 50,000, delta = 1e-6
+    assert shuffled_epsilon(**(DEFAULT | changed)) == pytest.approx(epsilon, abs=within)
+
+
+def test_lower_bound_of_the_design_page():
+    assert shuffled_epsilon_lower_bound(2.5, 100, 50_000, 1e-6) == pytest.approx(0.584, abs=5e-4)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("n_users", [1, 2, 9, 60])
+def test_one_report_is_the_pair_written_out(epsilon, n_users):
+    total = shuffled(epsilon, 1, n_users)
+    for target in (0.0, 0.1, 0.5, 2.0):
+        exact = pair_delta(epsilon, n_users, target)
+        assert exact - 1e-12 <= total.get_delta(target) <= exact + 1e-5
+
+
+@pytest.mark.parametrize(("rounds", "n_users"), [(1, 2), (1, 6), (2, 3), (3, 2)])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_never_below_the_truth_of_a_few_users(rounds, n_users, epsilon):
+    total = shuffled(epsilon, rounds, n_users)
+    for target in (0.0, 0.4, 1.2):
+        assert total.get_delta(target) >= exact_delta(epsilon, rounds, n_users, target)
+
+
+def test_lower_bound_is_a_true_one():
+    # Two users with two reports each, all mixed: the attack of the docstring by enumeration.
+    epsilon, target_delta = 1.0, 0.05
+    bound = shuffled_epsilon_lower_bound(epsilon, 2, 2, target_delta)
+    one, zero = ones_among([1, 1, 1, 1], epsilon), ones_among([0, 0, 1, 1], epsilon)
+    reached = max(sum(max(0.0, p[y] - math.exp(bound) * q[y]) for y in range(5)) for p, q in ((one, zero), (zero, one)))
+    assert reached == pytest.approx(target_delta, rel=1e-4)
+    assert reached >= target_delta
+
+
+# --- invariants ---
+
+
+def test_coarse_tables_only_lose_tightness(monkeypatch):
+    from fastfedrec.accounting import shuffle
+
+    fine = shuffled_epsilon(**DEFAULT)
+    shuffle._clone_pmf.cache_clear()
+    monkeypatch.setattr(shuffle, "_LARGEST_TABLE", 20_000)
+    coarse = shuffled_epsilon(**DEFAULT)
+    shuffle._clone_pmf.cache_clear()
+    assert fine < coarse < fine * 1.02
+
+
+@settings(max_examples=10)
+@given(st.floats(0.05, 6), st.integers(1, 200), st.integers(1, 100_000), st.integers(1, 20), st.floats(1e-8, 0.01))
+def test_between_the_attack_and_no_shuffler(epsilon, n_reports, n_users, n_rounds, delta):
+    upper = shuffled_epsilon(epsilon, n_reports, n_users, n_rounds, delta)
+    assert shuffled_epsilon_lower_bound(epsilon, n_reports, n_users, delta) <= upper
+    assert upper <= n_rounds * n_reports * epsilon
+
+
+def test_monotone_in_everything():
+    base = shuffled_epsilon(**DEFAULT)
+    for name, more, less in (
+        ("epsilon_per_report", 2.55, 2.45),
+        ("n_reports", 102, 98),
+        ("n_users", 49_000, 51_000),
+        ("n_rounds", 2, None),
+        ("delta", 0.9e-6, 1.1e-6),
+    ):
+        assert shuffled_epsilon(**(DEFAULT | {name: more})) > base
+        if less is not None:
+            assert shuffled_epsilon(**(DEFAULT | {name: less})) < base
+
+
+def test_only_honest_users_hide():
+    assert shuffled_epsilon(**DEFAULT, honest_fraction=0.5) == shuffled_epsilon(**(DEFAULT | {"n_users": 25_000}))
+    event = shuffled(2.5, 100, 50_000, honest_fraction=0.5)
+    assert event.get_epsilon(1e-6) == shuffled_epsilon(**DEFAULT, honest_fraction=0.5)
+    assert shuffled_epsilon(**(DEFAULT | {"n_users": 1, "n_reports": 1})) > 2.4  # nobody to hide among
+
+
+def test_losses_are_a_distribution():
+    for n_users in (1, 3, 1000, 10**7):
+        pmf, same = shuffled_loss(1.0, n_users).build(1e-4)
+        assert pmf is same
+        assert pmf.pmf.sum() == pytest.approx(1, abs=1e-12)
+        assert pmf.infinity == 0
+
+
+# --- bad inputs ---
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"epsilon_per_report": 0.0}, "epsilon_per_report must be greater than 0"),
+        ({"epsilon_per_report": math.nan}, "epsilon_per_report must be finite"),
+        ({"n_reports": 0}, "n_reports must be at least 1"),
+        ({"n_users": 0}, "n_users must be at least 1"),
+        ({"n_rounds": 1.5}, "n_rounds must be an integer"),
+        ({"delta": 0.0}, "delta must be greater than 0"),
+        ({"delta": 1.0}, "delta must be less than 1"),
+        ({"honest_fraction": 1.1}, "honest_fraction must be at most 1.0"),
+        ({"honest_fraction": 1e-6}, "honest_fraction times n_users must be at least 1 user"),
+    ],
+)
+def test_bad_parameters_are_refused_by_name(changed, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        shuffled_epsilon(**(DEFAULT | changed))
