@@ -203,16 +203,14 @@ def _plot(path: Path, name: str, case: _Case) -> None:
     if path.is_dir() or not path.parent.is_dir():
         raise ValueError(f"--plot {path} must be a file in a folder that exists")
     loss, probability = _loss_distribution(case)
-    finite = np.isfinite(loss)
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
-    axes.vlines(loss[finite], 0, probability[finite], linewidth=2)
-    for sign in (-1, 1):
-        axes.axvline(
-            sign * case.claim, color="black", linestyle="--", linewidth=1, label=f"+-{case.claim:g}, the claim"
-        )
-    axes.set(xlabel="privacy loss of an output (nats)", ylabel="probability", ylim=(0, None))
+    axes.step(loss, np.cumsum(probability), where="post")
+    if case.measure == "epsilon":  # a claim in mu bounds no single loss
+        for sign in (-1, 1):
+            axes.axvline(sign * case.claim, color="black", linestyle="--", linewidth=1, label="the claim, +-epsilon")
+        axes.legend(handles=axes.lines[-1:])
+    axes.set(xlabel="privacy loss of an output (nats)", ylabel="probability of at most this loss", ylim=(0, 1.02))
     source = "exact" if case.table is not None else f"estimated from {case.n or _N_PLOTTED:,} draws from each input"
     axes.set_title(f"{name}, inputs {case.inputs[0]} and {case.inputs[1]}: {source}", fontsize="medium")
-    axes.legend(handles=axes.lines[:1])
     figure.savefig(path, dpi=150)
