@@ -3,7 +3,7 @@
 from fastfedrec.mechanisms.binary_response import BinaryResponse
 from fastfedrec.mechanisms.channel import Channel
 from fastfedrec.mechanisms.client_sampling import FixedSizeSampling, PoissonSampling
-from fastfedrec.mechanisms.clipping import ClippedRows, clip_rows_l1, clip_rows_l2
+from fastfedrec.mechanisms.clipping import clip_rows_l1, clip_rows_l2
 from fastfedrec.mechanisms.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
 from fastfedrec.mechanisms.frequency import GRR, OUE
@@ -18,7 +18,6 @@ __all__ = [
     "OUE",
     "BinaryResponse",
     "Channel",
-    "ClippedRows",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "ExponentialMechanism",

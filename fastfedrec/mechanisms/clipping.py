@@ -1,7 +1,5 @@
 """Rows scaled into a ball whose radius they never exceed, not even by a rounding error."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from fastfedrec._check import check_out, check_real
@@ -11,25 +9,14 @@ from fastfedrec._threads import resolve_n_threads
 _LOWEST, _HIGHEST = 1e-100, 1e100  # where the kernel's products keep all their digits
 
 
-class ClippedRows(NamedTuple):
-    """What `clip_rows_l2` and `clip_rows_l1` return.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n)
-        Clipped.
-    n_rejected : int
-        Rows that held a NaN or an infinity and became zeros: clients whose update is not used.  It depends on the
-        data and is not covered by any guarantee; do not release it.
-    """
-
-    rows: np.ndarray
-    n_rejected: int
-
-
 def clip_rows_l2(
-    rows: np.ndarray, clip_norm: float, *, out: np.ndarray | None = None, n_threads: int = 0
-) -> ClippedRows:
+    rows: np.ndarray,
+    clip_norm: float,
+    *,
+    out: np.ndarray | None = None,
+    rejected: np.ndarray | None = None,
+    n_threads: int = 0,
+) -> np.ndarray:
     """Scale each row that is longer than `clip_norm` down to it, in Euclidean norm.
 
     **Guarantee.** In exact arithmetic no row of the result is longer than `clip_norm`, so one row (one client) changes
@@ -38,18 +25,21 @@ def clip_rows_l2(
     Parameters
     ----------
     rows : ndarray of shape (n_rows, n), float32 or float64
-        One client a row.  Not necessarily finite: see `ClippedRows`.
+        One client a row.  A row with a NaN or an infinity becomes zeros: an update that is not used.
     clip_norm : float
         The bound, from 1e-100 to 1e100; a public number, never taken from the data.
     out : ndarray or None
         Where to write, of the shape and type of `rows`; `rows` itself clips in place, None makes a new array.
+    rejected : ndarray of shape (n_rows,), bool, or None
+        Where to write which rows were not finite; for logs.  It depends on the data and is not covered by any
+        guarantee: do not release it.
     n_threads : int
         0 for all; the result does not depend on it.
 
     Returns
     -------
-    ClippedRows
-        The rows, and how many were rejected.
+    ndarray of shape (n_rows, n)
+        The clipped rows, of the type of `rows`.
 
     Raises
     ------
@@ -69,16 +59,23 @@ def clip_rows_l2(
     --------
     >>> import numpy as np
     >>> from fastfedrec.mechanisms import clip_rows_l2
-    >>> rows, n_rejected = clip_rows_l2(np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 1.0]]), 1.0)
-    >>> rows.round(6).tolist(), n_rejected
-    ([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]], 1)
+    >>> rejected = np.empty(3, dtype=bool)
+    >>> clip_rows_l2(np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 1.0]]), 1.0, rejected=rejected).round(6).tolist()
+    [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]
+    >>> rejected.tolist()
+    [False, False, True]
     """
-    return _clip(rows, clip_norm, out, n_threads, order=2)
+    return _clip(rows, clip_norm, out, rejected, n_threads, order=2)
 
 
 def clip_rows_l1(
-    rows: np.ndarray, clip_norm: float, *, out: np.ndarray | None = None, n_threads: int = 0
-) -> ClippedRows:
+    rows: np.ndarray,
+    clip_norm: float,
+    *,
+    out: np.ndarray | None = None,
+    rejected: np.ndarray | None = None,
+    n_threads: int = 0,
+) -> np.ndarray:
     """Scale each row whose absolute values add up to more than `clip_norm` down to it.
 
     **Guarantee.** In exact arithmetic the absolute values of no row of the result add up to more than `clip_norm`, so
@@ -87,18 +84,21 @@ def clip_rows_l1(
     Parameters
     ----------
     rows : ndarray of shape (n_rows, n), float32 or float64
-        One client a row.  Not necessarily finite: see `ClippedRows`.
+        One client a row.  A row with a NaN or an infinity becomes zeros: an update that is not used.
     clip_norm : float
         The bound, from 1e-100 to 1e100; a public number, never taken from the data.
     out : ndarray or None
         Where to write, of the shape and type of `rows`; `rows` itself clips in place, None makes a new array.
+    rejected : ndarray of shape (n_rows,), bool, or None
+        Where to write which rows were not finite; for logs.  It depends on the data and is not covered by any
+        guarantee: do not release it.
     n_threads : int
         0 for all; the result does not depend on it.
 
     Returns
     -------
-    ClippedRows
-        The rows, and how many were rejected.
+    ndarray of shape (n_rows, n)
+        The clipped rows, of the type of `rows`.
 
     Raises
     ------
@@ -115,13 +115,13 @@ def clip_rows_l1(
     --------
     >>> import numpy as np
     >>> from fastfedrec.mechanisms import clip_rows_l1
-    >>> clip_rows_l1(np.array([[3.0, -1.0], [0.5, 0.25]]), 1.0).rows.round(6).tolist()
+    >>> clip_rows_l1(np.array([[3.0, -1.0], [0.5, 0.25]]), 1.0).round(6).tolist()
     [[0.75, -0.25], [0.5, 0.25]]
     """
-    return _clip(rows, clip_norm, out, n_threads, order=1)
+    return _clip(rows, clip_norm, out, rejected, n_threads, order=1)
 
 
-def _clip(rows, clip_norm, out, n_threads, order) -> ClippedRows:
+def _clip(rows, clip_norm, out, rejected, n_threads, order) -> np.ndarray:
     rows = np.asarray(rows)
     if rows.dtype not in (np.float32, np.float64):
         raise TypeError(f"rows must be an array of float32 or float64, got dtype {rows.dtype}; convert it with .astype")
@@ -130,6 +130,7 @@ def _clip(rows, clip_norm, out, n_threads, order) -> ClippedRows:
     clip_norm = check_real("clip_norm", clip_norm, low=_LOWEST, high=_HIGHEST)
     n_threads = resolve_n_threads(n_threads)
     out = check_out(out, rows.shape, rows.dtype.type, apart_from=None if out is rows else rows)
-    rejected = np.zeros(len(rows), dtype=np.uint8)
-    _kernel.clip_rows(np.ascontiguousarray(rows), out, rejected, clip_norm, order, n_threads)
-    return ClippedRows(out, int(rejected.sum()))
+    rejected = check_out(rejected, (len(rows),), np.bool_, name="rejected")
+    rejected[:] = False
+    _kernel.clip_rows(np.ascontiguousarray(rows), out, rejected.view(np.uint8), clip_norm, order, n_threads)
+    return out
