@@ -1,4 +1,4 @@
-"""The command line: ``fastfedrec demo | fit | evaluate | recommend | account``."""
+"""The command line: ``fastfedrec demo | fit | evaluate | recommend | account | audit``."""
 
 import argparse
 import ast
@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fastfedrec._cli_account import add_account
+from fastfedrec._cli_audit import add_audit
 from fastfedrec._demo import EPSILON_LEGEND, missing_extra, run_demo
 from fastfedrec._table import format_epsilon, format_table
 from fastfedrec._version import __version__
@@ -134,6 +135,7 @@ def _build_parser() -> _Parser:
     recommend.add_argument("-n", type=_positive, default=10, metavar="N", help="items for each user (10)")
     recommend.add_argument("--include-seen", action="store_true", help="also items that the user has")
     add_account(commands, common)
+    add_audit(add)
     return parser
 
 

@@ -1,10 +1,9 @@
-"""The one place where the level of statistical tests is set, and the tests they use."""
+"""The tests that statistics use; their level is `fastfedrec.testing.ALPHA`, in that one place."""
 
 import numpy as np
 from scipy import stats
 
-#: Chance that one statistical assertion fails although all is well.
-ALPHA = 1e-6
+from fastfedrec.testing import ALPHA
 
 
 def mean_is(draws, expected, stddev):

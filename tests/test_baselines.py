@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from naive import baselines as naive
 from naive import binary_response as naive_response
 from scipy import stats
+from significance import ALPHA
 
 from fastfedrec import DPPopularity, Interactions, Key, Popularity, Random, load
 from fastfedrec._kernels import baselines as kernel
 from fastfedrec.accounting import CentralRelease, Ledger, LocalReports, Unprotected
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.systems.baselines import BEST_REPORT_EPSILON, best_n_reports, split_epsilon
-
-ALPHA = 1e-6
 
 
 def rows_of(data):

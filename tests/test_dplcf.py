@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from naive import binary_response as naive_response
 from naive import dplcf as naive
 from scipy import stats
+from significance import ALPHA
 
 from fastfedrec import DPLCF, Interactions, Key, load
 from fastfedrec.accounting import LocalReports
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.dplcf import estimate_cooccurrences, sum_answers
-
-ALPHA = 1e-6
 
 
 def random_data(n_users, n_items, seed, density=0.35):

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import evaluation as naive
 from scipy.stats import chi2
+from significance import ALPHA
 
 from fastfedrec import Interactions, Key
 from fastfedrec.evaluation import evaluate, leave_one_out, random_split
 from fastfedrec.interactions import MISSING_TIMESTAMP
 
-ALPHA = 1e-6
 KEY = Key.from_seed(23)
 
 

@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import generate as naive
+from significance import ALPHA
 
 from fastfedrec import Key
 from fastfedrec._kernels import generate as kernel
 from fastfedrec.datasets import _topics as topics
 from fastfedrec.datasets import generate_implicit, load_movielens
 
-ALPHA = 1e-6
 SIZES = [("movielens-1m", 31), ("movielens-1m", 150), ("movielens-20m", 93), ("movielens-20m", 130)]
 
 

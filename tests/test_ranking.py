@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import ranking as naive
 from scipy.stats import chi2
+from significance import ALPHA
 
 from fastfedrec import Interactions, Key
 from fastfedrec.ranking import held_out_ranks, recommend_factors, sample_unseen, top_k
 
-ALPHA = 1e-6
 KEY = Key.from_seed(11)
 
 

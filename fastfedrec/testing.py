@@ -1,0 +1,434 @@
+"""Tools for the test suites of other projects: data to draw, and assertions about private mechanisms.
+
+Each assertion carries its own negative control: the same check must reject a mechanism that is wrong by a stated share.
+A check that cannot tell fails as well, because it would pass for anything.  Hypothesis, which the functions that
+draw data need, comes with ``pip install 'fastfedrec[test]'``.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from fastfedrec._check import check_array, check_choice, check_integer, check_real
+from fastfedrec.audit import AuditResult, audit
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+#: Chance that one statistical assertion fails although all is well.  A suite of a thousand such assertions then
+#: raises a false alarm once in a thousand runs.
+ALPHA = 1e-6
+
+_N_ROWS = 128  # of each kind, in `assert_clipped`
+
+
+# ---- data to draw --------------------------------------------------------------------------------------------------
+
+
+def interactions(
+    *, max_users: int = 12, max_items: int = 10, min_items: int = 1, with_values: bool = False
+) -> "SearchStrategy[Interactions]":
+    """A hypothesis strategy: small interactions.
+
+    Parameters
+    ----------
+    max_users, max_items : int
+        Largest numbers drawn.
+    min_items : int
+        Smallest number of items.
+    with_values : bool
+        Whether values are ratings of 1 to 5, rather than all 1.
+
+    Returns
+    -------
+    SearchStrategy of Interactions
+        At least one interaction is there; users and items may have none.
+
+    Examples
+    --------
+    >>> from hypothesis import given
+    >>> from fastfedrec.testing import interactions
+    >>> @given(interactions())
+    ... def test_every_interaction_has_a_user(data):
+    ...     assert data.interactions_per_user().sum() == data.n_interactions > 0
+    >>> test_every_interaction_has_a_user()
+    """
+    from hypothesis import strategies as st
+    from scipy.sparse import csr_array
+
+    max_users, min_items = check_integer("max_users", max_users, low=1), check_integer("min_items", min_items, low=1)
+    max_items = check_integer("max_items", max_items, low=min_items)
+
+    @st.composite
+    def build(draw):
+        shape = draw(st.integers(1, max_users)), draw(st.integers(min_items, max_items))
+        key, density = Key.from_seed(draw(st.integers(0, 2**32 - 1))), draw(st.sampled_from([0.1, 0.4, 0.9]))
+        size = shape[0] * shape[1]
+        filled = key.uniform("testing.interactions", size=size) < density
+        filled[draw(st.integers(0, size - 1))] = True
+        values = 1 + key.words("testing.values", size=size) % np.uint64(5) if with_values else 1
+        return Interactions.from_scipy(csr_array((filled * values).astype(np.float32).reshape(shape)))
+
+    return build()
+
+
+def shards(*, max_shards: int = 4, **options: Any) -> "SearchStrategy[list[Interactions]]":
+    """A hypothesis strategy: the parts of interactions whose users live on several machines.
+
+    Parameters
+    ----------
+    max_shards : int
+        Largest number of parts.
+    **options : object
+        As for `interactions`.
+
+    Returns
+    -------
+    SearchStrategy of list of Interactions
+        In the order of users, whose global ids they keep; a part may have no users where the class allows it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hypothesis import given
+    >>> from fastfedrec.testing import shards
+    >>> @given(shards())
+    ... def test_users_keep_their_global_ids(parts):
+    ...     users = np.concatenate([part.global_user_ids for part in parts])
+    ...     assert users.tolist() == list(range(len(users)))
+    >>> test_users_keep_their_global_ids()
+    """
+    from hypothesis import strategies as st
+
+    max_shards = check_integer("max_shards", max_shards, low=1)
+    return st.builds(
+        lambda data, n_shards: data.shard(min(n_shards, data.n_users)),
+        interactions(**options),
+        st.integers(1, max_shards),
+    )
+
+
+def mechanism_inputs(
+    *, low: float = -1.0, high: float = 1.0, max_size: int = 50, with_non_finite: bool = False
+) -> "SearchStrategy[np.ndarray]":
+    """A hypothesis strategy: arrays that a randomizer of real numbers must cope with.
+
+    Parameters
+    ----------
+    low, high : float
+        The stated range of inputs; its ends, 0 and the smallest doubles are drawn often.
+    max_size : int
+        Largest number of values.
+    with_non_finite : bool
+        Whether NaN, infinities and values out of range are drawn as well.
+
+    Returns
+    -------
+    SearchStrategy of ndarray of float64
+        Of one or two dimensions, possibly empty, strided or read-only.
+
+    Examples
+    --------
+    >>> from hypothesis import given
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.mechanisms import BinaryResponse
+    >>> from fastfedrec.testing import mechanism_inputs
+    >>> @given(mechanism_inputs(with_non_finite=True))
+    ... def test_every_value_is_answered(values):
+    ...     answers = BinaryResponse(1.0).privatize(values, key=Key.from_seed(1))
+    ...     assert answers.shape == values.shape and (abs(answers) == 1).all()
+    >>> test_every_value_is_answered()
+    """
+    from hypothesis import strategies as st
+
+    low = check_real("low", low)
+    high = check_real("high", high, low=low)
+    max_size = check_integer("max_size", max_size, low=0)
+    ends = {low, high, math.nextafter(low, high), math.nextafter(high, low)}
+    numbers = st.floats(low, high) | st.sampled_from(
+        sorted(ends | {v for v in (0.0, 5e-324, -5e-324) if low <= v <= high})
+    )
+    if with_non_finite:
+        numbers |= st.floats() | st.sampled_from([math.nan, math.inf, -math.inf, -0.0])
+
+    def lay_out(values: list[float], layout: str) -> np.ndarray:
+        array = np.array(values, dtype=np.float64)
+        if layout == "rows":
+            return array[: len(values) // 2 * 2].reshape(2, -1)
+        if layout == "strided":
+            return np.repeat(array, 2)[::2]
+        if layout == "read-only":
+            array.flags.writeable = False
+        return array
+
+    return st.builds(
+        lay_out,
+        st.lists(numbers, max_size=max_size),
+        st.sampled_from(["plain", "rows", "strided", "read-only"]),
+    )
+
+
+# ---- assertions ----------------------------------------------------------------------------------------------------
+
+
+def assert_unbiased(estimates: np.ndarray, expected: Any, *, stddev: Any, control: float = 0.1) -> None:
+    """Assert that the mean of independent estimates is the expected one, and that a bias would have been seen.
+
+    Parameters
+    ----------
+    estimates : array_like of shape (n,) or (n, d)
+        Independent from row to row.
+    expected : float or array_like of shape (d,)
+        What they estimate.
+    stddev : float or array_like of shape (d,)
+        The known standard deviation of one estimate, or a bound of it.  Not the sample's own: a mechanism that is
+        too noisy would widen its own test.
+    control : float
+        Bias that must be seen, as a share of the largest ``abs(expected)``; greater than 0.
+
+    Raises
+    ------
+    AssertionError
+        A mean is off, an estimate is not finite, or n is too small for the control.
+    ValueError
+        Nothing but 0 is expected, of which no share is a bias.
+
+    Notes
+    -----
+    The means are compared with normal quantiles at `ALPHA`, divided by the number of coordinates, so n must be large
+    enough for the central limit theorem.
+
+    Examples
+    --------
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.mechanisms import BinaryResponse
+    >>> from fastfedrec.testing import assert_unbiased
+    >>> channel = BinaryResponse(1.0)
+    >>> answers = channel.privatize([0.5] * 200_000, key=Key.from_seed(1))
+    >>> assert_unbiased(channel.estimate(answers), 0.5, stddev=channel.value_variance(0.5) ** 0.5)
+    >>> assert_unbiased(1.1 * channel.estimate(answers), 0.5, stddev=channel.value_variance(0.5) ** 0.5)
+    Traceback (most recent call last):
+    AssertionError: the mean is 0.55..., expected 0.5 +- 0.023
+    """
+    estimates = np.asarray(estimates, dtype=np.float64)
+    control = check_real("control", control, low=0.0, exclusive=True)
+    if estimates.ndim not in (1, 2) or not estimates.size:
+        raise ValueError(f"estimates must have shape (n,) or (n, d) and not be empty, got {estimates.shape}")
+    is_vector = estimates.ndim == 2
+    estimates = estimates.reshape(len(estimates), -1)
+    expected, stddev = (
+        np.broadcast_to(check_array(name, np.atleast_1d(value), ndim=1), estimates.shape[1:])
+        for name, value in (("expected", expected), ("stddev", stddev))
+    )
+    if (stddev <= 0).any():
+        raise ValueError(f"stddev must be greater than 0, got {stddev.min()}")
+    if not expected.any():
+        raise ValueError("expected must not be 0 everywhere: no share of it is a bias; estimate another value")
+    if not np.isfinite(estimates).all():
+        raise AssertionError(f"{(~np.isfinite(estimates)).sum()} of {estimates.size} estimates are not finite")
+    quantile = -float(ndtri(ALPHA / 2 / expected.size))
+    width = quantile * stddev / math.sqrt(len(estimates))
+    means = estimates.mean(axis=0)
+
+    def is_rejected(supposed: np.ndarray) -> np.ndarray:
+        return np.abs(means - supposed) > width
+
+    if (wrong := is_rejected(expected)).any():
+        j = int(np.argmax(wrong))
+        where = f" of coordinate {j}" if is_vector else ""
+        raise AssertionError(f"the mean{where} is {means[j]:.6g}, expected {expected[j]:.6g} +- {width[j]:.3g}")
+    bias = control * float(np.abs(expected).max())
+    if not (is_rejected(expected + bias).all() and is_rejected(expected - bias).all()):
+        enough = math.ceil((2 * quantile * float(stddev.max()) / bias) ** 2)
+        raise AssertionError(
+            f"control: a bias of {bias:.3g} would pass with {len(estimates)} estimates; use {enough} or more"
+        )
+
+
+def assert_epsilon(
+    mechanism: Any,
+    x0: Any,
+    x1: Any,
+    claim: float,
+    n: int | None = None,
+    *,
+    delta: float = 0.0,
+    measure: str = "epsilon",
+    key: Key | None = None,
+    control: float = 0.1,
+) -> AuditResult:
+    """Assert that an audit finds nothing against a claim, and that it refutes a slightly smaller one.
+
+    Parameters
+    ----------
+    mechanism, x0, x1, claim, n, delta, measure, key : object
+        As for `fastfedrec.audit.audit`; its alpha is `ALPHA`.
+    control : float
+        The claim lowered by this share must be violated; in (0, 1).  Raise it where the two inputs spend less than
+        the claim allows.
+
+    Returns
+    -------
+    AuditResult
+        What the audit found.
+
+    Raises
+    ------
+    AssertionError
+        The claim is violated, or the control is not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.testing import assert_epsilon
+    >>> class Mine:  # randomized response of a bit, claimed to be 1-DP
+    ...     keep = np.e / (1 + np.e)
+    ...     def privatize(self, bits, *, key, round):
+    ...         return np.where(key.uniform("mine", round=round, size=len(bits)) < self.keep, bits, 1 - bits)
+    >>> result = assert_epsilon(Mine(), 0, 1, claim=1.0, key=Key.from_seed(1))
+    >>> 0.9 < result.lower_bound <= 1.0
+    True
+    >>> Mine.keep *= 1.05
+    >>> assert_epsilon(Mine(), 0, 1, claim=1.0, key=Key.from_seed(1))
+    Traceback (most recent call last):
+    AssertionError: VIOLATED: epsilon is at least 1.1..., the claim is 1...
+    """
+    control = check_real("control", control, low=0.0, high=1.0, exclusive=True)
+    result = audit(mechanism, x0, x1, claim, n, ALPHA, delta=delta, measure=measure, key=key)
+    if result.verdict == "violated":
+        raise AssertionError(str(result))
+    shown = result.lower_bound if result.overall is None else result.overall
+    if not shown > (1 - control) * claim:
+        raise AssertionError(
+            f"control: a claim of {(1 - control) * claim:.5g} would pass too, because only {shown:.5g} is shown; draw "
+            f"more, choose inputs further apart, or lower the claim or raise control if no inputs spend it\n{result}"
+        )
+    return result
+
+
+def assert_clipped(
+    clip: Callable[[np.ndarray, float], np.ndarray],
+    clip_norm: float = 1.0,
+    *,
+    norm: str = "l2",
+    dtype: Any = np.float64,
+    n_columns: int = 20,
+) -> None:
+    """Assert that no clipped row exceeds its bound in exact arithmetic, and that rows are not cut more than needed.
+
+    Parameters
+    ----------
+    clip : callable
+        Called as ``clip(rows, clip_norm)`` with an array of shape (n_rows, n_columns); returns one of that shape.
+    clip_norm : float
+        Greater than 0.
+    norm : str
+        "l2" or "l1".
+    dtype : dtype
+        np.float64 or np.float32.
+    n_columns : int
+        At least 2: a row of one value is clipped without rounding.
+
+    Raises
+    ------
+    AssertionError
+        A row that is too long, or not finite; one that was within half the bound and was changed; a long one that
+        came out shorter than 0.999 of the bound; or a control that passes.
+
+    Notes
+    -----
+    The rows are fixed: long and short ones, zeros, subnormal and huge values, NaN and infinities.  Three controls
+    must fail on them: the textbook ``x * min(1, c / |x|)``, and `clip` itself at 0.9 and 1.1 of the bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastfedrec.testing import assert_clipped
+    >>> def textbook(rows, c):
+    ...     norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    ...     return rows * np.where(norms > c, c / norms, 1)
+    >>> with np.errstate(all="ignore"):
+    ...     assert_clipped(textbook)
+    Traceback (most recent call last):
+    AssertionError: row ... is longer than 1 by a factor of 1 + ...e-1...; ... of 390 rows are wrong
+    """
+    clip_norm = check_real("clip_norm", clip_norm, low=0.0, exclusive=True)
+    check_choice("norm", norm, ("l1", "l2"))
+    n_columns = check_integer("n_columns", n_columns, low=2)
+    kind = np.dtype(dtype)
+    if kind not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise TypeError(f"dtype must be float32 or float64, got {kind}")
+    rows = _rows_to_clip(clip_norm, norm, kind, n_columns)
+
+    def find_faults(clipped: Any) -> list[str]:
+        clipped = np.asarray(clipped)
+        if clipped.shape != rows.shape or clipped.dtype.kind != "f":
+            raise AssertionError(f"clip must return floats of shape {rows.shape}, got {clipped.dtype} {clipped.shape}")
+        found = (
+            _fault(i, row, result, clip_norm, norm) for i, (row, result) in enumerate(zip(rows, clipped, strict=True))
+        )
+        return [fault for fault in found if fault]
+
+    if faults := find_faults(clip(rows.copy(), clip_norm)):
+        raise AssertionError(f"{faults[0]}; {len(faults)} of {len(rows)} rows are wrong")
+    with np.errstate(all="ignore"):
+        textbook = rows * np.minimum(1, clip_norm / _float_norms(rows, norm)).astype(kind)
+    for name, clipped in (
+        ("the textbook clip", textbook),
+        ("a bound 10% too small", clip(rows.copy(), 0.9 * clip_norm)),
+        ("a bound 10% too large", clip(rows.copy(), 1.1 * clip_norm)),
+    ):
+        if not find_faults(clipped):
+            raise AssertionError(f"control: {name} would pass on these rows; use more columns")
+
+
+def _rows_to_clip(clip_norm: float, norm: str, kind: np.dtype, n_columns: int) -> np.ndarray:
+    size = (_N_ROWS, n_columns)
+    long, short, factors = (
+        Key.from_seed(0).normal("testing.rows", user=i, size=size[0] * size[1]).reshape(size) for i in range(3)
+    )
+    long *= clip_norm * (1.5 + 1000.0 ** factors[:, :1]) / _float_norms(long, norm)
+    short *= clip_norm * 0.5 * np.abs(np.tanh(factors[:, :1])) / _float_norms(short, norm)
+    limits = np.finfo(kind)
+    single = [0.0, limits.smallest_subnormal, limits.max / 2, math.nan, math.inf, -math.inf]
+    special = np.zeros((len(single) + _N_ROWS, n_columns))
+    special[: len(single)] = np.array(single)[:, None]
+    special[len(single) :, 0] = clip_norm * np.geomspace(1.01, 1e6, _N_ROWS)  # long in one coordinate only
+    special[len(single) :, 1] = clip_norm
+    return np.concatenate([long, short, special]).astype(kind)
+
+
+def _float_norms(rows: np.ndarray, norm: str) -> np.ndarray:
+    lengths = np.abs(rows).sum(axis=1) if norm == "l1" else np.sqrt((rows**2).sum(axis=1))
+    return lengths[:, None]
+
+
+def _fault(i: int, row: np.ndarray, clipped: np.ndarray, clip_norm: float, norm: str) -> str | None:
+    """What is wrong with one clipped row, decided in rational arithmetic."""
+    if not np.isfinite(clipped).all():
+        return f"row {i} is not finite after clipping"
+    power = 1 if norm == "l1" else 2
+    length = sum(abs(Fraction(float(v))) ** power for v in clipped)
+    bound = Fraction(clip_norm) ** power
+    if length > bound:
+        return f"row {i} is longer than {clip_norm:g} by a factor of 1 + {float(length / bound - 1) / power:.1e}"
+    largest = float(np.abs(row).max())
+    if not largest < 1e30:
+        return None  # a row so long may also be rejected as a whole
+    exact = [Fraction(float(v)) for v in row]
+    before = sum(abs(v) ** power for v in exact)
+    if before > bound and length < bound * Fraction(999, 1000) ** power:
+        return f"row {i} is {float(length / bound) ** (1 / power):.4f} of the bound long: cut more than needed"
+    tolerance = Fraction(clip_norm) / 1000
+    if before <= bound / 2**power and any(
+        abs(Fraction(float(v)) - x) > tolerance for v, x in zip(clipped, exact, strict=True)
+    ):
+        return f"row {i} was within half of {clip_norm:g} and was changed"
+    return None

@@ -1,0 +1,63 @@
+"""Bounds by bisection on binomial tails, and a channel's epsilon by trying every event there is."""
+
+import itertools
+import math
+from fractions import Fraction
+
+from scipy import stats
+
+
+def clopper_pearson(successes, n, alpha):
+    """One-sided limits: the shares at which a count this high, or this low, has probability alpha."""
+
+    def bisect(is_above):
+        low, high = 0.0, 1.0
+        for _ in range(100):
+            middle = (low + high) / 2
+            low, high = (low, middle) if is_above(middle) else (middle, high)
+        return low
+
+    lower = bisect(lambda p: stats.binom.sf(successes - 1, n, p) > alpha) if successes > 0 else 0.0
+    upper = bisect(lambda p: stats.binom.cdf(successes, n, p) < alpha) if successes < n else 1.0
+    return lower, upper
+
+
+def ratio_bound(likely, unlikely, n, alpha, delta):
+    excess = clopper_pearson(likely, n, alpha / 2)[0] - delta
+    return math.log(excess / clopper_pearson(unlikely, n, alpha / 2)[1]) if excess > 0 else -math.inf
+
+
+def one_bit_bound(likely, unlikely, n, alpha, delta):
+    right = clopper_pearson(likely + n - unlikely, 2 * n, alpha)[0]
+    return math.log((right - delta) / (1 - right)) if right > delta else -math.inf
+
+
+def gaussian_bound(likely, unlikely, n, alpha, delta):
+    true_positive = clopper_pearson(likely, n, alpha / 2)[0]
+    false_positive = clopper_pearson(unlikely, n, alpha / 2)[1]
+    return stats.norm.ppf(true_positive) - stats.norm.ppf(false_positive)
+
+
+def likelihood_ratio(p, q, delta):
+    """The largest (P(E) - delta) / Q(E) over all events E and both directions; at least 1."""
+    best, delta = Fraction(1), Fraction(delta)
+    for a, b in ((p, q), (q, p)):
+        for length in range(1, len(a) + 1):
+            for event in itertools.combinations(range(len(a)), length):
+                top = Fraction(sum(a[y] for y in event), 2**64) - delta
+                bottom = Fraction(sum(b[y] for y in event), 2**64)
+                if bottom:
+                    best = max(best, top / bottom)
+                elif top > 0:
+                    return math.inf
+    return best
+
+
+def lowest_bit(value):
+    """The k of the largest 2^k that a double is a multiple of."""
+    if not math.isfinite(value):
+        return math.nan
+    numerator, denominator = value.as_integer_ratio()
+    if numerator == 0:
+        return math.inf
+    return ((numerator & -numerator).bit_length() - 1) - (denominator.bit_length() - 1)
