@@ -1,6 +1,6 @@
 """fastfedrec: the compiled backend for private federated recommenders."""
 
-from fastfedrec import accounting, als, datasets, engines, evaluation, mechanisms, ranking
+from fastfedrec import accounting, als, audit, datasets, engines, evaluation, mechanisms, ranking
 from fastfedrec._version import __version__
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
@@ -22,6 +22,7 @@ __all__ = [
     "__version__",
     "accounting",
     "als",
+    "audit",
     "datasets",
     "engines",
     "evaluation",
