@@ -1,4 +1,4 @@
-"""Reports of the frequency oracles GRR and OUE (docs/explanation/privacy/frequency-oracles.md).  Inputs are trusted.
+"""Reports of the frequency oracles GRR and OUE (docs/explanation/privacy/grr.md and oue.md).  Inputs are trusted.
 
 GRR: the first `extra` words report the value itself, the others are dealt out `low` words a value, so the own value
 has low + extra of 2^64 words and each other one low.  OUE: one word a bit, 2^63 of which set the own bit and `low` any

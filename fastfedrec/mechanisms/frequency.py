@@ -134,7 +134,7 @@ class GRR(_FrequencyOracle):
     Notes
     -----
     ``q_count`` is 2^64 / (e^epsilon + n_values - 1) rounded up, so the ratio is at most e^epsilon.  Better than `OUE`
-    where n_values is below 3 e^epsilon + 2.  See docs/explanation/privacy/frequency-oracles.md.
+    where n_values is below 3 e^epsilon + 2.  See docs/explanation/privacy/grr.md.
 
     References
     ----------
@@ -275,7 +275,7 @@ class OUE(_FrequencyOracle):
     -----
     Two values differ in two bits.  The worst report has the bit of the one set and that of the other not, with
     probabilities 1/2 (1 - q) against q 1/2, whose ratio is (1 - q) / q; ``q_count`` is 2^64 / (e^epsilon + 1) rounded
-    up.  See docs/explanation/privacy/frequency-oracles.md.
+    up.  See docs/explanation/privacy/oue.md.
 
     References
     ----------

@@ -43,7 +43,7 @@ class OptimalKary(Channel):
     0.1 to 8 its solutions are shipped (``OptimalKary.table_epsilons()``); otherwise it is solved on the spot, in up to
     a few seconds.  Neither the programme nor the tables are part of the privacy argument: they only propose.  The
     proposal is rounded to 64-bit counts that keep epsilon in rational arithmetic, and the outputs then are solved for
-    exactly, so that the mean of a report is its input.  See docs/explanation/privacy/finite-channels.md.
+    exactly, so that the mean of a report is its input.  See docs/explanation/privacy/optimal-kary.md.
 
     References
     ----------

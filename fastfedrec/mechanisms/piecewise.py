@@ -277,7 +277,7 @@ class Hybrid(Piecewise):
     Notes
     -----
     Binary response has a share of exp(-epsilon / 2) of all words where epsilon is above about 0.61, and all of them
-    below.  Each part is unbiased by itself.  See docs/explanation/privacy/piecewise.md.
+    below.  Each part is unbiased by itself.  See docs/explanation/privacy/hybrid.md.
 
     References
     ----------

@@ -36,7 +36,7 @@ class TruncatedGeometric(Channel):
     are within e^epsilon.  Two neighbouring *values* are much better protected than two distant ones; the epsilon stated
     is that of the worst pair.  The probabilities are rounded to 64-bit counts that keep the bound, and the outputs are
     the exact solution of the linear system that makes every report unbiased; they lie outside the grid's range.  See
-    docs/explanation/privacy/finite-channels.md.
+    docs/explanation/privacy/truncated-geometric.md.
 
     References
     ----------
