@@ -13,7 +13,7 @@ from fastfedrec.datasets import generate_implicit, load_movielens
 SIZES = [("movielens-1m", 31), ("movielens-1m", 150), ("movielens-20m", 93), ("movielens-20m", 130)]
 
 
-def same(a, b):
+def assert_same(a, b):
     assert (a.indptr == b.indptr).all()
     assert (a.indices == b.indices).all()
     for one, other in ((a.values, b.values), (a.timestamps, b.timestamps)):
@@ -89,7 +89,7 @@ def test_shard_alone_is_the_slice_of_the_whole(n_users, n_items, preset, ratings
     options = {"key": Key.from_seed(8), "preset": preset, "ratings": ratings, "timestamps": timestamps}
     whole = generate_implicit(n_users, n_items, **options)
     shard = generate_implicit(n_users, n_items, users=range(start, stop), **options)
-    same(shard, whole.select_users(np.arange(start, stop)))
+    assert_same(shard, whole.select_users(np.arange(start, stop)))
 
 
 @pytest.mark.parametrize(("preset", "n_items"), [*SIZES, ("movielens-1m", 64), ("movielens-1m", 65)])
@@ -118,7 +118,7 @@ def test_ratings_and_timestamps_leave_the_items_as_they_are():
 
 def test_more_users_leave_the_first_as_they_are():
     few, many = (generate_implicit(n, 200, key=Key.from_seed(1)) for n in (50, 90))
-    same(few, many.select_users(np.arange(50)))
+    assert_same(few, many.select_users(np.arange(50)))
 
 
 def test_keys_make_different_data():
@@ -173,7 +173,7 @@ def test_bad_arguments(changes, error, message):
 def test_one_and_four_threads_agree(preset):
     options = {"key": Key.from_seed(4), "preset": preset, "ratings": True, "timestamps": True}
     one, four = (generate_implicit(300, 400, n_threads=n, **options) for n in (1, 4))
-    same(one, four)
+    assert_same(one, four)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

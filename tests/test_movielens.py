@@ -47,7 +47,7 @@ def write_zip(path, files, top="", compression=zipfile.ZIP_DEFLATED):
     return path
 
 
-def same(a, b):
+def assert_same(a, b):
     assert (a.user_ids == b.user_ids).all()
     assert (a.item_ids == b.item_ids).all()
     assert (a.to_scipy() != b.to_scipy()).nnz == 0
@@ -121,14 +121,14 @@ def test_every_form_reads_the_same(tmp_path, files, form):
     else:
         stored = zipfile.ZIP_STORED if form == "stored zip" else zipfile.ZIP_DEFLATED
         path = write_zip(tmp_path / "ml.zip", files, "ml-x/" if "top" in form else "", stored)
-    same(load_movielens(str(path)), reference)
+    assert_same(load_movielens(str(path)), reference)
 
 
 @BOTH
 def test_a_missing_last_line_end_loses_nothing(tmp_path, files):
     reference = load_movielens(write_folder(tmp_path / "a", files))
     cut = {name: text[:-1] for name, text in files.items()}
-    same(load_movielens(write_folder(tmp_path / "b", cut)), reference)
+    assert_same(load_movielens(write_folder(tmp_path / "b", cut)), reference)
 
 
 @given(st.text(alphabet="0159:\t\n -", max_size=60), st.sampled_from(["\t", "::"]))
