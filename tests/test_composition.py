@@ -224,3 +224,41 @@ def test_bad_parameters_are_refused_by_name(accountant):
         events.compose(PURE, 0)
     with pytest.raises(TypeError, match="event must hold events of"):
         events.compose("noise")
+
+
+# ---- releases with a delta of their own -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accountant", [PureAccountant, AdvancedAccountant, RDPAccountant, PLDAccountant])
+def test_a_releases_own_delta_is_paid_for(accountant):
+    pure = CentralRelease("m", 0.3, neighboring="replace")
+    leaky = CentralRelease("m", 0.3, delta=1e-8, neighboring="replace")
+    with_own, without = accountant().compose(leaky, 50), accountant().compose(pure, 50)
+    assert with_own.get_epsilon(1e-5) == pytest.approx(without.get_epsilon(1e-5 - 50e-8), rel=1e-6)
+    assert with_own.get_epsilon(1e-5) >= without.get_epsilon(1e-5)
+    assert with_own.get_epsilon(49e-8) == math.inf  # the run's delta is used up
+    for epsilon in (0.0, 1.0, 20.0):
+        assert with_own.get_delta(epsilon) == pytest.approx(without.get_delta(epsilon) + 50e-8, rel=1e-6)
+
+
+def test_exact_composition_of_two_releases_with_delta():
+    # Enumeration: each release fails openly with probability delta, and else is randomized response.
+    epsilon, delta, at = 0.7, 0.01, 1.0
+    keep = 1 / (1 + math.exp(-epsilon))
+    p = [delta, 0.0, (1 - delta) * keep, (1 - delta) * (1 - keep)]
+    q = [0.0, delta, (1 - delta) * (1 - keep), (1 - delta) * keep]
+    pairs = list(zip(p, q, strict=True))
+    true = sum(max(a * b - math.exp(at) * c * d, 0) for a, c in pairs for b, d in pairs)
+    release = CentralRelease("m", epsilon, delta=delta, neighboring="replace")
+    for accountant in (PureAccountant, PLDAccountant):
+        assert accountant().compose(release, 2).get_delta(at) >= true
+    assert PLDAccountant().compose(release, 2).get_delta(at) <= true + 2 * delta**2 + delta
+    # Control: without the releases' own delta the figure would be too small.
+    pure = CentralRelease("m", epsilon, neighboring="replace")
+    assert PLDAccountant().compose(pure, 2).get_delta(at) < true
+
+
+@pytest.mark.parametrize("bad", [-1e-9, 1.0, math.nan])
+def test_bad_delta_of_a_release(bad):
+    with pytest.raises(ValueError, match="delta must be"):
+        CentralRelease("m", 1.0, delta=bad)

@@ -13,6 +13,7 @@ from fastfedrec.accounting import (
     composed_epsilon,
     seen_event,
 )
+from fastfedrec.mechanisms import DiscreteLaplace
 
 REPORTS = LocalReports("m", 1.0, 5, 1000, separable=True)
 
@@ -53,3 +54,15 @@ def test_sampled_central_releases_count_twice_after_amplification():
     sampled = CentralRelease("c", 1.0, sampling="poisson", sampling_probability=0.1)
     once = math.log1p(0.1 * math.expm1(1.0))
     assert composed_epsilon({sampled: 1}, "public", 1e-6) == pytest.approx(2 * once)
+
+
+def test_a_releases_own_delta_costs_more_for_a_replacement():
+    noise = DiscreteLaplace(10, sampler="table")
+    own = noise.delta(0.5, n_draws=1000)
+    release = CentralRelease("table noise", 0.5, delta=own)
+    assert 0 < own < 1e-20
+    assert seen_event(release, "public").delta == pytest.approx((1 + math.exp(0.5)) * own)
+    assert composed_epsilon({release: 3}, "public", 1e-9) == pytest.approx(3.0, rel=1e-3)
+    large = CentralRelease("m", 0.5, delta=1e-6)
+    assert composed_epsilon({large: 1}, "public", 1e-6) == math.inf
+    assert composed_epsilon({large: 1}, "public", 1e-5) == pytest.approx(1.0, rel=1e-3)

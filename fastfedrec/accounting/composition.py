@@ -101,7 +101,9 @@ class Accountant:
         float
             An upper bound, at least 0; infinite where this accountant cannot vouch for so small a delta.
         """
-        delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
+        delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True) - self._lost()
+        if delta <= 0:
+            return math.inf
         return max(0.0, float(self._epsilon(delta))) if self._events else 0.0
 
     def get_delta(self, epsilon: float) -> float:
@@ -118,7 +120,20 @@ class Accountant:
             An upper bound in [0, 1].
         """
         epsilon = check_real("epsilon", epsilon, low=0.0)
-        return min(1.0, max(0.0, float(self._delta(epsilon)))) if self._events else 0.0
+        return min(1.0, max(0.0, float(self._delta(epsilon))) + self._lost()) if self._events else 0.0
+
+    def _lost(self) -> float:
+        """The deltas of the releases themselves, added up.
+
+        A release with a delta is at worst one that fails with that probability and is pure otherwise (Kairouz, Oh,
+        Viswanath 2015), so what is left of the run's delta goes to the pure parts.
+        """
+        total = math.fsum(
+            times * event.count * event.delta
+            for event, times in self._events.items()
+            if isinstance(event, CentralRelease)
+        )
+        return total * _UP
 
     @property
     def _name(self) -> str:
@@ -166,7 +181,7 @@ class PureAccountant(Accountant):
     """
 
     def get_epsilon(self, delta: float = 0.0) -> float:
-        """The sum of the epsilons; a delta buys nothing here.
+        """The sum of the epsilons; a delta buys nothing here, but pays for those of the releases themselves.
 
         Parameters
         ----------
@@ -176,18 +191,18 @@ class PureAccountant(Accountant):
         Returns
         -------
         float
-            In nats.
+            In nats; infinite where the releases' own deltas add up to more.
         """
         if check_real("delta", delta, low=0.0, high=1.0) == 1:
             raise ValueError("delta must be less than 1.0, got 1.0")
-        return float(self._sum())
+        return math.inf if self._lost() > delta else float(self._sum())
 
     def _cost(self, event):
         epsilon, uses = pure_cost(event)
         return epsilon * uses
 
     def _delta(self, epsilon):
-        total = self.get_epsilon()
+        total = float(self._sum())
         # (e^total - e^epsilon) / (1 + e^total), without overflow
         return 0.0 if epsilon >= total else -math.expm1(epsilon - total) / (1 + math.exp(-total)) * _UP
 

@@ -221,7 +221,7 @@ class Laplace(_Central):
 
 @dataclass(frozen=True)
 class CentralRelease(_Central):
-    """A trusted server saw the data and released something with a pure epsilon.
+    """A trusted server saw the data and released something with an epsilon, and perhaps a delta, of its own.
 
     Parameters
     ----------
@@ -243,16 +243,22 @@ class CentralRelease(_Central):
         Whose data neighbours differ in, and what is sampled.
     trust : {"central"}
         The server is trusted with the data.
+    delta : float
+        Of one release, in [0, 1): 0 where the guarantee is pure.  Noise from a table has one: ``noise.delta(...)``.
     """
 
     mechanism: str
     epsilon: float
+    delta: float = field(default=0.0, kw_only=True)
     neighboring: Neighboring = field(default="add_remove", kw_only=True)
     sampling: Sampling = field(default="none", kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _set(self, epsilon=check_epsilon("epsilon", self.epsilon))
+        delta = check_real("delta", self.delta, low=0.0, high=1.0)
+        if delta == 1:
+            raise ValueError("delta must be less than 1, got 1.0: such a release promises nothing")
+        _set(self, epsilon=check_epsilon("epsilon", self.epsilon), delta=delta)
 
 
 @dataclass(frozen=True)

@@ -330,7 +330,9 @@ def _theorem(event: Event, view: View, delta: float) -> str:
         return f"{what}, delta {delta:g}"
     if isinstance(seen, Gaussian | ZCDP):
         return f"the noise of a trusted server, delta {delta:g}"
-    return "the noise of a trusted server" if isinstance(seen, CentralRelease) else "the noise of each report"
+    if isinstance(seen, CentralRelease):
+        return "the noise of a trusted server" + (f", delta {delta:g}" if seen.delta else "")
+    return "the noise of each report"
 
 
 def _no_theorem(event: Event, view: View) -> str:

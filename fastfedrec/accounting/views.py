@@ -96,7 +96,12 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP) -> Event
         return replace(event, neighboring="replace", noise_multiplier=event.noise_multiplier / 2)
     if isinstance(event, Laplace | CentralRelease):
         epsilon, uses = pure_cost(event)
-        return CentralRelease(event.mechanism, 2 * epsilon, neighboring="replace", sampling="none", count=uses)
+        # Two steps, by way of the data without the user: 2 epsilon, and delta once and once more times e^epsilon.
+        own = getattr(event, "delta", 0.0)
+        delta = min((1 + math.exp(min(epsilon, 700.0))) * own, 1 - 2.0**-53)
+        return CentralRelease(
+            event.mechanism, 2 * epsilon, delta=delta, neighboring="replace", sampling="none", count=uses
+        )
     raise UnsupportedEventError(f"no theorem is known here for the cost of replacing a user in {event!r}")
 
 
@@ -157,7 +162,7 @@ def _pure_total(event: Event) -> float | None:
     if isinstance(event, Composed):
         parts = [_pure_total(part) for part in event.events]
         return None if None in parts else event.count * math.fsum(part or 0.0 for part in parts)
-    if isinstance(event, LocalReports | CentralRelease | Laplace):
+    if isinstance(event, LocalReports | CentralRelease | Laplace) and not getattr(event, "delta", 0.0):
         epsilon, uses = pure_cost(event)
         return epsilon * uses
     return None
