@@ -14,7 +14,7 @@ from cython.parallel cimport parallel, prange, threadid
 from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from _kernels._als cimport solve_user
 from _kernels._binary_response cimport respond
@@ -86,7 +86,7 @@ def private_round(
     int64_t[::1] report_coordinates,      # OUT (n_users * n_reports,) or (0,) where only sums are wanted
     uint8_t[::1] report_bits,             # OUT the same length
     int64_t[::1] clipped,                 # OUT (n_threads,), zeros; number of clipped values
-    int64_t[::1] singular,                # OUT (n_threads,), n_users; first singular user each thread met
+    int64_t[::1] failed,                  # OUT (n_threads,), zeros; 1 where a thread had no memory
     double confidence_weight,
     double gradient_scale,
     int64_t span,
@@ -120,22 +120,23 @@ def private_round(
         x = scratch + (n_factors + 1) * n_factors
         for u in prange(n_users, schedule="dynamic", chunksize=32):
             if scratch == NULL or position == NULL or coordinates == NULL or bits == NULL or stream == NULL:
-                singular[thread] = -1
-            elif not solve_user(
-                items + indptr[u],
-                data,
-                indptr[u],
-                indptr[u + 1] - indptr[u],
-                &item_factors[0, 0],
-                &gram[0, 0],
-                n_factors,
-                confidence_weight,
-                scratch,
-                x,
-            ):
-                if u < singular[thread]:
-                    singular[thread] = u
+                failed[thread] = 1
             else:
+                # A system that this user's data make singular counts as no data: whether a client answers must not
+                # depend on what it has. The caller has refused item factors that are singular for everybody.
+                if not solve_user(
+                    items + indptr[u],
+                    data,
+                    indptr[u],
+                    indptr[u + 1] - indptr[u],
+                    &item_factors[0, 0],
+                    &gram[0, 0],
+                    n_factors,
+                    confidence_weight,
+                    scratch,
+                    x,
+                ):
+                    memset(x, 0, n_factors * sizeof(double))
                 stream_open(stream, &subkey[0], round_number, users[u])
                 clipped[thread] += _report_user(
                     items + indptr[u],

@@ -160,7 +160,8 @@ def kernel_values(interactions: Interactions, dtype: DTypeLike, use_values: bool
     """
     if not use_values or interactions.values is None:
         return np.empty(0, dtype=dtype)
-    return interactions.values_or_ones(dtype)
+    with np.errstate(over="ignore"):  # infinite then, and met by the solver: a warning would tell of one user's data
+        return interactions.values_or_ones(dtype)
 
 
 def raise_if_singular(singular: np.ndarray, interactions: Interactions, regularization: float) -> None:

@@ -150,17 +150,26 @@ def test_bad_reports_are_left_out(data):
     assert update.arrays["n_reports"].tolist() == [2]
 
 
-@given(st.sampled_from([np.nan, np.inf, -np.inf, 1e300]), seeds())
-@settings(max_examples=20)
-def test_every_user_sends_every_report_whatever_its_data(bad, seed):
-    # Whether a client answers must not depend on its data: not on an empty row, nor on values that overflow.
-    data = Interactions.from_scipy(csr_array(np.array([[0.0, 0, 0], [1, 0, 1], [1, 1, 1]])))
-    model = FMFLDP(2, 1.0, n_reports=13, regularization=1.0)
-    factors = state_of(3, 2, seed).item_factors
-    index, bit = model.report_stream(FMFState(factors), data, Key.from_seed(seed), 0)
-    assert len(index) == len(bit) == 3 * 13
-    answers = BinaryResponse(1.0).privatize(np.full(50, bad if abs(bad) != 1e300 else np.nan), key=Key.from_seed(seed))
-    assert set(answers.tolist()) == {1, -1}
+@pytest.mark.parametrize("strongest", [1.0, 1e12, 1e200, 1e308])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e12])
+def test_every_user_sends_every_report_whatever_its_data(strongest, scale):
+    # Whether a client answers must not depend on its data: not on an empty row, nor on values that make its own
+    # system singular or overflow. The other users' reports do not change either.
+    ordinary = np.array([[0.0, 0, 0], [1, 0, 1], [1, 1, 1]])
+    extreme = ordinary.copy()
+    extreme[2] *= strongest
+    model = FMFLDP(2, 1.0, n_reports=13, regularization=1.0, confidence_weight=1.0, use_values=True)
+    state = state_of(3, 2, 5, scale)
+
+    def reports_of(matrix):
+        key, users = Key.from_seed(1), Interactions.from_scipy(csr_array(matrix)).shard(3)
+        return [model.report_stream(state, user, key, 0, shuffle_key=Key.from_seed(2)) for user in users]
+
+    for user, (usual, got) in enumerate(zip(reports_of(ordinary), reports_of(extreme), strict=True)):
+        assert len(got[0]) == len(got[1]) == 13
+        np.testing.assert_array_equal(got[0], usual[0])  # what reports are about is drawn without the data
+        if user < 2:
+            np.testing.assert_array_equal(got[1], usual[1])
 
 
 @pytest.mark.parametrize("n_shards", [1, 7])
@@ -398,8 +407,15 @@ def test_singular_system_names_the_user():
     data = Interactions.from_arrays(["ann", "bob"], [0, 1])
     with pytest.raises(ValueError, match="singular"):
         FMFLDP(n_factors=3, regularization=0.0, n_rounds=1).fit(data, key=Key.from_seed(0))
+    # With reports the factors are refused for everybody, before any user is asked; exact gradients name the user.
+    private, exact = (
+        FMFLDP(n_factors=3, epsilon=epsilon, regularization=0.0, n_rounds=1, confidence_weight=1.0)
+        for epsilon in (2.5, None)
+    )
+    with pytest.raises(ValueError, match="of every user is singular"):
+        private.fit(data, key=Key.from_seed(0))
     with pytest.raises(ValueError, match=r"user 'ann'.*singular"):
-        FMFLDP(n_factors=3, regularization=0.0, n_rounds=1, confidence_weight=1.0).fit(data, key=Key.from_seed(0))
+        exact.fit(data, key=Key.from_seed(0))
 
 
 # ---- threads --------------------------------------------------------------------------------------------------------

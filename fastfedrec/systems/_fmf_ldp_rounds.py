@@ -339,20 +339,20 @@ class FMFRounds(FederatedSystem):
         sums = np.zeros((n_threads, 0 if as_stream else factors.size), dtype=np.int64)
         index, bit = np.empty(n_singles, dtype=np.int64), np.empty(n_singles, dtype=np.uint8)
         clipped = np.zeros(n_threads, dtype=np.int64)
-        singular = np.full(n_threads, shard.n_users, dtype=np.int64)
+        failed = np.zeros(n_threads, dtype=np.int64)
         _kernel.private_round(
             shard.indptr,
             shard.indices,
             als.kernel_values(shard, factors.dtype, self.use_values),
             factors,
-            als.regularized_gram(factors, self.regularization, settings.confidence_weight),
+            self._public_gram(factors),
             shard.global_user_ids,
             key.subkey(_REPORTS),
             sums,
             index,
             bit,
             clipped,
-            singular,
+            failed,
             settings.confidence_weight,
             1.0 if self._is_published else 2.0,
             self._channel.span,
@@ -360,10 +360,16 @@ class FMFRounds(FederatedSystem):
             check_integer("round", round_number, low=0, high=2**32 - 1),
             n_threads,
         )
-        als.raise_if_singular(singular, shard, self.regularization)
+        if failed.any():
+            raise MemoryError("no memory for a thread's scratch space; use fewer threads, factors or reports")
         if self._clipped is not None:
             self._clipped += int(clipped.sum())
         return sums.sum(axis=0), index, bit
+
+    def _public_gram(self, factors: np.ndarray) -> np.ndarray:
+        """The users' common part of their systems; refused, before anybody is asked, where it is singular."""
+        als.regularized_gram(factors, self.regularization, 0.0)  # raises; it depends on no user's data
+        return als.regularized_gram(factors, self.regularization, self._settings.confidence_weight)
 
     def _summed_gradient(self, state, shard, n_threads):
         """The exact summed gradient of the loss over the shard's users, without the regulariser."""
