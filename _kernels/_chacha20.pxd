@@ -9,19 +9,18 @@ Inline functions only: a compiled module cannot be cimported under the `_kernels
 from libc.stdint cimport uint32_t, uint64_t
 
 cdef extern from "_kernels/_chacha20.h" namespace "fastfedrec" nogil:
-    void chacha20_blocks(const uint32_t* state, uint32_t* out) noexcept
+    int chacha20_batch(const uint32_t* state, uint32_t* out) noexcept
+    void chacha20_streams(
+        const uint32_t* state, const uint64_t* users, Py_ssize_t n_users, int n_words, uint64_t* out
+    ) noexcept
     uint64_t mulhi64(uint64_t a, uint64_t b) noexcept
-
-
-cdef enum:
-    BLOCKS = 4               # blocks computed together
-    BUFFER_WORDS = 64        # 16 words a block x BLOCKS
 
 
 cdef struct Stream:
     uint32_t state[16]
-    uint32_t buffer[64]      # BUFFER_WORDS
+    uint32_t buffer[256]     # 16 words a block, the largest batch
     int position             # next unread word of the buffer
+    int end                  # words in the buffer
 
 
 cdef inline void stream_open(Stream* s, const uint32_t* subkey, uint32_t round_number, uint64_t user) noexcept nogil:
@@ -36,20 +35,22 @@ cdef inline void stream_open(Stream* s, const uint32_t* subkey, uint32_t round_n
     s.state[13] = round_number
     s.state[14] = <uint32_t>(user & <uint64_t>0xFFFFFFFF)
     s.state[15] = <uint32_t>(user >> 32)
-    s.position = BUFFER_WORDS
+    s.position = 0
+    s.end = 0
 
 
 cdef inline void stream_refill(Stream* s) noexcept nogil:
-    """The next BUFFER_WORDS words of the stream, whatever was left of the last ones."""
-    chacha20_blocks(s.state, s.buffer)
-    s.state[12] += BLOCKS
+    """The next batch of words of the stream, whatever was left of the last one."""
+    cdef int n_blocks = chacha20_batch(s.state, s.buffer)
+    s.state[12] += n_blocks
     s.position = 0
+    s.end = 16 * n_blocks
 
 
 cdef inline uint64_t stream_next(Stream* s) noexcept nogil:
     """The next 64 bits of the stream, low word first."""
     cdef uint64_t word
-    if s.position == BUFFER_WORDS:
+    if s.position == s.end:
         stream_refill(s)
     word = <uint64_t>s.buffer[s.position] | (<uint64_t>s.buffer[s.position + 1] << 32)
     s.position += 2

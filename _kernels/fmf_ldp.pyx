@@ -20,6 +20,8 @@ from _kernels._als cimport solve_user
 from _kernels._binary_response cimport respond
 from _kernels._chacha20 cimport Stream, stream_below, stream_next, stream_open
 
+include "_level.pxi"
+
 cdef enum:
     MAX_BLOCKS = 8            # user blocks of the float gradient; fixed, so that sums do not depend on n_threads
 
