@@ -8,7 +8,14 @@ import scipy.sparse
 from numpy.typing import DTypeLike
 
 from fastfedrec._ids import IdIndex, axis_ids, column_array, encode_ids
-from fastfedrec._pairs import check_item_count, check_timestamps, check_values, compact_values, merge_duplicates
+from fastfedrec._pairs import (
+    check_item_count,
+    check_timestamps,
+    check_values,
+    compact_values,
+    merge_duplicates,
+    sort_pairs,
+)
 from fastfedrec._selection import Selections
 
 #: A timestamp that is not known.
@@ -126,17 +133,18 @@ class Interactions(Selections):
         data = None if values is None else check_values("values", values, n)
         times = None if timestamps is None else check_timestamps(timestamps, n)
         check_item_count(len(item_ids))
-        order = np.lexsort((item_rows, user_rows))  # stable: equal pairs stay in the caller's order
-        user_rows, item_rows = user_rows[order], item_rows[order]
-        data = None if data is None else data[order]
-        times = None if times is None else times[order]
-        user_rows, item_rows, data, times = merge_duplicates(
-            user_rows, item_rows, data, times, duplicates, user_ids, item_ids
+        item_rows = item_rows.astype(np.int32, copy=False)
+        indptr, order = sort_pairs(user_rows, item_rows, len(user_ids), len(item_ids))
+        if order is not None:
+            user_rows, item_rows = user_rows[order], item_rows[order]
+            data = None if data is None else data[order]
+            times = None if times is None else times[order]
+            del order
+        indptr, item_rows, data, times = merge_duplicates(
+            indptr, user_rows, item_rows, data, times, duplicates, user_ids, item_ids
         )
-        indptr = np.zeros(len(user_ids) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(user_rows, minlength=len(user_ids)), out=indptr[1:])
         return cls(
-            indptr, item_rows.astype(np.int32), compact_values(data), times,
+            indptr, item_rows, compact_values(data), times,
             user_ids, item_ids, np.arange(len(user_ids), dtype=np.uint64),
         )  # fmt: skip
 
