@@ -1,9 +1,10 @@
 """Columns of text files, parsed block by block (_kernels/tables.pyx), so that no file need fit in memory."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -59,13 +60,15 @@ class ColumnReader:
         if headings:
             self._kept.append(len(fields))
         self._blocks: list[list[np.ndarray]] = [[] for _ in self._kept]
-        self._last_name = ""
+        self._starts: list[int] = []  # first row of each stream
+        self._stream_names: list[str] = []
         self.n_rows = 0
 
     def read(self, stream: IO[bytes], name: str, *, first_line: int = 1) -> None:
         """Append the rows of a stream, which messages call `name`, and which is at the start of its `first_line`."""
         heading = np.full(1 if self._headings else 0, -1, dtype=np.int64)
-        self._last_name = name
+        self._starts.append(self.n_rows)
+        self._stream_names.append(name)
         line, n_rows, rest, at_end = first_line, self.n_rows, b"", False
         while not at_end:
             block = stream.read(_BLOCK_BYTES)
@@ -109,8 +112,8 @@ class ColumnReader:
         self.n_rows += n
         return done, n_lines
 
-    def columns(self) -> list[np.ndarray | Coded]:
-        """The columns that are not skipped, in the narrowest type that is exact; the reader is empty after that."""
+    def columns(self) -> list[Any]:
+        """Each column that is not skipped, `Coded` or the narrowest exact array; the reader is empty after that."""
         names = iter(self._names)
         columns: list[np.ndarray | Coded] = []
         for blocks, place in zip(self._blocks, self._kept, strict=True):
@@ -126,7 +129,11 @@ class ColumnReader:
         except UnicodeDecodeError as error:
             row = int(np.argmax(numbers == texts.index(error.object))) + 1
             reason = f"{self._fields[place].name} must be UTF-8 text, got {error.object[:40]!r}; convert the file"
-            raise ValueError(f"{self._last_name}, data row {row}: {reason}") from None
+            raise ValueError(f"{self._stream_names[-1]}, data row {row}: {reason}") from None
+
+    def file_of(self, row: int) -> str:
+        """The name of the stream that a row came from."""
+        return self._stream_names[bisect_right(self._starts, row) - 1]
 
 
 def _narrow(column: np.ndarray) -> np.ndarray:
@@ -138,6 +145,16 @@ def _narrow(column: np.ndarray) -> np.ndarray:
     limits = np.iinfo(np.int32)
     fits = not len(column) or (column.min() >= limits.min and column.max() <= limits.max)
     return column.astype(np.int32) if fits else column.copy()
+
+
+def find_duplicate(users: np.ndarray, items: np.ndarray) -> tuple[int, int] | None:
+    """The first row that repeats a pair, after the row that it repeats."""
+    order = np.lexsort((items, users))  # stable: of two equal pairs the later row comes second
+    again = (np.diff(users[order]) == 0) & (np.diff(items[order]) == 0)
+    if not again.any():
+        return None
+    row = int(order[1:][again].min())
+    return int(np.flatnonzero((users == users[row]) & (items == items[row]))[0]), row
 
 
 def to_interactions(

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from fastfedrec._kernels.tables import DECIMAL, NATURAL
-from fastfedrec.datasets._columns import ColumnReader, Field, to_interactions
+from fastfedrec.datasets._columns import ColumnReader, Field, find_duplicate, to_interactions
 from fastfedrec.datasets._files import Files, refuse
 from fastfedrec.interactions import MISSING_TIMESTAMP, Interactions
 
@@ -125,7 +125,10 @@ def load_movielens(path: str | os.PathLike) -> Interactions:
     try:
         data = to_interactions(users, items, stars, seconds, duplicates="error")
     except ValueError:
-        _refuse_duplicate(files.name(folder / layout.ratings), layout, users, items)
+        if found := find_duplicate(users, items):
+            first, line = (row + _first_line(layout) for row in found)
+            again = f"user {users[found[1]]} rates item {items[found[1]]} a second time (first in line {first})"
+            refuse(files.name(folder / layout.ratings), line, f"{again}; remove one")
         raise
     features = {}
     for axis, table, ids, rated in (
@@ -176,7 +179,7 @@ def _read_ratings(files: Files, folder: PurePosixPath, layout: _Layout) -> list[
             line = stream.readline().decode("utf-8-sig", errors="replace").rstrip("\r\n")
             _check_header(files, folder, layout, layout.ratings, line)
         reader.read(stream, files.name(member), first_line=_first_line(layout))
-    return reader.columns()  # type: ignore[return-value]
+    return reader.columns()
 
 
 def _check_header(files: Files, folder: PurePosixPath, layout: _Layout, member: str, line: str) -> None:
@@ -189,17 +192,6 @@ def _check_header(files: Files, folder: PurePosixPath, layout: _Layout, member: 
 def _first_line(layout: _Layout) -> int:
     """The number of the first rating's line."""
     return 1 + (layout.ratings in layout.headers)
-
-
-def _refuse_duplicate(name: str, layout: _Layout, users: np.ndarray, items: np.ndarray) -> None:
-    order = np.lexsort((items, users))  # stable: of two equal pairs the later line comes second
-    again = (np.diff(users[order]) == 0) & (np.diff(items[order]) == 0)
-    if again.any():
-        row = int(order[1:][again].min())
-        first = int(np.flatnonzero((users == users[row]) & (items == items[row]))[0])
-        start = _first_line(layout)
-        reason = f"user {users[row]} rates item {items[row]} a second time (first in line {first + start}); remove one"
-        refuse(name, row + start, reason)
 
 
 # ---- features -----------------------------------------------------------------------------------------------------
