@@ -168,7 +168,7 @@ def to_interactions(
     """Interactions of columns as read, with integer ids in the usual width."""
     data = Interactions.from_arrays(users, items, values, timestamps, duplicates=duplicates)  # type: ignore[arg-type]
     wide = {
-        name: ids.astype(np.int64) if ids.dtype == np.int32 else ids
+        name: ids.astype(np.int64) if ids.dtype.kind in "iu" and ids.dtype.itemsize < 8 else ids
         for name, ids in (("user_ids", data.user_ids), ("item_ids", data.item_ids))
     }
     return data._replace(**wide)
