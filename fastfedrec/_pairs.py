@@ -52,7 +52,7 @@ def compact_values(values: np.ndarray | None) -> np.ndarray | None:
     if values is None or bool((values == 1).all()):
         return None
     with np.errstate(over="ignore"):
-        narrow = values.astype(np.float32)
+        narrow = values.astype(np.float32, copy=False)
     return narrow if bool((narrow == values).all()) else values
 
 

@@ -137,14 +137,14 @@ class Interactions(Selections):
         indptr, order = sort_pairs(user_rows, item_rows, len(user_ids), len(item_ids))
         if order is not None:
             user_rows, item_rows = user_rows[order], item_rows[order]
-            data = None if data is None else data[order]
+            data = None if data is None else _owned(data[order])
             times = None if times is None else times[order]
             del order
         indptr, item_rows, data, times = merge_duplicates(
             indptr, user_rows, item_rows, data, times, duplicates, user_ids, item_ids
         )
         return cls(
-            indptr, item_rows, compact_values(data), times,
+            _owned(indptr), _owned(item_rows), compact_values(data), None if times is None else _owned(times),
             user_ids, item_ids, np.arange(len(user_ids), dtype=np.uint64),
         )  # fmt: skip
 
@@ -355,6 +355,12 @@ class Interactions(Selections):
         kind = "" if self.values is None else " with values"
         sizes = f"{self.n_users:,} users x {self.n_items:,} items, {self.n_interactions:,} interactions"
         return f"<Interactions: {sizes}{kind}>"
+
+
+def _owned(array: np.ndarray) -> np.ndarray:
+    # Made here and held by nobody else: read-only, so that `_frozen` takes it as it is.
+    array.flags.writeable = False
+    return array
 
 
 def _frozen(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
