@@ -7,7 +7,7 @@ Everything a user reads is rounded to 32 bits, and nothing is summed by BLAS, so
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+import scipy
 
 from fastfedrec._kernels import generate as _kernel
 from fastfedrec.randomness import Key
@@ -88,7 +88,8 @@ def build_tables(preset: Preset, n_items: int, key: Key, ratings: bool, n_thread
     thresholds = _activity_thresholds(preset, n_items)
     lengths = preset.shortest + np.searchsorted(thresholds, _midpoints(N_PILOTS) * 2.0**32, side="right")
     median = float(preset.shortest + np.searchsorted(thresholds, 2.0**31, side="right"))
-    z = -ndtri(_midpoints(n_items) * (1.0 if preset.catalogue is None else min(1.0, n_items / preset.catalogue)))
+    shown = 1.0 if preset.catalogue is None else min(1.0, n_items / preset.catalogue)
+    z = -scipy.special.ndtri(_midpoints(n_items) * shown)
     popularity = _popularity(preset, z)
     target = np.minimum(LARGEST_SHARE, popularity * lengths.mean())
 
@@ -133,7 +134,7 @@ def _activity_thresholds(preset: Preset, n_items: int) -> np.ndarray:
     """P(n <= shortest + j) in 2^-32: a lognormal cut off at both ends and rounded."""
     longest = int(LARGEST_LENGTH * n_items)
     edges = np.log(np.arange(preset.shortest, longest + 2) - 0.5)
-    below = ndtr((edges - preset.activity_mean) / preset.activity_stddev)
+    below = scipy.special.ndtr((edges - preset.activity_mean) / preset.activity_stddev)
     share = (below[1:-1] - below[0]) / (below[-1] - below[0])
     return np.minimum(np.rint(share * 2.0**32), 2.0**32 - 1).astype(np.uint32)
 
@@ -206,7 +207,7 @@ def _rating_tables(key, topics, z, target, shares, times, order) -> RatingTables
     noise -= 2.0 * affinity_scale * covariance
     scales = [
         USER_WEIGHT, TASTE_WEIGHT / np.sqrt(N_TASTES), mean, affinity_scale,
-        np.sqrt(max(noise, 0.0)), *ndtri(RATING_CUTS),
+        np.sqrt(max(noise, 0.0)), *scipy.special.ndtri(RATING_CUTS),
     ]  # fmt: skip
 
     def by_id(table):
