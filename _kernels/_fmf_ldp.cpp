@@ -58,7 +58,7 @@ void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t
 // Coordinates of 8 reports: the high half of word x (n_items n_factors), as item and factor without a division.  The
 // high half of word x n_items is the item, and that of (its low half) x n_factors the factor: both products are exact.
 static inline void draw_coordinates(const FMFRound& round, const uint64_t* words, uint64_t* item, uint64_t* factor,
-                                    uint64_t* answer_words) {
+                                    int64_t* coordinates, uint64_t* answer_words) {
     const U64 n_items = U64{} + (uint64_t)round.n_items, n_factors = U64{} + (uint64_t)round.n_factors;
     for (int c = 0; c < PER_CHUNK; ++c) {
         U64 a, b;
@@ -70,8 +70,10 @@ static inline void draw_coordinates(const FMFRound& round, const uint64_t* words
         const U64 i = high >> 32;
         const U64 f =
             (product_of_low_halves(high, n_factors) + (product_of_low_halves(low, n_factors) >> 32)) >> 32;
+        const U64 coordinate = product_of_low_halves(i, n_factors) + f;
         __builtin_memcpy(item + LANES * c, &i, sizeof i);
         __builtin_memcpy(factor + LANES * c, &f, sizeof f);
+        __builtin_memcpy(coordinates + LANES * c, &coordinate, sizeof coordinate);
         __builtin_memcpy(answer_words + LANES * c, &answer, sizeof answer);
     }
 }
@@ -121,28 +123,31 @@ int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* 
                     int64_t* answers) {
     const double scale = round.scale;
     const int64_t span = round.span;
-    uint64_t item[TILE], factor[TILE], answer_words[TILE];
-    double gradient[TILE], preference[TILE], confidence[TILE], x_factor[TILE];
+    const double* x = user.x;
+    const uint8_t *marks = user.marks, mark = user.mark;
+    uint64_t item[TILE], factor[TILE], answer_words[TILE], is_own[TILE];
+    double prediction[TILE], confidence[TILE], x_factor[TILE];
     int64_t clipped = 0;
     for (ptrdiff_t start = 0; start < round.n_reports; start += TILE) {
         const int n = round.n_reports - start < TILE ? (int)(round.n_reports - start) : TILE;
         for (int r = 0; r < n; r += 8)
-            draw_coordinates(round, words + 2 * (start + r), item + r, factor + r, answer_words + r);
+            draw_coordinates(round, words + 2 * (start + r), item + r, factor + r, coordinates + start + r,
+                             answer_words + r);
         for (int r = 0; r < n; ++r) {
-            preference[r] = user.marks[item[r]] == user.mark;
-            x_factor[r] = user.x[factor[r]];
-            coordinates[start + r] = (int64_t)(item[r] * round.n_factors + factor[r]);
+            is_own[r] = marks[item[r]] == mark;  // an integer: as a double it became a branch that nothing predicts
+            x_factor[r] = x[factor[r]];
         }
         for (int r = 0; r < n; ++r) confidence[r] = 1.0;
         if (user.confidence)
             for (int r = 0; r < n; ++r)
-                if (preference[r] == 1.0) confidence[r] = user.confidence[user.position[item[r]]];
+                if (is_own[r]) confidence[r] = user.confidence[user.position[item[r]]];
         if (round.width == 8)
-            for (int r = 0; r < n; r += 8) predict(user.x, round.rows, 8, item + r, gradient + r);
+            for (int r = 0; r < n; r += 8) predict(x, round.rows, 8, item + r, prediction + r);
         else
-            for (int r = 0; r < n; r += 8) predict(user.x, round.rows, round.width, item + r, gradient + r);
+            for (int r = 0; r < n; r += 8) predict(x, round.rows, round.width, item + r, prediction + r);
         for (int r = 0; r < n; ++r) {
-            const double g = scale * confidence[r] * (gradient[r] - preference[r]) * x_factor[r];
+            const double preference = is_own[r] ? 1.0 : 0.0;
+            const double g = scale * confidence[r] * (prediction[r] - preference) * x_factor[r];
             clipped += __builtin_fabs(g) > 1.0;
             answers[start + r] = answer_words[r] < response_threshold(g, span) ? 1 : -1;
         }

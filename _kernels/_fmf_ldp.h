@@ -46,8 +46,8 @@ static inline void fmf_solve(const FMFRound& round, const int32_t* items, ptrdif
     FASTFEDREC_CALL(fmf_solve, round, items, n, mark, marks, scratch, x);
 }
 
-// Writes coordinates (n_reports,) and answers (n_reports,), +1 or -1, from words (2 n_reports rounded up to 16,);
-// returns how many values were clipped.
+// Writes coordinates and answers, +1 or -1, (n_reports,) each, with room for a multiple of 8, from words
+// (2 n_reports rounded up to 16,); returns how many values were clipped.
 static inline int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* words,
                                   int64_t* coordinates, int64_t* answers) {
     return FASTFEDREC_CALL(fmf_reports, round, user, words, coordinates, answers);

@@ -60,8 +60,8 @@ cdef struct Scratch:
     uint8_t* marks            # (n_items,), `mark` at the current user's items
     int32_t* position         # (n_items,), of an item among the user's, where the weight is not 0
     double* confidence        # (n_items,), by position, where the weight is not 0
-    int64_t* coordinates      # (n_reports,)
-    int64_t* answers          # (n_reports,), +1 or -1
+    int64_t* coordinates      # (n_reports,), and room for 7 more
+    int64_t* answers          # (n_reports,), +1 or -1; likewise
     uint8_t mark
 
 
@@ -72,8 +72,8 @@ cdef bint _allocate(Scratch* s, const FMFRound* plan, bint is_weighted) noexcept
     s.marks = <uint8_t*>calloc(plan.n_items, 1)
     s.position = <int32_t*>malloc(plan.n_items * sizeof(int32_t) if is_weighted else 1)
     s.confidence = <double*>malloc(plan.n_items * sizeof(double) if is_weighted else 1)
-    s.coordinates = <int64_t*>malloc(plan.n_reports * sizeof(int64_t))
-    s.answers = <int64_t*>malloc(plan.n_reports * sizeof(int64_t))
+    s.coordinates = <int64_t*>malloc((plan.n_reports + 7) * sizeof(int64_t))
+    s.answers = <int64_t*>malloc((plan.n_reports + 7) * sizeof(int64_t))
     s.mark = 0
     return (
         has_streams and s.solve != NULL and s.marks != NULL and s.position != NULL and s.confidence != NULL
