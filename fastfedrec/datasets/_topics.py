@@ -4,7 +4,7 @@ The constants are frozen.  They were fitted to MovieLens and must never be tuned
 Everything a user reads is rounded to 32 bits, and nothing is summed by BLAS, so that machines agree.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -120,6 +120,26 @@ def build_tables(preset: Preset, n_items: int, key: Key, ratings: bool, n_thread
         error,
         _rating_tables(key, topics, z, target, shares, times, order) if ratings else None,
     )
+
+
+def with_mean(preset: Preset, n_items: int, mean: float) -> Preset:
+    """The same preset with users who hold `mean` items on average; raises where its shape cannot have that mean."""
+
+    def excess(activity_mean):
+        thresholds = _activity_thresholds(replace(preset, activity_mean=activity_mean), n_items)
+        return preset.shortest + (1.0 - thresholds / 2.0**32).sum() - mean
+
+    # Beyond three standard deviations from either end the distribution is hardly a lognormal any more.
+    margin = 3.0 * preset.activity_stddev
+    low = np.log(preset.shortest) - margin
+    high = np.log(int(LARGEST_LENGTH * n_items)) + margin
+    if not excess(low) <= 0.0 <= excess(high):
+        raise ValueError(
+            f"mean_interactions must lie between {excess(low) + mean:.1f} and {excess(high) + mean:.1f} with this "
+            f"preset and {n_items} items, got {mean:g}"
+        )
+    # Rounded, so that another machine's last digit gives the same data.
+    return replace(preset, activity_mean=round(scipy.optimize.brentq(excess, low, high, xtol=1e-10), 6))
 
 
 def _midpoints(n: int) -> np.ndarray:
