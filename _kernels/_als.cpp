@@ -14,7 +14,7 @@ enum {
 };
 
 // A pivot below this part of the diagonal entry it began as: see docs/explanation/als.md for what was measured.
-static inline float pivot_tolerance(float, int) { return 1e-3f; }
+static inline float pivot_tolerance(float, int) { return 1e-2f; }
 static inline double pivot_tolerance(double, int n_factors) { return 64 * n_factors * 2.220446049250313e-16; }
 
 template <class T>
@@ -225,12 +225,60 @@ static void solve_few(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t l
     }
 }
 
+// ---- weight 0: one factored system for all, in double, a user a lane
+
+template <class T>
+static void solve_shared(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, T* out) {
+    constexpr int lanes = Native<double>::LANES;
+    typedef typename Vector<double, lanes>::Type V;
+    const int n = problem.n_factors, stride = problem.stride;
+    const double* r = problem.wide_gram;
+    double* sums = (double*)scratch;           // (lanes, stride)
+    V* x = (V*)(sums + lanes * stride);        // (stride,)
+    __builtin_memset(sums, 0, lanes * stride * sizeof(double));  // a short last batch leaves some as they are
+    for (ptrdiff_t batch = first; batch < last; batch += lanes) {
+        const int n_users = last - batch < lanes ? (int)(last - batch) : lanes;
+        for (int user = 0; user < n_users; ++user)
+            for (int f = 0; f < stride; f += lanes) {
+                V sum = V{};
+                for (int64_t k = problem.indptr[batch + user]; k < problem.indptr[batch + user + 1]; ++k)
+                    sum += load_as<V>(problem.item_factors + (ptrdiff_t)problem.indices[k] * stride + f);
+                store(sums + user * stride + f, sum);
+            }
+        for (int f = 0; f < stride; f += lanes) {
+            V block[lanes];
+#pragma GCC unroll 8
+            for (int user = 0; user < lanes; ++user) block[user] = load<V>(sums + user * stride + f);
+            transpose<lanes>(block);
+#pragma GCC unroll 8
+            for (int i = 0; i < lanes; ++i) x[f + i] = block[i];
+        }
+        for (int f = 0; f < n; ++f) {
+            x[f] /= spread<V>(r[f * stride + f]);
+            for (int g = f + 1; g < n; ++g) x[g] = multiply_add(spread<V>(-r[f * stride + g]), x[f], x[g]);
+        }
+        for (int f = n - 1; f >= 0; --f) {
+            V parts[4] = {x[f], V{}, V{}, V{}};  // four short chains of additions for a long one
+            for (int g = f + 1; g < n; ++g)
+                parts[g & 3] = multiply_add(spread<V>(-r[f * stride + g]), x[g], parts[g & 3]);
+            x[f] = (parts[0] + parts[1] + (parts[2] + parts[3])) / spread<V>(r[f * stride + f]);
+        }
+        for (int f = 0; f < n; ++f)
+            for (int user = 0; user < n_users; ++user) out[(batch - first + user) * n + f] = (T)x[f][user];
+    }
+}
+
 // ---- both types
 
 template <class T>
 static void solve_all(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, T* out,
                       unsigned char* solved) {
     const int n = problem.n_factors;
+    if (problem.weight == 0) {
+        solve_shared(problem, first, last, scratch, out);
+        __builtin_memset(solved, 1, last - first);
+        return;
+    }
     if (n <= FEW) solve_few(problem, first, last, scratch, out, solved);
     else
         for (ptrdiff_t u = first; u < last; ++u)

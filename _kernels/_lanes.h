@@ -95,5 +95,42 @@ FASTFEDREC_INLINE V lane_sums(V* x) {
     return x[0];
 }
 
+// The same of 8 vectors of 8 or 16 floats, with shuffles that stay within 128 bits as long as they can.
+typedef Vector<float, 4>::Type F4;
+typedef Vector<float, 8>::Type F8;
+typedef Vector<float, 16>::Type F16;
+
+FASTFEDREC_INLINE F8 pair_sums(const F8& a, const F8& b) {
+    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13) +
+           __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
+}
+
+FASTFEDREC_INLINE F16 pair_sums(const F16& a, const F16& b) {
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29) +
+           __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+}
+
+FASTFEDREC_INLINE F4 quarter_sums(const F8& x) {
+    return __builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7);
+}
+
+FASTFEDREC_INLINE F4 quarter_sums(const F16& x) {
+    const F8 halves = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+                      __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+    return quarter_sums(halves);
+}
+
+template <class V>
+FASTFEDREC_INLINE F8 eight_sums(const V* x) {
+    const V even = pair_sums(pair_sums(x[0], x[4]), pair_sums(x[2], x[6]));  // rows 0 2 4 6 in each 128 bits
+    const V odd = pair_sums(pair_sums(x[1], x[5]), pair_sums(x[3], x[7]));
+    return __builtin_shufflevector(quarter_sums(even), quarter_sums(odd), 0, 4, 1, 5, 2, 6, 3, 7);
+}
+
+template <>
+inline __attribute__((always_inline)) F8 lane_sums<8, F8>(F8* x) {
+    return eight_sums(x);
+}
+
 }  // namespace FASTFEDREC_LEVEL
 }  // namespace fastfedrec
