@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := setup.py pyproject.toml README.md $(wildcard fastfedrec/*.py fastfedrec/*/*.py _kernels/*.py* _kernels/*.pxd _kernels/*.h fastfedrec/*/*.json)
+KERNEL_TESTS := $(patsubst _kernels/%.pyx,tests/test_%.py,$(wildcard _kernels/*.pyx))
+SOURCES := setup.py pyproject.toml README.md $(wildcard fastfedrec/*.py fastfedrec/*/*.py _kernels/*.p[yx]* _kernels/*.h _kernels/*.cpp fastfedrec/*/*.json)
 
-.PHONY: demo test test-fast docs bench lint clean
+.PHONY: demo test test-fast test-levels docs bench lint clean
 
 # The main job: private federated training on generated data, compared, accounted for and plotted.
 demo: $(VENV)/.installed-cli
@@ -14,8 +15,15 @@ demo: $(VENV)/.installed-cli
 test: $(VENV)/.installed-test
 	$(BIN)/pytest -n 2
 	$(BIN)/pytest -n 2 -m slow
+	$(MAKE) test-levels
 	$(BIN)/pytest --doctest-modules --pyargs fastfedrec -p no:cacheprovider
 	$(BIN)/pytest --doctest-glob='*.md' README.md docs
+
+# The kernels' tests once more on every other instruction set that this processor has.
+test-levels: $(VENV)/.installed-test
+	for name in $$($(BIN)/python -P -c 'from fastfedrec import hardware; print(*hardware.instruction_sets()[:-1])'); do \
+		$(BIN)/pytest -q -n 2 --instruction-set=$$name $(KERNEL_TESTS) || exit 1; \
+	done
 
 test-fast: $(VENV)/.installed-test
 	$(BIN)/pytest -n 2
@@ -25,6 +33,21 @@ docs: $(VENV)/.installed-docs
 
 bench: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv run --quick --show-stderr --python=same
+
+BASE ?= main
+BENCH ?= .
+
+# Every benchmark with repetitions, on a quiet machine, then the page of ratios, floors and targets.
+bench-page: $(VENV)/.installed-bench
+	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv run --show-stderr --python=same \
+		--bench '$(BENCH)' --set-commit-hash $$(git rev-parse HEAD)
+	$(BIN)/python -m benches.results
+
+# Fails where something of ours is slower than at BASE by more than 15% and 0.05 s; BENCH names some benchmarks.
+bench-gate: $(VENV)/.installed-bench
+	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv continuous --interleave-rounds --factor 1000 \
+		--bench '$(BENCH)' $(BASE) HEAD
+	$(BIN)/python -m benches.gate $(BASE) HEAD
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -2,10 +2,13 @@
 
 ``_kernels/*.pyx`` becomes ``fastfedrec._kernels.*``.  Shared Cython code lives in ``_kernels/_*.pxd`` as inline
 functions (a compiled module under this mapping cannot be cimported by another), so one source is one extension.
-``FASTFEDREC_DEBUG=1`` builds with bounds checks.  No flag names the building machine: a wheel runs everywhere.
+Vector code lives in ``_kernels/_*.cpp``, compiled once for each instruction-set level (``_kernels/_levels.h``) into one
+static library that all extensions link; which level runs is chosen at import, so a wheel runs everywhere.
+``FASTFEDREC_DEBUG=1`` builds with bounds checks.
 """
 
 import os
+import platform
 import sys
 import tempfile
 from pathlib import Path
@@ -28,37 +31,68 @@ DIRECTIVES = {
     "freethreading_compatible": True,
 }
 
+# Level names are those of the namespaces in _kernels/_levels.h.
+X86_64_LEVELS = {"plain": [], "v3": ["-march=x86-64-v3"], "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"]}
+VECTOR_SOURCES = sorted(path.as_posix() for path in Path("_kernels").glob("_*.cpp"))
+SHARED = sorted(path.as_posix() for path in Path("_kernels").glob("_*") if path.suffix in (".h", ".pxd", ".pxi"))
+
 OPENMP_PROBE = "#include <omp.h>\nint main() { return omp_get_max_threads() > 0 ? 0 : 1; }\n"
 
 
 class BuildKernels(build_ext):
-    """Adds compiler flags once the compiler is known: OpenMP is detected, not assumed."""
+    """Adds what depends on the compiler: OpenMP and instruction-set levels are tried, not assumed."""
 
     def build_extensions(self):
-        """Set the flags, then build as usual."""
-        if self.compiler.compiler_type == "msvc":
-            compile_args, openmp_compile, openmp_link = ["/O2", "/fp:precise", "/std:c++17"], ["/openmp"], []
-        else:
-            # No contraction: a fused multiply-add would give other bits on machines that have one.
-            compile_args = ["-O3", "-std=c++17", "-fno-math-errno", "-ffp-contract=off", "-Wno-unused-function"]
-            compile_args += ["-g"] if DEBUG else ["-g0"]  # Python's own flags ask for symbols, four fifths of a wheel
-            openmp_compile, openmp_link = ["-fopenmp"], ["-fopenmp"]
-        if not self._links(openmp_compile, openmp_link):
+        """Build the vector code of every level, then the extensions with it."""
+        # No contraction: a fused multiply-add would give other bits on machines that have one.
+        flags = ["-O3", "-std=c++17", "-fno-math-errno", "-ffp-contract=off", "-Wno-unused-function"]
+        flags += ["-g"] if DEBUG else ["-g0"]  # Python's own flags ask for symbols, four fifths of a wheel
+        openmp = ["-fopenmp"]
+        if not self._links(OPENMP_PROBE, openmp):
             print("fastfedrec: the compiler has no OpenMP; kernels will run on one thread", file=sys.stderr)
-            openmp_compile, openmp_link = [], []
+            openmp = []
+        levels = {"plain": []}
+        if platform.machine().lower() in ("x86_64", "amd64") and all(
+            self._links("int main() { return 0; }\n", level) for level in X86_64_LEVELS.values()
+        ):
+            levels = X86_64_LEVELS
+        macros = [("FASTFEDREC_N_LEVELS", str(len(levels)))]
+        library = self._build_vector_code(levels, flags, macros)
         for extension in self.extensions:
-            extension.extra_compile_args = compile_args + openmp_compile
-            extension.extra_link_args = openmp_link
+            extension.define_macros = macros
+            extension.extra_compile_args = flags + openmp
+            extension.extra_link_args = openmp
+            extension.extra_objects = [library]
+            extension.depends = [*SHARED, library]
         super().build_extensions()
 
-    def _links(self, compile_args, link_args):
+    def _build_vector_code(self, levels, flags, macros):
+        """Compile every vector source for every level; return the static library of all of them."""
+        folder = Path(self.build_temp, "levels")
+        library = folder / self.compiler.library_filename("fastfedrec_levels")
+        newest = max(os.path.getmtime(path) for path in [*VECTOR_SOURCES, *SHARED, __file__])
+        if self.force or not library.exists() or library.stat().st_mtime < newest:
+            objects = []
+            for name, level_flags in levels.items():
+                objects += self.compiler.compile(
+                    VECTOR_SOURCES,
+                    output_dir=str(folder / name),
+                    macros=[*macros, ("FASTFEDREC_LEVEL", name)],
+                    include_dirs=["."],
+                    extra_postargs=[*flags, *level_flags],
+                )
+            library.unlink(missing_ok=True)  # an archive keeps members that are no longer built
+            self.compiler.create_static_lib(objects, "fastfedrec_levels", output_dir=str(folder))
+        return str(library)
+
+    def _links(self, program, compile_args):
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "probe.cpp")
-            source.write_text(OPENMP_PROBE)
+            source.write_text(program)
             try:
                 objects = self.compiler.compile([str(source)], output_dir=folder, extra_postargs=compile_args)
                 self.compiler.link_executable(
-                    objects, "probe", output_dir=folder, extra_postargs=link_args, target_lang="c++"
+                    objects, "probe", output_dir=folder, extra_postargs=compile_args, target_lang="c++"
                 )
             except Exception:  # each compiler class raises its own errors
                 return False
@@ -71,7 +105,6 @@ extensions = [
         [path.as_posix()],
         language="c++",
         include_dirs=["."],
-        depends=[p.as_posix() for p in sorted(Path("_kernels").glob("_*.[hp]*"))],
     )
     for path in sorted(Path("_kernels").glob("*.pyx"))
 ]

@@ -3,6 +3,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from _kernels._chacha20 cimport Stream, stream_below, stream_open
 
+include "_level.pxi"
+
 
 def contributed_counts(
     const int64_t[::1] indptr,     # IN  (n_users + 1,)

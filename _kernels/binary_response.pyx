@@ -3,7 +3,9 @@ from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t, uint64_t
 
 from _kernels._binary_response cimport respond, response_threshold
-from _kernels._chacha20 cimport BUFFER_WORDS, Stream, stream_below, stream_next, stream_open, stream_refill
+from _kernels._chacha20 cimport Stream, stream_below, stream_next, stream_open, stream_refill
+
+include "_level.pxi"
 
 ctypedef fused Real:
     float
@@ -51,10 +53,10 @@ cdef void _respond_block(
     stream_open(&stream, subkey, round_number, block)
     while i < stop:
         stream_refill(&stream)
-        for j in range(min(<Py_ssize_t>BUFFER_WORDS // 2, stop - i)):
+        for j in range(min(<Py_ssize_t>(stream.end // 2), stop - i)):
             word = <uint64_t>stream.buffer[2 * j] | (<uint64_t>stream.buffer[2 * j + 1] << 32)
             out[i + j] = 2 * <int8_t>respond(values[i + j], span, word) - 1
-        i += BUFFER_WORDS // 2
+        i += stream.end // 2
 
 
 def respond_memberships(

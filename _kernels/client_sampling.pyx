@@ -5,6 +5,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from _kernels._chacha20 cimport Stream, mulhi64, stream_next, stream_open
 from _kernels._subset cimport lowest_bit
 
+include "_level.pxi"
+
 cdef enum:
     BLOCK = 65536             # clients a stream; part of the stream's definition
 

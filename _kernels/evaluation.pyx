@@ -6,6 +6,8 @@ from libc.stdlib cimport calloc, free, malloc
 from _kernels._chacha20 cimport Stream, stream_open
 from _kernels._subset cimport bitmap_words, mark_subset
 
+include "_level.pxi"
+
 
 def choose_interactions(
     const int64_t[::1] indptr,     # IN  (n_users + 1,)

@@ -23,6 +23,8 @@ from _kernels._chacha20 cimport Stream, mulhi64, stream_next, stream_open, strea
 from _kernels._normal cimport stream_normal
 from _kernels._subset cimport lowest_bit
 
+include "_level.pxi"
+
 cdef enum:
     MAX_TOPICS = 64
     N_TASTES = 8              # dimensions of the ratings' taste vectors

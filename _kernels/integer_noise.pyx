@@ -8,6 +8,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from _kernels._chacha20 cimport Stream, stream_next, stream_open
 
+include "_level.pxi"
+
 cdef enum:
     BLOCK = 65536             # values a stream; part of the stream's definition
 

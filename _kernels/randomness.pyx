@@ -3,7 +3,9 @@ from cython.parallel cimport prange
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from _kernels._chacha20 cimport Stream, chacha20_blocks, stream_next, stream_open
+from _kernels._chacha20 cimport Stream, chacha20_batch, stream_next, stream_open
+
+include "_level.pxi"
 
 
 def keystream_blocks(
@@ -12,15 +14,14 @@ def keystream_blocks(
 ):
     """Write consecutive keystream blocks from an explicit ChaCha20 state: the form of RFC 8439's test vectors."""
     cdef uint32_t state[16]
-    cdef uint32_t blocks[64]
-    cdef Py_ssize_t n_blocks = out.shape[0], block = 0, take
+    cdef uint32_t blocks[512]
+    cdef Py_ssize_t n_blocks = out.shape[0], block = 0, drawn
     memcpy(state, &initial_state[0], sizeof(state))
     while block < n_blocks:
-        chacha20_blocks(state, blocks)
-        take = min(<Py_ssize_t>4, n_blocks - block)
-        memcpy(&out[block, 0], blocks, take * 64)
-        state[12] += 4
-        block += take
+        drawn = chacha20_batch(state, blocks)
+        memcpy(&out[block, 0], blocks, min(drawn, n_blocks - block) * 64)
+        state[12] += <uint32_t>drawn
+        block += drawn
 
 
 def stream_words(

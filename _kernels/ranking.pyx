@@ -16,6 +16,8 @@ from libc.stdlib cimport calloc, free, malloc
 from _kernels._chacha20 cimport Stream, stream_open
 from _kernels._subset cimport bitmap_words, lowest_bit, mark_subset
 
+include "_level.pxi"
+
 
 def sample_unseen(
     const int64_t[::1] indptr,     # IN  (n_users + 1,)

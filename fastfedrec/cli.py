@@ -1,4 +1,4 @@
-"""The command line: ``fastfedrec demo | fit | evaluate | recommend | account | audit``."""
+"""The command line: ``fastfedrec demo | fit | evaluate | recommend | account | audit | reproduce``."""
 
 import argparse
 import ast
@@ -19,6 +19,7 @@ import numpy as np
 
 from fastfedrec._cli_account import add_account
 from fastfedrec._cli_audit import add_audit
+from fastfedrec._cli_reproduce import add_reproduce
 from fastfedrec._demo import EPSILON_LEGEND, missing_extra, run_demo
 from fastfedrec._table import format_epsilon, format_table
 from fastfedrec._version import __version__
@@ -139,6 +140,7 @@ def _build_parser() -> _Parser:
     recommend.add_argument("--include-seen", action="store_true", help="also items that the user has")
     add_account(commands, common)
     add_audit(add)
+    add_reproduce(add)
     return parser
 
 

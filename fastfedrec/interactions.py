@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
+import scipy
 from numpy.typing import DTypeLike
 
 from fastfedrec._ids import IdIndex, axis_ids, column_array, encode_ids
@@ -334,7 +334,7 @@ class Interactions(Selections):
             self._item_index = IdIndex("item", self.item_ids)
         return self._item_index.rows(ids)
 
-    def to_scipy(self) -> scipy.sparse.csr_matrix:
+    def to_scipy(self) -> "scipy.sparse.csr_matrix":
         """A SciPy matrix of users x items.
 
         Returns

@@ -11,10 +11,17 @@ settings.register_profile("nightly", deadline=None, print_blob=True, max_example
 
 def pytest_addoption(parser):
     parser.addoption("--profile", default="ci", choices=["ci", "dev", "nightly"], help="hypothesis profile")
+    parser.addoption("--instruction-set", default=None, metavar="NAME", help="run all kernels on this one")
 
 
 def pytest_configure(config):
     settings.load_profile(config.getoption("--profile"))
+    if (name := config.getoption("--instruction-set")) is not None:
+        from fastfedrec import hardware
+
+        forced = hardware.use_instruction_set(name)
+        forced.__enter__()
+        config.add_cleanup(lambda: forced.__exit__(None, None, None))
 
 
 def find_data(name):

@@ -1,0 +1,40 @@
+// Vector code by instruction set: which levels there are, which one runs.
+//
+// A file `_kernels/_X.cpp` is compiled once for each level, with FASTFEDREC_LEVEL set to the name of a namespace that
+// holds all it defines; `_X.h` declares those functions with FASTFEDREC_EACH_LEVEL and calls the one in use with
+// FASTFEDREC_CALL. setup.py says how many levels the compiler can build: on x86-64 baseline, v3 (AVX2) and v4 (AVX-512).
+//
+// A level's file must not use anything inline from another header but <cstdint>, <cstddef> and the intrinsics: the
+// linker keeps one copy of an inline function, and that copy might be one that this processor cannot run.
+#pragma once
+
+#if FASTFEDREC_N_LEVELS == 3
+#define FASTFEDREC_EACH_LEVEL(DECLARE) DECLARE(plain) DECLARE(v3) DECLARE(v4)
+#define FASTFEDREC_CALL(function, ...) \
+    (fastfedrec::level == 2 ? fastfedrec::v4::function(__VA_ARGS__) \
+     : fastfedrec::level == 1 ? fastfedrec::v3::function(__VA_ARGS__) : fastfedrec::plain::function(__VA_ARGS__))
+#else
+#define FASTFEDREC_EACH_LEVEL(DECLARE) DECLARE(plain)
+#define FASTFEDREC_CALL(function, ...) fastfedrec::plain::function(__VA_ARGS__)
+#endif
+
+namespace fastfedrec {
+
+// The best level that this processor and its operating system run.
+static inline int best_level() {
+#if FASTFEDREC_N_LEVELS == 3
+    __builtin_cpu_init();
+    const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+                    __builtin_cpu_supports("bmi2");  // no processor has these without the rest of x86-64-v3
+    const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                    __builtin_cpu_supports("avx512vl");
+    return v4 ? 2 : v3 ? 1 : 0;
+#else
+    return 0;
+#endif
+}
+
+static int level = best_level();  // one for each extension module; `_level.pxi` lets fastfedrec.hardware change them all
+
+}  // namespace fastfedrec

@@ -1,0 +1,28 @@
+"""What this machine and its OpenMP runtime offer; see fastfedrec.hardware."""
+cdef extern from "_kernels/_levels.h" namespace "fastfedrec" nogil:
+    """
+    #if defined(_OPENMP)
+    #include <omp.h>
+    static inline int fastfedrec_max_threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
+    #else
+    static inline int fastfedrec_max_threads() { return 0; }
+    #endif
+    """
+    int _n_levels "FASTFEDREC_N_LEVELS"
+    int _best_level "fastfedrec::best_level"() noexcept
+    int _max_threads "fastfedrec_max_threads"() noexcept
+
+
+def n_levels():
+    """How many levels of vector code were built: 1, or 3 on x86-64."""
+    return _n_levels
+
+
+def best_level():
+    """The highest of them that this processor runs."""
+    return _best_level()
+
+
+def max_threads():
+    """Threads that OpenMP gives a parallel loop started here and now; 0 where the build has no OpenMP."""
+    return _max_threads()
