@@ -11,9 +11,22 @@ namespace FASTFEDREC_LEVEL {
 enum { TILE_USERS = 6, TILE_VECTORS = VECTOR_BYTES == 64 ? 4 : 2, LINE_VECTORS = LINE_BYTES / VECTOR_BYTES };
 
 template <class Real>
-struct Shape {
-    typedef Real Vector __attribute__((vector_size(VECTOR_BYTES)));
-    enum { LANES = VECTOR_BYTES / sizeof(Real), LINE = LINE_BYTES / sizeof(Real), TILE_ITEMS = TILE_VECTORS * LANES };
+struct Shape;
+
+template <>
+struct Shape<float> {
+    typedef int32_t Integer;
+    typedef float Vector __attribute__((vector_size(VECTOR_BYTES)));
+    typedef int32_t Integers __attribute__((vector_size(VECTOR_BYTES)));
+    enum { LANES = VECTOR_BYTES / 4, LINE = LINE_BYTES / 4, TILE_ITEMS = TILE_VECTORS * LANES };
+};
+
+template <>
+struct Shape<double> {
+    typedef int64_t Integer;
+    typedef double Vector __attribute__((vector_size(VECTOR_BYTES)));
+    typedef int64_t Integers __attribute__((vector_size(VECTOR_BYTES)));
+    enum { LANES = VECTOR_BYTES / 8, LINE = LINE_BYTES / 8, TILE_ITEMS = TILE_VECTORS * LANES };
 };
 
 template <class Real>
@@ -21,6 +34,17 @@ static inline typename Shape<Real>::Vector load(const Real* from) {
     typename Shape<Real>::Vector v;
     __builtin_memcpy(&v, from, sizeof v);
     return v;
+}
+
+// The lanes of b moved up by one, after the last lane of a.
+template <class Vector>
+static inline Vector push(Vector a, Vector b) {
+    constexpr int n = sizeof(Vector) / sizeof(a[0]);
+    if constexpr (n == 2) return __builtin_shufflevector(a, b, 1, 2);
+    if constexpr (n == 4) return __builtin_shufflevector(a, b, 3, 4, 5, 6);
+    if constexpr (n == 8) return __builtin_shufflevector(a, b, 7, 8, 9, 10, 11, 12, 13, 14);
+    if constexpr (n == 16)
+        return __builtin_shufflevector(a, b, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30);
 }
 
 // Bit i: whether lane i of a is greater than b.
@@ -52,18 +76,100 @@ static inline uint64_t greater(Shape<double>::Vector a, double b) {
 #endif
 }
 
-// The n best of the columns offered so far, as a heap with the worst on top: of equal scores the greatest column.
+// Two ways to keep the n best of the columns offered so far.  Columns are offered in ascending order, and a tie stays
+// with the column that came before.  A place that no column has taken yet holds -inf, worse than every score.
+
+// Up to SHORT of them, best first, in vectors: a branch that depends on scores would be mispredicted every other time.
+enum { SHORT = 16 };
+
 template <class Real>
-struct Best {
+struct ShortList {
+    typedef Shape<Real> S;
+    typedef typename S::Vector Vector;
+    typedef typename S::Integers Integers;
+    enum { N_VECTORS = SHORT / S::LANES };
+
+    int32_t* out_columns;
+    Real* out_scores;
+    ptrdiff_t n;
+    Integers columns[N_VECTORS];
+    Vector scores[N_VECTORS];
+
+    void open(int32_t* columns_, Real* scores_, ptrdiff_t n_) {
+        out_columns = columns_;
+        out_scores = scores_;
+        n = n_;
+        for (int t = 0; t < N_VECTORS; ++t) {
+            columns[t] = Integers{} + INT32_MAX;
+            scores[t] = -__builtin_inf() - Vector{};
+        }
+    }
+
+    Real threshold() const { return ((const Real*)scores)[n - 1]; }
+
+    void offer(uint64_t bits, const Real* offered, ptrdiff_t first) {
+        Integers c[N_VECTORS];
+        Vector s[N_VECTORS];
+        __builtin_memcpy(c, columns, sizeof c);
+        __builtin_memcpy(s, scores, sizeof s);
+        for (; bits; bits &= bits - 1) {
+            const int i = __builtin_ctzll(bits);
+            const Vector score = offered[i] - Vector{};
+            const Integers column = Integers{} + (typename S::Integer)(first + i);
+            for (int t = N_VECTORS - 1; t >= 0; --t) {
+                // Each place keeps what it has, or takes the newcomer, or takes what the place before it had.
+                const Vector before = push(t ? s[t - 1] : __builtin_inf() - Vector{}, s[t]);
+                const Integers column_before = push(t ? c[t - 1] : Integers{}, c[t]);
+                const Integers keeps = s[t] >= score, is_next = before >= score;
+                c[t] = keeps ? c[t] : is_next ? column : column_before;
+                s[t] = keeps ? s[t] : is_next ? score : before;
+            }
+        }
+        __builtin_memcpy(columns, c, sizeof c);
+        __builtin_memcpy(scores, s, sizeof s);
+    }
+
+    void close() {
+        for (ptrdiff_t i = 0; i < n; ++i) {
+            out_columns[i] = (int32_t)((const typename S::Integer*)columns)[i];
+            out_scores[i] = ((const Real*)scores)[i];
+        }
+    }
+};
+
+// Any number of them, as a heap with the worst on top: of equal scores the greatest column.
+template <class Real>
+struct Heap {
     int32_t* columns;
     Real* scores;
     ptrdiff_t n;
 
-    // Columns that no item has, worse than every item.
-    void clear() {
+    void open(int32_t* columns_, Real* scores_, ptrdiff_t n_) {
+        columns = columns_;
+        scores = scores_;
+        n = n_;
         for (ptrdiff_t i = 0; i < n; ++i) {
             columns[i] = INT32_MAX;
             scores[i] = -__builtin_inf();
+        }
+    }
+
+    Real threshold() const { return scores[0]; }
+
+    void offer(uint64_t bits, const Real* offered, ptrdiff_t first) {
+        for (; bits; bits &= bits - 1) {
+            const int i = __builtin_ctzll(bits);
+            if (offered[i] > scores[0]) replace_worst((int32_t)(first + i), offered[i], n);
+        }
+    }
+
+    void close() {
+        for (ptrdiff_t size = n - 1; size > 0; --size) {
+            const int32_t column = columns[0];
+            const Real score = scores[0];
+            replace_worst(columns[size], scores[size], size);
+            columns[size] = column;
+            scores[size] = score;
         }
     }
 
@@ -84,31 +190,16 @@ struct Best {
     static bool worse(int32_t column, Real score, int32_t other_column, Real other_score) {
         return score < other_score || (score == other_score && column > other_column);
     }
-
-    // Columns first + i of the set bits i, ascending; a tie stays with the column that came before.
-    void offer(uint64_t bits, const Real* offered, ptrdiff_t first) {
-        for (; bits; bits &= bits - 1) {
-            const int i = __builtin_ctzll(bits);
-            if (offered[i] > scores[0]) replace_worst((int32_t)(first + i), offered[i], n);
-        }
-    }
-
-    // Best first; where too few columns were offered, the first of those that were taken follow.
-    void finish(const uint64_t* taken) {
-        for (ptrdiff_t size = n - 1; size > 0; --size) {
-            const int32_t column = columns[0];
-            const Real score = scores[0];
-            replace_worst(columns[size], scores[size], size);
-            columns[size] = column;
-            scores[size] = score;
-        }
-        ptrdiff_t filled = n;
-        while (filled && columns[filled - 1] == INT32_MAX) --filled;
-        for (ptrdiff_t word = 0; filled < n; ++word)
-            for (uint64_t bits = taken[word]; bits && filled < n; bits &= bits - 1)
-                columns[filled++] = (int32_t)(64 * word + __builtin_ctzll(bits));
-    }
 };
+
+// Places that are left where too few columns were offered go to the first of those that were taken.
+static inline void fill_up(int32_t* columns, ptrdiff_t n, const uint64_t* taken) {
+    ptrdiff_t filled = n;
+    while (filled && columns[filled - 1] == INT32_MAX) --filled;
+    for (ptrdiff_t word = 0; filled < n; ++word)
+        for (uint64_t bits = taken[word]; bits && filled < n; bits &= bits - 1)
+            columns[filled++] = (int32_t)(64 * word + __builtin_ctzll(bits));
+}
 
 // A bitmap of the columns that are not offered: what is seen, and what lies past the last item.
 static inline void mark_taken(const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items, uint64_t* taken) {
@@ -141,18 +232,17 @@ static inline void tile(const Real* x, const Real* items, ptrdiff_t n_factors, p
     }
 }
 
-template <class Real>
-ptrdiff_t Ranking<Real>::recommend_block(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* items,
-                                         ptrdiff_t n_items, const int64_t* indptr, const int32_t* indices,
-                                         int32_t* out_items, Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken) {
+template <class Selection, class Real>
+static ptrdiff_t recommend(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* items,
+                           ptrdiff_t n_items, const int64_t* indptr, const int32_t* indices, int32_t* out_items,
+                           Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken) {
     typedef Shape<Real> S;
     typedef typename S::Vector Vector;
     const ptrdiff_t n_words = bitmap_words(n_items);
     Vector not_finite[BLOCK_USERS] = {};  // 0, or NaN
-    Best<Real> best[BLOCK_USERS];
+    Selection best[BLOCK_USERS];
     for (ptrdiff_t u = 0; u < n_users; ++u) {
-        best[u] = {out_items + u * n, out_scores + u * n, n};
-        best[u].clear();
+        best[u].open(out_items + u * n, out_scores + u * n, n);
         mark_taken(indices + indptr[u], indptr[u + 1] - indptr[u], n_items, taken + u * n_words);
     }
     for (ptrdiff_t u = 0; u < BLOCK_USERS; ++u)
@@ -166,10 +256,11 @@ ptrdiff_t Ranking<Real>::recommend_block(const Real* users, ptrdiff_t n_users, p
             tile(x + start * n_factors, items, n_factors, first, scores);
             for (int i = 0; i < TILE_USERS && start + i < n_users; ++i) {
                 const ptrdiff_t u = start + i;
+                const Real threshold = best[u].threshold();
                 uint64_t bits = 0;
                 for (int t = 0; t < TILE_VECTORS; ++t) {
-                    bits |= greater(scores[i][t], best[u].scores[0]) << (t * S::LANES);
-                    not_finite[u] += scores[i][t] * Real(0);
+                    bits |= greater(scores[i][t], threshold) << (t * S::LANES);
+                    not_finite[u] = fused(scores[i][t], Vector{}, not_finite[u]);
                 }
                 bits &= ~(taken[u * n_words + (first >> 6)] >> (first & 63));
                 if (bits) {
@@ -181,7 +272,8 @@ ptrdiff_t Ranking<Real>::recommend_block(const Real* users, ptrdiff_t n_users, p
         }
     ptrdiff_t first_bad = n_users;
     for (ptrdiff_t u = n_users - 1; u >= 0; --u) {
-        best[u].finish(taken + u * n_words);
+        best[u].close();
+        fill_up(out_items + u * n, n, taken + u * n_words);
         for (int lane = 0; lane < S::LANES; ++lane)
             if (not_finite[u][lane] != 0) first_bad = u;
     }
@@ -189,11 +281,18 @@ ptrdiff_t Ranking<Real>::recommend_block(const Real* users, ptrdiff_t n_users, p
 }
 
 template <class Real>
-void Ranking<Real>::top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen,
-                          int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken) {
-    typedef Shape<Real> S;
-    Best<Real> best = {out_items, out_scores, n};
-    best.clear();
+ptrdiff_t Ranking<Real>::recommend_block(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* items,
+                                         ptrdiff_t n_items, const int64_t* indptr, const int32_t* indices,
+                                         int32_t* out_items, Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken) {
+    const auto function = n <= SHORT ? recommend<ShortList<Real>, Real> : recommend<Heap<Real>, Real>;
+    return function(users, n_users, n_factors, items, n_items, indptr, indices, out_items, out_scores, n, x, taken);
+}
+
+template <class Selection, class Real>
+static void select(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen, int32_t* out_items,
+                   Real* out_scores, ptrdiff_t n, uint64_t* taken) {
+    Selection best;
+    best.open(out_items, out_scores, n);
     mark_taken(seen, n_seen, n_items, taken);
     for (ptrdiff_t first = 0; first < n_items; first += 64) {
         Real last[64] = {};
@@ -202,11 +301,20 @@ void Ranking<Real>::top_k(const Real* scores, ptrdiff_t n_items, const int32_t* 
             __builtin_memcpy(last, offered, (n_items - first) * sizeof(Real));
             offered = last;
         }
+        const Real threshold = best.threshold();
         uint64_t bits = 0;
-        for (int i = 0; i < 64; i += S::LANES) bits |= greater(load(offered + i), best.scores[0]) << i;
+        for (int i = 0; i < 64; i += Shape<Real>::LANES) bits |= greater(load(offered + i), threshold) << i;
         best.offer(bits & ~taken[first >> 6], offered, first);
     }
-    best.finish(taken);
+    best.close();
+    fill_up(out_items, n, taken);
+}
+
+template <class Real>
+void Ranking<Real>::top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen,
+                          int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken) {
+    const auto function = n <= SHORT ? select<ShortList<Real>, Real> : select<Heap<Real>, Real>;
+    function(scores, n_items, seen, n_seen, out_items, out_scores, n, taken);
 }
 
 // The sum of 64 bytes of each of several rows, all in one order: within 16 bytes, then (0 + 1) + (2 + 3) of the four.
@@ -246,10 +354,11 @@ static inline void add_lanes(const Shape<double>::Vector rows[4][LINE_VECTORS], 
     }
 }
 
-// Products are rounded before they are added and lines are added in one order, so every level gives the same bits.
+// Writes up to 3 numbers past the n-th.  Products are rounded before they are added, and lines are added in one order,
+// so every level gives the same bits.
 template <class Real>
-void Ranking<Real>::inner_products(const Real* x, const Real* items, ptrdiff_t n_factors, const int32_t* columns,
-                                   ptrdiff_t n, Real* out) {
+static inline void inner_products(const Real* x, const Real* items, ptrdiff_t n_factors, const int32_t* columns,
+                                  ptrdiff_t n, Real* out) {
     typedef Shape<Real> S;
     const ptrdiff_t stride = whole_lines(n_factors, sizeof(Real));
     for (ptrdiff_t i = 0; i < n; i += 4) {
@@ -276,8 +385,55 @@ double Ranking<Real>::rank(Real score, const Real* others, ptrdiff_t n) {
     return 1.0 + greater + 0.5 * equal;
 }
 
+template <class Real>
+void Ranking<Real>::held_out_row(const Real* x, const Real* items, ptrdiff_t n_factors, const int32_t* held_out,
+                                 ptrdiff_t n_held_out, const int32_t* others, ptrdiff_t n_others, Real* scores,
+                                 double* out) {
+    Real* other_scores = scores + n_held_out + 3;
+    inner_products(x, items, n_factors, held_out, n_held_out, scores);
+    inner_products(x, items, n_factors, others, n_others, other_scores);
+    int n_finite = 0;  // x - x is NaN where x is not finite
+    for (ptrdiff_t i = 0; i < n_others; ++i) n_finite += other_scores[i] - other_scores[i] == 0;
+    for (ptrdiff_t i = 0; i < n_held_out; ++i)
+        out[i] = n_finite == n_others && scores[i] - scores[i] == 0 ? rank(scores[i], other_scores, n_others)
+                                                                    : __builtin_nan("");
+}
+
 template struct Ranking<float>;
 template struct Ranking<double>;
+
+// The r-th unseen item is the r-th bit that is not taken.  Where a word's share of the ranks can be deposited in these
+// bits at once, that takes no look at the seen items one by one.
+void unseen_items(uint64_t* marked, const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items, uint64_t* taken,
+                  int32_t* out) {
+    const ptrdiff_t n_words = bitmap_words(n_items);
+#if defined(__BMI2__)
+    mark_taken(seen, n_seen, n_items, taken);
+    ptrdiff_t rank = 0;
+    for (ptrdiff_t word = 0; word < n_words; ++word) {
+        const int shift = rank & 63;
+        const uint64_t* from = marked + (rank >> 6);
+        uint64_t bits = _pdep_u64(from[0] >> shift | (from[1] << 1) << (63 - shift), ~taken[word]);
+        rank += 64 - __builtin_popcountll(taken[word]);
+        int32_t* const end = out + __builtin_popcountll(bits);
+        do  // most words have no more than four: a loop of their exact number would be mispredicted
+            for (int i = 0; i < 4; ++i, bits &= bits - 1) *out++ = (int32_t)(64 * word + _tzcnt_u64(bits));
+        while (bits);
+        out = end;
+    }
+    for (ptrdiff_t word = 0; word < n_words; ++word) marked[word] = 0;
+#else
+    ptrdiff_t below = 0;  // seen items below the unseen one; seen[j] - j unseen items lie below seen[j]
+    for (ptrdiff_t word = 0; word < n_words; ++word) {
+        for (uint64_t bits = marked[word]; bits; bits &= bits - 1) {
+            const ptrdiff_t rank = 64 * word + __builtin_ctzll(bits);
+            while (below < n_seen && seen[below] - below <= rank) ++below;
+            *out++ = (int32_t)(rank + below);
+        }
+        marked[word] = 0;
+    }
+#endif
+}
 
 }  // namespace FASTFEDREC_LEVEL
 }  // namespace fastfedrec

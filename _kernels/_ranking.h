@@ -1,4 +1,4 @@
-// Inner products and the selection of the best of them, in vectors; _kernels/ranking.pyx says what each is for.
+// Negatives, ranks among them and the best items, in vectors; _kernels/ranking.pyx says what each is for.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -29,10 +29,13 @@ static inline ptrdiff_t bitmap_words(ptrdiff_t n) { return (n + 63) >> 6; }
                                          int32_t* out_items, Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken); \
         static void top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen, \
                           int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken); \
-        static void inner_products(const Real* x, const Real* items, ptrdiff_t n_factors, const int32_t* columns, \
-                                   ptrdiff_t n, Real* out); \
+        static void held_out_row(const Real* x, const Real* items, ptrdiff_t n_factors, const int32_t* held_out, \
+                                 ptrdiff_t n_held_out, const int32_t* others, ptrdiff_t n_others, Real* scores, \
+                                 double* out); \
         static double rank(Real score, const Real* others, ptrdiff_t n); \
     }; \
+    void unseen_items(uint64_t* marked, const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items, uint64_t* taken, \
+                      int32_t* out); \
     }
 namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 #undef FASTFEDREC_DECLARE
@@ -73,17 +76,27 @@ static inline void top_k(const Real* scores, ptrdiff_t n_items, const int32_t* s
     FASTFEDREC_CALL(Ranking<Real>::top_k, scores, n_items, seen, n_seen, out_items, out_scores, n, taken);
 }
 
-// Inner products of x with some of the items, both as `pad_row` writes them; writes up to 3 numbers past the n-th.
+// Ranks of held-out items among other items by inner product with x, both as `pad_row` writes them; NaN if one of these
+// products is not finite.  Scratch: n_held_out + n_others + 6 scores.
 template <class Real>
-static inline void inner_products(const Real* x, const Real* items, ptrdiff_t n_factors, const int32_t* columns,
-                                  ptrdiff_t n, Real* out) {
-    FASTFEDREC_CALL(Ranking<Real>::inner_products, x, items, n_factors, columns, n, out);
+static inline void held_out_row(const Real* x, const Real* items, ptrdiff_t n_factors, const int32_t* held_out,
+                                ptrdiff_t n_held_out, const int32_t* others, ptrdiff_t n_others, Real* scores,
+                                double* out) {
+    FASTFEDREC_CALL(Ranking<Real>::held_out_row, x, items, n_factors, held_out, n_held_out, others, n_others, scores,
+                    out);
 }
 
 // 1 + how many of the others are greater + half of those that are equal; NaN if a NaN is among them.
 template <class Real>
 static inline double rank(Real score, const Real* others, ptrdiff_t n) {
     return FASTFEDREC_CALL(Ranking<Real>::rank, score, others, n);
+}
+
+// Items from ranks among the unseen ones, ascending.  `marked` is a bitmap of ranks with one word more than n_items
+// need, and is cleared; scratch: one bitmap; writes up to 4 numbers past the last.
+static inline void unseen_items(uint64_t* marked, const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items,
+                                uint64_t* taken, int32_t* out) {
+    FASTFEDREC_CALL(unseen_items, marked, seen, n_seen, n_items, taken, out);
 }
 
 }  // namespace fastfedrec

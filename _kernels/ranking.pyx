@@ -1,19 +1,19 @@
 """Sampled negatives, ranks among them, and the best items of each user (docs/how-to/evaluate.md).
 
 Negatives are ranks among the items a user has not seen, drawn by Floyd's algorithm (`_subset.pxd`) and turned into
-items by one walk along the user's sorted row: the r-th unseen item is r + k, where k seen items lie below it, and
-seen[j] - j unseen items lie below the j-th seen one.
+items by one walk along the user's row.
 
-The best items are kept in a heap that lies in the output, the worst of them on top, and a whole vector of scores is
-compared with it before the heap is touched (`_ranking.cpp`); no row of scores exists.  Inputs are trusted.
+Scores of a block of users and a tile of items are computed in registers, compared with the worst of the best so far,
+and dropped: no row of scores exists.  What runs in vectors is in `_ranking.cpp`.  Inputs are trusted.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
 
 from _kernels._chacha20 cimport Stream, stream_open
-from _kernels._subset cimport bitmap_words, lowest_bit, mark_subset
+from _kernels._subset cimport bitmap_words, mark_subset
 
 include "_level.pxi"
 
@@ -31,10 +31,14 @@ cdef extern from "_kernels/_ranking.h" namespace "fastfedrec" nogil:
         const Real* scores, Py_ssize_t n_items, const int32_t* seen, Py_ssize_t n_seen,
         int32_t* out_items, Real* out_scores, Py_ssize_t n, uint64_t* taken
     ) noexcept
-    void inner_products[Real](
-        const Real* x, const Real* items, Py_ssize_t n_factors, const int32_t* columns, Py_ssize_t n, Real* out
+    void held_out_row[Real](
+        const Real* x, const Real* items, Py_ssize_t n_factors, const int32_t* held_out, Py_ssize_t n_held_out,
+        const int32_t* others, Py_ssize_t n_others, Real* scores, double* out
     ) noexcept
     double rank[Real](Real score, const Real* others, Py_ssize_t n) noexcept
+    void unseen_items(
+        uint64_t* marked, const int32_t* seen, Py_ssize_t n_seen, Py_ssize_t n_items, uint64_t* taken, int32_t* out
+    ) noexcept
 
 cdef extern from "<cstdlib>" nogil:
     void* aligned_alloc(size_t alignment, size_t size) noexcept
@@ -53,59 +57,34 @@ def sample_unseen(
     int n_threads,
 ):
     """Draw unseen items without replacement, each row from the stream (subkey, 0, user)."""
-    cdef Py_ssize_t n_rows = rows.shape[0], n = out.shape[1], i
+    cdef Py_ssize_t n_rows = rows.shape[0], n = out.shape[1], n_words = bitmap_words(n_items), n_seen, r, i
     cdef const int32_t* items = NULL
     cdef uint64_t* marked
+    cdef uint64_t* taken
+    cdef int32_t* drawn
     cdef Stream* stream
     if indices.shape[0]:
         items = &indices[0]
     with nogil, parallel(num_threads=n_threads):
-        marked = <uint64_t*>calloc(bitmap_words(n_items) + 1, sizeof(uint64_t))
+        marked = <uint64_t*>calloc(n_words + 1, sizeof(uint64_t))
+        taken = <uint64_t*>malloc((n_words + 1) * sizeof(uint64_t))
+        drawn = <int32_t*>malloc((n + 4) * sizeof(int32_t))
         stream = <Stream*>malloc(sizeof(Stream))
         for i in prange(n_rows, schedule="dynamic", chunksize=64):
-            if marked == NULL or stream == NULL:
+            if marked == NULL or taken == NULL or drawn == NULL or stream == NULL:
                 failed[threadid()] = 1
             else:
+                r = rows[i]
+                n_seen = indptr[r + 1] - indptr[r]
                 stream_open(stream, &subkey[0], 0, users[i])
-                _sample_row(
-                    items + indptr[rows[i]],
-                    indptr[rows[i] + 1] - indptr[rows[i]],
-                    n_items,
-                    counts[i],
-                    n,
-                    stream,
-                    marked,
-                    &out[i, 0],
-                )
+                mark_subset(stream, n_items - n_seen, counts[i], marked)
+                unseen_items(marked, items + indptr[r], n_seen, n_items, taken, drawn)
+                memcpy(&out[i, 0], drawn, counts[i] * sizeof(int32_t))
+                memset(&out[i, 0] + counts[i], 0xFF, (n - counts[i]) * sizeof(int32_t))  # -1
         free(marked)
+        free(taken)
+        free(drawn)
         free(stream)
-
-
-cdef inline void _sample_row(
-    const int32_t* seen,      # IN  (n_seen,), ascending
-    Py_ssize_t n_seen,
-    Py_ssize_t n_items,
-    Py_ssize_t count,
-    Py_ssize_t n,
-    Stream* stream,
-    uint64_t* marked,         # scratch, all 0 before and after
-    int32_t* out,             # OUT (n,)
-) noexcept nogil:
-    cdef Py_ssize_t block, rank, below = 0, filled = 0
-    cdef uint64_t word
-    mark_subset(stream, n_items - n_seen, count, marked)
-    for block in range(bitmap_words(n_items - n_seen)):
-        word = marked[block]
-        marked[block] = 0
-        while word:
-            rank = (block << 6) + lowest_bit(word)
-            word &= word - 1
-            while below < n_seen and seen[below] - below <= rank:
-                below += 1
-            out[filled] = <int32_t>(rank + below)
-            filled += 1
-    for filled in range(count, n):
-        out[filled] = -1
 
 
 def held_out_ranks(
@@ -140,8 +119,7 @@ def held_out_ranks_factors(
     """1 + greater + ties / 2 of the inner product of each held-out item among those of the row's other items."""
     cdef Py_ssize_t n_rows = user_factors.shape[0], n_factors = user_factors.shape[1], n = others.shape[1], r, i
     cdef Py_ssize_t n_items = item_factors.shape[0], stride = whole_lines(n_factors, sizeof(floating))
-    cdef Py_ssize_t space = whole_lines(n + 3, sizeof(floating))
-    cdef floating* items = <floating*>aligned_alloc(LINE_BYTES, n_items * stride * sizeof(floating))
+    cdef floating* items = <floating*>aligned_alloc(LINE_BYTES, (n_items + 1) * stride * sizeof(floating))
     cdef floating* scratch
     cdef const int32_t* other_items = NULL
     if n_rows and n:
@@ -151,49 +129,26 @@ def held_out_ranks_factors(
             pad_row(&item_factors[i, 0], n_factors, items + i * stride)
     with nogil, parallel(num_threads=n_threads):
         scratch = <floating*>aligned_alloc(
-            LINE_BYTES, (stride + space + whole_lines(longest + 3, sizeof(floating))) * sizeof(floating)
+            LINE_BYTES, (stride + whole_lines(longest + n + 6, sizeof(floating))) * sizeof(floating)
         )
         for r in prange(n_rows, schedule="dynamic", chunksize=64):
             if items == NULL or scratch == NULL:
                 failed[threadid()] = 1
             elif indptr[r] < indptr[r + 1]:
                 pad_row(&user_factors[r, 0], n_factors, scratch)
-                _rank_row(
+                held_out_row(
                     scratch,
                     items,
+                    n_factors,
                     &held_out[indptr[r]],
+                    indptr[r + 1] - indptr[r],
                     other_items + r * n,
-                    scratch + stride + space,
+                    counts[r],
                     scratch + stride,
                     &out[indptr[r]],
-                    n_factors,
-                    indptr[r + 1] - indptr[r],
-                    counts[r],
                 )
         free(scratch)
     free(items)
-
-
-cdef inline void _rank_row(
-    const floating* x,            # IN  (n_factors,), padded
-    const floating* items,        # IN  (n_items, n_factors), padded
-    const int32_t* held_out,      # IN  (n_held_out,)
-    const int32_t* others,        # IN  (n_others,)
-    floating* held_out_scores,    # scratch (n_held_out + 3,)
-    floating* other_scores,       # scratch (n_others + 3,)
-    double* out,                  # OUT (n_held_out,)
-    Py_ssize_t n_factors,
-    Py_ssize_t n_held_out,
-    Py_ssize_t n_others,
-) noexcept nogil:
-    cdef Py_ssize_t i
-    cdef floating check = 0
-    inner_products(x, items, n_factors, held_out, n_held_out, held_out_scores)
-    inner_products(x, items, n_factors, others, n_others, other_scores)
-    for i in range(n_others):
-        check += other_scores[i] * 0   # NaN from the first that is not finite
-    for i in range(n_held_out):
-        out[i] = rank(held_out_scores[i] + (held_out_scores[i] * 0 + check), other_scores, n_others)
 
 
 def top_k(

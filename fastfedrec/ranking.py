@@ -75,7 +75,7 @@ def sample_unseen(
             key.subkey(purpose), items, failed, interactions.n_items, n_threads,
         )  # fmt: skip
         if failed.any():
-            raise MemoryError("sample_unseen needs n_items / 8 bytes a thread")
+            raise MemoryError("sample_unseen needs n_items / 4 bytes a thread")
     return items, counts
 
 
@@ -271,7 +271,7 @@ def recommend_factors(
     user_factors : array_like of shape (n_users, n_factors), float32 or float64
         Finite.
     item_factors : array_like of shape (n_items, n_factors), float32 or float64
-        Finite; inner products are added up in double precision whatever the types.
+        Finite.
     n : int
         From 1 to n_items.
     seen : Interactions, (indptr, indices) or None
@@ -284,13 +284,26 @@ def recommend_factors(
     items : ndarray of shape (n_users, n), int32
         Rows of `item_factors`, best first; ties go to the smaller.  A user with fewer than `n` unseen items ends with
         seen ones.
-    scores : ndarray of shape (n_users, n), dtype of `user_factors`
+    scores : ndarray of shape (n_users, n), float32 or float64
         Their inner products; -inf for a seen item.
 
     Raises
     ------
     ValueError
         Inner products that overflow; the user's row is named.
+
+    See Also
+    --------
+    top_k : The same from a block of scores.
+
+    Notes
+    -----
+    Inner products are added up over ascending factors, in single precision where all factors are float32, otherwise
+    in double: then a score is off by at most n_factors * eps * sum of abs(products), where eps is the type's.  A user's
+    result does not depend on the other users.  Between instruction sets (`fastfedrec.hardware`) scores differ within
+    that bound, and items whose scores are that close may change places.
+
+    A thread holds bitmaps of the items for 48 users: 6 bytes an item.
 
     Examples
     --------
@@ -327,7 +340,7 @@ def _check_factors(user_factors: Any, item_factors: Any) -> tuple[np.ndarray, np
 
 def _check_memory(failed: np.ndarray) -> None:
     if (failed < 0).any():
-        raise MemoryError("a row of scores, 8 bytes an item, did not fit into memory")
+        raise MemoryError("a copy of item_factors, or 6 bytes an item a thread, did not fit into memory")
 
 
 def _check_rows(name: str, rows: Any, length: int, what: str) -> np.ndarray:
