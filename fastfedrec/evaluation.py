@@ -244,7 +244,7 @@ def evaluate(
     n = seen.n_items if wanted is None else min(wanted, seen.n_items)
     users = np.flatnonzero(test.interactions_per_user())
     pairs = np.cumsum(test.interactions_per_user()[users] + n)
-    factors = model.factors(seen.user_ids[users], seen.item_ids) if hasattr(model, "factors") else None
+    factors = _factors(model, seen, users)
     ranks = []
     start = done = 0
     while start < len(users):
@@ -264,6 +264,20 @@ def evaluate(
         start, done = stop, int(pairs[stop - 1])
     all_ranks = np.concatenate(ranks)
     return {name: float(function(all_ranks).mean()) for name, function in functions.items()}
+
+
+def _factors(model: Any, seen: Interactions, users: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Factors of these users and of all items, from a model that gives them."""
+    if not callable(getattr(model, "factors", None)):
+        return None
+    user_factors, item_factors = (np.asarray(part) for part in model.factors(seen.user_ids[users], seen.item_ids))
+    for part, length, what in ((user_factors, len(users), "user"), (item_factors, seen.n_items, "item")):
+        if part.ndim != 2 or len(part) != length:
+            raise ValueError(
+                f"{type(model).__name__}.factors must return a row for each {what} id, shape ({length}, n_factors), "
+                f"got {part.shape}"
+            )
+    return user_factors, item_factors
 
 
 def _ranks_of_scores(
