@@ -192,7 +192,7 @@ def held_out_ranks_factors(
         raise ValueError(
             f"other_items must be integers with one row a user ({n_rows}), got {other_items.dtype} {other_items.shape}"
         )
-    counts = _check_counts(counts, *other_items.shape, "items")
+    counts = _check_counts(counts, n_rows, other_items.shape[1], "items")
     there = other_items[np.arange(other_items.shape[1]) < counts[:, None]]
     _check_rows("other_items", there, n_items, "items")
     rows = _check_held_out_rows("held_out_items", held_out_items, rows, n_rows)
