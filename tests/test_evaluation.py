@@ -225,7 +225,7 @@ def test_factors_without_a_row_for_each_id_are_refused(which, what):
             return tuple(part[: -1 if i == which else None] for i, part in enumerate(parts))
 
     with pytest.raises(ValueError, match=f"Short.factors must return a row for each {what} id"):
-        evaluate(Short(data), train, test, key=KEY)
+        evaluate(Short(data), train, test, n_negatives=5, key=KEY)
 
 
 def test_a_constant_model_ranks_in_the_middle():
