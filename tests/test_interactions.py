@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from naive import interactions as naive
 
 from fastfedrec import Interactions
+from fastfedrec._kernels import interactions as _kernel
 from fastfedrec._pairs import check_item_count
 from fastfedrec.interactions import MISSING_TIMESTAMP
 
@@ -198,6 +199,34 @@ def test_select_users_equals_the_twin(data, draw):
     assert_aligned(kept, data)
     mask = np.isin(np.arange(data.n_users), np.array(chosen, dtype=np.int64))
     assert_same(data.select_users(mask), data.select_users(np.sort(np.array(chosen, dtype=np.int64))))
+
+
+@given(interactions(), st.data())
+def test_select_items_equals_the_twin(data, draw):
+    chosen = draw.draw(st.lists(st.sampled_from(range(data.n_items)), unique=True) if data.n_items else st.just([]))
+    kept = data.select_items(chosen)
+    items = [data.item_ids.tolist()[column] for column in sorted(chosen)]
+    assert kept.item_ids.tolist() == items
+    assert kept.user_ids.tolist() == data.user_ids.tolist()
+    assert table_of(kept) == naive.restrict(table_of(data), data.user_ids.tolist(), items)
+    assert_aligned(kept, data)
+    assert_same(kept, data.select_items(np.isin(np.arange(data.n_items), np.array(chosen, dtype=np.int64))))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1), st.booleans(), st.booleans())
+def test_counting_sort_equals_lexsort_in_either_width(pairs, wide_users, wide_order):
+    users, items = np.array(pairs).T
+    order, scratch = (np.full(len(pairs), -1, dtype=np.int64 if wide_order else np.int32) for _ in range(2))
+    indptr = np.zeros(6, dtype=np.int64)
+    moved = _kernel.sort_pairs(
+        users.astype(np.int64 if wide_users else np.int32), items.astype(np.int32),
+        order, scratch, indptr, np.zeros(6, dtype=np.int64),
+    )  # fmt: skip
+    expected = np.lexsort((items, users))
+    assert indptr.tolist() == [0, *np.cumsum(np.bincount(users, minlength=5)).tolist()]
+    assert moved == (expected != np.arange(len(pairs))).any()
+    if moved:
+        assert order.tolist() == expected.tolist()
 
 
 def test_tied_items_keep_the_earlier():
@@ -541,6 +570,9 @@ def test_nan_in_a_polars_value_column_is_refused_too():
         (lambda d: d.select_users([True, False]), ValueError, r"rows must be a mask of shape \(3,\), got \(2,\)"),
         (lambda d: d.select_users([0.0]), ValueError, "rows must be a one-dimensional array of row numbers"),
         (lambda d: d.select_users([[0]]), ValueError, "rows must be a one-dimensional array of row numbers"),
+        (lambda d: d.select_items([99]), ValueError, r"columns must lie in \[0, \d\), got 99 to 99"),
+        (lambda d: d.select_items([True] * 99), ValueError, r"columns must be a mask of shape \(\d,\), got \(99,\)"),
+        (lambda d: d.select_items([0.5]), ValueError, "columns must be a one-dimensional array of column numbers"),
         (lambda d: d.keep_interactions([True]), ValueError, r"mask must be bool of shape \(4,\), got bool \(1,\)"),
         (lambda d: d.keep_interactions([0, 1, 1, 0]), ValueError, r"mask must be bool of shape \(4,\), got int64"),
         (lambda d: d.with_features(user_features={"a": [1]}), ValueError,
