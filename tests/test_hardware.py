@@ -90,14 +90,14 @@ def test_forcing_reaches_the_kernels(monkeypatch):
     assert levels == [0, hardware.instruction_sets().index(hardware.instruction_set())]
 
 
-def test_random_words_are_the_same_on_every_instruction_set():
-    words = []
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 64, 70, 128, 255, 256, 257, 700])
+def test_random_words_are_the_same_on_every_instruction_set(size):
+    key, users = Key.from_seed(1), np.arange(70, dtype=np.uint64) * 2**33
+    longest = np.array([key.words("test", user=int(user), size=700) for user in users])
     for name in hardware.instruction_sets():
         with hardware.use_instruction_set(name):
-            words.append(Key.from_seed(1).words_by_user("test", np.arange(40, dtype=np.uint64), size=70))
-    for other in words[1:]:
-        np.testing.assert_array_equal(other, words[0])
-    assert len(np.unique(words[0])) == 40 * 70
+            np.testing.assert_array_equal(key.words_by_user("test", users, size=size), longest[:, :size])
+    assert len(np.unique(longest)) == 70 * 700
 
 
 def shared_between_levels(sources, folder):
