@@ -110,7 +110,7 @@ def test_a_tie_takes_a_second_word_wherever_it_falls(n, tied, seed):
     high = sorted({words[t % n] for t in tied} | set(rng.integers(2**64, size=5, dtype=np.uint64).tolist()))
     high = high[: len(high) // 2 * 2]
     low = rng.integers(2**64, size=len(high), dtype=np.uint64).tolist()
-    thresholds, reach = [(h << 64) | l for h, l in zip(high, low, strict=True)], len(high) // 2
+    thresholds, reach = [(upper << 64) | lower for upper, lower in zip(high, low, strict=True)], len(high) // 2
     guide = np.searchsorted(np.array(high, dtype=np.uint64), np.arange(256, dtype=np.uint64) << np.uint64(56))
     expected, position = [], 0
     while len(expected) < n:
