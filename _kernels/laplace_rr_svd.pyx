@@ -5,7 +5,7 @@ nobody else.  A report is drawn from the exact table of a finite channel.  Input
 """
 from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 
 from _kernels._chacha20 cimport Stream, stream_next, stream_open
 from _kernels._subset cimport bitmap_words, lowest_bit, mark_subset
@@ -26,17 +26,21 @@ def report_ratings(
     int n_threads,
 ):
     """One report, so one word, a rating."""
-    cdef Py_ssize_t n_users = users.shape[0], width = thresholds.shape[1], u, i
-    cdef Stream* stream
-    with nogil, parallel(num_threads=n_threads):
-        stream = <Stream*>malloc(sizeof(Stream))
-        for u in prange(n_users, schedule="dynamic", chunksize=64):
-            stream_open(stream, &subkey[0], round_number, users[u])
-            for i in range(indptr[u], indptr[u + 1]):
-                out[i] = <uint16_t>table_output(
-                    &thresholds[codes[i], 0], width, last[codes[i]], stream_next(stream)
-                )
-        free(stream)
+    cdef Py_ssize_t n_users = users.shape[0], u
+    for u in prange(n_users, nogil=True, schedule="dynamic", chunksize=64, num_threads=n_threads):
+        _report_row(codes, indptr[u], indptr[u + 1], thresholds, last, out, &subkey[0], round_number, users[u])
+
+
+cdef void _report_row(
+    const uint8_t[::1] codes, int64_t start, int64_t stop, const uint64_t[:, ::1] thresholds, const int64_t[::1] last,
+    uint16_t[::1] out, const uint32_t* subkey, uint32_t round_number, uint64_t user,
+) noexcept nogil:
+    cdef Stream stream
+    cdef int64_t i, code
+    stream_open(&stream, subkey, round_number, user)
+    for i in range(start, stop):
+        code = codes[i]
+        out[i] = <uint16_t>table_output(&thresholds[code, 0], thresholds.shape[1], last[code], stream_next(&stream))
 
 
 def report_items(
@@ -55,33 +59,32 @@ def report_items(
     int n_threads,
 ):
     """As many reports for every user, on items drawn uniformly without replacement and without regard to its data."""
-    cdef Py_ssize_t n_users = users.shape[0], n_reports = items.shape[1], width = thresholds.shape[1], u
+    cdef Py_ssize_t n_users = users.shape[0], u
     cdef uint64_t* marked
-    cdef Stream* stream
     with nogil, parallel(num_threads=n_threads):
         marked = <uint64_t*>calloc(bitmap_words(n_items) + 1, sizeof(uint64_t))
-        stream = <Stream*>malloc(sizeof(Stream))
         for u in prange(n_users, schedule="dynamic", chunksize=16):
-            if marked == NULL or stream == NULL:
+            if marked == NULL:
                 failed[threadid()] = 1
             else:
-                stream_open(stream, &subkey[0], round_number, users[u])
-                mark_subset(stream, n_items, n_reports, marked)
-                _report_marked(
-                    stream, marked, n_items, &indices[0], &codes[0], indptr[u], indptr[u + 1], &thresholds[0, 0],
-                    width, &last[0], &items[u, 0], &out[u, 0],
+                _report_items(
+                    marked, n_items, indices, codes, indptr[u], indptr[u + 1], thresholds, last, items[u], out[u],
+                    &subkey[0], round_number, users[u],
                 )
         free(marked)
-        free(stream)
 
 
-cdef void _report_marked(
-    Stream* stream, uint64_t* marked, Py_ssize_t n_items, const int32_t* indices, const uint8_t* codes, int64_t start,
-    int64_t stop, const uint64_t* thresholds, Py_ssize_t width, const int64_t* last, int64_t* items, uint16_t* out,
+cdef void _report_items(
+    uint64_t* marked, Py_ssize_t n_items, const int32_t[::1] indices, const uint8_t[::1] codes, int64_t at,
+    int64_t stop, const uint64_t[:, ::1] thresholds, const int64_t[::1] last, int64_t[::1] items, uint16_t[::1] out,
+    const uint32_t* subkey, uint32_t round_number, uint64_t user,
 ) noexcept nogil:
-    """Walk the marked items and the user's own side by side, and clear the marks."""
+    """Walk the drawn items and the user's own side by side; the marks are cleared again."""
+    cdef Stream stream
     cdef Py_ssize_t word, n = 0
-    cdef int64_t item, code, at = start
+    cdef int64_t item, code
+    stream_open(&stream, subkey, round_number, user)
+    mark_subset(&stream, n_items, items.shape[0], marked)
     for word in range(bitmap_words(n_items)):
         while marked[word]:
             item = 64 * word + lowest_bit(marked[word])
@@ -90,7 +93,9 @@ cdef void _report_marked(
                 at += 1
             code = codes[at] if at < stop and indices[at] == item else 0
             items[n] = item
-            out[n] = <uint16_t>table_output(thresholds + code * width, width, last[code], stream_next(stream))
+            out[n] = <uint16_t>table_output(
+                &thresholds[code, 0], thresholds.shape[1], last[code], stream_next(&stream)
+            )
             n += 1
 
 
@@ -103,13 +108,18 @@ def write_words(
     int n_threads,
 ):
     """Some words for each rating, for a mechanism that is no finite channel."""
-    cdef Py_ssize_t n_users = users.shape[0], n_words = words.shape[1], u, i, j
-    cdef Stream* stream
-    with nogil, parallel(num_threads=n_threads):
-        stream = <Stream*>malloc(sizeof(Stream))
-        for u in prange(n_users, schedule="dynamic", chunksize=64):
-            stream_open(stream, &subkey[0], round_number, users[u])
-            for i in range(indptr[u], indptr[u + 1]):
-                for j in range(n_words):
-                    words[i, j] = stream_next(stream)
-        free(stream)
+    cdef Py_ssize_t n_users = users.shape[0], u
+    for u in prange(n_users, nogil=True, schedule="dynamic", chunksize=64, num_threads=n_threads):
+        _write_row(words, indptr[u], indptr[u + 1], &subkey[0], round_number, users[u])
+
+
+cdef void _write_row(
+    uint64_t[:, ::1] words, int64_t start, int64_t stop, const uint32_t* subkey, uint32_t round_number, uint64_t user,
+) noexcept nogil:
+    cdef Stream stream
+    cdef Py_ssize_t j
+    cdef int64_t i
+    stream_open(&stream, subkey, round_number, user)
+    for i in range(start, stop):
+        for j in range(words.shape[1]):
+            words[i, j] = stream_next(&stream)

@@ -8,6 +8,7 @@ from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf_ldp import FMFLDP
+from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.recommender import load
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "DivergenceError",
     "Interactions",
     "Key",
+    "LaplaceRRSVD",
     "Popularity",
     "Random",
     "__version__",

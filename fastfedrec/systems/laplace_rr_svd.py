@@ -1,0 +1,237 @@
+"""Laplace-RR-SVD: locally private rating collection, then matrix factorisation (Jeyamohan, Chen, Aslam).
+
+Every user sends its ratings once, each through a randomizer on its own device; the server decodes them without bias and
+trains.  The published randomizer protects nothing; the variants that do are exact finite channels.  Corrections:
+docs/explanation/systems/laplace-rr-svd.md.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import astuple
+from typing import Any, Self
+
+import numpy as np
+
+from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer
+from fastfedrec._threads import resolve_n_threads
+from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic, Unprotected
+from fastfedrec.engines.local import LocalEngine
+from fastfedrec.interactions import Interactions
+from fastfedrec.mechanisms import RatedOrNot
+from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.systems._laplace_rr_svd_rounds import RatingRounds, RatingState, truth_statement
+from fastfedrec.systems._rating_biases import fit_biases, fit_hidden_biases
+from fastfedrec.systems._rating_model import STARS, AdditiveModel, check_ratings
+
+__all__ = ["LaplaceRRSVD", "RatingState"]
+
+_VARIANTS = ("optimal", "mixture", "serial", "laplace", "published")
+
+
+class LaplaceRRSVD(AdditiveModel, RatingRounds):
+    """Matrix factorisation of ratings that were randomized on the users' devices.
+
+    **Guarantee** (every variant but "published" and None).  One rating is `channel`.epsilon-differentially private in
+    the local model: any two values of the grid are neighbours ("replace"), the privacy unit is one rating, and nothing
+    beyond the user's own device is trusted.  A user's n ratings together cost n times as much.  Which items a user has
+    rated is not hidden, and the ledger says so, unless `hide_items`: then everything that a user sends is
+    ``n_reports * channel.epsilon``-differentially private for replacing all of that user's data (privacy unit "user").
+
+    Parameters
+    ----------
+    variant : {"optimal", "mixture", "serial", "laplace", "published"} or None
+        The randomizer of one rating.  "optimal": `OptimalKary` at ``epsilon_1 + epsilon_2``.  "mixture": the true
+        rating as often as that sum allows, else Laplace noise (`MixtureLaplaceRR`).  "serial": noise, then randomized
+        response (`SerialLaplaceRR`; its epsilon is below either).  "laplace": noise alone, at the sum
+        (`RoundedLaplace`).  "published": as printed, which protects nothing.  None: the ratings as they are.
+    epsilon_1, epsilon_2 : float
+        Of the Laplace noise and of the randomized response, in nats.
+    max_ratings : int or None
+        The most ratings that a user sends; of more, so many are drawn uniformly.  A public number: with it a user's
+        cost is public as well.
+    hide_items : bool
+        Every user reports on `n_reports` items drawn without regard to its data, rated or not, through a channel that
+        has "not rated" for one more value (`RatedOrNot`).  For "optimal" only.
+    n_reports : int
+        With `hide_items`: reports of a user; no more than there are items.
+    grid : sequence of float
+        The ratings there are, increasing, at most 16; public.  A rating off the grid counts as the nearest one on it.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (), float64
+        After `fit`.
+    user_biases_, item_biases_ : ndarray of shape (n_users,) and (n_items,), float64
+        What to add to the mean, shrunk by as much as the noise asks for.
+    user_factors_, item_factors_ : ndarray of shape (n_users, n_factors) and (n_items, n_factors)
+        Their products are added as well.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the fit cost each user.
+    communication_ : fastfedrec.accounting.CommunicationLedger
+        What each user sent.
+
+    Notes
+    -----
+    All of the model is computed from the reports, so the guarantee covers it, user biases and factors included.
+
+    References
+    ----------
+    .. [1] Jeyamohan, Chen, Aslam, "Local differentially private matrix factorization for recommendations", 2019.
+    .. [2] Kairouz, Oh, Viswanath, "Extremal mechanisms for local differential privacy", JMLR 17, 2016.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions, Key, LaplaceRRSVD
+    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 1])
+    >>> model = LaplaceRRSVD(epsilon_1=1.0, epsilon_2=1.0, max_ratings=50).fit(data, key=Key.from_seed(1))
+    >>> round(model.channel.epsilon, 6)
+    2.0
+    >>> model.predict([1, 3], [20, 10]).shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        variant: str | None = "optimal",
+        epsilon_1: float = 1.0,
+        epsilon_2: float = 1.0,
+        max_ratings: int | None = None,
+        hide_items: bool = False,
+        n_reports: int = 100,
+        grid: Sequence[float] = STARS,
+    ):
+        self.variant = variant
+        self.epsilon_1 = epsilon_1
+        self.epsilon_2 = epsilon_2
+        self.max_ratings = max_ratings
+        self.hide_items = hide_items
+        self.n_reports = n_reports
+        self.grid = grid
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        if self.variant is not None:
+            check_choice("variant", self.variant, _VARIANTS)
+        check_epsilon("epsilon_1", self.epsilon_1)
+        check_epsilon("epsilon_2", self.epsilon_2)
+        if self.max_ratings is not None:
+            check_integer("max_ratings", self.max_ratings, low=1)
+        if check_flag("hide_items", self.hide_items) and self.variant != "optimal":
+            raise ValueError(f"hide_items needs variant='optimal', got {self.variant!r}: noise has no 'not rated'")
+        check_integer("n_reports", self.n_reports, low=1)
+        self._check_grid()
+
+    def fit(
+        self,
+        interactions: Interactions,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+        *,
+        engine: LocalEngine | None = None,
+    ) -> Self:
+        """Collect every user's ratings once, and train on what came.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Ratings as values; every stored one counts, whatever its value.
+        key : Key or None
+            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
+        n_threads : int
+            0 for all; the model does not depend on it.
+        show_progress : bool
+            Draw a progress bar (needs tqdm).
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this run is added; None starts one.
+        engine : LocalEngine or None
+            Where shards run; None runs one shard in this process.
+
+        Returns
+        -------
+        LaplaceRRSVD
+            This model, fitted.
+
+        Warns
+        -----
+        UserWarning
+            Ratings that are not on the grid; known only here, where all data are in one process.
+        """
+        self._check_parameters()
+        data = check_ratings(interactions)
+        key = resolve_key(key)
+        ledger = Ledger() if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
+        engine = LocalEngine() if engine is None else engine
+        n_threads = resolve_n_threads(n_threads)
+        show_progress = check_flag("show_progress", show_progress)
+        channel = self.channel  # one that cannot be made is refused before anybody is asked
+        if n_off := int((np.array(self.grid)[self._codes(data)] != data.values_or_ones()).sum()):
+            warnings.warn(
+                f"{n_off} of {data.n_interactions} ratings are not on the grid {list(self.grid)} and count as the "
+                "nearest value on it; pass the scale of the data as grid=",
+                UserWarning,
+                stacklevel=2,
+            )
+        key.claim(f"{type(self).__name__}.fit")
+        self.interactions_, self.ledger_ = data, ledger
+        self.communication_ = CommunicationLedger()
+        self._measure(data)
+        self._tell(ledger)
+        state = engine.run(
+            self,
+            self.initial_state(data),
+            data,
+            key=key,
+            n_rounds=1,
+            ledger=ledger,
+            communication=self.communication_,
+            n_threads=n_threads,
+            show_progress=show_progress,
+        )
+        self._train(state, channel, n_threads)
+        return self
+
+    def _tell(self, ledger: Ledger) -> None:
+        """Put into the ledger what the round's own event cannot say."""
+        if self.variant == "published":
+            ledger.note(truth_statement(self.published_mechanism))
+        elif self.variant is not None and not self.hide_items:
+            ledger.record(Unprotected("which items each user has rated"))
+            whose = "at most that many" if self.max_ratings is not None else "the largest number of"
+            ledger.note(
+                f"the figures of the ratings' values are for a user with {whose} ratings here ({self._longest:,}), and "
+                "for any other values of the same items: which items a user has rated is not hidden (hide_items=True "
+                "hides it)"
+            )
+
+    # ---- the server's part ----------------------------------------------------------------------------------------
+
+    def _train(self, state: RatingState, channel: Any, n_threads: int) -> None:
+        """Everything from here on looks at the reports only."""
+        n_users, n_items = len(state.global_user_ids), state.n_items
+        if isinstance(channel, RatedOrNot):
+            biases = fit_hidden_biases(
+                state.users,
+                state.items,
+                channel.estimate_rated(state.reports),
+                channel.estimate(state.reports),
+                n_users,
+                n_items,
+                (self.grid[0], self.grid[-1]),
+            )
+        else:
+            values = state.reports if channel is None else channel.estimate(state.reports)
+            biases = fit_biases(state.users, state.items, values, n_users, n_items)
+        self.mean_ = np.array(biases.mean)
+        self.user_biases_, self.item_biases_ = biases.users, biases.items
+        self.user_factors_, self.item_factors_ = np.zeros((n_users, 0)), np.zeros((n_items, 0))
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | {"rounds": [astuple(traffic) for traffic in self.communication_.rounds]}
+
+    @classmethod
+    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
+        model = super()._from_saved(header, arrays)
+        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
+        return model
