@@ -240,7 +240,7 @@ class RatingRounds(FederatedSystem):
         return LocalReports(name, channel.epsilon, self._longest, n_clients)
 
     def traffic(self, state: RatingState, n_clients: int) -> RoundTraffic:
-        """What the round moves: up, an item (4 bytes) and a report (1, 2 or 8 bytes) a rating, on average over users."""
+        """What the round moves: up, an item (4 bytes) and a report (1, 2 or 8 bytes) a rating, as a user's mean."""
         channel = self.channel
         each = 4 + (8 if channel is None else 1 if len(channel.outputs) <= 256 else 2)
         return RoundTraffic(download=0, upload=round(each * self._mean_length), n_clients=n_clients)

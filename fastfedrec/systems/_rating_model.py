@@ -69,5 +69,7 @@ def check_ratings(interactions: Interactions) -> Interactions:
     """Return interactions with ratings as values, or raise."""
     data = check_interactions(interactions)
     if data.values is None:
-        raise ValueError("interactions must hold ratings as values, got none; pass values= to Interactions.from_arrays")
+        raise ValueError(
+            "interactions must hold ratings as values, got none, or only 1; pass values= to Interactions.from_arrays"
+        )
     return data

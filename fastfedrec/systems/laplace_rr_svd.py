@@ -162,23 +162,36 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         data = check_ratings(interactions)
         key = resolve_key(key)
         ledger = Ledger() if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
-        engine = LocalEngine() if engine is None else engine
         n_threads = resolve_n_threads(n_threads)
         show_progress = check_flag("show_progress", show_progress)
-        channel = self.channel  # one that cannot be made is refused before anybody is asked
+        self.interactions_, self.ledger_ = data, ledger
+        state = self._collect(data, key, ledger, n_threads, show_progress, engine)
+        self._train(state, n_threads)
+        return self
+
+    def _collect(
+        self,
+        data: Interactions,
+        key: Key,
+        ledger: Ledger,
+        n_threads: int,
+        show_progress: bool = False,
+        engine: LocalEngine | None = None,
+    ) -> RatingState:
+        """Run the one round."""
+        _ = self.channel  # one that cannot be made is refused before anybody is asked
         if n_off := int((np.array(self.grid)[self._codes(data)] != data.values_or_ones()).sum()):
             warnings.warn(
                 f"{n_off} of {data.n_interactions} ratings are not on the grid {list(self.grid)} and count as the "
                 "nearest value on it; pass the scale of the data as grid=",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         key.claim(f"{type(self).__name__}.fit")
-        self.interactions_, self.ledger_ = data, ledger
         self.communication_ = CommunicationLedger()
         self._measure(data)
         self._tell(ledger)
-        state = engine.run(
+        return (LocalEngine() if engine is None else engine).run(
             self,
             self.initial_state(data),
             data,
@@ -189,8 +202,6 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
             n_threads=n_threads,
             show_progress=show_progress,
         )
-        self._train(state, channel, n_threads)
-        return self
 
     def _tell(self, ledger: Ledger) -> None:
         """Put into the ledger what the round's own event cannot say."""
@@ -207,21 +218,20 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
 
     # ---- the server's part ----------------------------------------------------------------------------------------
 
-    def _train(self, state: RatingState, channel: Any, n_threads: int) -> None:
+    def _decode(self, state: RatingState) -> np.ndarray:
+        """An unbiased estimate of each rating that was reported on (of it times "is rated" where that is hidden)."""
+        channel = self.channel
+        return state.reports if channel is None else channel.estimate(state.reports)
+
+    def _train(self, state: RatingState, n_threads: int) -> None:
         """Everything from here on looks at the reports only."""
         n_users, n_items = len(state.global_user_ids), state.n_items
+        channel, values = self.channel, self._decode(state)
         if isinstance(channel, RatedOrNot):
-            biases = fit_hidden_biases(
-                state.users,
-                state.items,
-                channel.estimate_rated(state.reports),
-                channel.estimate(state.reports),
-                n_users,
-                n_items,
-                (self.grid[0], self.grid[-1]),
-            )
+            rated = channel.estimate_rated(state.reports)
+            scale = self.grid[0], self.grid[-1]
+            biases = fit_hidden_biases(state.users, state.items, rated, values, n_users, n_items, scale)
         else:
-            values = state.reports if channel is None else channel.estimate(state.reports)
             biases = fit_biases(state.users, state.items, values, n_users, n_items)
         self.mean_ = np.array(biases.mean)
         self.user_biases_, self.item_biases_ = biases.users, biases.items
