@@ -17,7 +17,7 @@ from fastfedrec import Interactions, Key, LaplaceRRSVD, load
 from fastfedrec.accounting import LocalReports, Unprotected
 from fastfedrec.datasets import load_movielens_folds
 from fastfedrec.engines.local import LocalEngine
-from fastfedrec.evaluation import evaluate_ratings
+from fastfedrec.evaluation import evaluate_ratings, k_fold
 from fastfedrec.mechanisms import RatedOrNot
 from fastfedrec.systems import _rating_biases as biases
 from fastfedrec.systems.base import RoundReceiver, Update
@@ -45,7 +45,7 @@ def rows_of(data):
 
 
 def update_of(model, data, key, **options):
-    return model.local_round(model.initial_state(data), data, key, 0, **options)
+    return model.local_round(model.initial_state(data, key), data, key, 0, **options)
 
 
 small_data = st.builds(random_ratings, st.integers(1, 9), st.integers(1, 7), st.integers(0, 999))
@@ -235,17 +235,52 @@ def test_predictions_are_ratings_where_items_are_hidden(data, epsilon, n_reports
 
 
 @given(
-    sums=st.lists(st.floats(-50, 50), min_size=1, max_size=6),
+    sums=st.lists(st.integers(-50, 50), min_size=1, max_size=6),
     spread=st.floats(0.01, 2),
     rest=st.floats(0.1, 50),
     louder=st.floats(1.01, 10),
 )
 def test_louder_noise_shrinks_more(sums, spread, rest, louder):
-    sums, counts = np.array(sums), np.arange(len(sums))
+    sums, counts = np.array(sums, dtype=float), np.arange(len(sums))
     quiet, loud = (np.abs(biases.shrink(sums, counts, spread, r)) for r in (rest, louder * rest))
     assert (loud <= quiet).all()
     assert (np.sign(biases.shrink(sums, counts, spread, rest)) == np.sign(sums)).all()
     assert not biases.shrink(sums, counts, 0.0, rest).any()
+
+
+def structured_ratings():
+    """Ratings that are mostly the product of two factors."""
+    rng = np.random.default_rng(8)
+    values = 3 + np.outer(rng.choice([-1.9, 1.9], 80), rng.choice([-1, 1], 40)) + rng.normal(0, 0.2, (80, 40))
+    dense = np.where(rng.random((80, 40)) < 0.7, np.clip(np.round(values), 1, 5), 0)
+    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+
+
+def test_factors_find_what_biases_cannot():
+    data = structured_ratings()
+    train, test = next(iter(k_fold(data, key=Key.from_seed(1))))
+    for variant in (None, "optimal"):
+        errors = []
+        for n_factors in (0, 4):
+            model = LaplaceRRSVD(variant, 1.5, 1.5, n_factors=n_factors).fit(train, key=Key.from_seed(1))
+            assert (model.n_epochs_ > 0) is (n_factors > 0)
+            errors.append(evaluate_ratings(model, test)["rmse"])
+        assert errors[1] < 0.5 * errors[0]
+
+
+@pytest.mark.parametrize("variant", ["optimal", "published", None])
+@pytest.mark.parametrize("learning_rate", [1e-6, 0.3, 10.0, 1e6, 1e300])
+def test_no_learning_rate_gives_anything_but_ratings(variant, learning_rate):
+    data = structured_ratings()
+    model = LaplaceRRSVD(variant, 3.0, 3.0, n_factors=4, learning_rate=learning_rate)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(data, key=Key.from_seed(1))
+    assert all(issubclass(w.category, RuntimeWarning) and "diverged in epoch" in str(w.message) for w in caught)
+    assert learning_rate < 10 or caught
+    predicted = model.predict(np.repeat(np.arange(80), 40), np.tile(np.arange(40), 80))
+    assert np.isfinite(predicted).all()
+    assert np.isfinite(model.recommend([0], n=5)[1]).all()
 
 
 def test_recommend_save_and_load(tmp_path):
@@ -267,7 +302,7 @@ def test_recommend_save_and_load(tmp_path):
 
 
 def receiver_for(model, data):
-    return RoundReceiver(model, model.initial_state(data), 0, {"shard-0": data.n_users})
+    return RoundReceiver(model, model.initial_state(data, Key.from_seed(0)), 0, {"shard-0": data.n_users})
 
 
 @pytest.mark.parametrize(
@@ -290,7 +325,7 @@ def test_malformed_updates_are_named_and_not_used(change, reason):
 def test_strangers_repeats_and_too_many_reports_are_refused():
     data, model = random_ratings(6, 5, 1), LaplaceRRSVD(max_ratings=2)
     good = update_of(model, data, Key.from_seed(1)).arrays
-    state = model.initial_state(data)
+    state = model.initial_state(data, Key.from_seed(0))
 
     def why(n_clients=6, **change):
         return model.inconsistency(state, Update(0, "shard-0", n_clients, good | change))
@@ -306,7 +341,7 @@ def test_strangers_repeats_and_too_many_reports_are_refused():
 
 def test_a_report_that_comes_twice_counts_once():
     data, model = random_ratings(6, 5, 1), LaplaceRRSVD()
-    state, update = model.initial_state(data), update_of(model, data, Key.from_seed(1))
+    state, update = model.initial_state(data, Key.from_seed(0)), update_of(model, data, Key.from_seed(1))
     once, twice = (model.apply(state, u) for u in (update, model.merge(update, update)))
     np.testing.assert_array_equal(once.reports, twice.reports)
     assert len(once.users) == data.n_interactions
@@ -325,6 +360,10 @@ def test_a_report_that_comes_twice_counts_once():
         ({"hide_items": "yes"}, TypeError, "hide_items must be True or False"),
         ({"hide_items": True, "variant": "laplace"}, ValueError, "hide_items needs variant='optimal'"),
         ({"n_reports": 0}, ValueError, "n_reports must be at least 1"),
+        ({"n_factors": -1}, ValueError, "n_factors must be at least 0"),
+        ({"n_epochs": 1.5}, TypeError, "n_epochs must be an integer"),
+        ({"learning_rate": 0.0}, ValueError, "learning_rate must be greater than 0"),
+        ({"regularization": "none"}, ValueError, "regularization must be one of 'auto'"),
         ({"grid": [1, 1]}, ValueError, "grid must be 2 to 32 increasing numbers"),
     ],
 )
@@ -381,7 +420,7 @@ def p_value_of_mean(draws, expected):
 def test_decoded_ratings_are_unbiased(variant):
     data = random_ratings(100, 40, 7)
     model = LaplaceRRSVD(variant, 2.0, 2.0)
-    state = model.initial_state(data)
+    state = model.initial_state(data, Key.from_seed(0))
     draws = []
     for seed in range(300):
         update = update_of(model, data, Key.from_seed(seed))
@@ -446,3 +485,14 @@ def test_figures_on_movielens_100k(data_path):
             assert optimal <= mean_rmse(LaplaceRRSVD(variant, 1.0, 1.0), folds) - 0.02
         assert mean_rmse(LaplaceRRSVD(None), folds) < 0.945
         assert optimal < mean_rmse(ItemMean(2.0), folds)
+
+
+@pytest.mark.slow
+def test_factors_are_used_where_they_help_and_left_out_where_they_do_not(data_path):
+    fold = load_movielens_folds(data_path("ml-100k.zip"))[0]
+    for epsilon, helps in ((1.0, False), (2.0, True)):  # of either part
+        with_factors, without = LaplaceRRSVD("optimal", epsilon, epsilon), LaplaceRRSVD("optimal", epsilon, epsilon)
+        without.set_params(n_factors=0)
+        errors = [rmse_of(model, fold, 1) for model in (with_factors, without)]
+        assert (with_factors.n_epochs_ > 0) is helps
+        assert (errors[0] < errors[1] - 0.005) if helps else (errors[0] == errors[1])

@@ -61,7 +61,7 @@ class RatedOrNot(Channel):
         ratings = check_grid("grid", grid, high=31)
         if ratings[0] <= 0:
             raise ValueError(f"grid must be above 0, which stands for 'not rated', got {float(ratings[0])}; shift it")
-        table = GRR(nominal_epsilon, n_values=1 + len(ratings)).channel([0, *ratings])
+        table = GRR(nominal_epsilon, n_values=1 + len(ratings)).channel([0.0, *map(float, ratings)])
         super().__init__(table.counts, inputs=table.inputs, outputs=table.outputs)
         rated = [Fraction(x > 0) for x in self.inputs]
         self.rated_outputs = tuple(unbiased_outputs(self.counts, rated, rated))

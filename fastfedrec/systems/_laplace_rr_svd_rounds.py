@@ -4,8 +4,8 @@ There is one round: everybody sends randomized ratings, and the server trains on
 """
 
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -30,6 +30,7 @@ from fastfedrec.randomness import Key
 from fastfedrec.systems.base import ArrayRule, FederatedSystem, Update
 
 _REPORTS = "laplace_rr_svd.reports"
+_SEED = "laplace_rr_svd.training"
 _CHOICE = "laplace_rr_svd.ratings"
 _REACH = 12.0  # scales of Laplace noise beyond the ratings; further out lie 6 reports in a million
 
@@ -71,6 +72,8 @@ class RatingState:
         Row and column of each report that came, by user and then by item.
     reports : ndarray of shape (n_reports,)
         As they came: positions in the channel's outputs, or ratings where there is no channel.
+    seed : int
+        Public: of the training.  It reveals nothing of the key it was drawn from.
     """
 
     global_user_ids: np.ndarray
@@ -78,6 +81,7 @@ class RatingState:
     users: np.ndarray
     items: np.ndarray
     reports: np.ndarray
+    seed: int
 
 
 class RatingRounds(FederatedSystem):
@@ -89,7 +93,7 @@ class RatingRounds(FederatedSystem):
     max_ratings: int | None
     hide_items: bool
     n_reports: int
-    grid: tuple[float, ...]
+    grid: Sequence[float]
 
     _longest = 0  # reports of one user, at most; where items are not hidden, the server knows it anyway
     _mean_length = 0.0
@@ -109,13 +113,15 @@ class RatingRounds(FederatedSystem):
         """The mechanism that runs in the variant "published"."""
         return PublishedLaplaceRR(self.epsilon_1, self.epsilon_2, low=self.grid[0], high=self.grid[-1])
 
-    def initial_state(self, interactions: Interactions) -> RatingState:
+    def initial_state(self, interactions: Interactions, key: Key) -> RatingState:
         """A server that has heard nobody yet.
 
         Parameters
         ----------
         interactions : Interactions
             Tells who takes part, and the catalogue.
+        key : Key
+            Source of the seed of the training.
 
         Returns
         -------
@@ -123,8 +129,9 @@ class RatingRounds(FederatedSystem):
             Without reports.
         """
         none = np.zeros(0, dtype=np.int64)
-        reports = np.zeros(0, dtype=self._report_type)
-        return RatingState(interactions.global_user_ids, interactions.n_items, none, none, reports)
+        reports: np.ndarray = np.zeros(0, dtype=self._report_type)
+        seed = int(key.words(_SEED, size=1)[0])
+        return RatingState(interactions.global_user_ids, interactions.n_items, none, none, reports, seed)
 
     @property
     def _report_type(self) -> type:
@@ -179,7 +186,7 @@ class RatingRounds(FederatedSystem):
         users, items, reports = users[by_pair], items[by_pair], update.arrays["report"][by_pair]
         first = np.ones(len(users), dtype=bool)
         first[1:] = (np.diff(users) != 0) | (np.diff(items) != 0)
-        return RatingState(state.global_user_ids, state.n_items, users[first], items[first], reports[first])
+        return replace(state, users=users[first], items=items[first], reports=reports[first])
 
     # ---- what a server accepts ----------------------------------------------------------------------------------
 
@@ -250,13 +257,14 @@ class RatingRounds(FederatedSystem):
     def _measure(self, interactions: Interactions) -> None:
         """How many reports users send, for the ledgers."""
         lengths = interactions.interactions_per_user()
+        longest = int(lengths.max())
         if self.hide_items:
-            lengths = np.full(len(lengths), min(self.n_reports, interactions.n_items))
+            longest = min(self.n_reports, interactions.n_items)
+            lengths = np.full(len(lengths), longest)
         elif self.max_ratings is not None:
-            lengths = np.minimum(lengths, self.max_ratings)
-        capped = self.max_ratings is not None and not self.hide_items
-        self._longest = int(self.max_ratings if capped else lengths.max())
-        self._mean_length = float(lengths.mean())
+            longest = self.max_ratings
+            lengths = np.minimum(lengths, longest)
+        self._longest, self._mean_length = longest, float(lengths.mean())
 
     def _codes(self, shard: Interactions) -> np.ndarray:
         """The position of the nearest grid value of each rating."""

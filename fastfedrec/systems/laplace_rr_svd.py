@@ -7,12 +7,12 @@ docs/explanation/systems/laplace-rr-svd.md.
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any, Self
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer
+from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic, Unprotected
 from fastfedrec.engines.local import LocalEngine
@@ -20,11 +20,17 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import RatedOrNot
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._laplace_rr_svd_rounds import RatingRounds, RatingState, truth_statement
-from fastfedrec.systems._rating_biases import fit_biases, fit_hidden_biases
+from fastfedrec.systems._rating_biases import Biases, fit_biases, fit_hidden_biases
+from fastfedrec.systems._rating_factors import Training, fit_published_factors, fit_residual_factors
 from fastfedrec.systems._rating_model import STARS, AdditiveModel, check_ratings
 
 __all__ = ["LaplaceRRSVD", "RatingState"]
 
+# Chosen on the first two splits of MovieLens 100K, without privacy and at epsilon 2 and 4 a rating.
+_AUTO = {
+    "ours": Training(20, n_epochs=60, learning_rate=0.04, regularization=0.13),
+    "published": Training(20, n_epochs=20, learning_rate=0.02, regularization=0.02),
+}
 _VARIANTS = ("optimal", "mixture", "serial", "laplace", "published")
 
 
@@ -56,15 +62,27 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         With `hide_items`: reports of a user; no more than there are items.
     grid : sequence of float
         The ratings there are, increasing, at most 16; public.  A rating off the grid counts as the nearest one on it.
+    n_factors : int
+        Of users and items, on top of the biases; at least 0.  Where held-out reports do not show that they help, they
+        are 0; so they are with `hide_items`.
+    n_epochs : int or "auto"
+        The most epochs of training; held-out reports choose.  "auto" is 60 (published: 20, all of them).
+    learning_rate, regularization : float or "auto"
+        Of stochastic gradient descent on residuals of variance 1.  "auto" is .04 and .13 (published: .02 and .02, on
+        ratings from 0 to 1).
 
     Attributes
     ----------
+    channel : Channel or None
+        The exact channel of one report, with its `epsilon`; None as published and without privacy.
     mean_ : ndarray of shape (), float64
         After `fit`.
     user_biases_, item_biases_ : ndarray of shape (n_users,) and (n_items,), float64
         What to add to the mean, shrunk by as much as the noise asks for.
     user_factors_, item_factors_ : ndarray of shape (n_users, n_factors) and (n_items, n_factors)
         Their products are added as well.
+    n_epochs_ : int
+        For how many epochs the factors were trained; 0 where there are none.
     ledger_ : fastfedrec.accounting.Ledger
         What the fit cost each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
@@ -99,6 +117,10 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         hide_items: bool = False,
         n_reports: int = 100,
         grid: Sequence[float] = STARS,
+        n_factors: int = 20,
+        n_epochs: int | str = "auto",
+        learning_rate: float | str = "auto",
+        regularization: float | str = "auto",
     ):
         self.variant = variant
         self.epsilon_1 = epsilon_1
@@ -107,6 +129,10 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         self.hide_items = hide_items
         self.n_reports = n_reports
         self.grid = grid
+        self.n_factors = n_factors
+        self.n_epochs = n_epochs
+        self.learning_rate = learning_rate
+        self.regularization = regularization
         self._check_parameters()
 
     def _check_parameters(self) -> None:
@@ -120,6 +146,15 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
             raise ValueError(f"hide_items needs variant='optimal', got {self.variant!r}: noise has no 'not rated'")
         check_integer("n_reports", self.n_reports, low=1)
         self._check_grid()
+        check_integer("n_factors", self.n_factors, low=0)
+        for name in ("n_epochs", "learning_rate", "regularization"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                check_choice(name, value, ("auto",))
+            elif name == "n_epochs":
+                check_integer(name, value, low=0)
+            else:
+                check_real(name, value, low=0.0, exclusive=name == "learning_rate")
 
     def fit(
         self,
@@ -157,6 +192,8 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         -----
         UserWarning
             Ratings that are not on the grid; known only here, where all data are in one process.
+        RuntimeWarning
+            Training diverged; the last good epoch is kept, and every prediction is finite.
         """
         self._check_parameters()
         data = check_ratings(interactions)
@@ -193,7 +230,7 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         self._tell(ledger)
         return (LocalEngine() if engine is None else engine).run(
             self,
-            self.initial_state(data),
+            self.initial_state(data, key),
             data,
             key=key,
             n_rounds=1,
@@ -223,19 +260,36 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         channel = self.channel
         return state.reports if channel is None else channel.estimate(state.reports)
 
+    @property
+    def _training(self) -> Training:
+        """The settings with "auto" resolved."""
+        auto = _AUTO["published" if self.variant == "published" else "ours"]
+        given = {name: getattr(self, name) for name in ("n_epochs", "learning_rate", "regularization")}
+        chosen = {name: value for name, value in given.items() if not isinstance(value, str)}
+        return replace(auto, n_factors=self.n_factors, **chosen)
+
     def _train(self, state: RatingState, n_threads: int) -> None:
         """Everything from here on looks at the reports only."""
-        n_users, n_items = len(state.global_user_ids), state.n_items
-        channel, values = self.channel, self._decode(state)
-        if isinstance(channel, RatedOrNot):
-            rated = channel.estimate_rated(state.reports)
-            scale = self.grid[0], self.grid[-1]
-            biases = fit_hidden_biases(state.users, state.items, rated, values, n_users, n_items, scale)
+        users, items, values = state.users, state.items, self._decode(state)
+        shape = len(state.global_user_ids), state.n_items
+        options = (*shape, self._training, Key.from_seed(state.seed), n_threads)
+        low, high = self.grid[0], self.grid[-1]
+        channel = self.channel
+        if self.variant == "published":
+            biases = Biases(low, np.zeros(shape[0]), np.zeros(shape[1]))
+            factors = fit_published_factors(users, items, (values - low) / (high - low), *options)
+            factors = (high - low) * factors[0], *factors[1:]
+        elif isinstance(channel, RatedOrNot):
+            biases = fit_hidden_biases(
+                users, items, channel.estimate_rated(state.reports), values, *shape, scale=(low, high)
+            )
+            factors = np.zeros((shape[0], 0)), np.zeros((shape[1], 0)), 0
         else:
-            biases = fit_biases(state.users, state.items, values, n_users, n_items)
-        self.mean_ = np.array(biases.mean)
-        self.user_biases_, self.item_biases_ = biases.users, biases.items
-        self.user_factors_, self.item_factors_ = np.zeros((n_users, 0)), np.zeros((n_items, 0))
+            biases = fit_biases(users, items, values, *shape)
+            residuals = values - biases.mean - biases.users[users] - biases.items[items]
+            factors = fit_residual_factors(users, items, residuals, *options)
+        self.mean_, self.user_biases_, self.item_biases_ = np.array(biases.mean), biases.users, biases.items
+        self.user_factors_, self.item_factors_, self.n_epochs_ = factors
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"rounds": [astuple(traffic) for traffic in self.communication_.rounds]}
