@@ -34,6 +34,21 @@ docs: $(VENV)/.installed-docs
 bench: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv run --quick --show-stderr --python=same
 
+BASE ?= main
+BENCH ?= .
+
+# Every benchmark with repetitions, on a quiet machine, then the page of ratios, floors and targets.
+bench-page: $(VENV)/.installed-bench
+	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv run --show-stderr --python=same \
+		--bench '$(BENCH)' --set-commit-hash $$(git rev-parse HEAD)
+	$(BIN)/python -m benches.results
+
+# Fails where something of ours is slower than at BASE by more than 15% and 0.05 s; BENCH names some benchmarks.
+bench-gate: $(VENV)/.installed-bench
+	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv continuous --interleave-rounds --factor 1000 \
+		--bench '$(BENCH)' $(BASE) HEAD
+	$(BIN)/python -m benches.gate $(BASE) HEAD
+
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

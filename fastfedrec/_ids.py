@@ -1,9 +1,16 @@
 """External ids: any hashable, encoded as rows and looked up again."""
 
 from collections.abc import Hashable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+
+class Coded(NamedTuple):
+    """A column of ids as its reader leaves it: distinct ids in any order, and the number of each entry among them."""
+
+    ids: list
+    numbers: np.ndarray
 
 
 class IdIndex:
@@ -93,6 +100,9 @@ def _typed_array(values: list) -> np.ndarray | None:
 
 def encode_ids(name: str, ids: Any) -> tuple[np.ndarray, np.ndarray]:
     """Distinct external ids, and the row of each entry among them."""
+    if isinstance(ids, Coded):
+        distinct, rows = encode_ids(name, ids.ids)
+        return distinct, rows[ids.numbers]
     if isinstance(ids, str | bytes) or not hasattr(ids, "__len__"):
         raise TypeError(f"{name} must be a sequence of ids, got {type(ids).__name__}")
     if not (isinstance(ids, np.ndarray) and ids.dtype.kind != "O"):
@@ -112,9 +122,14 @@ def encode_ids(name: str, ids: Any) -> tuple[np.ndarray, np.ndarray]:
     if ids.size and ids.dtype.kind in "iu" and ids.min() >= 0 and (top := int(ids.max())) < 4 * ids.size + 1024:
         present = np.zeros(top + 1, dtype=bool)  # dense integer ids: one pass instead of a sort
         present[ids] = True
-        return np.flatnonzero(present).astype(ids.dtype), (np.cumsum(present) - 1)[ids]
+        return np.flatnonzero(present).astype(ids.dtype), _narrow(np.cumsum(present) - 1)[ids]
     unique, rows = np.unique(ids, return_inverse=True)
-    return unique, rows.reshape(-1)
+    return unique, _narrow(rows.reshape(-1))
+
+
+def _narrow(rows: np.ndarray) -> np.ndarray:
+    # Rows of at most 2**31 ids: half the memory of what is gathered and sorted by them.
+    return rows.astype(np.int32) if not len(rows) or rows.max() <= np.iinfo(np.int32).max else rows
 
 
 def _is_missing(key: Any) -> bool:
@@ -146,7 +161,7 @@ def _encode_objects(name: str, ids: list) -> tuple[np.ndarray, np.ndarray]:
         rank[first[key]] = new
     unique = np.empty(len(keys), dtype=object)
     unique[:] = keys
-    return unique, rank[rows]
+    return unique, _narrow(rank[rows])
 
 
 def axis_ids(name: str, ids: Any, length: int) -> np.ndarray:

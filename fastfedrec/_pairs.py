@@ -1,4 +1,4 @@
-"""Checks of a user-item pair's value and timestamp, and the merging of pairs that stand twice."""
+"""Checks of a user-item pair's value and timestamp, the order of pairs, and the merging of those that stand twice."""
 
 import warnings
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 
 from fastfedrec._check import check_array, check_choice
 from fastfedrec._ids import id_at
+from fastfedrec._kernels import interactions as _kernel
 
 DUPLICATES = ("sum", "last", "max", "error")
 
@@ -38,7 +39,7 @@ def check_timestamps(timestamps: Any, length: int) -> np.ndarray:
         raise ValueError(f"timestamps must be below 2**63, got {array.max()}; use seconds since 1970")
     if array.shape != (length,):
         raise ValueError(f"timestamps must have shape ({length},), got {array.shape}")
-    return array.astype(np.int64)
+    return array
 
 
 def check_item_count(n_items: int) -> None:
@@ -51,24 +52,37 @@ def compact_values(values: np.ndarray | None) -> np.ndarray | None:
     if values is None or bool((values == 1).all()):
         return None
     with np.errstate(over="ignore"):
-        narrow = values.astype(np.float32)
+        narrow = values.astype(np.float32, copy=False)
     return narrow if bool((narrow == values).all()) else values
 
 
-def merge_duplicates(user_rows, item_rows, values, timestamps, duplicates, user_ids, item_ids):
-    """Merge equal neighbours of pairs sorted by (user, item)."""
+def sort_pairs(
+    user_rows: np.ndarray, item_rows: np.ndarray, n_users: int, n_items: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Where each user's pairs begin, and the stable order by (user, item): None for pairs that are in it already."""
+    narrow = len(user_rows) <= np.iinfo(np.int32).max
+    order, scratch = (np.empty(len(user_rows), dtype=np.int32 if narrow else np.int64) for _ in range(2))
+    indptr, item_starts = np.zeros(n_users + 1, dtype=np.int64), np.zeros(n_items + 1, dtype=np.int64)
+    moved = _kernel.sort_pairs(user_rows, item_rows, order, scratch, indptr, item_starts)
+    return indptr, order if moved else None
+
+
+def merge_duplicates(indptr, item_rows, values, timestamps, duplicates, user_ids, item_ids):
+    """Merge equal neighbours of pairs sorted by (user, item), where no user is without any; move the users' starts."""
     if duplicates is not None:
         check_choice("duplicates", duplicates, DUPLICATES)
-    starts = np.ones(len(user_rows), dtype=bool)
-    starts[1:] = (user_rows[1:] != user_rows[:-1]) | (item_rows[1:] != item_rows[:-1])
-    n_duplicates = len(starts) - int(starts.sum())
+    starts = np.ones(len(item_rows), dtype=bool)
+    np.not_equal(item_rows[1:], item_rows[:-1], out=starts[1:])
+    starts[indptr[:-1]] = True
+    n_duplicates = len(starts) - int(np.count_nonzero(starts))
     if not n_duplicates:
-        return user_rows, item_rows, values, timestamps
+        return indptr, item_rows, values, timestamps
     if duplicates == "error":
         where = int(np.flatnonzero(~starts)[0])
+        user = id_at(user_ids, int(np.searchsorted(indptr, where, side="right")) - 1)
         raise ValueError(
-            f"{n_duplicates} rows repeat a user-item pair, the first user {id_at(user_ids, user_rows[where])!r} and "
-            f"item {id_at(item_ids, item_rows[where])!r}; choose duplicates='sum', 'last' or 'max'"
+            f"{n_duplicates} rows repeat a user-item pair, the first user {user!r} and item "
+            f"{id_at(item_ids, item_rows[where])!r}; choose duplicates='sum', 'last' or 'max'"
         )
     if duplicates is None and values is not None:
         warnings.warn(
@@ -89,4 +103,4 @@ def merge_duplicates(user_rows, item_rows, values, timestamps, duplicates, user_
             raise ValueError("values of a repeated user-item pair sum to infinity; rescale them")
     if timestamps is not None:
         timestamps = timestamps[last] if duplicates == "last" else np.maximum.reduceat(timestamps, first)
-    return user_rows[first], item_rows[first], merged, timestamps
+    return np.searchsorted(first, indptr), item_rows[first], merged, timestamps

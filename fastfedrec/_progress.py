@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 
-def progress_rounds(n_rounds: int, *, show: bool, description: str) -> Iterator[int]:
+def progress_rounds(n_rounds: int, *, show: bool, description: str, unit: str = "round") -> Iterator[int]:
     """Count rounds, with a bar if asked for.
 
     Parameters
@@ -14,6 +14,8 @@ def progress_rounds(n_rounds: int, *, show: bool, description: str) -> Iterator[
         Whether to draw a bar (on standard error).
     description : str
         What is going on.
+    unit : str
+        What is counted.
 
     Returns
     -------
@@ -33,4 +35,4 @@ def progress_rounds(n_rounds: int, *, show: bool, description: str) -> Iterator[
         raise ImportError(
             "show_progress=True needs tqdm: pip install 'fastfedrec[cli]', or pass show_progress=False"
         ) from None
-    return iter(tqdm(range(n_rounds), desc=description, unit="round"))
+    return iter(tqdm(range(n_rounds), desc=description, unit=unit))

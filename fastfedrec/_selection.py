@@ -138,10 +138,7 @@ class Selections:
         n = check_integer("n", n, low=1)
         if n >= self.n_items:
             return self
-        kept = np.sort(np.argsort(-self.interactions_per_item(), kind="stable")[:n])
-        mask = np.zeros(self.n_items, dtype=bool)
-        mask[kept] = True
-        return self._keep(mask[self.indices])._take_items(kept)
+        return self.select_items(np.argsort(-self.interactions_per_item(), kind="stable")[:n])
 
     def select_users(self, rows: np.ndarray) -> Self:
         """Keep these users, in this order, each with its global id.
@@ -156,19 +153,27 @@ class Selections:
         Interactions
             All items.
         """
-        rows = np.asarray(rows)
-        if rows.dtype == bool:
-            if rows.shape != (self.n_users,):
-                raise ValueError(f"rows must be a mask of shape ({self.n_users},), got {rows.shape}")
-            rows = np.flatnonzero(rows)
-        if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-            raise ValueError(f"rows must be a one-dimensional array of row numbers, got {rows.dtype} {rows.shape}")
-        rows = rows.astype(np.int64)
-        if rows.size and (rows.min() < 0 or rows.max() >= self.n_users):
-            raise ValueError(f"rows must lie in [0, {self.n_users}), got {rows.min()} to {rows.max()}")
+        rows = _check_chosen("rows", "row", rows, self.n_users)
         if len(np.unique(rows)) != len(rows):
             raise ValueError("rows must be distinct: one user stands for one person; see from_arrays to resample")
         return self._take_users(rows)
+
+    def select_items(self, columns: np.ndarray) -> Self:
+        """Keep these items, in their old order.
+
+        Parameters
+        ----------
+        columns : array_like of int or bool
+            Column numbers, or a mask over all items.
+
+        Returns
+        -------
+        Interactions
+            All users, also those left without an interaction.
+        """
+        mask = np.zeros(self.n_items, dtype=bool)
+        mask[_check_chosen("columns", "column", columns, self.n_items)] = True
+        return self._keep(mask[self.indices])._take_items(np.flatnonzero(mask))
 
     def shard(self, n: int) -> list[Self]:
         """Split the users into `n` contiguous shards of nearly equal size.
@@ -272,3 +277,18 @@ class Selections:
             item_ids=self.item_ids[columns],
             item_features={name: column[columns] for name, column in self.item_features.items()},
         )
+
+
+def _check_chosen(name: str, what: str, chosen: np.ndarray, n: int) -> np.ndarray:
+    """Row or column numbers from numbers or a mask."""
+    chosen = np.asarray(chosen)
+    if chosen.dtype == bool:
+        if chosen.shape != (n,):
+            raise ValueError(f"{name} must be a mask of shape ({n},), got {chosen.shape}")
+        chosen = np.flatnonzero(chosen)
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+        raise ValueError(f"{name} must be a one-dimensional array of {what} numbers, got {chosen.dtype} {chosen.shape}")
+    chosen = chosen.astype(np.int64)
+    if chosen.size and (chosen.min() < 0 or chosen.max() >= n):
+        raise ValueError(f"{name} must lie in [0, {n}), got {chosen.min()} to {chosen.max()}")
+    return chosen

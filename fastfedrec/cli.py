@@ -1,4 +1,4 @@
-"""The command line: ``fastfedrec demo | fit | evaluate | recommend | account | audit``."""
+"""The command line: ``fastfedrec demo | fit | evaluate | recommend | account | audit | reproduce``."""
 
 import argparse
 import ast
@@ -19,11 +19,14 @@ import numpy as np
 
 from fastfedrec._cli_account import add_account
 from fastfedrec._cli_audit import add_audit
+from fastfedrec._cli_reproduce import add_reproduce
 from fastfedrec._demo import EPSILON_LEGEND, missing_extra, run_demo
 from fastfedrec._table import format_epsilon, format_table
 from fastfedrec._version import __version__
 from fastfedrec.accounting.views import SHORT_NAMES
-from fastfedrec.datasets import generate_implicit, load_movielens
+from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix, load_table
+from fastfedrec.datasets.netflix import holds_netflix
+from fastfedrec.datasets.tables import table_columns
 from fastfedrec.evaluation import evaluate, leave_one_out, parse_metrics
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
@@ -41,8 +44,9 @@ _SYSTEMS: dict[str, Any] = {
 }
 _GENERATED_DATA_SEED = 0  # "generated:50000x1000" is one data set, whatever seed a run takes
 _DATA_HELP = (
-    "MovieLens zip or folder as downloaded, a SciPy sparse matrix saved as .npz, or generated:USERSxITEMS "
-    "(always the same data for one size)"
+    "MovieLens or Netflix zip or folder as downloaded; a .csv, .tsv (or .gz of these) or .parquet file with columns "
+    "user, item and perhaps value and timestamp; a SciPy sparse matrix saved as .npz; or generated:USERSxITEMS (always "
+    "the same data for one size)"
 )
 
 
@@ -136,6 +140,7 @@ def _build_parser() -> _Parser:
     recommend.add_argument("--include-seen", action="store_true", help="also items that the user has")
     add_account(commands, common)
     add_audit(add)
+    add_reproduce(add)
     return parser
 
 
@@ -208,6 +213,10 @@ def _load_data(arguments: argparse.Namespace) -> Interactions:
         data = generate_implicit(int(size[1]), int(size[2]), key=key, n_threads=arguments.threads)
     elif source.endswith(".npz"):
         data = Interactions.from_scipy(_read_sparse(source))
+    elif re.search(r"\.([ct]sv(\.gz)?|parquet|pq)$", source):
+        data = _read_table(source)
+    elif holds_netflix(Path(source)):
+        data = load_netflix(source)
     else:
         data = load_movielens(source)
     if arguments.top_items is not None:
@@ -226,6 +235,13 @@ def _read_sparse(path: str) -> Any:
         return scipy.sparse.load_npz(path)
     except (ValueError, KeyError, zipfile.BadZipFile) as error:
         raise ValueError(f"--data {path} is not a SciPy sparse matrix ({error}); see scipy.sparse.save_npz") from error
+
+
+def _read_table(path: str) -> Interactions:
+    separator = "\t" if ".tsv" in path else ","
+    columns = table_columns(path, separator)
+    value, timestamp = (name if name in columns else None for name in ("value", "timestamp"))
+    return load_table(path, user="user", item="item", value=value, timestamp=timestamp, separator=separator)
 
 
 def _describe(data: Interactions) -> dict[str, int]:

@@ -4,11 +4,18 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
+import scipy
 from numpy.typing import DTypeLike
 
 from fastfedrec._ids import IdIndex, axis_ids, column_array, encode_ids
-from fastfedrec._pairs import check_item_count, check_timestamps, check_values, compact_values, merge_duplicates
+from fastfedrec._pairs import (
+    check_item_count,
+    check_timestamps,
+    check_values,
+    compact_values,
+    merge_duplicates,
+    sort_pairs,
+)
 from fastfedrec._selection import Selections
 
 #: A timestamp that is not known.
@@ -126,17 +133,20 @@ class Interactions(Selections):
         data = None if values is None else check_values("values", values, n)
         times = None if timestamps is None else check_timestamps(timestamps, n)
         check_item_count(len(item_ids))
-        order = np.lexsort((item_rows, user_rows))  # stable: equal pairs stay in the caller's order
-        user_rows, item_rows = user_rows[order], item_rows[order]
-        data = None if data is None else data[order]
-        times = None if times is None else times[order]
-        user_rows, item_rows, data, times = merge_duplicates(
-            user_rows, item_rows, data, times, duplicates, user_ids, item_ids
+        item_rows = item_rows.astype(np.int32, copy=False)
+        indptr, order = sort_pairs(user_rows, item_rows, len(user_ids), len(item_ids))
+        del user_rows  # told by indptr from here on
+        if order is not None:
+            item_rows = item_rows[order]
+            data = None if data is None else _owned(data[order])
+            times = None if times is None else times[order]
+        times = None if times is None else times.astype(np.int64, copy=order is None)
+        del order
+        indptr, item_rows, data, times = merge_duplicates(
+            indptr, item_rows, data, times, duplicates, user_ids, item_ids
         )
-        indptr = np.zeros(len(user_ids) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(user_rows, minlength=len(user_ids)), out=indptr[1:])
         return cls(
-            indptr, item_rows.astype(np.int32), compact_values(data), times,
+            _owned(indptr), _owned(item_rows), compact_values(data), None if times is None else _owned(times),
             user_ids, item_ids, np.arange(len(user_ids), dtype=np.uint64),
         )  # fmt: skip
 
@@ -324,7 +334,7 @@ class Interactions(Selections):
             self._item_index = IdIndex("item", self.item_ids)
         return self._item_index.rows(ids)
 
-    def to_scipy(self) -> scipy.sparse.csr_matrix:
+    def to_scipy(self) -> "scipy.sparse.csr_matrix":
         """A SciPy matrix of users x items.
 
         Returns
@@ -347,6 +357,12 @@ class Interactions(Selections):
         kind = "" if self.values is None else " with values"
         sizes = f"{self.n_users:,} users x {self.n_items:,} items, {self.n_interactions:,} interactions"
         return f"<Interactions: {sizes}{kind}>"
+
+
+def _owned(array: np.ndarray) -> np.ndarray:
+    # Made here and held by nobody else: read-only, so that `_frozen` takes it as it is.
+    array.flags.writeable = False
+    return array
 
 
 def _frozen(array: np.ndarray, dtype: type | None = None) -> np.ndarray:

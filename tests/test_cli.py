@@ -103,6 +103,16 @@ def test_every_kind_of_data(tmp_path, capsys):
     entry = run_json(capsys, "recommend", out, "--users", 2, "-n", 2)["recommendations"][0]
     assert entry["items"] == [20]  # the only unseen one: no seen item fills the list
 
+    (tmp_path / "table.csv").write_text("item,when,user,value\n7,1,ann,2\n8,1,ann,3\n7,1,bob,1\n")
+    (tmp_path / "table.tsv").write_text("user\titem\n1\t7\n1\t8\n2\t7\n")
+    (tmp_path / "training_set").mkdir()
+    (tmp_path / "training_set" / "mv_0000001.txt").write_text("1:\n5,3,2005-09-06\n6,4,2005-09-07\n")
+    (tmp_path / "training_set" / "mv_0000002.txt").write_text("2:\n6,5,2005-09-07\n")
+    (tmp_path / "movie_titles.txt").write_text("1,2003,Dinosaur Planet\n2,NULL,Eros\n")
+    for name in ("table.csv", "table.tsv", "training_set", "."):
+        table = run_json(capsys, "fit", "popularity", "--data", f"{tmp_path}/{name}")["data"]
+        assert (table["n_users"], table["n_items"], table["n_interactions"]) == (2, 2, 3)
+
     cut = run_json(capsys, "fit", "popularity", "--data", DATA, "--top-items", 50, "--min-interactions", 25)["data"]
     data = generated().top_items(50).filter_core(min_interactions_per_user=25, min_interactions_per_item=1)
     assert (cut["n_users"], cut["n_items"], cut["n_interactions"]) == (*data.shape, data.n_interactions)
@@ -273,6 +283,7 @@ def test_errors_about_saved_models(tmp_path, capsys):
     path = tmp_path / "model"
     assert main(["fit", "popularity", "--data", DATA, "--out", str(path)]) == 0
     (tmp_path / "text.npz").write_text("no model")
+    (tmp_path / "names.csv").write_text("userId,movieId\n1,2\n")
     np.savez(tmp_path / "plain.npz", x=np.ones(3))
     for argv, message in (
         (["evaluate", path, "--data", DATA], "was trained on all of its data"),
@@ -283,6 +294,8 @@ def test_errors_about_saved_models(tmp_path, capsys):
         (["fit", "random", "--data", tmp_path / "plain.npz"], "is not a SciPy sparse matrix"),
         (["fit", "random", "--data", tmp_path / "text.npz"], "is not a SciPy sparse matrix"),
         (["fit", "random", "--data", DATA, "--out", tmp_path], "--out"),
+        (["fit", "random", "--data", tmp_path / "absent.csv"], "absent.csv' is no file"),
+        (["fit", "random", "--data", tmp_path / "names.csv"], "user='user' is not a column"),
         (["demo", "--out", path], "must be a folder, and a file is there"),
     ):
         capsys.readouterr()

@@ -200,6 +200,18 @@ def test_select_users_equals_the_twin(data, draw):
     assert_same(data.select_users(mask), data.select_users(np.sort(np.array(chosen, dtype=np.int64))))
 
 
+@given(interactions(), st.data())
+def test_select_items_equals_the_twin(data, draw):
+    chosen = draw.draw(st.lists(st.sampled_from(range(data.n_items)), unique=True) if data.n_items else st.just([]))
+    kept = data.select_items(chosen)
+    items = [data.item_ids.tolist()[column] for column in sorted(chosen)]
+    assert kept.item_ids.tolist() == items
+    assert kept.user_ids.tolist() == data.user_ids.tolist()
+    assert table_of(kept) == naive.restrict(table_of(data), data.user_ids.tolist(), items)
+    assert_aligned(kept, data)
+    assert_same(kept, data.select_items(np.isin(np.arange(data.n_items), np.array(chosen, dtype=np.int64))))
+
+
 def test_tied_items_keep_the_earlier():
     data = Interactions.from_arrays([0, 1, 0, 1, 2], ["c", "c", "a", "b", "b"])
     assert data.top_items(1).item_ids.tolist() == ["b"]
@@ -541,6 +553,9 @@ def test_nan_in_a_polars_value_column_is_refused_too():
         (lambda d: d.select_users([True, False]), ValueError, r"rows must be a mask of shape \(3,\), got \(2,\)"),
         (lambda d: d.select_users([0.0]), ValueError, "rows must be a one-dimensional array of row numbers"),
         (lambda d: d.select_users([[0]]), ValueError, "rows must be a one-dimensional array of row numbers"),
+        (lambda d: d.select_items([99]), ValueError, r"columns must lie in \[0, \d\), got 99 to 99"),
+        (lambda d: d.select_items([True] * 99), ValueError, r"columns must be a mask of shape \(\d,\), got \(99,\)"),
+        (lambda d: d.select_items([0.5]), ValueError, "columns must be a one-dimensional array of column numbers"),
         (lambda d: d.keep_interactions([True]), ValueError, r"mask must be bool of shape \(4,\), got bool \(1,\)"),
         (lambda d: d.keep_interactions([0, 1, 1, 0]), ValueError, r"mask must be bool of shape \(4,\), got int64"),
         (lambda d: d.with_features(user_features={"a": [1]}), ValueError,

@@ -1,10 +1,10 @@
 """Twin of the MovieLens reader's ratings: one line at a time."""
 
 
-def read_ratings(text, separator):
+def read_ratings(text, separator, has_header=False):
     """{(user, item): (rating, timestamp)}; every line is taken to be well formed."""
     ratings = {}
-    for line in text.splitlines():
+    for line in text.splitlines()[has_header:]:
         user, item, rating, timestamp = line.split(separator)
         ratings[int(user), int(item)] = (float(rating), int(timestamp))
     return ratings

@@ -1,0 +1,150 @@
+"""What this machine can do at most, on one core: the floor under every kernel's time, measured in the same run.
+
+A benchmark counts the operations and the bytes that its task cannot do without, and divides the longer of the two
+times by its own: `track_floor_share`.  1 is the floor itself.  Instruction sets are named as in the package:
+"x86-64-v4" has vectors of 16 floats, "x86-64-v3" of 8, and "plain" is what any x86-64 has, 4 and no fused multiply-add.
+"""
+
+import functools
+import time
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+
+WIDTHS = {"x86-64-v4": 16, "x86-64-v3": 8, "plain": 4}
+N_CHAINS = 12  # independent accumulators: latency 4, two units, and some to spare
+SIZES = {"first-level cache": 2**15, "second-level cache": 2**19, "memory": 2**28}
+
+
+def _chains(width, fused):
+    """n steps of x = x * a + b on N_CHAINS vectors; as explicit vectors, so that no compiler chooses their width."""
+
+    @numba.extending.intrinsic
+    def run(typing_context, n, a):
+        def codegen(context, builder, signature, arguments):
+            n, a = arguments
+            vector = ir.VectorType(ir.FloatType(), width)
+            zero, lanes = ir.Constant(vector, ir.Undefined), ir.VectorType(ir.IntType(32), width)
+            filled = builder.shuffle_vector(
+                builder.insert_element(zero, a, ir.IntType(32)(0)), zero, ir.Constant(lanes, [0] * width)
+            )
+            fma = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fma.v{width}f32"
+            )
+            starts = [ir.Constant(vector, [float(k)] * width) for k in range(N_CHAINS)]  # equal ones would be merged
+            chains = [cgutils.alloca_once_value(builder, start) for start in starts]
+            with cgutils.for_range(builder, n):
+                for chain in chains:
+                    x = builder.load(chain)
+                    if fused:
+                        x = builder.call(fma, [x, filled, filled])
+                    else:
+                        x = builder.fadd(builder.fmul(x, filled), filled)
+                    builder.store(x, chain)
+            total = builder.load(chains[0])
+            for chain in chains[1:]:
+                total = builder.fadd(total, builder.load(chain))
+            return builder.extract_element(total, ir.IntType(32)(0))
+
+        return types.float32(types.int64, types.float32), codegen
+
+    @numba.njit("float32(int64, float32)")
+    def chained(n, a):
+        return run(n, a)
+
+    return chained
+
+
+@numba.njit("void(float32[::1], float32[::1], float32[::1])", fastmath={"contract", "nsz"})
+def _triad(out, x, y):
+    for i in range(len(out)):
+        out[i] = x[i] + np.float32(3.0) * y[i]
+
+
+@numba.njit("int64(int64[::1], int64)")
+def _read(x, times):
+    total = 0
+    for turn in range(times):
+        part = 0
+        for i in range(x.size):
+            part += x[i]
+        total += part
+        x[0] = turn  # the next pass cannot be left out
+    return total
+
+
+def fastest(function, *arguments, repetitions=7):
+    """Seconds of the fastest of some calls."""
+    best = np.inf
+    for _ in range(repetitions):
+        start = time.perf_counter()
+        function(*arguments)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def in_turns(*functions, repetitions=5):
+    """Seconds of the fastest call of each function, called in turns: the figures that a ratio may be made of."""
+    seconds = [[fastest(function, repetitions=1) for function in functions] for _ in range(repetitions)]
+    return [min(each) for each in zip(*seconds, strict=True)]
+
+
+@functools.cache
+def flops_per_second(instruction_set):
+    """Single-precision operations of one core, a multiplication and an addition counted as two."""
+    width = WIDTHS[instruction_set]
+    chained = _chains(width, fused=instruction_set != "plain")
+    steps = 1_000_000
+    if chained(100, 0.5) != N_CHAINS:  # x = x / 2 + 1 / 2 ends at 1
+        raise AssertionError("the chains do not compute what they should")
+    return 2 * width * N_CHAINS * steps / fastest(chained, steps, 0.5)
+
+
+@functools.cache
+def triad_bytes_per_second():
+    """Bytes read and written by out = x + 3 * y far beyond every cache, without what the write itself fetches."""
+    out, x, y = np.ones((3, SIZES["memory"] // 12), dtype=np.float32)
+    rate = 3 * out.nbytes / fastest(_triad, out, x, y)
+    np.testing.assert_array_equal(out, 4.0)
+    return rate
+
+
+@functools.cache
+def read_bytes_per_second(n_bytes):
+    """Bytes of an array of `n_bytes` read again and again."""
+    x = np.ones(n_bytes // 8, dtype=np.int64)
+    times = max(1, 2**28 // n_bytes)
+    if _read(x, 1) != len(x):
+        raise AssertionError("the sum is not the sum")
+    return times * x.nbytes / fastest(_read, x, times)
+
+
+def floor_seconds(instruction_set, *, flops=0, bytes_read=0, working_set=SIZES["memory"]):
+    """The least time of one core for so many operations and bytes, read from data of `working_set` bytes."""
+    reading = bytes_read / read_bytes_per_second(working_set) if bytes_read else 0.0
+    return max(flops / flops_per_second(instruction_set) if flops else 0.0, reading)
+
+
+class Floors:
+    """The floors themselves, for the results page."""
+
+    def track_flops_per_second(self, instruction_set):
+        return flops_per_second(instruction_set)
+
+    track_flops_per_second.params = (tuple(WIDTHS),)
+    track_flops_per_second.param_names = ("instruction_set",)
+    track_flops_per_second.unit = "flop/s"
+
+    def track_read_bytes_per_second(self, where):
+        return read_bytes_per_second(SIZES[where])
+
+    track_read_bytes_per_second.params = (tuple(SIZES),)
+    track_read_bytes_per_second.param_names = ("where",)
+    track_read_bytes_per_second.unit = "B/s"
+
+    def track_triad_bytes_per_second(self):
+        return triad_bytes_per_second()
+
+    track_triad_bytes_per_second.unit = "B/s"

@@ -1,0 +1,34 @@
+"""Twin of the table reader: one record at a time, with the csv module and Python's own numbers and dates."""
+
+import csv
+import io
+import re
+from datetime import UTC, datetime
+
+
+def read_rows(text, separator, n_skip=0):
+    """Every record as a list of fields."""
+    return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))[n_skip:]
+
+
+def is_integer(field):
+    """Whether Python would write the number just so."""
+    return bool(re.fullmatch("-?[0-9]+", field, re.ASCII)) and str(int(field)) == field and abs(int(field)) < 2**63
+
+
+def ids(fields):
+    return [int(field) for field in fields] if all(map(is_integer, fields)) else list(fields)
+
+
+def seconds(fields):
+    """Whole seconds or ISO 8601; None for what is empty."""
+    if all(not field or is_integer(field) for field in fields):
+        return [int(field) if field else None for field in fields]
+    return [from_iso(field) if field else None for field in fields]
+
+
+def from_iso(field):
+    moment = datetime.fromisoformat(field)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() // 1)

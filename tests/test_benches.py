@@ -1,0 +1,234 @@
+"""The results page and the gate of the benchmarks; nothing is timed here."""
+
+import importlib.util
+import itertools
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def load_benches(name):
+    """A module of benches/, which is a package of the checkout and not on the path of the tests."""
+    if "benches" not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            "benches", ROOT / "benches/__init__.py", submodule_search_locations=[str(ROOT / "benches")]
+        )
+        sys.modules["benches"] = importlib.util.module_from_spec(spec)
+    return importlib.import_module(f"benches.{name}")
+
+
+results, gate = load_benches("results"), load_benches("gate")
+
+DESCRIPTIONS = {
+    "bench_als.Solve.time_solve": {"param_names": ["impl", "n_factors", "instruction_set"], "unit": "seconds"},
+    "bench_als.Ratio.track_times_implicit": {"param_names": ["n_factors", "instruction_set"], "unit": "times faster"},
+    "bench_als.Ratio.track_floor_share": {"param_names": ["n_factors", "instruction_set"], "unit": "share of floor"},
+    "bench_generate.Million.time_generate": {"param_names": [], "unit": "seconds"},
+    "bench_generate.Million.peakmem_generate": {"param_names": [], "unit": "bytes"},
+}
+SETS = ["'x86-64-v3'", "'x86-64-v4'"]
+TARGETS = [
+    {
+        "bar": "ALS against implicit",
+        "benchmark": "bench_als.*.track_times_implicit",
+        "where": {"n_factors": [5], "instruction_set": ["x86-64-v4"]},
+        "at_least": 20,
+    },
+    {"bar": "a million users", "benchmark": "bench_generate.*.time_generate", "at_most": 120},
+    {"bar": "never written", "benchmark": "bench_nothing.*.time_it", "at_most": 1},
+]
+
+
+def make_run(commit="0123456789abcdef", **changed):
+    """One result file as asv writes it; two peers of the time are skipped, one ratio failed."""
+    rows = {
+        "bench_als.Solve.time_solve": [
+            [0.004, 0.002, 0.030, 0.031, 0.02, math.nan],
+            [["'fastfedrec'", "'implicit'", "'irspack'"], ["5"], SETS],
+            "version",
+        ],
+        "bench_als.Ratio.track_times_implicit": [[15.0, 21.0, None, 12.0], [["5", "64"], SETS], "version"],
+        "bench_als.Ratio.track_floor_share": [[0.4, 0.5, 0.3, 0.2], [["5", "64"], SETS], "version"],
+        "bench_generate.Million.time_generate": [[130.0], [], "version"],
+        "bench_generate.Million.peakmem_generate": [[2**30], [], "version"],
+        "bench_gone.Old.time_it": [[1.0], [], "version"],
+    }
+    for name, values in changed.items():
+        row = next(row for benchmark, row in rows.items() if benchmark.endswith(f".{name}"))
+        row[0] = values
+    return {
+        "commit_hash": commit,
+        "params": {"cpu": "a processor", "num_cpu": "2", "arch": "x86_64", "ram": str(16 * 2**30)},
+        "result_columns": ["result", "params", "version"],
+        "results": rows,
+    }
+
+
+def read(run):
+    return results.read_run(run, DESCRIPTIONS)
+
+
+# ---- oracle: the page and the judgements, written out ----------------------------------------------------------------
+
+
+def test_every_figure_is_read_with_its_parameters():
+    found = {(m.benchmark, *dict(m.params).values()): m.value for m in read(make_run())}
+    assert found["bench_als.Solve.time_solve", "implicit", 5, "x86-64-v4"] == 0.031
+    assert found["bench_als.Ratio.track_times_implicit", 64, "x86-64-v3"] is None
+    assert found[("bench_generate.Million.time_generate",)] == 130
+    assert len(found) == 6 + 4 + 4 + 1 + 1  # what is no longer described is left out
+
+
+def test_the_page_says_pass_miss_and_not_measured():
+    page = results.format_page(make_run(), read(make_run()), TARGETS).splitlines()
+    assert "**Targets: 1 PASS, 1 MISS, 1 not measured.**" in page
+    assert "| a million users | `bench_generate.Million.time_generate` | <= 120 | 130 s |" in page
+    assert "| never written | `bench_nothing.*.time_it` | <= 1 |  |" in page
+    assert "| Ratio | n_factors 5 | times faster than implicit | 15 | 21 **PASS** | >= 20 |" in page
+    assert "| Ratio | n_factors 64 | times faster than implicit | failed | 12 |  |" in page
+    assert "| Ratio | n_factors 5 | share of the floor | 0.4 | 0.5 |  |" in page
+    assert "| Solve | n_factors 5 | solve, ours | 4 ms | 2 ms |  |" in page
+    # Of two peers the faster is shown, and the one that was skipped is not.
+    assert "| Solve | n_factors 5 | solve, fastest peer | 20 ms (irspack) | 31 ms (implicit) |  |" in page
+    assert "| Million |  | peakmem generate | 1024 MiB |  |" in page
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        (1.0, 1.16, "slower"),
+        (1.0, 1.14, "ok"),
+        (0.1, 0.149, "slower, but short"),  # 49%, and 0.049 s
+        (0.1, 0.151, "slower"),
+        (10.0, 11.0, "ok"),  # a second more, and 10%
+        (1.0, 0.5, "ok"),
+        (1.0, None, "broken"),
+    ],
+)
+def test_a_time_fails_beyond_both_thresholds(before, after, says):
+    change = gate.judge("b", "seconds", before, after)
+    assert change.says == says
+    assert change.fails == (says in ("slower", "broken"))
+
+
+@pytest.mark.parametrize(("after", "says"), [(17.5, "ok"), (17.3, "slower"), (30.0, "ok"), (None, "broken")])
+def test_a_ratio_to_a_peer_fails_when_it_falls(after, says):
+    assert gate.judge("b", "times faster", 20.0, after).says == says
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+TIMES = st.floats(1e-6, 1e3)
+
+
+@given(TIMES, TIMES, st.floats(0, 1e3))
+def test_a_slower_run_never_passes_where_a_faster_one_fails(before, after, more):
+    if gate.judge("b", "seconds", before, after).fails:
+        assert gate.judge("b", "seconds", before, after + more).fails
+
+
+@given(TIMES, st.floats(1e-3, 2.0))
+def test_two_equal_runs_pass_and_the_rule_is_the_one_stated(before, factor):
+    assert not gate.judge("b", "seconds", before, before).fails
+    after = before * factor
+    assert gate.judge("b", "seconds", before, after).fails == (after / before - 1 > 0.15 and after - before > 0.05)
+
+
+def test_the_gate_looks_at_ours_alone():
+    slow_peers = [0.004, 0.002, 3.0, 3.1, 2.0, math.nan]
+    assert not any(c.fails for c in gate.compare(read(make_run()), read(make_run(time_solve=slow_peers))))
+    slow_ours = [0.4, 0.002, 0.030, 0.031, 0.02, math.nan]
+    failed = [c for c in gate.compare(read(make_run()), read(make_run(time_solve=slow_ours))) if c.fails]
+    assert [c.name for c in failed] == [
+        "bench_als.Solve.time_solve(impl='fastfedrec', n_factors=5, instruction_set='x86-64-v3')"
+    ]
+
+
+def test_every_target_is_well_formed():
+    targets = json.loads((ROOT / "benches/targets.json").read_text())
+    assert len(targets) >= 15
+    for target in targets:
+        assert set(target) - {"where"} in ({"bar", "benchmark", "at_least"}, {"bar", "benchmark", "at_most"})
+        module, owner, method = target["benchmark"].split(".")
+        assert (ROOT / "benches" / f"{module}.py").is_file()
+        assert owner
+        assert method.startswith(("time_", "track_"))
+
+
+# ---- bad inputs and negative controls --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_runs(tmp_path, monkeypatch):
+    """Results of two revisions in asv's layout; a function that runs the gate on them, the second one changed."""
+    base, head = "a" * 40, "b" * 40
+    monkeypatch.setattr(gate, "_resolve", {"base": base, "head": head}.__getitem__)
+    (tmp_path / "machine").mkdir()
+    (tmp_path / "benchmarks.json").write_text(json.dumps(DESCRIPTIONS | {"version": 2}))
+
+    def run(environments=("venv", "venv"), **changed):
+        for commit, environment, run in zip(
+            (base, head), environments, (make_run(base), make_run(head, **changed)), strict=True
+        ):
+            (tmp_path / "machine" / f"{commit[:8]}-{environment}.json").write_text(json.dumps(run))
+        return gate.main(["base", "head"], results=tmp_path)
+
+    return run
+
+
+def test_the_gate_lets_an_equal_run_pass(two_runs, capsys):
+    assert two_runs() == 0
+    assert capsys.readouterr().out == "6 figures compared, 0 fail\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"time_generate": [150.0]}, "slower: bench_generate.Million.time_generate(): 130 -> 150"),
+        ({"time_generate": None}, "broken: bench_generate.Million.time_generate(): 130 -> failed"),
+        ({"track_times_implicit": [15, 17, None, 12]}, "slower: bench_als.Ratio.track_times_implicit(n_factors=5"),
+    ],
+)
+def test_a_run_made_slower_on_purpose_fails(two_runs, capsys, changed, line):
+    assert two_runs(**changed) == 1
+    out = capsys.readouterr().out
+    assert out.startswith(line)
+    assert out.endswith("6 figures compared, 1 fail\n")
+
+
+def test_a_gate_with_nothing_to_compare_does_not_pass(two_runs):
+    with pytest.raises(SystemExit, match="no results of one machine and environment"):
+        two_runs(environments=("venv", "other"))
+
+
+def test_the_page_of_the_newest_run(two_runs, tmp_path, monkeypatch, capsys):
+    two_runs()
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    capsys.readouterr()
+    results.main(["--out", "-"])
+    assert "Revision bbbbbbbb" in capsys.readouterr().out
+    results.main(["--run", str(tmp_path / "machine/aaaaaaaa-venv.json"), "--out", str(tmp_path / "page.md")])
+    assert "Revision aaaaaaaa" in (tmp_path / "page.md").read_text()
+    monkeypatch.setattr(results, "RESULTS", tmp_path / "nothing")
+    with pytest.raises(SystemExit, match="no result of asv under"):
+        results.main([])
+
+
+def test_a_target_that_nothing_measures_is_no_pass():
+    for value in (None, math.nan):
+        assert results.verdict({"at_most": 1}, value) == "NOT MEASURED"
+    verdicts = results.judge(TARGETS, [])
+    assert [v for _, _, v in verdicts] == ["NOT MEASURED"] * 3
+
+
+def test_targets_at_their_very_edge():
+    for bound, value in itertools.product(("at_least", "at_most"), (0.99, 1.0, 1.01)):
+        good = value >= 1 if bound == "at_least" else value <= 1
+        assert results.verdict({bound: 1}, value) == ("PASS" if good else "MISS")
