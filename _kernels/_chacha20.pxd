@@ -7,18 +7,22 @@ same bits on any thread, shard or machine.  How many blocks are computed togethe
 Inline functions only: a compiled module cannot be cimported under the `_kernels` mapping (see setup.py).
 """
 from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memmove
 
 cdef extern from "_kernels/_chacha20.h" namespace "fastfedrec" nogil:
     int chacha20_batch(const uint32_t* state, uint32_t* out) noexcept
-    void chacha20_streams(
-        const uint32_t* state, const uint64_t* users, Py_ssize_t n_users, int n_words, uint64_t* out
+    const int LARGEST_BATCH
+    void chacha20_blocks(
+        const uint32_t* state, const uint64_t* users, Py_ssize_t first, Py_ssize_t n, Py_ssize_t blocks_per_user,
+        uint32_t* out,
     ) noexcept
     uint64_t mulhi64(uint64_t a, uint64_t b) noexcept
 
 
 cdef struct Stream:
     uint32_t state[16]
-    uint32_t buffer[256]     # 16 words a block, the largest batch
+    uint32_t buffer[512]     # 16 words a block, the largest batch
     int position             # next unread word of the buffer
     int end                  # words in the buffer
 
@@ -65,3 +69,48 @@ cdef inline uint64_t stream_below(Stream* s, uint64_t bound) noexcept nogil:
 cdef inline double stream_uniform(Stream* s) noexcept nogil:
     """A double in (0, 1): 52 bits, at the middles of their cells (exact, so neither end is reached)."""
     return (<double>(stream_next(s) >> 12) + 0.5) * 2.220446049250313e-16
+
+
+cdef struct Streams:
+    # The first words of the streams of consecutive users: no lane of a batch is idle, however short the streams.
+    uint32_t state[16]
+    const uint64_t* users
+    Py_ssize_t blocks_per_user
+    Py_ssize_t n_blocks      # of all users
+    Py_ssize_t drawn         # of these
+    Py_ssize_t kept          # drawn and not yet read, at the end of the buffer's used part
+    Py_ssize_t end           # blocks in the buffer
+    uint64_t* buffer         # 8 words a block, one user and the largest batch
+
+
+cdef inline bint streams_allocate(Streams* s, Py_ssize_t n_words) noexcept nogil:
+    """Room for users of `n_words` words; False if there is none."""
+    s.blocks_per_user = (n_words + 7) // 8
+    s.buffer = <uint64_t*>malloc(64 * (s.blocks_per_user + LARGEST_BATCH))
+    return s.buffer != NULL
+
+
+cdef inline void streams_open(
+    Streams* s, const uint32_t* subkey, uint32_t round_number, const uint64_t* users, Py_ssize_t n_users
+) noexcept nogil:
+    cdef Stream stream
+    stream_open(&stream, subkey, round_number, 0)
+    s.state = stream.state
+    s.users = users
+    s.n_blocks = n_users * s.blocks_per_user
+    s.drawn = s.kept = s.end = 0
+
+
+cdef inline const uint64_t* streams_next(Streams* s) noexcept nogil:
+    """The words of the next user, to be used before the next call."""
+    cdef Py_ssize_t wanted
+    if s.kept < s.blocks_per_user:
+        memmove(s.buffer, s.buffer + 8 * (s.end - s.kept), 64 * s.kept)
+        wanted = s.blocks_per_user - s.kept
+        wanted = min((wanted + LARGEST_BATCH - 1) // LARGEST_BATCH * LARGEST_BATCH, s.n_blocks - s.drawn)
+        chacha20_blocks(s.state, s.users, s.drawn, wanted, s.blocks_per_user, <uint32_t*>(s.buffer + 8 * s.kept))
+        s.drawn += wanted
+        s.kept += wanted
+        s.end = s.kept
+    s.kept -= s.blocks_per_user
+    return s.buffer + 8 * (s.end - s.kept - s.blocks_per_user)

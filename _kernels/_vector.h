@@ -20,6 +20,8 @@ enum { VECTOR_BYTES = 16 };
 #endif
 
 typedef uint32_t U32 __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint64_t U64 __attribute__((vector_size(VECTOR_BYTES)));
+typedef double F64 __attribute__((vector_size(VECTOR_BYTES)));
 
 // Interleaving within each 128 bits: (a0 b0 a1 b1), (a2 b2 a3 b3), and the same of pairs.
 #if defined(__AVX512F__)
@@ -37,6 +39,25 @@ static inline U32 interleave_low(U32 a, U32 b) { return __builtin_shufflevector(
 static inline U32 interleave_high(U32 a, U32 b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
 static inline U32 interleave_low_pairs(U32 a, U32 b) { return __builtin_shufflevector(a, b, 0, 1, 4, 5); }
 static inline U32 interleave_high_pairs(U32 a, U32 b) { return __builtin_shufflevector(a, b, 2, 3, 6, 7); }
+#endif
+
+// The lanes of even and of odd number of two vectors set end to end, and the products of the lanes' low 32 bits.
+#if defined(__AVX512F__)
+static inline U64 even_lanes(U64 a, U64 b) { return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14); }
+static inline U64 odd_lanes(U64 a, U64 b) { return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15); }
+static inline U64 product_of_low_halves(U64 a, U64 b) { return (U64)_mm512_mul_epu32((__m512i)a, (__m512i)b); }
+#elif defined(__AVX2__)
+static inline U64 even_lanes(U64 a, U64 b) { return __builtin_shufflevector(a, b, 0, 2, 4, 6); }
+static inline U64 odd_lanes(U64 a, U64 b) { return __builtin_shufflevector(a, b, 1, 3, 5, 7); }
+static inline U64 product_of_low_halves(U64 a, U64 b) { return (U64)_mm256_mul_epu32((__m256i)a, (__m256i)b); }
+#else
+static inline U64 even_lanes(U64 a, U64 b) { return __builtin_shufflevector(a, b, 0, 2); }
+static inline U64 odd_lanes(U64 a, U64 b) { return __builtin_shufflevector(a, b, 1, 3); }
+#if defined(__SSE2__)
+static inline U64 product_of_low_halves(U64 a, U64 b) { return (U64)_mm_mul_epu32((__m128i)a, (__m128i)b); }
+#else
+static inline U64 product_of_low_halves(U64 a, U64 b) { return (a & 0xffffffff) * (b & 0xffffffff); }
+#endif
 #endif
 
 // a b + c, rounded once where the level has such an instruction (setup.py forbids the compiler to do so by itself).

@@ -11,69 +11,138 @@ for the coordinate, one for the answer.  Inputs are trusted.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
-from libc.math cimport fabs
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from _kernels._als cimport solve_user
-from _kernels._binary_response cimport respond
-from _kernels._chacha20 cimport Stream, stream_below, stream_next, stream_open
+from _kernels._chacha20 cimport Streams, streams_allocate, streams_next, streams_open
 
 include "_level.pxi"
 
+cdef extern from "_kernels/_fmf_ldp.h" namespace "fastfedrec" nogil:
+    cdef cppclass FMFRound:
+        const double* rows
+        const double* columns
+        const double* inverse
+        Py_ssize_t n_items
+        Py_ssize_t n_factors
+        Py_ssize_t width
+        Py_ssize_t n_reports
+        double scale
+        int64_t span
+
+    cdef cppclass FMFUser:
+        const double* x
+        const uint8_t* marks
+        const int32_t* position
+        const double* confidence
+        uint8_t mark
+
+    void fmf_solve(
+        const FMFRound& round, const int32_t* items, Py_ssize_t n, uint8_t mark, uint8_t* marks, double* scratch,
+        double* x,
+    ) noexcept
+    int64_t fmf_reports(
+        const FMFRound& round, const FMFUser& user, const uint64_t* words, int64_t* coordinates, int64_t* answers
+    ) noexcept
+
 cdef enum:
-    MAX_BLOCKS = 8            # user blocks of the float gradient; fixed, so that sums do not depend on n_threads
+    CHUNK = 32                # users a thread takes at a time
+    LINE = 64                 # bytes; a padded row of up to 8 factors is one cache line
 
 
-cdef inline int64_t _report_user(
-    const int32_t* items,            # IN  (n,)
-    const floating* values,          # IN  of all users, or NULL
-    Py_ssize_t start,                # where the user's values begin
-    Py_ssize_t n,
-    const floating* item_factors,    # IN  (n_items, n_factors)
-    Py_ssize_t n_items,
-    Py_ssize_t n_factors,
-    const double* x,                 # IN  (n_factors,)
-    int32_t* position,               # scratch (n_items,), all 0 before and after
-    Stream* stream,
-    double weight,
-    double scale,
-    int64_t span,
-    Py_ssize_t n_reports,
-    int64_t* coordinates,            # OUT (n_reports,)
-    uint8_t* bits,                   # OUT (n_reports,), 1 for +
+cdef struct Scratch:
+    # One thread's memory.
+    Streams streams
+    double* solve             # (n_factors + 3, width)
+    double* x                 # (width,), 0 beyond n_factors
+    uint8_t* marks            # (n_items,), `mark` at the current user's items
+    int32_t* position         # (n_items,), of an item among the user's, where the weight is not 0
+    double* confidence        # (n_items,), by position, where the weight is not 0
+    int64_t* coordinates      # (n_reports,), and room for 7 more
+    int64_t* answers          # (n_reports,), +1 or -1; likewise
+    uint8_t mark
+
+
+cdef bint _allocate(Scratch* s, const FMFRound* plan, bint is_weighted) noexcept nogil:
+    cdef bint has_streams = streams_allocate(&s.streams, 2 * plan.n_reports)
+    s.solve = <double*>calloc((plan.n_factors + 4) * plan.width, sizeof(double))
+    s.x = s.solve + (plan.n_factors + 3) * plan.width
+    s.marks = <uint8_t*>calloc(plan.n_items, 1)
+    s.position = <int32_t*>malloc(plan.n_items * sizeof(int32_t) if is_weighted else 1)
+    s.confidence = <double*>malloc(plan.n_items * sizeof(double) if is_weighted else 1)
+    s.coordinates = <int64_t*>malloc((plan.n_reports + 7) * sizeof(int64_t))
+    s.answers = <int64_t*>malloc((plan.n_reports + 7) * sizeof(int64_t))
+    s.mark = 0
+    return (
+        has_streams and s.solve != NULL and s.marks != NULL and s.position != NULL and s.confidence != NULL
+        and s.coordinates != NULL and s.answers != NULL
+    )
+
+
+cdef void _release(Scratch* s) noexcept nogil:
+    free(s.streams.buffer)
+    free(s.solve)
+    free(s.marks)
+    free(s.position)
+    free(s.confidence)
+    free(s.coordinates)
+    free(s.answers)
+
+
+cdef void _solve_and_mark(
+    Scratch* s, const FMFRound* plan, const int32_t* items, const floating* values, Py_ssize_t start, Py_ssize_t n,
+    const floating* item_factors, const double* gram, double weight,
 ) noexcept nogil:
-    """One user's reports; returns how many values were clipped."""
-    cdef Py_ssize_t r, j, f, item
-    cdef const floating* v
-    cdef double prediction, g, confidence, preference
-    cdef int64_t coordinate, clipped = 0
+    """The user's factors into `x`, its items into `marks`, and where the weight is not 0 their confidence."""
+    cdef Py_ssize_t j
+    s.mark += 1
+    if s.mark == 0:           # the marks of earlier users are wiped out once in 255 users, not after each
+        memset(s.marks, 0, plan.n_items)
+        s.mark = 1
+    if weight == 0.0:
+        fmf_solve(plan[0], items, n, s.mark, s.marks, s.solve, s.x)
+        return
+    # A system that this user's data make singular counts as no data: whether a client answers must not depend on what
+    # it has. The caller has refused item factors that are singular for everybody.
+    if not solve_user(items, values, start, n, item_factors, gram, plan.n_factors, weight, s.solve, s.x):
+        memset(s.x, 0, plan.n_factors * sizeof(double))
     for j in range(n):
-        position[items[j]] = <int32_t>(j + 1)
-    for r in range(n_reports):
-        coordinate = <int64_t>stream_below(stream, <uint64_t>(n_items * n_factors))
-        item = coordinate // n_factors
-        f = coordinate - item * n_factors
-        v = item_factors + item * n_factors
-        prediction = 0.0
-        for j in range(n_factors):
-            prediction += x[j] * v[j]
-        j = position[item]
-        if j:
-            preference = 1.0
-            confidence = 1.0 + (weight if values == NULL else weight * values[start + j - 1])
-        else:
-            preference = 0.0
-            confidence = 1.0
-        g = scale * confidence * (prediction - preference) * x[f]
-        if fabs(g) > 1.0:
-            clipped += 1
-        coordinates[r] = coordinate
-        bits[r] = respond(g, span, stream_next(stream))
-    for j in range(n):
-        position[items[j]] = 0
-    return clipped
+        s.marks[items[j]] = s.mark
+        s.position[items[j]] = <int32_t>j
+        s.confidence[j] = 1.0 + (weight if values == NULL else weight * values[start + j])
+
+
+cdef int64_t _report(Scratch* s, const FMFRound* plan, bint is_weighted) noexcept nogil:
+    """The next user's coordinates and answers; returns how many values were clipped."""
+    cdef FMFUser user
+    user.x = s.x
+    user.marks = s.marks
+    user.position = s.position
+    user.confidence = NULL
+    if is_weighted:
+        user.confidence = s.confidence
+    user.mark = s.mark
+    return fmf_reports(plan[0], user, streams_next(&s.streams), s.coordinates, s.answers)
+
+
+cdef void _pad_rows(
+    const floating* item_factors, const double* inverse, double* rows, FMFRound* plan
+) noexcept nogil:
+    """Everything that all users read, in rows of `width` doubles."""
+    cdef Py_ssize_t width = plan.width, n_factors = plan.n_factors, item, f, g
+    cdef double* columns = rows + plan.n_items * width
+    for item in range(plan.n_items):
+        for f in range(n_factors):
+            rows[item * width + f] = item_factors[item * n_factors + f]
+    for f in range(n_factors):
+        for g in range(n_factors):
+            columns[f * width + g] = inverse[f * n_factors + g]
+            columns[(n_factors + f) * width + g] = inverse[g * n_factors + f]
+    plan.rows = rows
+    plan.columns = columns
+    plan.inverse = columns + n_factors * width
 
 
 def private_round(
@@ -81,12 +150,12 @@ def private_round(
     const int32_t[::1] indices,           # IN  (n_interactions,)
     const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
     const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
-    const double[:, ::1] gram,            # IN  (n_factors, n_factors), factored where the weight is 0
+    const double[:, ::1] gram,            # IN  (n_factors, n_factors), V'V + reg I = R'R; where weight is 0, R^-1
     const uint64_t[::1] users,            # IN  (n_users,), global user ids
     const uint32_t[::1] subkey,           # IN  (8,)
     int64_t[:, ::1] sums,                 # OUT (n_threads, n_items * n_factors), zeros; sum of +-1 answers
     int64_t[::1] report_coordinates,      # OUT (n_users * n_reports,) or (0,) where only sums are wanted
-    uint8_t[::1] report_bits,             # OUT the same length
+    uint8_t[::1] report_bits,             # OUT the same length, 1 for +
     int64_t[::1] clipped,                 # OUT (n_threads,), zeros; number of clipped values
     int64_t[::1] failed,                  # OUT (n_threads,), zeros; 1 where a thread had no memory
     double confidence_weight,
@@ -97,78 +166,102 @@ def private_round(
     int n_threads,
 ):
     """All reports of a shard, added up by coordinate (integers, so in any order) or written out one by one."""
-    cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_items = item_factors.shape[0], n_factors = item_factors.shape[1]
-    cdef Py_ssize_t u, r
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_chunks = (n_users + CHUNK - 1) // CHUNK, chunk
     cdef const floating* data = NULL
     cdef const int32_t* items = NULL
-    cdef double* scratch
-    cdef double* x
-    cdef int32_t* position
-    cdef int64_t* coordinates
-    cdef uint8_t* bits
-    cdef Stream* stream
+    cdef int64_t* totals = NULL
+    cdef int64_t* coordinates = NULL
+    cdef uint8_t* bits = NULL
+    cdef void* memory
+    cdef Scratch* scratch
+    cdef FMFRound plan
     cdef int thread
     if values.shape[0]:
         data = &values[0]
     if indices.shape[0]:
         items = &indices[0]
+    if sums.shape[1]:
+        totals = &sums[0, 0]
+    if report_bits.shape[0]:
+        coordinates, bits = &report_coordinates[0], &report_bits[0]
+    if n_users == 0:
+        return
+    plan.n_items, plan.n_factors, plan.n_reports = item_factors.shape[0], item_factors.shape[1], n_reports
+    plan.width = (plan.n_factors + 7) // 8 * 8
+    plan.scale, plan.span = gradient_scale, span
+    memory = calloc((plan.n_items + 2 * plan.n_factors) * plan.width * sizeof(double) + LINE, 1)
+    if memory == NULL:
+        failed[0] = 1
+        return
+    _pad_rows(
+        &item_factors[0, 0], &gram[0, 0], <double*>((<uintptr_t>memory + LINE - 1) // LINE * LINE), &plan
+    )
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
-        scratch = <double*>malloc((n_factors + 2) * n_factors * sizeof(double))
-        position = <int32_t*>calloc(n_items, sizeof(int32_t))
-        coordinates = <int64_t*>malloc(n_reports * sizeof(int64_t))
-        bits = <uint8_t*>malloc(n_reports)
-        stream = <Stream*>malloc(sizeof(Stream))
-        x = scratch + (n_factors + 1) * n_factors
-        for u in prange(n_users, schedule="dynamic", chunksize=32):
-            if scratch == NULL or position == NULL or coordinates == NULL or bits == NULL or stream == NULL:
-                failed[thread] = 1
-            else:
-                # A system that this user's data make singular counts as no data: whether a client answers must not
-                # depend on what it has. The caller has refused item factors that are singular for everybody.
-                if not solve_user(
-                    items + indptr[u],
+        scratch = <Scratch*>malloc(sizeof(Scratch))
+        if scratch == NULL or not _allocate(scratch, &plan, confidence_weight != 0.0):
+            failed[thread] = 1
+        for chunk in prange(n_chunks, schedule="dynamic"):
+            if not failed[thread]:
+                clipped[thread] += _report_chunk(
+                    scratch,
+                    &plan,
+                    &indptr[0],
+                    items,
                     data,
-                    indptr[u],
-                    indptr[u + 1] - indptr[u],
                     &item_factors[0, 0],
                     &gram[0, 0],
-                    n_factors,
-                    confidence_weight,
-                    scratch,
-                    x,
-                ):
-                    memset(x, 0, n_factors * sizeof(double))
-                stream_open(stream, &subkey[0], round_number, users[u])
-                clipped[thread] += _report_user(
-                    items + indptr[u],
-                    data,
-                    indptr[u],
-                    indptr[u + 1] - indptr[u],
-                    &item_factors[0, 0],
-                    n_items,
-                    n_factors,
-                    x,
-                    position,
-                    stream,
-                    confidence_weight,
-                    gradient_scale,
-                    span,
-                    n_reports,
+                    &users[0],
+                    &subkey[0],
+                    totals + thread * sums.shape[1],
                     coordinates,
                     bits,
+                    confidence_weight,
+                    round_number,
+                    chunk * CHUNK,
+                    min(n_users, (chunk + 1) * CHUNK),
                 )
-                if report_coordinates.shape[0]:
-                    memcpy(&report_coordinates[u * n_reports], coordinates, n_reports * sizeof(int64_t))
-                    memcpy(&report_bits[u * n_reports], bits, n_reports)
-                else:
-                    for r in range(n_reports):
-                        sums[thread, coordinates[r]] += 2 * <int64_t>bits[r] - 1
+        if scratch != NULL:
+            _release(scratch)
         free(scratch)
-        free(position)
-        free(coordinates)
-        free(bits)
-        free(stream)
+    free(memory)
+
+
+cdef int64_t _report_chunk(
+    Scratch* s,
+    const FMFRound* plan,
+    const int64_t* indptr,
+    const int32_t* items,
+    const floating* values,
+    const floating* item_factors,
+    const double* gram,
+    const uint64_t* users,
+    const uint32_t* subkey,
+    int64_t* sums,            # IN/OUT, unless single reports are wanted
+    int64_t* coordinates,     # OUT of all users; NULL where sums are wanted
+    uint8_t* bits,            # OUT likewise
+    double weight,
+    uint32_t round_number,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+) noexcept nogil:
+    """Solve, report and add up for some users; returns how many values were clipped."""
+    cdef Py_ssize_t k = plan.n_reports, u, r
+    cdef int64_t clipped = 0
+    streams_open(&s.streams, subkey, round_number, users + start, stop - start)
+    for u in range(start, stop):
+        _solve_and_mark(
+            s, plan, items + indptr[u], values, indptr[u], indptr[u + 1] - indptr[u], item_factors, gram, weight
+        )
+        clipped += _report(s, plan, weight != 0.0)
+        if coordinates == NULL:
+            for r in range(k):
+                sums[s.coordinates[r]] += s.answers[r]
+        else:
+            memcpy(coordinates + u * k, s.coordinates, k * sizeof(int64_t))
+            for r in range(k):
+                bits[u * k + r] = s.answers[r] > 0
+    return clipped
 
 
 def interaction_gradient(

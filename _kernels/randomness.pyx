@@ -14,7 +14,7 @@ def keystream_blocks(
 ):
     """Write consecutive keystream blocks from an explicit ChaCha20 state: the form of RFC 8439's test vectors."""
     cdef uint32_t state[16]
-    cdef uint32_t blocks[256]
+    cdef uint32_t blocks[512]
     cdef Py_ssize_t n_blocks = out.shape[0], block = 0, drawn
     memcpy(state, &initial_state[0], sizeof(state))
     while block < n_blocks:

@@ -39,7 +39,7 @@ def check_timestamps(timestamps: Any, length: int) -> np.ndarray:
         raise ValueError(f"timestamps must be below 2**63, got {array.max()}; use seconds since 1970")
     if array.shape != (length,):
         raise ValueError(f"timestamps must have shape ({length},), got {array.shape}")
-    return array.astype(np.int64)
+    return array
 
 
 def check_item_count(n_items: int) -> None:
@@ -67,20 +67,22 @@ def sort_pairs(
     return indptr, order if moved else None
 
 
-def merge_duplicates(indptr, user_rows, item_rows, values, timestamps, duplicates, user_ids, item_ids):
-    """Merge equal neighbours of pairs sorted by (user, item), and move the users' starts accordingly."""
+def merge_duplicates(indptr, item_rows, values, timestamps, duplicates, user_ids, item_ids):
+    """Merge equal neighbours of pairs sorted by (user, item), where no user is without any; move the users' starts."""
     if duplicates is not None:
         check_choice("duplicates", duplicates, DUPLICATES)
-    starts = np.ones(len(user_rows), dtype=bool)
-    starts[1:] = (user_rows[1:] != user_rows[:-1]) | (item_rows[1:] != item_rows[:-1])
-    n_duplicates = len(starts) - int(starts.sum())
+    starts = np.ones(len(item_rows), dtype=bool)
+    np.not_equal(item_rows[1:], item_rows[:-1], out=starts[1:])
+    starts[indptr[:-1]] = True
+    n_duplicates = len(starts) - int(np.count_nonzero(starts))
     if not n_duplicates:
         return indptr, item_rows, values, timestamps
     if duplicates == "error":
         where = int(np.flatnonzero(~starts)[0])
+        user = id_at(user_ids, int(np.searchsorted(indptr, where, side="right")) - 1)
         raise ValueError(
-            f"{n_duplicates} rows repeat a user-item pair, the first user {id_at(user_ids, user_rows[where])!r} and "
-            f"item {id_at(item_ids, item_rows[where])!r}; choose duplicates='sum', 'last' or 'max'"
+            f"{n_duplicates} rows repeat a user-item pair, the first user {user!r} and item "
+            f"{id_at(item_ids, item_rows[where])!r}; choose duplicates='sum', 'last' or 'max'"
         )
     if duplicates is None and values is not None:
         warnings.warn(

@@ -1,34 +1,76 @@
 """The only thread policy: how many threads a kernel gets, and BLAS held at one thread around it.
 
-Users never set an environment variable: OpenBLAS threads inside an OpenMP loop contend, and its results change with
-its thread count, so every public function that multiplies matrices does so under `one_blas_thread`.
+Users never need to set an environment variable: OpenBLAS threads inside an OpenMP loop contend, and its results change
+with its thread count, so every public function that multiplies matrices does so under `one_blas_thread`.
+
+A forked child runs on one thread.  GCC's OpenMP keeps its threads between loops, a child has none of them, and its
+next loop waits for them for ever; a loop of one thread waits for nobody.
 """
 
 import functools
+import math
 import os
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import threadpoolctl
+from threadpoolctl import OpenBLASController
 
 from fastfedrec._check import check_integer
+from fastfedrec._kernels import hardware
+
+_forked = False
 
 
 def resolve_n_threads(n_threads: int) -> int:
-    """Threads a kernel will use: `n_threads`, or every processor this process may run on where it is 0.
+    """Threads a kernel will use: `n_threads`, or as many as the process may use where it is 0.
 
     Parameters
     ----------
     n_threads : int
-        At least 0; 0 means all.
+        At least 0; 0 means the least of `thread_limits()`.
 
     Returns
     -------
     int
-        At least 1.
+        At least 1; always 1 in a forked child.
     """
     n_threads = check_integer("n_threads", n_threads, low=0)
-    if n_threads:
-        return n_threads
+    if _forked:
+        return 1
+    return n_threads or min(thread_limits().values())
+
+
+def thread_limits() -> dict[str, int]:
+    """What bounds the number of threads, whether or not the process is a forked child.
+
+    Returns
+    -------
+    dict
+        "affinity": processors that this thread may run on.  "cgroup": the share of processors that a container is
+        given, rounded up; left out where there is none.  "openmp": what OpenMP would give a loop here and now, which
+        follows `threadpoolctl`, a joblib worker's settings, `OMP_NUM_THREADS` and an enclosing parallel loop.
+    """
+    limits = {"affinity": _affinity(), "openmp": max(hardware.max_threads(), 1)}
+    if (share := _cgroup_share()) is not None:
+        limits["cgroup"] = share
+    return limits
+
+
+def is_forked() -> bool:
+    """Whether this process was forked from one that had imported the package.
+
+    Returns
+    -------
+    bool
+        Never true after "spawn", which starts a new interpreter.
+    """
+    return _forked
+
+
+def _affinity() -> int:
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # macOS and Windows have no affinity mask to read
@@ -36,19 +78,109 @@ def resolve_n_threads(n_threads: int) -> int:
 
 
 @functools.cache
-def _blas_libraries() -> threadpoolctl.ThreadpoolController:
-    # Finding the loaded libraries costs milliseconds; NumPy's and SciPy's are loaded by the first call.
-    import scipy.linalg  # noqa: F401
+def _cgroup_share(root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Processors that a cgroup grants (version 2, else 1), where a container sees its own; None for all."""
+    try:
+        if (v2 := root / "cpu.max").exists():
+            quota, period = v2.read_text().split()
+        else:
+            quota, period = ((root / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return math.ceil(int(quota) / int(period)) if int(quota) > 0 else None  # version 1 says -1 where all are
+    except (OSError, ValueError):  # no cgroup, or "max"
+        return None
 
-    return threadpoolctl.ThreadpoolController()
+
+@functools.cache
+def _blas_libraries() -> tuple[threadpoolctl.ThreadpoolController, threadpoolctl.ThreadpoolController]:
+    """The BLAS libraries with one limit for the whole process, and those with one for each thread.
+
+    Finding them costs milliseconds.  NumPy's, the only one that the package multiplies with, is always loaded.
+    """
+    loaded = threadpoolctl.ThreadpoolController()
+    paths: tuple[list[str], list[str]] = [], []
+    for library in loaded.lib_controllers:
+        kind = library.internal_api, getattr(library, "threading_layer", None)
+        if library.user_api == "blas":
+            paths[kind[0] == "mkl" or kind == ("openblas", "openmp")].append(library.filepath)
+    return loaded.select(filepath=paths[False]), loaded.select(filepath=paths[True])
 
 
-def one_blas_thread() -> AbstractContextManager:
+class _BlasLimit:
+    """BLAS at one thread while any Python thread is inside.
+
+    Most libraries have one limit for the process.  If each block restored what it found, then of two that overlap the
+    second would restore the first one's limit, for good; so the first one in sets it, and the last one out restores.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._inside = 0
+        self._own = threading.local()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._forget_others
+            )
+
+    def enter(self) -> None:
+        depth = self._own_depth()
+        with self._lock:
+            self._set_inside(self._inside + 1)
+            if depth == 0:
+                self._own.limiter = _blas_libraries()[1].limit(limits=1)
+            self._own.depth = depth + 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._own.depth -= 1
+            if self._own.depth == 0:
+                self._own.limiter.restore_original_limits()
+            self._set_inside(self._inside - 1)
+
+    def _own_depth(self) -> int:
+        return getattr(self._own, "depth", 0)
+
+    def _set_inside(self, inside: int) -> None:
+        if bool(inside) != bool(self._inside):
+            # threadpoolctl obeys one thread at a time, and the last one out may be another than the first one in.
+            OpenBLASController.clear_controlling_thread(force=True)
+            if inside:
+                self._limiter = _blas_libraries()[0].limit(limits=1)
+            else:
+                self._limiter.restore_original_limits()
+                OpenBLASController.clear_controlling_thread(force=True)
+        self._inside = inside
+
+    def _forget_others(self) -> None:
+        """In a forked child: threads that were inside are gone, and will not leave."""
+        self._set_inside(self._own_depth())
+        self._lock.release()
+
+
+_blas_limit = _BlasLimit()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
     """Hold BLAS at one thread inside a `with` block; the caller's own setting is restored after it.
 
-    Returns
-    -------
-    context manager
-        Restores the previous limits on exit.
+    Other Python threads that multiply matrices meanwhile are held as well: BLAS libraries have one setting for all.
+
+    Yields
+    ------
+    None
+        The previous limits are restored when the last block ends that any thread is in.
     """
-    return _blas_libraries().limit(limits=1, user_api="blas")
+    _blas_limit.enter()
+    try:
+        yield
+    finally:
+        _blas_limit.leave()
+
+
+def _after_fork_in_child() -> None:
+    global _forked
+    _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy.special import betainccinv, betaincinv, ndtri
+import scipy
 
 from fastfedrec import _audit_events
 from fastfedrec._check import check_choice, check_instance, check_integer, check_real
@@ -345,12 +345,12 @@ def _check_outputs(outputs: Any, n: int) -> np.ndarray:
 def _lower(successes: Any, n: int, alpha: float) -> np.ndarray:
     """Clopper-Pearson: the true share is below this with probability at most alpha."""
     k = np.asarray(successes, dtype=np.float64)
-    return np.where(k > 0, betaincinv(np.maximum(k, 1), n - np.maximum(k, 1) + 1, alpha), 0.0)
+    return np.where(k > 0, scipy.special.betaincinv(np.maximum(k, 1), n - np.maximum(k, 1) + 1, alpha), 0.0)
 
 
 def _upper(successes: Any, n: int, alpha: float) -> np.ndarray:
     k = np.asarray(successes, dtype=np.float64)
-    return np.where(k < n, betainccinv(np.minimum(k, n - 1) + 1, n - np.minimum(k, n - 1), alpha), 1.0)
+    return np.where(k < n, scipy.special.betainccinv(np.minimum(k, n - 1) + 1, n - np.minimum(k, n - 1), alpha), 1.0)
 
 
 def _ratio_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
@@ -366,7 +366,7 @@ def _one_bit_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: floa
 
 
 def _gaussian_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
-    return ndtri(_lower(likely, n, alpha / 2)) - ndtri(_upper(unlikely, n, alpha / 2))
+    return scipy.special.ndtri(_lower(likely, n, alpha / 2)) - scipy.special.ndtri(_upper(unlikely, n, alpha / 2))
 
 
 _BOUNDS = {"ratio": _ratio_bound, "one bit": _one_bit_bound, "gaussian": _gaussian_bound}

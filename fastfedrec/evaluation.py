@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from fastfedrec._check import check_flag, check_instance, check_integer, check_real
 from fastfedrec._kernels import evaluation as _kernel

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
+import scipy
 from numpy.typing import DTypeLike
 
 from fastfedrec._ids import IdIndex, axis_ids, column_array, encode_ids
@@ -135,13 +135,15 @@ class Interactions(Selections):
         check_item_count(len(item_ids))
         item_rows = item_rows.astype(np.int32, copy=False)
         indptr, order = sort_pairs(user_rows, item_rows, len(user_ids), len(item_ids))
+        del user_rows  # told by indptr from here on
         if order is not None:
-            user_rows, item_rows = user_rows[order], item_rows[order]
+            item_rows = item_rows[order]
             data = None if data is None else _owned(data[order])
             times = None if times is None else times[order]
-            del order
+        times = None if times is None else times.astype(np.int64, copy=order is None)
+        del order
         indptr, item_rows, data, times = merge_duplicates(
-            indptr, user_rows, item_rows, data, times, duplicates, user_ids, item_ids
+            indptr, item_rows, data, times, duplicates, user_ids, item_ids
         )
         return cls(
             _owned(indptr), _owned(item_rows), compact_values(data), None if times is None else _owned(times),
@@ -332,7 +334,7 @@ class Interactions(Selections):
             self._item_index = IdIndex("item", self.item_ids)
         return self._item_index.rows(ids)
 
-    def to_scipy(self) -> scipy.sparse.csr_matrix:
+    def to_scipy(self) -> "scipy.sparse.csr_matrix":
         """A SciPy matrix of users x items.
 
         Returns

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -121,6 +123,38 @@ def test_more_users_leave_the_first_as_they_are():
     assert_same(few, many.select_users(np.arange(50)))
 
 
+@pytest.mark.parametrize(("preset", "n_items", "mean"), [("movielens-1m", 26_744, 50.0), ("movielens-20m", 2_000, 300)])
+def test_the_mean_asked_for_is_the_mean_of_the_distribution(preset, n_items, mean):
+    chosen = topics.with_mean(topics.PRESETS[preset], n_items, mean)
+    thresholds = topics._activity_thresholds(chosen, n_items)
+    assert chosen.shortest + (1 - thresholds / 2.0**32).sum() == pytest.approx(mean, rel=1e-5)
+    plain = topics._activity_thresholds(topics.PRESETS[preset], n_items)
+    assert abs(chosen.shortest + (1 - plain / 2.0**32).sum() - mean) > 0.1 * mean  # not what it was anyway
+
+
+def test_a_mean_changes_activity_and_nothing_about_shards():
+    options = {"key": Key.from_seed(8), "mean_interactions": 40}
+    whole = generate_implicit(400, 500, **options)
+    assert_same(generate_implicit(400, 500, users=range(37, 120), **options), whole.select_users(np.arange(37, 120)))
+    assert 36 < whole.interactions_per_user().mean() < 44
+    assert whole.interactions_per_user().min() >= 20
+
+
+def test_the_result_is_not_copied():
+    tracemalloc.start()
+    try:
+        data = generate_implicit(60_000, 200, key=Key.from_seed(1), timestamps=True, n_threads=1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    own = sum(array.nbytes for array in (data.indptr, data.indices, data.timestamps, data.user_ids))
+    # The lengths (8 bytes a user) and the tables come on top, and no second copy of what an interaction takes.
+    assert peak < own + 8 * data.n_users + 2**24
+    assert data.indices.nbytes + data.timestamps.nbytes > 2**25
+    for array in (data.indptr, data.indices, data.timestamps, data.user_ids, data.global_user_ids):
+        assert not array.flags.writeable
+
+
 def test_keys_make_different_data():
     a, b = (generate_implicit(50, 200, key=Key.from_seed(seed)) for seed in (1, 2))
     assert (a.interactions_per_user() != b.interactions_per_user()).any()
@@ -158,6 +192,9 @@ def test_calibration_reaches_the_target_popularity(preset):
         ({"users": range(-1, 4)}, ValueError, r"got range\(-1, 4\)"),
         ({"users": range(4, 4)}, ValueError, r"got range\(4, 4\)"),
         ({"n_threads": -1}, ValueError, "n_threads must be at least 0"),
+        ({"mean_interactions": "many"}, TypeError, "mean_interactions must be a real number"),
+        ({"mean_interactions": 10}, ValueError, r"mean_interactions must lie between 2\d\.\d and \d+\.\d .*got 10"),
+        ({"mean_interactions": 99}, ValueError, r"mean_interactions must lie between .* with this preset and .*got 99"),
     ],
 )
 def test_bad_arguments(changes, error, message):
@@ -205,6 +242,16 @@ def popularity_hit_rate(data, key, n_negatives=99):
     own = counts[held_out][:, None]
     rank = 1 + (first & (scores > own)).sum(axis=1) + (first & (scores == own)).sum(axis=1) / 2
     return float((rank <= 10).mean())
+
+
+@pytest.mark.slow
+def test_every_shard_alone_at_the_full_catalogue():
+    options = {"key": Key.from_seed(9), "mean_interactions": 50, "timestamps": True}
+    whole = generate_implicit(20_000, 26_744, **options)
+    for number, shard in enumerate(whole.shard(4)):
+        users = range(5_000 * number, 5_000 * (number + 1))
+        assert_same(generate_implicit(20_000, 26_744, users=users, n_threads=1 + number % 2, **options), shard)
+    assert whole.n_interactions == pytest.approx(50 * 20_000, rel=0.02)
 
 
 @pytest.mark.slow

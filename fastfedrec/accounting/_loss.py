@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
+import scipy
 
 TAIL = 1e-13  # mass that may lie on either side of the window of a composition
 SLACK, SLACK_USES = 1e-10, 10**6  # ten times the rounding errors of the transforms for so many uses; they add up
@@ -131,16 +131,16 @@ def compose(parts: Sequence[tuple[Loss, int]]) -> tuple[TotalLoss, ...]:
 def convolve(pmfs: Sequence[tuple[LossPmf, int]], step: float, window: tuple[int, int] | None = None) -> TotalLoss:
     """Add up independent losses on one grid."""
     low, high = window or find_window(pmfs, step)
-    length = next_fast_len(max(high - low + 1, 2), real=True)
+    length = scipy.fft.next_fast_len(max(high - low + 1, 2), real=True)
     product, start, log_finite = None, 0, 0.0
     for loss, times in pmfs:
         folded = np.zeros(-(-len(loss.pmf) // length) * length)
         folded[: len(loss.pmf)] = loss.pmf
-        factor = rfft(folded.reshape(-1, length).sum(axis=0)) ** times
+        factor = scipy.fft.rfft(folded.reshape(-1, length).sum(axis=0)) ** times
         product = factor if product is None else product * factor
         start += times * loss.start
         log_finite += times * math.log1p(-min(loss.infinity, 1 - 1e-16))
-    pmf = np.maximum(np.roll(irfft(product, length), -((low - start) % length)), 0.0)
+    pmf = np.maximum(np.roll(scipy.fft.irfft(product, length), -((low - start) % length)), 0.0)
     slack = SLACK * max(1.0, sum(times for _, times in pmfs) / SLACK_USES)
     return TotalLoss(step * low, step, pmf, -math.expm1(log_finite) + 2 * TAIL + slack)
 

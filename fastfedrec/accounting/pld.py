@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from fastfedrec._check import check_instance, check_real
 from fastfedrec.accounting import _loss
@@ -229,7 +229,7 @@ def _gaussian_masses(losses, noise_multiplier):
 
 
 def _normal(edges):
-    below, above = ndtr(edges), ndtr(-edges)
+    below, above = scipy.special.ndtr(edges), scipy.special.ndtr(-edges)
     # On each side differences of the smaller tails, which do not cancel.
     inner = np.where(edges[:-1] > 0, above[:-1] - above[1:], below[1:] - below[:-1])
     return np.concatenate([below[:1], np.maximum(inner, 0.0), above[-1:]])

@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import gammaln, logsumexp, xlog1py
+import scipy
 
 from fastfedrec.accounting.composition import Accountant, check_sampling, pure_cost, renyi_delta, renyi_epsilon
 from fastfedrec.accounting.events import ZCDP, Gaussian, Laplace
@@ -76,8 +76,12 @@ def poisson_divergence(order: int, sampling_probability: float, noise_multiplier
     k = np.arange(order + 1)
     # Plain Gaussian terms of probability 0 (at a sampling probability of 1) drop out of the sum.
     with np.errstate(divide="ignore"):
-        logs = _log_binomial(order, k) + xlog1py(order - k, -sampling_probability) + k * math.log(sampling_probability)
-    return float(logsumexp(logs + k * (k - 1) / (2 * noise_multiplier**2))) / (order - 1)
+        logs = (
+            _log_binomial(order, k)
+            + scipy.special.xlog1py(order - k, -sampling_probability)
+            + k * math.log(sampling_probability)
+        )
+    return float(scipy.special.logsumexp(logs + k * (k - 1) / (2 * noise_multiplier**2))) / (order - 1)
 
 
 def without_replacement_divergence(order: int, sampling_rate: float, noise_multiplier: float) -> float:
@@ -109,7 +113,7 @@ def without_replacement_divergence(order: int, sampling_rate: float, noise_multi
     logs[1] = 2 * math.log(sampling_rate) + _log_binomial(order, 2) + least
     logs[2:] = k * math.log(sampling_rate) + _log_binomial(order, k) + math.log(2)
     logs[2:] += (k - 1) * k / (2 * noise_multiplier**2)
-    return float(logsumexp(logs)) / (order - 1)
+    return float(scipy.special.logsumexp(logs)) / (order - 1)
 
 
 @lru_cache(maxsize=64)
@@ -127,7 +131,7 @@ def _randomized_response(epsilon):
     """Divergences of binary randomized response, the worst of all epsilon-private mechanisms."""
     keep, flip = -math.log1p(math.exp(-epsilon)), -epsilon - math.log1p(math.exp(-epsilon))
     terms = [ORDERS * keep + (1 - ORDERS) * flip, ORDERS * flip + (1 - ORDERS) * keep]
-    return np.minimum(logsumexp(terms, axis=0) / (ORDERS - 1), epsilon)
+    return np.minimum(scipy.special.logsumexp(terms, axis=0) / (ORDERS - 1), epsilon)
 
 
 def _laplace(scale):
@@ -135,8 +139,8 @@ def _laplace(scale):
         np.log(ORDERS / (2 * ORDERS - 1)) + (ORDERS - 1) / scale,
         np.log((ORDERS - 1) / (2 * ORDERS - 1)) - ORDERS / scale,
     ]
-    return logsumexp(terms, axis=0) / (ORDERS - 1)
+    return scipy.special.logsumexp(terms, axis=0) / (ORDERS - 1)
 
 
 def _log_binomial(n, k):
-    return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    return scipy.special.gammaln(n + 1) - scipy.special.gammaln(k + 1) - scipy.special.gammaln(n - k + 1)

@@ -4,10 +4,10 @@ The constants are frozen.  They were fitted to MovieLens and must never be tuned
 Everything a user reads is rounded to 32 bits, and nothing is summed by BLAS, so that machines agree.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+import scipy
 
 from fastfedrec._kernels import generate as _kernel
 from fastfedrec.randomness import Key
@@ -88,7 +88,8 @@ def build_tables(preset: Preset, n_items: int, key: Key, ratings: bool, n_thread
     thresholds = _activity_thresholds(preset, n_items)
     lengths = preset.shortest + np.searchsorted(thresholds, _midpoints(N_PILOTS) * 2.0**32, side="right")
     median = float(preset.shortest + np.searchsorted(thresholds, 2.0**31, side="right"))
-    z = -ndtri(_midpoints(n_items) * (1.0 if preset.catalogue is None else min(1.0, n_items / preset.catalogue)))
+    shown = 1.0 if preset.catalogue is None else min(1.0, n_items / preset.catalogue)
+    z = -scipy.special.ndtri(_midpoints(n_items) * shown)
     popularity = _popularity(preset, z)
     target = np.minimum(LARGEST_SHARE, popularity * lengths.mean())
 
@@ -121,6 +122,26 @@ def build_tables(preset: Preset, n_items: int, key: Key, ratings: bool, n_thread
     )
 
 
+def with_mean(preset: Preset, n_items: int, mean: float) -> Preset:
+    """The same preset with users who hold `mean` items on average; raises where its shape cannot have that mean."""
+
+    def excess(activity_mean):
+        thresholds = _activity_thresholds(replace(preset, activity_mean=activity_mean), n_items)
+        return preset.shortest + (1.0 - thresholds / 2.0**32).sum() - mean
+
+    # Beyond three standard deviations from either end the distribution is hardly a lognormal any more.
+    margin = 3.0 * preset.activity_stddev
+    low = np.log(preset.shortest) - margin
+    high = np.log(int(LARGEST_LENGTH * n_items)) + margin
+    if not excess(low) <= 0.0 <= excess(high):
+        raise ValueError(
+            f"mean_interactions must lie between {excess(low) + mean:.1f} and {excess(high) + mean:.1f} with this "
+            f"preset and {n_items} items, got {mean:g}"
+        )
+    # Rounded, so that another machine's last digit gives the same data.
+    return replace(preset, activity_mean=round(scipy.optimize.brentq(excess, low, high, xtol=1e-10), 6))
+
+
 def _midpoints(n: int) -> np.ndarray:
     return (np.arange(n) + 0.5) / n
 
@@ -133,7 +154,7 @@ def _activity_thresholds(preset: Preset, n_items: int) -> np.ndarray:
     """P(n <= shortest + j) in 2^-32: a lognormal cut off at both ends and rounded."""
     longest = int(LARGEST_LENGTH * n_items)
     edges = np.log(np.arange(preset.shortest, longest + 2) - 0.5)
-    below = ndtr((edges - preset.activity_mean) / preset.activity_stddev)
+    below = scipy.special.ndtr((edges - preset.activity_mean) / preset.activity_stddev)
     share = (below[1:-1] - below[0]) / (below[-1] - below[0])
     return np.minimum(np.rint(share * 2.0**32), 2.0**32 - 1).astype(np.uint32)
 
@@ -206,7 +227,7 @@ def _rating_tables(key, topics, z, target, shares, times, order) -> RatingTables
     noise -= 2.0 * affinity_scale * covariance
     scales = [
         USER_WEIGHT, TASTE_WEIGHT / np.sqrt(N_TASTES), mean, affinity_scale,
-        np.sqrt(max(noise, 0.0)), *ndtri(RATING_CUTS),
+        np.sqrt(max(noise, 0.0)), *scipy.special.ndtri(RATING_CUTS),
     ]  # fmt: skip
 
     def by_id(table):

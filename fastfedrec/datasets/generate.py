@@ -2,10 +2,19 @@
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_flag, check_instance, check_integer
+from fastfedrec._check import check_choice, check_flag, check_instance, check_integer, check_real
 from fastfedrec._kernels import generate as _kernel
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec.datasets._topics import BUDGET, GAMMA, LARGEST_LENGTH, PRESETS, TOPIC_NOISE, RatingTables, build_tables
+from fastfedrec.datasets._topics import (
+    BUDGET,
+    GAMMA,
+    LARGEST_LENGTH,
+    PRESETS,
+    TOPIC_NOISE,
+    RatingTables,
+    build_tables,
+    with_mean,
+)
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 
@@ -27,6 +36,7 @@ def generate_implicit(
     preset: str = "movielens-1m",
     ratings: bool = False,
     timestamps: bool = False,
+    mean_interactions: float | None = None,
     users: range | None = None,
     n_threads: int = 0,
 ) -> Interactions:
@@ -54,6 +64,8 @@ def generate_implicit(
     timestamps : bool
         Whether to give the order in which a user's items were drawn, from 0, as timestamps; 8 more bytes an
         interaction.
+    mean_interactions : float or None
+        Items of a user, on average; None takes the preset's.  The fewest and the most that a user may hold stay.
     users : range or None
         Make only these users, bit for bit as they stand in the whole; None makes all.
     n_threads : int
@@ -68,7 +80,7 @@ def generate_implicit(
     Raises
     ------
     ValueError
-        Too few items for the preset, or `users` outside the whole.
+        Too few items for the preset, a mean that its activity cannot have, or `users` outside the whole.
 
     Examples
     --------
@@ -91,6 +103,8 @@ def generate_implicit(
         )
     check_instance("key", key, Key, "use Key.from_seed(n)")
     ratings, timestamps = check_flag("ratings", ratings), check_flag("timestamps", timestamps)
+    if mean_interactions is not None:
+        chosen = with_mean(chosen, n_items, check_real("mean_interactions", mean_interactions))
     users = _check_users(users, n_users)
     threads = resolve_n_threads(n_threads)
 
@@ -117,6 +131,8 @@ def generate_implicit(
     if failed.any():
         raise MemoryError(f"no memory for the work space of {threads} threads at {n_items} items; use fewer threads")
     numbers = np.arange(users.start, users.stop, dtype=np.int64)
+    for array in (indptr, indices, order, values, numbers):
+        array.flags.writeable = False  # Interactions copies what somebody could still write to
     return Interactions(
         indptr,
         indices,
@@ -124,7 +140,7 @@ def generate_implicit(
         order if timestamps else None,
         numbers,
         np.arange(n_items, dtype=np.int64),
-        numbers.astype(np.uint64),
+        numbers.view(np.uint64),
     )
 
 

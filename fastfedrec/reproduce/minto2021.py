@@ -306,8 +306,8 @@ def _fitting_sizes(data: Interactions, most_users: int) -> tuple[list[tuple[int,
     if not sizes:
         n_users, n_items = min(PUBLISHED)
         raise ValueError(
-            f"data must have at least {n_users:,} users and {n_items:,} items with {MIN_INTERACTIONS} interactions, got "
-            f"{data.n_users} and {data.n_items}; pass MovieLens 20M, or None for generated data"
+            f"data must have at least {n_users:,} users and {n_items:,} items with {MIN_INTERACTIONS} interactions, "
+            f"got {data.n_users} and {data.n_items}; pass MovieLens 20M, or None for generated data"
         )
     return sizes, skipped
 

@@ -367,8 +367,15 @@ class FMFRounds(FederatedSystem):
         return sums.sum(axis=0), index, bit
 
     def _public_gram(self, factors: np.ndarray) -> np.ndarray:
-        """The users' common part of their systems; refused, before anybody is asked, where it is singular."""
-        als.regularized_gram(factors, self.regularization, 0.0)  # raises; it depends on no user's data
+        """The users' common part of their systems; refused, before anybody is asked, where it is singular.
+
+        Where the confidence weight is 0 it is all of them, and R^-1 of V'V + regularization * I = R'R is returned:
+        products with it take a fraction of the time of substitutions, whose divisions wait for one another.
+        """
+        triangle = als.regularized_gram(factors, self.regularization, 0.0)  # raises; it depends on no user's data
+        if self._settings.confidence_weight == 0:
+            with one_blas_thread():
+                return np.linalg.inv(np.triu(triangle))
         return als.regularized_gram(factors, self.regularization, self._settings.confidence_weight)
 
     def _summed_gradient(self, state, shard, n_threads):

@@ -4,7 +4,7 @@ import math
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from fastfedrec import ranking
 from fastfedrec._check import check_epsilon, check_integer

@@ -1,0 +1,106 @@
+"""A small call of every kernel that has a parallel loop, and children of this process that repeat it.
+
+A script or a child of any start method can import it.  Each call returns an array, the same for any number of threads.
+"""
+
+import functools
+import json
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+from fastfedrec import FMFLDP, Key, _threads, als, datasets, ranking
+from fastfedrec.evaluation import random_split
+from fastfedrec.mechanisms import (
+    GRR,
+    BinaryResponse,
+    DiscreteLaplace,
+    Piecewise,
+    PoissonSampling,
+    TruncatedGeometric,
+    clip_rows_l2,
+)
+
+N = 20_000  # values: enough for a block for each of two threads in every kernel
+KEY = Key.from_seed(1)
+
+
+@functools.cache
+def data():
+    return datasets.generate_implicit(400, 60, key=KEY, n_threads=1)
+
+
+def values(low=0, high=5):
+    return np.arange(N) % (high - low) + low
+
+
+CALLS = {
+    "als": lambda n: als.solve_users(data(), np.ones((60, 3)), regularization=1.0, confidence_weight=2.0, n_threads=n),
+    "binary_response": lambda n: BinaryResponse(1.0).privatize(values() / 4, key=KEY, n_threads=n),
+    "channel": lambda n: TruncatedGeometric(1.0, 5).privatize(values(), key=KEY, n_threads=n),
+    "client_sampling": lambda n: PoissonSampling(0.5).sample(N, key=KEY, n_threads=n),
+    "clipping": lambda n: clip_rows_l2(np.ones((N, 3)), 1.0, n_threads=n),
+    "evaluation": lambda n: random_split(data(), test_fraction=0.5, key=KEY)[0].indices,  # always on all processors
+    "fmf_ldp": lambda n: FMFLDP(n_rounds=2).fit(data(), key=KEY, n_threads=n).item_factors_,
+    "frequency": lambda n: GRR(1.0, 5).privatize(values(), key=KEY, n_threads=n),
+    "generate": lambda n: datasets.generate_implicit(400, 60, key=KEY, n_threads=n).indices,
+    "integer_noise": lambda n: DiscreteLaplace(2, sampler="table").privatize(values(), key=KEY, n_threads=n),
+    "piecewise": lambda n: Piecewise(1.0).privatize(values() / 4, key=KEY, n_threads=n),
+    "randomness": lambda n: KEY.words_by_user("test", np.arange(N, dtype=np.uint64), size=2, n_threads=n),
+    "ranking": lambda n: ranking.top_k(np.sin(np.arange(N)).reshape(200, 100), 3, n_threads=n)[0],
+}
+
+
+def run_all(n_threads):
+    return {name: call(n_threads) for name, call in CALLS.items()}, _threads.is_forked()
+
+
+def same(results, others):
+    return results.keys() == others.keys() and all(np.array_equal(results[name], others[name]) for name in results)
+
+
+def count_threads():
+    """Threads of this process as Linux counts them; OpenMP keeps those that it has started."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def outcomes_in_forks(*, seconds, bypass=False):
+    """How a forked child of its own repeats each call: "same", "different" or "hangs" (killed after so long).
+
+    `bypass` takes the package's precaution away.
+    """
+    expected, _ = run_all(2)
+    children = {name: _fork(name, expected[name], bypass) for name in CALLS}
+    outcomes = {}
+    deadline = time.monotonic() + seconds
+    while children and time.monotonic() < deadline:
+        for name, child in list(children.items()):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                outcomes[name] = "same" if status == 0 else "different"
+                del children[name]
+        time.sleep(0.02)
+    for name, child in children.items():
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        outcomes[name] = "hangs"
+    return outcomes
+
+
+def _fork(name, expected, bypass):
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        _threads._forked = _threads._forked and not bypass
+        status = 0 if np.array_equal(CALLS[name](2), expected) else 1
+    finally:
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    print(json.dumps(outcomes_in_forks(seconds=float(sys.argv[1]), bypass="--bypass" in sys.argv)))
