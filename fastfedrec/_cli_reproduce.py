@@ -8,8 +8,11 @@ from pathlib import Path
 
 from fastfedrec._check import check_integer
 from fastfedrec._demo import missing_extra
-from fastfedrec.datasets import load_movielens
+from fastfedrec.datasets import load_movielens, load_movielens_folds
+from fastfedrec.reproduce.jeyamohan2019 import FIGURES, rating_figure
 from fastfedrec.reproduce.minto2021 import figure_4
+
+_FIGURES = {"fmf-ldp": ("4",), "laplace-rr-svd": FIGURES}
 
 
 def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -17,8 +20,19 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
     command = add(
         "reproduce", run_reproduce, "A paper's figure side by side with ours; finished parts are kept and not repeated."
     )
-    command.add_argument("system", metavar="SYSTEM", choices=["fmf-ldp"], help="fmf-ldp (Minto et al. 2021)")
-    command.add_argument("--figure", metavar="N", choices=["4"], required=True, help="4: HR@10 over users and items")
+    command.add_argument(
+        "system",
+        metavar="SYSTEM",
+        choices=list(_FIGURES),
+        help="fmf-ldp (Minto et al. 2021) or laplace-rr-svd (Jeyamohan et al. 2019)",
+    )
+    command.add_argument(
+        "--figure",
+        metavar="N",
+        choices=[figure for figures in _FIGURES.values() for figure in figures],
+        required=True,
+        help="fmf-ldp: 4 (HR@10 over users and items); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon",
+    )
     command.add_argument(
         "--data", type=Path, metavar="PATH", help="MovieLens 20M as downloaded; without it the data are generated"
     )
