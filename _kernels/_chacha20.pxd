@@ -2,7 +2,8 @@
 
 A stream is named by (subkey, round, user): the subkey is the 256-bit ChaCha20 key of one purpose, and the 96-bit
 nonce is (round, user low, user high).  The 32-bit block counter runs within the stream, from 0, so a name gives the
-same bits on any thread, shard or machine.  How many blocks are computed together never changes the stream.
+same bits on any thread, shard or machine.  How many blocks are computed together never changes the stream.  Its words are
+of 64 bits, low halves first.
 
 Inline functions only: a compiled module cannot be cimported under the `_kernels` mapping (see setup.py).
 """
@@ -22,7 +23,7 @@ cdef extern from "_kernels/_chacha20.h" namespace "fastfedrec" nogil:
 
 cdef struct Stream:
     uint32_t state[16]
-    uint32_t buffer[512]     # 16 words a block, the largest batch
+    uint64_t buffer[256]     # 8 words a block, the largest batch
     int position             # next unread word of the buffer
     int end                  # words in the buffer
 
@@ -45,20 +46,18 @@ cdef inline void stream_open(Stream* s, const uint32_t* subkey, uint32_t round_n
 
 cdef inline void stream_refill(Stream* s) noexcept nogil:
     """The next batch of words of the stream, whatever was left of the last one."""
-    cdef int n_blocks = chacha20_batch(s.state, s.buffer)
+    cdef int n_blocks = chacha20_batch(s.state, <uint32_t*>s.buffer)
     s.state[12] += n_blocks
     s.position = 0
-    s.end = 16 * n_blocks
+    s.end = 8 * n_blocks
 
 
 cdef inline uint64_t stream_next(Stream* s) noexcept nogil:
-    """The next 64 bits of the stream, low word first."""
-    cdef uint64_t word
+    """The next 64 bits of the stream."""
     if s.position == s.end:
         stream_refill(s)
-    word = <uint64_t>s.buffer[s.position] | (<uint64_t>s.buffer[s.position + 1] << 32)
-    s.position += 2
-    return word
+    s.position += 1
+    return s.buffer[s.position - 1]
 
 
 cdef inline uint64_t stream_below(Stream* s, uint64_t bound) noexcept nogil:

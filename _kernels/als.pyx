@@ -1,11 +1,38 @@
-"""Alternating least squares, user half (Hu, Koren, Volinsky 2008, equation 4); see `_als.pxd`.  Inputs are trusted."""
+"""Alternating least squares, user half (Hu, Koren, Volinsky 2008, equation 4).  Inputs are trusted.
+
+Vector code (`_als.cpp`) solves in the type of the factors; what it cannot answer for goes to the exact form (`_als.pxd`).
+"""
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
-from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int32_t, int64_t, uintptr_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
 
 from _kernels._als cimport solve_user
 from _kernels._cholesky cimport cholesky_factor
+
+include "_level.pxi"
+
+cdef extern from "_kernels/_als.h" namespace "fastfedrec" nogil:
+    cdef cppclass AlsProblem[T]:
+        const int64_t* indptr
+        const int32_t* indices
+        const T* values
+        const T* item_factors
+        const T* gram
+        const double* wide_gram
+        int n_factors
+        int stride
+        double weight
+    size_t als_scratch_bytes(int stride) noexcept
+    void als_solve[T](
+        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* out, unsigned char* solved
+    ) noexcept
+    void als_solve_cg[T](const AlsProblem[T]& problem, Py_ssize_t user, int n_steps, T* out) noexcept
+
+cdef enum:
+    USERS_AT_ONCE = 32   # of a thread: a multiple of every vector's lanes
+    ALIGNMENT = 64
 
 
 def factor_gram(
@@ -15,49 +42,175 @@ def factor_gram(
     return bool(cholesky_factor(&gram[0, 0], gram.shape[0]))
 
 
+cdef inline char* _aligned(void* memory) noexcept nogil:
+    return <char*>((<uintptr_t>memory + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
+
+
+cdef void* _open(
+    AlsProblem[floating]* problem,    # OUT, but for its users
+    const floating* item_factors,     # IN  (n_items, n_factors)
+    const double* gram,               # IN  (n_factors, n_factors)
+    Py_ssize_t n_items,
+    Py_ssize_t n_factors,
+    double weight,
+) noexcept nogil:
+    """Copy item factors and gram to padded, aligned rows; return the memory to free after use, or NULL."""
+    cdef Py_ssize_t stride = 8 if n_factors <= 8 else (n_factors + 15) // 16 * 16, f, g
+    cdef size_t gram_bytes = stride * stride * sizeof(double), rows_bytes = n_items * stride * sizeof(floating)
+    cdef void* memory = calloc(2 * gram_bytes + rows_bytes + ALIGNMENT, 1)
+    cdef double* wide_gram = <double*>_aligned(memory)
+    cdef floating* own_gram = <floating*>(_aligned(memory) + gram_bytes)
+    cdef floating* rows = <floating*>(_aligned(memory) + 2 * gram_bytes)
+    if memory == NULL:
+        return NULL
+    for f in range(n_factors):
+        for g in range(n_factors):
+            wide_gram[f * stride + g] = gram[f * n_factors + g]
+    for f in range(n_factors, stride):
+        wide_gram[f * stride + f] = 1.0
+    for f in range(stride * stride):
+        own_gram[f] = <floating>wide_gram[f]
+    for f in range(n_items):
+        memcpy(rows + f * stride, item_factors + f * n_factors, n_factors * sizeof(floating))
+    problem.item_factors = rows
+    problem.gram = own_gram
+    problem.wide_gram = wide_gram
+    problem.n_factors = <int>n_factors
+    problem.stride = <int>stride
+    problem.weight = weight
+    return memory
+
+
+cdef void _set_users(
+    AlsProblem[floating]* problem,
+    const int64_t[::1] indptr,
+    const int32_t[::1] indices,
+    const floating[::1] values,
+):
+    problem.indptr = &indptr[0]
+    problem.indices = &indices[0] if indices.shape[0] else NULL
+    problem.values = &values[0] if values.shape[0] else NULL
+
+
+cdef Py_ssize_t _solve_some(
+    const AlsProblem[floating]* problem,
+    const floating* item_factors,     # IN  (n_items, n_factors), not padded
+    const double* gram,               # IN  (n_factors, n_factors)
+    Py_ssize_t first,
+    Py_ssize_t last,
+    char* scratch,
+    double* exact_scratch,            # (n_factors + 2, n_factors)
+    floating* out,                    # OUT (n_users, n_factors)
+) noexcept nogil:
+    """Solve users [first, last); return the first singular one, or `last`."""
+    cdef unsigned char solved[USERS_AT_ONCE]
+    cdef Py_ssize_t n_factors = problem.n_factors, singular = last, u, f
+    cdef double* x = exact_scratch + (n_factors + 1) * n_factors
+    als_solve(problem[0], first, last, scratch, out + first * n_factors, solved)
+    for u in range(first, last):
+        if solved[u - first]:
+            continue
+        if solve_user(
+            problem.indices + problem.indptr[u],
+            problem.values,
+            problem.indptr[u],
+            problem.indptr[u + 1] - problem.indptr[u],
+            item_factors,
+            gram,
+            n_factors,
+            problem.weight,
+            exact_scratch,
+            x,
+        ):
+            for f in range(n_factors):
+                out[u * n_factors + f] = <floating>x[f]
+        elif u < singular:
+            singular = u
+    return singular
+
+
 def solve_users(
     const int64_t[::1] indptr,            # IN  (n_users + 1,)
     const int32_t[::1] indices,           # IN  (n_interactions,)
     const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
     const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
     const double[:, ::1] gram,            # IN  (n_factors, n_factors), factored where the weight is 0
-    floating[:, ::1] out,                 # OUT (n_users, n_factors)
+    floating[:, ::1] out,                 # OUT (n_users, n_factors), zeros
     int64_t[::1] singular,                # OUT (n_threads,), first singular user each thread met, or n_users
     double confidence_weight,
     int n_threads,
 ):
     """Solve all users' systems; each user's result depends on that user alone, so on no thread count."""
-    cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_factors = item_factors.shape[1], u, f
-    cdef const floating* data = NULL
-    cdef const int32_t* items = NULL
-    cdef double* scratch
-    cdef double* x
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_factors = item_factors.shape[1], first, last, found
+    cdef size_t exact_bytes = ((n_factors + 2) * n_factors * sizeof(double) + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    cdef AlsProblem[floating] problem
+    cdef void* shared
+    cdef void* own
+    cdef char* scratch
     cdef int thread
-    if values.shape[0]:
-        data = &values[0]
-    if indices.shape[0]:
-        items = &indices[0]
-    with nogil, parallel(num_threads=n_threads):
-        scratch = <double*>malloc((n_factors + 2) * n_factors * sizeof(double))
-        x = scratch + (n_factors + 1) * n_factors
-        thread = threadid()
-        for u in prange(n_users, schedule="dynamic", chunksize=32):
-            if scratch == NULL:
-                singular[thread] = -1
-            elif solve_user(
-                items + indptr[u],
-                data,
-                indptr[u],
-                indptr[u + 1] - indptr[u],
-                &item_factors[0, 0],
-                &gram[0, 0],
-                n_factors,
-                confidence_weight,
-                scratch,
-                x,
-            ):
-                for f in range(n_factors):
-                    out[u, f] = <floating>x[f]
-            elif u < singular[thread]:
-                singular[thread] = u
-        free(scratch)
+    if indices.shape[0] == 0:
+        return
+    shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], item_factors.shape[0], n_factors, confidence_weight)
+    if shared == NULL:
+        raise MemoryError
+    _set_users(&problem, indptr, indices, values)
+    with nogil:
+        with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
+            own = malloc(exact_bytes + als_scratch_bytes(problem.stride) + ALIGNMENT)
+            thread = threadid()
+            for first in prange(0, n_users, USERS_AT_ONCE, schedule="dynamic"):
+                if own == NULL:
+                    singular[thread] = -1
+                else:
+                    scratch = _aligned(own)
+                    last = min(first + USERS_AT_ONCE, n_users)
+                    found = _solve_some(
+                        &problem,
+                        &item_factors[0, 0],
+                        &gram[0, 0],
+                        first,
+                        last,
+                        scratch + exact_bytes,
+                        <double*>scratch,
+                        &out[0, 0],
+                    )
+                    if found < last and found < singular[thread]:
+                        singular[thread] = found
+            free(own)
+        free(shared)
+
+
+def solve_users_cg(
+    const int64_t[::1] indptr,            # IN  (n_users + 1,)
+    const int32_t[::1] indices,           # IN  (n_interactions,)
+    const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
+    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
+    const double[:, ::1] gram,            # IN  (n_factors, n_factors), not factored
+    floating[:, ::1] out,                 # IN/OUT (n_users, n_factors), where each user starts
+    double confidence_weight,
+    int n_steps,
+    int n_threads,
+):
+    """So many steps of conjugate gradients for each user; users without items get zeros."""
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, u
+    cdef AlsProblem[floating] problem
+    cdef void* shared
+    if indices.shape[0] == 0:
+        out[:, :] = 0
+        return
+    shared = _open(
+        &problem, &item_factors[0, 0], &gram[0, 0], item_factors.shape[0], item_factors.shape[1], confidence_weight
+    )
+    if shared == NULL:
+        raise MemoryError
+    _set_users(&problem, indptr, indices, values)
+    for u in prange(
+        n_users,
+        nogil=True,
+        schedule="dynamic",
+        chunksize=USERS_AT_ONCE,
+        num_threads=n_threads,
+        use_threads_if=n_threads > 1,
+    ):
+        als_solve_cg(problem, u, n_steps, &out[u, 0])
+    free(shared)

@@ -2,7 +2,7 @@
 from cython.parallel cimport prange
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from _kernels._chacha20 cimport Stream, mulhi64, stream_next, stream_open
+from _kernels._chacha20 cimport Stream, mulhi64, stream_next, stream_open, stream_refill
 from _kernels._subset cimport lowest_bit
 
 include "_level.pxi"
@@ -30,10 +30,13 @@ cdef void _poisson_block(
     uint8_t* taken, Py_ssize_t n, const uint32_t* subkey, uint64_t threshold, uint32_t round_number, uint64_t block
 ) noexcept nogil:
     cdef Stream stream
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i = 0, j
     stream_open(&stream, subkey, round_number, block)
-    for i in range(n):
-        taken[i] = stream_next(&stream) < threshold
+    while i < n:
+        stream_refill(&stream)
+        for j in range(min(<Py_ssize_t>stream.end, n - i)):
+            taken[i + j] = stream.buffer[j] < threshold
+        i += stream.end
 
 
 def sample_fixed_size(

@@ -4,14 +4,15 @@ The draw is the number of thresholds (128 bits each) at or below a uniform 128-b
 of that number is only drawn where the high half equals that of a threshold, which hardly ever happens.
 """
 from cython.parallel cimport prange
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
 
-from _kernels._chacha20 cimport Stream, stream_next, stream_open
+from _kernels._chacha20 cimport Stream, stream_next, stream_open, stream_refill
 
 include "_level.pxi"
 
 cdef enum:
     BLOCK = 65536             # values a stream; part of the stream's definition
+    BATCH = 256               # words of a stream's buffer
 
 
 cdef inline Py_ssize_t find(
@@ -19,7 +20,6 @@ cdef inline Py_ssize_t find(
 ) noexcept nogil:
     """How many thresholds have a smaller high half than `word`; the sentinel after the last ends the search."""
     cdef Py_ssize_t i = guide[word >> shift]
-    i += high[i] < word       # most searches end here, without a branch that cannot be predicted
     while high[i] < word:
         i += 1
     return i
@@ -77,22 +77,57 @@ cdef void _add_block(
     const int32_t* guide, const uint32_t* subkey, int shift, uint32_t round_number, uint64_t block,
 ) noexcept nogil:
     cdef Stream stream
-    cdef Py_ssize_t i, found
+    cdef int64_t[BATCH] draws
+    cdef Py_ssize_t i = 0, n_words, n_drawn
     cdef uint64_t word
-    cdef int64_t reach = n_thresholds // 2
     stream_open(&stream, subkey, round_number, block)
+    while i < n:
+        if stream.position == stream.end:
+            stream_refill(&stream)
+        n_words = min(<Py_ssize_t>(stream.end - stream.position), n - i)
+        n_drawn = find_all(high, guide, shift, stream.buffer + stream.position, n_words, draws)
+        stream.position += n_drawn
+        if n_drawn < n_words:  # a tie: the word after it is its low half
+            word = stream_next(&stream)
+            draws[n_drawn] = find_tied(
+                high, low, n_thresholds, find(high, guide, shift, word), word, stream_next(&stream)
+            )
+            n_drawn += 1
+        add_saturating(values + i, draws, n_drawn, n_thresholds // 2)
+        i += n_drawn
+
+
+cdef inline Py_ssize_t find_all(
+    const uint64_t* high, const int32_t* guide, int shift, const uint64_t* words, Py_ssize_t n, int64_t* found
+) noexcept nogil:
+    """`find` for each of at most BATCH words, up to the first that ties; returns its number, or n.
+
+    The few searches that take more than one step are listed, without a branch that cannot be predicted, and ended last.
+    """
+    cdef uint16_t[BATCH] unfinished
+    cdef Py_ssize_t i, r, k, n_unfinished = 0
+    for r in range(n):
+        i = guide[words[r] >> shift]
+        found[r] = i + <int64_t>(high[i] < words[r])
+    for r in range(n):
+        unfinished[n_unfinished] = <uint16_t>r
+        n_unfinished += high[found[r]] <= words[r]
+    for k in range(n_unfinished):
+        r = unfinished[k]
+        while high[found[r]] < words[r]:
+            found[r] += 1
+        if high[found[r]] == words[r]:
+            return r
+    return n
+
+
+cdef inline void add_saturating(int64_t* values, const int64_t* draws, Py_ssize_t n, int64_t reach) noexcept nogil:
+    """Add draws - reach, brought to the ends of int64 where a sum is beyond; without branches, for signs of noise
+    cannot be predicted."""
+    cdef uint64_t value, draw, total, end
+    cdef Py_ssize_t i
     for i in range(n):
-        word = stream_next(&stream)
-        found = find(high, guide, shift, word)
-        if high[found] == word:
-            found = find_tied(high, low, n_thresholds, found, word, stream_next(&stream))
-        values[i] = saturating_sum(values[i], found - reach)
-
-
-cdef inline int64_t saturating_sum(int64_t a, int64_t b) noexcept nogil:
-    cdef int64_t largest = 0x7FFFFFFFFFFFFFFF
-    if b > 0 and a > largest - b:
-        return largest
-    if b < 0 and a < -largest - 1 - b:
-        return -largest - 1
-    return a + b
+        value, draw = <uint64_t>values[i], <uint64_t>(draws[i] - reach)
+        total = value + draw
+        end = ((<uint64_t>1 << 63) - 1) + (value >> 63)
+        values[i] = <int64_t>(end if ((value ^ total) & (draw ^ total)) >> 63 else total)

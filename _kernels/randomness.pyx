@@ -3,7 +3,7 @@ from cython.parallel cimport prange
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from _kernels._chacha20 cimport Stream, chacha20_batch, stream_next, stream_open
+from _kernels._chacha20 cimport LARGEST_BATCH, Stream, chacha20_batch, chacha20_blocks, stream_open, stream_refill
 
 include "_level.pxi"
 
@@ -32,16 +32,40 @@ def stream_words(
     int n_threads,
 ):
     """Write the first words of the stream (subkey, round, user), one row a user."""
-    cdef Py_ssize_t n_streams = users.shape[0], i
-    for i in prange(n_streams, nogil=True, schedule="static", num_threads=n_threads):
-        _one_stream(&subkey[0], round_number, users[i], &out[i, 0], out.shape[1])
+    cdef Py_ssize_t n_streams = users.shape[0], n_words = out.shape[1], i
+    cdef Py_ssize_t together = LARGEST_BATCH // ((n_words + 7) // 8)   # streams in one batch
+    if together == 0:
+        for i in prange(n_streams, nogil=True, schedule="static", num_threads=n_threads):
+            _long_stream(&subkey[0], round_number, users[i], &out[i, 0], n_words)
+        return
+    for i in prange((n_streams + together - 1) // together, nogil=True, schedule="static", num_threads=n_threads):
+        _short_streams(
+            &subkey[0], round_number, &users[i * together], min(together, n_streams - i * together),
+            &out[i * together, 0], n_words,
+        )
 
 
-cdef void _one_stream(
+cdef void _long_stream(
     const uint32_t* subkey, uint32_t round_number, uint64_t user, uint64_t* out, Py_ssize_t n_words
 ) noexcept nogil:
     cdef Stream stream
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i = 0
     stream_open(&stream, subkey, round_number, user)
-    for i in range(n_words):
-        out[i] = stream_next(&stream)
+    while i < n_words:
+        stream_refill(&stream)
+        memcpy(out + i, stream.buffer, 8 * min(<Py_ssize_t>stream.end, n_words - i))
+        i += stream.end
+
+
+cdef void _short_streams(
+    const uint32_t* subkey, uint32_t round_number, const uint64_t* users, Py_ssize_t n_users, uint64_t* out,
+    Py_ssize_t n_words,
+) noexcept nogil:
+    cdef Stream stream
+    cdef Py_ssize_t blocks_per_user = (n_words + 7) // 8, u
+    stream_open(&stream, subkey, round_number, 0)
+    chacha20_blocks(
+        stream.state, users, 0, n_users * blocks_per_user, blocks_per_user, <uint32_t*>stream.buffer
+    )
+    for u in range(n_users):
+        memcpy(out + u * n_words, stream.buffer + 8 * blocks_per_user * u, 8 * n_words)

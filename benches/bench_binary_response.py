@@ -111,10 +111,12 @@ class SampleMemberships:
     def _fastfedrec(self):
         data = self.data
         sums, asked = np.zeros((2, 1, data.n_items), dtype=np.int64)
+        failed = np.zeros(1, dtype=np.int64)
         subkey = Key.from_seed(0).subkey("bench")
         kernel.sample_memberships(
-            data.indptr, data.indices, data.global_user_ids, sums, asked, subkey, BinaryResponse(EPSILON).span, 100, 1
-        )
+            data.indptr, data.indices, data.global_user_ids, sums, asked, failed, subkey, BinaryResponse(EPSILON).span,
+            100, 1,
+        )  # fmt: skip
         return sums[0], asked[0]
 
     def _numpy(self):

@@ -1,6 +1,6 @@
 """fastfedrec: the compiled backend for private federated recommenders."""
 
-from fastfedrec import accounting, als, audit, datasets, engines, evaluation, hardware, mechanisms, ranking
+from fastfedrec import accounting, als, audit, datasets, doctor, engines, evaluation, hardware, mechanisms, ranking
 from fastfedrec._version import __version__
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
@@ -26,6 +26,7 @@ __all__ = [
     "als",
     "audit",
     "datasets",
+    "doctor",
     "engines",
     "evaluation",
     "hardware",

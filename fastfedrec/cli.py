@@ -1,4 +1,4 @@
-"""The command line: ``fastfedrec demo | fit | evaluate | recommend | account | audit | reproduce``."""
+"""The command line: ``fastfedrec demo | fit | evaluate | recommend | account | audit | reproduce | doctor``."""
 
 import argparse
 import ast
@@ -19,6 +19,7 @@ import numpy as np
 
 from fastfedrec._cli_account import add_account
 from fastfedrec._cli_audit import add_audit
+from fastfedrec._cli_doctor import add_doctor
 from fastfedrec._cli_reproduce import add_reproduce
 from fastfedrec._demo import EPSILON_LEGEND, missing_extra, run_demo
 from fastfedrec._table import format_epsilon, format_table
@@ -141,6 +142,7 @@ def _build_parser() -> _Parser:
     add_account(commands, common)
     add_audit(add)
     add_reproduce(add)
+    add_doctor(add)
     return parser
 
 

@@ -142,9 +142,11 @@ def test_membership_answers_do_not_depend_on_shards_or_threads(lengths, n_items,
             shard.indptr, shard.indices, shard.global_user_ids, answers, subkey, channel.span, n_threads
         )
         sums, asked = np.zeros((2, n_threads, n_items), dtype=np.int64)
+        failed = np.zeros(n_threads, dtype=np.int64)
         kernel.sample_memberships(
-            shard.indptr, shard.indices, shard.global_user_ids, sums, asked, subkey, channel.span, 5, n_threads
+            shard.indptr, shard.indices, shard.global_user_ids, sums, asked, failed, subkey, channel.span, 5, n_threads
         )
+        assert not failed.any()
         return answers, sums.sum(axis=0), asked.sum(axis=0)
 
     whole, parts = run(data, n_threads=4), [run(shard) for shard in data.shard(3)]

@@ -1,7 +1,9 @@
 """Which vector code runs: what the processor has, chosen, forced, restored, and in every kernel that has any."""
 
+import ast
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +96,70 @@ def test_random_words_are_the_same_on_every_instruction_set():
     for other in words[1:]:
         np.testing.assert_array_equal(other, words[0])
     assert len(np.unique(words[0])) == 40 * 70
+
+
+def shared_between_levels(sources, folder):
+    """Symbols that the code of two levels defines, and of which a linker would keep one for both.
+
+    Compiled without optimization, so that no inline function vanishes into its callers.
+    """
+    compiler, nm = shutil.which("c++"), shutil.which("nm")
+    if compiler is None or nm is None:
+        pytest.skip("needs a compiler called c++ and the tool nm")
+    setup = ast.parse((KERNELS.parent / "setup.py").read_text())
+    levels = next(
+        ast.literal_eval(statement.value)
+        for statement in setup.body
+        if isinstance(statement, ast.Assign) and statement.targets[0].id == "X86_64_LEVELS"
+    )
+    defined = {}
+    for level, flags in levels.items():
+        for source in sources:
+            target = folder / f"{level}-{source.stem}.o"
+            macros = [f"-DFASTFEDREC_LEVEL={level}", f"-DFASTFEDREC_N_LEVELS={len(levels)}"]
+            command = [
+                compiler,
+                "-std=c++17",
+                "-O0",
+                *flags,
+                *macros,
+                f"-I{KERNELS.parent}",
+                "-c",
+                source,
+                "-o",
+                target,
+            ]
+            subprocess.run(command, check=True, capture_output=True)
+            listing = subprocess.run([nm, "--defined-only", "--extern-only", target], capture_output=True, text=True)
+            defined.setdefault(level, set()).update(line.split()[-1] for line in listing.stdout.splitlines())
+    assert all(defined.values())
+    first, *others = defined.values()
+    return {name for i, names in enumerate((first, *others)) for other in others[i:] for name in names & other}
+
+
+needs_levels = pytest.mark.skipif(
+    sys.platform != "linux" or kernel.n_levels() == 1, reason="needs Linux, and a build with levels"
+)
+
+
+@needs_levels
+def test_no_symbol_is_shared_between_levels(tmp_path):
+    assert shared_between_levels(sorted(KERNELS.glob("_*.cpp")), tmp_path) == set()
+
+
+@needs_levels
+def test_the_symbol_test_sees_an_inline_function_of_a_header(tmp_path):
+    source = tmp_path / "bad.cpp"
+    source.write_text(
+        "#include <algorithm>\n"
+        "namespace fastfedrec { namespace FASTFEDREC_LEVEL {\n"
+        "    template <int n> float add(float x) { return x + n; }\n"  # one for each level: harmless
+        "    float largest(float x, float y) { return std::max(add<1>(x), y); }\n"
+        "}}\n"
+    )
+    shared = shared_between_levels([source], tmp_path)
+    assert len(shared) == 1
+    assert "3max" in shared.pop()
 
 
 # ---- bad inputs -------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from fastfedrec._kernels import tables as _kernel
 from fastfedrec.datasets._files import refuse
 from fastfedrec.interactions import Interactions
 
-_BLOCK_BYTES = 1 << 24
+_BLOCK_BYTES = 1 << 22
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

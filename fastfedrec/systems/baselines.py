@@ -259,10 +259,13 @@ class DPPopularity(_CountBaseline):
         )
         self.ledger_.record(event, simulation=key.is_simulation)
         by_thread = np.zeros((2, n_threads, data.n_items), dtype=np.int64)
+        failed = np.zeros(n_threads, dtype=np.int64)
         _response_kernel.sample_memberships(
-            data.indptr, data.indices, data.global_user_ids, by_thread[0], by_thread[1], key.subkey(_REPORTS),
+            data.indptr, data.indices, data.global_user_ids, by_thread[0], by_thread[1], failed, key.subkey(_REPORTS),
             channel.span, n_reports, n_threads,
         )  # fmt: skip
+        if failed.any():
+            raise MemoryError("no memory for a thread's marks of items; use fewer threads")
         sums, asked = by_thread.sum(axis=1)
         # An answer estimates 2 * bit - 1 of a user drawn at random.
         share = (1 + channel.decoder * sums / np.maximum(asked, 1)) / 2

@@ -1,0 +1,26 @@
+// See _binary_response.h; compiled once for each level.
+#include "_kernels/_binary_response.h"
+
+#include "_kernels/_response_threshold.h"
+
+namespace fastfedrec {
+namespace FASTFEDREC_LEVEL {
+
+void response_thresholds(const double* values, ptrdiff_t n, int64_t span, uint64_t* __restrict__ out) {
+    for (ptrdiff_t i = 0; i < n; ++i) out[i] = response_threshold(values[i], span);
+}
+
+void respond(const double* values, const uint64_t* words, ptrdiff_t n, int64_t span, int8_t* __restrict__ out) {
+    for (ptrdiff_t i = 0; i < n; ++i) out[i] = words[i] < response_threshold(values[i], span) ? 1 : -1;
+}
+
+void respond(const float* values, const uint64_t* words, ptrdiff_t n, int64_t span, int8_t* __restrict__ out) {
+    for (ptrdiff_t i = 0; i < n; ++i) out[i] = words[i] < response_threshold(values[i], span) ? 1 : -1;
+}
+
+void respond_alike(uint64_t threshold, const uint64_t* words, ptrdiff_t n, int8_t* __restrict__ out) {
+    for (ptrdiff_t i = 0; i < n; ++i) out[i] = words[i] < threshold ? 1 : -1;
+}
+
+}  // namespace FASTFEDREC_LEVEL
+}  // namespace fastfedrec

@@ -1,0 +1,241 @@
+// Symmetric positive definite systems in register tiles of 8 rows: products, Cholesky factor, solution.
+//
+// A matrix is row-major with a stride that is a multiple of 8 and of the level's lanes; only its upper triangle counts
+// (what a tile writes beside it is never read).  See _lanes.h for where this may be included.
+#pragma once
+#include "_kernels/_lanes.h"
+
+namespace fastfedrec {
+namespace FASTFEDREC_LEVEL {
+
+enum { BLOCK = 8 };  // rows of a tile
+
+FASTFEDREC_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
+FASTFEDREC_INLINE double square_root(double x) { return __builtin_sqrt(x); }
+
+// NV vectors of 8 rows; two fit the 32 registers of AVX-512, one the 16 of the others.
+template <class T, int NV>
+struct Tile {
+    typedef typename Vector<T, Native<T>::LANES>::Type V;
+    V x[BLOCK][NV];
+};
+
+template <class T, int NV>
+FASTFEDREC_INLINE void load_tile(const T* a, ptrdiff_t stride, Tile<T, NV>& tile) {
+#pragma GCC unroll 8
+    for (int i = 0; i < BLOCK; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v)
+            tile.x[i][v] = load<typename Tile<T, NV>::V>(a + i * stride + v * Native<T>::LANES);
+}
+
+template <class T, int NV>
+FASTFEDREC_INLINE void store_tile(T* a, ptrdiff_t stride, const Tile<T, NV>& tile) {
+#pragma GCC unroll 8
+    for (int i = 0; i < BLOCK; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) store(a + i * stride + v * Native<T>::LANES, tile.x[i][v]);
+}
+
+// The sum over n rows of p of the products (row + i, column + lane).
+template <class T, int NV>
+FASTFEDREC_INLINE void products(const T* p, ptrdiff_t stride, ptrdiff_t n, ptrdiff_t row, ptrdiff_t column,
+                                Tile<T, NV>& tile) {
+    typedef typename Tile<T, NV>::V V;
+    V sums[BLOCK][NV];  // a copy of its own: the compiler keeps it in registers
+#pragma GCC unroll 8
+    for (int i = 0; i < BLOCK; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) sums[i][v] = V{};
+    const T* left = p + row;
+    const T* right = p + column;
+    for (ptrdiff_t k = 0; k < n; ++k, left += stride, right += stride) {
+        V b[NV];
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) b[v] = load<V>(right + v * Native<T>::LANES);
+#pragma GCC unroll 8
+        for (int i = 0; i < BLOCK; ++i)
+#pragma GCC unroll 2
+            for (int v = 0; v < NV; ++v) sums[i][v] = multiply_add(spread<V>(left[i]), b[v], sums[i][v]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < BLOCK; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) tile.x[i][v] = sums[i][v];
+}
+
+// Calls f(column, tile) for tiles from `column` to `end`, wide ones as far as they fit.
+template <class T, class Function>
+FASTFEDREC_INLINE void each_tile(ptrdiff_t column, ptrdiff_t end, Function f) {
+    constexpr int lanes = Native<T>::LANES;
+    if constexpr (VECTOR_BYTES == 64)
+        for (; column + lanes < end; column += 2 * lanes) {
+            Tile<T, 2> tile;
+            f(column, tile);
+        }
+    for (; column < end; column += lanes) {
+        Tile<T, 1> tile;
+        f(column, tile);
+    }
+}
+
+// a = base + P'P for the n rows of p; `order` is a multiple of 8.
+template <class T>
+static void add_products(const T* p, ptrdiff_t n, ptrdiff_t order, ptrdiff_t stride, const T* base, T* a) {
+    constexpr ptrdiff_t lanes = Native<T>::LANES;
+    for (ptrdiff_t row = 0; row < order; row += BLOCK) {
+        const auto add = [=](ptrdiff_t column, auto& tile) __attribute__((always_inline)) {
+            auto start = tile;
+            products(p, stride, n, row, column, tile);
+            load_tile(base + row * stride + column, stride, start);
+#pragma GCC unroll 8
+            for (int i = 0; i < BLOCK; ++i)
+#pragma GCC unroll 2
+                for (size_t v = 0; v < sizeof tile.x[0] / VECTOR_BYTES; ++v) tile.x[i][v] += start.x[i][v];
+            store_tile(a + row * stride + column, stride, tile);
+        };
+        each_tile<T>(row / lanes * lanes, order, add);
+    }
+}
+
+// From the finished rows of R above a row block: its tile less R'R.
+template <class T, int NV>
+FASTFEDREC_INLINE void subtract_products(const T* a, ptrdiff_t stride, ptrdiff_t row, ptrdiff_t column,
+                                         Tile<T, NV>& tile) {
+    Tile<T, NV> start;
+    products(a, stride, row, row, column, tile);
+    load_tile(a + row * stride + column, stride, start);
+#pragma GCC unroll 8
+    for (int i = 0; i < BLOCK; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) tile.x[i][v] = start.x[i][v] - tile.x[i][v];
+}
+
+// What the elimination of an 8 x 8 diagonal block does to the rest of its rows.
+template <class T>
+struct Elimination {
+    T minus_multipliers[BLOCK][BLOCK];  // row i over its pivot
+    T inverse_roots[BLOCK];             // 1 / root of the pivots
+};
+
+// False if a pivot is not above `least`; the chain from pivot to pivot has no square root.
+template <class T>
+FASTFEDREC_INLINE bool factor_block(const T* a, ptrdiff_t stride, const T* least, Elimination<T>& out) {
+    typedef typename Vector<T, BLOCK>::Type V;
+    V d[BLOCK];
+    T pivots[BLOCK];
+    bool regular = true;
+#pragma GCC unroll 8
+    for (int i = 0; i < BLOCK; ++i) d[i] = load<V>(a + i * stride);
+#pragma GCC unroll 8
+    for (int i = 0; i < BLOCK; ++i) {
+        pivots[i] = d[i][i];
+        regular &= pivots[i] > least[i];
+        const V m = d[i] * spread<V>(-1 / pivots[i]);
+        store(out.minus_multipliers[i], m);
+#pragma GCC unroll 8
+        for (int k = i + 1; k < BLOCK; ++k) d[k] = multiply_add(spread<V>(m[k]), d[i], d[k]);
+    }
+    for (int i = 0; i < BLOCK; ++i) out.inverse_roots[i] = 1 / square_root(pivots[i]);
+    return regular;
+}
+
+template <class T, int NV>
+FASTFEDREC_INLINE void eliminate(const Elimination<T>& by, Tile<T, NV>& tile) {
+    typedef typename Tile<T, NV>::V V;
+#pragma GCC unroll 8
+    for (int i = 0; i < BLOCK; ++i)
+#pragma GCC unroll 8
+        for (int k = i + 1; k < BLOCK; ++k)
+#pragma GCC unroll 2
+            for (int v = 0; v < NV; ++v)
+                tile.x[k][v] = multiply_add(spread<V>(by.minus_multipliers[i][k]), tile.x[i][v], tile.x[k][v]);
+#pragma GCC unroll 8
+    for (int i = 0; i < BLOCK; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) tile.x[i][v] *= spread<V>(by.inverse_roots[i]);
+}
+
+// Replaces the upper triangle of A by R, A = R'R, left-looking: a block of rows is finished before the next is touched.
+// False if a pivot is not above `tolerance` times the diagonal entry it began as.
+template <class T>
+static bool factor(T* a, ptrdiff_t order, ptrdiff_t stride, T tolerance, T* inverse_roots) {
+    constexpr ptrdiff_t lanes = Native<T>::LANES;
+    for (ptrdiff_t row = 0; row < order; row += BLOCK) {
+        const ptrdiff_t begin = row / lanes * lanes, end = (row + BLOCK + lanes - 1) / lanes * lanes;
+        T least[BLOCK];
+        Elimination<T> elimination;
+        Tile<T, 1> diagonal;
+        for (int i = 0; i < BLOCK; ++i) least[i] = tolerance * a[(row + i) * (stride + 1)];
+        for (ptrdiff_t column = begin; column < end; column += lanes) {
+            subtract_products(a, stride, row, column, diagonal);
+            store_tile(a + row * stride + column, stride, diagonal);
+        }
+        if (!factor_block(a + row * (stride + 1), stride, least, elimination)) return false;
+        for (int i = 0; i < BLOCK; ++i) inverse_roots[row + i] = elimination.inverse_roots[i];
+        for (ptrdiff_t column = begin; column < end; column += lanes) {
+            load_tile(a + row * stride + column, stride, diagonal);
+            eliminate(elimination, diagonal);
+            store_tile(a + row * stride + column, stride, diagonal);
+        }
+        const auto finish = [&](ptrdiff_t column, auto& tile) __attribute__((always_inline)) {
+            subtract_products(a, stride, row, column, tile);
+            eliminate(elimination, tile);
+            store_tile(a + row * stride + column, stride, tile);
+        };
+        each_tile<T>(end, order, finish);
+    }
+    return true;
+}
+
+// Solves R'R x = b; overwrites b. What lies beside R's triangle is finite and meets zeros only.
+template <class T>
+static void solve(const T* r, ptrdiff_t order, ptrdiff_t stride, const T* inverse_roots, T* b, T* x) {
+    typedef typename Vector<T, BLOCK>::Type V;
+    typedef typename Vector<T, Native<T>::LANES>::Type Wide;
+    constexpr ptrdiff_t lanes = Native<T>::LANES;
+    T y[256];
+    for (ptrdiff_t row = 0; row < order; row += BLOCK) {
+        const T* rows = r + row * stride;
+        V t = load<V>(b + row);
+        T solved[BLOCK];
+#pragma GCC unroll 8
+        for (int i = 0; i < BLOCK; ++i) {
+            solved[i] = t[i] * inverse_roots[row + i];
+            t = multiply_add(spread<V>(-solved[i]), load<V>(rows + i * stride + row), t);
+        }
+        for (int i = 0; i < BLOCK; ++i) y[row + i] = solved[i];
+        for (ptrdiff_t column = (row + BLOCK) / lanes * lanes; column < order; column += lanes) {
+            Wide rest = load<Wide>(b + column);
+#pragma GCC unroll 8
+            for (int i = 0; i < BLOCK; ++i)
+                rest = multiply_add(spread<Wide>(-solved[i]), load<Wide>(rows + i * stride + column), rest);
+            store(b + column, rest);
+        }
+    }
+    __builtin_memset(x, 0, stride * sizeof(T));
+    for (ptrdiff_t row = order - BLOCK; row >= 0; row -= BLOCK) {
+        const T* rows = r + row * stride;
+        V sums[BLOCK], columns[BLOCK];
+#pragma GCC unroll 8
+        for (int i = 0; i < BLOCK; ++i) {
+            columns[i] = load<V>(rows + i * stride + row);
+            sums[i] = V{};
+        }
+        transpose<BLOCK>(columns);
+        for (ptrdiff_t column = row + BLOCK; column < order; column += BLOCK) {
+            const V known = load<V>(x + column);
+#pragma GCC unroll 8
+            for (int i = 0; i < BLOCK; ++i) sums[i] = multiply_add(load<V>(rows + i * stride + column), known, sums[i]);
+        }
+        V t = load<V>(y + row) - lane_sums<BLOCK>(sums);
+#pragma GCC unroll 8
+        for (int i = BLOCK - 1; i >= 0; --i) {
+            x[row + i] = t[i] * inverse_roots[row + i];
+            t = multiply_add(spread<V>(-x[row + i]), columns[i], t);
+        }
+    }
+}
+
+}  // namespace FASTFEDREC_LEVEL
+}  // namespace fastfedrec
