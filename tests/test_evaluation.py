@@ -431,7 +431,7 @@ def test_popularity_on_movielens_1m(data_path):
     assert np.mean(hits) == pytest.approx(0.346, abs=0.015)
 
 
-# ---- ratings: folds and errors ----------------------------------------------------------------------------------------
+# ---- ratings: folds and errors ------------------------------------------------------------------------------------
 
 
 class Predicts:

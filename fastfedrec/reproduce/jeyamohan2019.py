@@ -38,9 +38,9 @@ _TITLES = {
     "equal-epsilon": "RMSE at equal exact epsilon of one rating",
 }
 _LEGEND = (
-    "RMSE on the ratings' own scale, mean over splits (simulations).  exact epsilon: of one rating as variant 'optimal'\n"
-    "sends it, in nats, from the channel that ran; a user's n ratings cost n times as much, and which items were rated\n"
-    "is not hidden.  As published there is none: delta is e^epsilon 2 / (1 + e^epsilon 2) > 1/2 for every large epsilon."
+    "RMSE on the ratings' own scale, mean over splits (simulations).  exact epsilon: of one rating, as variant\n"
+    "'optimal' sends it, in nats, from the channel that ran; a user's n ratings cost n times as much, and which items\n"
+    "were rated is not hidden.  As published there is none: delta is at least e^epsilon 2 / (1 + e^epsilon 2)."
 )
 
 

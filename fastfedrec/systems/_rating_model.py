@@ -11,6 +11,7 @@ from fastfedrec.mechanisms._arrays import check_grid
 from fastfedrec.systems.recommender import Recommender, check_interactions
 
 STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
+HALF_STARS = tuple(j / 2 for j in range(1, 11))
 
 
 class RatingModel(Recommender):
