@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse
 
 from fastfedrec import Interactions, Key
+from fastfedrec.cli import main
 from fastfedrec.datasets import load_movielens_folds
 from fastfedrec.evaluation import evaluate_ratings, k_fold
 from fastfedrec.mechanisms import SerialLaplaceRR
@@ -91,7 +92,35 @@ def test_quick_takes_one_split_and_seven_epsilons(folds):
     assert figure.settings["n_splits"] == 1
 
 
+def test_the_command_writes_what_the_function_gives(folds, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("fastfedrec._cli_reproduce.load_movielens_folds", lambda path: folds)
+    monkeypatch.setattr("fastfedrec.reproduce.jeyamohan2019.QUICK_EPSILONS", (0.5, 2.0))
+    (tmp_path / "u1.base").write_text("")
+    out = tmp_path / "out"
+    argv = ["reproduce", "laplace-rr-svd", "--figure", "3", "--data", tmp_path, "--quick", "--out", out, "--json"]
+    assert main(list(map(str, argv))) == 0
+    document = json.loads(capsys.readouterr().out)
+    figure = rating_figure(folds, "3", quick=True)
+    assert document == json.loads(json.dumps(figure.to_dict()))
+    assert json.loads((out / "figure-3.json").read_text()) == document
+    assert "Figure 3" in (out / "figure-3.md").read_text()
+
+
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--figure", "4", "--data", "x"], "--figure of laplace-rr-svd must be one of 2, 3, equal-epsilon"),
+        (["--figure", "2"], "--data is required for laplace-rr-svd"),
+        (["--figure", "2", "--data", "x", "--seeds", "2"], "--seeds is for fmf-ldp"),
+        (["--figure", "2", "--data", "absent"], "path 'absent' does not exist"),
+    ],
+)
+def test_bad_options_of_the_command(options, message, capsys):
+    assert main(["reproduce", "laplace-rr-svd", *options]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_bad_inputs(folds):
