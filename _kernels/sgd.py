@@ -287,7 +287,7 @@ def arrange(
     weights,  # IN (n_ratings,) or (0,)
     user_row,  # IN (n_users,) int64
     item_row,  # IN (n_items,) int64
-    random,  # IN (n_ratings,) int64 uniform below 2**32
+    words,  # IN (n_ratings,) uint64, uniform
     starts,  # OUT (n_blocks**2 + 1,) int64, zeros
     out_users,  # OUT (n_ratings,) int32
     out_items,  # OUT (n_ratings,) int32
@@ -297,30 +297,31 @@ def arrange(
     user_block_rows,
     item_block_rows,
 ):
-    """Put ratings into their blocks (a counting sort), in random order within each (Fisher-Yates)."""
+    """Put ratings into their blocks (a counting sort), then in random order within each (Fisher-Yates)."""
     n_ratings = len(users)
+    user_block, item_block = user_row // user_block_rows * n_blocks, item_row // item_block_rows
     for k in range(n_ratings):
-        block = user_row[users[k]] // user_block_rows * n_blocks + item_row[items[k]] // item_block_rows
-        starts[block + 1] += 1
+        starts[user_block[users[k]] + item_block[items[k]] + 1] += 1
     for block in range(n_blocks**2):
         starts[block + 1] += starts[block]
     filled = starts.copy()
-    order = np.empty(n_ratings, dtype=np.int64)
     for k in range(n_ratings):
-        block = user_row[users[k]] // user_block_rows * n_blocks + item_row[items[k]] // item_block_rows
-        # Inside out: the next rating takes a random place, whose holder moves to the end.
-        first, last = starts[block], filled[block]
-        place = first + (random[k] * (last - first + 1) >> 32)
-        order[last] = order[place]
-        order[place] = k
+        u, i = users[k], items[k]
+        block = user_block[u] + item_block[i]
+        slot = filled[block]
         filled[block] += 1
-    for k in range(n_ratings):
-        source = order[k]
-        out_users[k] = user_row[users[source]]
-        out_items[k] = item_row[items[source]]
-        out_ratings[k] = ratings[source]
+        out_users[slot], out_items[slot], out_ratings[slot] = user_row[u], item_row[i], ratings[k]
         if weights.size:
-            out_weights[k] = weights[source]
+            out_weights[slot] = weights[k]
+    for block in range(n_blocks**2):
+        first = starts[block]
+        for slot in range(first, starts[block + 1]):
+            other = first + (np.int64(words[slot] >> np.uint64(32)) * (slot - first + 1) >> 32)
+            out_users[slot], out_users[other] = out_users[other], out_users[slot]
+            out_items[slot], out_items[other] = out_items[other], out_items[slot]
+            out_ratings[slot], out_ratings[other] = out_ratings[other], out_ratings[slot]
+            if weights.size:
+                out_weights[slot], out_weights[other] = out_weights[other], out_weights[slot]
 
 
 @compile_kernel

@@ -1,6 +1,6 @@
 """fastfedrec: the compiled backend for private federated recommenders."""
 
-from fastfedrec import accounting, als, audit, datasets, doctor, engines, evaluation, hardware, mechanisms, ranking
+from fastfedrec import accounting, als, audit, datasets, doctor, engines, evaluation, hardware, mechanisms, ranking, sgd
 from fastfedrec._version import __version__
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
@@ -33,4 +33,5 @@ __all__ = [
     "load",
     "mechanisms",
     "ranking",
+    "sgd",
 ]

@@ -113,8 +113,8 @@ class Training:
         self.item_row, item_length = spread_rows(items, shape[1], n_blocks)
         self._starts = np.zeros(n_blocks**2 + 1, dtype=np.int64)
         self._block_losses = np.zeros((n_blocks, n_blocks))
-        n_rows = np.empty(len(users), dtype=np.int32)
-        self.data = Ratings(n_rows, n_rows.copy(), np.empty_like(ratings), np.empty_like(weights))
+        rows = np.empty((2, len(users)), dtype=np.int32)
+        self.data = Ratings(rows[0], rows[1], np.empty_like(ratings), np.empty_like(weights))
         _kernel.arrange(
             users,
             items,
@@ -122,7 +122,7 @@ class Training:
             weights,
             self.user_row,
             self.item_row,
-            (key.words("sgd.order", size=len(users)) >> np.uint64(32)).astype(np.int64),
+            key.words("sgd.order", size=len(users)),
             self._starts,
             self.data.users,
             self.data.items,
@@ -134,10 +134,9 @@ class Training:
         )
         self._state_size = (n_blocks * user_length, n_blocks * item_length, n_factors, ratings.dtype)
         self.state = self.new_state()
-        self._loss = _LOSSES.get(loss, loss)
-        own = self._loss is loss
-        self._train = _kernel.train_own if own else _kernel.train
-        self._sum_losses = _kernel.sum_losses_own if own else _kernel.sum_losses
+        self._loss = _LOSSES[loss] if isinstance(loss, str) else loss
+        self._train = _kernel.train if isinstance(loss, str) else _kernel.train_own
+        self._sum_losses = _kernel.sum_losses if isinstance(loss, str) else _kernel.sum_losses_own
 
     def __enter__(self) -> "Training":
         return self

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 LOSSES = ("squared", "absolute", "huber", "logistic")
 MAX_BLOCKS = 256
 
-_SCHEDULES: dict[str, Callable[[int], float]] = {"constant": lambda epoch: 1.0, "inverse": lambda epoch: 10 / (9 + epoch)}
+_SCHEDULES: dict[str, Callable[[int], float]] = {
+    "constant": lambda epoch: 1.0,
+    "inverse": lambda epoch: 10 / (9 + epoch),
+}
 # An epoch in which the mean loss is this many times that of the start is no training any more.
 _EXPLODED = 10.0
 # Log-odds of the mean stay finite where all ratings are equal.
@@ -70,9 +73,9 @@ class FactorModel:
 
         Parameters
         ----------
-        users : ndarray of shape (n_pairs,), integer
+        users : ndarray of shape (n_pairs,), int64
             Rows of `user_factors`.
-        items : ndarray of shape (n_pairs,), integer
+        items : ndarray of shape (n_pairs,), int64
             Rows of `item_factors`.
 
         Returns
@@ -121,9 +124,9 @@ def fit_factors(
 
     Parameters
     ----------
-    users : ndarray of shape (n_ratings,), integer
-        From 0 to ``n_users - 1``; a pair may occur more than once.
-    items : ndarray of shape (n_ratings,), integer
+    users : ndarray of shape (n_ratings,), int64
+        From 0 to ``n_users - 1``, of any integer type; a pair may occur more than once.
+    items : ndarray of shape (n_ratings,), int64
         From 0 to ``n_items - 1``.
     ratings : ndarray of shape (n_ratings,)
         At least one; from 0 to 1 under the logistic loss.
@@ -284,7 +287,7 @@ class _Run:
         self.best_loss = training.mean_loss(held_out) if held_out is not None else np.inf
         # Where the start fits exactly, rounding errors are no explosion.
         ratings = training.data.ratings
-        rounding = float(np.finfo(ratings.dtype).eps) * (1 + float(np.abs(ratings).max()) ** 2)
+        rounding = float(np.finfo(ratings.dtype).eps) * (1 + max(float(ratings.max()), -float(ratings.min())) ** 2)
         self.bound = _EXPLODED * (abs(training.mean_loss(training.data)) + rounding)
 
     @property
@@ -296,7 +299,6 @@ class _Run:
         loss = self.training.run_epoch(*rates)
         self.train_losses.append(loss)
         good = loss <= self.bound and self.training.state.is_usable()  # false for NaN
-        held_out_loss = -np.inf
         if self.held_out is not None:
             self.validation_losses.append(self.training.mean_loss(self.held_out))
             good = good and bool(np.isfinite(self.validation_losses[-1]))
@@ -317,8 +319,7 @@ class _Run:
     def settle(self) -> None:
         """Leave the latest good state in the training."""
         while True:
-            epoch, state = self.recent[0]
-            self.training.state.copy_from(state)
+            self.training.state.copy_from(self.recent[0][1])
             if len(self.recent) == 1 or self.training.mean_loss(self.training.data) <= self.bound:
                 return
             self.recent.popleft()
@@ -391,7 +392,7 @@ def _split(data, validation, shape, dtype, loss, key):
 
 
 def _start_mean(ratings: np.ndarray, weights: np.ndarray, loss: Any) -> float:
-    mean = float(np.average(ratings.astype(np.float64), weights=weights if weights.size else None))
+    mean = float(np.average(ratings, weights=weights.astype(np.float64)) if weights.size else ratings.mean(dtype=float))
     if loss != "logistic":
         return mean
     share = min(max(mean, _MEAN_MARGIN), 1 - _MEAN_MARGIN)

@@ -1,4 +1,4 @@
-"""SGD over blocks: the twin's steps in the twin's order, the same bits on any threads, and no number that is not one."""
+"""SGD over blocks: the twin's steps in its order, the same bits on any threads, and never a number that is not one."""
 
 import math
 import os
@@ -480,7 +480,8 @@ def test_a_forked_child_can_train():
         from fastfedrec import Key, sgd
         def fit():
             data = [0, 1, 2] * 100, [0, 1, 2, 3] * 75, [1., 2., 3., 4., 5.] * 60
-            return sgd.fit_factors(*data, n_users=3, n_items=4, key=Key.from_seed(1), n_threads=2).user_factors.tobytes()
+            model = sgd.fit_factors(*data, n_users=3, n_items=4, key=Key.from_seed(1), n_threads=2)
+            return model.user_factors.tobytes()
         before = fit()
         child = os.fork()
         if child == 0:
@@ -530,7 +531,7 @@ def test_orders_within_a_block_are_uniform():
     from fastfedrec._kernels import sgd as kernel
 
     n = 30_000
-    random = (Key.from_seed(5).words("test", size=3 * n) >> np.uint64(32)).astype(np.int64).reshape(n, 3)
+    random = Key.from_seed(5).words("test", size=3 * n).reshape(n, 3)
     zeros, none = np.zeros(3, dtype=np.int64), np.empty(0)
     ids, row = np.arange(3), np.zeros(1, dtype=np.int64)
     counts = {}

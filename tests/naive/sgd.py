@@ -30,11 +30,13 @@ def visiting_order(users, items, n_users, n_items, n_blocks, key):
     """Positions of the ratings in the order of an epoch."""
     user_block, item_block = blocks_of(users, n_users, n_blocks), blocks_of(items, n_items, n_blocks)
     cells = {(j, k): [] for j in range(n_blocks) for k in range(n_blocks)}
-    for position, word in enumerate(key.words("sgd.order", size=len(users)).tolist()):
-        cell = cells[user_block[users[position]], item_block[items[position]]]
-        place = (word >> 32) * (len(cell) + 1) >> 32
-        cell.append(position)
-        cell[place], cell[-1] = cell[-1], cell[place]
+    for position, (u, i) in enumerate(zip(users, items, strict=True)):
+        cells[user_block[u], item_block[i]].append(position)
+    words = iter(key.words("sgd.order", size=len(users)).tolist())
+    for cell in cells.values():
+        for last in range(len(cell)):
+            place = (next(words) >> 32) * (last + 1) >> 32
+            cell[place], cell[last] = cell[last], cell[place]
     return [position for s in range(n_blocks) for j in range(n_blocks) for position in cells[j, j ^ s]]
 
 
