@@ -103,7 +103,7 @@ def test_ratings_are_evaluated_by_their_errors(tmp_path, capsys):
     assert main([*map(str, argv), "--metrics", "rmse", "--seeds", "1"]) == 0
     assert "a fifth of each user's ratings held out" in capsys.readouterr().out
     document = run_json(capsys, "fit", *argv[1:], "--out", tmp_path / "model")
-    assert document["privacy"]["events"][1]["fields"]["epsilon"] == pytest.approx(3.0, rel=1e-6)
+    assert document["privacy"]["events"][0]["fields"]["epsilon"] == pytest.approx(3.0, rel=1e-6)
     found = run_json(capsys, "recommend", tmp_path / "model", "--users", 3, "-n", 2)["recommendations"]
     assert len(found[0]["items"]) == 2
 

@@ -145,7 +145,7 @@ def test_biases_solve_the_equations_of_the_mixed_model():
 def test_ledger_states_the_channels_epsilon_and_what_is_not_hidden(variant, epsilon_1, epsilon_2, max_ratings):
     data = random_ratings(20, 12, 2)
     model = LaplaceRRSVD(variant, epsilon_1, epsilon_2, max_ratings).fit(data, key=Key.from_seed(1))
-    item_sets, reports = model.ledger_.events
+    reports, item_sets = model.ledger_.events
     assert isinstance(item_sets, Unprotected)
     assert isinstance(reports, LocalReports)
     n = max_ratings if max_ratings is not None else data.interactions_per_user().max()
@@ -154,6 +154,12 @@ def test_ledger_states_the_channels_epsilon_and_what_is_not_hidden(variant, epsi
     assert model.ledger_.epsilon() == math.inf
     assert "which items a user has rated is not hidden" in model.ledger_.summary()
     assert format(n, ",") in model.ledger_.notes[0]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_engine_that_records_only_the_round_promises_nothing_where_items_are_not_hidden(variant):
+    assert isinstance(LaplaceRRSVD(variant).round_event(10), Unprotected)
+    assert LaplaceRRSVD(hide_items=True, n_reports=7).round_event(10).n_reports == 7
 
 
 def test_ledger_of_hidden_items_is_a_guarantee_for_the_user():

@@ -98,7 +98,7 @@ def test_nearest_items_equal_naive_twin(data, n_neighbors, shrinkage):
 def test_private_means_state_what_they_cost(kind):
     data = random_ratings(20, 9, 1)
     model = kind(1.5).fit(data, key=Key.from_seed(1))
-    item_sets, reports = model.ledger_.events
+    reports, item_sets = model.ledger_.events
     assert isinstance(item_sets, Unprotected)
     assert isinstance(reports, LocalReports)
     assert reports.epsilon == OptimalKary(1.5, STARS).epsilon <= 1.5

@@ -95,7 +95,7 @@ class RatingRounds(FederatedSystem):
     n_reports: int
     grid: Sequence[float]
 
-    _longest = 0  # reports of one user, at most; where items are not hidden, the server knows it anyway
+    _longest: int | None = None  # reports of one user, at most; where items are not hidden, the server knows it anyway
     _mean_length = 0.0
 
     @property
@@ -234,7 +234,10 @@ class RatingRounds(FederatedSystem):
         return None
 
     def round_event(self, n_clients: int) -> LocalReports | Unprotected:
-        """What the round is about to cost."""
+        """What the round is about to cost all of a user's data: nothing is promised where the items are not hidden.
+
+        What the values of the ratings cost is `values_event`.
+        """
         if self.variant is None:
             return Unprotected("exact ratings, and which items they are of")
         channel = self.channel
@@ -242,9 +245,13 @@ class RatingRounds(FederatedSystem):
             p = self.published_mechanism.truth_probability
             return Unprotected(f"ratings with Laplace noise, but the exact rating with probability {p:.3f}")
         if self.hide_items:
-            return LocalReports("randomized response on rating or none", channel.epsilon, self._longest, n_clients)
-        name = f"{_NAMES[str(self.variant)]} on the ratings' values"
-        return LocalReports(name, channel.epsilon, self._longest, n_clients)
+            n_reports = self.n_reports if self._longest is None else self._longest
+            return LocalReports("randomized response on rating or none", channel.epsilon, n_reports, n_clients)
+        return Unprotected("which items each user has rated")
+
+    def values_event(self, channel: Channel, longest: int, n_clients: int) -> LocalReports:
+        """What the round is about to cost the values of a user's ratings, given which items they are of."""
+        return LocalReports(f"{_NAMES[str(self.variant)]} on the ratings' values", channel.epsilon, longest, n_clients)
 
     def traffic(self, state: RatingState, n_clients: int) -> RoundTraffic:
         """What the round moves: up, an item (4 bytes) and a report (1, 2 or 8 bytes) a rating, as a user's mean."""

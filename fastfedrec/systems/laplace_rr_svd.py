@@ -14,10 +14,10 @@ import numpy as np
 
 from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic, Unprotected
+from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
-from fastfedrec.mechanisms import RatedOrNot
+from fastfedrec.mechanisms import Channel, RatedOrNot
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._laplace_rr_svd_rounds import RatingRounds, RatingState, truth_statement
 from fastfedrec.systems._rating_biases import Biases, fit_biases, fit_hidden_biases
@@ -216,7 +216,7 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         engine: LocalEngine | None = None,
     ) -> RatingState:
         """Run the one round."""
-        _ = self.channel  # one that cannot be made is refused before anybody is asked
+        channel = self.channel  # one that cannot be made is refused before anybody is asked
         if n_off := int((np.array(self.grid)[self._codes(data)] != data.values_or_ones()).sum()):
             warnings.warn(
                 f"{n_off} of {data.n_interactions} ratings are not on the grid {list(self.grid)} and count as the "
@@ -227,7 +227,7 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         key.claim(f"{type(self).__name__}.fit")
         self.communication_ = CommunicationLedger()
         self._measure(data)
-        self._tell(ledger)
+        self._tell(ledger, channel, data.n_users, key)
         return (LocalEngine() if engine is None else engine).run(
             self,
             self.initial_state(data, key),
@@ -240,17 +240,17 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
             show_progress=show_progress,
         )
 
-    def _tell(self, ledger: Ledger) -> None:
+    def _tell(self, ledger: Ledger, channel: Channel | None, n_users: int, key: Key) -> None:
         """Put into the ledger what the round's own event cannot say."""
         if self.variant == "published":
             ledger.note(truth_statement(self.published_mechanism))
-        elif self.variant is not None and not self.hide_items:
-            ledger.record(Unprotected("which items each user has rated"))
-            whose = "at most that many" if self.max_ratings is not None else "the largest number of"
+        elif channel is not None and not self.hide_items:
+            longest = self._longest or 0
+            ledger.record(self.values_event(channel, longest, n_users), simulation=key.is_simulation)
+            whose = "any user, by max_ratings" if self.max_ratings is not None else "the user with the most ratings"
             ledger.note(
-                f"the figures of the ratings' values are for a user with {whose} ratings here ({self._longest:,}), and "
-                "for any other values of the same items: which items a user has rated is not hidden (hide_items=True "
-                "hides it)"
+                f"the figures of the ratings' values are for {whose} ({longest:,}), and for any other values of the "
+                "same items: which items a user has rated is not hidden (hide_items=True hides it)"
             )
 
     # ---- the server's part ----------------------------------------------------------------------------------------
