@@ -2,8 +2,8 @@
 
 A stream is named by (subkey, round, user): the subkey is the 256-bit ChaCha20 key of one purpose, and the 96-bit
 nonce is (round, user low, user high).  The 32-bit block counter runs within the stream, from 0, so a name gives the
-same bits on any thread, shard or machine.  How many blocks are computed together never changes the stream.  Its words are
-of 64 bits, low halves first.
+same bits on any thread, shard or machine.  Its words are of 64 bits, low halves first.  How many blocks are computed
+together never changes the stream.
 
 Inline functions only: a compiled module cannot be cimported under the `_kernels` mapping (see setup.py).
 """

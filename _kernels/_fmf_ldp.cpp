@@ -149,7 +149,7 @@ int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* 
             const double preference = is_own[r] ? 1.0 : 0.0;
             const double g = scale * confidence[r] * (prediction[r] - preference) * x_factor[r];
             clipped += __builtin_fabs(g) > 1.0;
-            answers[start + r] = answer_words[r] < response_threshold(g, span) ? 1 : -1;
+            answers[start + r] = response(answer_words[r], response_threshold(g, span));
         }
     }
     return clipped;

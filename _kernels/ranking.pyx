@@ -1,22 +1,47 @@
 """Sampled negatives, ranks among them, and the best items of each user (docs/how-to/evaluate.md).
 
 Negatives are ranks among the items a user has not seen, drawn by Floyd's algorithm (`_subset.pxd`) and turned into
-items by one walk along the user's sorted row: the r-th unseen item is r + k, where k seen items lie below it, and
-seen[j] - j unseen items lie below the j-th seen one.
+items by one walk along the user's row.
 
-The best items are kept in a heap of columns over one row of scores, the worst of them on top, so no more than one row
-of scores a thread exists.  Inputs are trusted.
+Scores of a block of users and a tile of items are computed in registers, compared with the worst of the best so far,
+and dropped: no row of scores exists.  What runs in vectors is in `_ranking.cpp`.  Inputs are trusted.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
-from libc.math cimport INFINITY, NAN, isfinite
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
 
 from _kernels._chacha20 cimport Stream, stream_open
-from _kernels._subset cimport bitmap_words, lowest_bit, mark_subset
+from _kernels._subset cimport bitmap_words, mark_subset
 
 include "_level.pxi"
+
+cdef extern from "_kernels/_ranking.h" namespace "fastfedrec" nogil:
+    const Py_ssize_t LINE_BYTES, BLOCK_USERS
+    Py_ssize_t whole_lines(Py_ssize_t n, Py_ssize_t size) noexcept
+    void pack_items[Real](const Real* items, Py_ssize_t n_items, Py_ssize_t n_factors, Real* out) noexcept
+    void pad_row[Real](const Real* row, Py_ssize_t n_factors, Real* out) noexcept
+    Py_ssize_t recommend_block[Real](
+        const Real* users, Py_ssize_t n_users, Py_ssize_t n_factors, const Real* items, Py_ssize_t n_items,
+        const int64_t* indptr, const int32_t* indices, int32_t* out_items, Real* out_scores, Py_ssize_t n,
+        Real* x, uint64_t* taken
+    ) noexcept
+    void select_best "fastfedrec::top_k"[Real](
+        const Real* scores, Py_ssize_t n_items, const int32_t* seen, Py_ssize_t n_seen,
+        int32_t* out_items, Real* out_scores, Py_ssize_t n, uint64_t* taken
+    ) noexcept
+    void held_out_row[Real](
+        const Real* x, const Real* items, Py_ssize_t n_factors, const int32_t* held_out, Py_ssize_t n_held_out,
+        const int32_t* others, Py_ssize_t n_others, Real* scores, double* out
+    ) noexcept
+    double rank[Real](Real score, const Real* others, Py_ssize_t n) noexcept
+    void unseen_items(
+        uint64_t* marked, const int32_t* seen, Py_ssize_t n_seen, Py_ssize_t n_items, uint64_t* taken, int32_t* out
+    ) noexcept
+
+cdef extern from "<cstdlib>" nogil:
+    void* aligned_alloc(size_t alignment, size_t size) noexcept
 
 
 def sample_unseen(
@@ -32,59 +57,34 @@ def sample_unseen(
     int n_threads,
 ):
     """Draw unseen items without replacement, each row from the stream (subkey, 0, user)."""
-    cdef Py_ssize_t n_rows = rows.shape[0], n = out.shape[1], i
+    cdef Py_ssize_t n_rows = rows.shape[0], n = out.shape[1], n_words = bitmap_words(n_items), n_seen, r, i
     cdef const int32_t* items = NULL
     cdef uint64_t* marked
+    cdef uint64_t* taken
+    cdef int32_t* drawn
     cdef Stream* stream
     if indices.shape[0]:
         items = &indices[0]
     with nogil, parallel(num_threads=n_threads):
-        marked = <uint64_t*>calloc(bitmap_words(n_items) + 1, sizeof(uint64_t))
+        marked = <uint64_t*>calloc(n_words + 1, sizeof(uint64_t))
+        taken = <uint64_t*>malloc((n_words + 1) * sizeof(uint64_t))
+        drawn = <int32_t*>malloc((n + 4) * sizeof(int32_t))
         stream = <Stream*>malloc(sizeof(Stream))
         for i in prange(n_rows, schedule="dynamic", chunksize=64):
-            if marked == NULL or stream == NULL:
+            if marked == NULL or taken == NULL or drawn == NULL or stream == NULL:
                 failed[threadid()] = 1
             else:
+                r = rows[i]
+                n_seen = indptr[r + 1] - indptr[r]
                 stream_open(stream, &subkey[0], 0, users[i])
-                _sample_row(
-                    items + indptr[rows[i]],
-                    indptr[rows[i] + 1] - indptr[rows[i]],
-                    n_items,
-                    counts[i],
-                    n,
-                    stream,
-                    marked,
-                    &out[i, 0],
-                )
+                mark_subset(stream, n_items - n_seen, counts[i], marked)
+                unseen_items(marked, items + indptr[r], n_seen, n_items, taken, drawn)
+                memcpy(&out[i, 0], drawn, counts[i] * sizeof(int32_t))
+                memset(&out[i, 0] + counts[i], 0xFF, (n - counts[i]) * sizeof(int32_t))  # -1
         free(marked)
+        free(taken)
+        free(drawn)
         free(stream)
-
-
-cdef inline void _sample_row(
-    const int32_t* seen,      # IN  (n_seen,), ascending
-    Py_ssize_t n_seen,
-    Py_ssize_t n_items,
-    Py_ssize_t count,
-    Py_ssize_t n,
-    Stream* stream,
-    uint64_t* marked,         # scratch, all 0 before and after
-    int32_t* out,             # OUT (n,)
-) noexcept nogil:
-    cdef Py_ssize_t block, rank, below = 0, filled = 0
-    cdef uint64_t word
-    mark_subset(stream, n_items - n_seen, count, marked)
-    for block in range(bitmap_words(n_items - n_seen)):
-        word = marked[block]
-        marked[block] = 0
-        while word:
-            rank = (block << 6) + lowest_bit(word)
-            word &= word - 1
-            while below < n_seen and seen[below] - below <= rank:
-                below += 1
-            out[filled] = <int32_t>(rank + below)
-            filled += 1
-    for filled in range(count, n):
-        out[filled] = -1
 
 
 def held_out_ranks(
@@ -101,24 +101,59 @@ def held_out_ranks(
     if other_scores.shape[0] and n:
         scores = &other_scores[0, 0]
     for i in prange(held_out_scores.shape[0], nogil=True, schedule="static", num_threads=n_threads):
-        out[i] = _rank(held_out_scores[i], scores + rows[i] * n, counts[rows[i]])
+        out[i] = rank(held_out_scores[i], scores + rows[i] * n, counts[rows[i]])
 
 
-cdef inline double _rank(floating score, const floating* others, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i
-    cdef int greater = 0, equal = 0, less = 0
-    for i in range(n):
-        greater += others[i] > score
-        equal += others[i] == score
-        less += others[i] < score
-    if score != score or greater + equal + less != n:  # only NaN is none of the three
-        return NAN
-    return 1.0 + greater + 0.5 * equal
+def held_out_ranks_factors(
+    const floating[:, ::1] user_factors,   # IN  (n_rows, n_factors)
+    const floating[:, ::1] item_factors,   # IN  (n_items, n_factors)
+    const int64_t[::1] indptr,             # IN  (n_rows + 1,), where the held-out items of each row begin
+    const int32_t[::1] held_out,           # IN  (n_held_out,)
+    const int32_t[:, ::1] others,          # IN  (n_rows, n)
+    const int64_t[::1] counts,             # IN  (n_rows,), how many of a row's other items are there
+    double[::1] out,                       # OUT (n_held_out,), NaN where an inner product is not finite
+    int64_t[::1] failed,                   # OUT (n_threads,), 1 where a thread had no memory
+    Py_ssize_t longest,                    # most held-out items of a row
+    int n_threads,
+):
+    """1 + greater + ties / 2 of the inner product of each held-out item among those of the row's other items."""
+    cdef Py_ssize_t n_rows = user_factors.shape[0], n_factors = user_factors.shape[1], n = others.shape[1], r, i
+    cdef Py_ssize_t n_items = item_factors.shape[0], stride = whole_lines(n_factors, sizeof(floating))
+    cdef floating* items = <floating*>aligned_alloc(LINE_BYTES, (n_items + 1) * stride * sizeof(floating))
+    cdef floating* scratch
+    cdef const int32_t* other_items = NULL
+    if n_rows and n:
+        other_items = &others[0, 0]
+    if items != NULL:
+        for i in range(n_items):
+            pad_row(&item_factors[i, 0], n_factors, items + i * stride)
+    with nogil, parallel(num_threads=n_threads):
+        scratch = <floating*>aligned_alloc(
+            LINE_BYTES, (stride + whole_lines(longest + n + 6, sizeof(floating))) * sizeof(floating)
+        )
+        for r in prange(n_rows, schedule="dynamic", chunksize=64):
+            if items == NULL or scratch == NULL:
+                failed[threadid()] = 1
+            elif indptr[r] < indptr[r + 1]:
+                pad_row(&user_factors[r, 0], n_factors, scratch)
+                held_out_row(
+                    scratch,
+                    items,
+                    n_factors,
+                    &held_out[indptr[r]],
+                    indptr[r + 1] - indptr[r],
+                    other_items + r * n,
+                    counts[r],
+                    scratch + stride,
+                    &out[indptr[r]],
+                )
+        free(scratch)
+    free(items)
 
 
 def top_k(
     const floating[:, ::1] scores,      # IN  (n_rows, n_items)
-    const int64_t[::1] indptr,          # IN  (n_rows + 1,) or (0,) where nothing is seen
+    const int64_t[::1] indptr,          # IN  (n_rows + 1,)
     const int32_t[::1] indices,         # IN  (n_seen,)
     int32_t[:, ::1] out_items,          # OUT (n_rows, n)
     floating[:, ::1] out_scores,        # OUT (n_rows, n)
@@ -126,124 +161,77 @@ def top_k(
     int n_threads,
 ):
     """The n best columns of each row, best first."""
-    cdef Py_ssize_t n_rows = scores.shape[0], n_items = scores.shape[1], n = out_items.shape[1], r, i
-    cdef double* row
+    cdef Py_ssize_t n_rows = scores.shape[0], n_items = scores.shape[1], n = out_items.shape[1], r
+    cdef uint64_t* taken
+    cdef const int32_t* seen = NULL
+    if indices.shape[0]:
+        seen = &indices[0]
     with nogil, parallel(num_threads=n_threads):
-        row = <double*>malloc(n_items * sizeof(double))
+        taken = <uint64_t*>malloc(bitmap_words(n_items) * sizeof(uint64_t))
         for r in prange(n_rows, schedule="static"):
-            if row == NULL:
+            if taken == NULL:
                 failed[threadid()] = -1
             else:
-                for i in range(n_items):
-                    row[i] = scores[r, i]
-                if indptr.shape[0]:
-                    for i in range(indptr[r], indptr[r + 1]):
-                        row[indices[i]] = -INFINITY
-                _select(row, n_items, &out_items[r, 0], n)
-                for i in range(n):
-                    out_scores[r, i] = <floating>row[out_items[r, i]]
-        free(row)
+                select_best(
+                    &scores[r, 0],
+                    n_items,
+                    seen + indptr[r],
+                    indptr[r + 1] - indptr[r],
+                    &out_items[r, 0],
+                    &out_scores[r, 0],
+                    n,
+                    taken,
+                )
+        free(taken)
 
 
 def recommend_factors(
     const floating[:, ::1] user_factors,   # IN  (n_users, n_factors)
-    const double[:, ::1] item_columns,     # IN  (n_factors, n_items), so that the inner loop runs along items
-    const int64_t[::1] indptr,             # IN  (n_users + 1,) or (0,) where nothing is seen
+    const floating[:, ::1] item_factors,   # IN  (n_items, n_factors)
+    const int64_t[::1] indptr,             # IN  (n_users + 1,)
     const int32_t[::1] indices,            # IN  (n_seen,)
     int32_t[:, ::1] out_items,             # OUT (n_users, n)
     floating[:, ::1] out_scores,           # OUT (n_users, n)
     int64_t[::1] failed,                   # OUT (n_threads,), n_users; first user whose scores overflow, -1 no memory
     int n_threads,
 ):
-    """The n best items of each user by inner product, best first; one row of scores a thread."""
-    cdef Py_ssize_t n_users = user_factors.shape[0], n_items = item_columns.shape[1], n = out_items.shape[1], u, i
-    cdef double* row
+    """The n best items of each user by inner product, best first."""
+    cdef Py_ssize_t n_users = user_factors.shape[0], n_factors = user_factors.shape[1], n = out_items.shape[1]
+    cdef Py_ssize_t n_items = item_factors.shape[0], n_words = bitmap_words(n_items), block, start, bad
+    cdef floating* items = <floating*>aligned_alloc(LINE_BYTES, 64 * n_words * n_factors * sizeof(floating))
+    cdef floating* x
+    cdef uint64_t* taken
     cdef int thread
+    cdef const int32_t* seen = NULL
+    if indices.shape[0]:
+        seen = &indices[0]
+    if items != NULL:
+        pack_items(&item_factors[0, 0], n_items, n_factors, items)
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
-        row = <double*>malloc(n_items * sizeof(double))
-        for u in prange(n_users, schedule="dynamic", chunksize=32):
-            if row == NULL:
+        x = <floating*>malloc(BLOCK_USERS * n_factors * sizeof(floating))
+        taken = <uint64_t*>malloc(BLOCK_USERS * n_words * sizeof(uint64_t))
+        for block in prange((n_users + BLOCK_USERS - 1) // BLOCK_USERS, schedule="dynamic"):
+            if items == NULL or x == NULL or taken == NULL:
                 failed[thread] = -1
-            elif not _inner_products(&user_factors[u, 0], &item_columns[0, 0], user_factors.shape[1], n_items, row):
-                if u < failed[thread]:
-                    failed[thread] = u
             else:
-                if indptr.shape[0]:
-                    for i in range(indptr[u], indptr[u + 1]):
-                        row[indices[i]] = -INFINITY
-                _select(row, n_items, &out_items[u, 0], n)
-                for i in range(n):
-                    out_scores[u, i] = <floating>row[out_items[u, i]]
-        free(row)
-
-
-cdef inline bint _inner_products(
-    const floating* x,        # IN  (n_factors,)
-    const double* columns,    # IN  (n_factors, n_items)
-    Py_ssize_t n_factors,
-    Py_ssize_t n_items,
-    double* out,              # OUT (n_items,)
-) noexcept nogil:
-    """Sums over factors in ascending order; returns whether all are finite."""
-    cdef Py_ssize_t i, f = 0
-    cdef const double* column
-    cdef double x0, x1, x2, x3, check = 0.0
-    for i in range(n_items):
-        out[i] = 0.0
-    while f + 4 <= n_factors:  # four factors a pass, because one a pass spends its time storing
-        column = columns + f * n_items
-        x0, x1, x2, x3 = x[f], x[f + 1], x[f + 2], x[f + 3]
-        for i in range(n_items):
-            out[i] = (
-                out[i] + x0 * column[i] + x1 * column[n_items + i] + x2 * column[2 * n_items + i]
-                + x3 * column[3 * n_items + i]
-            )
-        f += 4
-    while f < n_factors:
-        column = columns + f * n_items
-        x0 = x[f]
-        for i in range(n_items):
-            out[i] += x0 * column[i]
-        f += 1
-    for i in range(n_items):
-        check += out[i] * 0.0  # 0, or NaN from the first score that is not finite
-    return isfinite(check)
-
-
-cdef inline bint _worse(const double* row, int32_t a, int32_t b) noexcept nogil:
-    return row[a] < row[b] or (row[a] == row[b] and a > b)
-
-
-cdef inline void _sift_down(const double* row, int32_t* heap, Py_ssize_t n, Py_ssize_t place) noexcept nogil:
-    """Let heap[place] sink until no child is worse: the worst column is on top."""
-    cdef Py_ssize_t child
-    cdef int32_t moving = heap[place]
-    while 2 * place + 1 < n:
-        child = 2 * place + 1
-        if child + 1 < n and _worse(row, heap[child + 1], heap[child]):
-            child += 1
-        if not _worse(row, heap[child], moving):
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = moving
-
-
-cdef inline void _select(const double* row, Py_ssize_t n_items, int32_t* out, Py_ssize_t n) noexcept nogil:
-    """The n best columns, best first, ties to the smaller column."""
-    cdef Py_ssize_t i
-    cdef int32_t worst
-    for i in range(n):
-        out[i] = <int32_t>i
-    for i in range(n // 2 - 1, -1, -1):
-        _sift_down(row, out, n, i)
-    for i in range(n, n_items):
-        if row[i] > row[out[0]]:  # a tie stays with the smaller column, which came first
-            out[0] = <int32_t>i
-            _sift_down(row, out, n, 0)
-    for i in range(n - 1, 0, -1):
-        worst = out[0]
-        out[0] = out[i]
-        out[i] = worst
-        _sift_down(row, out, i, 0)
+                start = block * BLOCK_USERS
+                bad = start + recommend_block(
+                    &user_factors[start, 0],
+                    min(BLOCK_USERS, n_users - start),
+                    n_factors,
+                    items,
+                    n_items,
+                    &indptr[start],
+                    seen,
+                    &out_items[start, 0],
+                    &out_scores[start, 0],
+                    n,
+                    x,
+                    taken,
+                )
+                if bad < min(start + BLOCK_USERS, n_users) and bad < failed[thread]:
+                    failed[thread] = bad
+        free(x)
+        free(taken)
+    free(items)

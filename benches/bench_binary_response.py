@@ -5,9 +5,11 @@ import math
 import numpy as np
 import scipy.sparse
 
-from fastfedrec import Interactions, Key
+from fastfedrec import Interactions, Key, hardware
 from fastfedrec._kernels import binary_response as kernel
 from fastfedrec.mechanisms import BinaryResponse
+
+from .floors import fastest, in_turns
 
 EPSILON = 1.0
 P_TRUE = math.exp(EPSILON) / (1 + math.exp(EPSILON))
@@ -58,6 +60,61 @@ class PrivatizeBits:
         self.run(self.bits)
 
 
+class InstructionSets:
+    """Ours on each instruction set; answers of every one are those of the plain one."""
+
+    param_names = ("instruction_set",)
+    params = (["x86-64-v4", "x86-64-v3", "plain"],)
+    timeout = 300
+
+    def setup(self, instruction_set):
+        if instruction_set not in hardware.instruction_sets():
+            raise NotImplementedError(f"no {instruction_set} here")
+        self.bits = np.random.default_rng(1).random(1_000_000) < 0.2
+        self.values = 2.0 * self.bits - 1
+        self.out = np.empty(1_000_000, dtype=np.int8)
+        with hardware.use_instruction_set("plain"):
+            expected = _fastfedrec(self.bits)
+        with hardware.use_instruction_set(instruction_set):
+            np.testing.assert_array_equal(_fastfedrec(self.bits), expected)
+
+    def _privatize(self):
+        BinaryResponse(EPSILON).privatize(self.values, key=Key.from_seed(0), out=self.out, n_threads=1)
+
+    def _times(self, peer, part, instruction_set):
+        some = self.bits[: len(self.bits) // part]
+        try:
+            peer(some[:10])
+        except ImportError as error:
+            raise NotImplementedError("the peer is not installed") from error
+        with hardware.use_instruction_set(instruction_set):
+            ours, theirs = in_turns(self._privatize, lambda: peer(some))
+        return part * theirs / ours
+
+    def track_draws_per_second(self, instruction_set):
+        with hardware.use_instruction_set(instruction_set):
+            return len(self.bits) / fastest(self._privatize)
+
+    def track_times_numpy(self, instruction_set):
+        return self._times(_numpy, 1, instruction_set)
+
+    def track_times_diffprivlib(self, instruction_set):
+        return self._times(_diffprivlib, 100, instruction_set)
+
+    def track_times_opendp(self, instruction_set):
+        return self._times(_opendp, 100, instruction_set)
+
+    def track_floor_share(self, instruction_set):
+        """Of the keystream alone: a word a draw."""
+        with hardware.use_instruction_set(instruction_set):
+            ours, words = in_turns(self._privatize, lambda: Key.from_seed(0).words("bench", size=len(self.bits)))
+        return words / ours
+
+    track_draws_per_second.unit = "draws/s"
+    track_times_numpy.unit = track_times_diffprivlib.unit = track_times_opendp.unit = "times faster"
+    track_floor_share.unit = "share of floor"
+
+
 class RespondMemberships:
     """Every user answers for every item: 1,000 users x 3,706 items, a twentieth of the bits set."""
 
@@ -74,6 +131,14 @@ class RespondMemberships:
 
     def time_respond(self, impl):
         self.run()
+
+    def track_times_numpy(self, impl):
+        if impl == "numpy":
+            raise NotImplementedError("it is the peer")
+        ours, theirs = in_turns(self._fastfedrec, self._numpy)
+        return theirs / ours
+
+    track_times_numpy.unit = "times faster"
 
     def _fastfedrec(self):
         data, out = self.data, np.empty(self.data.shape, dtype=np.int8)

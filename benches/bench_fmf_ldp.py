@@ -2,9 +2,11 @@
 
 import numpy as np
 
-from fastfedrec import FMFLDP, Key, datasets
+from fastfedrec import FMFLDP, Key, datasets, hardware
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.fmf_ldp import FMFState
+
+from .floors import fastest, in_turns
 
 N_REPORTS, REGULARIZATION = 100, 1e-6
 
@@ -63,6 +65,74 @@ class Round:
             numpy_round(self.state.item_factors.astype(np.float64), data, seed=0)
         else:
             self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads)
+
+
+class LargeRound:
+    """One round at 50,000 x 5,000 with some 11.5 million interactions; every instruction set gives the same sums."""
+
+    param_names = ("n_threads", "instruction_set")
+    params = ([1, 2], ["x86-64-v4", "x86-64-v3", "plain"])
+    timeout = 300
+
+    def setup_cache(self):
+        return datasets.generate_implicit(50_000, 5_000, key=Key.from_seed(1), preset="movielens-20m")
+
+    def setup(self, data, n_threads, instruction_set):
+        if instruction_set not in hardware.instruction_sets():
+            raise NotImplementedError(f"no {instruction_set} here")
+        factors = (0.02 * Key.from_seed(2).normal("bench", size=25_000).reshape(5_000, 5)).astype(np.float32)
+        self.data, self.state = data, FMFState(factors)
+        with hardware.use_instruction_set("plain"):
+            expected = self._round(N_REPORTS, 1)
+        with hardware.use_instruction_set(instruction_set):
+            for name, array in self._round(N_REPORTS, n_threads).arrays.items():
+                np.testing.assert_array_equal(array, expected.arrays[name])
+
+    def _round(self, n_reports, n_threads):
+        model = FMFLDP(n_reports=n_reports, regularization=REGULARIZATION)
+        return model.local_round(self.state, self.data, Key.from_seed(3), 0, n_threads=n_threads)
+
+    def track_round_ms(self, data, n_threads, instruction_set):
+        with hardware.use_instruction_set(instruction_set):
+            return 1e3 * fastest(self._round, N_REPORTS, n_threads)
+
+    def track_report_ns(self, data, n_threads, instruction_set):
+        """What each of a hundred more reports a user adds."""
+        with hardware.use_instruction_set(instruction_set):
+            fewer, more = in_turns(*(lambda k=k: self._round(k, n_threads) for k in (N_REPORTS, 2 * N_REPORTS)))
+        return 1e9 * (more - fewer) / (N_REPORTS * data.n_users)
+
+    def track_times_one_thread(self, data, n_threads, instruction_set):
+        if n_threads == 1:
+            raise NotImplementedError("it is the peer")
+        with hardware.use_instruction_set(instruction_set):
+            ours, one = in_turns(lambda: self._round(N_REPORTS, n_threads), lambda: self._round(N_REPORTS, 1))
+        return one / ours
+
+    def track_times_numpy(self, data, n_threads, instruction_set):
+        """Beside a NumPy loop over 500 of the users."""
+        some = data.shard(100)[0]
+        with hardware.use_instruction_set(instruction_set):
+            ours, theirs = in_turns(
+                lambda: self._round(N_REPORTS, n_threads),
+                lambda: numpy_round(self.state.item_factors.astype(np.float64), some, seed=0),
+            )
+        return data.n_users / some.n_users * theirs / ours
+
+    def track_floor_share(self, data, n_threads, instruction_set):
+        """Of the keystream alone: two words a report."""
+        users = data.global_user_ids
+        with hardware.use_instruction_set(instruction_set):
+            ours, words = in_turns(
+                lambda: self._round(N_REPORTS, n_threads),
+                lambda: Key.from_seed(3).words_by_user("bench", users, size=2 * N_REPORTS, n_threads=n_threads),
+            )
+        return words / ours
+
+    track_round_ms.unit = "ms"
+    track_report_ns.unit = "ns"
+    track_times_one_thread.unit = track_times_numpy.unit = "times faster"
+    track_floor_share.unit = "share of floor"
 
 
 class Fit:

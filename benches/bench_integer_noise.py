@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from fastfedrec import Key
+from fastfedrec import Key, hardware
 from fastfedrec.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+
+from .floors import fastest, in_turns
 
 SCALE = 10
 
@@ -77,3 +79,60 @@ class AddNoise:
 
     def time_add_noise(self, impl, distribution):
         self.run()
+
+
+class InstructionSets:
+    """Tables on each instruction set; the draws of every one are those of the plain one."""
+
+    param_names = ("mechanism", "instruction_set")
+    params = (["discrete_laplace", "discrete_gaussian"], ["x86-64-v4", "x86-64-v3", "plain"])
+    timeout = 300
+
+    def setup(self, mechanism, instruction_set):
+        if instruction_set not in hardware.instruction_sets():
+            raise NotImplementedError(f"no {instruction_set} here")
+        self.distribution = mechanism.removeprefix("discrete_")
+        self.values = np.arange(1_000_000)
+        self.out = np.empty_like(self.values)
+        kinds = {"laplace": DiscreteLaplace, "gaussian": DiscreteGaussian}
+        self.noise = kinds[self.distribution](SCALE, sampler="table")
+        with hardware.use_instruction_set("plain"):
+            expected = _fastfedrec(self.values, self.distribution)
+        with hardware.use_instruction_set(instruction_set):
+            np.testing.assert_array_equal(_fastfedrec(self.values, self.distribution), expected)
+
+    def _add(self):
+        self.noise.privatize(self.values, key=Key.from_seed(0), out=self.out, n_threads=1)
+
+    def _times(self, peer, part, instruction_set):
+        some = self.values[: len(self.values) // part]
+        try:
+            peer(some[:2], self.distribution)
+        except ImportError as error:
+            raise NotImplementedError("the peer is not installed") from error
+        with hardware.use_instruction_set(instruction_set):
+            ours, theirs = in_turns(self._add, lambda: peer(some, self.distribution))
+        return part * theirs / ours
+
+    def track_draws_per_second(self, mechanism, instruction_set):
+        with hardware.use_instruction_set(instruction_set):
+            return len(self.values) / fastest(self._add)
+
+    def track_times_numpy(self, mechanism, instruction_set):
+        return self._times(_numpy, 1, instruction_set)
+
+    def track_times_opendp(self, mechanism, instruction_set):
+        return self._times(_opendp, 100, instruction_set)
+
+    def track_times_diffprivlib(self, mechanism, instruction_set):
+        return self._times(_diffprivlib, 1000, instruction_set)
+
+    def track_floor_share(self, mechanism, instruction_set):
+        """Of the keystream alone: a word a draw."""
+        with hardware.use_instruction_set(instruction_set):
+            ours, words = in_turns(self._add, lambda: Key.from_seed(0).words("bench", size=len(self.values)))
+        return words / ours
+
+    track_draws_per_second.unit = "draws/s"
+    track_times_numpy.unit = track_times_opendp.unit = track_times_diffprivlib.unit = "times faster"
+    track_floor_share.unit = "share of floor"

@@ -1,4 +1,4 @@
-"""Reading MovieLens 1M's layout from a synthetic file, beside a plain Python loop and pandas."""
+"""Reading MovieLens 1M's layout beside a plain Python loop and pandas, and 20M's from file to interactions."""
 
 import tempfile
 from io import BytesIO
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benches.bench_tables import write_ratings
 from fastfedrec.datasets import load_movielens
 
 
@@ -60,3 +61,26 @@ class LoadMovielens:
 
     def time_load(self, impl, n_ratings):
         self.load(self.folder)
+
+
+class LoadMovielens20M:
+    timeout = 1800
+
+    def setup_cache(self):
+        folder = Path("ml-20m").absolute()
+        folder.mkdir(exist_ok=True)
+        n_ratings = 20_000_000
+        sums = write_ratings(folder / "ratings.csv", n_ratings)
+        titles = (f'{item},"Title, {item} (1999)",Drama\n' for item in range(1, 5 * 26_744, 5))
+        (folder / "movies.csv").write_text("movieId,title,genres\n" + "".join(titles))
+        return folder, n_ratings, sums[2]
+
+    def setup(self, cached):
+        if _fastfedrec(cached[0]) != cached[1:]:
+            raise AssertionError("fastfedrec reads something else")
+
+    def time_load(self, cached):
+        load_movielens(cached[0])
+
+    def peakmem_load(self, cached):
+        load_movielens(cached[0])

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from fastfedrec import Key
+from fastfedrec import Key, hardware
+
+from .floors import fastest, in_turns
 
 N_WORDS = 4_000_000
 
@@ -22,7 +24,7 @@ def _numpy(bit_generator):
 
 
 class Words:
-    """Four million words, of one user or of many: a user's stream costs at least a batch of 32 words."""
+    """Four million words, of one user or of many."""
 
     param_names = ("impl", "n_users")
     params = (["fastfedrec", "numpy_philox", "numpy_pcg64"], [1, 40_000, 1_000_000])
@@ -40,6 +42,33 @@ class Words:
 
     def time_words(self, impl, n_users):
         self.words(n_users)
+
+
+class InstructionSets:
+    param_names = ("n_users", "instruction_set")
+    params = ([1, 40_000, 1_000_000], ["x86-64-v4", "x86-64-v3", "plain"])
+
+    def setup(self, n_users, instruction_set):
+        if instruction_set not in hardware.instruction_sets():
+            raise NotImplementedError(f"no {instruction_set} here")
+        with hardware.use_instruction_set("plain"):
+            expected = _fastfedrec(n_users)
+        with hardware.use_instruction_set(instruction_set):
+            np.testing.assert_array_equal(_fastfedrec(n_users), expected)
+
+    def track_words_per_second(self, n_users, instruction_set):
+        with hardware.use_instruction_set(instruction_set):
+            return N_WORDS / fastest(_fastfedrec, n_users)
+
+    def track_times_numpy(self, n_users, instruction_set):
+        """PCG64, which is no CSPRNG."""
+        peer = _numpy(np.random.PCG64)
+        with hardware.use_instruction_set(instruction_set):
+            ours, theirs = in_turns(lambda: _fastfedrec(n_users), lambda: peer(n_users))
+        return theirs / ours
+
+    track_words_per_second.unit = "words/s"
+    track_times_numpy.unit = "times faster"
 
 
 class Permutation:

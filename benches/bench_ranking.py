@@ -1,14 +1,19 @@
-"""Negatives, ranks and best items at the size of MovieLens 1M, one thread."""
+"""Negatives, ranks and best items at the size of MovieLens 1M, one thread, on every instruction set.
+
+`time_` figures are ours; `track_` figures are ratios to a peer, in turns in one process, or to what the machine can do.
+"""
 
 import random
+import time
 
 import numpy as np
 import scipy.sparse
 
-from fastfedrec import Interactions, Key
-from fastfedrec.ranking import held_out_ranks, recommend_factors, sample_unseen
+from fastfedrec import Interactions, Key, hardware
+from fastfedrec.ranking import held_out_ranks, held_out_ranks_factors, recommend_factors, sample_unseen, top_k
 
 N_USERS, N_ITEMS, N_INTERACTIONS = 6_040, 3_706, 1_000_000
+INSTRUCTION_SETS = ["x86-64-v4", "x86-64-v3", "plain"]
 
 
 def long_tailed_interactions():
@@ -21,28 +26,66 @@ def long_tailed_interactions():
     return Interactions.from_scipy(matrix).binarize()
 
 
-class SampleUnseen:
+def times_faster(peer, ours, repeats=5):
+    """Least time of the peer over ours, in turns."""
+    least = [np.inf, np.inf]
+    for _ in range(repeats):
+        for which, function in enumerate((peer, ours)):
+            start = time.perf_counter()
+            function()
+            least[which] = min(least[which], time.perf_counter() - start)
+    return least[0] / least[1]
+
+
+class OnEveryInstructionSet:
+    """The part that all benchmarks share: `instruction_set` is the first parameter."""
+
+    def setup(self, instruction_set, *parameters):
+        if instruction_set not in hardware.instruction_sets():
+            raise NotImplementedError(f"no {instruction_set} here")
+        self.forced = hardware.use_instruction_set(instruction_set)
+        self.forced.__enter__()
+        try:
+            self.prepare(*parameters)
+        except BaseException:
+            self.forced.__exit__(None, None, None)
+            raise
+
+    def teardown(self, *_):
+        if hasattr(self, "forced"):
+            self.forced.__exit__(None, None, None)
+
+
+class SampleUnseen(OnEveryInstructionSet):
     """99 unseen items for each user."""
 
-    param_names = ("impl",)
-    params = (("fastfedrec", "python"),)
+    param_names = ("instruction_set",)
+    params = (INSTRUCTION_SETS,)
+    timeout = 120
 
-    def setup(self, impl):
+    def prepare(self):
         self.data = long_tailed_interactions()
         self.rows = np.arange(N_USERS)
-        for row, drawn in zip(self.rows[:50], self._run(impl, self.rows[:50]), strict=True):
-            seen = self.data.indices[self.data.indptr[row] : self.data.indptr[row + 1]]
-            if len(set(drawn)) != 99 or set(drawn) & set(seen.tolist()):
-                raise AssertionError(f"{impl} drew a seen item or one item twice for user {row}")
+        for draw in (self._fastfedrec, self._python):
+            for row, drawn in enumerate(draw()):
+                seen = self.data.indices[self.data.indptr[row] : self.data.indptr[row + 1]]
+                if len(set(drawn)) != 99 or not set(drawn).isdisjoint(seen.tolist()):
+                    raise AssertionError(f"{draw.__name__} drew a seen item or one item twice for user {row}")
 
-    def time_sample(self, impl):
-        self._run(impl, self.rows)
+    def time_sample(self, _):
+        self._fastfedrec()
 
-    def _run(self, impl, rows):
-        if impl == "fastfedrec":
-            return sample_unseen(self.data, rows, 99, key=Key.from_seed(0), purpose="bench", n_threads=1)[0]
+    def track_times_python(self, _):
+        return times_faster(self._python, self._fastfedrec)
+
+    track_times_python.unit = "times faster"
+
+    def _fastfedrec(self):
+        return sample_unseen(self.data, self.rows, 99, key=Key.from_seed(0), purpose="bench", n_threads=1)[0]
+
+    def _python(self):
         drawn = []
-        for row in rows:
+        for row in self.rows:
             seen = set(self.data.indices[self.data.indptr[row] : self.data.indptr[row + 1]].tolist())
             chosen = set()
             while len(chosen) < 99:
@@ -53,70 +96,124 @@ class SampleUnseen:
         return drawn
 
 
-class HeldOutRanks:
+class HeldOutRanks(OnEveryInstructionSet):
     """The rank of one score among 99, for each user."""
 
-    param_names = ("impl",)
-    params = (("fastfedrec", "numpy", "numpy_loop"),)
+    param_names = ("instruction_set",)
+    params = (INSTRUCTION_SETS,)
 
-    def setup(self, impl):
+    def prepare(self):
         rng = np.random.default_rng(0)
         self.held_out = rng.standard_normal(N_USERS, dtype=np.float32).round(1)
         self.others = rng.standard_normal((N_USERS, 99), dtype=np.float32).round(1)
         self.counts = np.full(N_USERS, 99)
-        np.testing.assert_array_equal(self._run(impl), self._run("numpy"))
+        np.testing.assert_array_equal(self._fastfedrec(), self._numpy())
 
-    def time_rank(self, impl):
-        self._run(impl)
+    def time_rank(self, _):
+        self._fastfedrec()
 
-    def _run(self, impl):
-        if impl == "fastfedrec":
-            return held_out_ranks(self.held_out, self.others, self.counts, n_threads=1)
-        if impl == "numpy":
-            score = self.held_out[:, None]
-            return 1 + (self.others > score).sum(axis=1) + (self.others == score).sum(axis=1) / 2
-        return [
-            1 + (others > score).sum() + (others == score).sum() / 2
-            for score, others in zip(self.held_out, self.others, strict=True)
-        ]
+    def track_times_numpy(self, _):
+        return times_faster(self._numpy, self._fastfedrec)
+
+    track_times_numpy.unit = "times faster"
+
+    def _fastfedrec(self):
+        return held_out_ranks(self.held_out, self.others, self.counts, n_threads=1)
+
+    def _numpy(self):
+        score = self.held_out[:, None]
+        return 1 + (self.others > score).sum(axis=1) + (self.others == score).sum(axis=1) / 2
 
 
-class RecommendTop10:
+class HeldOutRanksFactors(OnEveryInstructionSet):
+    """The rank of one item among 99 by inner products, for each user, from float32 factors."""
+
+    param_names = ("instruction_set", "n_factors")
+    params = (INSTRUCTION_SETS, [5, 64])
+
+    def prepare(self, n_factors):
+        rng = np.random.default_rng(0)
+        self.users = rng.standard_normal((N_USERS, n_factors), dtype=np.float32)
+        self.items = rng.standard_normal((N_ITEMS, n_factors), dtype=np.float32)
+        self.others, self.counts = sample_unseen(
+            long_tailed_interactions(), np.arange(N_USERS), 99, key=Key.from_seed(0), purpose="bench", n_threads=1
+        )
+        self.held_out = rng.integers(0, N_ITEMS, N_USERS)
+        ranks = self._fastfedrec()
+        for peer in (self._numpy_loop, self._numpy_einsum):
+            difference = np.abs(peer() - ranks)  # rounding changes few places, by one
+            if difference.max() > 1 or (difference > 0).mean() > 0.05 or ranks.std() < 20:
+                raise AssertionError(f"{peer.__name__} disagrees for {(difference > 0).sum()} users")
+
+    def time_rank(self, *_):
+        self._fastfedrec()
+
+    def track_times_numpy_loop(self, *_):
+        return times_faster(self._numpy_loop, self._fastfedrec)
+
+    def track_times_numpy_einsum(self, *_):
+        return times_faster(self._numpy_einsum, self._fastfedrec)
+
+    track_times_numpy_loop.unit = track_times_numpy_einsum.unit = "times faster"
+
+    def _fastfedrec(self):
+        return held_out_ranks_factors(self.users, self.items, self.held_out, self.others, self.counts, n_threads=1)
+
+    def _numpy_loop(self):
+        ranks = np.empty(N_USERS)
+        for u in range(N_USERS):
+            score, others = self.items[self.held_out[u]] @ self.users[u], self.items[self.others[u]] @ self.users[u]
+            ranks[u] = 1 + (others > score).sum() + (others == score).sum() / 2
+        return ranks
+
+    def _numpy_einsum(self):
+        score = np.einsum("uf,uf->u", self.users, self.items[self.held_out])[:, None]
+        others = np.einsum("uf,unf->un", self.users, self.items[self.others])
+        return 1 + (others > score).sum(axis=1) + (others == score).sum(axis=1) / 2
+
+
+class RecommendTop10(OnEveryInstructionSet):
     """The ten best unseen items of every user, from float32 factors."""
 
-    param_names = ("impl", "n_factors")
-    params = (("fastfedrec", "argpartition", "implicit"), (16, 64, 128))
+    param_names = ("instruction_set", "n_factors")
+    params = (INSTRUCTION_SETS, [16, 64, 128])
 
-    def setup(self, impl, n_factors):
-        if impl == "implicit":
-            try:
-                import implicit.cpu.topk  # noqa: F401
-            except ImportError as error:
-                raise NotImplementedError("implicit is not installed") from error
+    def prepare(self, n_factors):
         rng = np.random.default_rng(0)
         self.data = long_tailed_interactions()
         self.users = rng.standard_normal((N_USERS, n_factors), dtype=np.float32)
         self.items = rng.standard_normal((N_ITEMS, n_factors), dtype=np.float32)
         self.seen = self.data.to_scipy()
-        scores = self.users[:200].astype(np.float64) @ self.items.T.astype(np.float64)
-        scores[self.seen[:200].toarray() > 0] = -np.inf
-        expected = -np.sort(-scores, axis=1)[:, :10]
-        got = np.take_along_axis(scores, np.asarray(self._run(impl)[:200], dtype=np.int64), axis=1)
-        np.testing.assert_allclose(got, expected, rtol=1e-4)
+        self._check(self._fastfedrec())
 
-    def time_recommend(self, impl, n_factors):
-        self._run(impl)
+    def time_recommend(self, *_):
+        self._fastfedrec()
 
-    def peakmem_recommend(self, impl, n_factors):
-        self._run(impl)
+    def peakmem_recommend(self, *_):
+        self._fastfedrec()
 
-    def _run(self, impl):
-        if impl == "fastfedrec":
-            return recommend_factors(self.users, self.items, 10, seen=self.data, n_threads=1)[0]
-        if impl == "implicit":
+    def track_times_implicit(self, *_):
+        try:
             from implicit.cpu.topk import topk
+        except ImportError as error:
+            raise NotImplementedError("implicit is not installed") from error
 
+        def implicit():
             return topk(self.items, self.users, 10, filter_query_items=self.seen, num_threads=1)[0]
+
+        self._check(implicit())
+        return times_faster(implicit, self._fastfedrec)
+
+    def track_times_numpy(self, *_):
+        self._check(self._numpy())
+        return times_faster(self._numpy, self._fastfedrec)
+
+    track_times_implicit.unit = track_times_numpy.unit = "times faster"
+
+    def _fastfedrec(self):
+        return recommend_factors(self.users, self.items, 10, seen=self.data, n_threads=1)[0]
+
+    def _numpy(self):
         best = []
         for start in range(0, N_USERS, 500):
             scores = self.users[start : start + 500] @ self.items.T
@@ -126,3 +223,36 @@ class RecommendTop10:
             order = np.argsort(-np.take_along_axis(scores, top, axis=1), axis=1)
             best.append(np.take_along_axis(top, order, axis=1))
         return np.concatenate(best)
+
+    def _check(self, items):
+        scores = self.users[:200].astype(np.float64) @ self.items.T.astype(np.float64)
+        scores[self.seen[:200].toarray() > 0] = -np.inf
+        got = np.take_along_axis(scores, np.asarray(items[:200], dtype=np.int64), axis=1)
+        np.testing.assert_allclose(got, -np.sort(-scores, axis=1)[:, :10], rtol=1e-4)
+
+
+class TopK(OnEveryInstructionSet):
+    """The best of given float32 scores: ten, kept in registers, or a hundred, in a heap."""
+
+    param_names = ("instruction_set", "n")
+    params = (INSTRUCTION_SETS, [10, 100])
+
+    def prepare(self, n):
+        self.n = n
+        self.scores = np.random.default_rng(0).standard_normal((2_000, N_ITEMS), dtype=np.float32)
+        np.testing.assert_array_equal(self._fastfedrec(), self._numpy())
+
+    def time_top_k(self, *_):
+        self._fastfedrec()
+
+    def track_times_numpy(self, *_):
+        return times_faster(self._numpy, self._fastfedrec)
+
+    track_times_numpy.unit = "times faster"
+
+    def _fastfedrec(self):
+        return top_k(self.scores, self.n, n_threads=1)[1]
+
+    def _numpy(self):
+        best = np.argpartition(self.scores, -self.n, axis=1)[:, -self.n :]
+        return -np.sort(-np.take_along_axis(self.scores, best, axis=1), axis=1)

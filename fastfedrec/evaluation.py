@@ -14,7 +14,7 @@ from fastfedrec._rating_evaluation import RATING_METRICS, evaluate_ratings, k_fo
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.randomness import Key, _as_uniform, resolve_key
-from fastfedrec.ranking import held_out_ranks, sample_unseen
+from fastfedrec.ranking import held_out_ranks, held_out_ranks_factors, sample_unseen
 
 __all__ = [
     "RATING_METRICS",
@@ -184,6 +184,9 @@ def evaluate(
     ----------
     model : object
         Anything with ``score(user_ids, item_ids)``: external ids, two arrays of one length, one score for each pair.
+        Where scores are inner products, ``factors(user_ids, item_ids)`` may return the two arrays of factors, a row
+        for each id: ranks are then computed from them (`ranking.held_out_ranks_factors`), which is faster, and
+        ``score`` is not called.
     train, test : Interactions
         Same users and items, as `leave_one_out` and `random_split` return.
     metrics : sequence of str
@@ -252,23 +255,53 @@ def evaluate(
     n = seen.n_items if wanted is None else min(wanted, seen.n_items)
     users = np.flatnonzero(test.interactions_per_user())
     pairs = np.cumsum(test.interactions_per_user()[users] + n)
+    factors = _factors(model, seen, users)
     ranks = []
     start = done = 0
     while start < len(users):
         stop = max(start + 1, int(np.searchsorted(pairs, done + batch_size, side="right")))
-        ranks.append(_batch_ranks(model, seen, test, users[start:stop], n, key, n_threads))
+        batch = users[start:stop]
+        items, counts = sample_unseen(seen, batch, n, key=key, purpose="evaluation.negatives", n_threads=n_threads)
+        places = np.repeat(np.arange(len(batch)), test.interactions_per_user()[batch])
+        held_out = test.indices[test.indptr[batch[0]] : test.indptr[batch[-1] + 1]]
+        if factors is None:
+            ranks.append(_ranks_of_scores(model, seen, batch, held_out, items, counts, places, n_threads))
+        else:
+            ranks.append(
+                held_out_ranks_factors(
+                    factors[0][start:stop], factors[1], held_out, items, counts, rows=places, n_threads=n_threads
+                )
+            )
         start, done = stop, int(pairs[stop - 1])
     all_ranks = np.concatenate(ranks)
     return {name: float(function(all_ranks).mean()) for name, function in functions.items()}
 
 
-def _batch_ranks(
-    model: Any, seen: Interactions, test: Interactions, users: np.ndarray, n: int, key: Key, n_threads: int
+def _factors(model: Any, seen: Interactions, users: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Factors of these users and of all items, from a model that gives them."""
+    if not callable(getattr(model, "factors", None)):
+        return None
+    user_factors, item_factors = (np.asarray(part) for part in model.factors(seen.user_ids[users], seen.item_ids))
+    for part, length, what in ((user_factors, len(users), "user"), (item_factors, seen.n_items, "item")):
+        if part.ndim != 2 or len(part) != length:
+            raise ValueError(
+                f"{type(model).__name__}.factors must return a row for each {what} id, shape ({length}, n_factors), "
+                f"got {part.shape}"
+            )
+    return user_factors, item_factors
+
+
+def _ranks_of_scores(
+    model: Any,
+    seen: Interactions,
+    users: np.ndarray,
+    held_out: np.ndarray,
+    items: np.ndarray,
+    counts: np.ndarray,
+    places: np.ndarray,
+    n_threads: int,
 ) -> np.ndarray:
-    """Ranks of the test interactions of `users`, ascending rows that hold all test interactions between their ends."""
-    items, counts = sample_unseen(seen, users, n, key=key, purpose="evaluation.negatives", n_threads=n_threads)
-    places = np.repeat(np.arange(len(users)), test.interactions_per_user()[users])
-    held_out = test.indices[test.indptr[users[0]] : test.indptr[users[-1] + 1]]
+    """Ranks of held-out items (each in the row of `users` that `places` says) among `items`, -1 where there is none."""
     drawn = items >= 0
     scores = _scores(
         model, seen, np.concatenate([users[places], np.repeat(users, counts)]), np.concatenate([held_out, items[drawn]])

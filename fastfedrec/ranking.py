@@ -75,7 +75,7 @@ def sample_unseen(
             key.subkey(purpose), items, failed, interactions.n_items, n_threads,
         )  # fmt: skip
         if failed.any():
-            raise MemoryError("sample_unseen needs n_items / 8 bytes a thread")
+            raise MemoryError("sample_unseen needs n_items / 4 bytes a thread")
     return items, counts
 
 
@@ -118,15 +118,8 @@ def held_out_ranks(
     if held_out_scores.dtype != other_scores.dtype:
         held_out_scores, other_scores = held_out_scores.astype(np.float64), other_scores.astype(np.float64)
     n_rows, n = other_scores.shape
-    counts = np.ascontiguousarray(counts, dtype=np.int64)
-    if counts.shape != (n_rows,) or (n_rows and (counts.min() < 0 or counts.max() > n)):
-        raise ValueError(f"counts must be {n_rows} numbers of scores between 0 and {n}, one a row of other_scores")
-    rows = np.arange(n_rows) if rows is None else _check_rows("rows", rows, n_rows, "rows")
-    if len(rows) != len(held_out_scores):
-        raise ValueError(
-            f"held_out_scores must have one entry a row ({len(rows)}), got {len(held_out_scores)}; pass rows= to rank "
-            "several in one row"
-        )
+    counts = _check_counts(counts, n_rows, n, "scores")
+    rows = _check_held_out_rows("held_out_scores", held_out_scores, rows, n_rows)
     ranks = np.empty(len(rows))
     # Below a million comparisons (0.2 ms) waking a thread costs more than it saves.
     n_threads = min(resolve_n_threads(n_threads), 1 + len(rows) * n // 2**20)
@@ -134,6 +127,95 @@ def held_out_ranks(
     if (bad := np.flatnonzero(np.isnan(ranks))).size:
         raise ValueError(f"scores must not be NaN, got one in row {rows[bad[0]]}; has the model diverged?")
     return ranks
+
+
+def held_out_ranks_factors(
+    user_factors: Any,
+    item_factors: Any,
+    held_out_items: Any,
+    other_items: Any,
+    counts: Any,
+    *,
+    rows: Any = None,
+    n_threads: int = 0,
+) -> np.ndarray:
+    """Rank held-out items among other items by their inner products with the user, without an array of scores.
+
+    Parameters
+    ----------
+    user_factors : array_like of shape (n_rows, n_factors), float32 or float64
+        Finite; one user a row.
+    item_factors : array_like of shape (n_items, n_factors), float32 or float64
+        Finite.
+    held_out_items : array_like of shape (n_held_out,), int
+        What is ranked, as rows of `item_factors`.
+    other_items : array_like of shape (n_rows, n), int
+        What it is ranked among.
+    counts : array_like of shape (n_rows,), int
+        How many items of each row are there; the rest of the row is ignored.
+    rows : array_like of shape (n_held_out,), int, or None
+        The row of each held-out item; None where there is one for each row, in order.
+    n_threads : int
+        0 for all processors; the result does not depend on it.
+
+    Returns
+    -------
+    ndarray of shape (n_held_out,), float64
+        1 + the items with a greater inner product + half of those with the same one.
+
+    Raises
+    ------
+    ValueError
+        Inner products that overflow; the row is named.
+
+    See Also
+    --------
+    held_out_ranks : The same from scores.
+
+    Notes
+    -----
+    Inner products are added up in single precision where all factors are float32, otherwise in double, and in one
+    order on every instruction set: ranks are equal on all machines.
+
+    Examples
+    --------
+    >>> from fastfedrec.ranking import held_out_ranks_factors
+    >>> items = [[3.0, 1.0], [2.0, 5.0], [1.0, 4.0]]
+    >>> held_out_ranks_factors([[1.0, 0.0], [0.0, 2.0]], items, [1, 1], [[0, 2], [2, -1]], [2, 1])
+    array([2., 1.])
+    """
+    user_factors, item_factors = _check_factors(user_factors, item_factors)
+    n_rows, n_items = len(user_factors), len(item_factors)
+    held_out_items = _check_rows("held_out_items", held_out_items, n_items, "items").astype(np.int32)
+    other_items = np.asarray(other_items)
+    if other_items.ndim != 2 or len(other_items) != n_rows or other_items.dtype.kind not in "iu":
+        raise ValueError(
+            f"other_items must be integers with one row a user ({n_rows}), got {other_items.dtype} {other_items.shape}"
+        )
+    counts = _check_counts(counts, n_rows, other_items.shape[1], "items")
+    if counts.min(initial=other_items.shape[1]) == other_items.shape[1]:
+        there = other_items
+    else:
+        there = other_items[np.arange(other_items.shape[1]) < counts[:, None]]
+    _check_range("other_items", there, n_items, "items")
+    rows = _check_held_out_rows("held_out_items", held_out_items, rows, n_rows)
+    order = np.argsort(rows, kind="stable")
+    lengths = np.bincount(rows, minlength=n_rows)
+    ranks = np.empty(len(rows))
+    n_threads = resolve_n_threads(n_threads)
+    failed = np.zeros(n_threads, dtype=np.int64)
+    _kernel.held_out_ranks_factors(
+        user_factors, item_factors, np.concatenate([[0], np.cumsum(lengths)]), held_out_items[order],
+        np.ascontiguousarray(other_items, dtype=np.int32), counts, ranks, failed, int(lengths.max(initial=0)),
+        n_threads,
+    )  # fmt: skip
+    if failed.any():
+        raise MemoryError("a copy of item_factors did not fit into memory")
+    if (bad := np.flatnonzero(np.isnan(ranks))).size:
+        raise ValueError(f"inner products of user row {rows[order[bad[0]]]} overflow; has the model diverged?")
+    out = np.empty(len(rows))
+    out[order] = ranks
+    return out
 
 
 def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -192,7 +274,7 @@ def recommend_factors(
     user_factors : array_like of shape (n_users, n_factors), float32 or float64
         Finite.
     item_factors : array_like of shape (n_items, n_factors), float32 or float64
-        Finite; inner products are added up in double precision whatever the types.
+        Finite.
     n : int
         From 1 to n_items.
     seen : Interactions, (indptr, indices) or None
@@ -205,13 +287,26 @@ def recommend_factors(
     items : ndarray of shape (n_users, n), int32
         Rows of `item_factors`, best first; ties go to the smaller.  A user with fewer than `n` unseen items ends with
         seen ones.
-    scores : ndarray of shape (n_users, n), dtype of `user_factors`
+    scores : ndarray of shape (n_users, n), float32 or float64
         Their inner products; -inf for a seen item.
 
     Raises
     ------
     ValueError
         Inner products that overflow; the user's row is named.
+
+    See Also
+    --------
+    top_k : The same from a block of scores.
+
+    Notes
+    -----
+    Inner products are added up over ascending factors, in single precision where all factors are float32, otherwise
+    in double: then a score is off by at most n_factors * eps * sum of abs(products), where eps is the type's.  A user's
+    result does not depend on the other users.  Between instruction sets (`fastfedrec.hardware`) scores differ within
+    that bound, and items whose scores are that close may change places.
+
+    A thread holds bitmaps of the items for 48 users: 6 bytes an item.
 
     Examples
     --------
@@ -221,37 +316,65 @@ def recommend_factors(
            [1, 2]], dtype=int32), array([[ 3.,  2.],
            [10.,  8.]]))
     """
-    user_factors = check_array("user_factors", user_factors, ndim=2)
-    item_factors = check_array("item_factors", item_factors, ndim=2, shape=(None, user_factors.shape[1]))
+    user_factors, item_factors = _check_factors(user_factors, item_factors)
     n_users, n_items = len(user_factors), len(item_factors)
     n = check_integer("n", n, low=1, high=n_items)
-    if not user_factors.shape[1]:
-        raise ValueError("user_factors must have at least one factor, got shape " + str(user_factors.shape))
     n_threads = resolve_n_threads(n_threads)
     indptr, indices = _seen_rows(seen, n_users, n_items)
     items = np.empty((n_users, n), dtype=np.int32)
     best = np.empty((n_users, n), dtype=user_factors.dtype)
     failed = np.full(n_threads, n_users, dtype=np.int64)
-    item_columns = np.ascontiguousarray(item_factors.T, dtype=np.float64)
-    _kernel.recommend_factors(user_factors, item_columns, indptr, indices, items, best, failed, n_threads)
+    _kernel.recommend_factors(user_factors, item_factors, indptr, indices, items, best, failed, n_threads)
     _check_memory(failed)
     if (overflowed := failed.min()) < n_users:
         raise ValueError(f"inner products of user row {overflowed} overflow; has the model diverged?")
     return items, best
 
 
+def _check_factors(user_factors: Any, item_factors: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Both as arrays of one type, the wider one."""
+    user_factors = check_array("user_factors", user_factors, ndim=2)
+    item_factors = check_array("item_factors", item_factors, ndim=2, shape=(None, user_factors.shape[1]))
+    if not user_factors.shape[1]:
+        raise ValueError("user_factors must have at least one factor, got shape " + str(user_factors.shape))
+    dtype = np.result_type(user_factors, item_factors)
+    return user_factors.astype(dtype, copy=False), item_factors.astype(dtype, copy=False)
+
+
 def _check_memory(failed: np.ndarray) -> None:
     if (failed < 0).any():
-        raise MemoryError("a row of scores, 8 bytes an item, did not fit into memory")
+        raise MemoryError("a copy of item_factors, or 6 bytes an item a thread, did not fit into memory")
 
 
 def _check_rows(name: str, rows: Any, length: int, what: str) -> np.ndarray:
     rows = np.asarray(rows)
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
         raise ValueError(f"{name} must be a one-dimensional array of row numbers, got {rows.dtype} {rows.shape}")
+    _check_range(name, rows, length, what)
+    return np.ascontiguousarray(rows, dtype=np.int64)
+
+
+def _check_range(name: str, rows: np.ndarray, length: int, what: str) -> None:
     if rows.size and (rows.min() < 0 or rows.max() >= length):
         raise ValueError(f"{name} must lie in [0, {length}), the {what} there are, got {rows.min()} to {rows.max()}")
-    return np.ascontiguousarray(rows, dtype=np.int64)
+
+
+def _check_counts(counts: Any, n_rows: int, n: int, what: str) -> np.ndarray:
+    counts = np.ascontiguousarray(counts, dtype=np.int64)
+    if counts.shape != (n_rows,) or (n_rows and (counts.min() < 0 or counts.max() > n)):
+        raise ValueError(f"counts must be {n_rows} numbers of {what} between 0 and {n}, one a row of other_{what}")
+    return counts
+
+
+def _check_held_out_rows(name: str, held_out: np.ndarray, rows: Any, n_rows: int) -> np.ndarray:
+    """The row that each held-out entry is ranked in."""
+    rows = np.arange(n_rows) if rows is None else _check_rows("rows", rows, n_rows, "rows")
+    if len(rows) != len(held_out):
+        raise ValueError(
+            f"{name} must have one entry a row ({len(rows)}), got {len(held_out)}; pass rows= to rank several in one "
+            "row"
+        )
+    return rows
 
 
 def _scores(name: str, scores: Any, ndim: int) -> np.ndarray:
@@ -267,9 +390,9 @@ def _scores(name: str, scores: Any, ndim: int) -> np.ndarray:
 
 
 def _seen_rows(seen: Any, n_rows: int, n_items: int) -> tuple[np.ndarray, np.ndarray]:
-    """Compressed rows of seen columns; empty arrays where nothing is seen."""
+    """Compressed rows of seen columns, in any order."""
     if seen is None:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+        return np.zeros(n_rows + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
     if isinstance(seen, Interactions):
         if seen.shape != (n_rows, n_items):
             raise ValueError(f"seen must have shape {(n_rows, n_items)}, users x items, got {seen.shape}")

@@ -12,7 +12,7 @@ from naive import binary_response as naive
 from scipy import stats
 from significance import ALPHA
 
-from fastfedrec import Interactions, Key
+from fastfedrec import Interactions, Key, hardware
 from fastfedrec._kernels import binary_response as kernel
 from fastfedrec.mechanisms import BinaryResponse
 
@@ -20,6 +20,9 @@ TOTAL = 2**64
 
 epsilons = st.floats(min_value=1e-3, max_value=20)
 any_double = st.floats(allow_nan=True, allow_infinity=True)
+INSIDE = [0.0, 5e-324, 2.2250738585072014e-308, 2**-63, 2**-11 + 2**-63, 1 / 3, 0.5, 1 - 2**-53]
+BEYOND = [1.0, 1 + 2**-52, 1e19, 1.7976931348623157e308, math.inf]
+ADVERSARIAL = [math.nan, *(sign * t for t in (*INSIDE, *BEYOND) for sign in (1, -1))]
 
 
 def largest_of(channel):
@@ -62,6 +65,78 @@ def test_second_block_of_values_reads_its_own_stream():
     words = key.words("binary_response.privatize", user=1, size=9).tolist()
     expected = [naive.answer(t, largest_of(channel), w) for t, w in zip(values[-9:].tolist(), words, strict=True)]
     assert channel.privatize(values, key=key)[-9:].tolist() == expected
+
+
+@given(
+    epsilon=st.one_of(epsilons, st.sampled_from([1e-18, 1e-6, 30.0, 44.0, 60.0, 700.0])),
+    values=st.lists(any_double | st.floats(-1, 1), max_size=70),
+    seed=st.integers(0, 99),
+)
+@example(epsilon=60.0, values=ADVERSARIAL, seed=0)
+@example(epsilon=1e-18, values=ADVERSARIAL, seed=0)
+def test_thresholds_and_answers_are_the_same_on_every_instruction_set(epsilon, values, seed):
+    channel, key = BinaryResponse(epsilon), Key.from_seed(seed)
+    values = np.array(values, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    words = key.words("binary_response.privatize", size=len(values)).tolist()
+    expected = [naive.threshold(t, largest_of(channel)) for t in values.tolist()]
+    for name in hardware.instruction_sets():
+        with hardware.use_instruction_set(name):
+            out = np.zeros(len(values), dtype=np.uint64)
+            kernel.thresholds(values, out, channel.span)
+            assert out.tolist() == expected
+            answers = channel.privatize(values, key=key)
+            assert answers.tolist() == [1 if w < t else -1 for w, t in zip(words, expected, strict=True)]
+            of_single = [naive.answer(t, largest_of(channel), w) for t, w in zip(single.tolist(), words, strict=True)]
+            assert channel.privatize(single, key=key).tolist() == of_single
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 255, 256, 257, 65_535, 65_536, 65_537])
+def test_any_number_of_answers_is_the_same_on_every_instruction_set(n):
+    channel, key = BinaryResponse(2.5), Key.from_seed(n)
+    values = np.linspace(-1.1, 1.1, n)
+    answers = []
+    for name in hardware.instruction_sets():
+        with hardware.use_instruction_set(name):
+            answers.append(channel.privatize(values, key=key))
+    blocks = [(b, min(n - start, 65_536)) for b, start in enumerate(range(0, n, 65_536))]
+    words = [key.words("binary_response.privatize", user=b, size=size) for b, size in blocks]
+    thresholds = np.zeros(n, dtype=np.uint64)
+    kernel.thresholds(values, thresholds, channel.span)
+    below = np.concatenate([*words, np.zeros(0, dtype=np.uint64)]) < thresholds
+    for answer in answers:
+        np.testing.assert_array_equal(answer, np.where(below, 1, -1))
+
+
+@pytest.mark.parametrize("n_items", [1, 7, 64, 127, 128, 129, 300, 700])
+def test_membership_answers_equal_their_words_on_every_instruction_set(n_items):
+    channel, subkey, key = BinaryResponse(1.0), Key.from_seed(3).subkey("test"), Key.from_seed(3)
+    has = np.random.default_rng(n_items).random((5, n_items)) < 0.3
+    data = Interactions.from_scipy(scipy.sparse.csr_array(has.astype(float)))
+    words = key.words_by_user("test", data.global_user_ids, size=n_items)
+    middle, span = np.uint64(2**63), np.uint64(channel.span)
+    expected = np.where(words < np.where(has, middle + span, middle - span), 1, -1)
+    pairs = key.words_by_user("test", data.global_user_ids, size=2 * 9).reshape(5, 9, 2).tolist()
+    sums, asked = np.zeros((2, n_items), dtype=np.int64)
+    for user in range(5):
+        for item_word, word in pairs[user]:
+            item = item_word * n_items >> 64
+            asked[item] += 1
+            sums[item] += naive.answer(1.0 if has[user, item] else -1.0, largest_of(channel), word)
+    for name in hardware.instruction_sets():
+        with hardware.use_instruction_set(name):
+            answers = np.empty(data.shape, dtype=np.int8)
+            kernel.respond_memberships(
+                data.indptr, data.indices, data.global_user_ids, answers, subkey, channel.span, 1
+            )
+            np.testing.assert_array_equal(answers, expected)
+            got, failed = np.zeros((2, 1, n_items), dtype=np.int64), np.zeros(1, dtype=np.int64)
+            kernel.sample_memberships(
+                data.indptr, data.indices, data.global_user_ids, got[0], got[1], failed, subkey, channel.span, 9, 1
+            )
+            np.testing.assert_array_equal(got[:, 0], [sums, asked])
+            assert failed.tolist() == [0]
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------

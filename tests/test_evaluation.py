@@ -178,6 +178,56 @@ def test_batches_do_not_change_the_result_and_bound_the_calls(n_negatives):
     assert max(model.calls) <= 150
 
 
+class Factors:
+    """Scores that are exact inner products of eighths, given as factors too."""
+
+    def __init__(self, data):
+        rng = np.random.default_rng(1)
+        self.data = data
+        self.users, self.items = (rng.integers(-3, 4, (n, 5)).astype(np.float32) / 8 for n in data.shape)
+
+    def score(self, user_ids, item_ids):
+        return (self.users[self.data.user_index(user_ids)] * self.items[self.data.item_index(item_ids)]).sum(axis=1)
+
+
+class FactorsOnly(Factors):
+    def score(self, user_ids, item_ids):
+        raise AssertionError("asked for scores although there are factors")
+
+    def factors(self, user_ids, item_ids):
+        return self.users[self.data.user_index(user_ids)], self.items[self.data.item_index(item_ids)]
+
+
+@pytest.mark.parametrize("batch_size", [150, 2**18])
+@pytest.mark.parametrize("n_negatives", [10, None])
+def test_factors_give_what_their_scores_give(n_negatives, batch_size):
+    data = dense_data()
+    train, test = random_split(data, test_fraction=0.2, key=KEY)
+    results = [
+        evaluate(
+            model, train, test, metrics=["hr@3", "ndcg@5", "mrr"], n_negatives=n_negatives, key=KEY,
+            batch_size=batch_size,
+        )
+        for model in (Factors(data), FactorsOnly(data))
+    ]  # fmt: skip
+    assert results[0] == results[1]
+    assert 0 < results[0]["hr@3"] < 1
+
+
+@pytest.mark.parametrize(("which", "what"), [(0, "user"), (1, "item")])
+def test_factors_without_a_row_for_each_id_are_refused(which, what):
+    data = dense_data()
+    train, test = leave_one_out(data, key=KEY)
+
+    class Short(FactorsOnly):
+        def factors(self, user_ids, item_ids):
+            parts = super().factors(user_ids, item_ids)
+            return tuple(part[: -1 if i == which else None] for i, part in enumerate(parts))
+
+    with pytest.raises(ValueError, match=f"Short.factors must return a row for each {what} id"):
+        evaluate(Short(data), train, test, n_negatives=5, key=KEY)
+
+
 def test_a_constant_model_ranks_in_the_middle():
     data = dense_data()
     train, test = leave_one_out(data, key=KEY)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from significance import ALPHA
 from strategies import interaction_matrices, keys, seeds
 
-from fastfedrec import FMFLDP, DivergenceError, Interactions, Key, datasets, load
+from fastfedrec import FMFLDP, DivergenceError, Interactions, Key, datasets, hardware, load
 from fastfedrec.accounting import Ledger, shuffled_epsilon
 from fastfedrec.engines import LocalEngine
 from fastfedrec.evaluation import evaluate, leave_one_out
@@ -99,6 +99,41 @@ def test_published_variant_keeps_equations_5_and_9(data):
     np.testing.assert_allclose(published.mean_gradient(state, update), 40 * per_report)
     # Half the gradient is clipped, so answers differ from the guaranteed variant's.
     assert (dense_sums(update, 300) != dense_sums(ours.local_round(state, data, key, 0), 300)).any()
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.7])
+@pytest.mark.parametrize(("n_factors", "n_reports"), [(1, 1), (5, 100), (8, 63), (9, 64), (17, 129), (33, 300)])
+def test_round_is_the_same_on_every_instruction_set(data, n_factors, n_reports, weight):
+    model = FMFLDP(n_factors, 2.5, n_reports=n_reports, confidence_weight=weight, regularization=0.1)
+    state, key = state_of(data.n_items, n_factors, 6), Key.from_seed(7)
+    sums, _ = naive.private_sums(
+        data, state.item_factors.astype(np.float64), key, 3, span=BinaryResponse(2.5).span, n_reports=n_reports,
+        regularization=0.1, weight=weight, use_values=False,
+    )  # fmt: skip
+    streams = []
+    for name in hardware.instruction_sets():
+        with hardware.use_instruction_set(name):
+            update = model.local_round(state, data, key, 3)
+            np.testing.assert_array_equal(dense_sums(update, state.item_factors.size), sums)
+            streams.append(model.report_stream(state, data, key, 3, shuffle_key=Key.from_seed(1)))
+    for index, bit in streams:
+        np.testing.assert_array_equal(index, streams[0][0])
+        np.testing.assert_array_equal(bit, streams[0][1])
+
+
+def test_marks_of_earlier_users_are_wiped_out():
+    # 600 users: twice as many as there are marks. Only every third has an item, and never the same as its neighbours.
+    has = np.zeros((600, 50))
+    has[np.arange(0, 600, 3), np.arange(200) % 50] = 1
+    data, state, key = Interactions.from_scipy(csr_array(has)), state_of(50, 2, 8), Key.from_seed(9)
+    model = FMFLDP(2, 2.5, n_reports=20, confidence_weight=0.0, regularization=0.1)
+    sums, _ = naive.private_sums(
+        data, state.item_factors.astype(np.float64), key, 0, span=BinaryResponse(2.5).span, n_reports=20,
+        regularization=0.1, weight=0.0, use_values=False,
+    )  # fmt: skip
+    for n_threads in (1, 4):
+        update = model.local_round(state, data, key, 0, n_threads=n_threads)
+        np.testing.assert_array_equal(dense_sums(update, 100), sums)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Which vector code runs: what the processor has, chosen, forced, restored, and in every kernel that has any."""
 
 import ast
+import json
+import os
 import platform
 import re
 import shutil
@@ -88,14 +90,14 @@ def test_forcing_reaches_the_kernels(monkeypatch):
     assert levels == [0, hardware.instruction_sets().index(hardware.instruction_set())]
 
 
-def test_random_words_are_the_same_on_every_instruction_set():
-    words = []
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 64, 70, 128, 255, 256, 257, 700])
+def test_random_words_are_the_same_on_every_instruction_set(size):
+    key, users = Key.from_seed(1), np.arange(70, dtype=np.uint64) * 2**33
+    longest = np.array([key.words("test", user=int(user), size=700) for user in users])
     for name in hardware.instruction_sets():
         with hardware.use_instruction_set(name):
-            words.append(Key.from_seed(1).words_by_user("test", np.arange(40, dtype=np.uint64), size=70))
-    for other in words[1:]:
-        np.testing.assert_array_equal(other, words[0])
-    assert len(np.unique(words[0])) == 40 * 70
+            np.testing.assert_array_equal(key.words_by_user("test", users, size=size), longest[:, :size])
+    assert len(np.unique(longest)) == 70 * 700
 
 
 def shared_between_levels(sources, folder):
@@ -160,6 +162,37 @@ def test_the_symbol_test_sees_an_inline_function_of_a_header(tmp_path):
     shared = shared_between_levels([source], tmp_path)
     assert len(shared) == 1
     assert "3max" in shared.pop()
+
+
+@pytest.mark.slow
+@needs_levels
+def test_a_processor_without_avx_runs_every_kernel_and_draws_the_same():
+    emulator = shutil.which("qemu-x86_64")
+    if emulator is None:
+        pytest.skip("needs qemu-x86_64, which plays a processor of 2008")
+    code = (
+        "import hashlib, json; from fastfedrec import hardware; import parallel_calls as calls\n"
+        "with hardware.use_instruction_set('plain'): results, _ = calls.run_all(1)\n"
+        "digests = {name: hashlib.sha256(calls.np.ascontiguousarray(x)).hexdigest() for name, x in results.items()}\n"
+        # BLAS has code of its own for each processor.
+        "del digests['als'], digests['fmf_ldp']\n"
+        "print(json.dumps([hardware.instruction_sets(), digests]))"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
+    sets, found = [], []
+    for command in ([], [emulator, "-cpu", "Nehalem"]):
+        printed = subprocess.run(
+            [*command, sys.executable, "-P", "-c", code],
+            env=environment | {"PYTHONPATH": str(Path(__file__).parent)},
+            check=True,
+            stdout=subprocess.PIPE,
+        ).stdout
+        names, digests = json.loads(printed)
+        sets.append(names)
+        found.append(digests)
+    assert sets == [list(hardware.instruction_sets()), ["plain"]]
+    assert found[0] == found[1]
+    assert len(found[0]) >= 10
 
 
 # ---- bad inputs -------------------------------------------------------------------------------------------------

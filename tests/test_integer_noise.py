@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive import integer_noise as naive
 
-from fastfedrec import Key
+from fastfedrec import Key, hardware
 from fastfedrec._kernels import integer_noise as kernel
 from fastfedrec.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 
@@ -95,6 +95,34 @@ def test_second_block_of_values_reads_its_own_stream():
     thresholds, reach = thresholds_of(noise)
     expected = [naive.draw(thresholds, reach, word << 64) for word in key.words("test", user=1, size=9).tolist()]
     assert noise.sample(65_536 + 9, key=key, purpose="test")[-9:].tolist() == expected
+
+
+@given(
+    n=st.sampled_from([1, 63, 64, 65, 127, 128, 129, 255, 256, 257, 384, 700]),
+    tied=st.lists(st.integers(0, 400), min_size=1, max_size=3),
+    seed=st.integers(0, 2**32),
+)
+def test_a_tie_takes_a_second_word_wherever_it_falls(n, tied, seed):
+    # Thresholds made of the stream's own words: what chance brings up once in 2^60 draws.
+    key = Key.from_seed(seed)
+    words = key.words("test", size=n + 8).tolist()
+    rng = np.random.default_rng(seed)
+    high = sorted({words[t % n] for t in tied} | set(rng.integers(2**64, size=5, dtype=np.uint64).tolist()))
+    high = high[: len(high) // 2 * 2]
+    low = rng.integers(2**64, size=len(high), dtype=np.uint64).tolist()
+    thresholds, reach = [(upper << 64) | lower for upper, lower in zip(high, low, strict=True)], len(high) // 2
+    guide = np.searchsorted(np.array(high, dtype=np.uint64), np.arange(256, dtype=np.uint64) << np.uint64(56))
+    expected, position = [], 0
+    while len(expected) < n:
+        second = words[position + 1] if words[position] in high else 0
+        expected.append(naive.draw(thresholds, reach, (words[position] << 64) | second))
+        position += 2 if words[position] in high else 1
+    ends = [np.array([*half, 2**64 - 1], dtype=np.uint64) for half in (high, low)]
+    for name in hardware.instruction_sets():
+        with hardware.use_instruction_set(name):
+            got = np.zeros(n, dtype=np.int64)
+            kernel.add_noise(got, *ends, guide.astype(np.int32), key.subkey("test"), 56, 0, 1)
+            assert got.tolist() == expected
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from naive import interactions as naive
 
 from fastfedrec import Interactions
+from fastfedrec._kernels import interactions as _kernel
 from fastfedrec._pairs import check_item_count
 from fastfedrec.interactions import MISSING_TIMESTAMP
 
@@ -210,6 +211,22 @@ def test_select_items_equals_the_twin(data, draw):
     assert table_of(kept) == naive.restrict(table_of(data), data.user_ids.tolist(), items)
     assert_aligned(kept, data)
     assert_same(kept, data.select_items(np.isin(np.arange(data.n_items), np.array(chosen, dtype=np.int64))))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1), st.booleans(), st.booleans())
+def test_counting_sort_equals_lexsort_in_either_width(pairs, wide_users, wide_order):
+    users, items = np.array(pairs).T
+    order, scratch = (np.full(len(pairs), -1, dtype=np.int64 if wide_order else np.int32) for _ in range(2))
+    indptr = np.zeros(6, dtype=np.int64)
+    moved = _kernel.sort_pairs(
+        users.astype(np.int64 if wide_users else np.int32), items.astype(np.int32),
+        order, scratch, indptr, np.zeros(6, dtype=np.int64),
+    )  # fmt: skip
+    expected = np.lexsort((items, users))
+    assert indptr.tolist() == [0, *np.cumsum(np.bincount(users, minlength=5)).tolist()]
+    assert moved == (expected != np.arange(len(pairs))).any()
+    if moved:
+        assert order.tolist() == expected.tolist()
 
 
 def test_tied_items_keep_the_earlier():

@@ -111,11 +111,11 @@ def test_cells_made_otherwise_are_made_again(small, tmp_path, monkeypatch, chang
     assert len(made) == 3
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"settings": 1}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"settings": 1}'])
 def test_a_broken_file_is_made_again(small, tmp_path, content):
     first = figure_4(small_data(), n_seeds=1, folder=tmp_path)
     path = tmp_path / "cell-100x120-seed-0.json"
-    path.write_text(content)
+    path.write_bytes(content)
     assert hit_ratios(figure_4(small_data(), n_seeds=1, folder=tmp_path)) == hit_ratios(first)
     assert json.loads(path.read_text())["run"]["n_users"] == 100
     assert not list(tmp_path.glob("*.tmp"))

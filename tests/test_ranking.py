@@ -9,8 +9,8 @@ from naive import ranking as naive
 from scipy.stats import chi2
 from significance import ALPHA
 
-from fastfedrec import Interactions, Key
-from fastfedrec.ranking import held_out_ranks, recommend_factors, sample_unseen, top_k
+from fastfedrec import Interactions, Key, hardware
+from fastfedrec.ranking import held_out_ranks, held_out_ranks_factors, recommend_factors, sample_unseen, top_k
 
 KEY = Key.from_seed(11)
 
@@ -80,18 +80,40 @@ def test_top_k_equals_naive(block, data):
     assert best.dtype == scores.dtype
 
 
-@given(st.integers(0, 2**32 - 1), masks(), st.integers(1, 9), st.sampled_from([np.float32, np.float64]))
+def exact_factors(seed, n_users, n_items, n_factors, dtype):
+    """Eighths: every inner product is exact in both types, and many are equal."""
+    rng = np.random.default_rng(seed)
+    return tuple(rng.integers(-3, 4, (n, n_factors)).astype(dtype) / 8 for n in (n_users, n_items))
+
+
+@given(st.integers(0, 2**32 - 1), masks(), st.integers(1, 40), st.sampled_from([np.float32, np.float64]))
 @settings(deadline=None)
 def test_recommend_factors_equals_naive(seed, mask, n_factors, dtype):
-    rng = np.random.default_rng(seed)
-    users = rng.integers(-3, 4, (mask.shape[0], n_factors)).astype(dtype) / 7
-    items = rng.integers(-3, 4, (mask.shape[1], n_factors)).astype(dtype) / 7
+    users, items = exact_factors(seed, *mask.shape, n_factors, dtype)
     n = 1 + seed % mask.shape[1]
     got, scores = recommend_factors(users, items, n, seen=interactions_of(mask))
     for u in range(len(users)):
         expected, best = naive.top_k(naive.inner_products(users[u], items), n, set(np.flatnonzero(mask[u])))
         assert got[u].tolist() == expected
-        assert scores[u].tolist() == np.array(best, dtype=dtype).tolist()
+        assert scores[u].tolist() == best
+    assert scores.dtype == dtype
+
+
+@given(st.integers(0, 2**32 - 1), masks(), st.integers(1, 40), st.sampled_from([np.float32, np.float64]))
+@settings(deadline=None)
+def test_held_out_ranks_factors_equal_naive(seed, mask, n_factors, dtype):
+    users, items = exact_factors(seed, *mask.shape, n_factors, dtype)
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 12, len(users))
+    others = rng.integers(0, len(items), (len(users), 11))
+    others[np.arange(11) >= counts[:, None]] = -1
+    rows = rng.integers(0, len(users), rng.integers(0, 9))
+    held_out = rng.integers(0, len(items), len(rows))
+    ranks = held_out_ranks_factors(users, items, held_out, others, counts, rows=rows)
+    assert ranks.tolist() == [
+        naive.held_out_ranks_factors(users[r], items, [item], others[r, : counts[r]])[0]
+        for r, item in zip(rows, held_out, strict=True)
+    ]
 
 
 # ---- invariants --------------------------------------------------------------------------------------------------
@@ -129,9 +151,67 @@ def test_rows_with_too_few_unseen_items_end_with_seen_ones():
     assert scores.tolist() == [[3.0, -np.inf, -np.inf, -np.inf]]
 
 
-def test_inner_products_are_added_in_double():
-    users, items = np.array([[1.0, 1.0, 1.0]], np.float32), np.array([[2.0**30, 1.0, -(2.0**30)]] * 2, np.float32)
+def rounding_bound(users, items):
+    """How far the stated order and precision may be from the exact inner products."""
+    magnitudes = np.abs(users).astype(np.float64) @ np.abs(items).astype(np.float64).T
+    return users.shape[1] * np.finfo(np.result_type(users, items)).eps * magnitudes
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [10, 40])
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+def test_recommended_scores_are_within_the_stated_bound(instruction_set, n, dtype):
+    rng = np.random.default_rng(3)
+    users, items = (rng.standard_normal((size, 33)).astype(dtype) for size in (50, 700))
+    seen = rng.random((50, 700)) < 0.3
+    with hardware.use_instruction_set(instruction_set):
+        got, scores = recommend_factors(users, items, n, seen=interactions_of(seen))
+    exact = users.astype(np.longdouble) @ items.astype(np.longdouble).T
+    bound = rounding_bound(users, items)
+    assert (np.abs(scores - np.take_along_axis(exact, got, 1)) <= np.take_along_axis(bound, got, 1)).all()
+    assert not np.take_along_axis(seen, got, 1).any()
+    assert (np.diff(scores, axis=1) <= 0).all()
+    left_out = exact.copy()
+    left_out[seen] = -np.inf
+    np.put_along_axis(left_out, got, -np.inf, 1)
+    assert (left_out <= scores[:, -1:] + bound).all()
+    assert np.abs(scores - np.take_along_axis(exact, got, 1)).max() > 0  # the bound is of rounding that takes place
+
+
+def test_double_factors_on_one_side_are_added_in_double():
+    users, items = np.array([[1.0, 1.0, 1.0]], np.float32), np.array([[2.0**30, 1.0, -(2.0**30)]] * 2)
     assert recommend_factors(users, items, 1)[1].tolist() == [[1.0]]
+    assert held_out_ranks_factors(users, items.astype(np.float64), [0], [[1]], [1]).tolist() == [1.5]
+
+
+@pytest.mark.parametrize("n", [7, 20])
+def test_a_users_items_do_not_depend_on_the_other_users(n):
+    rng = np.random.default_rng(6)
+    users, items = (rng.standard_normal((size, 19), dtype=np.float32) for size in (101, 130))
+    seen = rng.random((101, 130)) < 0.4
+    together = recommend_factors(users, items, n, seen=interactions_of(seen))
+    for u in (0, 5, 6, 47, 48, 100):
+        alone = recommend_factors(users[u : u + 1], items, n, seen=interactions_of(seen[u : u + 1]))
+        assert (alone[0][0] == together[0][u]).all()
+        assert alone[1][0].tobytes() == together[1][u].tobytes()
+
+
+def test_what_needs_no_rounding_is_the_same_on_every_instruction_set():
+    rng = np.random.default_rng(7)
+    data = interactions_of(rng.random((60, 900)) < 0.3)
+    scores = rng.standard_normal((60, 900), dtype=np.float32)
+    factors = {dtype: [rng.standard_normal((n, 37)).astype(dtype) for n in (60, 900)] for dtype in "fd"}
+    results = []
+    for name in hardware.instruction_sets():
+        with hardware.use_instruction_set(name):
+            negatives, counts = sample_unseen(data, np.arange(60), 99, key=KEY, purpose="t")
+            results.append([negatives, *top_k(scores, 10, seen=data), *top_k(scores, 30, seen=data)])
+            results[-1] += [held_out_ranks(scores[:, 0], scores, [900] * 60)]
+            # Ranks are of rounded inner products, but the order of rounding is one for all.
+            results[-1] += [held_out_ranks_factors(*f, np.arange(60), negatives, counts) for f in factors.values()]
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("seen", ["interactions", "arrays", "unsorted"])
@@ -164,6 +244,9 @@ def test_empty_input():
     assert held_out_ranks(np.empty(0), np.empty((0, 3)), []).shape == (0,)
     assert top_k(np.empty((0, 3)), 2)[0].shape == (0, 2)
     assert recommend_factors(np.empty((0, 2)), np.ones((3, 2)), 2)[0].shape == (0, 2)
+    nobody = np.empty((0, 4), dtype=int)
+    assert held_out_ranks_factors(np.empty((0, 2)), np.ones((3, 2)), nobody[:, 0], nobody, []).shape == (0,)
+    assert held_out_ranks_factors([[1.0]], [[1.0]], [0], np.empty((1, 0), dtype=int), [0]).tolist() == [1.0]
 
 
 # ---- bad inputs --------------------------------------------------------------------------------------------------
@@ -200,6 +283,28 @@ def test_empty_input():
         (lambda d: recommend_factors([[1.0]], [[1.0, 2.0]], 1), ValueError, "item_factors must have shape"),
         (lambda d: recommend_factors([[np.inf]], [[1.0]], 1), ValueError, "user_factors must be finite"),
         (lambda d: recommend_factors(np.ones((1, 0)), np.ones((2, 0)), 1), ValueError, "at least one factor"),
+        (lambda d: recommend_factors(np.ones((1, 1)), np.ones((0, 1)), 1), ValueError, "n must be at most 0"),
+        (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [1], [[0]], [1]), ValueError, "held_out_items must lie in"),
+        (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [[1]], [1]), ValueError, "other_items must lie in"),
+        (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [0], [1]), ValueError, "other_items must be integers"),
+        (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [[0]], [2]), ValueError, "counts must be 1 numbers"),
+        (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0, 0], [[0]], [1]), ValueError, "one entry a row"),
+        (lambda d: held_out_ranks_factors([[1.0]], [[1.0, 2.0]], [0], [[0]], [1]), ValueError, "item_factors must hav"),
+        (
+            lambda d: held_out_ranks_factors([[1.0], [1e300]], [[1.0], [1e300]], [0, 0], [[0], [1]], [1, 1]),
+            ValueError,
+            "inner products of user row 1 overflow",
+        ),
+        (
+            lambda d: held_out_ranks_factors([[1.0], [-1e300]], [[1.0], [1e300]], [1, 1], [[0], [0]], [1, 1]),
+            ValueError,
+            "inner products of user row 1 overflow",
+        ),
+        (
+            lambda d: recommend_factors([[1.0], [-1e300]], [[1.0], [1e300]], 1),
+            ValueError,
+            "inner products of user row 1 overflow",
+        ),
         (
             lambda d: recommend_factors([[1.0], [1e300]], [[1.0], [1e300]], 1),
             ValueError,
@@ -231,6 +336,8 @@ def test_threads_do_not_change_the_bits():
             held_out_ranks(scores[rows, 0], scores, counts, rows=rows, n_threads=n_threads),
             *top_k(scores, 10, seen=data, n_threads=n_threads),
             *recommend_factors(users, items, 10, seen=data, n_threads=n_threads),
+            *recommend_factors(users, items, 20, seen=data, n_threads=n_threads),
+            held_out_ranks_factors(users, items, np.arange(500) % 300, negatives, counts, n_threads=n_threads),
         ]
 
     for one, four in zip(results(1), results(4), strict=True):

@@ -328,7 +328,7 @@ def _resume(
         kept = json.loads(path.read_text())
         if kept["settings"] == settings:
             return kept["run"]
-    except (FileNotFoundError, json.JSONDecodeError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         pass  # not made yet, or not by this function
     run = _run(data, size, seed, n_threads)
     folder.mkdir(parents=True, exist_ok=True)

@@ -267,6 +267,29 @@ class FMFLDP(Recommender, FMFRounds):
 
     # ---- scoring ------------------------------------------------------------------------------------------------
 
+    def factors(self, user_ids: Any, item_ids: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Factors of users and of items, whose inner products are the scores.
+
+        Parameters
+        ----------
+        user_ids, item_ids : array_like of shape (n_users,) and (n_items,)
+            External ids, each by itself.
+
+        Returns
+        -------
+        user_factors : ndarray of shape (n_users, n_factors), float32
+            A row for each user id.
+        item_factors : ndarray of shape (n_items, n_factors), float32
+            A row for each item id.
+
+        Raises
+        ------
+        KeyError
+            An id the model was not fitted on.
+        """
+        data = self._fitted_interactions()
+        return self.user_factors_[data.user_index(user_ids)], self.item_factors_[data.item_index(item_ids)]
+
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items], dtype=np.float64)
 

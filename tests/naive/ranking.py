@@ -41,3 +41,9 @@ def inner_products(user, item_factors):
             total += float(x) * float(v)
         out.append(total)
     return out
+
+
+def held_out_ranks_factors(user, item_factors, held_out, others):
+    """Ranks of the held-out items of one user among the others."""
+    scores = inner_products(user, item_factors)
+    return [rank(scores[item], [scores[other] for other in others]) for item in held_out]
