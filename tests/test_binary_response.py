@@ -100,7 +100,10 @@ def test_any_number_of_answers_is_the_same_on_every_instruction_set(n):
     for name in hardware.instruction_sets():
         with hardware.use_instruction_set(name):
             answers.append(channel.privatize(values, key=key))
-    words = [key.words("binary_response.privatize", user=b, size=min(n - 65_536 * b, 65_536)) for b in range(2)[: -(-n // 65_536)]]
+    words = [
+        key.words("binary_response.privatize", user=b, size=min(n - 65_536 * b, 65_536))
+        for b in range(2)[: -(-n // 65_536)]
+    ]
     thresholds = np.zeros(n, dtype=np.uint64)
     kernel.thresholds(values, thresholds, channel.span)
     below = np.concatenate([*words, np.zeros(0, dtype=np.uint64)]) < thresholds
