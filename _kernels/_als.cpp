@@ -14,7 +14,7 @@ enum {
 };
 
 // A pivot below this part of the diagonal entry it began as: see docs/explanation/als.md for what was measured.
-static inline float pivot_tolerance(float, int) { return 1e-2f; }
+static inline float pivot_tolerance(float, int) { return 0.03f; }
 static inline double pivot_tolerance(double, int n_factors) { return 64 * n_factors * 2.220446049250313e-16; }
 
 template <class T>

@@ -1,6 +1,6 @@
 """Alternating least squares, user half (Hu, Koren, Volinsky 2008, equation 4).  Inputs are trusted.
 
-Vector code (`_als.cpp`) solves in the type of the factors; what it cannot answer for goes to the exact form (`_als.pxd`).
+Vector code (`_als.cpp`) solves in the type of the factors; what it cannot answer for is solved by `_als.pxd`, in double.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid

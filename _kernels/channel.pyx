@@ -8,6 +8,7 @@ from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from _kernels._chacha20 cimport Stream, stream_next, stream_open
+from _kernels._table cimport table_output
 
 include "_level.pxi"
 
@@ -27,16 +28,6 @@ ctypedef fused Out:
     int64_t
 
 
-cdef inline int64_t _output(const uint64_t* row, Py_ssize_t width, int64_t last, uint64_t word) noexcept nogil:
-    """How many of the row's thresholds are at most the word, and at most `last`."""
-    cdef int64_t y = 0
-    cdef Py_ssize_t step = (width + 1) >> 1
-    while step:
-        y += step * <int64_t>(word >= row[y + step - 1])
-        step >>= 1
-    return min(y, last)
-
-
 def sample_words(
     const int64_t[::1] values,          # IN  (n,), rows
     const uint64_t[::1] words,          # IN  (n,)
@@ -47,7 +38,7 @@ def sample_words(
     """The output of each value for a given word, for tests at the edges."""
     cdef Py_ssize_t i, width = thresholds.shape[1]
     for i in range(values.shape[0]):
-        out[i] = _output(&thresholds[values[i], 0], width, last[values[i]], words[i])
+        out[i] = table_output(&thresholds[values[i], 0], width, last[values[i]], words[i])
 
 
 def sample_rows(
@@ -79,4 +70,4 @@ cdef void _sample_block(
     stream_open(&stream, subkey, round_number, block)
     for i in range(start, stop):
         row = <Py_ssize_t>values[i]
-        out[i] = <Out>_output(thresholds + row * width, width, last[row], stream_next(&stream))
+        out[i] = <Out>table_output(thresholds + row * width, width, last[row], stream_next(&stream))

@@ -4,13 +4,14 @@
 """
 
 import random
-import time
 
 import numpy as np
 import scipy.sparse
 
 from fastfedrec import Interactions, Key, hardware
 from fastfedrec.ranking import held_out_ranks, held_out_ranks_factors, recommend_factors, sample_unseen, top_k
+
+from .floors import SIZES, fastest, floor_seconds, in_turns
 
 N_USERS, N_ITEMS, N_INTERACTIONS = 6_040, 3_706, 1_000_000
 INSTRUCTION_SETS = ["x86-64-v4", "x86-64-v3", "plain"]
@@ -26,15 +27,10 @@ def long_tailed_interactions():
     return Interactions.from_scipy(matrix).binarize()
 
 
-def times_faster(peer, ours, repeats=5):
+def times_faster(peer, ours):
     """Least time of the peer over ours, in turns."""
-    least = [np.inf, np.inf]
-    for _ in range(repeats):
-        for which, function in enumerate((peer, ours)):
-            start = time.perf_counter()
-            function()
-            least[which] = min(least[which], time.perf_counter() - start)
-    return least[0] / least[1]
+    theirs, own = in_turns(peer, ours)
+    return theirs / own
 
 
 class OnEveryInstructionSet:
@@ -115,7 +111,26 @@ class HeldOutRanks(OnEveryInstructionSet):
     def track_times_numpy(self, _):
         return times_faster(self._numpy, self._fastfedrec)
 
-    track_times_numpy.unit = "times faster"
+    def track_times_scikit_learn(self, _):
+        """The mean reciprocal rank, which scikit-learn has as the average precision of one label (no ties here)."""
+        try:
+            from sklearn.metrics import label_ranking_average_precision_score
+        except ImportError as error:
+            raise NotImplementedError("scikit-learn is not installed") from error
+        scores = np.random.default_rng(1).standard_normal((N_USERS, 100))
+        labels = np.zeros((N_USERS, 100), dtype=np.int64)
+        labels[:, 0] = 1
+
+        def ours():
+            return (1 / held_out_ranks(scores[:, 0], scores[:, 1:], self.counts, n_threads=1)).mean()
+
+        def theirs():
+            return label_ranking_average_precision_score(labels, scores)
+
+        np.testing.assert_allclose(ours(), theirs())
+        return times_faster(theirs, ours)
+
+    track_times_numpy.unit = track_times_scikit_learn.unit = "times faster"
 
     def _fastfedrec(self):
         return held_out_ranks(self.held_out, self.others, self.counts, n_threads=1)
@@ -154,7 +169,14 @@ class HeldOutRanksFactors(OnEveryInstructionSet):
     def track_times_numpy_einsum(self, *_):
         return times_faster(self._numpy_einsum, self._fastfedrec)
 
+    def track_floor_share(self, instruction_set, n_factors):
+        """Of the inner products, and of reading the factors of 100 items a user from the second-level cache."""
+        flops, read = 2 * 100 * N_USERS * n_factors, 4 * 100 * N_USERS * n_factors
+        floor = floor_seconds(instruction_set, flops=flops, bytes_read=read, working_set=SIZES["second-level cache"])
+        return floor / fastest(self._fastfedrec)
+
     track_times_numpy_loop.unit = track_times_numpy_einsum.unit = "times faster"
+    track_floor_share.unit = "share of floor"
 
     def _fastfedrec(self):
         return held_out_ranks_factors(self.users, self.items, self.held_out, self.others, self.counts, n_threads=1)
@@ -208,7 +230,13 @@ class RecommendTop10(OnEveryInstructionSet):
         self._check(self._numpy())
         return times_faster(self._numpy, self._fastfedrec)
 
+    def track_floor_share(self, instruction_set, n_factors):
+        """Of the inner products alone."""
+        floor = floor_seconds(instruction_set, flops=2 * N_USERS * N_ITEMS * n_factors)
+        return floor / fastest(self._fastfedrec)
+
     track_times_implicit.unit = track_times_numpy.unit = "times faster"
+    track_floor_share.unit = "share of floor"
 
     def _fastfedrec(self):
         return recommend_factors(self.users, self.items, 10, seen=self.data, n_threads=1)[0]
@@ -240,7 +268,7 @@ class TopK(OnEveryInstructionSet):
     def prepare(self, n):
         self.n = n
         self.scores = np.random.default_rng(0).standard_normal((2_000, N_ITEMS), dtype=np.float32)
-        np.testing.assert_array_equal(np.sort(self._fastfedrec()), np.sort(self._numpy()))
+        np.testing.assert_array_equal(self._fastfedrec(), self._numpy())
 
     def time_top_k(self, *_):
         self._fastfedrec()
@@ -254,4 +282,5 @@ class TopK(OnEveryInstructionSet):
         return top_k(self.scores, self.n, n_threads=1)[1]
 
     def _numpy(self):
-        return np.partition(self.scores, -self.n, axis=1)[:, -self.n :]
+        best = np.argpartition(self.scores, -self.n, axis=1)[:, -self.n :]
+        return -np.sort(-np.take_along_axis(self.scores, best, axis=1), axis=1)

@@ -1,6 +1,6 @@
 """fastfedrec: the compiled backend for private federated recommenders."""
 
-from fastfedrec import accounting, als, audit, datasets, doctor, engines, evaluation, hardware, mechanisms, ranking
+from fastfedrec import accounting, als, audit, datasets, doctor, engines, evaluation, hardware, mechanisms, ranking, sgd
 from fastfedrec._version import __version__
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
@@ -8,6 +8,7 @@ from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf_ldp import FMFLDP
+from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.recommender import load
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "DivergenceError",
     "Interactions",
     "Key",
+    "LaplaceRRSVD",
     "Popularity",
     "Random",
     "__version__",
@@ -31,4 +33,5 @@ __all__ = [
     "load",
     "mechanisms",
     "ranking",
+    "sgd",
 ]

@@ -8,8 +8,15 @@ from pathlib import Path
 
 from fastfedrec._check import check_integer
 from fastfedrec._demo import missing_extra
-from fastfedrec.datasets import load_movielens
-from fastfedrec.reproduce.minto2021 import figure_4
+from fastfedrec.datasets import load_movielens, load_movielens_folds
+from fastfedrec.datasets._files import Files
+from fastfedrec.evaluation import k_fold
+from fastfedrec.randomness import Key
+from fastfedrec.reproduce.jeyamohan2019 import FIGURES, RatingFigure, rating_figure
+from fastfedrec.reproduce.minto2021 import Figure4, figure_4
+from fastfedrec.systems._rating_model import HALF_STARS, STARS
+
+_FIGURES = {"fmf-ldp": ("4",), "laplace-rr-svd": FIGURES}
 
 
 def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -17,12 +24,26 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
     command = add(
         "reproduce", run_reproduce, "A paper's figure side by side with ours; finished parts are kept and not repeated."
     )
-    command.add_argument("system", metavar="SYSTEM", choices=["fmf-ldp"], help="fmf-ldp (Minto et al. 2021)")
-    command.add_argument("--figure", metavar="N", choices=["4"], required=True, help="4: HR@10 over users and items")
     command.add_argument(
-        "--data", type=Path, metavar="PATH", help="MovieLens 20M as downloaded; without it the data are generated"
+        "system",
+        metavar="SYSTEM",
+        choices=list(_FIGURES),
+        help="fmf-ldp (Minto et al. 2021) or laplace-rr-svd (Jeyamohan et al. 2019)",
     )
-    command.add_argument("--quick", action="store_true", help="one seed, and no more than 10,000 users")
+    command.add_argument(
+        "--figure",
+        metavar="N",
+        choices=[figure for figures in _FIGURES.values() for figure in figures],
+        required=True,
+        help="fmf-ldp: 4 (HR@10 over users and items); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon",
+    )
+    command.add_argument(
+        "--data",
+        type=Path,
+        metavar="PATH",
+        help="MovieLens as downloaded: 20M for fmf-ldp (without it the data are generated), 100K for laplace-rr-svd",
+    )
+    command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
     command.add_argument(
         "--out", type=Path, default=Path("reproduce-output"), metavar="DIR", help="folder for all that is written"
     )
@@ -35,26 +56,55 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
     out = arguments.out
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} must be a folder, and a file is there")
-    n_seeds = (
-        (1 if arguments.quick else 3) if arguments.seeds is None else check_integer("--seeds", arguments.seeds, low=1)
-    )
     no_bar, no_plot = missing_extra("tqdm", "no progress bar"), missing_extra("matplotlib", "no plot")
     for problem in filter(None, (no_bar, no_plot)):
         print(f"fastfedrec: {problem}", file=sys.stderr)
-    figure = figure_4(
-        None if arguments.data is None else load_movielens(arguments.data),
-        n_seeds=n_seeds,
-        quick=arguments.quick,
-        folder=out / "cells",
-        n_threads=arguments.threads,
-        show_progress=no_bar is None,
-    )
+    if arguments.figure not in _FIGURES[arguments.system]:
+        raise ValueError(f"--figure of {arguments.system} must be one of {', '.join(_FIGURES[arguments.system])}")
+    compute = _compute_minto if arguments.system == "fmf-ldp" else _compute_jeyamohan
+    figure = compute(arguments, no_bar is None)
+    name = arguments.figure if arguments.figure == "equal-epsilon" else f"figure-{arguments.figure}"
     document = json.dumps(figure.to_dict(), indent=2, allow_nan=False)
-    (out / "figure-4.json").write_text(document)
-    (out / "figure-4.md").write_text(figure.to_markdown(plot=None if no_plot else "figure-4.png"))
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.json").write_text(document)
+    (out / f"{name}.md").write_text(figure.to_markdown(plot=None if no_plot else f"{name}.png"))
     if no_plot is None:
-        figure.plot(out / "figure-4.png")
+        figure.plot(out / f"{name}.png")
     if arguments.json:
         print(document)
     else:
-        print(f"{figure.summary()}\n\nWritten to {out}: figure-4.json, .md{'' if no_plot else ', .png'}")
+        print(f"{figure.summary()}\n\nWritten to {out}: {name}.json, .md{'' if no_plot else ', .png'}")
+
+
+def _compute_minto(arguments: argparse.Namespace, show_progress: bool) -> Figure4:
+    n_seeds = (
+        (1 if arguments.quick else 3) if arguments.seeds is None else check_integer("--seeds", arguments.seeds, low=1)
+    )
+    return figure_4(
+        None if arguments.data is None else load_movielens(arguments.data),
+        n_seeds=n_seeds,
+        quick=arguments.quick,
+        folder=arguments.out / "cells",
+        n_threads=arguments.threads,
+        show_progress=show_progress,
+    )
+
+
+def _compute_jeyamohan(arguments: argparse.Namespace, show_progress: bool) -> RatingFigure:
+    if arguments.data is None:
+        raise ValueError("--data is required for laplace-rr-svd: MovieLens as downloaded; ratings are not generated")
+    if arguments.seeds is not None:
+        raise ValueError("--seeds is for fmf-ldp; laplace-rr-svd runs over five splits, with --quick over one")
+    if any(member.name == "u1.base" for member in Files(arguments.data, "MovieLens zip").members):
+        folds = load_movielens_folds(arguments.data)
+    else:
+        folds = list(k_fold(load_movielens(arguments.data), n_folds=5, key=Key.from_seed(0)))
+    has_halves = bool((folds[0][0].values_or_ones() % 1).any())
+    return rating_figure(
+        folds,
+        arguments.figure,
+        quick=arguments.quick,
+        grid=HALF_STARS if has_halves else STARS,
+        n_threads=arguments.threads,
+        show_progress=show_progress,
+    )

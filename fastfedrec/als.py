@@ -64,10 +64,9 @@ def solve_users(
 
     Notes
     -----
-    V'V is summed in double; the rest is in the dtype of `item_factors`.  A float32 system with a pivot below a
-    hundredth of its diagonal entry is solved in double, so "cholesky" is within 1e-3 of the user's largest factor
-    always, and within 1e-5 where no two item factors are nearly dependent.  Last digits differ between instruction
-    sets (`fastfedrec.hardware`).
+    V'V is summed in double; the rest is in the dtype of `item_factors`.  A float32 system with a pivot below 3 %
+    of its diagonal entry is solved in double instead, which keeps "cholesky" within 1e-3 of the user's largest factor;
+    1e-6 is usual.  Last digits differ between instruction sets (`fastfedrec.hardware`).
 
     References
     ----------

@@ -28,17 +28,27 @@ from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix, load_table
 from fastfedrec.datasets.netflix import holds_netflix
 from fastfedrec.datasets.tables import table_columns
-from fastfedrec.evaluation import evaluate, leave_one_out, parse_metrics
+from fastfedrec.evaluation import (
+    RATING_METRICS,
+    evaluate,
+    evaluate_ratings,
+    leave_one_out,
+    parse_metrics,
+    random_split,
+)
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf_ldp import FMFLDP
+from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
+from fastfedrec.systems.rating_baselines import GlobalMean, ItemMean
 from fastfedrec.systems.recommender import load
 
 _SYSTEMS: dict[str, Any] = {
     "fmf-ldp": FMFLDP,
     "dplcf": DPLCF,
+    "laplace-rr-svd": LaplaceRRSVD,
     "dp-popularity": DPPopularity,
     "popularity": Popularity,
     "random": Random,
@@ -130,7 +140,7 @@ def _build_parser() -> _Parser:
         "Leave one interaction of each user out, train, and rank it; mean and deviation over seeds.",
     )
     _add_system_and_data(evaluation)
-    evaluation.add_argument("--metrics", default="hr@10,ndcg@10", help="hr@K, ndcg@K or mrr, with commas between")
+    evaluation.add_argument("--metrics", default="hr@10,ndcg@10", help="hr@K, ndcg@K, mrr; or rmse, mae")
     evaluation.add_argument("--negatives", type=_negatives, default=99, metavar="N|all", help="unseen items to beat")
     evaluation.add_argument("--seeds", type=_positive, default=3, metavar="N", help="runs with seeds 0 to N - 1")
 
@@ -318,18 +328,25 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         )
     model = _make_system(arguments.system, arguments.set)
     metrics = list(dict.fromkeys(arguments.metrics.split(",")))
-    parse_metrics(metrics)  # an unknown one is named before the training, not after it
-    models = {type(m).__name__: m for m in (model, Random(), Popularity())}
+    of_ratings = set(metrics) <= set(RATING_METRICS)
+    if not of_ratings:
+        parse_metrics(metrics)  # an unknown one is named before the training, not after it
+    elif not hasattr(model, "predict"):
+        raise _UsageError(f"{type(model).__name__} predicts no ratings; --metrics must be hr@K, ndcg@K or mrr")
+    baselines: tuple[Any, ...] = (GlobalMean(), ItemMean()) if of_ratings else (Random(), Popularity())
+    models = {type(m).__name__: m for m in (model, *baselines)}
     data = _load_data(arguments)
     show_progress = _can_show_progress()
     found: dict[str, list[dict[str, float]]] = {name: [] for name in models}
     for seed in range(arguments.seeds):
         key = Key.from_seed(seed)
-        train, test = leave_one_out(data, key=key)
+        train, test = random_split(data, test_fraction=0.2, key=key) if of_ratings else leave_one_out(data, key=key)
         for name, candidate in models.items():
             candidate.fit(train, key=key, n_threads=arguments.threads, show_progress=show_progress)
             found[name].append(
-                evaluate(
+                evaluate_ratings(candidate, test, metrics=metrics)
+                if of_ratings
+                else evaluate(
                     candidate,
                     train,
                     test,
@@ -348,7 +365,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
                 "system": type(model).__name__,
                 "parameters": model.get_params(),
                 "data": {"source": arguments.data, **_describe(data)},
-                "n_negatives": arguments.negatives,
+                "n_negatives": None if of_ratings else arguments.negatives,
                 "seeds": list(range(arguments.seeds)),
                 "results": results,
                 "epsilon": epsilons,
@@ -372,7 +389,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     ]
     header = ("", *(text for m in metrics for text in (m, "+-")), *(f"epsilon, {who}" for who in SHORT_NAMES.values()))
     negatives = "all unseen items" if arguments.negatives is None else f"{arguments.negatives} unseen items"
-    print(f"{model!r}\n{data!r}, leave one out, against {negatives}, seeds 0 to {arguments.seeds - 1} (simulations)\n")
+    split = "a fifth of each user's ratings held out" if of_ratings else f"leave one out, against {negatives}"
+    print(f"{model!r}\n{data!r}, {split}, seeds 0 to {arguments.seeds - 1} (simulations)\n")
     print(format_table(header, rows))
     print(EPSILON_LEGEND)
 

@@ -1,4 +1,4 @@
-"""Splits into train and test, and ranking metrics of any model that scores pairs of users and items."""
+"""Splits into train and test; ranking metrics of any model that scores pairs, rating errors of any that predicts."""
 
 import re
 import warnings
@@ -10,10 +10,21 @@ import scipy
 
 from fastfedrec._check import check_flag, check_instance, check_integer, check_real
 from fastfedrec._kernels import evaluation as _kernel
+from fastfedrec._rating_evaluation import RATING_METRICS, evaluate_ratings, k_fold
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.randomness import Key, _as_uniform, resolve_key
 from fastfedrec.ranking import held_out_ranks, held_out_ranks_factors, sample_unseen
+
+__all__ = [
+    "RATING_METRICS",
+    "evaluate",
+    "evaluate_ratings",
+    "k_fold",
+    "leave_one_out",
+    "parse_metrics",
+    "random_split",
+]
 
 
 def leave_one_out(

@@ -192,9 +192,12 @@ def held_out_ranks_factors(
         raise ValueError(
             f"other_items must be integers with one row a user ({n_rows}), got {other_items.dtype} {other_items.shape}"
         )
-    counts = _check_counts(counts, *other_items.shape, "items")
-    there = other_items[np.arange(other_items.shape[1]) < counts[:, None]]
-    _check_rows("other_items", there, n_items, "items")
+    counts = _check_counts(counts, n_rows, other_items.shape[1], "items")
+    if counts.min(initial=other_items.shape[1]) == other_items.shape[1]:
+        there = other_items
+    else:
+        there = other_items[np.arange(other_items.shape[1]) < counts[:, None]]
+    _check_range("other_items", there, n_items, "items")
     rows = _check_held_out_rows("held_out_items", held_out_items, rows, n_rows)
     order = np.argsort(rows, kind="stable")
     lengths = np.bincount(rows, minlength=n_rows)
@@ -347,9 +350,13 @@ def _check_rows(name: str, rows: Any, length: int, what: str) -> np.ndarray:
     rows = np.asarray(rows)
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
         raise ValueError(f"{name} must be a one-dimensional array of row numbers, got {rows.dtype} {rows.shape}")
+    _check_range(name, rows, length, what)
+    return np.ascontiguousarray(rows, dtype=np.int64)
+
+
+def _check_range(name: str, rows: np.ndarray, length: int, what: str) -> None:
     if rows.size and (rows.min() < 0 or rows.max() >= length):
         raise ValueError(f"{name} must lie in [0, {length}), the {what} there are, got {rows.min()} to {rows.max()}")
-    return np.ascontiguousarray(rows, dtype=np.int64)
 
 
 def _check_counts(counts: Any, n_rows: int, n: int, what: str) -> np.ndarray:

@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from naive import als as naive
 from strategies import seeds
 
-from fastfedrec import Interactions, als
+from fastfedrec import Interactions, als, hardware
 
 DTYPES = [np.float32, np.float64]
-TOLERANCE = {np.float32: 1e-5, np.float64: 1e-9}
+TOLERANCE = {np.float32: 1e-5, np.float64: 1e-9}  # of well-conditioned systems
+ANY_TOLERANCE = {np.float32: 1e-3, np.float64: 1e-9}  # of all: float32 is solved in float32 since there is vector code
+EVERY_KIND_OF_WIDTH = [*range(1, 41), 63, 64, 65, 127, 128, 200, 255, 256]
 
 
 def ratings(n_users, n_items, *, seed=0, density=0.3):
@@ -33,6 +35,23 @@ def rows_of(data):
 
 def factors(n_items, n_factors, dtype=np.float64, seed=1):
     return np.random.default_rng(seed).standard_normal((n_items, n_factors)).astype(dtype)
+
+
+def close(got, expected, tolerance):
+    """Whether each user's factors are as expected, within `tolerance` of the user's largest."""
+    scale = np.abs(expected).max(axis=1, initial=0, keepdims=True)
+    return (np.abs(got - expected) <= tolerance * scale).all()
+
+
+def lengths_from_none_to_all(n_items, seed=0):
+    """Users with 0, 1, 2, ... and all items, in no order of length, values 1 to 5."""
+    rng = np.random.default_rng(seed)
+    lengths = [3, 0, 1, n_items, 0, n_items // 2, 2, 7, 8, 9, 15, 16, 17, 1, 40, n_items - 1, 5]
+    rows = [rng.choice(n_items, length, replace=False) for length in lengths]
+    users = np.repeat(np.arange(len(rows)), lengths)
+    shape = (len(rows), n_items)
+    values = rng.integers(1, 6, len(users)).astype(float)
+    return Interactions.from_scipy(scipy.sparse.csr_array((values, (users, np.concatenate(rows))), shape=shape))
 
 
 # ---- oracle -----------------------------------------------------------------------------------------------------
@@ -65,7 +84,7 @@ def test_solve_users_equals_the_twin(
     assert got.dtype == dtype
     assert got.shape == (n_users, n_factors)
     expected = naive.solve_users(rows_of(data), v, regularization, weight, use_values)
-    np.testing.assert_allclose(got, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    assert close(got, expected, ANY_TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -78,6 +97,55 @@ def test_every_width_equals_the_twin(n_factors, dtype, use_values):
         got = als.solve_users(data, v, regularization=1.0, confidence_weight=weight, use_values=use_values)
         expected = naive.solve_users(rows_of(data), v, 1.0, weight, use_values)
         np.testing.assert_allclose(got, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_instruction_set_and_width_equals_the_twin(dtype):
+    data = lengths_from_none_to_all(300)
+    # A weight of 1e6 leaves most users a system of condition 1e6, of which the twin's own solution is good to 1e-8.
+    tolerance = {0.0: TOLERANCE, 2.0: TOLERANCE, 1e-30: TOLERANCE, 1e6: {np.float32: 1e-4, np.float64: 1e-7}}
+    for n_factors in EVERY_KIND_OF_WIDTH:
+        v, start = factors(300, n_factors, dtype), factors(data.n_users, n_factors, dtype, 2)
+        weight, use_values = list(tolerance)[n_factors % 4], n_factors % 2 == 1
+        mild = min(weight, 2.0)  # float32 has no digits left for conjugate gradients at 1e6
+        exact = naive.solve_users(rows_of(data), v, 1.0, weight, use_values)
+        steps = naive.solve_users_cg(rows_of(data), v, 1.0, mild, use_values, 2, start)
+        common = {"regularization": 1.0, "use_values": use_values}
+        for instruction_set in hardware.instruction_sets():
+            with hardware.use_instruction_set(instruction_set):
+                got = als.solve_users(data, v, confidence_weight=weight, **common)
+                got_steps = als.solve_users(
+                    data, v, confidence_weight=mild, solver="cg", cg_steps=2, start=start, **common
+                )
+            assert close(got, exact, tolerance[weight][dtype]), (n_factors, instruction_set)
+            assert close(got_steps, steps, ANY_TOLERANCE[dtype]), (n_factors, instruction_set)
+
+
+@given(
+    seed=seeds(),
+    n_users=st.integers(1, 7),
+    n_items=st.integers(1, 12),
+    n_factors=st.integers(1, 20),
+    dtype=st.sampled_from(DTYPES),
+    weight=st.sampled_from([0.0, 0.5, 4.0]),
+    use_values=st.booleans(),
+    n_steps=st.integers(1, 4),
+    warm=st.booleans(),
+)
+def test_conjugate_gradients_equal_the_twin(
+    seed, n_users, n_items, n_factors, dtype, weight, use_values, n_steps, warm
+):
+    data, v = ratings(n_users, n_items, seed=seed, density=0.5), factors(n_items, n_factors, dtype, seed)
+    start = factors(n_users, n_factors, dtype, seed + 1) if warm else None
+    before = None if start is None else start.copy()
+    arguments = {"regularization": 20.0, "confidence_weight": weight, "use_values": use_values}
+    got = als.solve_users(data, v, solver="cg", cg_steps=n_steps, start=start, **arguments)
+    assert got.dtype == dtype
+    twin_start = np.zeros((n_users, n_factors)) if start is None else start
+    expected = naive.solve_users_cg(rows_of(data), v, 20.0, weight, use_values, n_steps, twin_start)
+    np.testing.assert_allclose(got, expected, rtol=ANY_TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    if warm:
+        np.testing.assert_array_equal(start, before)
 
 
 # ---- invariants -------------------------------------------------------------------------------------------------
@@ -132,11 +200,19 @@ def test_values_count_only_where_asked():
     assert np.abs(solve(data, 2.0, True) - solve(data, 2.0, False)).max() > 0.01
 
 
-def test_each_user_stands_alone():
-    data, v = ratings(50, 30), factors(30, 6)
-    whole = als.solve_users(data, v, regularization=1.0, confidence_weight=2.0)
-    parts = [als.solve_users(shard, v, regularization=1.0, confidence_weight=2.0) for shard in data.shard(7)]
-    np.testing.assert_array_equal(np.concatenate(parts), whole)
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+@pytest.mark.parametrize("weight", [0.0, 2.0])
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+def test_each_user_stands_alone(instruction_set, weight, solver):
+    data = ratings(50, 30)
+    for n_factors in (6, 16, 40):
+        for dtype in DTYPES:
+            v = factors(30, n_factors, dtype)
+            arguments = {"regularization": 1.0, "confidence_weight": weight, "solver": solver}
+            with hardware.use_instruction_set(instruction_set):
+                whole = als.solve_users(data, v, **arguments)
+                parts = [als.solve_users(shard, v, **arguments) for shard in data.shard(7)]
+            np.testing.assert_array_equal(np.concatenate(parts), whole)
 
 
 def test_without_users_or_interactions():
@@ -158,6 +234,82 @@ def test_an_ill_conditioned_but_regular_system_is_solved(n_factors, weight):
     got = als.solve_users(data, v, regularization=0.0, confidence_weight=weight)
     expected = naive.solve_users(rows_of(data), v, 0.0, weight, False)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+@given(
+    seed=seeds(),
+    n_factors=st.sampled_from([2, 5, 8, 13, 16, 17, 32, 65]),
+    kind=st.sampled_from(["spectrum", "columns", "mean", "low rank"]),
+    exponent=st.floats(0, 3.5),
+    regularization=st.sampled_from([1e-4, 1e-2, 1.0]),
+    weight=st.sampled_from([0.1, 10.0, 1e4]),
+)
+def test_float32_keeps_its_tolerance_whatever_the_condition(seed, n_factors, kind, exponent, regularization, weight):
+    rng = np.random.default_rng(seed)
+    shape, spectrum = (2 * n_factors, n_factors), np.geomspace(1, 10.0**-exponent, n_factors)
+    v = {
+        "spectrum": lambda: (
+            np.linalg.qr(rng.standard_normal(shape))[0]
+            * spectrum
+            @ np.linalg.qr(rng.standard_normal((n_factors, n_factors)))[0]
+        ),
+        "columns": lambda: rng.standard_normal(shape) * spectrum,
+        "mean": lambda: np.abs(rng.standard_normal(shape)) + 10 ** (exponent / 2) * rng.random((shape[0], 1)),
+        "low rank": lambda: (
+            rng.standard_normal((shape[0], 2)) @ rng.standard_normal((2, n_factors))
+            + 10.0**-exponent * rng.standard_normal(shape)
+        ),
+    }[kind]().astype(np.float32)
+    data = ratings(4, shape[0], seed=seed)
+    scaled = regularization * float(np.square(v, dtype=np.float64).mean())
+    got = als.solve_users(data, v, regularization=scaled, confidence_weight=weight, use_values=True)
+    # Against our own float64, itself held to the twin above: a dense solve is no better than 1e-9 here.
+    expected = als.solve_users(
+        data, v.astype(np.float64), regularization=scaled, confidence_weight=weight, use_values=True
+    )
+    assert close(got, expected, ANY_TOLERANCE[np.float32])
+
+
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+@pytest.mark.parametrize("n_factors", [3, 16, 40])
+def test_float32_with_nearly_dependent_columns_is_solved_in_double(instruction_set, n_factors):
+    v = factors(80, n_factors, np.float32)
+    v[:, 1] = v[:, 0] * np.float32(1 + 2**-20) + np.float32(1e-4) * v[:, 1]
+    data = ratings(20, 80)
+    with hardware.use_instruction_set(instruction_set):
+        got = als.solve_users(data, v, regularization=1e-6, confidence_weight=2.0)
+    expected = als.solve_users(data, v.astype(np.float64), regularization=1e-6, confidence_weight=2.0)
+    assert close(got, expected, 1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_factors", [4, 16, 48])
+def test_conjugate_gradients_converge_to_the_exact_solution(dtype, n_factors):
+    data, v = ratings(20, 60), factors(60, n_factors, dtype)
+
+    def error(**arguments):
+        got = als.solve_users(data, v, regularization=5.0, confidence_weight=0.5, **arguments)
+        return np.abs(got - exact).max() / np.abs(exact).max()
+
+    exact = naive.solve_users(rows_of(data), v, 5.0, 0.5, False)
+    errors = [error(solver="cg", cg_steps=n) for n in (1, 2, 4)]
+    assert errors[0] > errors[1] > errors[2]
+    assert error(solver="cg", cg_steps=n_factors) < (1e-5 if dtype == np.float32 else 1e-9)
+    assert error(solver="cg", cg_steps=1, start=(0.9 * exact).astype(dtype)) < errors[0] / 4
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_conjugate_gradients_without_a_direction_leave_the_start(dtype):
+    # Solved already, or overflowed: no NaN is ever returned; a user without items has zeros, wherever it starts.
+    data = Interactions.from_scipy(scipy.sparse.csr_array([[1.0, 1.0], [0.0, 0.0]]))
+    start = np.full((2, 2), 3, dtype=dtype)
+    arguments = {"regularization": 1.0, "solver": "cg", "start": start}
+    got = als.solve_users(data, np.zeros((2, 2), dtype=dtype), confidence_weight=1.0, **(arguments | {"start": None}))
+    assert (got == 0).all()
+    got = als.solve_users(data, np.eye(2, dtype=dtype), confidence_weight=1e308, **arguments)
+    np.testing.assert_array_equal(got, [[3, 3], [0, 0]])
+    got = als.solve_users(data, np.eye(2, dtype=dtype), confidence_weight=2.0, cg_steps=50, **(arguments))
+    np.testing.assert_allclose(got, [[0.75, 0.75], [0, 0]], rtol=1e-6)
 
 
 # ---- bad inputs -------------------------------------------------------------------------------------------------
@@ -204,6 +356,13 @@ def test_the_first_singular_user_is_named_by_external_id(n_threads, kind):
         ({"confidence_weight": -0.5}, ValueError, "confidence_weight must be at least 0.0, got -0.5"),
         ({"confidence_weight": np.inf}, ValueError, "confidence_weight must be finite"),
         ({"use_values": 1}, TypeError, "use_values must be True or False, got 1"),
+        ({"solver": "lu"}, ValueError, "solver must be one of 'cholesky', 'cg', got 'lu'"),
+        ({"cg_steps": 0}, ValueError, "cg_steps must be at least 1, got 0"),
+        ({"cg_steps": 1.5}, TypeError, "cg_steps must be an integer"),
+        ({"start": np.ones((3, 2))}, ValueError, "start must be None with solver='cholesky'"),
+        ({"solver": "cg", "start": np.ones((2, 2))}, ValueError, r"start must have shape \(3, 2\), got \(2, 2\)"),
+        ({"solver": "cg", "start": np.full((3, 2), np.nan)}, ValueError, "start must be finite"),
+        ({"solver": "cg", "start": np.ones((3, 2), np.float32)}, TypeError, "start must be an array of float64"),
         ({"n_threads": -1}, ValueError, "n_threads must be at least 0"),
         ({"n_threads": 1.0}, TypeError, "n_threads must be an integer"),
     ],
@@ -245,11 +404,10 @@ def test_factors_that_overflow_are_no_result(weight):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_factors", [5, 64])
 @pytest.mark.parametrize("weight", [0.0, 2.0])
-def test_bits_do_not_depend_on_threads(dtype, n_factors, weight):
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+def test_bits_do_not_depend_on_threads(dtype, n_factors, weight, solver):
     data, v = ratings(400, 80), factors(80, n_factors, dtype)
-    one, four, all_of_them = (
-        als.solve_users(data, v, regularization=1.0, confidence_weight=weight, use_values=True, n_threads=n)
-        for n in (1, 4, 0)
-    )
+    arguments = {"regularization": 1.0, "confidence_weight": weight, "use_values": True, "solver": solver}
+    one, four, all_of_them = (als.solve_users(data, v, n_threads=n, **arguments) for n in (1, 4, 0))
     np.testing.assert_array_equal(four, one)
     np.testing.assert_array_equal(all_of_them, one)

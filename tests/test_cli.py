@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastfedrec
-from fastfedrec import FMFLDP, Interactions, Key, Popularity, _demo, datasets
+from fastfedrec import FMFLDP, Interactions, Key, LaplaceRRSVD, Popularity, _demo, datasets
 from fastfedrec.cli import _build_parser, _make_system, main
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import evaluate, evaluate_ratings, leave_one_out, random_split
 
 DATA = "generated:400x300"
 FIT = ["fit", "fmf-ldp", "--data", DATA, "--set", "n_rounds=3", "n_reports=20"]
@@ -85,6 +85,27 @@ def test_evaluate_equals_the_python_interface(capsys):
     assert document["results"]["FMFLDP"]["mrr"]["mean"] == pytest.approx(np.mean(values), rel=1e-14)
     assert document["results"]["FMFLDP"]["mrr"]["std"] == pytest.approx(np.std(values, ddof=1), rel=1e-9)
     assert document["epsilon"]["FMFLDP"]["server"] == 2 * 100 * 2.5
+
+
+def test_ratings_are_evaluated_by_their_errors(tmp_path, capsys):
+    dense = np.random.default_rng(1).integers(0, 6, (40, 25)).astype(np.float32)
+    scipy.sparse.save_npz(tmp_path / "ratings.npz", scipy.sparse.csr_array(dense))
+    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    argv = ["evaluate", "laplace-rr-svd", "--data", tmp_path / "ratings.npz", "--set", "epsilon_1=2.0"]
+    document = run_json(capsys, *argv, "--metrics", "rmse,mae", "--seeds", 2)
+    assert list(document["results"]) == ["LaplaceRRSVD", "GlobalMean", "ItemMean"]
+    assert document["n_negatives"] is None
+    for seed in range(2):
+        key = Key.from_seed(seed)
+        train, test = random_split(data, test_fraction=0.2, key=key)
+        expected = evaluate_ratings(LaplaceRRSVD(epsilon_1=2.0).fit(train, key=key), test)
+        assert {m: document["results"]["LaplaceRRSVD"][m]["values"][seed] for m in ("rmse", "mae")} == expected
+    assert main([*map(str, argv), "--metrics", "rmse", "--seeds", "1"]) == 0
+    assert "a fifth of each user's ratings held out" in capsys.readouterr().out
+    document = run_json(capsys, "fit", *argv[1:], "--out", tmp_path / "model")
+    assert document["privacy"]["events"][0]["fields"]["epsilon"] == pytest.approx(3.0, rel=1e-6)
+    found = run_json(capsys, "recommend", tmp_path / "model", "--users", 3, "-n", 2)["recommendations"]
+    assert len(found[0]["items"]) == 2
 
 
 def test_every_kind_of_data(tmp_path, capsys):
@@ -263,6 +284,9 @@ def test_the_installed_script():
         (["fit", "random", "--data", DATA, "--min-interactions", "301"], "has no interactions left"),
         (["fit", "random", "--data", DATA, "--out", "absent/model"], "must be a file in a folder that exists"),
         (["evaluate", "random", "--data", DATA, "--metrics", "auc"], "unknown metric 'auc'"),
+        (["evaluate", "random", "--data", DATA, "--metrics", "rmse"], "Random predicts no ratings"),
+        (["evaluate", "laplace-rr-svd", "--data", DATA, "--metrics", "rmse,mrr"], "unknown metric 'rmse'"),
+        (["fit", "laplace-rr-svd", "--data", DATA], "interactions must hold ratings as values"),
         (["evaluate", "random", "--data", DATA, "--negatives", "some"], "--negatives: must be a whole number"),
         (["evaluate", "random", "--data", DATA, "--seeds", "0"], "--seeds: must be a whole number of at least 1"),
         (["recommend", "absent", "--users", "1"], "absent"),

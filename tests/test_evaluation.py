@@ -8,11 +8,11 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import evaluation as naive
-from scipy.stats import chi2
+from scipy.stats import chi2, chisquare
 from significance import ALPHA
 
 from fastfedrec import Interactions, Key
-from fastfedrec.evaluation import evaluate, leave_one_out, random_split
+from fastfedrec.evaluation import evaluate, evaluate_ratings, k_fold, leave_one_out, random_split
 from fastfedrec.interactions import MISSING_TIMESTAMP
 
 KEY = Key.from_seed(23)
@@ -225,7 +225,7 @@ def test_factors_without_a_row_for_each_id_are_refused(which, what):
             return tuple(part[: -1 if i == which else None] for i, part in enumerate(parts))
 
     with pytest.raises(ValueError, match=f"Short.factors must return a row for each {what} id"):
-        evaluate(Short(data), train, test, key=KEY)
+        evaluate(Short(data), train, test, n_negatives=5, key=KEY)
 
 
 def test_a_constant_model_ranks_in_the_middle():
@@ -479,3 +479,80 @@ def test_popularity_on_movielens_1m(data_path):
         popularity = Table(data, np.broadcast_to(train.interactions_per_item(), data.shape))
         hits.append(evaluate(popularity, train, test, key=Key.from_seed(seed))["hr@10"])
     assert np.mean(hits) == pytest.approx(0.346, abs=0.015)
+
+
+# ---- ratings: folds and errors ------------------------------------------------------------------------------------
+
+
+class Predicts:
+    """Answers every pair with what a dense matrix holds."""
+
+    def __init__(self, matrix):
+        self.matrix = np.asarray(matrix, dtype=float)
+
+    def predict(self, user_ids, item_ids):
+        return self.matrix[user_ids, item_ids]
+
+
+@given(
+    data=interactions(),
+    n_folds=st.integers(2, 6),
+    seed=st.integers(0, 99),
+)
+def test_folds_share_out_each_users_interactions_evenly(data, n_folds, seed):
+    folds = list(k_fold(data, n_folds=n_folds, key=Key.from_seed(seed)))
+    assert len(folds) == n_folds
+    lengths = data.interactions_per_user()
+    for train, test in folds:
+        assert ((train.to_scipy() + test.to_scipy()) != data.to_scipy()).nnz == 0
+        held_out = test.interactions_per_user()
+        np.testing.assert_array_equal(train.interactions_per_user() + held_out, lengths)
+        assert ((held_out >= lengths // n_folds) & (held_out <= -(-lengths // n_folds))).all()
+    np.testing.assert_array_equal(sum(test.interactions_per_user() for _, test in folds), lengths)
+
+
+@pytest.mark.slow
+def test_folds_are_uniform():
+    data = Interactions.from_arrays([1] * 6 + [2], [*range(6), 0])
+    counts = np.zeros((3, 7), dtype=int)
+    for seed in range(3000):
+        for fold, (_, test) in enumerate(k_fold(data, n_folds=3, key=Key.from_seed(seed))):
+            counts[fold, :6] += test.to_scipy().toarray()[0].astype(int)
+            counts[fold, 6] += int(test.to_scipy()[1, 0])
+    for place in range(7):
+        assert chisquare(counts[:, place]).pvalue > ALPHA
+        for factor in (0.8, 1.2):
+            wrong = counts[:, place] * np.array([factor, 1, 1])
+            assert chisquare(wrong, np.full(3, wrong.sum() / 3)).pvalue < ALPHA
+
+
+def test_rating_errors_are_the_definitions():
+    test = Interactions.from_scipy(scipy.sparse.csr_array(np.array([[5.0, 0, 2], [0, 1, 0]])))
+    model = Predicts([[4, 9, 2.5], [9, 3, 9]])
+    for batch_size in (1, 2, 100):
+        found = evaluate_ratings(model, test, batch_size=batch_size)
+        assert list(found) == ["rmse", "mae"]
+        assert found["rmse"] == pytest.approx(np.sqrt((1 + 0.25 + 4) / 3))
+        assert found["mae"] == pytest.approx((1 + 0.5 + 2) / 3)
+    assert list(evaluate_ratings(model, test, metrics=["mae"])) == ["mae"]
+
+
+def test_bad_inputs_of_rating_evaluation():
+    test = Interactions.from_arrays([0, 1], [0, 1], [3, 4])
+    good = Predicts(np.ones((2, 2)))
+    with pytest.raises(TypeError, match="must have a method predict"):
+        evaluate_ratings(object(), test)
+    with pytest.raises(ValueError, match=r"metrics must be a sequence out of .*unknown: \['hr@10'\]"):
+        evaluate_ratings(good, test, metrics=["rmse", "hr@10"])
+    with pytest.raises(ValueError, match="metrics must be a sequence"):
+        evaluate_ratings(good, test, metrics="rmse")
+    with pytest.raises(ValueError, match="test must hold ratings"):
+        evaluate_ratings(good, test.select_users(np.empty(0, dtype=np.int64)))
+    with pytest.raises(ValueError, match=r"predict returned 1 ratings that are not finite"):
+        evaluate_ratings(Predicts([[np.nan, 1], [1, 1]]), test)
+    with pytest.raises(ValueError, match="must return one rating a pair"):
+        evaluate_ratings(type("M", (), {"predict": lambda self, u, i: 3.0})(), test)
+    with pytest.raises(ValueError, match="n_folds must be at least 2"):
+        k_fold(test, n_folds=1, key=None)
+    with pytest.raises(TypeError, match="interactions must be Interactions"):
+        k_fold([[1]], key=None)

@@ -1,6 +1,8 @@
 """Which vector code runs: what the processor has, chosen, forced, restored, and in every kernel that has any."""
 
 import ast
+import json
+import os
 import platform
 import re
 import shutil
@@ -160,6 +162,37 @@ def test_the_symbol_test_sees_an_inline_function_of_a_header(tmp_path):
     shared = shared_between_levels([source], tmp_path)
     assert len(shared) == 1
     assert "3max" in shared.pop()
+
+
+@pytest.mark.slow
+@needs_levels
+def test_a_processor_without_avx_runs_every_kernel_and_draws_the_same():
+    emulator = shutil.which("qemu-x86_64")
+    if emulator is None:
+        pytest.skip("needs qemu-x86_64, which plays a processor of 2008")
+    code = (
+        "import hashlib, json; from fastfedrec import hardware; import parallel_calls as calls\n"
+        "with hardware.use_instruction_set('plain'): results, _ = calls.run_all(1)\n"
+        "digests = {name: hashlib.sha256(calls.np.ascontiguousarray(x)).hexdigest() for name, x in results.items()}\n"
+        # BLAS has code of its own for each processor.
+        "del digests['als'], digests['fmf_ldp']\n"
+        "print(json.dumps([hardware.instruction_sets(), digests]))"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
+    sets, found = [], []
+    for command in ([], [emulator, "-cpu", "Nehalem"]):
+        printed = subprocess.run(
+            [*command, sys.executable, "-P", "-c", code],
+            env=environment | {"PYTHONPATH": str(Path(__file__).parent)},
+            check=True,
+            stdout=subprocess.PIPE,
+        ).stdout
+        names, digests = json.loads(printed)
+        sets.append(names)
+        found.append(digests)
+    assert sets == [list(hardware.instruction_sets()), ["plain"]]
+    assert found[0] == found[1]
+    assert len(found[0]) >= 10
 
 
 # ---- bad inputs -------------------------------------------------------------------------------------------------

@@ -7,8 +7,10 @@ from fastfedrec.mechanisms.clipping import clip_rows_l1, clip_rows_l2
 from fastfedrec.mechanisms.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
 from fastfedrec.mechanisms.frequency import GRR, OUE
+from fastfedrec.mechanisms.laplace_rr import MixtureLaplaceRR, PublishedLaplaceRR, RoundedLaplace, SerialLaplaceRR
 from fastfedrec.mechanisms.optimal_kary import OptimalKary
 from fastfedrec.mechanisms.piecewise import Hybrid, Piecewise
+from fastfedrec.mechanisms.rated_or_not import RatedOrNot
 from fastfedrec.mechanisms.rounded_gaussian import RoundedGaussian
 from fastfedrec.mechanisms.selection import ExponentialMechanism
 from fastfedrec.mechanisms.truncated_geometric import TruncatedGeometric
@@ -23,10 +25,15 @@ __all__ = [
     "ExponentialMechanism",
     "FixedSizeSampling",
     "Hybrid",
+    "MixtureLaplaceRR",
     "OptimalKary",
     "Piecewise",
     "PoissonSampling",
+    "PublishedLaplaceRR",
+    "RatedOrNot",
     "RoundedGaussian",
+    "RoundedLaplace",
+    "SerialLaplaceRR",
     "TruncatedGeometric",
     "clip_rows_l1",
     "clip_rows_l2",

@@ -32,6 +32,12 @@ def counts_within(probabilities: Sequence[Sequence[Fraction]], ratio: Fraction) 
     return table
 
 
+def sum_lower(a: float, b: float) -> float:
+    """The largest float known to be at most a + b: what two budgets are worth together."""
+    total = a + b
+    return total if Fraction(total) <= Fraction(a) + Fraction(b) else math.nextafter(total, -math.inf)
+
+
 def unbiased_outputs(
     counts: Sequence[Sequence[int]], inputs: Sequence[Fraction], start: Sequence[Fraction]
 ) -> list[Fraction]:

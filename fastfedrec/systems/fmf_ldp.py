@@ -277,8 +277,10 @@ class FMFLDP(Recommender, FMFRounds):
 
         Returns
         -------
-        user_factors, item_factors : ndarray of shape (n_users, n_factors) and (n_items, n_factors), float32
-            A row for each id.
+        user_factors : ndarray of shape (n_users, n_factors), float32
+            A row for each user id.
+        item_factors : ndarray of shape (n_items, n_factors), float32
+            A row for each item id.
 
         Raises
         ------

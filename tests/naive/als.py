@@ -1,21 +1,47 @@
-"""Readable twin of fastfedrec.als: one dense system a user, in double."""
+"""Readable twin of fastfedrec.als: one dense system a user, in double; solved exactly or by conjugate gradients."""
 
 import numpy as np
 
 
 def solve_users(rows, item_factors, regularization, confidence_weight, use_values):
     """`rows`: for each user a dict {item: value}; a user without positive values gets zeros."""
+    out = np.zeros((len(rows), np.shape(item_factors)[1]))
+    for user, row in enumerate(rows):
+        if any(value > 0 for value in row.values()):
+            out[user] = np.linalg.solve(*system(row, item_factors, regularization, confidence_weight, use_values))
+    return out
+
+
+def solve_users_cg(rows, item_factors, regularization, confidence_weight, use_values, n_steps, start):
+    """So many steps of conjugate gradients from the rows of `start`."""
+    out = np.zeros((len(rows), np.shape(item_factors)[1]))
+    for user, row in enumerate(rows):
+        if not any(value > 0 for value in row.values()):
+            continue
+        a, b = system(row, item_factors, regularization, confidence_weight, use_values)
+        x = np.array(start[user], dtype=np.float64)
+        residual = b - a @ x
+        direction = residual
+        for _ in range(n_steps):
+            if not residual @ residual > 0:
+                break
+            step = (residual @ residual) / (direction @ a @ direction)
+            x = x + step * direction
+            new = residual - step * (a @ direction)
+            direction = new + (new @ new) / (residual @ residual) * direction
+            residual = new
+        out[user] = x
+    return out
+
+
+def system(row, item_factors, regularization, confidence_weight, use_values):
+    """A and b of one user's A x = b."""
     factors = np.asarray(item_factors, dtype=np.float64)
     n_items, n_factors = factors.shape
-    out = np.zeros((len(rows), n_factors))
-    for user, row in enumerate(rows):
-        row = {item: value for item, value in row.items() if value > 0}
-        if not row:
-            continue
-        confidence, preference = np.ones(n_items), np.zeros(n_items)
-        for item, value in row.items():
+    confidence, preference = np.ones(n_items), np.zeros(n_items)
+    for item, value in row.items():
+        if value > 0:
             confidence[item] += confidence_weight * (value if use_values else 1)
             preference[item] = 1
-        system = factors.T @ (confidence[:, None] * factors) + regularization * np.eye(n_factors)
-        out[user] = np.linalg.solve(system, factors.T @ (confidence * preference))
-    return out
+    a = factors.T @ (confidence[:, None] * factors) + regularization * np.eye(n_factors)
+    return a, factors.T @ (confidence * preference)

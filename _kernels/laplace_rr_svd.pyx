@@ -1,0 +1,125 @@
+"""What each user of Laplace-RR-SVD sends about its ratings (docs/explanation/systems/laplace-rr-svd.md).
+
+A user's words come from the stream (subkey, round, global user id), in the order of the user's items, so they depend on
+nobody else.  A report is drawn from the exact table of a finite channel.  Inputs are trusted.
+"""
+from cython.parallel cimport parallel, prange, threadid
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+from _kernels._chacha20 cimport Stream, stream_next, stream_open
+from _kernels._subset cimport bitmap_words, lowest_bit, mark_subset
+from _kernels._table cimport table_output
+
+include "_level.pxi"
+
+
+def report_ratings(
+    const int64_t[::1] indptr,          # IN  (n_users + 1,)
+    const uint8_t[::1] codes,           # IN  (n_ratings,), rows of the table
+    const uint64_t[::1] users,          # IN  (n_users,), global user ids
+    const uint64_t[:, ::1] thresholds,  # IN  (n_inputs, 2^L - 1), each row ascending
+    const int64_t[::1] last,            # IN  (n_inputs,)
+    uint16_t[::1] out,                  # OUT (n_ratings,)
+    const uint32_t[::1] subkey,         # IN  (8,)
+    uint32_t round_number,
+    int n_threads,
+):
+    """One report, so one word, a rating."""
+    cdef Py_ssize_t n_users = users.shape[0], u
+    for u in prange(n_users, nogil=True, schedule="dynamic", chunksize=64, num_threads=n_threads):
+        _report_row(codes, indptr[u], indptr[u + 1], thresholds, last, out, &subkey[0], round_number, users[u])
+
+
+cdef void _report_row(
+    const uint8_t[::1] codes, int64_t start, int64_t stop, const uint64_t[:, ::1] thresholds, const int64_t[::1] last,
+    uint16_t[::1] out, const uint32_t* subkey, uint32_t round_number, uint64_t user,
+) noexcept nogil:
+    cdef Stream stream
+    cdef int64_t i, code
+    stream_open(&stream, subkey, round_number, user)
+    for i in range(start, stop):
+        code = codes[i]
+        out[i] = <uint16_t>table_output(&thresholds[code, 0], thresholds.shape[1], last[code], stream_next(&stream))
+
+
+def report_items(
+    const int64_t[::1] indptr,          # IN  (n_users + 1,)
+    const int32_t[::1] indices,         # IN  (n_ratings,), ascending within a row
+    const uint8_t[::1] codes,           # IN  (n_ratings,), rows of the table, from 1: row 0 is "not rated"
+    const uint64_t[::1] users,          # IN  (n_users,), global user ids
+    const uint64_t[:, ::1] thresholds,  # IN  (n_inputs, 2^L - 1), each row ascending
+    const int64_t[::1] last,            # IN  (n_inputs,)
+    int64_t[:, ::1] items,              # OUT (n_users, n_reports), ascending within a row
+    uint16_t[:, ::1] out,               # OUT (n_users, n_reports)
+    int64_t[::1] failed,                # OUT (n_threads,), 1 where a thread had no memory
+    const uint32_t[::1] subkey,         # IN  (8,)
+    uint32_t round_number,
+    Py_ssize_t n_items,
+    int n_threads,
+):
+    """As many reports for every user, on items drawn uniformly without replacement and without regard to its data."""
+    cdef Py_ssize_t n_users = users.shape[0], u
+    cdef uint64_t* marked
+    with nogil, parallel(num_threads=n_threads):
+        marked = <uint64_t*>calloc(bitmap_words(n_items) + 1, sizeof(uint64_t))
+        for u in prange(n_users, schedule="dynamic", chunksize=16):
+            if marked == NULL:
+                failed[threadid()] = 1
+            else:
+                _report_items(
+                    marked, n_items, indices, codes, indptr[u], indptr[u + 1], thresholds, last, items[u], out[u],
+                    &subkey[0], round_number, users[u],
+                )
+        free(marked)
+
+
+cdef void _report_items(
+    uint64_t* marked, Py_ssize_t n_items, const int32_t[::1] indices, const uint8_t[::1] codes, int64_t at,
+    int64_t stop, const uint64_t[:, ::1] thresholds, const int64_t[::1] last, int64_t[::1] items, uint16_t[::1] out,
+    const uint32_t* subkey, uint32_t round_number, uint64_t user,
+) noexcept nogil:
+    """Walk the drawn items and the user's own side by side; the marks are cleared again."""
+    cdef Stream stream
+    cdef Py_ssize_t word, n = 0
+    cdef int64_t item, code
+    stream_open(&stream, subkey, round_number, user)
+    mark_subset(&stream, n_items, items.shape[0], marked)
+    for word in range(bitmap_words(n_items)):
+        while marked[word]:
+            item = 64 * word + lowest_bit(marked[word])
+            marked[word] &= marked[word] - 1
+            while at < stop and indices[at] < item:
+                at += 1
+            code = codes[at] if at < stop and indices[at] == item else 0
+            items[n] = item
+            out[n] = <uint16_t>table_output(
+                &thresholds[code, 0], thresholds.shape[1], last[code], stream_next(&stream)
+            )
+            n += 1
+
+
+def write_words(
+    const int64_t[::1] indptr,     # IN  (n_users + 1,)
+    const uint64_t[::1] users,     # IN  (n_users,), global user ids
+    uint64_t[:, ::1] words,        # OUT (n_ratings, n_words)
+    const uint32_t[::1] subkey,    # IN  (8,)
+    uint32_t round_number,
+    int n_threads,
+):
+    """Some words for each rating, for a mechanism that is no finite channel."""
+    cdef Py_ssize_t n_users = users.shape[0], u
+    for u in prange(n_users, nogil=True, schedule="dynamic", chunksize=64, num_threads=n_threads):
+        _write_row(words, indptr[u], indptr[u + 1], &subkey[0], round_number, users[u])
+
+
+cdef void _write_row(
+    uint64_t[:, ::1] words, int64_t start, int64_t stop, const uint32_t* subkey, uint32_t round_number, uint64_t user,
+) noexcept nogil:
+    cdef Stream stream
+    cdef Py_ssize_t j
+    cdef int64_t i
+    stream_open(&stream, subkey, round_number, user)
+    for i in range(start, stop):
+        for j in range(words.shape[1]):
+            words[i, j] = stream_next(&stream)

@@ -1,0 +1,194 @@
+"""SGD matrix factorisation at the size of MovieLens 1M, beside LIBMF, cornac and surprise.
+
+All fit the same ratings, in one random order; a fit includes what a package does with its input, ours the blocks.
+LIBMF's wheel is built without vector instructions; for the figure to quote, build it with
+``CFLAGS="-O3 -march=native -DUSEAVX" pip install --no-binary :all: libmf``.  It has no biases, and AdaGrad's steps.
+"""
+
+import time
+import warnings
+
+import numpy as np
+
+from fastfedrec import Key, sgd
+from fastfedrec.datasets import generate_implicit
+
+N_USERS, N_ITEMS, N_EPOCHS, RATE, REGULARIZATION = 6_040, 3_706, 20, 0.01, 0.02
+
+
+def _rmse(predicted, ratings):
+    return float(np.sqrt(np.mean((predicted - ratings) ** 2)))
+
+
+def _fastfedrec(users, items, ratings, n_factors, n_threads):
+    def fit(n_epochs):
+        return sgd.fit_factors(
+            users,
+            items,
+            ratings,
+            n_users=N_USERS,
+            n_items=N_ITEMS,
+            n_factors=n_factors,
+            n_epochs=n_epochs,
+            learning_rate=RATE,
+            regularization=REGULARIZATION,
+            schedule="constant",
+            key=Key.from_seed(1),
+            n_threads=n_threads,
+        )
+
+    return fit, lambda model: model.predict(users, items)
+
+
+def _cornac(users, items, ratings, n_factors, n_threads):
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from cornac.models.mf import backend_cpu
+    except ImportError as error:
+        raise NotImplementedError("cornac is not installed") from error
+
+    def fit(n_epochs):
+        rng = np.random.default_rng(0)
+        p, q = (rng.normal(0, 0.1, (n, n_factors)).astype(np.float32) for n in (N_USERS, N_ITEMS))
+        b, c = np.zeros(N_USERS, np.float32), np.zeros(N_ITEMS, np.float32)
+        mean = float(ratings.mean())
+        rates = RATE, REGULARIZATION, mean
+        backend_cpu.fit_sgd(users, items, ratings, p, q, b, c, *rates, n_epochs, n_threads, True, False, False)
+        return mean + b[users] + c[items] + np.einsum("ij,ij->i", p[users], q[items])
+
+    return fit, lambda predicted: predicted
+
+
+def _surprise(users, items, ratings, n_factors, n_threads):
+    if n_threads > 1:
+        raise NotImplementedError("surprise has one thread")
+    try:
+        from surprise import SVD, Trainset
+    except ImportError as error:
+        raise NotImplementedError("scikit-surprise is not installed") from error
+    by_user, by_item = {u: [] for u in range(N_USERS)}, {i: [] for i in range(N_ITEMS)}
+    for u, i, r in zip(users.tolist(), items.tolist(), ratings.tolist(), strict=True):
+        by_user[u].append((i, r))
+    same = {u: u for u in range(N_USERS)}, {i: i for i in range(N_ITEMS)}
+    data = Trainset(by_user, by_item, N_USERS, N_ITEMS, len(ratings), (1, 5), *same)
+
+    def fit(n_epochs):
+        return SVD(n_factors, n_epochs=n_epochs, lr_all=RATE, reg_all=REGULARIZATION, random_state=0).fit(data)
+
+    def predict(model):
+        factors = np.einsum("ij,ij->i", model.pu[users], model.qi[items])
+        return data.global_mean + model.bu[users] + model.bi[items] + factors
+
+    return fit, predict
+
+
+def _libmf(users, items, ratings, n_factors, n_threads):
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from libmf import mf
+    except ImportError as error:
+        raise NotImplementedError("libmf is not installed") from error
+    triples = np.column_stack([users, items, ratings]).astype(np.float32)
+
+    def fit(n_epochs):
+        options = {"lambda_p1": 0, "lambda_q1": 0, "lambda_p2": REGULARIZATION, "lambda_q2": REGULARIZATION}
+        model = mf.MF(fun=0, k=n_factors, nr_iters=n_epochs, nr_threads=n_threads, quiet=True, **options)
+        model.fit(triples)
+        return model
+
+    def predict(model):
+        return np.einsum("ij,ij->i", model.p_factors()[users], model.q_factors()[items])
+
+    return fit, predict
+
+
+IMPLS = {"fastfedrec": _fastfedrec, "cornac": _cornac, "libmf": _libmf, "surprise": _surprise}
+
+
+def _checked(impl, data, n_factors, n_threads):
+    """A function of the number of epochs; 20 of them must explain the ratings about as well as our 20."""
+    ours, predict_ours = _fastfedrec(*data, n_factors, n_threads)
+    fit, predict = IMPLS[impl](*data, n_factors, n_threads)
+    constant = _rmse(data[2].mean(), data[2])
+    expected, got = _rmse(predict_ours(ours(N_EPOCHS)), data[2]), _rmse(predict(fit(N_EPOCHS)), data[2])
+    if not (expected < 0.9 * constant and abs(got - expected) < 0.12 * constant):
+        raise AssertionError(
+            f"{impl} leaves an error of {got:.3f}, fastfedrec {expected:.3f}, a constant {constant:.3f}"
+        )
+    return fit
+
+
+def _seconds(fit, n_epochs):
+    start = time.perf_counter()
+    fit(n_epochs)
+    return time.perf_counter() - start
+
+
+def setup_cache():
+    """The first argument of every benchmark here."""
+    data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1), ratings=True)
+    users = np.repeat(np.arange(N_USERS), np.diff(data.indptr))
+    order = np.random.default_rng(0).permutation(len(users))
+    return users[order], data.indices[order].astype(np.int64), data.values[order].astype(np.float32)
+
+
+class FitFactors:
+    """A whole fit of 20 epochs."""
+
+    param_names = ("impl", "n_factors", "n_threads")
+    params = (list(IMPLS), [20, 64], [1, 2])
+    timeout = 600
+
+    def setup(self, data, impl, n_factors, n_threads):
+        self.fit = _checked(impl, data, n_factors, n_threads)
+
+    def time_fit(self, data, impl, n_factors, n_threads):
+        self.fit(N_EPOCHS)
+
+
+class RatioToPeers:
+    """How many times faster than each peer, both timed in turns in one process: the figure to quote.
+
+    Of whole fits of 20 epochs, and of their epochs alone (20 against 5 of them).
+    """
+
+    param_names = ("what", "n_factors", "n_threads")
+    params = (["fit", "epochs"], [20, 64], [1, 2])
+    timeout = 600
+    unit = "times faster"
+
+    def setup(self, data, what, n_factors, n_threads):
+        self.ours = _checked("fastfedrec", data, n_factors, n_threads)
+
+    def _ratio(self, peer, data, what, n_factors, n_threads):
+        fits = self.ours, _checked(peer, data, n_factors, n_threads)
+        turns = [[[_seconds(fit, n) for n in (N_EPOCHS, 5)] for fit in fits] for _ in range(3)]
+        (ours, ours_short), (theirs, theirs_short) = np.min(turns, axis=0)
+        return theirs / ours if what == "fit" else (theirs - theirs_short) / (ours - ours_short)
+
+    def track_times_cornac(self, data, what, n_factors, n_threads):
+        return self._ratio("cornac", data, what, n_factors, n_threads)
+
+    def track_times_libmf(self, data, what, n_factors, n_threads):
+        return self._ratio("libmf", data, what, n_factors, n_threads)
+
+    def track_times_surprise(self, data, what, n_factors, n_threads):
+        return self._ratio("surprise", data, what, n_factors, n_threads)
+
+
+class Threads:
+    """How many times faster two threads are than one, timed in turns."""
+
+    param_names = ("n_factors",)
+    params = ([20, 64],)
+    unit = "times faster"
+
+    def setup(self, data, n_factors):
+        self.fits = [_checked("fastfedrec", data, n_factors, n_threads) for n_threads in (1, 2)]
+
+    def track_two_threads(self, data, n_factors):
+        pairs = [[_seconds(fit, N_EPOCHS) for fit in self.fits] for _ in range(5)]
+        one, two = map(min, zip(*pairs, strict=True))
+        return one / two

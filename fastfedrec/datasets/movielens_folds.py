@@ -1,0 +1,87 @@
+"""The five splits that MovieLens 100K comes with: u1.base and u1.test to u5.base and u5.test."""
+
+import os
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from fastfedrec.datasets._files import Files, refuse
+from fastfedrec.datasets.movielens import load_movielens
+from fastfedrec.interactions import Interactions
+
+N_FOLDS = 5
+
+
+def load_movielens_folds(path: str | os.PathLike) -> list[tuple[Interactions, Interactions]]:
+    """Read MovieLens 100K in the five published splits into 80% train and 20% test, whose tests are disjoint.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The zip as downloaded, the unpacked folder, or the folder that holds it.
+
+    Returns
+    -------
+    list of tuple of Interactions
+        Five pairs (train, test), each pair on the axes and with the features of `load_movielens`, whose ratings it
+        holds exactly once.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing at `path`, or a member file is missing, as in every other MovieLens set.
+    ValueError
+        A malformed file, or a split that is not one of u.data; the file and the line are named.
+
+    References
+    ----------
+    .. [1] F. M. Harper and J. A. Konstan, "The MovieLens datasets: history and context", ACM Transactions on
+       Interactive Intelligent Systems 5(4), 2015.
+
+    Examples
+    --------
+    >>> from fastfedrec.datasets import load_movielens_folds
+    >>> train, test = load_movielens_folds("ml-100k.zip")[0]  # doctest: +SKIP
+    >>> test  # doctest: +SKIP
+    <Interactions: 943 users x 1,682 items, 20,000 interactions with values>
+    """
+    files = Files(Path(path), "MovieLens 100K zip")
+    data = load_movielens(path)
+    folder = next((member.parent for member in files.members if member.name == "u.data"), None)
+    if folder is None:
+        raise FileNotFoundError(f"path {str(path)!r} holds no u.data; only MovieLens 100K comes with folds")
+    pairs = np.repeat(np.arange(data.n_users), data.interactions_per_user()) * data.n_items + data.indices
+    folds = []
+    for number in range(1, N_FOLDS + 1):
+        test = _places(files, folder / f"u{number}.test", data, pairs)
+        train = _places(files, folder / f"u{number}.base", data, pairs)
+        if (test == train).any():
+            n_wrong = int((test == train).sum())
+            raise ValueError(
+                f"{files.name(folder / f'u{number}.base')} and u{number}.test must share out u.data, but {n_wrong} of "
+                "its ratings are in both or in none; download the data again"
+            )
+        folds.append((data.keep_interactions(train), data.keep_interactions(test)))
+    return folds
+
+
+def _places(files: Files, member: PurePosixPath, data: Interactions, pairs: np.ndarray) -> np.ndarray:
+    """Which interactions of `data` a file lists, with the same ratings."""
+    listed = np.zeros(data.n_interactions, dtype=bool)
+    lines = files.read_text(member, "latin-1").split("\n")[:-1]
+    fields = [line.split("\t") for line in lines]
+    for number, row in enumerate(fields, start=1):
+        if len(row) != 4 or not all(field.isascii() and field.isdigit() and len(field) <= 18 for field in row):
+            wanted = "user, item, rating and timestamp, separated by tabs"
+            refuse(files.name(member), number, f"expected {wanted}, got {lines[number - 1][:80]!r}")
+    rows = np.array(fields, dtype=np.int64).reshape(-1, 4)
+    known = np.isin(rows[:, 0], data.user_ids) & np.isin(rows[:, 1], data.item_ids)
+    sought = np.full(len(rows), -1, dtype=np.int64)
+    sought[known] = data.user_index(rows[known, 0]) * data.n_items + data.item_index(rows[known, 1])
+    place = np.minimum(np.searchsorted(pairs, sought), len(pairs) - 1)
+    wrong = (pairs[place] != sought) | (data.values_or_ones()[place] != rows[:, 2])
+    if wrong.any():
+        number = int(np.flatnonzero(wrong)[0])
+        refuse(files.name(member), number + 1, f"this rating is not in u.data: {lines[number][:80]!r}")
+    listed[place] = True
+    return listed

@@ -1,0 +1,76 @@
+"""What every fitted model of ratings offers beside score and recommend: predictions on the scale of the ratings."""
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from fastfedrec._threads import one_blas_thread
+from fastfedrec.interactions import Interactions
+from fastfedrec.mechanisms._arrays import check_grid
+from fastfedrec.systems.recommender import Recommender, check_interactions
+
+STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
+HALF_STARS = tuple(j / 2 for j in range(1, 11))
+
+
+class RatingModel(Recommender):
+    """A model whose scores are ratings."""
+
+    grid: Sequence[float]
+
+    def predict(
+        self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray
+    ) -> np.ndarray:
+        """The rating that each user is predicted to give the item beside it.
+
+        Parameters
+        ----------
+        user_ids, item_ids : array_like of shape (n,)
+            External ids, taken in pairs.
+
+        Returns
+        -------
+        ndarray of shape (n,), float64
+            Within the range of `grid`: scores are cut off only here, at the end.
+
+        Raises
+        ------
+        KeyError
+            An id the model was not fitted on.
+        """
+        return np.clip(self.score(user_ids, item_ids), self.grid[0], self.grid[-1])
+
+    def _check_grid(self) -> None:
+        check_grid("grid", self.grid, high=32)
+
+
+class AdditiveModel(RatingModel):
+    """Mean + user bias + item bias + product of factors."""
+
+    _saved: ClassVar[tuple[str, ...]] = ("mean_", "user_biases_", "item_biases_", "user_factors_", "item_factors_")
+
+    mean_: np.ndarray
+    user_biases_: np.ndarray
+    item_biases_: np.ndarray
+    user_factors_: np.ndarray
+    item_factors_: np.ndarray
+
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        products = np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items], dtype=np.float64)
+        return self.mean_ + self.user_biases_[users] + self.item_biases_[items] + products
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        with one_blas_thread():
+            products = self.user_factors_[users].astype(np.float64) @ self.item_factors_.T.astype(np.float64)
+        return self.mean_ + self.user_biases_[users, None] + self.item_biases_ + products
+
+
+def check_ratings(interactions: Interactions) -> Interactions:
+    """Return interactions with ratings as values, or raise."""
+    data = check_interactions(interactions)
+    if data.values is None:
+        raise ValueError(
+            "interactions must hold ratings as values, got none, or only 1; pass values= to Interactions.from_arrays"
+        )
+    return data

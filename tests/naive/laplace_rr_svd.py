@@ -1,0 +1,59 @@
+"""What users of Laplace-RR-SVD send, one at a time; biases by solving for all of them at once."""
+
+import bisect
+import itertools
+
+import numpy as np
+
+
+def draw(row_of_counts, word):
+    """The output of a channel on one input for one 64-bit word."""
+    sums = list(itertools.accumulate(row_of_counts))
+    return min(bisect.bisect_right(sums, word), sums.index(2**64))
+
+
+def rating_reports(codes, counts, user, key, round_number=0):
+    words = key.words("laplace_rr_svd.reports", round=round_number, user=int(user), size=len(codes))
+    return [draw(counts[code], int(word)) for code, word in zip(codes, words, strict=True)]
+
+
+def item_reports(rated, counts, user, n_items, n_reports, key):
+    """{item: report}: a uniform subset by Bentley and Floyd, then one word an item in ascending order."""
+    words = iter(map(int, key.words("laplace_rr_svd.reports", user=int(user), size=2 * n_items + 2)))
+    drawn = set()
+    for last in range(n_items - n_reports, n_items):
+        rank = last
+        if n_reports < n_items:
+            rank = next(words) * (last + 1) >> 64
+            if rank in drawn:
+                rank = last
+        drawn.add(rank)
+    return {item: draw(counts[rated.get(item, 0)], next(words)) for item in sorted(drawn)}
+
+
+def nearest(grid, value):
+    """Position of the nearest grid value; the higher one of two."""
+    return min(range(len(grid)), key=lambda j: (abs(grid[j] - value), -j))
+
+
+def group_variance(groups):
+    """Analysis of variance, from the textbook: lists of values, one a group."""
+    groups = [list(g) for g in groups if len(g)]
+    n = sum(map(len, groups))
+    if len(groups) < 2 or n == len(groups):
+        return 0.0
+    grand = sum(map(sum, groups)) / n
+    means = [sum(g) / len(g) for g in groups]
+    within = sum((v - m) ** 2 for g, m in zip(groups, means, strict=True) for v in g) / (n - len(groups))
+    between = sum(len(g) * (m - grand) ** 2 for g, m in zip(groups, means, strict=True)) / (len(groups) - 1)
+    return max((between - within) / ((n - sum(len(g) ** 2 for g in groups) / n) / (len(groups) - 1)), 0.0)
+
+
+def shrunk_means(groups):
+    """Mean of all, and of each group what it adds, by the linear mixed model's formula."""
+    values = np.array([v for g in groups for v in g])
+    grand, spread = values.mean(), group_variance(groups)
+    rest = max(values.var() - spread, 0.0)
+    return grand, [
+        0.0 if not g or spread == 0 else spread / (spread + rest / len(g)) * (sum(g) / len(g) - grand) for g in groups
+    ]

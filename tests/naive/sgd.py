@@ -1,0 +1,92 @@
+"""Readable twin of fastfedrec.sgd: the same steps in the same order, one rating at a time, in Python floats."""
+
+import math
+
+import numpy as np
+
+FORMULAS = {
+    "squared": (lambda s, r: (s - r) ** 2 / 2, lambda s, r: s - r),
+    "absolute": (lambda s, r: abs(s - r), lambda s, r: np.sign(s - r)),
+    "huber": (
+        lambda s, r: (s - r) ** 2 / 2 if abs(s - r) <= 1 else abs(s - r) - 0.5,
+        lambda s, r: s - r if abs(s - r) <= 1 else np.sign(s - r),
+    ),
+    "logistic": (
+        lambda s, r: r * math.log(1 + math.exp(-s)) + (1 - r) * math.log(1 + math.exp(s)),
+        lambda s, r: 1 / (1 + math.exp(-s)) - r,
+    ),
+}
+
+
+def blocks_of(ids, n_ids, n_blocks):
+    """Deal ids out to blocks there and back, the most frequent first."""
+    there_and_back = [*range(n_blocks), *reversed(range(n_blocks))]
+    ids = list(ids)
+    order = sorted(range(n_ids), key=lambda x: (-ids.count(x), x))
+    return {x: there_and_back[rank % (2 * n_blocks)] for rank, x in enumerate(order)}
+
+
+def visiting_order(users, items, n_users, n_items, n_blocks, key):
+    """Positions of the ratings in the order of an epoch."""
+    user_block, item_block = blocks_of(users, n_users, n_blocks), blocks_of(items, n_items, n_blocks)
+    cells = {(j, k): [] for j in range(n_blocks) for k in range(n_blocks)}
+    for position, (u, i) in enumerate(zip(users, items, strict=True)):
+        cells[user_block[u], item_block[i]].append(position)
+    words = iter(key.words("sgd.order", size=len(users)).tolist())
+    for cell in cells.values():
+        for last in range(len(cell)):
+            place = (next(words) >> 32) * (last + 1) >> 32
+            cell[place], cell[last] = cell[last], cell[place]
+    return [position for s in range(n_blocks) for j in range(n_blocks) for position in cells[j, j ^ s]]
+
+
+def start_mean(ratings, weights, loss):
+    mean = float(np.average(ratings, weights=weights))
+    if loss != "logistic":
+        return mean
+    share = min(max(mean, 0.001), 0.999)
+    return math.log(share / (1 - share))
+
+
+def fit_factors(
+    users,
+    items,
+    ratings,
+    *,
+    n_users,
+    n_items,
+    n_factors,
+    rates,  # the learning rate of each epoch
+    regularization,
+    bias_regularization,
+    biases,
+    weights,
+    loss,
+    init_scale,
+    key,
+    n_blocks,
+):
+    """(mean, user biases, item biases, user factors, item factors, mean loss of each epoch)."""
+    weights = [1.0] * len(users) if weights is None else list(weights)
+    mean = start_mean(ratings, weights, loss) if biases else 0.0
+    p = init_scale * key.normal("sgd.user_factors", size=n_users * n_factors).reshape(n_users, n_factors)
+    q = init_scale * key.normal("sgd.item_factors", size=n_items * n_factors).reshape(n_items, n_factors)
+    b, c = np.zeros(n_users), np.zeros(n_items)
+    value, derivative = FORMULAS[loss]
+    losses = []
+    for rate in rates:
+        total = 0.0
+        for position in visiting_order(users, items, n_users, n_items, n_blocks, key):
+            u, i, r, w = users[position], items[position], ratings[position], weights[position]
+            prediction = mean + b[u] + c[i] + p[u] @ q[i]
+            total += w * value(prediction, r)
+            slope = w * derivative(prediction, r)
+            if biases:
+                b[u] -= rate * (slope + bias_regularization * b[u])
+                c[i] -= rate * (slope + bias_regularization * c[i])
+            p[u], q[i] = (
+                p[u] - rate * (slope * q[i] + regularization * p[u]),
+                q[i] - rate * (slope * p[u] + regularization * q[i]),
+            )
+        losses.append(total / sum(weights))
+    return mean, b, c, p, q, losses
