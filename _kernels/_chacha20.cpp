@@ -98,28 +98,56 @@ int chacha20_batch(const uint32_t* state, uint32_t* out) {
     return 2 * LANES;
 }
 
+// Names of the blocks from (user, counter) on, lane by lane.
+static inline void name_blocks(const uint64_t* users, ptrdiff_t user, uint32_t counter, ptrdiff_t blocks_per_user,
+                               int n, U32* counters, U32* low, U32* high) {
+    uint32_t names[3][2 * LANES] = {};
+    for (int lane = 0; lane < n; ++lane) {
+        names[0][lane] = counter;
+        names[1][lane] = (uint32_t)users[user];
+        names[2][lane] = (uint32_t)(users[user] >> 32);
+        const bool last = ++counter == (uint64_t)blocks_per_user;
+        counter = last ? 0 : counter;
+        user += last;
+    }
+    __builtin_memcpy(counters, names[0], sizeof names[0]);
+    __builtin_memcpy(low, names[1], sizeof names[1]);
+    __builtin_memcpy(high, names[2], sizeof names[2]);
+}
+
+// The same where they are of one user or two, in vectors: lane by lane it makes an eighth of the time of a batch.
+static inline void name_blocks_of_two(const uint64_t* users, uint32_t counter, uint32_t blocks_per_user, bool has_next,
+                                      U32* counters, U32* low, U32* high) {
+    const uint64_t first = users[0], second = users[has_next];
+    U32 lane;
+    for (int i = 0; i < LANES; ++i) lane[i] = i;
+    for (int k = 0; k < 2; ++k, lane += (uint32_t)LANES) {
+        const U32 is_second = (U32)(lane >= blocks_per_user - counter);
+        counters[k] = lane + counter - (is_second & blocks_per_user);
+        low[k] = ~is_second & (uint32_t)first | is_second & (uint32_t)second;
+        high[k] = ~is_second & (uint32_t)(first >> 32) | is_second & (uint32_t)(second >> 32);
+    }
+}
+
 void chacha20_blocks(const uint32_t* state, const uint64_t* users, ptrdiff_t first, ptrdiff_t n,
                      ptrdiff_t blocks_per_user, uint32_t* out) {
-    ptrdiff_t user = first / blocks_per_user;
-    uint32_t counter = (uint32_t)(first % blocks_per_user);
-    uint32_t names[3][2 * LANES] = {};  // counters, users low and high
-    while (n > 0) {
-        const int drawn = n < 2 * LANES ? (int)n : 2 * LANES;
-        for (int lane = 0; lane < drawn; ++lane) {
-            names[0][lane] = counter;
-            names[1][lane] = (uint32_t)users[user];
-            names[2][lane] = (uint32_t)(users[user] >> 32);
-            const bool last = ++counter == (uint64_t)blocks_per_user;
-            counter = last ? 0 : counter;
-            user += last;
+    enum { BATCH = 2 * LANES };
+    for (; n > 0; first += BATCH, n -= BATCH, out += 16 * BATCH) {
+        const ptrdiff_t user = first / blocks_per_user, counter = first % blocks_per_user;
+        U32 counters[2], low[2], high[2];
+        if (n >= BATCH && counter + BATCH <= 2 * blocks_per_user)
+            name_blocks_of_two(users + user, (uint32_t)counter, (uint32_t)blocks_per_user,
+                               counter + BATCH > blocks_per_user, counters, low, high);
+        else
+            name_blocks(users, user, (uint32_t)counter, blocks_per_user, n < BATCH ? (int)n : BATCH, counters, low,
+                        high);
+        if (n >= BATCH) {
+            keystream<2>(state, counters, low, high, out);
+        } else {
+            uint32_t all[16 * BATCH];
+            keystream<2>(state, counters, low, high, all);
+            __builtin_memcpy(out, all, 64 * n);
         }
-        U32 vectors[3][2];
-        __builtin_memcpy(vectors, names, sizeof names);
-        uint32_t rest[16 * 2 * LANES];
-        keystream<2>(state, vectors[0], vectors[1], vectors[2], drawn == 2 * LANES ? out : rest);
-        if (drawn < 2 * LANES) __builtin_memcpy(out, rest, 64 * drawn);
-        n -= drawn;
-        out += 16 * drawn;
     }
 }
 

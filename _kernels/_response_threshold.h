@@ -1,9 +1,9 @@
 // Binary response of a real t in [-1, 1] by one 64-bit comparison (docs/explanation/privacy/binary-response.md).
 //
-// P(+) = threshold / 2^64 with threshold = 2^63 + offset, offset = t * span rounded toward 0 and clamped to [-span, span];
-// `span` is T - 2^63 for the channel's largest threshold T.  Whatever rounding error t carries, the threshold stays in
-// [2^64 - T, T], so epsilon = log(T / (2^64 - T)) holds for what runs.  A value that is not finite counts as 0: whether
-// a client answers must not depend on its data.
+// P(+) = threshold / 2^64 with threshold = 2^63 + offset, offset = t * span rounded toward 0 and clamped to
+// [-span, span]; `span` is T - 2^63 for the channel's largest threshold T.  Whatever rounding error t carries, the
+// threshold stays in [2^64 - T, T], so epsilon = log(T / (2^64 - T)) holds for what runs.  A value that is not finite
+// counts as 0: whether a client answers must not depend on its data.
 //
 // Written for one value, so that the compiler turns loops over it into vectors at the levels that have the instructions
 // (see _levels.h): there without a branch.  Each operation is exact or rounded once by IEEE rules, so all levels give
