@@ -1,8 +1,8 @@
 // See _als.h; compiled once for each level.
 //
-// The plain form, `_als.pxd` for every user, took 9, 18 and 11 times as long as this file with AVX-512 at 5, 16 and 64
-// factors (MovieLens 1M, float32, one thread): double, a triangle updated in memory for each item, and the latency of one
-// pivot after another.
+// The plain form, `_als.pxd` for every user, took 8, 11, 12 and 16 times as long as this file with AVX-512 at 5, 16,
+// 64 and 128 factors (the size of MovieLens 1M, float32, one thread): it is in double, updates a triangle in memory for
+// each item, and waits for one pivot after another. With AVX2, wide tiles in two halves of 4 rows were slower.
 #include "_kernels/_als.h"
 
 #include "_kernels/_tiles.h"
@@ -107,8 +107,8 @@ static bool solve_one(const AlsProblem<S>& problem, const T* gram, ptrdiff_t use
 
 // ---- few factors: A in registers while it is summed, then one user a lane
 
-// Rows [F0, F1) of sum w v v', and where F1 > F the right-hand side as row F. W is the padded width. Few rows are summed
-// twice, of even and of odd items: one sum would wait for its own last addition.
+// Rows [F0, F1) of sum w v v', and where F1 > F the right-hand side as row F. W is the padded width. Few rows are
+// summed twice, of even and of odd items: one sum would wait for its own last addition.
 template <class T, int F, int F0, int F1, int W>
 FASTFEDREC_INLINE void sum_rows(const AlsProblem<T>& problem, int64_t start, int64_t stop, T* a) {
     constexpr int lanes = W < Native<T>::LANES ? W : Native<T>::LANES, nv = W / lanes;
