@@ -1,8 +1,8 @@
 """SGD matrix factorisation at the size of MovieLens 1M, beside LIBMF, cornac and surprise.
 
 All fit the same ratings, in one random order; a fit includes what a package does with its input, ours the blocks.
-LIBMF's wheel is built without vector instructions; for the figure to quote, build it with
-``CFLAGS="-O3 -march=native -DUSEAVX" pip install --no-binary :all: libmf``.  It has no biases, and AdaGrad's steps.
+LIBMF's package is built without vector instructions, whatever CFLAGS says; for the figure to quote, put ``-O3
+-march=native -DUSEAVX`` into the compiler arguments of its own setup.py.  It has no biases, and AdaGrad's steps.
 """
 
 import time

@@ -9,18 +9,24 @@ from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf_ldp import FMFLDP
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
+from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
 from fastfedrec.systems.recommender import load
 
 __all__ = [
     "DPLCF",
     "FMFLDP",
+    "BiasedMF",
     "DPPopularity",
     "DivergenceError",
+    "GlobalMean",
     "Interactions",
+    "ItemMean",
     "Key",
     "LaplaceRRSVD",
     "Popularity",
     "Random",
+    "RatingItemKNN",
+    "UserMean",
     "__version__",
     "accounting",
     "als",

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from fastfedrec import FMFLDP, Key, _threads, als, datasets, ranking
+from fastfedrec import FMFLDP, Interactions, Key, LaplaceRRSVD, _threads, als, datasets, ranking
 from fastfedrec.evaluation import random_split
 from fastfedrec.mechanisms import (
     GRR,
@@ -33,6 +33,13 @@ def data():
     return datasets.generate_implicit(400, 60, key=KEY, n_threads=1)
 
 
+@functools.cache
+def ratings():
+    matrix = data().to_scipy()
+    matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
+    return Interactions.from_scipy(matrix)
+
+
 def values(low=0, high=5):
     return np.arange(N) % (high - low) + low
 
@@ -48,6 +55,7 @@ CALLS = {
     "frequency": lambda n: GRR(1.0, 5).privatize(values(), key=KEY, n_threads=n),
     "generate": lambda n: datasets.generate_implicit(400, 60, key=KEY, n_threads=n).indices,
     "integer_noise": lambda n: DiscreteLaplace(2, sampler="table").privatize(values(), key=KEY, n_threads=n),
+    "laplace_rr_svd": lambda n: LaplaceRRSVD(n_factors=0).fit(ratings(), key=KEY, n_threads=n).item_biases_,
     "piecewise": lambda n: Piecewise(1.0).privatize(values() / 4, key=KEY, n_threads=n),
     "randomness": lambda n: KEY.words_by_user("test", np.arange(N, dtype=np.uint64), size=2, n_threads=n),
     "ranking": lambda n: ranking.top_k(np.sin(np.arange(N)).reshape(200, 100), 3, n_threads=n)[0],

@@ -7,7 +7,23 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from fastfedrec import DPLCF, FMFLDP, DPPopularity, Interactions, Key, Popularity, Random, datasets, load
+from fastfedrec import (
+    DPLCF,
+    FMFLDP,
+    BiasedMF,
+    DPPopularity,
+    GlobalMean,
+    Interactions,
+    ItemMean,
+    Key,
+    LaplaceRRSVD,
+    Popularity,
+    Random,
+    RatingItemKNN,
+    UserMean,
+    datasets,
+    load,
+)
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.systems.recommender import Recommender
 
@@ -19,14 +35,30 @@ MODELS = [
     DPPopularity(1.0),
     DPPopularity(5.0, trust="local"),
     DPLCF(2.5),
+    LaplaceRRSVD(max_ratings=20, n_factors=3, n_epochs=2),
+    LaplaceRRSVD(hide_items=True, n_reports=10, n_factors=3, n_epochs=2),
+    GlobalMean(2.0),
+    UserMean(2.0),
+    ItemMean(),
+    BiasedMF(),
+    RatingItemKNN(n_neighbors=5),
 ]
+
+
+BASES = {"Baseline", "RatingModel", "RatingBaseline", "AdditiveModel"}
+
+
+def rated(n_users, n_items, seed, **ids):
+    """Generated interactions with values 1 to 5."""
+    matrix = datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed)).to_scipy()
+    matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
+    return Interactions.from_scipy(matrix, **ids)
 
 
 @pytest.fixture(scope="module")
 def data():
-    generated = datasets.generate_implicit(80, 50, key=Key.from_seed(1))
-    users = [f"user {u}" for u in generated.user_ids]
-    return Interactions.from_scipy(generated.to_scipy(), user_ids=users, item_ids=[(i, "film") for i in range(50)])
+    users, items = [f"user {u}" for u in range(80)], [(i, "film") for i in range(50)]
+    return rated(80, 50, 1, user_ids=users, item_ids=items)
 
 
 @pytest.fixture(scope="module", params=MODELS, ids=repr)
@@ -38,7 +70,7 @@ def test_every_model_is_here():
     assert {type(m).__name__ for m in MODELS} == {
         name
         for name, kind in Recommender._registry.items()
-        if kind.__module__.startswith("fastfedrec.") and not name.startswith("_") and name != "Baseline"
+        if kind.__module__.startswith("fastfedrec.") and not name.startswith("_") and name not in BASES
     }
 
 
@@ -64,7 +96,7 @@ def test_recommend_is_the_order_of_score(model, data):
 
 
 def test_a_user_who_has_nearly_everything_is_filled_up(model):
-    full = Interactions.from_scipy(csr_array(np.array([[1.0, 1, 1, 0], [0, 1, 0, 0]])))
+    full = Interactions.from_scipy(csr_array(np.array([[1.0, 2, 4, 0], [0, 5, 0, 0]])))
     fitted = type(model)(**model.get_params()).fit(full, key=Key.from_seed(0))
     ids, scores = fitted.recommend([0], n=3)
     assert ids[0, 0] == 3
@@ -93,7 +125,7 @@ def test_saved_models_serve_the_same(model, data, tmp_path):
 
 
 def test_refit_forgets_the_first_fit(model, data):
-    other = datasets.generate_implicit(40, 45, key=Key.from_seed(5))
+    other = rated(40, 45, 5)
     fitted = type(model)(**model.get_params()).fit(data, key=Key.from_seed(2)).fit(other, key=Key.from_seed(2))
     fresh = type(model)(**model.get_params()).fit(other, key=Key.from_seed(2))
     np.testing.assert_array_equal(fitted.recommend(other.user_ids, n=4)[1], fresh.recommend(other.user_ids, n=4)[1])

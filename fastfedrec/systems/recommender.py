@@ -193,7 +193,9 @@ class Recommender(ABC):
 
     @classmethod
     def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        model = cls(**header["parameters"])
+        # JSON has lists only; a sequence among the parameters is a tuple.
+        given = header["parameters"].items()
+        model = cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given})
         model.interactions_ = Interactions(
             arrays["data.indptr"],
             arrays["data.indices"],
