@@ -85,8 +85,8 @@ class InstructionSets:
         some = self.bits[: len(self.bits) // part]
         try:
             peer(some[:10])
-        except ImportError as error:
-            raise NotImplementedError("the peer is not installed") from error
+        except ImportError:
+            return math.nan  # n/a: the peer is not installed
         with hardware.use_instruction_set(instruction_set):
             ours, theirs = in_turns(self._privatize, lambda: peer(some))
         return part * theirs / ours
@@ -134,7 +134,7 @@ class RespondMemberships:
 
     def track_times_numpy(self, impl):
         if impl == "numpy":
-            raise NotImplementedError("it is the peer")
+            return math.nan  # n/a: it is the peer
         ours, theirs = in_turns(self._fastfedrec, self._numpy)
         return theirs / ours
 

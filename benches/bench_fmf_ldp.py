@@ -1,5 +1,7 @@
 """FMF-LDP: one round and a whole run, beside the same mathematics in NumPy, a user at a time."""
 
+import math
+
 import numpy as np
 
 from fastfedrec import FMFLDP, Key, datasets, hardware
@@ -104,7 +106,7 @@ class LargeRound:
 
     def track_times_one_thread(self, data, n_threads, instruction_set):
         if n_threads == 1:
-            raise NotImplementedError("it is the peer")
+            return math.nan  # n/a: it is the peer
         with hardware.use_instruction_set(instruction_set):
             ours, one = in_turns(lambda: self._round(N_REPORTS, n_threads), lambda: self._round(N_REPORTS, 1))
         return one / ours

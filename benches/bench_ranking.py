@@ -115,8 +115,8 @@ class HeldOutRanks(OnEveryInstructionSet):
         """The mean reciprocal rank, which scikit-learn has as the average precision of one label (no ties here)."""
         try:
             from sklearn.metrics import label_ranking_average_precision_score
-        except ImportError as error:
-            raise NotImplementedError("scikit-learn is not installed") from error
+        except ImportError:
+            return np.nan  # n/a: scikit-learn is not installed
         scores = np.random.default_rng(1).standard_normal((N_USERS, 100))
         labels = np.zeros((N_USERS, 100), dtype=np.int64)
         labels[:, 0] = 1
@@ -217,8 +217,8 @@ class RecommendTop10(OnEveryInstructionSet):
     def track_times_implicit(self, *_):
         try:
             from implicit.cpu.topk import topk
-        except ImportError as error:
-            raise NotImplementedError("implicit is not installed") from error
+        except ImportError:
+            return np.nan  # n/a: implicit is not installed
 
         def implicit():
             return topk(self.items, self.users, 10, filter_query_items=self.seen, num_threads=1)[0]
