@@ -100,6 +100,16 @@ def test_the_page_says_pass_miss_and_not_measured():
     assert "| Million |  | peakmem generate | 1024 MiB |  |" in page
 
 
+def test_a_peer_that_did_a_part_of_the_work_is_never_the_fastest():
+    def took(impl, seconds):
+        return results.Measurement("bench_a.A.time_it", (("impl", impl),), seconds, "seconds")
+
+    measured = [took("fastfedrec", 0.002), took("numpy", 0.004), took("slow_hundredth", 0.001)]
+    page = results.format_page(make_run(), measured, []).splitlines()
+    assert "| A |  | it, fastest peer | 4 ms (numpy) |  |" in page
+    assert "| A |  | it, slow: a hundredth of the work | 1 ms (slow_hundredth) |  |" in page
+
+
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
