@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Self
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from fastfedrec._check import check_epsilon, check_flag, check_instance, check_integer, check_real
 from fastfedrec._threads import resolve_n_threads
@@ -301,7 +301,7 @@ class RatingItemKNN(RatingBaseline):
             self.neighbor_items_[rows] = best
             self.neighbor_similarities_[rows] = np.take_along_axis(cosines, best, axis=1)
 
-    def _by_user(self, values: np.ndarray) -> scipy.sparse.csr_array:
+    def _by_user(self, values: np.ndarray) -> "scipy.sparse.csr_array":
         data = self.interactions_
         return scipy.sparse.csr_array((values, data.indices, data.indptr), shape=data.shape)
 
