@@ -69,7 +69,7 @@ class BuildKernels(build_ext):
     def _build_vector_code(self, levels, flags, macros):
         """Compile every vector source for every level; return the static library of all of them."""
         folder = Path(self.build_temp, "levels")
-        library = folder / self.compiler.library_filename("fastfedrec_levels")
+        library = folder / "libfastfedrec_levels.a"  # what `create_static_lib` makes of the name
         newest = max(os.path.getmtime(path) for path in [*VECTOR_SOURCES, *SHARED, __file__])
         if self.force or not library.exists() or library.stat().st_mtime < newest:
             objects = []
