@@ -2,7 +2,7 @@
 //
 // The plain form, `_als.pxd` for every user, took 8, 11, 12 and 16 times as long as this file with AVX-512 at 5, 16,
 // 64 and 128 factors (the size of MovieLens 1M, float32, one thread): it is in double, updates a triangle in memory for
-// each item, and waits for one pivot after another. With AVX2, wide tiles in two halves of 4 rows were slower.
+// each item, and waits for one pivot after another.
 #include "_kernels/_als.h"
 
 #include "_kernels/_tiles.h"

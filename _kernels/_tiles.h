@@ -1,4 +1,4 @@
-// Symmetric positive definite systems in register tiles of 8 rows: products, Cholesky factor, solution.
+// Symmetric positive definite systems in register tiles: products, Cholesky factor, solution.
 //
 // A matrix is row-major with a stride that is a multiple of 8 and of the level's lanes; only its upper triangle counts
 // (what a tile writes beside it is never read).  See _lanes.h for where this may be included.
@@ -13,7 +13,7 @@ enum { BLOCK = 8 };  // rows of a tile
 FASTFEDREC_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 FASTFEDREC_INLINE double square_root(double x) { return __builtin_sqrt(x); }
 
-// NV vectors of 8 rows; two fit the 32 registers of AVX-512, one the 16 of the others.
+// NV vectors of 8 rows; two fit the 32 registers of AVX-512, one the 16 of the others (see LOW_ROWS for AVX2).
 template <class T, int NV>
 struct Tile {
     typedef typename Vector<T, Native<T>::LANES>::Type V;
