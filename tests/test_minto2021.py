@@ -82,7 +82,7 @@ def test_values_are_binarised_and_the_filter_is_the_papers(small):
 def test_finished_cells_are_kept_and_read_again(small, tmp_path, monkeypatch):
     first = figure_4(small_data(), n_seeds=2, folder=tmp_path)
     assert len(list(tmp_path.iterdir())) == 6
-    monkeypatch.setattr(minto2021, "_run", None)  # a run that is not read would raise
+    monkeypatch.setattr(minto2021, "_run", lambda *_: pytest.fail("a finished cell was computed again"))
     again = figure_4(small_data(), n_seeds=2, folder=tmp_path)
     assert again == first
     assert (
