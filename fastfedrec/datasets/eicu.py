@@ -18,9 +18,8 @@ _STAY, _PATIENT, _HOSPITAL = "patientunitstayid", "uniquepid", "hospitalid"
 _CANCELLED, _DRUG, _INGREDIENTS = "drugordercancelled", "drugname", "drughiclseqno"
 _LAB = "labname"
 _TEXTS = (_LAB, _CANCELLED, _DRUG, _INGREDIENTS)
-_KINDS = {_STAY: NATURAL, _HOSPITAL: NATURAL, _PATIENT: TEXT, _LAB: TEXT} | dict.fromkeys(
-    (_CANCELLED, _DRUG, _INGREDIENTS), TEXT | OPTIONAL
-)
+_KINDS = {_STAY: NATURAL, _HOSPITAL: NATURAL, _PATIENT: TEXT, _LAB: TEXT}
+_KINDS |= dict.fromkeys((_CANCELLED, _DRUG, _INGREDIENTS), TEXT | OPTIONAL)
 _RULES = {NATURAL: "a whole number", TEXT: "text", TEXT | OPTIONAL: "text"}
 _NAMED = 2**30  # code of the first medicine that is told by its name alone; those below are told by their ingredients
 _LOW = 2**32 - 1
