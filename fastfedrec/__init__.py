@@ -9,6 +9,7 @@ from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf_ldp import FMFLDP
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
+from fastfedrec.systems.private_prototypes import PrivatePrototypes
 from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
 from fastfedrec.systems.recommender import load
 
@@ -24,6 +25,7 @@ __all__ = [
     "Key",
     "LaplaceRRSVD",
     "Popularity",
+    "PrivatePrototypes",
     "Random",
     "RatingItemKNN",
     "UserMean",
