@@ -229,7 +229,7 @@ class PrototypeRounds(FederatedSystem):
     _announced: Budget | None = None
 
     def traffic(self, state: PrototypeState, n_clients: int) -> RoundTraffic:
-        """What the round moves, as the mean of an entity: 8 bytes a number up, item factors of 4 bytes a number down."""
+        """What the round moves, as an entity's mean: 8 bytes a number up, item factors of 4 bytes a number down."""
         n_support = self._n_support(state.n_items)
         numbers = 2 * n_support if self.prototypes == "masked" else n_support + 1
         numbers += n_support if self.support == "gumbel" else 0

@@ -4,9 +4,11 @@ Everything here looks at what entities sent, and at public numbers, so it costs 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from fastfedrec._ids import encode_ids
 from fastfedrec.nmf import NMF, fit_nmf
 from fastfedrec.randomness import Key
 
@@ -145,3 +147,30 @@ def factorize(
     short = np.sqrt((found.item_factors**2).mean(axis=0))
     balance = np.sqrt(np.divide(long, short, out=np.ones(n_factors), where=short > 0))
     return found.item_factors * balance
+
+
+def encode_labels(name: str, labels: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct labels of entities or users, and the place of each row's among them.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    labels : array_like of shape (n_rows,) or None
+        None is one for all.
+    n_rows : int
+        How many there must be.
+
+    Returns
+    -------
+    distinct : ndarray
+        In order.
+    places : ndarray of shape (n_rows,), int64
+        In `distinct`.
+    """
+    if labels is None:
+        return np.zeros(1, dtype=np.int64), np.zeros(n_rows, dtype=np.int64)
+    distinct, rows = encode_ids(name, labels)
+    if len(rows) != n_rows:
+        raise ValueError(f"{name} must have one label per user ({n_rows}), got {len(rows)}")
+    return distinct, rows.astype(np.int64)

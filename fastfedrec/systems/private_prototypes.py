@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
-from fastfedrec._ids import encode_ids, id_at
+from fastfedrec._ids import id_at
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.local import LocalEngine
@@ -21,7 +21,7 @@ from fastfedrec.nmf import solve_rows_nonnegative
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._private_prototypes_budget import choose_n_prototypes, noise_stddev
 from fastfedrec.systems._private_prototypes_rounds import PrototypeRounds, PrototypeState
-from fastfedrec.systems._private_prototypes_server import Sums, factorize, make_prototypes
+from fastfedrec.systems._private_prototypes_server import Sums, encode_labels, factorize, make_prototypes
 from fastfedrec.systems.recommender import Recommender, check_interactions
 
 __all__ = ["PrivatePrototypes", "PrototypeState"]
@@ -228,7 +228,7 @@ class PrivatePrototypes(PrototypeRounds, Recommender):
         """
         self._check_parameters()
         data = check_interactions(interactions)
-        entity_ids, user_entities = _encode("entities", entities, data.n_users)
+        entity_ids, user_entities = encode_labels("entities", entities, data.n_users)
         kept = self._choose_rows(users, data, key := resolve_key(key))
         default = Ledger() if self.delta is None else Ledger(self.delta)
         ledger = default if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
@@ -281,7 +281,7 @@ class PrivatePrototypes(PrototypeRounds, Recommender):
         data = check_interactions(interactions)
         if not np.array_equal(data.item_ids, fitted.item_ids):
             raise ValueError("interactions must have the items that the model was fitted on; use select_items")
-        labels, rows = _encode("entities", entities, data.n_users)
+        labels, rows = encode_labels("entities", entities, data.n_users)
         known = {id_at(self.entity_ids_, h): h for h in range(len(self.entity_ids_))}
         places = np.array([known.get(id_at(labels, h), -1) if entities is not None else -1 for h in range(len(labels))])
         model = copy.copy(self)
@@ -295,7 +295,7 @@ class PrivatePrototypes(PrototypeRounds, Recommender):
         """Which rows are used: of a user with more than `max_rows_per_user` so many, uniformly."""
         if users is None:
             return np.ones(data.n_users, dtype=bool)
-        _, of = _encode("users", users, data.n_users)
+        _, of = encode_labels("users", users, data.n_users)
         order = np.lexsort((key.words_by_user(_ROWS, data.global_user_ids, size=1)[:, 0], of))
         starts = np.flatnonzero(np.diff(of[order], prepend=-1))
         place = np.arange(len(of)) - np.repeat(starts, np.diff(np.append(starts, len(of))))
@@ -333,6 +333,8 @@ class PrivatePrototypes(PrototypeRounds, Recommender):
                     UserWarning,
                     stacklevel=3,
                 )
+        if self.grouping == "exemplars":
+            planned = np.minimum(planned, np.bincount(self.user_entities_)).tolist()
         return np.array(planned, dtype=np.int64)
 
     def _tell(self, ledger: Ledger, key: Key) -> None:
@@ -368,9 +370,7 @@ class PrivatePrototypes(PrototypeRounds, Recommender):
     def _train(self, state: PrototypeState, n_threads: int) -> np.ndarray:
         """The server's part; it looks at nothing but the messages."""
         prototypes, weights = make_prototypes(self._decode(state))
-        return factorize(
-            prototypes, weights, self.n_factors, self.regularization, self.n_epochs, state.seed, n_threads
-        )
+        return factorize(prototypes, weights, self.n_factors, self.regularization, self.n_epochs, state.seed, n_threads)
 
     def _solve(self, key: Key, n_threads: int) -> None:
         """The entities' part."""
@@ -464,13 +464,3 @@ class PrivatePrototypes(PrototypeRounds, Recommender):
         model = super()._from_saved(header, arrays)
         model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
         return model
-
-
-def _encode(name: str, labels: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct labels, and the place of each row's among them."""
-    if labels is None:
-        return np.zeros(1, dtype=np.int64), np.zeros(n_rows, dtype=np.int64)
-    distinct, rows = encode_ids(name, labels)
-    if len(rows) != n_rows:
-        raise ValueError(f"{name} must have one label per user ({n_rows}), got {len(rows)}")
-    return distinct, rows.astype(np.int64)
