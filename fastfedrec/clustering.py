@@ -176,7 +176,9 @@ class _Rows:
         norms = np.empty(len(indptr) - 1)
         _kernel.squared_norms(indptr, values, norms)
         if not norms.max() < np.finfo(values.dtype).max / 4:
-            raise ValueError(f"rows must be small enough for squared distances, got |x|^2 = {norms.max():g}; scale them")
+            raise ValueError(
+                f"rows must be small enough for squared distances, got |x|^2 = {norms.max():g}; scale them"
+            )
         return cls(indptr, indices, values, n_columns, norms)
 
     def __len__(self) -> int:
@@ -214,9 +216,7 @@ def _move(data: _Rows, labels: np.ndarray, centers: np.ndarray, n_threads: int) 
     _kernel.update_centers(data.indptr, data.indices, data.values, members, starts, centers, n_threads)
 
 
-def _first_centers(
-    data: _Rows, n_clusters: int, init: str | np.ndarray, key: Key | None, n_threads: int
-) -> np.ndarray:
+def _first_centers(data: _Rows, n_clusters: int, init: str | np.ndarray, key: Key | None, n_threads: int) -> np.ndarray:
     dtype = data.values.dtype
     if not isinstance(init, str):
         given = check_array("init", init, ndim=2, shape=(n_clusters, data.n_columns))

@@ -257,6 +257,4 @@ def _solve(
     nothing = np.empty(0, dtype=dtype)
     indices = np.empty(0, dtype=np.int32) if rows.indices is None else rows.indices
     weights = nothing if rows.weights is None else rows.weights
-    _kernel.solve_rows(
-        rows.indptr, indices, rows.values, weights, padded, base, out, tolerance, max_sweeps, n_threads
-    )
+    _kernel.solve_rows(rows.indptr, indices, rows.values, weights, padded, base, out, tolerance, max_sweeps, n_threads)
