@@ -18,6 +18,7 @@ from fastfedrec import (
     Key,
     LaplaceRRSVD,
     Popularity,
+    PrivatePrototypes,
     Random,
     RatingItemKNN,
     UserMean,
@@ -25,6 +26,7 @@ from fastfedrec import (
     load,
 )
 from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.systems.prototype_baselines import CentralNMF, IndividualNMF
 from fastfedrec.systems.recommender import Recommender
 
 MODELS = [
@@ -42,6 +44,10 @@ MODELS = [
     ItemMean(),
     BiasedMF(),
     RatingItemKNN(n_neighbors=5),
+    PrivatePrototypes(n_factors=3, epsilon=5.0),
+    PrivatePrototypes(2, 3, None, grouping="kmeans", refine=True),
+    CentralNMF(3),
+    IndividualNMF(3),
 ]
 
 

@@ -142,7 +142,8 @@ def plan(
     else:
         stddev = math.sqrt(limits.l2_squared(q) / (2 * left)) * (1 + 2.0**-50)
         noise = DiscreteGaussian(stddev, sampler="table" if stddev <= _MAX_TABLE_STDDEV else "exact")
-        off = noise.delta(8 * epsilon, _MOST_DRAWS * max_rows)
+        # Beyond, e^epsilon leaves the floats; no table is good enough there anyway.
+        off = noise.delta(8 * epsilon, _MOST_DRAWS * max_rows) if 8 * epsilon < 300 else 1.0
         if off > float(delta or 0) * _TABLE_SHARE:
             noise, off = DiscreteGaussian(stddev), 0.0
         cost = limits.l2_squared(q) / (2 * noise.stddev**2)

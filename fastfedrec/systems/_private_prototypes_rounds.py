@@ -12,19 +12,20 @@ import numpy as np
 import scipy
 
 from fastfedrec import clustering
-from fastfedrec._kernels import evaluation as _subset_kernel
-from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import ZCDP, CentralRelease, RoundTraffic, Unprotected
 from fastfedrec.interactions import Interactions
+from fastfedrec.private_kmeans import private_kmeans
+from fastfedrec.projection import grid_candidates, limit_contributions, project_rows, public_candidates
 from fastfedrec.randomness import Key
-from fastfedrec.systems._private_prototypes_budget import Budget, Range, plan
+from fastfedrec.systems._private_prototypes_budget import GRID_DEPTH, N_SWAPS, Budget, Range, plan
 from fastfedrec.systems.base import ArrayRule, FederatedSystem, Update
 
 _NOISE = "private_prototypes.noise"
-_ENTRIES = "private_prototypes.entries"
 _GROUPS = "private_prototypes.groups"
 _SUPPORT = "private_prototypes.support"
 _SEED = "private_prototypes.server"
+N_DIMENSIONS = 4  # of the projection
+N_CANDIDATES = 200
 _EXACT_STEPS = 2**16  # of the grid where there is no noise
 _FIELDS = ("entity", "item", "count", "sum")
 
@@ -164,8 +165,8 @@ class PrototypeRounds(FederatedSystem):
             key.claim_message(_NOISE, round, sender)
         entity = state.names.index(sender)
         n_prototypes = state.n_prototypes[entity]
-        limited = self._limit(shard, key, resolve_n_threads(n_threads))
-        labels = self._group(limited, n_prototypes, key, sender, n_threads)
+        limited = self._limit(shard, key)
+        labels = self._group(limited, n_prototypes, key, entity, n_threads)
         counts, sums = self._add_up(limited, labels, n_prototypes)
         budget, n_items = self.budget(shard.n_items), shard.n_items
         items = np.tile(np.arange(n_items), (n_prototypes, 1))
@@ -240,27 +241,15 @@ class PrototypeRounds(FederatedSystem):
 
     # ---- inside an entity ---------------------------------------------------------------------------------------
 
-    def _limit(self, shard: Interactions, key: Key, n_threads: int) -> Interactions:
+    def _limit(self, shard: Interactions, key: Key) -> Interactions:
         """Values clipped to the range, and at most `max_entries` random ones of each user."""
-        low, high = self.value_range
-        shard = shard._replace(values=np.clip(shard.values_or_ones(), low, high), timestamps=None)
-        lengths = shard.interactions_per_user()
-        if self.epsilon is None or not shard.n_interactions or lengths.max() <= self.max_entries:
-            return shard
-        chosen = np.zeros(shard.n_interactions, dtype=np.uint8)
-        failed = np.zeros(n_threads, dtype=np.int64)
-        _subset_kernel.choose_interactions(
-            shard.indptr, shard.global_user_ids, np.minimum(lengths, self.max_entries), key.subkey(_ENTRIES), chosen,
-            failed, int(lengths.max()), n_threads,
-        )  # fmt: skip
-        if failed.any():
-            raise MemoryError("no memory for a thread's marks of a user's entries; use fewer threads")
-        return shard.keep_interactions(chosen.view(bool))
+        most = shard.n_items if self.epsilon is None else self.max_entries
+        return limit_contributions(shard, most, value_range=tuple(map(float, self.value_range)), key=key)
 
-    def _group(self, shard: Interactions, n_prototypes: int, key: Key, sender: str, n_threads: int) -> np.ndarray:
+    def _group(self, shard: Interactions, n_prototypes: int, key: Key, entity: int, n_threads: int) -> np.ndarray:
         """The group of each user; -1 for none."""
         if self.grouping == "exemplars":
-            order = key.permutation(f"{_GROUPS}.{sender}", size=shard.n_users)
+            order = key.permutation(f"{_GROUPS}.{entity}", size=shard.n_users)
             labels = np.full(shard.n_users, -1, dtype=np.int64)
             labels[order[:n_prototypes]] = np.arange(len(order[:n_prototypes]))
             return labels
@@ -271,9 +260,27 @@ class PrototypeRounds(FederatedSystem):
             return (words % np.uint64(n_prototypes)).astype(np.int64)
         if self.epsilon is None:
             n_clusters = min(n_prototypes, shard.n_users)
-            own = Key(key.subkey(f"{_GROUPS}.{sender}").tobytes())
+            own = Key(key.subkey(f"{_GROUPS}.{entity}").tobytes())
             return clustering.kmeans(shard, n_clusters, key=own, n_threads=n_threads).labels.astype(np.int64)
-        raise NotImplementedError
+        return self._cluster(shard, n_prototypes, key, entity, n_threads)
+
+    def _cluster(self, shard: Interactions, n_prototypes: int, key: Key, entity: int, n_threads: int) -> np.ndarray:
+        """Groups of users by private k-means; of what is chosen from the data, only the centres are released."""
+        budget, limits = self.budget(shard.n_items), self.limits
+        radius = limits.high * min(self.max_entries, shard.n_items) ** 0.5
+        points = project_rows(shard, N_DIMENSIONS, radius, key=key, round=entity, n_threads=n_threads)
+        if self.candidates == "grid":
+            places = grid_candidates(
+                points, N_CANDIDATES, radius=radius, depth=GRID_DEPTH, n_shifts=1, epsilon=budget.level_epsilon,
+                key=key, round=entity,
+            )  # fmt: skip
+        else:
+            places = public_candidates(N_CANDIDATES, N_DIMENSIONS, radius, key=key, round=entity)
+        centers = private_kmeans(
+            points, places, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=budget.swap_epsilon, key=key,
+            round=entity, n_threads=n_threads,
+        )  # fmt: skip
+        return clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)
 
     def _add_up(self, shard: Interactions, labels: np.ndarray, n_prototypes: int) -> tuple[np.ndarray, np.ndarray]:
         """Counts and sums of each group, exactly, in grid steps; values are rounded toward the centre."""

@@ -52,7 +52,7 @@ def make_prototypes(sums: Sums) -> tuple[np.ndarray, np.ndarray]:
 
     Without noise: means over users, weighted by how many they are.  With noise: a mean is drawn toward that of all
     prototypes of its item, and that toward a line in the logarithm of the item's count, by as much as the noise asks
-    for; then all entries weigh the same.
+    for; then all entries weigh the same, those outside a support too.
 
     Parameters
     ----------
@@ -77,8 +77,7 @@ def make_prototypes(sums: Sums) -> tuple[np.ndarray, np.ndarray]:
     prototypes = np.clip(sums.center + values, sums.low, sums.high)
     # Together they weigh as many users as there seem to be.
     weight = max(1.0, float(sums.counts[sums.known].mean())) if sums.masked else 1.0
-    any_known = sums.known.any(axis=0)
-    return prototypes, np.broadcast_to(weight * any_known, prototypes.shape).astype(float)
+    return prototypes, np.full(prototypes.shape, weight)
 
 
 def _pool(sums: Sums) -> np.ndarray:
@@ -101,7 +100,8 @@ def _pool(sums: Sums) -> np.ndarray:
     else:
         prior = np.full(len(users), mean)
     spread = _excess(raw - prior, variance, known, far)
-    return prior + spread / (spread + variance) * (raw - prior)
+    pooled = prior + spread / (spread + variance) * (raw - prior)
+    return np.where(known, pooled, prior if sums.masked else 0.0)  # an item in no support is rare
 
 
 def _excess(residuals: np.ndarray, variance: np.ndarray, known: np.ndarray, far: float) -> float:

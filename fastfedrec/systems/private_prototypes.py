@@ -59,8 +59,12 @@ class PrivatePrototypes(PrototypeRounds, Recommender):
         Which entries of a prototype are sent: all, or the `n_support_items` largest, chosen privately.
     n_support_items : int
         With "gumbel".
+    candidates : {"public", "grid"}
+        Where clusters may have their centres, with "kmeans": at random points, which cost nothing, or where a noisy
+        count of a grid's cells is high.
     grouping : {"one", "random", "kmeans", "exemplars"}
-        Who shares a prototype: all users of an entity; random groups; clusters.  "exemplars", without privacy only,
+        Who shares a prototype: all users of an entity; random groups; clusters, by a private k-means where there is
+        an epsilon.  "exemplars", without privacy only,
         sends rows of random users as they are: with as many prototypes as users it is central factorisation.
     refine : bool
         Whether each entity goes on factorising its own data, from the server's item factors.
@@ -129,6 +133,7 @@ class PrivatePrototypes(PrototypeRounds, Recommender):
         prototypes: str = "masked",
         support: str = "all",
         n_support_items: int = 200,
+        candidates: str = "public",
         grouping: str = "random",
         refine: bool = False,
         max_rows_per_user: int = 1,
@@ -144,6 +149,7 @@ class PrivatePrototypes(PrototypeRounds, Recommender):
         self.prototypes = prototypes
         self.support = support
         self.n_support_items = n_support_items
+        self.candidates = candidates
         self.grouping = grouping
         self.refine = refine
         self.max_rows_per_user = max_rows_per_user
@@ -165,6 +171,7 @@ class PrivatePrototypes(PrototypeRounds, Recommender):
         self._check_range()
         check_choice("prototypes", self.prototypes, ("masked", "zero_filled"))
         check_choice("support", self.support, ("all", "gumbel"))
+        check_choice("candidates", self.candidates, ("public", "grid"))
         check_choice("grouping", self.grouping, ("one", "random", "kmeans", "exemplars"))
         if self.grouping == "exemplars" and self.epsilon is not None:
             raise ValueError("grouping='exemplars' sends users' rows as they are and needs epsilon=None")
@@ -355,7 +362,7 @@ class PrivatePrototypes(PrototypeRounds, Recommender):
     # ---- after the round ----------------------------------------------------------------------------------------
 
     def _decode(self, state: PrototypeState) -> Sums:
-        budget, limits = self._announced, self.limits
+        budget, limits = self.budget(state.n_items), self.limits
         shape = len(state.entities), state.n_items
         counts, sums, known = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
         for array, sent in ((counts, state.counts), (sums, state.sums)):
