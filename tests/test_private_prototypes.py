@@ -463,13 +463,18 @@ def test_zero_filled_prototypes_rank_well_and_predict_badly(movielens):
 
 @pytest.mark.slow
 def test_the_eicu_demo_end_to_end(data_path):
+    """Ten patients a hospital: exact means rank well, and guaranteed ones badly, as is warned."""
     data = load_eicu(data_path("eicu-demo"), rows="stays")
     train, test = hold_out_entries(data, key=KEY)
-    model = PrivatePrototypes(
-        1, 5, 10.0, 1e-5, max_entries=60, value_range=(0.0, 20.0), prototypes="zero_filled", max_rows_per_user=2
-    )
-    model.fit(train, entities=data.user_features["hospital"], users=data.user_features["patient"], key=KEY)
-    assert len(model.entity_ids_) == 186
-    assert model.ledger_.epsilon("server", 1e-5) < 25
-    rank = mean_percentile_rank(model, test, seen=train)
-    assert 0.05 < rank < 0.4
+    hospitals, patients = data.user_features["hospital"], data.user_features["patient"]
+    options = {"entities": hospitals, "users": patients, "key": KEY}
+    choices = {"value_range": (0.0, 20.0), "prototypes": "zero_filled", "max_rows_per_user": 2}
+    exact = PrivatePrototypes(1, 5, None, **choices).fit(train, **options)
+    assert mean_percentile_rank(exact, test, seen=train) < 0.06
+    sizes = dict(zip(*(part.tolist() for part in np.unique(hospitals, return_counts=True)), strict=True))
+    private = PrivatePrototypes(1, 1, 10.0, 1e-5, max_entries=60, **choices)
+    with pytest.warns(UserWarning, match="186 of 186 entities send noise"):
+        private.fit(train, public_sizes=sizes, **options)
+    assert len(private.entity_ids_) == 186
+    assert 10 < private.ledger_.epsilon("server", 1e-5) < 30
+    assert mean_percentile_rank(private, test, seen=train) > 0.1

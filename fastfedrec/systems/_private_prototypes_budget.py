@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from fastfedrec.accounting import ZCDP, CentralRelease, ZCDPAccountant
 from fastfedrec.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism
-from fastfedrec.mechanisms.integer_noise import IntegerNoise, float_upper
+from fastfedrec.mechanisms.integer_noise import float_upper
 
 SHARES = {"grid": Fraction(1, 10), "swaps": Fraction(3, 10), "support": Fraction(1, 5)}  # the rest is for values
 N_SWAPS = 20
@@ -73,7 +73,7 @@ class Budget:
 
     Parameters
     ----------
-    noise : IntegerNoise
+    noise : DiscreteLaplace or DiscreteGaussian
         On counts and sums, in grid steps.
     selection : ExponentialMechanism or None
         Of each prototype's support.
@@ -85,7 +85,7 @@ class Budget:
         All that happens to a user, in order.
     """
 
-    noise: IntegerNoise
+    noise: DiscreteLaplace | DiscreteGaussian
     selection: ExponentialMechanism | None
     swap_epsilon: float | None
     level_epsilon: float | None
@@ -128,14 +128,14 @@ def plan(
         # (Cesar and Rogers 2021), a test with Laplace noise epsilon^2 / 2.
         one = float(shares[part] * of_row / counts[part]) * (1 - 2.0**-50)
         factor = 2 if part == "grid" else 8
-        each[part] = one if pure else math.sqrt(factor * one) * (1 - 2.0**-50)
-        cost = Fraction(each[part]) if pure else Fraction(each[part]) ** 2 / factor
+        each[part] = one if pure else math.sqrt(factor * one)
+        cost = Fraction(one) if pure else Fraction(math.sqrt(factor * one)) ** 2 / factor
         spent += counts[part] * cost
         events.append(_event(name, cost * (max_rows if pure else max_rows**2), pure, counts[part]))
     # Only the chosen entries of a user count.
     q = min(limits.max_entries, n_items, n_selected or n_items)
     left = of_row - spent
-    noise: IntegerNoise
+    noise: DiscreteLaplace | DiscreteGaussian
     if pure:
         noise = DiscreteLaplace(limits.l1(q) / left)
         events.append(_event("discrete Laplace on prototypes", left * max_rows, True, 1))

@@ -136,7 +136,8 @@ class PrototypeRounds(FederatedSystem):
             Without prototypes.
         """
         seed = int(key.words(_SEED, size=1)[0])
-        return PrototypeState(names, n_prototypes, n_items, *self._nothing(n_items).values(), seed)
+        entities, items, counts, sums = self._nothing(n_items).values()
+        return PrototypeState(names, n_prototypes, n_items, entities, items, counts, sums, seed)
 
     def _nothing(self, n_items: int) -> dict[str, np.ndarray]:
         n_support = self._n_support(n_items)
@@ -244,7 +245,9 @@ class PrototypeRounds(FederatedSystem):
     def _limit(self, shard: Interactions, key: Key) -> Interactions:
         """Values clipped to the range, and at most `max_entries` random ones of each user."""
         most = shard.n_items if self.epsilon is None else self.max_entries
-        return limit_contributions(shard, most, value_range=tuple(map(float, self.value_range)), key=key)
+        return limit_contributions(
+            shard, most, value_range=(float(self.value_range[0]), float(self.value_range[1])), key=key
+        )
 
     def _group(self, shard: Interactions, n_prototypes: int, key: Key, entity: int, n_threads: int) -> np.ndarray:
         """The group of each user; -1 for none."""
@@ -266,18 +269,20 @@ class PrototypeRounds(FederatedSystem):
 
     def _cluster(self, shard: Interactions, n_prototypes: int, key: Key, entity: int, n_threads: int) -> np.ndarray:
         """Groups of users by private k-means; of what is chosen from the data, only the centres are released."""
-        budget, limits = self.budget(shard.n_items), self.limits
+        limits, budget = self.limits, self.budget(shard.n_items)
+        swap_epsilon = (budget and budget.swap_epsilon) or 0.0
+        level_epsilon = (budget and budget.level_epsilon) or 0.0
         radius = limits.high * min(self.max_entries, shard.n_items) ** 0.5
         points = project_rows(shard, N_DIMENSIONS, radius, key=key, round=entity, n_threads=n_threads)
         if self.candidates == "grid":
             places = grid_candidates(
-                points, N_CANDIDATES, radius=radius, depth=GRID_DEPTH, n_shifts=1, epsilon=budget.level_epsilon,
+                points, N_CANDIDATES, radius=radius, depth=GRID_DEPTH, n_shifts=1, epsilon=level_epsilon,
                 key=key, round=entity,
             )  # fmt: skip
         else:
             places = public_candidates(N_CANDIDATES, N_DIMENSIONS, radius, key=key, round=entity)
         centers = private_kmeans(
-            points, places, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=budget.swap_epsilon, key=key,
+            points, places, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon, key=key,
             round=entity, n_threads=n_threads,
         )  # fmt: skip
         return clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)

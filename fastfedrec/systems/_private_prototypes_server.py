@@ -89,7 +89,7 @@ def _pool(sums: Sums) -> np.ndarray:
     users = np.maximum(counts, 1.0)
     variance = (stddev**2 * (1 + mean**2) + users * _SPREAD * sums.reach**2 * sums.masked) / users**2
     raw = totals / users
-    known = sums.known.any(axis=0)
+    known = np.asarray(sums.known.any(axis=0))
     far = _FAR * sums.reach**2
     if sums.masked:
         # What is rated more is rated better: a line in the logarithm of the count, no finer than its noise.

@@ -408,7 +408,7 @@ class PrivatePrototypes(PrototypeRounds, Recommender):
         """Item factors of one entity: alternating on its own data, from the server's; items it lacks keep theirs."""
         if not shard.n_interactions:
             return self.item_factors_
-        options = {"regularization": self.regularization, "n_threads": n_threads}
+        options: dict[str, Any] = {"regularization": self.regularization, "n_threads": n_threads}
         own = shard._replace(values=shard.values_or_ones())
         turned = Interactions.from_scipy(own.to_scipy().T)
         turned = turned._replace(values=turned.values_or_ones())
