@@ -42,7 +42,9 @@ def test_assignment_is_the_nearest_centre(seed, n, m, n_clusters, is_sparse, dty
     np.testing.assert_array_equal(distances, expected.min(axis=1))
 
 
-@given(seed=seeds(), n=st.integers(3, 60), m=st.integers(1, 12), n_iterations=st.integers(0, 5), is_sparse=st.booleans())
+@given(
+    seed=seeds(), n=st.integers(3, 60), m=st.integers(1, 12), n_iterations=st.integers(0, 5), is_sparse=st.booleans()
+)
 def test_iterations_equal_the_twin(seed, n, m, n_iterations, is_sparse):
     x = rows(n, m, seed) + (0 if is_sparse else np.random.default_rng(seed).random((n, m)))
     start = x[:3] + np.random.default_rng(seed).random((3, m))  # no ties
