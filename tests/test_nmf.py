@@ -112,7 +112,7 @@ def test_a_start_at_the_solution_stays():
 
 def test_bad_arguments():
     x, v = np.ones((3, 2)), np.ones((2, 1))
-    with pytest.raises(ValueError, match="weights must be at least 0, got -1.0"):
+    with pytest.raises(ValueError, match="weights must be at least 0, got -1"):
         solve_rows_nonnegative(x, v, regularization=1.0, weights=-x)
     with pytest.raises(ValueError, match=r"weights must have shape \(3, 2\), got \(2, 3\)"):
         solve_rows_nonnegative(x, v, regularization=1.0, weights=x.T)
@@ -126,7 +126,7 @@ def test_bad_arguments():
         fit_nmf(x, 257, regularization=1.0, key=Key.from_seed(1))
     with pytest.raises(ValueError, match="regularization must be at least 0"):
         fit_nmf(x, 1, regularization=-1.0, key=Key.from_seed(1))
-    with pytest.raises(ValueError, match="start must be at least 0, got -1.0"):
+    with pytest.raises(ValueError, match="start must be at least 0, got -1"):
         solve_rows_nonnegative(x, v, regularization=1.0, start=-np.ones((3, 1)))
     with pytest.raises(ValueError, match=r"item_factors must have shape \(2, 'any'\), got \(3, 1\)"):
         solve_rows_nonnegative(x, np.ones((3, 1)), regularization=1.0)
