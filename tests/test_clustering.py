@@ -1,5 +1,7 @@
 """k-means: against its definition in double, by what a fixed point must be, and by the law of its first centres."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -65,7 +67,7 @@ def test_iterations_equal_the_twin(seed, n, m, n_iterations, is_sparse):
 def test_objective_never_rises_and_ends_at_a_fixed_point(seed, init):
     x, key = rows(40, 5, seed), Key.from_seed(seed)
     objectives = [kmeans(x, 4, init=init, n_iterations=n, key=key).objective for n in range(6)]
-    assert all(b <= a * (1 + 1e-12) + 1e-9 for a, b in zip(objectives, objectives[1:], strict=False))
+    assert all(b <= a * (1 + 1e-12) + 1e-9 for a, b in itertools.pairwise(objectives))
     found = kmeans(x, 4, init=init, n_iterations=200, key=key)
     assert found.n_iterations < 200
     for c in set(found.labels.tolist()):

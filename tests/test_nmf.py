@@ -1,5 +1,7 @@
 """Non-negative factorisation: rows against SciPy's active set method, and a loss that never rises."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -79,7 +81,7 @@ def test_loss_never_rises_and_factors_stay_nonnegative(seed, form, regularizatio
         )  # fmt: skip
         assert min(found.row_factors.min(), found.item_factors.min()) >= 0
         losses.append(naive.loss(x, w, found.row_factors, found.item_factors, regularization))
-    assert all(b <= a * (1 + 1e-5) + 1e-6 for a, b in zip(losses, losses[1:], strict=False))
+    assert all(b <= a * (1 + 1e-5) + 1e-6 for a, b in itertools.pairwise(losses))
 
 
 def test_a_matrix_of_low_rank_is_found():
