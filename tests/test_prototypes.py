@@ -116,7 +116,7 @@ def test_the_ledgers_sum_is_the_stated_epsilon():
     rule = recovery(epsilon=0.5, support_size=3, support_epsilon=0.25)
     assert PureAccountant().compose(rule.events(2, 6)).get_epsilon() == 0.75
     (choice, values) = rule.events(2, 6, accounting="zcdp").events
-    assert choice.count * Fraction(choice.rho) == pytest.approx(3 * Fraction(1, 12) ** 2 / 8)
+    assert choice.count * Fraction(choice.rho) == pytest.approx(float(3 * Fraction(1, 12) ** 2 / 8))
     assert values.epsilon == 0.5
     table = recovery(epsilon=None, rho=0.5, sampler="table").events(2, 6, accounting="zcdp")
     assert ZCDPAccountant().compose(table).get_epsilon(1e-5) > 0
@@ -176,7 +176,7 @@ def test_chosen_items_follow_one_shot_gumbel_noise():
     pairs = [(0, 1), (0, 2), (1, 2)]
     observed = [seen[pair] for pair in pairs]
     # Noise of scale s / epsilon, drawn here beside it.
-    gumbel = np.random.default_rng(1).gumbel(scale=1.0, size=(n, 3)) + [3, 2, 1]
+    gumbel = np.array([3, 2, 1]) + np.random.default_rng(1).gumbel(scale=1.0, size=(n, 3))
     best = [tuple(sorted(row)) for row in np.argsort(-gumbel, axis=1)[:, :2].tolist()]
     assert counts_are([best.count(pair) for pair in pairs], probabilities(1.0))
     assert counts_are(observed, probabilities(1.0))
