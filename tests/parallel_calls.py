@@ -38,6 +38,7 @@ from fastfedrec.mechanisms import (
 
 N = 20_000  # values: enough for a block for each of two threads in every kernel
 KEY = Key.from_seed(1)
+CANDIDATES = np.linspace(-0.5, 0.5, 40).reshape(20, 2)
 
 
 @functools.cache
@@ -71,8 +72,8 @@ CALLS = {
     "laplace_rr_svd": lambda n: LaplaceRRSVD(n_factors=0).fit(ratings(), key=KEY, n_threads=n).item_biases_,
     "nmf": lambda n: nmf.fit_nmf(ratings(), 3, regularization=1.0, n_epochs=1, key=KEY, n_threads=n).item_factors,
     "piecewise": lambda n: Piecewise(1.0).privatize(values() / 4, key=KEY, n_threads=n),
-    "private_kmeans": lambda n: private_kmeans.swap_losses(
-        np.arange(10 * N).reshape(N, 10).astype(np.uint16), np.arange(3), n
+    "private_kmeans": lambda n: private_kmeans.private_kmeans(
+        values().reshape(-1, 2) / 9, CANDIDATES, 3, radius=1.0, n_swaps=2, epsilon=1.0, key=KEY, n_threads=n
     ),
     "randomness": lambda n: KEY.words_by_user("test", np.arange(N, dtype=np.uint64), size=2, n_threads=n),
     "ranking": lambda n: ranking.top_k(np.sin(np.arange(N)).reshape(200, 100), 3, n_threads=n)[0],

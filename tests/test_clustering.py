@@ -141,7 +141,7 @@ def test_threads_do_not_change_a_bit(is_sparse, instruction_set):
 @pytest.mark.slow
 def test_second_centres_follow_the_squared_distance():
     x = np.array([[0.0], [1.0], [3.0], [4.0]])
-    seen, n = np.zeros((4, 4)), 20_000
+    seen, n = np.zeros((4, 4)), 60_000
     for seed in range(n):
         centers = kmeans(x, 2, n_iterations=0, key=Key.from_seed(seed), n_threads=1).centers.ravel()
         first, second = np.searchsorted(x.ravel(), centers)
