@@ -1,7 +1,7 @@
 """k-means on sparse or dense rows (Lloyd 1982; Arthur and Vassilvitskii 2007).  Inputs are trusted.
 
 |x - c|^2 = |x|^2 - 2 (x'c - |c|^2 / 2), so a row's nearest centre has the greatest x'c - |c|^2 / 2; no row x cluster
-matrix is ever formed.  The plain form of `_clustering.cpp` took 4 times as long (docs/explanation/clustering.md).
+matrix is ever formed (docs/explanation/clustering.md).
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange

@@ -105,6 +105,25 @@ def grid_distances(
             out[u, i] = <uint16_t>total if total < LARGEST else LARGEST
 
 
+cdef inline void _nearest_two(
+    const uint16_t* distances, const int64_t* chosen, Py_ssize_t n, int32_t* cluster, uint16_t* nearest,
+    uint16_t* second,
+) noexcept nogil:
+    # No branches: which centre is nearer cannot be predicted.
+    cdef uint32_t first = distances[chosen[0]], next_one = LARGEST, d, nearer
+    cdef int32_t label = 0
+    cdef Py_ssize_t c
+    for c in range(1, n):
+        d = distances[chosen[c]]
+        nearer = d < first
+        next_one = min(next_one, max(first, d))
+        first = min(first, d)
+        label = <int32_t>c if nearer else label
+    cluster[0] = label
+    nearest[0] = <uint16_t>first
+    second[0] = <uint16_t>next_one
+
+
 def nearest_two(
     const uint16_t[:, ::1] distances,  # IN  (n_users, n_candidates)
     const int64_t[::1] chosen,         # IN  (n_clusters,), candidates
@@ -114,22 +133,11 @@ def nearest_two(
     int n_threads,
 ):
     """Distances to the two nearest of the chosen candidates."""
-    cdef Py_ssize_t n_users = distances.shape[0], u, c
-    cdef uint16_t d
+    cdef Py_ssize_t n_users = distances.shape[0], u
     for u in prange(
         n_users, nogil=True, schedule="static", num_threads=n_threads, use_threads_if=n_threads > 1
     ):
-        nearest[u] = distances[u, chosen[0]]
-        second[u] = LARGEST
-        cluster[u] = 0
-        for c in range(1, chosen.shape[0]):
-            d = distances[u, chosen[c]]
-            if d < nearest[u]:
-                second[u] = nearest[u]
-                nearest[u] = d
-                cluster[u] = <int32_t>c
-            elif d < second[u]:
-                second[u] = d
+        _nearest_two(&distances[u, 0], &chosen[0], chosen.shape[0], &cluster[u], &nearest[u], &second[u])
 
 
 def swap_sums(

@@ -15,7 +15,6 @@ from fastfedrec.private_kmeans import draw_loss, selection_event
 from fastfedrec.projection import check_value_range
 from fastfedrec.randomness import Key
 
-
 _LARGEST_EPSILON = 40.0  # of a whole run, up to which the delta of a table of Gaussian noise is booked
 
 
