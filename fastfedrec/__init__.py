@@ -8,21 +8,25 @@ from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf_ldp import FMFLDP
+from fastfedrec.systems.item_models import EASE, ItemKNN, OwnHistory
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
 from fastfedrec.systems.recommender import load
 
 __all__ = [
     "DPLCF",
+    "EASE",
     "FMFLDP",
     "BiasedMF",
     "DPPopularity",
     "DivergenceError",
     "GlobalMean",
     "Interactions",
+    "ItemKNN",
     "ItemMean",
     "Key",
     "LaplaceRRSVD",
+    "OwnHistory",
     "Popularity",
     "Random",
     "RatingItemKNN",
