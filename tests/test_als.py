@@ -144,9 +144,7 @@ def test_users_with_fewer_items_than_factors_equal_the_twin(
     lengths = [0, 1, 2, 7, 8, 9, 16, 17, border - 1, border, border + 1, n_factors - 1, n_factors, n_factors + 1]
     data, v = users_of(lengths, n_items, seed), factors(n_items, n_factors, dtype, seed)
     with hardware.use_instruction_set(instruction_set):
-        got = als.solve_users(
-            data, v, regularization=regularization, confidence_weight=weight, use_values=use_values
-        )
+        got = als.solve_users(data, v, regularization=regularization, confidence_weight=weight, use_values=use_values)
     expected = naive.solve_users(rows_of(data), v, regularization, weight, use_values)
     assert close(got, expected, ANY_TOLERANCE[dtype])
 
