@@ -233,7 +233,8 @@ FASTFEDREC_INLINE void eliminate(const Elimination<T>& by, Tile<T, NV>& tile) {
 }
 
 // Replaces the upper triangle of A by R, A = R'R, left-looking: a block of rows is finished before the next is touched.
-// Columns C beside A, from `order` to `width`, become R^-T C. False if a pivot is not above `tolerance` times the diagonal entry it began as.
+// Columns C beside A, from `order` to `width`, become R^-T C. False if a pivot is not above `tolerance` times the
+// diagonal entry it began as.
 template <class T>
 static bool factor(T* a, ptrdiff_t order, ptrdiff_t width, ptrdiff_t stride, T tolerance, T* inverse_roots) {
     constexpr ptrdiff_t lanes = Native<T>::LANES;
