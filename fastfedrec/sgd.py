@@ -286,7 +286,7 @@ class _Run:
         self._keep(0)
         self.best_loss = training.mean_loss(held_out) if held_out is not None else np.inf
         # Where the start fits exactly, rounding errors are no explosion.
-        ratings = training.data.ratings
+        ratings = training.data.records["rating"]
         rounding = float(np.finfo(ratings.dtype).eps) * (1 + max(float(ratings.max()), -float(ratings.min())) ** 2)
         self.bound = _EXPLODED * (abs(training.mean_loss(training.data)) + rounding)
 
