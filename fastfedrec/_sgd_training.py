@@ -109,15 +109,15 @@ class Training:
         self.mean, self.n_factors = mean, n_factors
         self.n_tasks = 1 << (min(n_threads, n_blocks).bit_length() - 1)
         self._pool = ThreadPoolExecutor(self.n_tasks - 1) if self.n_tasks > 1 else None
-        self._arrange(users, items, ratings, weights, shape, key, n_blocks)
-        self._state_size = (n_blocks * self._lengths[0], n_blocks * self._lengths[1], n_factors, ratings.dtype)
+        lengths = self._arrange(users, items, ratings, weights, shape, key, n_blocks)
+        self._state_size = (n_blocks * lengths[0], n_blocks * lengths[1], n_factors, ratings.dtype)
         self.state = self.new_state()
         self._loss = _LOSSES[loss] if isinstance(loss, str) else loss
         self._train = _kernel.train if isinstance(loss, str) else _kernel.train_own
         self._sum_losses = _kernel.sum_losses if isinstance(loss, str) else _kernel.sum_losses_own
 
-    def _arrange(self, users, items, ratings, weights, shape, key, n_blocks):
-        """Draw the order of the ratings: by blocks, and at random within each."""
+    def _arrange(self, users, items, ratings, weights, shape, key, n_blocks) -> tuple[int, int]:
+        """Put the ratings in order, by blocks and at random within each; the lengths of blocks of users and items."""
         words, user_counts, item_counts = self._run_all(
             lambda: key.words("sgd.order", size=len(users)),
             lambda: _kernel.count_ids(users, shape[0]),
@@ -125,7 +125,6 @@ class Training:
         )
         self.user_row, user_length = spread_rows(user_counts, n_blocks)
         self.item_row, item_length = spread_rows(item_counts, n_blocks)
-        self._lengths = user_length, item_length
         pairs = users, items
         blocks = self.user_row // user_length * n_blocks, self.item_row // item_length
         counts = np.zeros((self.n_tasks, n_blocks**2), dtype=np.int64)
@@ -140,6 +139,7 @@ class Training:
         self._run(lambda task: _kernel.shuffle_blocks(words, self._starts, records, task, self.n_tasks))
         self._block_losses = np.zeros((n_blocks, n_blocks))
         self.data = Ratings(records, _total_weight(ratings, weights))
+        return user_length, item_length
 
     def __enter__(self) -> "Training":
         return self
