@@ -205,7 +205,8 @@ def _compile_loss_and_slope(loss, prediction, rating):
 
 @register_jitable
 def _predict_pair(user, item, user_rows, item_rows, user_biases, item_biases, mean, vectors):
-    return mean + user_biases[user] + item_biases[item] + dot_rows(user_rows, user, item_rows, item, vectors)
+    factors = dot_rows(user_rows, user, item_rows, item, vectors)
+    return (mean + user_biases[user] + item_biases[item] if user_biases.size else mean) + factors
 
 
 def _train(
@@ -213,14 +214,13 @@ def _train(
     starts,  # IN (n_blocks**2 + 1,) uint64: where the block of users j and items k begins, at j * n_blocks + k
     user_rows,  # IN/OUT (n_user_rows, n_lanes)
     item_rows,  # IN/OUT (n_item_rows, n_lanes)
-    user_biases,  # IN/OUT (n_user_rows,)
-    item_biases,  # IN/OUT (n_item_rows,)
+    user_biases,  # IN/OUT (n_user_rows,), or (0,) in a model without biases
+    item_biases,  # IN/OUT (n_item_rows,), or (0,)
     losses,  # OUT (n_blocks, n_blocks) weighted sums of the loss before each step
     vectors,  # a tuple of as many entries as a row has vectors
     loss,  # an instance of one of the types above, or a compiled function
     mean,
     learning_rate,
-    bias_learning_rate,
     regularization,
     bias_regularization,
     phase,
@@ -236,9 +236,9 @@ def _train(
     processor need not wait for the end of one sum to begin the next.
     """
     real = user_rows.dtype.type
-    start, rate, bias_rate = real(mean), real(learning_rate), real(bias_learning_rate)
+    start, rate = real(mean), real(learning_rate)
     keep = real(1 - learning_rate * regularization)
-    bias_keep = real(1 - bias_learning_rate * bias_regularization)
+    bias_keep = real(1 - learning_rate * bias_regularization)
     model = user_rows, item_rows, user_biases, item_biases, start, vectors
     n_blocks = losses.shape[0]
     share = n_blocks // n_tasks
@@ -261,8 +261,9 @@ def _train(
                 value, slope = loss_and_slope(loss, float(prediction), float(records[k]["rating"]))
                 total += value * weight
                 slope = real(slope)
-                user_biases[u] = bias_keep * user_biases[u] - bias_rate * weight * slope
-                item_biases[i] = bias_keep * item_biases[i] - bias_rate * weight * slope
+                if user_biases.size:
+                    user_biases[u] = bias_keep * user_biases[u] - rate * weight * slope
+                    item_biases[i] = bias_keep * item_biases[i] - rate * weight * slope
                 step_rows(user_rows, u, item_rows, i, keep, -rate * weight * slope, vectors)
                 if not apart:
                     next_prediction = _predict_pair(next_u, next_i, *model)
@@ -274,8 +275,8 @@ def _sum_losses(
     records,  # IN (n_ratings,) of `record_type`
     user_rows,  # IN (n_user_rows, n_lanes)
     item_rows,  # IN (n_item_rows, n_lanes)
-    user_biases,  # IN (n_user_rows,)
-    item_biases,  # IN (n_item_rows,)
+    user_biases,  # IN (n_user_rows,), or (0,)
+    item_biases,  # IN (n_item_rows,), or (0,)
     losses,  # OUT (n_chunks,) weighted sums over equal runs of ratings
     vectors,
     loss,

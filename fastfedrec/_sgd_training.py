@@ -59,16 +59,16 @@ def spread_rows(counts: np.ndarray, n_blocks: int) -> tuple[np.ndarray, int]:
 class State:
     """All numbers of a model, in one piece of memory: copied and checked at once."""
 
-    def __init__(self, n_user_rows: int, n_item_rows: int, n_factors: int, dtype: DTypeLike):
+    def __init__(self, n_user_rows: int, n_item_rows: int, n_factors: int, dtype: DTypeLike, biases: bool):
         dtype = np.dtype(dtype)
         lanes = _kernel.VECTOR_BYTES // dtype.itemsize
         self.vectors = (0,) * -(-n_factors // lanes)
         width = lanes * len(self.vectors)
-        n_bytes = (n_user_rows + n_item_rows) * (width + 1) * dtype.itemsize
+        n_bytes = (n_user_rows + n_item_rows) * (width + biases) * dtype.itemsize
         memory = np.zeros(n_bytes + _kernel.VECTOR_BYTES, dtype=np.uint8)
         first = -memory.ctypes.data % _kernel.VECTOR_BYTES
         self.numbers = memory[first : first + n_bytes].view(dtype)
-        ends = np.cumsum([n_user_rows * width, n_item_rows * width, n_user_rows])
+        ends = np.cumsum([n_user_rows * width, n_item_rows * width, n_user_rows * biases])
         user_rows, item_rows, self.user_biases, self.item_biases = np.split(self.numbers, ends)
         self.user_rows = user_rows.reshape(n_user_rows, width)
         self.item_rows = item_rows.reshape(n_item_rows, width)
@@ -100,6 +100,7 @@ class Training:
         *,
         shape: tuple[int, int],
         n_factors: int,
+        biases: bool,
         loss: str | Callable,
         mean: float,
         key: Key,
@@ -110,7 +111,7 @@ class Training:
         self.n_tasks = 1 << (min(n_threads, n_blocks).bit_length() - 1)
         self._pool = ThreadPoolExecutor(self.n_tasks - 1) if self.n_tasks > 1 else None
         lengths = self._arrange(users, items, ratings, weights, shape, key, n_blocks)
-        self._state_size = (n_blocks * lengths[0], n_blocks * lengths[1], n_factors, ratings.dtype)
+        self._state_size = (n_blocks * lengths[0], n_blocks * lengths[1], n_factors, ratings.dtype, biases)
         self.state = self.new_state()
         self._loss = _LOSSES[loss] if isinstance(loss, str) else loss
         self._train = _kernel.train if isinstance(loss, str) else _kernel.train_own
@@ -153,16 +154,27 @@ class Training:
         return State(*self._state_size)
 
     def draw_start(self, key: Key, init_scale: float) -> None:
-        """Normal factors of standard deviation `init_scale`; biases stay 0."""
+        """Normal factors of standard deviation `init_scale`, as `Key.normal` draws them; biases stay 0."""
+        from scipy.special import ndtri
 
-        def draw(side: str, rows: np.ndarray, row: np.ndarray) -> None:
-            draws = key.normal(f"sgd.{side}_factors", size=len(row) * self.n_factors)
-            rows[row, : self.n_factors] = init_scale * draws.reshape(len(row), self.n_factors)
+        sides = ("user", self.state.user_rows, self.user_row), ("item", self.state.item_rows, self.item_row)
+        draw = [
+            functools.partial(key.uniform, f"sgd.{name}_factors", size=row.size * self.n_factors)
+            for name, _, row in sides
+        ]
+        uniforms = self._run_all(*draw)
 
-        self._run_all(
-            lambda: draw("user", self.state.user_rows, self.user_row),
-            lambda: draw("item", self.state.item_rows, self.item_row),
-        )
+        def fill(task: int) -> None:
+            for (_, rows, row), uniform in zip(sides, uniforms, strict=True):
+                part = slice(task * row.size // self.n_tasks, (task + 1) * row.size // self.n_tasks)
+                rows[row[part], : self.n_factors] = init_scale * ndtri(uniform.reshape(row.size, -1)[part])
+
+        self._run(fill)
+
+    def biases(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of users and of items by id."""
+        pairs = (self.state.user_biases, self.user_row), (self.state.item_biases, self.item_row)
+        return tuple(biases[row] if biases.size else np.zeros(row.size, biases.dtype) for biases, row in pairs)
 
     def by_row(self, users: np.ndarray, items: np.ndarray, ratings: np.ndarray, weights: np.ndarray) -> Ratings:
         """Another rating list of the same users and items."""
@@ -171,7 +183,7 @@ class Training:
         records["weight"] = weights if weights.size else 1
         return Ratings(records, _total_weight(ratings, weights))
 
-    def run_epoch(self, rate: float, bias_rate: float, regularization: float, bias_regularization: float) -> float:
+    def run_epoch(self, rate: float, regularization: float, bias_regularization: float) -> float:
         """Visit every rating once; the mean loss before each step."""
         data = self.data
         for phase in range(self.n_tasks):
@@ -186,7 +198,6 @@ class Training:
                     self._loss,
                     self.mean,
                     rate,
-                    bias_rate,
                     regularization,
                     bias_regularization,
                     phase,

@@ -456,7 +456,7 @@ def test_tasks_of_a_phase_share_no_row():
             for task in range(n_tasks):
                 rows = [np.full((8, 8), 0.5), np.full((8, 8), 0.5), np.zeros(8), np.zeros(8)]
                 losses = np.zeros((n_blocks, n_blocks))
-                rest = (losses, (0,), kernel.Squared(), 0.0, 0.1, 0.1, 0.0, 0.0, phase, task, n_tasks)
+                rest = (losses, (0,), kernel.Squared(), 0.0, 0.1, 0.0, 0.0, phase, task, n_tasks)
                 aligned = [in_lines(x) for x in rows]
                 kernel.train(records, starts, *aligned, *rest)
                 touched.append((set(np.flatnonzero(aligned[2])), set(np.flatnonzero(aligned[3]))))
