@@ -172,9 +172,11 @@ class Training:
         self._run(fill)
 
     def biases(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of users and of items by id."""
-        pairs = (self.state.user_biases, self.user_row), (self.state.item_biases, self.item_row)
-        return tuple(biases[row] if biases.size else np.zeros(row.size, biases.dtype) for biases, row in pairs)
+        """Of users and of items, by id; zeros in a model without."""
+        state = self.state
+        if not state.user_biases.size:
+            return np.zeros(self.user_row.size, state.numbers.dtype), np.zeros(self.item_row.size, state.numbers.dtype)
+        return state.user_biases[self.user_row], state.item_biases[self.item_row]
 
     def by_row(self, users: np.ndarray, items: np.ndarray, ratings: np.ndarray, weights: np.ndarray) -> Ratings:
         """Another rating list of the same users and items."""
