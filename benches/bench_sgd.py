@@ -148,7 +148,7 @@ def setup_cache():
 
 
 class FitFactors:
-    """A whole fit of 20 epochs."""
+    """A whole fit of 20 epochs; peers are below, where they are timed in turns with ours."""
 
     param_names = ("impl", "n_factors", "n_threads")
     params = (["fastfedrec", "fastfedrec_unbiased"], [20, 64], [1, 2])
