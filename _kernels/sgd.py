@@ -11,11 +11,10 @@ algorithms"; Gemulla et al. 2011 for the blocks).  Inputs are trusted.
 
 Numba, because the loss may be the user's own function, and because both it and the number of factors are frozen at
 compile time: rows are whole vectors of 64 bytes, and a tuple of one entry a vector carries their number as a type, so
-that
-both loops over a row unroll into registers.  Plain loops over factors took 5 times as long at rank 20 and 1.7 times at
-rank 64: LLVM cannot tell the two rows apart, so it does not keep them in registers.  There is no parallel loop here:
-the functions release the GIL, and the API layer calls them from threads of its own, on blocks that share no row.  So
-no threading layer is loaded, which could not be entered from two threads or survive a fork.
+that both loops over a row unroll into registers.  Plain loops over factors took 5 times as long at rank 20 and 1.7
+times at rank 64: LLVM cannot tell the two rows apart, so it does not keep them in registers.  There is no parallel
+loop here: the functions release the GIL, and the API layer calls them from threads of its own, on blocks that share no
+row.  So no threading layer is loaded, which could not be entered from two threads or survive a fork.
 
 Fast-math is only {contract, reassoc, nsz, arcp}: NaN must survive to be seen.
 """
