@@ -167,8 +167,14 @@ class RatioToPeers:
     Of whole fits of 20 epochs, and of their epochs alone (20 against 5 of them).
     """
 
-    param_names = ("what", "n_factors", "n_threads")
-    params = (["fit", "epochs"], [20, 64], [1, 2])
+    param_names = ("peer", "ours", "what", "n_factors", "n_threads")
+    params = (
+        ["cornac", "libmf", "surprise"],
+        ["fastfedrec", "fastfedrec_unbiased"],
+        ["fit", "epochs"],
+        [20, 64],
+        [1, 2],
+    )
     timeout = 600
     unit = "times faster"
 
@@ -180,28 +186,18 @@ class RatioToPeers:
                 for impl in IMPLS:
                     with contextlib.suppress(NotImplementedError):
                         fits[impl] = _checked(impl, data, n_factors, n_threads)
-                turns = [[[_seconds(fit, n) for n in (N_EPOCHS, 5)] for fit in fits.values()] for _ in range(3)]
+                turns = [[[_seconds(fit, n) for n in (N_EPOCHS, 5)] for fit in fits.values()] for _ in range(2)]
                 for impl, (long, short) in zip(fits, np.min(turns, axis=0).tolist(), strict=True):
                     seconds[impl, "fit", n_factors, n_threads] = long
                     seconds[impl, "epochs", n_factors, n_threads] = long - short
         return seconds
 
-    def _ratio(self, seconds, peer, what, impl="fastfedrec"):
+    def setup(self, seconds, peer, ours, *what):
         if (peer, *what) not in seconds:
             raise NotImplementedError(f"{peer} is not installed, or has one thread")
-        return seconds[peer, *what] / seconds[impl, *what]
 
-    def track_times_cornac(self, seconds, *what):
-        return self._ratio(seconds, "cornac", what)
-
-    def track_times_libmf(self, seconds, *what):
-        return self._ratio(seconds, "libmf", what)
-
-    def track_times_libmf_unbiased(self, seconds, *what):
-        return self._ratio(seconds, "libmf", what, "fastfedrec_unbiased")
-
-    def track_times_surprise(self, seconds, *what):
-        return self._ratio(seconds, "surprise", what)
+    def track_times(self, seconds, peer, ours, *what):
+        return seconds[peer, *what] / seconds[ours, *what]
 
 
 class Threads:
