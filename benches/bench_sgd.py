@@ -112,8 +112,8 @@ def _unbiased(*arguments):
 
 
 IMPLS = {
-    "fastfedrec": _fastfedrec,
-    "fastfedrec_unbiased": _unbiased,
+    "biased": _fastfedrec,
+    "unbiased": _unbiased,
     "cornac": _cornac,
     "libmf": _libmf,
     "surprise": _surprise,
@@ -150,14 +150,14 @@ def setup_cache():
 class FitFactors:
     """A whole fit of 20 epochs; peers are below, where they are timed in turns with ours."""
 
-    param_names = ("impl", "n_factors", "n_threads")
-    params = (["fastfedrec", "fastfedrec_unbiased"], [20, 64], [1, 2])
+    param_names = ("model", "n_factors", "n_threads")
+    params = (["biased", "unbiased"], [20, 64], [1, 2])
     timeout = 600
 
-    def setup(self, data, impl, n_factors, n_threads):
-        self.fit = _checked(impl, data, n_factors, n_threads)
+    def setup(self, data, model, n_factors, n_threads):
+        self.fit = _checked(model, data, n_factors, n_threads)
 
-    def time_fit(self, data, impl, n_factors, n_threads):
+    def time_fit(self, data, model, n_factors, n_threads):
         self.fit(N_EPOCHS)
 
 
@@ -167,10 +167,10 @@ class RatioToPeers:
     Of whole fits of 20 epochs, and of their epochs alone (20 against 5 of them).
     """
 
-    param_names = ("peer", "ours", "what", "n_factors", "n_threads")
+    param_names = ("peer", "model", "what", "n_factors", "n_threads")
     params = (
         ["cornac", "libmf", "surprise"],
-        ["fastfedrec", "fastfedrec_unbiased"],
+        ["biased", "unbiased"],
         ["fit", "epochs"],
         [20, 64],
         [1, 2],
@@ -192,12 +192,12 @@ class RatioToPeers:
                     seconds[impl, "epochs", n_factors, n_threads] = long - short
         return seconds
 
-    def setup(self, seconds, peer, ours, *what):
+    def setup(self, seconds, peer, model, *what):
         if (peer, *what) not in seconds:
             raise NotImplementedError(f"{peer} is not installed, or has one thread")
 
-    def track_times(self, seconds, peer, ours, *what):
-        return seconds[peer, *what] / seconds[ours, *what]
+    def track_times(self, seconds, peer, model, *what):
+        return seconds[peer, *what] / seconds[model, *what]
 
 
 class Threads:
@@ -208,7 +208,7 @@ class Threads:
     unit = "times faster"
 
     def setup(self, data, n_factors):
-        self.fits = [_checked("fastfedrec", data, n_factors, n_threads) for n_threads in (1, 2)]
+        self.fits = [_checked("biased", data, n_factors, n_threads) for n_threads in (1, 2)]
 
     def track_two_threads(self, data, n_factors):
         pairs = [[_seconds(fit, N_EPOCHS) for fit in self.fits] for _ in range(5)]
