@@ -8,6 +8,7 @@ from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf_ldp import FMFLDP
+from fastfedrec.systems.item_models import EASE, ItemKNN, OwnHistory
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.private_prototypes import PrivatePrototypes
 from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
@@ -15,15 +16,18 @@ from fastfedrec.systems.recommender import load
 
 __all__ = [
     "DPLCF",
+    "EASE",
     "FMFLDP",
     "BiasedMF",
     "DPPopularity",
     "DivergenceError",
     "GlobalMean",
     "Interactions",
+    "ItemKNN",
     "ItemMean",
     "Key",
     "LaplaceRRSVD",
+    "OwnHistory",
     "Popularity",
     "PrivatePrototypes",
     "Random",

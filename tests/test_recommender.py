@@ -9,14 +9,17 @@ from scipy.sparse import csr_array
 
 from fastfedrec import (
     DPLCF,
+    EASE,
     FMFLDP,
     BiasedMF,
     DPPopularity,
     GlobalMean,
     Interactions,
+    ItemKNN,
     ItemMean,
     Key,
     LaplaceRRSVD,
+    OwnHistory,
     Popularity,
     PrivatePrototypes,
     Random,
@@ -37,6 +40,9 @@ MODELS = [
     DPPopularity(1.0),
     DPPopularity(5.0, trust="local"),
     DPLCF(2.5),
+    OwnHistory(),
+    ItemKNN(n_neighbors=5),
+    EASE(20.0),
     LaplaceRRSVD(max_ratings=20, n_factors=3, n_epochs=2),
     LaplaceRRSVD(hide_items=True, n_reports=10, n_factors=3, n_epochs=2),
     GlobalMean(2.0),
@@ -51,7 +57,7 @@ MODELS = [
 ]
 
 
-BASES = {"Baseline", "RatingModel", "RatingBaseline", "AdditiveModel"}
+BASES = {"Baseline", "_Unprotected", "RatingModel", "RatingBaseline", "AdditiveModel"}
 
 
 def rated(n_users, n_items, seed, **ids):
