@@ -8,15 +8,16 @@ from pathlib import Path
 
 from fastfedrec._check import check_integer
 from fastfedrec._demo import missing_extra
-from fastfedrec.datasets import load_movielens, load_movielens_folds
+from fastfedrec.datasets import load_eicu, load_movielens, load_movielens_folds
 from fastfedrec.datasets._files import Files
 from fastfedrec.evaluation import k_fold
 from fastfedrec.randomness import Key
+from fastfedrec.reproduce import ribero2020
 from fastfedrec.reproduce.jeyamohan2019 import FIGURES, RatingFigure, rating_figure
 from fastfedrec.reproduce.minto2021 import Figure4, figure_4
 from fastfedrec.systems._rating_model import HALF_STARS, STARS
 
-_FIGURES = {"fmf-ldp": ("4",), "laplace-rr-svd": FIGURES}
+_FIGURES = {"fmf-ldp": ("4",), "laplace-rr-svd": FIGURES, "private-prototypes": ribero2020.FIGURES}
 
 
 def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -28,26 +29,34 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "system",
         metavar="SYSTEM",
         choices=list(_FIGURES),
-        help="fmf-ldp (Minto et al. 2021) or laplace-rr-svd (Jeyamohan et al. 2019)",
+        help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019), private-prototypes (Ribero et al. "
+        "2020)",
     )
     command.add_argument(
         "--figure",
         metavar="N",
-        choices=[figure for figures in _FIGURES.values() for figure in figures],
+        choices=list(dict.fromkeys(figure for figures in _FIGURES.values() for figure in figures)),
         required=True,
-        help="fmf-ldp: 4 (HR@10 over users and items); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon",
+        help="fmf-ldp: 4 (HR@10 over users and items); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon; "
+        "private-prototypes: 1 or 7 (generated counts over prototypes or factors), structured, 2 (eICU), 8 (MovieLens)",
     )
     command.add_argument(
         "--data",
         type=Path,
         metavar="PATH",
-        help="MovieLens as downloaded: 20M for fmf-ldp (without it the data are generated), 100K for laplace-rr-svd",
+        help="MovieLens as downloaded: 20M for fmf-ldp (without it the data are generated), 100K for laplace-rr-svd, "
+        "1M for figure 8 of private-prototypes, whose figure 2 takes a folder of eICU",
     )
     command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
     command.add_argument(
         "--out", type=Path, default=Path("reproduce-output"), metavar="DIR", help="folder for all that is written"
     )
-    command.add_argument("--seeds", type=int, metavar="N", help="runs with seeds 0 to N - 1 (3; with --quick 1)")
+    command.add_argument(
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="runs with seeds 0 to N - 1 (fmf-ldp: 3, with --quick 1; private-prototypes: 1)",
+    )
     command.add_argument("--threads", type=int, default=0, metavar="N", help="0 (all); changes no hit ratio")
 
 
@@ -61,9 +70,9 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
         print(f"fastfedrec: {problem}", file=sys.stderr)
     if arguments.figure not in _FIGURES[arguments.system]:
         raise ValueError(f"--figure of {arguments.system} must be one of {', '.join(_FIGURES[arguments.system])}")
-    compute = _compute_minto if arguments.system == "fmf-ldp" else _compute_jeyamohan
-    figure = compute(arguments, no_bar is None)
-    name = arguments.figure if arguments.figure == "equal-epsilon" else f"figure-{arguments.figure}"
+    compute = {"fmf-ldp": _compute_minto, "laplace-rr-svd": _compute_jeyamohan, "private-prototypes": _compute_ribero}
+    figure = compute[arguments.system](arguments, no_bar is None)
+    name = f"figure-{arguments.figure}" if arguments.figure.isdigit() else arguments.figure
     document = json.dumps(figure.to_dict(), indent=2, allow_nan=False)
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(document)
@@ -105,6 +114,26 @@ def _compute_jeyamohan(arguments: argparse.Namespace, show_progress: bool) -> Ra
         arguments.figure,
         quick=arguments.quick,
         grid=HALF_STARS if has_halves else STARS,
+        folder=arguments.out / "cells",
+        n_threads=arguments.threads,
+        show_progress=show_progress,
+    )
+
+
+def _compute_ribero(arguments: argparse.Namespace, show_progress: bool) -> ribero2020.PrototypeFigure:
+    data = None
+    if arguments.figure in ("2", "8"):
+        if arguments.data is None:
+            raise ValueError(f"--data is required for figure {arguments.figure}: eICU (2) or MovieLens 1M (8)")
+        data = load_movielens(arguments.data) if arguments.figure == "8" else load_eicu(arguments.data, rows="stays")
+    elif arguments.data is not None:
+        raise ValueError(f"--data is not for figure {arguments.figure}, whose counts are generated")
+    n_seeds = 1 if arguments.seeds is None else check_integer("--seeds", arguments.seeds, low=1)
+    return ribero2020.prototype_figure(
+        arguments.figure,
+        data,
+        n_seeds=n_seeds,
+        quick=arguments.quick,
         folder=arguments.out / "cells",
         n_threads=arguments.threads,
         show_progress=show_progress,

@@ -224,6 +224,7 @@ def clustering_events(
     depth: int = 1,
     n_shifts: int = 1,
     accounting: str = "pure",
+    n_rows: int = 1,
 ) -> Composed:
     """What an accountant is told of `private_kmeans` and, where `grid_epsilon` is given, of `grid_candidates`.
 
@@ -240,6 +241,9 @@ def clustering_events(
     accounting : {"pure", "zcdp"}
         Which of its guarantees each release is booked with: a draw is swap_epsilon-differentially private, and
         swap_epsilon^2 / 8-zero-concentrated, a quarter of what follows from the former.
+    n_rows : int
+        Rows (points) of one user, over all entities, at most: epsilon costs so many times as much, and rho the square
+        (group privacy).
 
     Returns
     -------
@@ -261,20 +265,23 @@ def clustering_events(
     swap_epsilon = check_epsilon("swap_epsilon", swap_epsilon)
     n_draws = check_integer("n_swaps", n_swaps, low=1) + 1
     check_choice("accounting", accounting, ("pure", "zcdp"))
-    parts = [selection_event("k-means swap", swap_epsilon, n_draws, accounting)]
+    check_integer("n_rows", n_rows, low=1)
+    parts = [selection_event("k-means swap", swap_epsilon, n_draws, accounting, n_rows)]
     if grid_epsilon is not None:
         grid_epsilon = check_epsilon("grid_epsilon", grid_epsilon)
         count = check_integer("depth", depth, low=1) * check_integer("n_shifts", n_shifts, low=1)
         name = "noisy counts of a grid"
         parts.append(
-            CentralRelease(name, grid_epsilon, count=count)
+            _pure(name, n_rows * Fraction(grid_epsilon), count)
             if accounting == "pure"
-            else _zcdp(name, Fraction(grid_epsilon) ** 2 / 2, count)
+            else _zcdp(name, (n_rows * Fraction(grid_epsilon)) ** 2 / 2, count)
         )
     return Composed(tuple(parts), mechanism="private k-means")
 
 
-def selection_event(mechanism: str, epsilon: float, count: int, accounting: str) -> CentralRelease | ZCDP:
+def selection_event(
+    mechanism: str, epsilon: float, count: int, accounting: str, n_rows: int = 1
+) -> CentralRelease | ZCDP:
     """The event of so many exponential mechanisms on monotone scores.
 
     Parameters
@@ -287,6 +294,8 @@ def selection_event(mechanism: str, epsilon: float, count: int, accounting: str)
         How many.
     accounting : {"pure", "zcdp"}
         As for `clustering_events`.
+    n_rows : int
+        As there.
 
     Returns
     -------
@@ -294,9 +303,13 @@ def selection_event(mechanism: str, epsilon: float, count: int, accounting: str)
         For "add_remove" of one user.
     """
     if accounting == "pure":
-        return CentralRelease(mechanism, epsilon, count=count)
-    return _zcdp(mechanism, Fraction(epsilon) ** 2 / 8, count)
+        return _pure(mechanism, n_rows * Fraction(epsilon), count)
+    return _zcdp(mechanism, (n_rows * Fraction(epsilon)) ** 2 / 8, count)
+
+
+def _pure(mechanism: str, epsilon: Fraction, count: int) -> CentralRelease:
+    return CentralRelease(mechanism, float_upper(epsilon), count=count, trust="entity")
 
 
 def _zcdp(mechanism: str, rho: Fraction, count: int) -> ZCDP:
-    return ZCDP(mechanism, float_upper(rho), count=count, neighboring="add_remove", sampling="none")
+    return ZCDP(mechanism, float_upper(rho), count=count, neighboring="add_remove", sampling="none", trust="entity")

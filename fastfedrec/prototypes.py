@@ -1,11 +1,13 @@
 """Prototypes: noisy sums of each cluster's rows, as rows that an entity may send."""
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from fastfedrec._check import check_choice, check_epsilon, check_instance, check_integer, check_real
+from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting.events import ZCDP, CentralRelease, Composed
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms.discrete_gaussian import DiscreteGaussian
@@ -15,27 +17,27 @@ from fastfedrec.private_kmeans import draw_loss, selection_event
 from fastfedrec.projection import check_value_range
 from fastfedrec.randomness import Key
 
-_LARGEST_EPSILON = 40.0  # of a whole run, up to which the delta of a table of Gaussian noise is booked
+_NOTHING = 2.0**-500  # an epsilon that costs nothing
+LARGEST_EPSILON = 40.0  # of all that a ledger holds, up to which the delta of a table of noise is booked
 
 
 @dataclass(frozen=True)
-class Prototypes:
-    """What `recover_prototypes` released.
+class NoisySums:
+    """What `recover_prototypes` released, in steps of the grid; a mean is the centre plus sum / count.
 
     Parameters
     ----------
-    values : ndarray of shape (n_clusters, n_items), float64
-        Within the value range; outside the support 0 ("zero_filled") or the range's centre ("masked").
-    counts : ndarray of shape (n_clusters,) or (n_clusters, n_items), float64
-        Noisy numbers of users of each cluster ("zero_filled"), or of entries of each item in it ("masked"), at least 0:
-        how much a value is worth.  Outside the support 0.
-    support : ndarray of shape (n_clusters, n_items), bool, or None
-        The items that were chosen; None where all are released.
+    items : ndarray of shape (n_clusters, n_support), int64
+        The items of each cluster's entries, in ascending order.
+    counts : ndarray of shape (n_clusters, n_support) or (n_clusters, 1), int64
+        Noisy numbers of entries of each item ("masked"), or of the cluster's users ("zero_filled"), in steps.
+    sums : ndarray of shape (n_clusters, n_support), int64
+        Noisy sums of values relative to the centre, in steps.
     """
 
-    values: np.ndarray
+    items: np.ndarray
     counts: np.ndarray
-    support: np.ndarray | None
+    sums: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Recovery:
 
     **Guarantee.** A recovery is epsilon-differentially private with discrete Laplace noise (`epsilon`), or
     rho-zero-concentrated with discrete Gaussian noise (`rho`), plus `support_epsilon`, for "add_remove" of one user,
-    against everyone who sees the prototypes; the entity that adds the noise is trusted ("central").  What clusters
+    against everyone who sees the prototypes; the entity that adds the noise is trusted ("entity").  What clusters
     there are must be public or released before.
 
     Parameters
@@ -56,11 +58,11 @@ class Recovery:
     value_range : tuple of two floats
         As there; starts at 0 for "zero_filled".
     epsilon, rho : float or None
-        What the noise on values costs; give one of them.
+        What the noise on values costs; give one of them, or neither for exact sums without a guarantee.
     support_size : int or None
         Release that many items of each cluster, chosen by the noisy sum or count of entries; None releases all.
     support_epsilon : float or None
-        What the choice costs; needed with `support_size`.
+        What the choice costs; needed with `support_size`, except for exact sums.
     steps_per_unit : int
         The grid that values are rounded to, at least 1: 1 suffices for whole ratings with a whole centre.
     sampler : {"exact", "table"}
@@ -95,23 +97,31 @@ class Recovery:
         low, _ = check_value_range(self.value_range)
         if self.kind == "zero_filled" and low:
             raise ValueError(f"value_range must start at 0 for kind='zero_filled', got {self.value_range}")
-        if (self.epsilon is None) == (self.rho is None):
+        if self.epsilon is not None and self.rho is not None:
             raise ValueError(f"give epsilon or rho, got epsilon={self.epsilon!r} and rho={self.rho!r}")
         if self.epsilon is not None:
             check_epsilon("epsilon", self.epsilon)
-        else:
+        elif self.rho is not None:
             check_real("rho", self.rho, low=0.0, exclusive=True)
-        if (self.support_size is None) != (self.support_epsilon is None):
-            raise ValueError("support_size and support_epsilon must be given together")
+        if (self.support_epsilon is None) != (self.support_size is None or self.is_exact):
+            raise ValueError("support_size and support_epsilon must be given together, and the latter with noise only")
         if self.support_size is not None:
             check_integer("support_size", self.support_size, low=1)
+        if self.support_size is not None and self.support_epsilon is not None:
             check_real("support_epsilon", self.support_epsilon, low=self.support_size * 2.0**-16)
         check_integer("steps_per_unit", self.steps_per_unit, low=1, high=2**20)
         check_choice("sampler", self.sampler, ("exact", "table"))
 
     @property
+    def is_exact(self) -> bool:
+        """Whether there is no noise, and no guarantee."""
+        return self.epsilon is None and self.rho is None
+
+    @property
     def center(self) -> Fraction:
-        """What masked sums are relative to: the middle of the range, on the grid."""
+        """What sums are relative to: the middle of the range, on the grid, or 0 for "zero_filled"."""
+        if self.kind == "zero_filled":
+            return Fraction(0)
         low, high = self.value_range
         middle = Fraction(low) / 2 + Fraction(high) / 2
         return Fraction(round(middle * self.steps_per_unit), self.steps_per_unit)
@@ -121,8 +131,6 @@ class Recovery:
         """The largest size of a summand, in steps: of a value, or of its difference to the centre."""
         steps = self.steps_per_unit
         low, high = (Fraction(end) for end in self.value_range)
-        if self.kind == "zero_filled":
-            return round(high * steps)
         return max(round((self.center - low) * steps), round((high - self.center) * steps))
 
     @property
@@ -143,8 +151,10 @@ class Recovery:
         return q * self.largest**2 + step**2 if self.kind == "zero_filled" else q * (self.largest**2 + step**2)
 
     @property
-    def noise(self) -> DiscreteLaplace | DiscreteGaussian:
-        """The noise on each sum and count, in steps."""
+    def noise(self) -> DiscreteLaplace | DiscreteGaussian | None:
+        """The noise on each sum and count, in steps; None for exact sums."""
+        if self.is_exact:
+            return None
         if self.epsilon is not None:
             return DiscreteLaplace(self.sensitivity / exact_number("epsilon", self.epsilon), sampler=self.sampler)
         variance = self.squared_norm_sensitivity / (2 * exact_number("rho", self.rho))
@@ -153,7 +163,29 @@ class Recovery:
             stddev = float(np.nextafter(stddev, np.inf))
         return DiscreteGaussian(stddev, sampler=self.sampler)
 
-    def events(self, n_clusters: int, n_items: int, *, accounting: str = "pure") -> Composed:
+    @property
+    def stddev(self) -> float:
+        """Standard deviation of the noise on one count, in users."""
+        return math.sqrt(self.noise.variance) / self.steps_per_unit if self.noise else 0.0
+
+    def table_delta(self, n_clusters: int, n_items: int, *, n_rows: int = 1) -> float:
+        """What noise from a table adds to delta, wherever a ledger's epsilon is at most `LARGEST_EPSILON`.
+
+        Parameters
+        ----------
+        n_clusters, n_items, n_rows : int
+            As for `events`.
+
+        Returns
+        -------
+        float
+            0 for the exact sampler.
+        """
+        n_sums = n_clusters * min(n_items, self.support_size or n_items)
+        n_draws = 2 * n_sums if self.kind == "masked" else n_sums + n_clusters
+        return self.noise.delta(LARGEST_EPSILON, n_draws * n_rows) if self.noise else 0.0
+
+    def events(self, n_clusters: int, n_items: int, *, accounting: str = "pure", n_rows: int = 1) -> Composed:
         """What an accountant is told of one recovery.
 
         Parameters
@@ -162,6 +194,8 @@ class Recovery:
             Of the prototypes: how many draws of noise there are, for the table's delta.
         accounting : {"pure", "zcdp"}
             As for `fastfedrec.private_kmeans.clustering_events`; noise with `rho` has the latter only.
+        n_rows : int
+            Rows of one user, over all entities, at most.
 
         Returns
         -------
@@ -169,27 +203,27 @@ class Recovery:
             For "add_remove" of one user.
         """
         check_choice("accounting", accounting, ("pure", "zcdp"))
-        n_draws = n_clusters * n_items * (1 if self.kind == "zero_filled" else 2)
-        n_draws += n_clusters if self.kind == "zero_filled" else 0
+        if self.is_exact:
+            raise ValueError("exact sums have no guarantee, and no events; give epsilon or rho")
         parts: list[CentralRelease | ZCDP] = []
         if self.support_size is not None and self.support_epsilon is not None:
             each = self.support_epsilon / self.support_size
-            if accounting == "pure":
-                parts.append(CentralRelease("choice of items", self.support_epsilon))
-            else:
-                parts.append(selection_event("choice of items", each, self.support_size, accounting))
-        name = f"{self.kind} sums with {type(self.noise).__name__}"
+            parts.append(selection_event("choice of items", each, self.support_size, accounting, n_rows))
+        name, lost = (
+            f"{self.kind} sums with {type(self.noise).__name__}",
+            self.table_delta(n_clusters, n_items, n_rows=n_rows),
+        )
         if self.epsilon is not None:
             # A release with a delta is booked as such whatever the accountant.
-            parts.append(CentralRelease(name, self.epsilon, delta=self.noise.delta(self.epsilon, n_draws)))
+            parts.append(CentralRelease(name, n_rows * self.epsilon, delta=lost, trust="entity"))
         elif accounting == "pure":
             raise ValueError("accounting must be 'zcdp' for noise with rho, got 'pure': it has no pure epsilon")
         else:
-            parts.append(ZCDP(name, float(self.rho or 0), neighboring="add_remove", sampling="none"))
-            if self.sampler == "table":
+            if lost:
                 # zCDP has no delta: it is booked beside it, with an epsilon of nothing.
-                lost = self.noise.delta(_LARGEST_EPSILON, n_draws)
-                parts.append(CentralRelease("table of the discrete Gaussian", 2.0**-60, delta=lost))
+                parts.append(CentralRelease("table of the discrete Gaussian", _NOTHING, delta=lost, trust="entity"))
+            cost = float_upper(n_rows**2 * Fraction(self.rho or 0))
+            parts.append(ZCDP(name, cost, neighboring="add_remove", sampling="none", trust="entity"))
         return Composed(tuple(parts), mechanism="prototypes")
 
 
@@ -202,15 +236,15 @@ def recover_prototypes(
     key: Key,
     round: int = 0,
     n_threads: int = 0,
-) -> Prototypes:
-    """Release each cluster's prototype from noisy sums.
+) -> NoisySums:
+    """Release each cluster's noisy sums.
 
     Parameters
     ----------
     interactions : Interactions
         As `fastfedrec.projection.limit_contributions` returns them, with the entries and range of `recovery`.
     labels : ndarray of shape (n_users,), int
-        The cluster of each user: the nearest of public or released centres.
+        The cluster of each user, the nearest of public or released centres; -1 for a user who is left out.
     n_clusters : int
         At least 1.
     recovery : Recovery
@@ -224,13 +258,24 @@ def recover_prototypes(
 
     Returns
     -------
-    Prototypes
+    NoisySums
         Released: no longer private.
 
     Raises
     ------
     ValueError
         A user with more entries, or a value outside the range, that `recovery` was not told of.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastfedrec import Interactions, Key
+    >>> from fastfedrec.prototypes import Recovery, recover_prototypes
+    >>> data = Interactions.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [5.0, 1.0, 4.0, 2.0])
+    >>> exact = Recovery("masked", max_entries=2, value_range=(1.0, 5.0))
+    >>> sums = recover_prototypes(data, np.zeros(2, dtype=int), 1, exact, key=Key.from_seed(1))
+    >>> (float(exact.center) + sums.sums / sums.counts).tolist()
+    [[4.5, 1.5]]
     """
     check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays")
     check_instance("recovery", recovery, Recovery, "build one with Recovery(kind, ...)")
@@ -240,8 +285,8 @@ def recover_prototypes(
     if labels.dtype.kind not in "iu" or labels.shape != (interactions.n_users,):
         raise ValueError(f"labels must be integers, one a user ({interactions.n_users}), got {labels.dtype} "
                          f"{labels.shape}")  # fmt: skip
-    if labels.size and not 0 <= labels.min() <= labels.max() < n_clusters:
-        raise ValueError(f"labels must lie in [0, {n_clusters}), got {labels.min()} to {labels.max()}")
+    if labels.size and not -1 <= labels.min() <= labels.max() < n_clusters:
+        raise ValueError(f"labels must lie in [-1, {n_clusters}), got {labels.min()} to {labels.max()}")
     values = interactions.values_or_ones()
     low, high = recovery.value_range
     if values.size and not low <= values.min() <= values.max() <= high:
@@ -249,35 +294,29 @@ def recover_prototypes(
     if interactions.interactions_per_user().max(initial=0) > recovery.max_entries:
         raise ValueError(f"interactions must have at most {recovery.max_entries} a user; use limit_contributions first")
     check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
-    shape = n_clusters, interactions.n_items
-    masked, steps = recovery.kind == "masked", recovery.steps_per_unit
-    user_clusters = labels.astype(np.int64)
-    cells = np.repeat(user_clusters, interactions.interactions_per_user()) * shape[1] + interactions.indices
-    summands = np.rint((values - float(recovery.center if masked else 0)) * steps).astype(np.int64)
+    n_threads = resolve_n_threads(n_threads)
+    steps, shape = recovery.steps_per_unit, (n_clusters, interactions.n_items)
+    summands = np.rint((values - float(recovery.center)) * steps).astype(np.int64)
     summands = np.clip(summands, -recovery.largest, recovery.largest)
-    support = None
-    if recovery.support_size is not None:
-        scores = _sums(cells, None if masked else summands, shape)
-        support = _support(scores, 1 if masked else recovery.largest, recovery, key, round_number)
-        kept = support.reshape(-1)[cells]
-        cells, summands = cells[kept], summands[kept]
+    rows = np.repeat(labels.astype(np.int64), interactions.interactions_per_user())
+    cells, summands = (rows * shape[1] + interactions.indices)[rows >= 0], summands[rows >= 0]
     sums = _sums(cells, summands, shape)
-    counts = _sums(cells, None, shape) if masked else np.bincount(user_clusters, minlength=n_clusters)
-    noise = recovery.noise
-    noisy_sums, noisy_counts = (
-        noise.add_noise(exact, key=key, purpose=f"prototypes.{name}", round=round_number, n_threads=n_threads)
-        for name, exact in (("sums", sums), ("counts", counts.astype(np.int64) * steps))
-    )
-    known = np.maximum(noisy_counts / steps, 0.0)
-    divisor = np.maximum(known, 1.0)
-    if masked:
-        means = np.clip(float(recovery.center) + noisy_sums / steps / divisor, low, high)
+    entries = _sums(cells, None, shape) if recovery.kind == "masked" else None
+    items = np.broadcast_to(np.arange(shape[1]), shape)
+    if recovery.support_size is not None and recovery.support_size < shape[1]:
+        items = _support(sums if entries is None else entries, entries is None, recovery, key, round_number)
+        sums = np.take_along_axis(sums, items, axis=1)
+    if entries is not None:
+        counts = np.take_along_axis(entries, items, axis=1)
     else:
-        means = np.clip(noisy_sums / steps / divisor[:, None], 0.0, high)
-    if support is not None:
-        means = np.where(support, means, float(recovery.center) if masked else 0.0)
-        known = np.where(support, known, 0.0) if masked else known
-    return Prototypes(means, known, support)
+        counts = np.bincount(labels[labels >= 0], minlength=n_clusters)[:, None]
+    counts = counts * steps
+    if noise := recovery.noise:
+        sums, counts = (
+            noise.add_noise(exact, key=key, purpose=f"prototypes.{name}", round=round_number, n_threads=n_threads)
+            for name, exact in (("sums", sums), ("counts", counts))
+        )
+    return NoisySums(items.astype(np.int64), counts, sums)
 
 
 def _sums(cells: np.ndarray, summands: np.ndarray | None, shape: tuple[int, int]) -> np.ndarray:
@@ -285,19 +324,21 @@ def _sums(cells: np.ndarray, summands: np.ndarray | None, shape: tuple[int, int]
     return np.bincount(cells, weights=summands, minlength=shape[0] * shape[1]).astype(np.int64).reshape(shape)
 
 
-def _support(scores: np.ndarray, sensitivity: int, recovery: Recovery, key: Key, round_number: int) -> np.ndarray:
-    """The items of each cluster, one after the other, which is what one-shot Gumbel noise chooses.
+def _support(scores: np.ndarray, are_sums: bool, recovery: Recovery, key: Key, round_number: int) -> np.ndarray:
+    """The items of each cluster, drawn one after the other, which is what one-shot Gumbel noise chooses.
 
     A user is in one cluster, so all choices together cost what one does.
     """
-    size = min(recovery.support_size or 0, scores.shape[1])
-    epsilon = (recovery.support_epsilon or 0.0) / (recovery.support_size or 1)
-    chosen = np.zeros(scores.shape, dtype=bool)
+    size = recovery.support_size or 0
+    if recovery.support_epsilon is None:
+        return np.sort(np.argsort(-scores, axis=1, kind="stable")[:, :size], axis=1)
+    each, sensitivity = recovery.support_epsilon / size, recovery.largest if are_sums else 1
+    chosen = np.empty((len(scores), size), dtype=np.int64)
     for cluster, row in enumerate(scores):
         words = key.words("prototypes.support", round=round_number, user=cluster, size=2 * size).reshape(-1, 2)
         left = np.arange(len(row))
-        for draw in words:
-            place = draw_loss(-row[left], epsilon, draw, sensitivity)
-            chosen[cluster, left[place]] = True
+        for draw, two_words in enumerate(words):
+            place = draw_loss(-row[left], each, two_words, sensitivity)
+            chosen[cluster, draw] = left[place]
             left = np.delete(left, place)
-    return chosen
+    return np.sort(chosen, axis=1)

@@ -16,7 +16,9 @@ from fastfedrec.accounting import PureAccountant, ZCDPAccountant
 from fastfedrec.datasets import load_eicu, load_movielens, zip_regions
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.evaluation import evaluate_ratings, hold_out_entries, mean_percentile_rank
-from fastfedrec.systems._private_prototypes_budget import Range, choose_n_prototypes, noise_stddev, plan
+from fastfedrec.mechanisms import DiscreteLaplace
+from fastfedrec.prototypes import recover_prototypes
+from fastfedrec.systems._private_prototypes_budget import choose_n_prototypes, plan
 from fastfedrec.systems._private_prototypes_server import Sums, make_prototypes
 from fastfedrec.systems.base import Update
 
@@ -35,17 +37,6 @@ def start(model, data, names=("a",), n_prototypes=None):
     return model.initial_state(names, n_prototypes or (model.n_prototypes,) * len(names), data.n_items, KEY)
 
 
-class Silent:
-    """Noise that keeps what it would be added to."""
-
-    def __init__(self, noise):
-        self.noise, self.seen, self.variance = noise, [], noise.variance
-
-    def add_noise(self, values, **options):
-        self.seen.append((values.copy(), options["purpose"]))
-        return values
-
-
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
@@ -58,7 +49,7 @@ def test_exact_messages_equal_the_twin(seed, kind, k, small):
     sent = model.local_round(start(model, data), data, KEY, 0, sender="a").arrays
     words = KEY.words_by_user("private_prototypes.groups", data.global_user_ids, size=1)[:, 0]
     labels = [0 if k == 1 else int(word) % k for word in words]
-    counts, sums = naive.sums(data.to_scipy().toarray(), labels, k, value_range, kind == "masked", model._steps)
+    counts, sums = naive.sums(data.to_scipy().toarray(), labels, k, value_range, kind == "masked", 2**16)
     assert sent["count"].tolist() == counts
     assert sent["sum"].tolist() == sums
     assert sent["item"].tolist() == [list(range(6))] * k
@@ -69,28 +60,16 @@ def test_sensitivity_is_never_exceeded_and_is_reached(kind):
     """All that one user adds to the message, over users of any values, in L1 and squared L2."""
     for value_range in ((1.0, 5.0), (0.3, 0.8), (0.0, 7.3)):
         model = PrivatePrototypes(3, 2, 1.0, max_entries=4, prototypes=kind, value_range=value_range)
-        limits, most = model.limits, [0, 0]
+        rule, most = model.sums(9), [0, 0]
         for value in (*value_range, 100.0, 0.0, sum(value_range) / 2):
-            user = Interactions.from_scipy(scipy.sparse.csr_array(np.full((1, 9), value) + 0 * np.eye(1, 9)))
-            user = user._replace(values=np.full(user.n_interactions, value)) if user.n_interactions else rated(1, 9)
-            limited = model._limit(user, KEY)
-            counts, sums = model._add_up(limited, np.zeros(1, dtype=np.int64), 3)
-            moved = np.concatenate([counts.ravel(), sums.ravel()])
+            user = rated(1, 9, density=1.0)
+            limited = model._limit(user._replace(values=np.full(user.n_interactions, value)), KEY)
+            sent = recover_prototypes(limited, np.zeros(1, dtype=np.int64), 3, rule, key=KEY)
+            moved = np.concatenate([sent.counts.ravel(), sent.sums.ravel()])
             most[0] = max(most[0], int(np.abs(moved).sum()))
             most[1] = max(most[1], int((moved**2).sum()))
-        assert most[0] <= limits.l1(4)
-        assert most[1] <= limits.l2_squared(4)
-        assert most[0] >= 0.85 * limits.l1(4)
-        assert most[1] >= 0.75 * limits.l2_squared(4)
-
-
-def test_sensitivities_of_the_specification():
-    ratings = Range(1.0, 5.0, True, 150)
-    assert ratings.l1(150) == 3 * 150 * ratings.steps
-    assert ratings.l2_squared(150) == 5 * 150 * ratings.steps**2
-    counts = Range(0.0, 4.0, False, 10)
-    assert counts.l1(10) == (10 * 4 + 1) * counts.steps
-    assert counts.l2_squared(10) == (10 * 16 + 1) * counts.steps**2
+        assert most[0] == rule.sensitivity
+        assert most[1] == rule.squared_norm_sensitivity
 
 
 def test_prototypes_without_noise_are_means():
@@ -137,8 +116,8 @@ def test_the_ledgers_sum_is_the_stated_epsilon(choices, epsilon, delta):
     assert model.ledger_.epsilon("server") == model.ledger_.epsilon("public") > epsilon
     if delta is None:
         assert model.ledger_.epsilon("server") == pytest.approx(2 * epsilon)
-    one_row = noise_stddev(plan(epsilon, delta, model.limits, 25, None, 1, False, False), model.limits)
-    assert noise_stddev(model.budget(25), model.limits) >= rows * one_row * 0.999 * (model.support == "all")
+    one_row = plan(epsilon, delta, model.sums(25), 25, 1, 1, False, False).recovery.stddev
+    assert model.budget(25).recovery.stddev >= rows * one_row * 0.999 * (model.support == "all")
     assert any("adding or removing a user" in note for note in model.ledger_.notes)
 
 
@@ -167,7 +146,7 @@ def test_removing_a_user_changes_no_shape_and_no_noise(choices, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(Key, "words", count)
             messages.append(model.local_round(start(model, data), data, KEY, 0, sender="a"))
-        words.append([entry for entry in drawn if "selection" not in entry[0]])  # peeling rejects, and nobody sees it
+        words.append(drawn)
         assert model.budget(data.n_items).events == PrivatePrototypes(**parameters).budget(data.n_items).events
         assert model.count_clients(data) == 1
     assert words[0] == words[1]
@@ -176,18 +155,22 @@ def test_removing_a_user_changes_no_shape_and_no_noise(choices, monkeypatch):
         assert array.shape == messages[1].arrays[name].shape
     if choices == {}:
         moved = [messages[0].arrays[name] - messages[1].arrays[name] for name in ("count", "sum")]
-        assert sum(np.abs(part).sum() for part in moved) <= PrivatePrototypes(**parameters).limits.l1(5)
+        assert sum(np.abs(part).sum() for part in moved) <= model.budget(25).recovery.sensitivity
 
 
 def test_only_noisy_integers_leave_an_entity(monkeypatch):
-    model = PrivatePrototypes(2, 2, 1.0, max_entries=5)
-    data, budget = rated(), PrivatePrototypes(2, 2, 1.0, max_entries=5).budget(25)
-    silent = Silent(budget.noise)
-    monkeypatch.setattr(model, "budget", lambda n: type(budget)(silent, None, None, None, budget.events))
-    sent = model.local_round(start(model, data), data, KEY, 0, sender="a").arrays
-    ((seen, purpose),) = silent.seen
-    assert purpose == "private_prototypes.noise.a"
-    np.testing.assert_array_equal(seen, np.concatenate([sent["count"], sent["sum"]], axis=1))
+    seen = []
+
+    def no_noise(self, values, *, purpose, round, **_):
+        seen.append((purpose, round, values.copy()))
+        return values
+
+    monkeypatch.setattr(DiscreteLaplace, "add_noise", no_noise)
+    model, data = PrivatePrototypes(2, 2, 1.0, max_entries=5), rated()
+    sent = model.local_round(start(model, data, ("a", "b")), data, KEY, 0, sender="b").arrays
+    assert [(purpose, round) for purpose, round, _ in seen] == [("prototypes.sums", 1), ("prototypes.counts", 1)]
+    np.testing.assert_array_equal(seen[0][2], sent["sum"])
+    np.testing.assert_array_equal(seen[1][2], sent["count"])
     assert sent["count"].shape == sent["sum"].shape == (2, 25)
 
 
@@ -209,9 +192,8 @@ def test_rows_of_one_user_are_limited():
 
 
 def test_prototypes_of_a_kind_are_told_from_public_numbers():
-    limits = Range(1.0, 5.0, True, 150)
     sizes = [None, 100, 600, 10_000, 100_000, 10**6, 10**8]
-    chosen = [choose_n_prototypes(size, 3706, limits, 111.0) for size in sizes]
+    chosen = [choose_n_prototypes(size, 3706, 150, 111.0) for size in sizes]
     assert chosen[:3] == [1, 1, 1]
     assert chosen == sorted(chosen)
     assert chosen[4] > 1
@@ -263,6 +245,15 @@ def test_refined_models_differ_by_entity_and_are_not_saved_without_users(tmp_pat
         assert file["model.user_side_item_factors_"].size == file["model.user_factors_"].size == 0
 
 
+def test_labels_that_look_alike_are_different_entities():
+    data, labels = rated(40), np.array([1, "1"] * 20, dtype=object)
+    labels[::2] = 1
+    model = PrivatePrototypes(2, 2, 1.0).fit(data, entities=labels, public_sizes={1: 10**4, "1": 10**4}, key=KEY)
+    assert set(model.entity_ids_.tolist()) == {1, "1"}
+    assert np.bincount(model.user_entities_).tolist() == [20, 20]
+    assert model.communication_.rounds[0].n_clients == 2
+
+
 def test_the_engines_order_of_entities_changes_nothing():
     data, names = rated(), ("a", "b")
     model = PrivatePrototypes(2, 2, 1.0)
@@ -271,6 +262,22 @@ def test_the_engines_order_of_entities_changes_nothing():
     one, other = (model.apply(state, model.merge(*pair)) for pair in (halves, halves[::-1]))
     for name in ("entities", "items", "counts", "sums"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_the_published_variant_promises_nothing_and_says_so():
+    choices = {"prototypes": "zero_filled", "value_range": (0.0, 5.0), "grouping": "kmeans", "variant": "published"}
+    data = rated(200, 20, density=1.0)
+    model = PrivatePrototypes(2, 2, 1e4, **choices).fit(data, entities=np.arange(200) % 2, key=KEY)
+    assert model.ledger_.epsilon("server") == model.ledger_.epsilon("public") == np.inf
+    assert "nominal, not a guarantee" in model.ledger_.to_json()
+    # With next to no noise its prototypes are means of clusters, all of whose users they count.
+    sent = model.local_round(start(model, data), data, KEY, 0, sender="a").arrays
+    steps = model.sums(20).steps_per_unit
+    assert 200 <= sent["count"].sum() / steps <= 201
+    np.testing.assert_allclose(sent["sum"].sum(axis=0) / steps, data.to_scipy().toarray().sum(axis=0), rtol=1e-3)
+    noisy = PrivatePrototypes(2, 2, 0.1, **choices)
+    other = noisy.local_round(start(noisy, data), data, KEY, 0, sender="a").arrays["sum"]
+    assert np.abs(other - sent["sum"]).max() > 100 * steps
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -289,6 +296,8 @@ def test_the_engines_order_of_entities_changes_nothing():
         ({"support": "some"}, "support must be one of"),
         ({"grouping": "exemplars"}, "needs epsilon=None"),
         ({"grouping": "one", "n_prototypes": 5}, "n_prototypes must be 1 or 'auto' with grouping='one', got 5"),
+        ({"variant": "new"}, "variant must be one of"),
+        ({"variant": "published"}, "prototypes must be 'zero_filled' with variant='published', got 'masked'"),
         ({"regularization": -1.0}, "regularization must be at least 0"),
     ],
 )
@@ -399,11 +408,12 @@ def test_the_noise_has_the_budgets_size(delta):
         exact = PrivatePrototypes(2, 2, 1.0, delta)
         key = Key.from_seed(seed)
         limited = exact._limit(data, key)
-        counts, sums = exact._add_up(limited, exact._group(limited, 2, key, 0, 1), 2)
+        rule = exact.sums(2000)
+        added = recover_prototypes(limited, exact._group(limited, 2, key, 0, 1), 2, rule, key=key)
         sent = model.local_round(state, data, key, 0, sender="a").arrays
-        noise += [(sent["count"] - counts).ravel(), (sent["sum"] - sums).ravel()]
-    draws = np.concatenate(noise) / model.limits.steps
-    stddev = noise_stddev(model.budget(2000), model.limits)
+        noise += [(sent["count"] - added.counts).ravel(), (sent["sum"] - added.sums).ravel()]
+    draws = np.concatenate(noise) / model.sums(2000).steps_per_unit
+    stddev = model.budget(2000).recovery.stddev
     fourth = 6.0 if delta is None else 3.0  # kurtosis of Laplace and of Gaussian noise
 
     def p_value(factor):

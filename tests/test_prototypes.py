@@ -42,18 +42,32 @@ def recovery(kind="masked", **changes):
 def test_prototypes_without_noise_are_means(seed, kind):
     x = ratings(seed=seed)
     labels = np.random.default_rng(seed).integers(0, 3, x.n_users)
-    found = recover_prototypes(x, labels, 3, recovery(kind), key=KEY)
     dense = x.to_scipy().toarray()
-    for c in range(3):
-        mine = dense[labels == c]
-        if kind == "zero_filled":
-            assert found.counts[c] == len(mine)
-            np.testing.assert_allclose(found.values[c], mine.sum(axis=0) / max(len(mine), 1))
-        else:
-            assert found.counts[c].tolist() == (mine > 0).sum(axis=0).tolist()
-            for i in range(x.n_items):
-                rated = mine[mine[:, i] > 0, i]
-                assert found.values[c, i] == pytest.approx(rated.mean() if len(rated) else 3.0)
+    for rule in (recovery(kind), recovery(kind, epsilon=None)):
+        found = recover_prototypes(x, labels, 3, rule, key=KEY)
+        for c in range(3):
+            mine = dense[labels == c]
+            if kind == "zero_filled":
+                assert found.counts[c] == len(mine)
+                assert found.sums[c].tolist() == mine.sum(axis=0).tolist()
+            else:
+                assert found.counts[c].tolist() == (mine > 0).sum(axis=0).tolist()
+                assert found.sums[c].tolist() == np.where(mine > 0, mine - 3, 0).sum(axis=0).tolist()
+
+
+@given(seed=seeds(), kind=st.sampled_from(["zero_filled", "masked"]))
+def test_without_noise_the_largest_are_chosen(seed, kind):
+    x, labels = ratings(seed=seed), np.random.default_rng(seed).integers(-1, 2, 20)
+    every = recover_prototypes(x, labels, 2, recovery(kind), key=KEY)
+    for rule in (
+        recovery(kind, epsilon=None, support_size=3),
+        recovery(kind, support_size=3, support_epsilon=ALMOST_NONE),
+    ):
+        found = recover_prototypes(x, labels, 2, rule, key=KEY)
+        for c in range(2):
+            scores = every.counts[c] if kind == "masked" else every.sums[c]
+            assert sorted(scores[found.items[c]]) == sorted(scores)[-3:]
+            assert found.sums[c].tolist() == every.sums[c][found.items[c]].tolist()
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -106,10 +120,8 @@ def test_removing_a_user_changes_no_noise_scale_and_no_shape():
     labels = np.arange(x.n_users) % 2
     for some, theirs in ((x, labels), (x.select_users(np.arange(1, x.n_users)), labels[1:])):
         found = recover_prototypes(some, theirs, 2, rule, key=KEY)
-        assert (found.values.shape, found.counts.shape) == ((2, 6), (2, 6))
-        assert found.support.sum(axis=1).tolist() == [3, 3]
-        assert ((found.values >= 1) & (found.values <= 5)).all()
-        assert (found.counts[~found.support] == 0).all()
+        assert found.items.shape == found.counts.shape == found.sums.shape == (2, 3)
+        assert (np.diff(found.items, axis=1) > 0).all()
 
 
 def test_the_ledgers_sum_is_the_stated_epsilon():
@@ -120,7 +132,11 @@ def test_the_ledgers_sum_is_the_stated_epsilon():
     assert values.epsilon == 0.5
     table = recovery(epsilon=None, rho=0.5, sampler="table").events(2, 6, accounting="zcdp")
     assert ZCDPAccountant().compose(table).get_epsilon(1e-5) > 0
-    assert table.events[1].delta > 0
+    assert table.events[0].delta > 0
+    rows = recovery(epsilon=0.5, support_size=3, support_epsilon=0.25).events(2, 6, n_rows=4)
+    assert PureAccountant().compose(rows).get_epsilon() == 3.0
+    (rho,) = recovery(epsilon=None, rho=0.5).events(2, 6, accounting="zcdp", n_rows=4).events
+    assert rho.rho == 8.0
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -130,6 +146,8 @@ def test_bad_arguments():
     x, labels = ratings(), np.zeros(20, dtype=int)
     with pytest.raises(ValueError, match="give epsilon or rho"):
         recovery(rho=1.0)
+    with pytest.raises(ValueError, match="exact sums have no guarantee"):
+        recovery(epsilon=None).events(1, 1)
     with pytest.raises(ValueError, match="value_range must start at 0"):
         recovery("zero_filled", value_range=(1.0, 5.0))
     with pytest.raises(ValueError, match="support_size and support_epsilon must be given together"):
@@ -140,7 +158,7 @@ def test_bad_arguments():
         recover_prototypes(x, labels, 1, recovery(max_entries=2), key=KEY)
     with pytest.raises(ValueError, match=r"interactions must have values in \(1\.0, 3\.0\)"):
         recover_prototypes(x, labels, 1, recovery(value_range=(1.0, 3.0)), key=KEY)
-    with pytest.raises(ValueError, match=r"labels must lie in \[0, 1\), got 2 to 2"):
+    with pytest.raises(ValueError, match=r"labels must lie in \[-1, 1\), got 2 to 2"):
         recover_prototypes(x, labels + 2, 1, recovery(), key=KEY)
     with pytest.raises(ValueError, match="labels must be integers, one a user"):
         recover_prototypes(x, labels[1:], 1, recovery(), key=KEY)
@@ -153,7 +171,7 @@ def test_bad_arguments():
 
 def test_threads_do_not_change_a_bit():
     x, rule = ratings(), recovery(epsilon=1.0, sampler="table")
-    one, four = (recover_prototypes(x, np.zeros(20, dtype=int), 1, rule, key=KEY, n_threads=n).values for n in (1, 4))
+    one, four = (recover_prototypes(x, np.zeros(20, dtype=int), 1, rule, key=KEY, n_threads=n).sums for n in (1, 4))
     assert one.tobytes() == four.tobytes()
 
 
@@ -166,8 +184,8 @@ def test_chosen_items_follow_one_shot_gumbel_noise():
     rule, n = recovery(support_size=2, support_epsilon=2.0), 20_000
     seen = {}
     for r in range(n):
-        found = recover_prototypes(x, np.zeros(3, dtype=int), 1, rule, key=Key.from_seed(r)).support[0]
-        seen[tuple(np.flatnonzero(found))] = seen.get(tuple(np.flatnonzero(found)), 0) + 1
+        found = recover_prototypes(x, np.zeros(3, dtype=int), 1, rule, key=Key.from_seed(r)).items[0]
+        seen[tuple(found.tolist())] = seen.get(tuple(found.tolist()), 0) + 1
 
     def probabilities(beta):  # of sets: both orders of the noisy scores' two best
         orders = naive_selection.order_probabilities([3, 2, 1], beta, 2)

@@ -9,20 +9,29 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy
 
 from fastfedrec import clustering
-from fastfedrec.accounting import ZCDP, CentralRelease, RoundTraffic, Unprotected
+from fastfedrec._threads import resolve_n_threads
+from fastfedrec.accounting import RoundTraffic, Unprotected
+from fastfedrec.accounting.events import Event
 from fastfedrec.interactions import Interactions
 from fastfedrec.private_kmeans import private_kmeans
 from fastfedrec.projection import grid_candidates, limit_contributions, project_rows, public_candidates
+from fastfedrec.prototypes import Recovery, recover_prototypes
 from fastfedrec.randomness import Key
-from fastfedrec.systems._private_prototypes_budget import GRID_DEPTH, N_SWAPS, Budget, Range, plan
+from fastfedrec.systems._private_prototypes_budget import (
+    GRID_DEPTH,
+    MAX_PROTOTYPES,
+    N_SWAPS,
+    Budget,
+    plan,
+    steps_per_unit,
+)
+from fastfedrec.systems._private_prototypes_published import published_sums
 from fastfedrec.systems.base import ArrayRule, FederatedSystem, Update
 
 _NOISE = "private_prototypes.noise"
 _GROUPS = "private_prototypes.groups"
-_SUPPORT = "private_prototypes.support"
 _SEED = "private_prototypes.server"
 N_DIMENSIONS = 4  # of the projection
 N_CANDIDATES = 200
@@ -79,12 +88,36 @@ class PrototypeRounds(FederatedSystem):
     n_prototypes: int | str
     n_factors: int
     max_rows_per_user: int
+    variant: str
 
     @property
-    def limits(self) -> Range:
-        """The public limits of a contribution."""
+    def _is_private(self) -> bool:
+        """Whether there is a guarantee."""
+        return self.epsilon is not None and self.variant == "guaranteed"
+
+    def sums(self, n_items: int) -> Recovery:
+        """What is added up, before noise.
+
+        Parameters
+        ----------
+        n_items : int
+            Size of the public catalogue.
+
+        Returns
+        -------
+        Recovery
+            Of exact sums.
+        """
         low, high = map(float, self.value_range)
-        return Range(low, high, self.prototypes == "masked", self.max_entries)
+        masked = self.prototypes == "masked"
+        exact = not self._is_private
+        return Recovery(
+            self.prototypes,
+            max_entries=n_items if exact else min(self.max_entries, n_items),
+            value_range=(low if masked else 0.0, high),
+            support_size=self._n_support(n_items) if self.support == "gumbel" else None,
+            steps_per_unit=_EXACT_STEPS if exact else steps_per_unit((high - low) / 2 if masked else high),
+        )
 
     def budget(self, n_items: int) -> Budget | None:
         """What an entity spends on what; None without privacy.
@@ -99,22 +132,18 @@ class PrototypeRounds(FederatedSystem):
         Budget or None
             The same for all entities.
         """
-        if self.epsilon is None:
+        if self.epsilon is None or not self._is_private:
             return None
         clusters = self.grouping == "kmeans" and self.n_prototypes != 1
-        n_selected = self._n_support(n_items) if self.support == "gumbel" else None
         delta = None if self.delta is None else float(self.delta)
+        most = MAX_PROTOTYPES if isinstance(self.n_prototypes, str) else self.n_prototypes
         return plan(
-            float(self.epsilon), delta, self.limits, n_items, n_selected, self.max_rows_per_user, clusters,
+            float(self.epsilon), delta, self.sums(n_items), n_items, most, self.max_rows_per_user, clusters,
             clusters and self.candidates == "grid",
         )  # fmt: skip
 
     def _n_support(self, n_items: int) -> int:
         return min(self.n_support_items, n_items) if self.support == "gumbel" else n_items
-
-    @property
-    def _steps(self) -> int:
-        return _EXACT_STEPS if self.epsilon is None else self.limits.steps
 
     def initial_state(self, names: tuple[str, ...], n_prototypes: tuple[int, ...], n_items: int, key: Key) -> Any:
         """A server that has heard nobody yet.
@@ -167,21 +196,16 @@ class PrototypeRounds(FederatedSystem):
         entity = state.names.index(sender)
         n_prototypes = state.n_prototypes[entity]
         limited = self._limit(shard, key)
-        labels = self._group(limited, n_prototypes, key, entity, n_threads)
-        counts, sums = self._add_up(limited, labels, n_prototypes)
-        budget, n_items = self.budget(shard.n_items), shard.n_items
-        items = np.tile(np.arange(n_items), (n_prototypes, 1))
-        if self.support == "gumbel":
-            items = self._choose_support(budget, counts, sums, key, sender)
-            sums = np.take_along_axis(sums, items, axis=1)
-            counts = np.take_along_axis(counts, items, axis=1) if self.prototypes == "masked" else counts
-        if budget is not None:
-            both = np.concatenate([counts, sums], axis=1)
-            noisy = budget.noise.add_noise(both, key=key, purpose=f"{_NOISE}.{sender}", round=round)
-            counts, sums = np.split(noisy, [counts.shape[1]], axis=1)
+        budget, exact = self.budget(shard.n_items), self.sums(shard.n_items)
+        options: dict[str, Any] = {"key": key, "n_threads": resolve_n_threads(n_threads)}
+        if self.epsilon is not None and self.variant == "published":
+            sent = published_sums(limited, n_prototypes, float(self.epsilon), exact, entity=entity, **options)
+        else:
+            labels = self._group(limited, n_prototypes, key, entity, n_threads)
+            recovery = exact if budget is None else budget.recovery
+            sent = recover_prototypes(limited, labels, n_prototypes, recovery, round=entity, **options)
         of = np.full(n_prototypes, entity, dtype=np.int64)
-        arrays = (of, items, np.ascontiguousarray(counts), np.ascontiguousarray(sums))
-        return Update(round, sender, 1, dict(zip(_FIELDS, arrays, strict=True)))
+        return Update(round, sender, 1, dict(zip(_FIELDS, (of, sent.items, sent.counts, sent.sums), strict=True)))
 
     def merge(self, a: Update, b: Update) -> Update:
         """Put two lists of prototypes together."""
@@ -221,9 +245,11 @@ class PrototypeRounds(FederatedSystem):
             return "a prototype has an item twice"
         return None
 
-    def round_event(self, n_clients: int) -> CentralRelease | ZCDP | Unprotected:
+    def round_event(self, n_clients: int) -> Event:
         """What the round is about to do to a user: the noise on the sums; `budget` lists all the rest."""
         budget = self._announced
+        if budget is None and self.epsilon is not None:
+            return Unprotected(f"prototypes as published, epsilon {self.epsilon:g}: nominal, not a guarantee")
         if budget is None:
             return Unprotected("sums over groups of users" if self.grouping != "exemplars" else "rows of users")
         return budget.events[-1]
@@ -244,10 +270,9 @@ class PrototypeRounds(FederatedSystem):
 
     def _limit(self, shard: Interactions, key: Key) -> Interactions:
         """Values clipped to the range, and at most `max_entries` random ones of each user."""
-        most = shard.n_items if self.epsilon is None else self.max_entries
-        return limit_contributions(
-            shard, most, value_range=(float(self.value_range[0]), float(self.value_range[1])), key=key
-        )
+        rule = self.sums(shard.n_items)
+        low, high = map(float, self.value_range)
+        return limit_contributions(shard, rule.max_entries, value_range=(low, high), key=key)
 
     def _group(self, shard: Interactions, n_prototypes: int, key: Key, entity: int, n_threads: int) -> np.ndarray:
         """The group of each user; -1 for none."""
@@ -269,10 +294,10 @@ class PrototypeRounds(FederatedSystem):
 
     def _cluster(self, shard: Interactions, n_prototypes: int, key: Key, entity: int, n_threads: int) -> np.ndarray:
         """Groups of users by private k-means; of what is chosen from the data, only the centres are released."""
-        limits, budget = self.limits, self.budget(shard.n_items)
+        budget = self.budget(shard.n_items)
         swap_epsilon = (budget and budget.swap_epsilon) or 0.0
         level_epsilon = (budget and budget.level_epsilon) or 0.0
-        radius = limits.high * min(self.max_entries, shard.n_items) ** 0.5
+        radius = float(self.value_range[1]) * min(self.max_entries, shard.n_items) ** 0.5
         points = project_rows(shard, N_DIMENSIONS, radius, key=key, round=entity, n_threads=n_threads)
         if self.candidates == "grid":
             places = grid_candidates(
@@ -286,35 +311,3 @@ class PrototypeRounds(FederatedSystem):
             round=entity, n_threads=n_threads,
         )  # fmt: skip
         return clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)
-
-    def _add_up(self, shard: Interactions, labels: np.ndarray, n_prototypes: int) -> tuple[np.ndarray, np.ndarray]:
-        """Counts and sums of each group, exactly, in grid steps; values are rounded toward the centre."""
-        steps, center = self._steps, self.limits.center
-        inside = np.flatnonzero(labels >= 0)
-        group = scipy.sparse.csr_array(
-            (np.ones(len(inside), dtype=np.int64), (labels[inside], inside)), shape=(n_prototypes, shard.n_users)
-        )
-
-        def sums_of(values: np.ndarray) -> np.ndarray:
-            matrix = scipy.sparse.csr_array((values, shard.indices, shard.indptr), shape=shard.shape)
-            return np.asarray((group @ matrix).toarray(), dtype=np.int64)
-
-        sums = sums_of(np.trunc((shard.values_or_ones() - center) * steps).astype(np.int64))
-        if self.prototypes == "masked":
-            return sums_of(np.full(shard.n_interactions, steps, dtype=np.int64)), sums
-        return np.asarray(group.sum(axis=1), dtype=np.int64).reshape(-1, 1) * steps, sums
-
-    def _choose_support(
-        self, budget: Budget | None, counts: np.ndarray, sums: np.ndarray, key: Key, sender: str
-    ) -> np.ndarray:
-        """The columns of each prototype's entries, in ascending order."""
-        # Whole numbers that a user moves by at most one: counts, or sums over the largest value, rounded down.
-        scores = counts // self._steps if self.prototypes == "masked" else sums
-        n_support = self._n_support(sums.shape[1])
-        if budget is None or budget.selection is None:
-            return np.sort(np.argsort(-scores, axis=1, kind="stable")[:, :n_support], axis=1)
-        chosen = [
-            budget.selection.privatize(row, key=Key(key.subkey(f"{_SUPPORT}.{sender}.{place}").tobytes()))
-            for place, row in enumerate(scores)
-        ]
-        return np.sort(np.array(chosen), axis=1)

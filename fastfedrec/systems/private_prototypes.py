@@ -18,7 +18,7 @@ from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key, resolve_key
-from fastfedrec.systems._private_prototypes_budget import choose_n_prototypes, noise_stddev
+from fastfedrec.systems._private_prototypes_budget import choose_n_prototypes
 from fastfedrec.systems._private_prototypes_entities import _EntityModels
 from fastfedrec.systems._private_prototypes_rounds import PrototypeRounds, PrototypeState
 from fastfedrec.systems._private_prototypes_server import Sums, encode_labels, factorize, make_prototypes
@@ -32,11 +32,12 @@ _ROWS = "private_prototypes.rows"
 class PrivatePrototypes(PrototypeRounds, _EntityModels):
     """Non-negative matrix factorisation over entities, such as hospitals, that send differentially private prototypes.
 
-    **Guarantee** (`epsilon` given).  What an entity sends is `epsilon`-differentially private, or with `delta`
-    (`epsilon`, `delta`)-differentially private, for adding or removing all data of one user ("add_remove", privacy unit
-    "user"; up to `max_rows_per_user` rows of it, in any entities), against the server, the other entities and everybody
-    who learns the item factors.  The user's own entity is trusted; it keeps user factors and predictions, and a refined
-    model, which are not covered.  The ledger states what *replacing* a user costs: twice `epsilon` where it is pure.
+    **Guarantee** (`epsilon` given, and `variant` "guaranteed").  What an entity sends is `epsilon`-differentially
+    private, or with `delta` (`epsilon`, `delta`)-differentially private, for adding or removing all data of one user
+    ("add_remove", privacy unit "user"; up to `max_rows_per_user` rows of it, in any entities), against the server, the
+    other entities and everybody who learns the item factors.  The user's own entity is trusted; it keeps user factors
+    and predictions, and a refined model, which are not covered.  The ledger states what *replacing* a user costs:
+    twice `epsilon` where it is pure.
 
     Parameters
     ----------
@@ -73,6 +74,9 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         Of user and item factors.
     n_epochs : int
         Of the server's factorisation.
+    variant : {"guaranteed", "published"}
+        "published" runs the paper's own algorithm, for comparison: its `epsilon` is nominal, **not a guarantee**, and
+        the ledger says so.
 
     Attributes
     ----------
@@ -133,6 +137,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         max_rows_per_user: int = 1,
         regularization: float = 5.0,
         n_epochs: int = 20,
+        variant: str = "guaranteed",
     ):
         self.n_prototypes = n_prototypes
         self.n_factors = n_factors
@@ -149,6 +154,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         self.max_rows_per_user = max_rows_per_user
         self.regularization = regularization
         self.n_epochs = n_epochs
+        self.variant = variant
         self._check_parameters()
 
     def _check_parameters(self) -> None:
@@ -171,8 +177,19 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
             raise ValueError("grouping='exemplars' sends users' rows as they are and needs epsilon=None")
         if self.grouping == "one" and self.n_prototypes not in (1, "auto"):
             raise ValueError(f"n_prototypes must be 1 or 'auto' with grouping='one', got {self.n_prototypes}")
+        check_choice("variant", self.variant, ("guaranteed", "published"))
+        if self.variant == "published":
+            self._check_published()
         check_flag("refine", self.refine)
         check_real("regularization", self.regularization, low=0.0)
+
+    def _check_published(self) -> None:
+        expected = {"prototypes": "zero_filled", "grouping": "kmeans", "support": "all", "delta": None}
+        for name, value in expected.items():
+            if getattr(self, name) != value:
+                raise ValueError(f"{name} must be {value!r} with variant='published', got {getattr(self, name)!r}")
+        if self.epsilon is None or self.n_prototypes == "auto":
+            raise ValueError("variant='published' needs a (nominal) epsilon and a number of n_prototypes")
 
     def _check_range(self) -> None:
         given = self.value_range
@@ -240,7 +257,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         self.interactions_, self.ledger_, self.communication_ = data, ledger, CommunicationLedger()
         self.entity_ids_, self.user_entities_ = entity_ids, user_entities
         self.n_prototypes_ = self._plan_prototypes(sizes, data)
-        names = tuple(f"entity {id_at(entity_ids, h)}" for h in range(len(entity_ids)))
+        names = tuple(f"entity {id_at(entity_ids, h)!r}" for h in range(len(entity_ids)))
         shards = {name: data.select_users(np.flatnonzero((user_entities == h) & kept)) for h, name in enumerate(names)}
         self._announced = self.budget(data.n_items)
         self._tell(ledger, key)
@@ -315,16 +332,16 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
 
     def _plan_prototypes(self, sizes: list[int | None], data: Interactions) -> np.ndarray:
         """How many prototypes each entity sends; warn where they drown in noise."""
-        budget, limits = self.budget(data.n_items), self.limits
+        budget = self.budget(data.n_items)
         if not isinstance(self.n_prototypes, str):
             planned = [self.n_prototypes] * len(sizes)
         elif budget is None or self.grouping == "one":
             planned = [1] * len(sizes)
         else:
-            stddev = noise_stddev(budget, limits)
-            planned = [choose_n_prototypes(size, data.n_items, limits, stddev) for size in sizes]
+            stddev = budget.recovery.stddev
+            planned = [choose_n_prototypes(size, data.n_items, self.max_entries, stddev) for size in sizes]
         if budget is not None:
-            noise = noise_stddev(budget, limits)
+            noise = budget.recovery.stddev
             drowned = [n for n, size in zip(planned, sizes, strict=True) if size and 2 * noise > size / n]
             if drowned:
                 warnings.warn(
@@ -356,16 +373,16 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
     # ---- after the round ----------------------------------------------------------------------------------------
 
     def _decode(self, state: PrototypeState) -> Sums:
-        budget, limits = self.budget(state.n_items), self.limits
-        shape = len(state.entities), state.n_items
+        budget, rule = self.budget(state.n_items), self.sums(state.n_items)
+        shape, steps = (len(state.entities), state.n_items), rule.steps_per_unit
         counts, sums, known = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
         for array, sent in ((counts, state.counts), (sums, state.sums)):
-            np.put_along_axis(array, state.items, np.broadcast_to(sent, state.items.shape) / self._steps, axis=1)
+            np.put_along_axis(array, state.items, np.broadcast_to(sent, state.items.shape) / steps, axis=1)
         np.put_along_axis(known, state.items, True, axis=1)
-        stddev = 0.0 if budget is None else noise_stddev(budget, limits)
+        stddev = 0.0 if budget is None else budget.recovery.stddev
+        low, high = rule.value_range
         return Sums(
-            counts, sums, known, stddev, limits.low if limits.masked else 0.0, limits.high, limits.center,
-            limits.reach, limits.masked,
+            counts, sums, known, stddev, low, high, float(rule.center), rule.largest / steps, rule.kind == "masked"
         )  # fmt: skip
 
     def _train(self, state: PrototypeState, n_threads: int) -> np.ndarray:

@@ -1,0 +1,327 @@
+"""Ribero, Henderson, Williamson, Vikalo (private prototypes): figures on generated counts, eICU and MovieLens.
+
+The paper draws its figures and prints no number.  So what stands here for the paper is its own algorithm, as
+`PrivatePrototypes(variant="published")` runs it: nominal, not a guarantee.
+"""
+
+import functools
+import statistics
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastfedrec._check import check_choice, check_flag, check_instance, check_integer
+from fastfedrec._progress import progress_rounds
+from fastfedrec._threads import one_blas_thread
+from fastfedrec._version import __version__
+from fastfedrec.datasets import PoissonCounts, generate_counts, zip_regions
+from fastfedrec.evaluation import evaluate_ratings, hold_out_entries, mean_percentile_rank
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key
+from fastfedrec.reproduce._side_by_side import SideBySide, kept
+from fastfedrec.systems.private_prototypes import PrivatePrototypes
+from fastfedrec.systems.prototype_baselines import CentralNMF, IndividualNMF
+
+FIGURES = ("1", "7", "structured", "2", "8")
+N_ENTITIES = 10  # of generated data
+SHAPE, QUICK_SHAPE = (100_000, 500), (5_000, 100)
+MF, INDIVIDUAL, MEANS, ROWS = "MF", "individual MF", "MF + k-means", "MF + k random rows"
+ONE, MANY, AS_PUBLISHED = "one guaranteed mean", "guaranteed k-means", "as published"
+TO_COUNTS, TO_MEANS = "RMSE, training matrix", "RMSE, Poisson means"
+TRAIN, TEST, RANK = "RMSE, train", "RMSE, test", "rank, test"
+_DELTA = 1e-5
+_TITLES = {
+    "1": "generated counts over the number of prototypes (with the supplement's Figure 6)",
+    "7": "generated counts over the number of factors (Figures 1a, 1c and 7)",
+    "structured": "counts with structure over the number of prototypes (not in the paper)",
+    "2": "eICU: hospitals that collaborate, over epsilon",
+    "8": "MovieLens 1M: ZIP regions that collaborate, over epsilon (Figures 8 and 9)",
+}
+_AXES = {"1": "prototypes", "7": "factors", "structured": "prototypes", "2": "epsilon", "8": "epsilon"}
+_POINTS = {
+    "1": (100, 200, 300), "7": (40, 80, 120), "structured": (100, 200, 300), "2": (1.0, 5.0, 10.0),
+    "8": (1.0, 5.0, 10.0),
+}  # fmt: skip
+_LEGEND = (
+    "Means over seeds.  Guaranteed: (epsilon, 1e-5)-differentially private for adding or removing a user; generated\n"
+    "counts at epsilon 1.  As published: the paper's algorithm at that epsilon, which is nominal, not a guarantee.\n"
+    "MF sees all data; individual MF each entity's own; both, the k-means and the random rows have no privacy.\n"
+    "rank: mean percentile rank, 0 best, 0.5 random.  Poisson means: what a perfect model would predict."
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the horizontal axis.
+
+    Parameters
+    ----------
+    x : float
+        Prototypes in all, factors, or epsilon.
+    errors : dict of str to dict of str to list of float
+        By metric and model, a number of each seed.
+    """
+
+    x: float
+    errors: dict[str, dict[str, list[float]]]
+
+    def mean(self, metric: str, name: str) -> float:
+        """The mean of a model's metric.
+
+        Parameters
+        ----------
+        metric, name : str
+            Keys of `errors`.
+
+        Returns
+        -------
+        float
+            Over seeds.
+        """
+        return statistics.fmean(self.errors[metric][name])
+
+
+@dataclass(frozen=True)
+class PrototypeFigure(SideBySide):
+    """A figure, with all models side by side.
+
+    Parameters
+    ----------
+    source : str
+        Which data these are.
+    settings : dict
+        What every number was computed with.
+    figure : {"1", "7", "structured", "2", "8"}
+        Which one.
+    cells : tuple of Cell
+        Along the horizontal axis.
+    """
+
+    figure: str
+    cells: tuple[Cell, ...]
+
+    legend = _LEGEND
+
+    @property
+    def title(self) -> str:
+        """System, and number of the figure."""
+        name = f"Figure {self.figure}" if self.figure != "structured" else "a law with structure"
+        return f"Private prototypes, {name}: {_TITLES[self.figure]}"
+
+    def verdict(self) -> str:
+        """Say which model is best by each metric, and whether the guaranteed ones beat what they should.
+
+        Returns
+        -------
+        str
+            A sentence for each metric and claim.
+        """
+        lines = []
+        for metric, by_model in self.cells[0].errors.items():
+            best = [min(by_model, key=functools.partial(cell.mean, metric)) for cell in self.cells]
+            lines.append(f"{metric}: lowest are {', '.join(dict.fromkeys(best))}.")
+        claims = [(TEST, ONE, INDIVIDUAL), (TEST, MANY, ONE), (TO_COUNTS, ROWS, MEANS), (TO_MEANS, ROWS, MEANS)]
+        for metric, name, other in claims:
+            if name in self.cells[0].errors.get(metric, ()):
+                n_below = sum(cell.mean(metric, name) < cell.mean(metric, other) for cell in self.cells)
+                lines.append(f"{metric}: {name} is below {other} in {n_below} of {len(self.cells)} cells.")
+        return "\n".join(lines)
+
+    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+        metrics = self.cells[0].errors
+        figure = new_figure(figsize=(5 * len(metrics), 4))
+        for panel, (metric, by_model) in zip(
+            figure.subplots(1, len(metrics), squeeze=False)[0], metrics.items(), strict=True
+        ):
+            for name in by_model:
+                panel.plot([c.x for c in self.cells], [c.mean(metric, name) for c in self.cells], ".-", label=name)
+            panel.set(xlabel=_AXES[self.figure], ylabel=metric)
+        panel.legend(fontsize="small")
+        return figure
+
+    def _rows(self) -> tuple[list[str], list[list[str]]]:
+        metrics = list(self.cells[0].errors)
+        rows = [
+            [f"{cell.x:g}", name, *(f"{cell.mean(metric, name):.4f}" for metric in metrics)]
+            for cell in self.cells
+            for name in cell.errors[metrics[0]]
+        ]
+        return [_AXES[self.figure], "model", *metrics], rows
+
+
+class _Split(NamedTuple):
+    """One seed's data."""
+
+    train: Interactions
+    test: Interactions | None  # None for generated counts
+    entities: np.ndarray
+    users: np.ndarray | None  # whose each row is, where a user has several
+    counts: PoissonCounts | None
+
+
+def prototype_figure(
+    figure: str,
+    data: Interactions | None = None,
+    *,
+    shape: tuple[int, int] | None = None,
+    points: Sequence[float] | None = None,
+    n_seeds: int = 1,
+    quick: bool = False,
+    folder: str | Path | None = None,
+    n_threads: int = 0,
+    show_progress: bool = False,
+) -> PrototypeFigure:
+    """Compute one of the paper's figures, or the law with structure that it lacks.
+
+    Parameters
+    ----------
+    figure : {"1", "7", "structured", "2", "8"}
+        "1" and "7": generated counts over prototypes and factors; "structured": the same from Gamma factors.  "2":
+        eICU.  "8": MovieLens 1M.
+    data : Interactions or None
+        As from `datasets.load_eicu` ("2") or `datasets.load_movielens` ("8"); None for the others.
+    shape : tuple of int or None
+        Users and items to generate; None: the paper's 100,000 and 500, or 5,000 and 100 where `quick`.
+    points : sequence of float or None
+        Of the horizontal axis; None: the paper's, or for epsilon 1, 5 and 10.
+    n_seeds : int
+        Splits, or data sets.
+    quick : bool
+        Less data, and the first of the points.
+    folder : str, Path or None
+        Keep every finished point there, and read those that were made with the same settings.
+    n_threads : int
+        0 for all processors; no error depends on it.
+    show_progress : bool
+        Draw a progress bar (needs tqdm).
+
+    Returns
+    -------
+    PrototypeFigure
+        With all models at each point.
+
+    References
+    ----------
+    .. [1] Ribero, Henderson, Williamson, Vikalo, "Federating recommendations using differentially private prototypes",
+       2020.
+    """
+    check_choice("figure", figure, FIGURES)
+    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
+    n_seeds = check_integer("n_seeds", n_seeds, low=1)
+    generated = figure not in ("2", "8")
+    if generated != (data is None):
+        raise ValueError(f"data must be {'None' if generated else 'given'} for figure {figure!r}, got {data!r}")
+    if data is not None:
+        check_instance("data", data, Interactions, "use datasets.load_movielens or datasets.load_eicu")
+    n_users, n_items = shape or (QUICK_SHAPE if quick else SHAPE) if data is None else data.shape
+    xs = (_POINTS[figure][:1] if quick else _POINTS[figure]) if points is None else tuple(points)
+    if not xs:
+        raise ValueError("points must hold at least one value, got none; None takes the paper's")
+    settings = {"version": __version__, "n_seeds": n_seeds, "shape": [n_users, n_items], "checksum": _checksum(data)}
+    splits = functools.cache(functools.partial(_split, figure, data, (n_users, n_items)))
+    cells = []
+    for number in progress_rounds(len(xs), show=show_progress, description=f"Figure {figure}", unit="point"):
+        x = xs[number]
+        models = _models_at(x, figure)
+        own = settings | {"models": {name: repr(model) for name, model in models.items()}}
+        run = functools.partial(_run, x, models, splits, n_seeds, n_threads)
+        cells.append(Cell(**kept(folder, f"{figure}-{x:g}", own, run)))
+    source = f"{'Generated data' if generated else 'The data given'}: {n_users:,} users x {n_items:,} items"
+    return PrototypeFigure(f"{source}, {n_seeds} seed{'s' if n_seeds > 1 else ''}", own, figure, tuple(cells))
+
+
+def _checksum(data: Interactions | None) -> int:
+    value = 0
+    for part in () if data is None else (data.indptr, data.indices, data.values_or_ones()):
+        value = zlib.crc32(part.tobytes(), value)
+    return value
+
+
+def _split(figure: str, data: Interactions | None, shape: tuple[int, int], seed: int) -> _Split:
+    key = Key.from_seed(seed)
+    if data is None:
+        law = "gamma" if figure == "structured" else "normal"
+        counts = generate_counts(*shape, key=key, law=law, n_entities=N_ENTITIES)
+        return _Split(_all_cells(counts.interactions), None, np.arange(shape[0]) % N_ENTITIES, None, counts)
+    train, test = hold_out_entries(data, key=key)
+    if figure == "2":
+        return _Split(train, test, data.user_features["hospital"], data.user_features["patient"], None)
+    return _Split(train, test, zip_regions(data), None, None)
+
+
+def _all_cells(data: Interactions) -> Interactions:
+    """The same with zeros stored: a count of 0 is an observation."""
+    n_users, n_items = data.shape
+    return data._replace(
+        indptr=np.arange(n_users + 1, dtype=np.int64) * n_items,
+        indices=np.tile(np.arange(n_items, dtype=np.int32), n_users),
+        values=data.to_scipy().toarray().astype(np.float32).reshape(-1),
+    )
+
+
+def _models_at(x: float, figure: str) -> dict[str, Any]:
+    if figure in ("2", "8"):
+        eicu = figure == "2"
+        shared: dict[str, Any] = {"value_range": (0.0, 20.0), "max_rows_per_user": 2} if eicu else {}
+        masked = shared | ({"prototypes": "zero_filled", "max_entries": 60} if eicu else {})
+        zero_filled = {"value_range": (0.0, 5.0), "prototypes": "zero_filled", "grouping": "kmeans"} | shared
+        k = 5 if eicu else 50
+        return {
+            MF: CentralNMF(20, value_range=shared.get("value_range", (1.0, 5.0))),
+            INDIVIDUAL: IndividualNMF(10, value_range=shared.get("value_range", (1.0, 5.0))),
+            MEANS: PrivatePrototypes(k, 20, None, grouping="kmeans", **masked),
+            ONE: PrivatePrototypes(1, 10, x, _DELTA, **masked),
+            MANY: PrivatePrototypes(k, 10, x, _DELTA, grouping="kmeans", **masked),
+            AS_PUBLISHED: PrivatePrototypes(k, 10, x, variant="published", **zero_filled),
+        }
+    n_factors, n_prototypes = (40, int(x)) if figure != "7" else (int(x), 100)
+    each = max(1, n_prototypes // N_ENTITIES)
+    shared = {"prototypes": "zero_filled", "value_range": (0.0, 8.0), "max_entries": 500, "regularization": 0.1}
+    return {
+        MF: CentralNMF(n_factors, 0.1, value_range=(0.0, 8.0)),
+        MEANS: PrivatePrototypes(each, n_factors, None, grouping="kmeans", **shared),
+        ROWS: PrivatePrototypes(each, n_factors, None, grouping="exemplars", **shared),
+        ONE: PrivatePrototypes(1, n_factors, 1.0, _DELTA, **shared),
+        MANY: PrivatePrototypes(each, n_factors, 1.0, _DELTA, grouping="kmeans", **shared),
+        AS_PUBLISHED: PrivatePrototypes(each, n_factors, 1.0, grouping="kmeans", variant="published", **shared),
+    }
+
+
+def _run(
+    x: float, models: dict[str, Any], splits: Callable[[int], _Split], n_seeds: int, n_threads: int
+) -> dict[str, Any]:
+    errors: dict[str, dict[str, list[float]]] = {}
+    for seed in range(n_seeds):
+        split = splits(seed)
+        for name, model in models.items():
+            whose = {"users": split.users} if isinstance(model, PrivatePrototypes) and split.users is not None else {}
+            model.fit(split.train, entities=split.entities, key=Key.from_seed(seed), n_threads=n_threads, **whose)
+            for metric, value in _measure(model, split).items():
+                errors.setdefault(metric, {}).setdefault(name, []).append(value)
+    return {"x": x, "errors": errors}
+
+
+def _measure(model: Any, split: _Split) -> dict[str, float]:
+    if split.test is not None:
+        return {
+            TRAIN: evaluate_ratings(model, split.train, metrics=["rmse"])["rmse"],
+            TEST: evaluate_ratings(model, split.test, metrics=["rmse"])["rmse"],
+            RANK: mean_percentile_rank(model, split.test, seen=split.train),
+        }
+    assert split.counts is not None
+    n_users, n_items = split.train.shape
+    observed = split.train.values_or_ones().reshape(n_users, n_items)
+    item_factors = model.item_factors_.reshape(-1, model.item_factors_.shape[-1])
+    to_counts = to_means = 0.0
+    for start in range(0, n_users, 10_000):
+        rows = slice(start, start + 10_000)
+        with one_blas_thread():
+            predicted = model.user_factors_[rows] @ item_factors.T
+        to_counts += float(((predicted - observed[rows]) ** 2).sum())
+        to_means += float(((predicted - split.counts.rates(rows)) ** 2).sum())
+    n_cells = n_users * n_items
+    return {TO_COUNTS: (to_counts / n_cells) ** 0.5, TO_MEANS: (to_means / n_cells) ** 0.5}

@@ -1,0 +1,154 @@
+"""Figures of the paper on private prototypes, on small data."""
+
+import json
+import math
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from fastfedrec import Interactions, Key
+from fastfedrec.cli import main
+from fastfedrec.datasets import generate_counts, load_eicu
+from fastfedrec.evaluation import evaluate_ratings, hold_out_entries
+from fastfedrec.reproduce.ribero2020 import (
+    AS_PUBLISHED,
+    INDIVIDUAL,
+    MANY,
+    MEANS,
+    MF,
+    ONE,
+    ROWS,
+    TEST,
+    TO_COUNTS,
+    TO_MEANS,
+    prototype_figure,
+)
+from fastfedrec.systems.prototype_baselines import CentralNMF
+
+SMALL = {"shape": (300, 20), "points": [20.0]}
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    rng = np.random.default_rng(1)
+    dense = np.where(rng.random((120, 30)) < 0.6, rng.integers(1, 6, (120, 30)), 0).astype(float)
+    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    return data.with_features(user_features={"zip_code": [f"{row % 3}2345" for row in range(120)]})
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+def test_errors_of_generated_counts_are_those_of_the_dense_matrix():
+    (cell,) = prototype_figure("structured", **SMALL).cells
+    key = Key.from_seed(0)
+    counts = generate_counts(300, 20, key=key, law="gamma", n_entities=10)
+    dense = counts.interactions.to_scipy().toarray()
+    stored = Interactions.from_arrays(
+        np.repeat(np.arange(300), 20), np.tile(np.arange(20), 300), dense.reshape(-1).astype(np.float32)
+    )
+    model = CentralNMF(40, 0.1, value_range=(0.0, 8.0)).fit(stored, key=key)
+    predicted = model.user_factors_ @ model.item_factors_[0].T
+    assert cell.mean(TO_COUNTS, MF) == pytest.approx(np.sqrt(((predicted - dense) ** 2).mean()), rel=1e-5)
+    rates = counts.rates(slice(0, 300))
+    assert cell.mean(TO_MEANS, MF) == pytest.approx(np.sqrt(((predicted - rates) ** 2).mean()), rel=1e-5)
+
+
+def test_errors_of_ratings_are_those_of_the_evaluation(ratings):
+    (cell,) = prototype_figure("8", ratings, points=[1.0]).cells
+    train, test = hold_out_entries(ratings, key=Key.from_seed(0))
+    model = CentralNMF(20).fit(train, key=Key.from_seed(0))
+    assert cell.mean(TEST, MF) == evaluate_ratings(model, test)["rmse"]
+    assert set(cell.errors[TEST]) == {MF, INDIVIDUAL, MEANS, ONE, MANY, AS_PUBLISHED}
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("figure", ["1", "7", "structured"])
+def test_figures_are_told_in_every_form(figure, tmp_path):
+    found = prototype_figure(figure, shape=(300, 20), points=[20, 40])
+    assert [cell.x for cell in found.cells] == [20, 40]
+    assert set(found.cells[0].errors[TO_COUNTS]) == {MF, MEANS, ROWS, ONE, MANY, AS_PUBLISHED}
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["verdict"] == found.verdict()
+    assert f"{TO_COUNTS}: {ROWS} is below {MEANS} in" in found.summary()
+    assert found.to_markdown().count("\n| ") == 14
+    pytest.importorskip("matplotlib")
+    found.plot(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+def test_finished_points_are_kept_and_read_only_for_the_same_settings(tmp_path, monkeypatch):
+    options = SMALL | {"folder": tmp_path}
+    first = prototype_figure("1", **options)
+    asked = []
+
+    def run(x, *rest):
+        asked.append(x)
+        return asdict(first.cells[0])
+
+    monkeypatch.setattr("fastfedrec.reproduce.ribero2020._run", run)
+    assert prototype_figure("1", **options) == first
+    assert not asked
+    prototype_figure("1", **options | {"n_seeds": 2})
+    assert asked == [20.0]
+
+
+def test_the_command_writes_what_the_function_gives(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("fastfedrec.reproduce.ribero2020.QUICK_SHAPE", (300, 20))
+    out = tmp_path / "out"
+    argv = ["reproduce", "private-prototypes", "--figure", "structured", "--quick", "--out", str(out), "--json"]
+    assert main(argv) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads(json.dumps(prototype_figure("structured", quick=True).to_dict()))
+    assert json.loads((out / "structured.json").read_text()) == document
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--figure", "4"], "--figure of private-prototypes must be one of 1, 7, structured, 2, 8"),
+        (["--figure", "8"], "--data is required for figure 8"),
+        (["--figure", "1", "--data", "x"], "--data is not for figure 1"),
+    ],
+)
+def test_bad_options_of_the_command(options, message, capsys):
+    assert main(["reproduce", "private-prototypes", *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_bad_inputs(ratings):
+    with pytest.raises(ValueError, match="figure must be one of '1', '7', 'structured', '2', '8'"):
+        prototype_figure("3")
+    with pytest.raises(ValueError, match="data must be given for figure '8', got None"):
+        prototype_figure("8")
+    with pytest.raises(ValueError, match="data must be None for figure '1'"):
+        prototype_figure("1", ratings)
+    with pytest.raises(TypeError, match="data must be Interactions"):
+        prototype_figure("8", 3)
+    with pytest.raises(ValueError, match="points must hold at least one value"):
+        prototype_figure("1", points=[])
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_the_figure():
+    one, four = (prototype_figure("structured", **SMALL, n_threads=n) for n in (1, 4))
+    assert one.cells == four.cells
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_eicu_demo_gives_figure_2(data_path):
+    data = load_eicu(data_path("eicu-demo"), rows="stays")
+    (cell,) = prototype_figure("2", data, points=[10.0]).cells
+    assert cell.mean(TEST, MF) < cell.mean(TEST, ONE)
+    assert all(math.isfinite(value[0]) for value in cell.errors[TEST].values())
