@@ -38,7 +38,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         choices=list(dict.fromkeys(figure for figures in _FIGURES.values() for figure in figures)),
         required=True,
         help="fmf-ldp: 4 (HR@10 over users and items); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon; "
-        "private-prototypes: 1 or 7 (generated counts over prototypes or factors), structured, 2 (eICU), 8 (MovieLens)",
+        "private-prototypes: 1 or 7 (generated counts over prototypes or factors), structured, 2 (eICU), 8 (MovieLens) "
+        "or entity-size",
     )
     command.add_argument(
         "--data",
@@ -122,10 +123,10 @@ def _compute_jeyamohan(arguments: argparse.Namespace, show_progress: bool) -> Ra
 
 def _compute_ribero(arguments: argparse.Namespace, show_progress: bool) -> ribero2020.PrototypeFigure:
     data = None
-    if arguments.figure in ("2", "8"):
+    if arguments.figure in ("2", "8", "entity-size"):
         if arguments.data is None:
-            raise ValueError(f"--data is required for figure {arguments.figure}: eICU (2) or MovieLens 1M (8)")
-        data = load_movielens(arguments.data) if arguments.figure == "8" else load_eicu(arguments.data, rows="stays")
+            raise ValueError(f"--data is required for figure {arguments.figure}: eICU (2) or MovieLens 1M")
+        data = load_eicu(arguments.data, rows="stays") if arguments.figure == "2" else load_movielens(arguments.data)
     elif arguments.data is not None:
         raise ValueError(f"--data is not for figure {arguments.figure}, whose counts are generated")
     n_seeds = 1 if arguments.seeds is None else check_integer("--seeds", arguments.seeds, low=1)

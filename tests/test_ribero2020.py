@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from fastfedrec import Interactions, Key
+from fastfedrec import Interactions, Key, PrivatePrototypes
 from fastfedrec.cli import main
 from fastfedrec.datasets import generate_counts, load_eicu
 from fastfedrec.evaluation import evaluate_ratings, hold_out_entries
@@ -23,6 +23,7 @@ from fastfedrec.reproduce.ribero2020 import (
     TEST,
     TO_COUNTS,
     TO_MEANS,
+    _draw_users,
     prototype_figure,
 )
 from fastfedrec.systems.prototype_baselines import CentralNMF
@@ -62,6 +63,19 @@ def test_errors_of_ratings_are_those_of_the_evaluation(ratings):
     model = CentralNMF(20).fit(train, key=Key.from_seed(0))
     assert cell.mean(TEST, MF) == evaluate_ratings(model, test)["rmse"]
     assert set(cell.errors[TEST]) == {MF, INDIVIDUAL, MEANS, ONE, MANY, AS_PUBLISHED}
+
+
+def test_an_entity_of_drawn_users_is_evaluated_on_the_datas_own(ratings, monkeypatch):
+    monkeypatch.setattr("fastfedrec.reproduce.ribero2020._NUMBERS", (1, 3))
+    (cell,) = prototype_figure("entity-size", ratings, points=[500]).cells
+    assert list(cell.errors[TEST]) == [f"{k} at epsilon {epsilon}" for epsilon in (1, 10) for k in (1, 3)]
+    train, test = hold_out_entries(ratings, key=Key.from_seed(0))
+    drawn = _draw_users(train, 500, 0)
+    assert drawn.n_users == 500
+    known = {tuple(row) for row in train.to_scipy().toarray()}
+    assert {tuple(row) for row in drawn.to_scipy().toarray()} <= known
+    model = PrivatePrototypes(3, 10, 10.0, 1e-5).fit(drawn, key=Key.from_seed(0)).serve(train)
+    assert cell.mean(TEST, "3 at epsilon 10") == evaluate_ratings(model, test)["rmse"]
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -112,7 +126,7 @@ def test_the_command_writes_what_the_function_gives(tmp_path, monkeypatch, capsy
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--figure", "4"], "--figure of private-prototypes must be one of 1, 7, structured, 2, 8"),
+        (["--figure", "4"], "--figure of private-prototypes must be one of 1, 7, structured, 2, 8, entity-size"),
         (["--figure", "8"], "--data is required for figure 8"),
         (["--figure", "1", "--data", "x"], "--data is not for figure 1"),
     ],
@@ -123,7 +137,7 @@ def test_bad_options_of_the_command(options, message, capsys):
 
 
 def test_bad_inputs(ratings):
-    with pytest.raises(ValueError, match="figure must be one of '1', '7', 'structured', '2', '8'"):
+    with pytest.raises(ValueError, match="figure must be one of '1', '7', 'structured', '2', '8', 'entity-size'"):
         prototype_figure("3")
     with pytest.raises(ValueError, match="data must be given for figure '8', got None"):
         prototype_figure("8")

@@ -26,7 +26,7 @@ from fastfedrec.reproduce._side_by_side import SideBySide, kept
 from fastfedrec.systems.private_prototypes import PrivatePrototypes
 from fastfedrec.systems.prototype_baselines import CentralNMF, IndividualNMF
 
-FIGURES = ("1", "7", "structured", "2", "8")
+FIGURES = ("1", "7", "structured", "2", "8", "entity-size")
 N_ENTITIES = 10  # of generated data
 SHAPE, QUICK_SHAPE = (100_000, 500), (5_000, 100)
 MF, INDIVIDUAL, MEANS, ROWS = "MF", "individual MF", "MF + k-means", "MF + k random rows"
@@ -40,12 +40,15 @@ _TITLES = {
     "structured": "counts with structure over the number of prototypes (not in the paper)",
     "2": "eICU: hospitals that collaborate, over epsilon",
     "8": "MovieLens 1M: ZIP regions that collaborate, over epsilon (Figures 8 and 9)",
+    "entity-size": "RMSE of k prototypes over the users of one entity (not in the paper)",
 }
 _AXES = {"1": "prototypes", "7": "factors", "structured": "prototypes", "2": "epsilon", "8": "epsilon"}
+_AXES["entity-size"] = "users"
 _POINTS = {
     "1": (100, 200, 300), "7": (40, 80, 120), "structured": (100, 200, 300), "2": (1.0, 5.0, 10.0),
-    "8": (1.0, 5.0, 10.0),
+    "8": (1.0, 5.0, 10.0), "entity-size": (1_000, 10_000, 30_000, 100_000),
 }  # fmt: skip
+_NUMBERS, _EPSILONS = (1, 3, 10, 30, 100), (1.0, 10.0)  # of prototypes, and what they cost
 _LEGEND = (
     "Means over seeds.  Guaranteed: (epsilon, 1e-5)-differentially private for adding or removing a user; generated\n"
     "counts at epsilon 1.  As published: the paper's algorithm at that epsilon, which is nominal, not a guarantee.\n"
@@ -95,8 +98,8 @@ class PrototypeFigure(SideBySide):
         Which data these are.
     settings : dict
         What every number was computed with.
-    figure : {"1", "7", "structured", "2", "8"}
-        Which one.
+    figure : str
+        One of `FIGURES`.
     cells : tuple of Cell
         Along the horizontal axis.
     """
@@ -109,8 +112,8 @@ class PrototypeFigure(SideBySide):
     @property
     def title(self) -> str:
         """System, and number of the figure."""
-        name = f"Figure {self.figure}" if self.figure != "structured" else "a law with structure"
-        return f"Private prototypes, {name}: {_TITLES[self.figure]}"
+        name = f"Figure {self.figure}: " if self.figure.isdigit() else ""
+        return f"Private prototypes, {name}{_TITLES[self.figure]}"
 
     def verdict(self) -> str:
         """Say which model is best by each metric, and whether the guaranteed ones beat what they should.
@@ -179,11 +182,12 @@ def prototype_figure(
 
     Parameters
     ----------
-    figure : {"1", "7", "structured", "2", "8"}
+    figure : {"1", "7", "structured", "2", "8", "entity-size"}
         "1" and "7": generated counts over prototypes and factors; "structured": the same from Gamma factors.  "2":
-        eICU.  "8": MovieLens 1M.
+        eICU.  "8": MovieLens 1M.  "entity-size": one entity of users drawn with replacement from the data's, for whom
+        an error is measured.
     data : Interactions or None
-        As from `datasets.load_eicu` ("2") or `datasets.load_movielens` ("8"); None for the others.
+        As from `datasets.load_eicu` ("2") or `datasets.load_movielens` ("8", "entity-size"); else None.
     shape : tuple of int or None
         Users and items to generate; None: the paper's 100,000 and 500, or 5,000 and 100 where `quick`.
     points : sequence of float or None
@@ -212,7 +216,7 @@ def prototype_figure(
     check_choice("figure", figure, FIGURES)
     quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
-    generated = figure not in ("2", "8")
+    generated = figure not in ("2", "8", "entity-size")
     if generated != (data is None):
         raise ValueError(f"data must be {'None' if generated else 'given'} for figure {figure!r}, got {data!r}")
     if data is not None:
@@ -228,7 +232,8 @@ def prototype_figure(
         x = xs[number]
         models = _models_at(x, figure)
         own = settings | {"models": {name: repr(model) for name, model in models.items()}}
-        run = functools.partial(_run, x, models, splits, n_seeds, n_threads)
+        n_drawn = int(x) if figure == "entity-size" else None
+        run = functools.partial(_run, x, models, splits, n_seeds, n_drawn, n_threads)
         cells.append(Cell(**kept(folder, f"{figure}-{x:g}", own, run)))
     source = f"{'Generated data' if generated else 'The data given'}: {n_users:,} users x {n_items:,} items"
     return PrototypeFigure(f"{source}, {n_seeds} seed{'s' if n_seeds > 1 else ''}", own, figure, tuple(cells))
@@ -250,7 +255,7 @@ def _split(figure: str, data: Interactions | None, shape: tuple[int, int], seed:
     train, test = hold_out_entries(data, key=key)
     if figure == "2":
         return _Split(train, test, data.user_features["hospital"], data.user_features["patient"], None)
-    return _Split(train, test, zip_regions(data), None, None)
+    return _Split(train, test, zip_regions(data) if figure == "8" else np.zeros(data.n_users), None, None)
 
 
 def _all_cells(data: Interactions) -> Interactions:
@@ -263,7 +268,27 @@ def _all_cells(data: Interactions) -> Interactions:
     )
 
 
+def _draw_users(data: Interactions, n_users: int, seed: int) -> Interactions:
+    """So many users, each with the entries of a random one."""
+    drawn = Key.from_seed(seed).uniform("reproduce.ribero2020.users", size=n_users) * data.n_users
+    rows = drawn.astype(np.int64)
+    lengths = data.interactions_per_user()[rows]
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(indptr[-1]) + np.repeat(data.indptr[rows] - indptr[:-1], lengths)
+    ids = np.arange(n_users)
+    return Interactions(
+        indptr, data.indices[places], data.values_or_ones()[places].astype(np.float32), None, ids, data.item_ids,
+        ids.astype(np.uint64),
+    )  # fmt: skip
+
+
 def _models_at(x: float, figure: str) -> dict[str, Any]:
+    if figure == "entity-size":
+        return {
+            f"{k} at epsilon {epsilon:g}": PrivatePrototypes(k, 10, epsilon, _DELTA)
+            for epsilon in _EPSILONS
+            for k in _NUMBERS
+        }
     if figure in ("2", "8"):
         eicu = figure == "2"
         shared: dict[str, Any] = {"value_range": (0.0, 20.0), "max_rows_per_user": 2} if eicu else {}
@@ -292,11 +317,23 @@ def _models_at(x: float, figure: str) -> dict[str, Any]:
 
 
 def _run(
-    x: float, models: dict[str, Any], splits: Callable[[int], _Split], n_seeds: int, n_threads: int
+    x: float,
+    models: dict[str, Any],
+    splits: Callable[[int], _Split],
+    n_seeds: int,
+    n_drawn: int | None,
+    n_threads: int,
 ) -> dict[str, Any]:
     errors: dict[str, dict[str, list[float]]] = {}
     for seed in range(n_seeds):
         split = splits(seed)
+        if n_drawn is not None:
+            drawn = _draw_users(split.train, n_drawn, seed)
+            for name, model in models.items():
+                model.fit(drawn, key=Key.from_seed(seed), n_threads=n_threads)
+                error = _measure(model.serve(split.train, n_threads=n_threads), split)[TEST]
+                errors.setdefault(TEST, {}).setdefault(name, []).append(error)
+            continue
         for name, model in models.items():
             whose = {"users": split.users} if isinstance(model, PrivatePrototypes) and split.users is not None else {}
             model.fit(split.train, entities=split.entities, key=Key.from_seed(seed), n_threads=n_threads, **whose)

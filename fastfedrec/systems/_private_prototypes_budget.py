@@ -13,7 +13,7 @@ from fastfedrec.prototypes import LARGEST_EPSILON, Recovery
 SHARES = {"grid": Fraction(1, 10), "swaps": Fraction(3, 10), "support": Fraction(1, 5)}  # the rest is for values
 N_SWAPS = 20
 GRID_DEPTH = 4
-MIN_SIGNAL = 2.0
+MIN_SIGNAL = 14.0  # measured: docs/explanation/systems/private-prototypes.md
 MAX_PROTOTYPES = 300
 _TABLE_SHARE = 1e-6  # of delta, for what the noise tables are off the ideal
 _MAX_TABLE_STDDEV = 30_000
