@@ -27,6 +27,7 @@ from fastfedrec._kernels._layers import (
     aligned_zeros,
     backward,
     backward_one,
+    compile_part,
     forward,
     forward_one,
     gather,
@@ -71,7 +72,7 @@ class Room(NamedTuple):
     bias: np.ndarray
 
 
-@compile_kernel
+@compile_part
 def make_room(like, layers, n_columns):
     """Room for that many examples."""
     places = np.zeros(len(layers) + 1, dtype=np.int64)
@@ -92,20 +93,20 @@ def make_room(like, layers, n_columns):
     )
 
 
-@compile_kernel
+@compile_part
 def layer_of(w, layers, k):
     """Weights and bias."""
     n_in, n_out, w_at, b_at = layers[k]
     return w[w_at : w_at + n_in * n_out].reshape(n_in, n_out), w[b_at : b_at + n_out]
 
 
-@compile_kernel
+@compile_part
 def inputs_of(layers, places, k, memory):
     """Inputs of layer k, or their steps, one example a column.  Those of the towers' outputs lie in that of layer 2."""
     return memory[places[k] : places[k + 1]].reshape(layers[k, 0], -1)
 
 
-@compile_kernel
+@compile_part
 def outputs_of(layers, places, k, memory):
     """What layer k writes: the users' tower (0) before the items' (1)."""
     if k > 1:
@@ -113,7 +114,7 @@ def outputs_of(layers, places, k, memory):
     return inputs_of(layers, places, 2, memory)[k * layers[k, 1] : (k + 1) * layers[k, 1]]
 
 
-@compile_kernel
+@compile_part
 def embed_items(e, slots, tables, items, layers, room, n_columns, lanes):
     """Inputs of the items' tower."""
     rows = room.by_example[: n_columns * layers[1, 0]].reshape(n_columns, layers[1, 0])
@@ -122,7 +123,7 @@ def embed_items(e, slots, tables, items, layers, room, n_columns, lanes):
     transpose(rows, inputs_of(layers, room.places, 1, room.inputs), n_columns, layers[1, 0], lanes)
 
 
-@compile_kernel
+@compile_part
 def embed_user(e, slots, tables, user, context, out):
     """Inputs of the users' tower for one example."""
     own = tables.n_user_fields * e.shape[1]
@@ -130,7 +131,7 @@ def embed_user(e, slots, tables, user, context, out):
     gather(e, slots, tables.context_starts, tables.context_rows, context, out[own:])
 
 
-@compile_kernel
+@compile_part
 def scatter_user(e, slots, tables, user, context, steps):
     """Back from the inputs of the users' tower."""
     own = tables.n_user_fields * e.shape[1]
@@ -138,7 +139,7 @@ def scatter_user(e, slots, tables, user, context, steps):
     scatter(e, slots, tables.context_starts, tables.context_rows, context, steps[own:])
 
 
-@compile_kernel
+@compile_part
 def run_layer(w, layers, room, k, n_columns, lanes, rows):
     """One layer, by its number."""
     weights, bias = layer_of(w, layers, k)
@@ -146,7 +147,7 @@ def run_layer(w, layers, room, k, n_columns, lanes, rows):
     forward(weights, bias, x, outputs_of(layers, room.places, k, room.inputs), n_columns, lanes, rows)
 
 
-@compile_kernel
+@compile_part
 def step_layer(w, layers, room, k, n, lanes, rows):
     """The step of one layer, by its number."""
     weights, bias = layer_of(w, layers, k)
@@ -155,7 +156,7 @@ def step_layer(w, layers, room, k, n, lanes, rows):
     backward(weights, bias, x, y, dx, dy, room.by_example, room.sums, n, lanes, rows)
 
 
-@compile_kernel
+@compile_part
 def run_user(w, layers, room):
     """The users' tower for a single user, and what it adds to the bias of the first hidden layer."""
     weights, bias = layer_of(w, layers, 0)
@@ -165,7 +166,7 @@ def run_user(w, layers, room):
     forward_one(weights[: len(room.user_y)], bias, room.user_y, room.bias)
 
 
-@compile_kernel
+@compile_part
 def step_user(w, e, slots, layers, tables, user, room):
     """The step of a single user's tower and of what it adds to the first hidden layer, whose own one is in `sums`."""
     first, _ = layer_of(w, layers, 2)
@@ -178,7 +179,7 @@ def step_user(w, e, slots, layers, tables, user, room):
     scatter_user(e, slots, tables, user, 0, room.user_dx)
 
 
-@compile_kernel
+@compile_part
 def run_output(w, layers, room, n_columns):
     """Logits, into `sums`."""
     last = len(layers) - 1
@@ -191,7 +192,7 @@ def run_output(w, layers, room, n_columns):
             logits[b] += weights[i, 0] * x[i, b]
 
 
-@compile_kernel
+@compile_part
 def step_output(w, layers, room, labels, n_columns, learning_rate):
     """From the logits in `sums`: the step of the output layer, and that of its inputs, from which all others follow."""
     last, n, logits = len(layers) - 1, len(labels), room.sums[:n_columns]
@@ -211,7 +212,7 @@ def step_output(w, layers, room, labels, n_columns, learning_rate):
         weights[i, 0] += total
 
 
-@compile_kernel
+@compile_part
 def step_batch(w, e, slots, layers, tables, user, items, labels, contexts, room, learning_rate, lanes, rows):
     """One step of SGD."""
     n, n_columns = len(items), -(-len(items) // len(lanes)) * len(lanes)
