@@ -23,6 +23,7 @@ compile_part = njit(fastmath=set(FAST), error_model="numpy", nogil=True, no_cpyt
 
 def tile(a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_row, n, rows, vectors, lanes):
     """c[i, j] += sum_k a[i, k] b[k, j] for as many i as `rows` has entries and j as fit `vectors`; without compiler."""
+    a, b, c = a.reshape(-1), b.reshape(-1), c.reshape(-1)
     for i in range(len(rows)):
         for j in range(len(vectors) * len(lanes)):
             for k in range(n):
@@ -31,6 +32,7 @@ def tile(a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_row, n, rows, vecto
 
 def transpose_tile(a, a_at, a_row, c, c_at, c_row, lanes):
     """c[j, i] = a[i, j] for a square of vectors; this body is what runs without a compiler."""
+    a, c = a.reshape(-1), c.reshape(-1)
     for i in range(len(lanes)):
         for j in range(len(lanes)):
             c[c_at + j * c_row + i] = a[a_at + i * a_row + j]
@@ -62,6 +64,7 @@ def _interleave(builder, low, high, n, upper):
 @intrinsic
 def _tile(typing_context, a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_row, n, rows, vectors, lanes):
     def codegen(context, builder, signature, args):
+        builder.function.attributes.add("noinline")  # one copy of the function around it, and of the tile, is enough
         vector = ir.VectorType(context.get_value_type(a.dtype), lanes.count)
         align = vector.element.get_abi_size(context.target_data)
         pointer_a, pointer_b, pointer_c = (
@@ -105,6 +108,7 @@ def _tile(typing_context, a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_ro
 @intrinsic
 def _transpose_tile(typing_context, a, a_at, a_row, c, c_at, c_row, lanes):
     def codegen(context, builder, signature, args):
+        builder.function.attributes.add("noinline")  # one copy of the function around it, and of the tile, is enough
         vector = ir.VectorType(context.get_value_type(a.dtype), lanes.count)
         align = vector.element.get_abi_size(context.target_data)
         n = lanes.count

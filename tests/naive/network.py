@@ -1,4 +1,4 @@
-"""Readable twin of fastfedrec.network: one batch after another in NumPy, with the gradient of each layer written out."""
+"""Readable twin of fastfedrec.network: batch after batch in NumPy, the gradient of each layer written out."""
 
 import numpy as np
 
