@@ -201,7 +201,7 @@ def step_output(w, layers, room, labels, batch, n_columns, learning_rate):
     for b in range(n):
         small = math.exp(-abs(logits[b]))
         probability = (1.0 if logits[b] >= 0 else small) / (1 + small)
-        logits[b] = learning_rate * (labels[batch[b]] - probability) / n
+        logits[b] = learning_rate * (float(labels[batch[b]]) - probability) / n
         bias[0] += logits[b]
     logits[n:] = 0
     for i in range(len(x)):
