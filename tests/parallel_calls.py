@@ -13,9 +13,7 @@ import time
 import numpy as np
 
 from fastfedrec import FMFLDP, Interactions, Key, LaplaceRRSVD, _threads, als, datasets, ranking
-from fastfedrec.client_examples import Events, draw_examples
 from fastfedrec.evaluation import random_split
-from fastfedrec.features import Features
 from fastfedrec.mechanisms import (
     GRR,
     BinaryResponse,
@@ -25,7 +23,6 @@ from fastfedrec.mechanisms import (
     TruncatedGeometric,
     clip_rows_l2,
 )
-from fastfedrec.network import TwoTower
 
 N = 20_000  # values: enough for a block for each of two threads in every kernel
 KEY = Key.from_seed(1)
@@ -41,15 +38,6 @@ def ratings():
     matrix = data().to_scipy()
     matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
     return Interactions.from_scipy(matrix)
-
-
-def updates(n_threads):
-    """Of 30 clients: threads of Python, words and clipping in parallel loops."""
-    network = TwoTower(Features.from_interactions(data()), n_factors=16, hidden=(16,))
-    examples = draw_examples(data(), Events.from_interactions(data()), np.arange(30), 1, key=KEY, n_threads=n_threads)
-    start = network.initial_parameters(KEY)
-    options = {"learning_rate": 0.1, "n_epochs": 1, "clip_norm": 0.1}
-    return network.train_clients(start, examples, key=KEY, n_threads=n_threads, **options).values
 
 
 def values(low=0, high=5):
@@ -68,7 +56,6 @@ CALLS = {
     "generate": lambda n: datasets.generate_implicit(400, 60, key=KEY, n_threads=n).indices,
     "integer_noise": lambda n: DiscreteLaplace(2, sampler="table").privatize(values(), key=KEY, n_threads=n),
     "laplace_rr_svd": lambda n: LaplaceRRSVD(n_factors=0).fit(ratings(), key=KEY, n_threads=n).item_biases_,
-    "network": updates,
     "piecewise": lambda n: Piecewise(1.0).privatize(values() / 4, key=KEY, n_threads=n),
     "randomness": lambda n: KEY.words_by_user("test", np.arange(N, dtype=np.uint64), size=2, n_threads=n),
     "ranking": lambda n: ranking.top_k(np.sin(np.arange(N)).reshape(200, 100), 3, n_threads=n)[0],
