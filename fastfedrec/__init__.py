@@ -7,6 +7,7 @@ from fastfedrec.randomness import Key
 from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
+from fastfedrec.systems.fedrec import FedRec
 from fastfedrec.systems.fmf_ldp import FMFLDP
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
@@ -18,6 +19,7 @@ __all__ = [
     "BiasedMF",
     "DPPopularity",
     "DivergenceError",
+    "FedRec",
     "GlobalMean",
     "Interactions",
     "ItemMean",
