@@ -8,6 +8,7 @@ from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fedrec import FedRec
+from fastfedrec.systems.fedrec_plus_plus import FedRecPlusPlus
 from fastfedrec.systems.fmf_ldp import FMFLDP
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
@@ -20,6 +21,7 @@ __all__ = [
     "DPPopularity",
     "DivergenceError",
     "FedRec",
+    "FedRecPlusPlus",
     "GlobalMean",
     "Interactions",
     "ItemMean",

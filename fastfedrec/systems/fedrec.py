@@ -19,11 +19,12 @@ from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._fedrec_rounds import FedRecRounds, FedRecState
+from fastfedrec.systems._fedrec_traffic import VectorTraffic, count_vectors
 from fastfedrec.systems._fedrec_views import Messages, RecordedRound
 from fastfedrec.systems._rating_model import STARS, RatingModel, check_ratings
 from fastfedrec.systems.base import DivergenceError
 
-__all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound"]
+__all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]
 
 _LARGEST_FACTOR = 1e3  # ratings are products of factors: beyond this training has left the scale
 
@@ -82,6 +83,8 @@ class FedRec(RatingModel, FedRecRounds):
         What the run cost each user, and in its notes what is not protected.
     communication_ : fastfedrec.accounting.CommunicationLedger
         What each user received and sent.
+    vectors_ : VectorTraffic
+        How many latent vectors a round moves.
     records_ : list of RecordedRound
         The rounds of ``fit(record_views=...)``: what every party received.
 
@@ -264,6 +267,7 @@ class FedRec(RatingModel, FedRecRounds):
             RecordedRound.of_shards([part for part in self._records if part.round == number])
             for number in sorted({part.round for part in self._records})
         ]
+        self.vectors_ = self._count_vectors(state)
         self._forget()
         return self
 
@@ -277,6 +281,12 @@ class FedRec(RatingModel, FedRecRounds):
                 f"the round before; lower learning_rate (now {self.learning_rate!r})"
             )
         self.user_factors_, self.item_factors_, self.n_rounds_ = users, state.item_factors, n_rounds
+
+    def _count_vectors(self, state: FedRecState) -> VectorTraffic:
+        groups = [devices for devices in self._devices.values() if len(devices.users)]
+        users = np.concatenate([devices.users for devices in groups])
+        denoisers = state.denoisers[state.rows(users)] if len(state.denoisers) else state.denoisers
+        return count_vectors(self._sharing, groups, denoisers, self.interactions_.n_items)
 
     def _forget(self) -> None:
         """What is only needed while a run lasts."""
@@ -349,11 +359,12 @@ class FedRec(RatingModel, FedRecRounds):
 
     def _header(self) -> dict[str, Any]:
         rounds = [astuple(traffic) for traffic in self.communication_.rounds]
-        return super()._header() | {"rounds": rounds, "n_rounds": self.n_rounds_}
+        return super()._header() | {"rounds": rounds, "n_rounds": self.n_rounds_, "vectors": astuple(self.vectors_)}
 
     @classmethod
     def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
         model = super()._from_saved(header, arrays)
         model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
-        model.n_rounds_, model.records_ = header["n_rounds"], []
+        model.n_rounds_, model.vectors_ = header["n_rounds"], VectorTraffic(*header["vectors"])
+        model.records_ = []
         return model
