@@ -178,7 +178,8 @@ class FedRecRounds(FederatedSystem):
         if self.divisor is not None:
             return np.full(interactions.n_items, float(self.divisor))
         counts = count_raters(interactions, self.max_items, key, 1).astype(np.int64)
-        return np.maximum(self.count_noise.add_noise(counts, key=key, purpose=_COUNT_NOISE), 1).astype(np.float64)
+        counts = np.maximum(self.count_noise.add_noise(counts, key=key, purpose=_COUNT_NOISE), 1)
+        return np.maximum(counts * self.client_share, 1.0)  # of whom so many are asked
 
     @property
     def count_noise(self) -> RoundedGaussian:
@@ -227,7 +228,9 @@ class FedRecRounds(FederatedSystem):
         if records:
             users = np.repeat(shard.global_user_ids, np.diff(spoken.indptr))
             spoken_roles = np.repeat(roles, np.diff(spoken.indptr))
-            self._records.append(record_round(self._sharing, round_number, state, users, spoken_roles, spoken, messages))
+            self._records.append(
+                record_round(self._sharing, round_number, state, users, spoken_roles, spoken, messages)
+            )
         total = sums.sum(axis=0)
         return Update(round, sender, shard.n_users, {name: total[f] for f, name in enumerate(self._fields)})
 
@@ -241,7 +244,9 @@ class FedRecRounds(FederatedSystem):
         total = self.real_sums(update)
         sums, divisors = total[:, :-1], total[:, -1].astype(np.float64)
         if self.noise is not None and self._server_key is not None:
-            sums = self.noise.add_noise(np.ascontiguousarray(sums), key=self._server_key, purpose=_NOISE, round=update.round)
+            sums = self.noise.add_noise(
+                np.ascontiguousarray(sums), key=self._server_key, purpose=_NOISE, round=update.round
+            )
             divisors = state.divisors
         heard = divisors > 0
         step = np.zeros(sums.shape)
@@ -293,8 +298,12 @@ class FedRecRounds(FederatedSystem):
     def round_event(self, n_clients: int) -> Gaussian | Unprotected:
         """What one round is about to cost."""
         if self.noise is None:
-            return Unprotected("each user's gradients, and which items they are of")
+            return Unprotected("each user's gradients" + self._and_items)
         return self._noise_event("clipped gradients with noise on their sums", self.noise, self._clip_steps)
+
+    @property
+    def _and_items(self) -> str:
+        return "" if self.filling == "randomized_response" else ", and which items they are of"
 
     @property
     def _clip_steps(self) -> Fraction:
@@ -310,7 +319,9 @@ class FedRecRounds(FederatedSystem):
         """What one round moves, for a user who takes part, as the mean over users."""
         width = state.item_factors.shape[1]
         return RoundTraffic(
-            download=8 * state.item_factors.size, upload=round(self._mean_sent * (8 * (width + 1) + 4)), n_clients=n_clients
+            download=8 * state.item_factors.size,
+            upload=round(self._mean_sent * (8 * (width + 1) + 4)),
+            n_clients=n_clients,
         )
 
     _mean_sent = 0.0  # vectors that a user sends in a round
@@ -328,9 +339,7 @@ class FedRecRounds(FederatedSystem):
         # What was once answered at random is answered the same for ever: each new answer would cost its epsilon again.
         return round_number == 0 or (self._redraws and self.filling == "hybrid" and self.rho > 0)
 
-    def _speak(
-        self, state: FedRecState, shard: Interactions, key: Key, round_number: int, n_threads: int
-    ) -> Spoken:
+    def _speak(self, state: FedRecState, shard: Interactions, key: Key, round_number: int, n_threads: int) -> Spoken:
         channel = self.channel
         if channel is not None:
             return fill_by_response(shard, channel, key, n_threads)

@@ -42,8 +42,8 @@ class FedRecPlusPlus(FedRec):
         a share that is uniform by itself; a denoiser keeps its own.  "published": as printed; the server gets every
         gradient, a denoiser the virtual ones, and virtual items are drawn anew in each round.
     min_clients_per_denoiser : int
-        With "additive": the fewest users, the denoiser among them, whose shares one denoiser adds up; a fit with fewer
-        users than that for each is refused.
+        With "additive" and several denoisers: the fewest users, the denoiser among them, whose shares one denoiser adds
+        up; a fit with fewer users than that for each is refused.
     fill_by : {"uniform", "popularity"}
         How unrated items are drawn: all alike, or by how many users rated them, which the server knows anyway.
     rho, filling, t_predict, t_local, client_share : object
@@ -76,7 +76,7 @@ class FedRecPlusPlus(FedRec):
     >>> from fastfedrec import FedRec, FedRecPlusPlus, Interactions, Key
     >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 1])
     >>> options = {"n_rounds": 5, "n_factors": 3}
-    >>> lossless = FedRecPlusPlus(rho=1, min_clients_per_denoiser=3, **options).fit(data, key=Key.from_seed(1))
+    >>> lossless = FedRecPlusPlus(rho=1, **options).fit(data, key=Key.from_seed(1))
     >>> bare = FedRec(rho=0, **options).fit(data, key=Key.from_seed(1))
     >>> bool(np.array_equal(lossless.item_factors_, bare.item_factors_))
     True
@@ -88,7 +88,7 @@ class FedRecPlusPlus(FedRec):
         self,
         n_denoisers: int = 1,
         sharing: str = "additive",
-        min_clients_per_denoiser: int = 10,
+        min_clients_per_denoiser: int = 100,
         fill_by: str = "uniform",
         rho: int = 1,
         filling: str = "hybrid",
@@ -167,7 +167,8 @@ class FedRecPlusPlus(FedRec):
         n_users, weights = interactions.n_users, np.zeros(0)
         if self.n_denoisers > n_users:
             raise ValueError(f"n_denoisers must be at most the number of users, {n_users}, got {self.n_denoisers}")
-        if self.sharing == "additive" and n_users // self.n_denoisers < self.min_clients_per_denoiser:
+        few = n_users // self.n_denoisers < self.min_clients_per_denoiser
+        if self.sharing == "additive" and few and self.n_denoisers > 1:
             raise ValueError(
                 f"n_denoisers={self.n_denoisers} leaves {n_users // self.n_denoisers} of {n_users} users to a denoiser, "
                 f"and min_clients_per_denoiser is {self.min_clients_per_denoiser}: sums over so few tell of each; lower "
@@ -208,7 +209,8 @@ class FedRecPlusPlus(FedRec):
     def round_event(self, n_clients: int) -> Gaussian | Unprotected:
         """What one round is about to cost."""
         if self.clip_norm is None and self.sharing == "additive":
-            return Unprotected("exact sums of gradients and counts of raters, and which items each user speaks of")
+            items = "" if self.filling == "randomized_response" else ", and which items each user speaks of"
+            return Unprotected("exact sums of gradients and counts of raters" + items)
         return super().round_event(n_clients)
 
     # ---- the ledgers --------------------------------------------------------------------------------------------
