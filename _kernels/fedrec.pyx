@@ -287,12 +287,12 @@ cdef void _train(
     cdef Py_ssize_t d = plan.n_factors, n = user.n_rated, j, f
     cdef double mean = 0.0
     cdef double* copy = scratch + d
-    cdef int step
+    cdef int _step_number
     if n:
         _step(plan, x, scratch, rated, ratings, n)
         if plan.n_local:
             memcpy(copy, x, d * sizeof(double))   # the first local step is the one just taken
-            for step in range(1, plan.n_local):
+            for _step_number in range(1, plan.n_local):
                 _step(plan, copy, scratch, rated, ratings, n)
             for f in range(d):
                 copy[f] = old[f] - copy[f]        # so that x'v - (copy)'v is one product
@@ -401,7 +401,7 @@ cdef inline void _share(
 cdef inline void _publish(
     const Round* plan, const User* user, Py_ssize_t j, const uint64_t* words, uint64_t* server, uint64_t* denoisers,
 ) noexcept nogil:
-    """The server gets all values and a denoiser the virtual ones; a denoiser takes its own from its sum (equation 9)."""
+    """The server gets all values, a denoiser the virtual ones, and takes its own from its sum (equation 9)."""
     cdef Py_ssize_t width = plan.n_factors + 1, at = user.items[j] * width, f
     cdef bint is_virtual = user.kinds[j] == VIRTUAL
     if plan.sharing == PUBLISHED and user.is_denoiser:

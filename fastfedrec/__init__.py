@@ -1,6 +1,19 @@
 """fastfedrec: the compiled backend for private federated recommenders."""
 
-from fastfedrec import accounting, als, audit, datasets, doctor, engines, evaluation, hardware, mechanisms, ranking, sgd
+from fastfedrec import (
+    accounting,
+    als,
+    attacks,
+    audit,
+    datasets,
+    doctor,
+    engines,
+    evaluation,
+    hardware,
+    mechanisms,
+    ranking,
+    sgd,
+)
 from fastfedrec._version import __version__
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
@@ -34,6 +47,7 @@ __all__ = [
     "__version__",
     "accounting",
     "als",
+    "attacks",
     "audit",
     "datasets",
     "doctor",

@@ -65,7 +65,7 @@ class AttackResult:
 
     @property
     def precision_by_user(self) -> float:
-        """The mean over users of the precision among each one's pairs, which weighs short profiles as much as long ones.
+        """The mean over users of the precision among each one's pairs: short profiles weigh as much as long ones.
 
         Returns
         -------

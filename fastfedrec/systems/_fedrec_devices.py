@@ -79,7 +79,7 @@ def centred(uniform: np.ndarray) -> np.ndarray:
 def fill_hybrid(
     shard: Interactions, rho: int, weights: np.ndarray, key: Key, round_number: int, n_threads: int
 ) -> Spoken:
-    """rho * |I_u| unrated items beside the rated ones, or as many as there are; by weight where weights are given."""
+    """Beside the rated ones rho * |I_u| unrated items, or as many as there are; by weight where weights are given."""
     lengths = shard.interactions_per_user()
     if not rho:
         kinds = np.full(shard.n_interactions, RATED, dtype=np.uint8)

@@ -37,7 +37,8 @@ _COUNT_NOISE = "fedrec.count_noise"
 
 _SCALE_BITS = 32  # of a gradient's fraction: steps of 2.3e-10
 _LARGEST = 2**50  # of an integer, so that the kernel rounds in doubles
-_LARGEST_STDDEV = 2**15  # of noise in steps: the tables end above it
+_LARGEST_STDDEV = 2**12  # of noise in steps: its table takes a second to compute, and eight times that at 2^15
+_CHUNK = 16  # users whom the kernel gives to a thread at a time
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ class FedRecRounds(FederatedSystem):
         Rounds are answered in order: round 0 begins anew, and any other needs the one before it.
         """
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
-        n_threads = resolve_n_threads(n_threads)
+        n_threads = min(resolve_n_threads(n_threads), -(-shard.n_users // _CHUNK)) or 1  # no thread without work
         key.claim_message(_ROUND, round_number, sender)
         devices = self._devices_in(sender, shard, key, round_number)
         if devices.spoken is None or self._redraws_in(round_number):
@@ -353,7 +354,7 @@ class FedRecRounds(FederatedSystem):
         if devices is None or devices.next_round != round_number or len(devices.users) != shard.n_users:
             done = "none" if devices is None else f"{devices.next_round} of {len(devices.users)} users"
             raise ValueError(
-                f"round must follow the last one that {sender!r} answered ({done}), got {round_number}; begin at round 0"
+                f"round must follow the last one that {sender!r} answered ({done}), got {round_number}; begin at 0"
             )
         return devices
 

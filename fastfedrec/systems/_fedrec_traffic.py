@@ -72,10 +72,9 @@ def count_vectors(sharing: int, groups: Collection[Devices], denoisers: np.ndarr
     is_denoiser = denoisers == users
     forwarded = spoken if sharing == ADDITIVE else virtual
     names, group = np.unique(denoisers, return_inverse=True)
-    if sharing == ADDITIVE:
-        heard = kinds != WITHHELD
-    else:  # of itself a denoiser adds what it rated, of the others it hears what they did not
-        heard = kinds == np.where(is_denoiser[owner], RATED, VIRTUAL)
+    # As published, a denoiser adds what it rated itself, and hears of the others what they did not.
+    published = kinds == np.where(is_denoiser[owner], RATED, VIRTUAL)
+    heard = kinds != WITHHELD if sharing == ADDITIVE else published
     cells = np.zeros((len(names), n_items), dtype=bool)
     cells[group[owner[heard]], items[heard]] = True
     own = float(spoken[is_denoiser].mean()) if sharing == ADDITIVE else 0.0

@@ -1,8 +1,8 @@
 """FedRec: federated rating prediction in which users hide what they rated among items they did not (Lin et al. 2020).
 
 Each round the server sends V; each user takes one step on its own factors, and sends the gradients of its rated items
-and of some others with virtual ratings; the server takes one step along each item's mean.  What that protects is little,
-and the ledger says how little.  Corrections: docs/explanation/systems/fedrec.md.
+and of some others with virtual ratings; the server takes one step along each item's mean.  That protects little, and
+the ledger says how little.  Corrections: docs/explanation/systems/fedrec.md.
 """
 
 import warnings
@@ -308,8 +308,8 @@ class FedRec(RatingModel, FedRecRounds):
         ledger = self.ledger_
         channel = self.channel
         if channel is not None:
-            event = LocalReports("randomized response on which items", channel.epsilon, data.n_items, data.n_users)
-            ledger.record(event, simulation=key.is_simulation)
+            answers = LocalReports("randomized response on which items", channel.epsilon, data.n_items, data.n_users)
+            ledger.record(answers, simulation=key.is_simulation)
             ledger.note(
                 f"which items a user speaks of: exactly {channel.epsilon:.6g} for one item more or less, and no more "
                 "over rounds, for it is decided once; the gradients themselves are not covered by that figure"

@@ -170,9 +170,9 @@ class FedRecPlusPlus(FedRec):
         few = n_users // self.n_denoisers < self.min_clients_per_denoiser
         if self.sharing == "additive" and few and self.n_denoisers > 1:
             raise ValueError(
-                f"n_denoisers={self.n_denoisers} leaves {n_users // self.n_denoisers} of {n_users} users to a denoiser, "
-                f"and min_clients_per_denoiser is {self.min_clients_per_denoiser}: sums over so few tell of each; lower "
-                "n_denoisers"
+                f"n_denoisers={self.n_denoisers} leaves {n_users // self.n_denoisers} of {n_users} users to each, and "
+                f"min_clients_per_denoiser is {self.min_clients_per_denoiser}: sums over so few tell of each user; "
+                "lower n_denoisers"
             )
         state = super().initial_state(interactions, key)
         order = Key.from_seed(state.seed).permutation(_DEAL, size=n_users)
@@ -237,7 +237,7 @@ class FedRecPlusPlus(FedRec):
             )
             return [*super()._not_protected(data, state), matched, groups]
         return [
-            "against the server and the denoisers together nothing holds: a share of a virtual item is the same for both "
+            "against the server and the denoisers together nothing holds: both get the same share of a virtual item "
             "(attacks.value_matching)",
             "which items a user speaks of is open to the server, rated or not; what is popular is rather rated "
             "(attacks.popularity)",
