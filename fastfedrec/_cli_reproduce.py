@@ -51,7 +51,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--data",
         type=Path,
         metavar="PATH",
-        help="MovieLens as downloaded: 20M for fmf-ldp (without it data are generated), 100K for the others, 1M for fedrec",
+        help="MovieLens as downloaded: 20M for fmf-ldp (without it data are generated), 100K or 1M for the others",
     )
     command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
     command.add_argument(

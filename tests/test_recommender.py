@@ -40,7 +40,7 @@ MODELS = [
     LaplaceRRSVD(max_ratings=20, n_factors=3, n_epochs=2),
     LaplaceRRSVD(hide_items=True, n_reports=10, n_factors=3, n_epochs=2),
     FedRec(rho=1, n_rounds=3, n_factors=3),
-    FedRecPlusPlus(2, min_clients_per_denoiser=5, n_rounds=3, n_factors=3),
+    FedRecPlusPlus(2, min_clients_per_denoiser=1, n_rounds=3, n_factors=3),
     GlobalMean(2.0),
     UserMean(2.0),
     ItemMean(),
