@@ -207,7 +207,18 @@ class FedRecPlusPlus(FedRec):
         return (update.arrays["server"] - update.arrays["denoisers"]).view(np.int64)
 
     def round_event(self, n_clients: int) -> Gaussian | Unprotected:
-        """What one round is about to cost."""
+        """What one round is about to cost.
+
+        Parameters
+        ----------
+        n_clients : int
+            Users who may be asked.
+
+        Returns
+        -------
+        Gaussian or Unprotected
+            Gaussian with central privacy.
+        """
         if self.clip_norm is None and self.sharing == "additive":
             items = "" if self.filling == "randomized_response" else ", and which items each user speaks of"
             return Unprotected("exact sums of gradients and counts of raters" + items)
