@@ -154,8 +154,9 @@ def value_matching(record: RecordedRound, truth: Interactions, *, colluding: boo
     """
     server = _check(record, truth).server
     found = record.denoisers if check_flag("colluding", colluding) else record.denoiser_sums()
-    names = {name.tobytes() for name in _named(found)}
-    matched = np.array([name.tobytes() in names for name in _named(server)], dtype=bool)
+    rows = np.concatenate([_named(server), _named(found)])
+    _, names = np.unique(rows, axis=0, return_inverse=True)
+    matched = np.isin(names[: len(server)], names[len(server) :])
     who = "the server with denoisers" if colluding else "the server with each denoiser's sums"
     claims = np.where(matched, -1, 1).astype(np.int8)
     return _result(f"value matching, {who}", claims, claims, _cells(server, truth), truth)
