@@ -5,29 +5,17 @@
 // each item, and waits for one pivot after another.
 #include "_kernels/_als.h"
 
+#include "_kernels/_als_dual.h"
 #include "_kernels/_tiles.h"
 
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
 enum {
-    FEW = 16,                  // up to this many factors, a batch of users is solved with one user a lane
-    PACKED_BYTES = 32 * 1024,  // of a user's items at once: they stay in the first-level cache
-    MAX_PACKED = 256,          // items
-    MAX_STRIDE = 256,
+    FEW = 16,          // up to this many factors, a batch of users is solved with one user a lane
+    MAX_PACKED = 256,  // items
     REGISTERS = VECTOR_BYTES == 64 ? 28 : 13,  // for sums, of 32 or 16
 };
-
-// A pivot below this part of the diagonal entry it began as: see docs/explanation/als.md for what was measured.
-static inline float pivot_tolerance(float, int) { return 0.03f; }
-static inline double pivot_tolerance(double, int n_factors) { return 64 * n_factors * 2.220446049250313e-16; }
-
-template <class T>
-static inline bool is_finite(const T* x, int n) {
-    T sum = 0;
-    for (int f = 0; f < n; ++f) sum += x[f] * 0;
-    return sum == 0;
-}
 
 // ---- any number of factors: one user at a time, in tiles
 
@@ -98,7 +86,7 @@ static bool solve_one(const AlsProblem<S>& problem, const T* gram, ptrdiff_t use
         __builtin_memset(out, 0, n_factors * sizeof(S));
         return true;
     }
-    if (!factor<T>(a, order, stride, pivot_tolerance(T(), n_factors), inverse_roots)) return false;
+    if (!factor<T>(a, order, order, stride, pivot_tolerance(T(), n_factors), inverse_roots)) return false;
     solve<T>(a, order, stride, inverse_roots, right, x);
     if (!is_finite(x, n_factors)) return false;
     for (int f = 0; f < n_factors; ++f) out[f] = (S)x[f];
@@ -297,12 +285,23 @@ static void solve_all(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t l
     }
     if (n <= FEW) solve_few(problem, first, last, scratch, out, solved);
     else
-        for (ptrdiff_t u = first; u < last; ++u)
-            solved[u - first] = solve_one<T>(problem, problem.gram, u, scratch, out + (u - first) * n);
+        for (ptrdiff_t u = first; u < last; ++u) {
+            T* x = out + (u - first) * n;
+            solved[u - first] = (is_dual(problem, u) && solve_dual<T>(problem, u, scratch, x)) ||
+                                solve_one<T>(problem, problem.gram, u, scratch, x);
+        }
     if constexpr (sizeof(T) == 4)
         for (ptrdiff_t u = first; u < last; ++u)
             if (!solved[u - first])
                 solved[u - first] = solve_one<double>(problem, problem.wide_gram, u, scratch, out + (u - first) * n);
+}
+
+bool als_whiten(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* dual) {
+    return whiten(problem, first, last, scratch, dual);
+}
+
+bool als_whiten(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, double* dual) {
+    return whiten(problem, first, last, scratch, dual);
 }
 
 void als_solve(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* out,

@@ -7,6 +7,11 @@
 
 namespace fastfedrec {
 
+enum {
+    ALS_DUAL_FACTORS = 96,  // from so many on, a user with clearly fewer items is solved by a system of its items
+    ALS_ITEMS_AT_ONCE = 256,
+};
+
 // One call's users and item factors, rows padded with zeros to `stride`: 8, or a multiple of 16.
 template <class T>
 struct AlsProblem {
@@ -16,6 +21,7 @@ struct AlsProblem {
     const T* item_factors;    // (n_items, stride), aligned to 64 bytes
     const T* gram;            // (stride, stride), V'V + reg I, 1 on the padded diagonal
     const double* wide_gram;  // the same in double; its Cholesky factor where the weight is 0
+    const T* dual;            // of als_dual_size, as als_whiten fills it; NULL where all systems are of the factors
     int n_factors;
     int stride;
     double weight;
@@ -23,13 +29,18 @@ struct AlsProblem {
 
 // Bytes of scratch that a thread needs, aligned to 64.
 static inline size_t als_scratch_bytes(int stride) {
-    return (size_t)stride * stride * sizeof(double) + 128 * 1024;
+    return (size_t)stride * (stride + ALS_ITEMS_AT_ONCE) * sizeof(double) + 128 * 1024;
 }
+
+// R (stride, stride) with R'R = gram, the inverse of its diagonal (stride,), V R^-1 (n_items, stride).
+static inline ptrdiff_t als_dual_size(ptrdiff_t n_items, int stride) { return (stride + 1 + n_items) * stride; }
 
 }  // namespace fastfedrec
 
 #define FASTFEDREC_DECLARE(level) \
     namespace level { \
+    bool als_whiten(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* dual); \
+    bool als_whiten(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, double* dual); \
     void als_solve(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* out, \
                    unsigned char* solved); \
     void als_solve(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, double* out, \
@@ -41,6 +52,13 @@ namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 #undef FASTFEDREC_DECLARE
 
 namespace fastfedrec {
+
+// Fills `dual` for items [first, last), at most ALS_ITEMS_AT_ONCE; what is of no item, where first is 0. False if gram
+// is too near singular, whichever the items.
+template <class T>
+static inline bool als_whiten(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, T* dual) {
+    return FASTFEDREC_CALL(als_whiten, problem, first, last, scratch, dual);
+}
 
 // Solves users [first, last) into out (last - first, n_factors); solved[i] is 0 where a pivot was too small for vector
 // code to answer for the result, which is then left to `_als.pxd`.

@@ -8,12 +8,27 @@
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-enum { BLOCK = 8 };  // rows of a tile
+enum {
+    BLOCK = 8,                 // rows of a tile
+    MAX_STRIDE = 256,
+    PACKED_BYTES = 32 * 1024,  // of the rows to multiply at once: they stay in the first-level cache
+};
+
+// A pivot below this part of the diagonal entry it began as: see docs/explanation/als.md for what was measured.
+FASTFEDREC_INLINE float pivot_tolerance(float, int) { return 0.03f; }
+FASTFEDREC_INLINE double pivot_tolerance(double, int order) { return 64 * order * 2.220446049250313e-16; }
+
+template <class T>
+static inline bool is_finite(const T* x, int n) {
+    T sum = 0;
+    for (int f = 0; f < n; ++f) sum += x[f] * 0;
+    return sum == 0;
+}
 
 FASTFEDREC_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 FASTFEDREC_INLINE double square_root(double x) { return __builtin_sqrt(x); }
 
-// NV vectors of 8 rows; two fit the 32 registers of AVX-512, one the 16 of the others (see LOW_ROWS for AVX2).
+// NV vectors of 8 rows; three fit the 32 registers of AVX-512, one the 16 of the others (see LOW_ROWS for AVX2).
 template <class T, int NV>
 struct Tile {
     typedef typename Vector<T, Native<T>::LANES>::Type V;
@@ -24,7 +39,7 @@ template <class T, int NV>
 FASTFEDREC_INLINE void load_tile(const T* a, ptrdiff_t stride, Tile<T, NV>& tile) {
 #pragma GCC unroll 8
     for (int i = 0; i < BLOCK; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int v = 0; v < NV; ++v)
             tile.x[i][v] = load<typename Tile<T, NV>::V>(a + i * stride + v * Native<T>::LANES);
 }
@@ -33,7 +48,7 @@ template <class T, int NV>
 FASTFEDREC_INLINE void store_tile(T* a, ptrdiff_t stride, const Tile<T, NV>& tile) {
 #pragma GCC unroll 8
     for (int i = 0; i < BLOCK; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int v = 0; v < NV; ++v) store(a + i * stride + v * Native<T>::LANES, tile.x[i][v]);
 }
 
@@ -45,22 +60,22 @@ FASTFEDREC_INLINE void products(const T* p, ptrdiff_t stride, ptrdiff_t n, ptrdi
     V sums[BLOCK][NV];  // a copy of its own: the compiler keeps it in registers
 #pragma GCC unroll 8
     for (int i = 0; i < BLOCK; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int v = 0; v < NV; ++v) sums[i][v] = V{};
     const T* left = p + row;
     const T* right = p + column;
     for (ptrdiff_t k = 0; k < n; ++k, left += stride, right += stride) {
         V b[NV];
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int v = 0; v < NV; ++v) b[v] = load<V>(right + v * Native<T>::LANES);
 #pragma GCC unroll 8
         for (int i = 0; i < BLOCK; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
             for (int v = 0; v < NV; ++v) sums[i][v] = multiply_add(spread<V>(left[i]), b[v], sums[i][v]);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < BLOCK; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int v = 0; v < NV; ++v) tile.x[i][v] = sums[i][v];
 }
 
@@ -68,11 +83,17 @@ FASTFEDREC_INLINE void products(const T* p, ptrdiff_t stride, ptrdiff_t n, ptrdi
 template <class T, class Function>
 FASTFEDREC_INLINE void each_tile(ptrdiff_t column, ptrdiff_t end, Function f) {
     constexpr int lanes = Native<T>::LANES;
-    if constexpr (VECTOR_BYTES == 64)
-        for (; column + lanes < end; column += 2 * lanes) {
+    if constexpr (VECTOR_BYTES == 64) {
+        ptrdiff_t left = (end - column + lanes - 1) / lanes;  // vectors; a single one at the end is the dearest
+        for (; left == 3 || left > 4; left -= 3, column += 3 * lanes) {
+            Tile<T, 3> tile;
+            f(column, tile);
+        }
+        for (; left >= 2; left -= 2, column += 2 * lanes) {
             Tile<T, 2> tile;
             f(column, tile);
         }
+    }
     for (; column < end; column += lanes) {
         Tile<T, 1> tile;
         f(column, tile);
@@ -145,7 +166,7 @@ static void add_products(const T* p, ptrdiff_t n, ptrdiff_t order, ptrdiff_t str
             load_tile(base + row * stride + column, stride, start);
 #pragma GCC unroll 8
             for (int i = 0; i < BLOCK; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
                 for (size_t v = 0; v < sizeof tile.x[0] / VECTOR_BYTES; ++v) tile.x[i][v] += start.x[i][v];
             store_tile(a + row * stride + column, stride, tile);
         };
@@ -162,7 +183,7 @@ FASTFEDREC_INLINE void subtract_products(const T* a, ptrdiff_t stride, ptrdiff_t
     load_tile(a + row * stride + column, stride, start);
 #pragma GCC unroll 8
     for (int i = 0; i < BLOCK; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int v = 0; v < NV; ++v) tile.x[i][v] = start.x[i][v] - tile.x[i][v];
 }
 
@@ -202,19 +223,20 @@ FASTFEDREC_INLINE void eliminate(const Elimination<T>& by, Tile<T, NV>& tile) {
     for (int i = 0; i < BLOCK; ++i)
 #pragma GCC unroll 8
         for (int k = i + 1; k < BLOCK; ++k)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
             for (int v = 0; v < NV; ++v)
                 tile.x[k][v] = multiply_add(spread<V>(by.minus_multipliers[i][k]), tile.x[i][v], tile.x[k][v]);
 #pragma GCC unroll 8
     for (int i = 0; i < BLOCK; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int v = 0; v < NV; ++v) tile.x[i][v] *= spread<V>(by.inverse_roots[i]);
 }
 
 // Replaces the upper triangle of A by R, A = R'R, left-looking: a block of rows is finished before the next is touched.
-// False if a pivot is not above `tolerance` times the diagonal entry it began as.
+// Columns C beside A, from `order` to `width`, become R^-T C. False if a pivot is not above `tolerance` times the
+// diagonal entry it began as.
 template <class T>
-static bool factor(T* a, ptrdiff_t order, ptrdiff_t stride, T tolerance, T* inverse_roots) {
+static bool factor(T* a, ptrdiff_t order, ptrdiff_t width, ptrdiff_t stride, T tolerance, T* inverse_roots) {
     constexpr ptrdiff_t lanes = Native<T>::LANES;
     for (ptrdiff_t row = 0; row < order; row += BLOCK) {
         const ptrdiff_t begin = row / lanes * lanes, end = (row + BLOCK + lanes - 1) / lanes * lanes;
@@ -222,7 +244,7 @@ static bool factor(T* a, ptrdiff_t order, ptrdiff_t stride, T tolerance, T* inve
         Elimination<T> elimination;
         Tile<T, 1> diagonal;
         for (int i = 0; i < BLOCK; ++i) least[i] = tolerance * a[(row + i) * (stride + 1)];
-        if constexpr (IS_LOW) update_block<T, true>(a, row, row, begin, order, stride, a, a);
+        if constexpr (IS_LOW) update_block<T, true>(a, row, row, begin, width, stride, a, a);
         else
             for (ptrdiff_t column = begin; column < end; column += lanes) {
                 subtract_products(a, stride, row, column, diagonal);
@@ -241,18 +263,17 @@ static bool factor(T* a, ptrdiff_t order, ptrdiff_t stride, T tolerance, T* inve
             eliminate(elimination, tile);
             store_tile(a + row * stride + column, stride, tile);
         };
-        each_tile<T>(end, order, finish);
+        each_tile<T>(end, width, finish);
     }
     return true;
 }
 
-// Solves R'R x = b; overwrites b. What lies beside R's triangle is finite and meets zeros only.
+// Solves R'y = b; overwrites b. What lies beside R's triangle is finite and meets zeros only.
 template <class T>
-static void solve(const T* r, ptrdiff_t order, ptrdiff_t stride, const T* inverse_roots, T* b, T* x) {
+static void solve_transposed(const T* r, ptrdiff_t order, ptrdiff_t stride, const T* inverse_roots, T* b, T* y) {
     typedef typename Vector<T, BLOCK>::Type V;
     typedef typename Vector<T, Native<T>::LANES>::Type Wide;
     constexpr ptrdiff_t lanes = Native<T>::LANES;
-    T y[256];
     for (ptrdiff_t row = 0; row < order; row += BLOCK) {
         const T* rows = r + row * stride;
         V t = load<V>(b + row);
@@ -271,6 +292,12 @@ static void solve(const T* r, ptrdiff_t order, ptrdiff_t stride, const T* invers
             store(b + column, rest);
         }
     }
+}
+
+// Solves R x = y.
+template <class T>
+static void solve_triangle(const T* r, ptrdiff_t order, ptrdiff_t stride, const T* inverse_roots, const T* y, T* x) {
+    typedef typename Vector<T, BLOCK>::Type V;
     __builtin_memset(x, 0, stride * sizeof(T));
     for (ptrdiff_t row = order - BLOCK; row >= 0; row -= BLOCK) {
         const T* rows = r + row * stride;
@@ -293,6 +320,14 @@ static void solve(const T* r, ptrdiff_t order, ptrdiff_t stride, const T* invers
             t = multiply_add(spread<V>(-x[row + i]), columns[i], t);
         }
     }
+}
+
+// Solves R'R x = b; overwrites b.
+template <class T>
+static void solve(const T* r, ptrdiff_t order, ptrdiff_t stride, const T* inverse_roots, T* b, T* x) {
+    T y[MAX_STRIDE];
+    solve_transposed(r, order, stride, inverse_roots, b, y);
+    solve_triangle(r, order, stride, inverse_roots, y, x);
 }
 
 }  // namespace FASTFEDREC_LEVEL

@@ -14,6 +14,9 @@ from _kernels._cholesky cimport cholesky_factor
 include "_level.pxi"
 
 cdef extern from "_kernels/_als.h" namespace "fastfedrec" nogil:
+    enum:
+        ALS_DUAL_FACTORS
+        ALS_ITEMS_AT_ONCE
     cdef cppclass AlsProblem[T]:
         const int64_t* indptr
         const int32_t* indices
@@ -21,10 +24,15 @@ cdef extern from "_kernels/_als.h" namespace "fastfedrec" nogil:
         const T* item_factors
         const T* gram
         const double* wide_gram
+        const T* dual
         int n_factors
         int stride
         double weight
     size_t als_scratch_bytes(int stride) noexcept
+    Py_ssize_t als_dual_size(Py_ssize_t n_items, int stride) noexcept
+    bint als_whiten[T](
+        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* dual
+    ) noexcept
     void als_solve[T](
         const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* out, unsigned char* solved
     ) noexcept
@@ -75,6 +83,7 @@ cdef void* _open(
     problem.item_factors = rows
     problem.gram = own_gram
     problem.wide_gram = wide_gram
+    problem.dual = NULL
     problem.n_factors = <int>n_factors
     problem.stride = <int>stride
     problem.weight = weight
@@ -90,6 +99,25 @@ cdef void _set_users(
     problem.indptr = &indptr[0]
     problem.indices = &indices[0] if indices.shape[0] else NULL
     problem.values = &values[0] if values.shape[0] else NULL
+
+
+cdef void* _open_dual(
+    AlsProblem[floating]* problem,    # IN/OUT
+    Py_ssize_t n_items,
+) noexcept nogil:
+    """Begin `problem.dual` with the first items, if V'V allows it; return the memory to free after use."""
+    cdef void* memory = malloc(als_dual_size(n_items, problem.stride) * sizeof(floating) + ALIGNMENT)
+    cdef void* scratch = malloc(als_scratch_bytes(problem.stride) + ALIGNMENT)
+    cdef floating* dual
+    if memory == NULL or scratch == NULL:
+        free(memory)
+        free(scratch)
+        return NULL
+    dual = <floating*>_aligned(memory)
+    if als_whiten(problem[0], 0, min(n_items, <Py_ssize_t>ALS_ITEMS_AT_ONCE), _aligned(scratch), dual):
+        problem.dual = dual
+    free(scratch)
+    return memory
 
 
 cdef Py_ssize_t _solve_some(
@@ -143,21 +171,37 @@ def solve_users(
     """Solve all users' systems; each user's result depends on that user alone, so on no thread count."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_factors = item_factors.shape[1], first, last, found
     cdef size_t exact_bytes = ((n_factors + 2) * n_factors * sizeof(double) + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    cdef Py_ssize_t n_items = item_factors.shape[0], block, n_blocks = 0
     cdef AlsProblem[floating] problem
+    cdef floating* dual
     cdef void* shared
+    cdef void* shared_dual = NULL
     cdef void* own
     cdef char* scratch
     cdef int thread
     if indices.shape[0] == 0:
         return
-    shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], item_factors.shape[0], n_factors, confidence_weight)
+    shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], n_items, n_factors, confidence_weight)
     if shared == NULL:
         raise MemoryError
     _set_users(&problem, indptr, indices, values)
+    if confidence_weight != 0.0 and n_factors >= ALS_DUAL_FACTORS:
+        shared_dual = _open_dual(&problem, n_items)
+        if shared_dual == NULL:
+            free(shared)
+            raise MemoryError
+        n_blocks = (n_items - 1) // ALS_ITEMS_AT_ONCE if problem.dual != NULL else 0  # but for the first
+    dual = <floating*>problem.dual
     with nogil:
         with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
             own = malloc(exact_bytes + als_scratch_bytes(problem.stride) + ALIGNMENT)
             thread = threadid()
+            for block in prange(n_blocks, schedule="dynamic"):
+                first = (block + 1) * ALS_ITEMS_AT_ONCE
+                if own == NULL:
+                    singular[thread] = -1
+                else:
+                    als_whiten(problem, first, min(first + ALS_ITEMS_AT_ONCE, n_items), _aligned(own), dual)
             for first in prange(0, n_users, USERS_AT_ONCE, schedule="dynamic"):
                 if own == NULL:
                     singular[thread] = -1
@@ -178,6 +222,7 @@ def solve_users(
                         singular[thread] = found
             free(own)
         free(shared)
+        free(shared_dual)
 
 
 def solve_users_cg(

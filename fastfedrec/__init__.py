@@ -23,12 +23,14 @@ from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fedrec import FedRec
 from fastfedrec.systems.fedrec_plus_plus import FedRecPlusPlus
 from fastfedrec.systems.fmf_ldp import FMFLDP
+from fastfedrec.systems.item_models import EASE, ItemKNN, OwnHistory
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
 from fastfedrec.systems.recommender import load
 
 __all__ = [
     "DPLCF",
+    "EASE",
     "FMFLDP",
     "BiasedMF",
     "DPPopularity",
@@ -37,9 +39,11 @@ __all__ = [
     "FedRecPlusPlus",
     "GlobalMean",
     "Interactions",
+    "ItemKNN",
     "ItemMean",
     "Key",
     "LaplaceRRSVD",
+    "OwnHistory",
     "Popularity",
     "Random",
     "RatingItemKNN",

@@ -127,6 +127,7 @@ def _compute_jeyamohan(arguments: argparse.Namespace, show_progress: bool) -> Ra
         arguments.figure,
         quick=arguments.quick,
         grid=HALF_STARS if has_halves else STARS,
+        folder=arguments.out / "cells",
         n_threads=arguments.threads,
         show_progress=show_progress,
     )

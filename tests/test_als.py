@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import als as naive
 from strategies import seeds
@@ -13,7 +13,7 @@ from fastfedrec import Interactions, als, hardware
 DTYPES = [np.float32, np.float64]
 TOLERANCE = {np.float32: 1e-5, np.float64: 1e-9}  # of well-conditioned systems
 ANY_TOLERANCE = {np.float32: 1e-3, np.float64: 1e-9}  # of all: float32 is solved in float32 since there is vector code
-EVERY_KIND_OF_WIDTH = [*range(1, 41), 63, 64, 65, 127, 128, 200, 255, 256]
+EVERY_KIND_OF_WIDTH = [*range(1, 41), 63, 64, 65, 95, 96, 97, 127, 128, 200, 255, 256]
 
 
 def ratings(n_users, n_items, *, seed=0, density=0.3):
@@ -45,8 +45,12 @@ def close(got, expected, tolerance):
 
 def lengths_from_none_to_all(n_items, seed=0):
     """Users with 0, 1, 2, ... and all items, in no order of length, values 1 to 5."""
+    return users_of([3, 0, 1, n_items, 0, n_items // 2, 2, 7, 8, 9, 15, 16, 17, 1, 40, n_items - 1, 5], n_items, seed)
+
+
+def users_of(lengths, n_items, seed):
+    """A user of each length, values 1 to 5."""
     rng = np.random.default_rng(seed)
-    lengths = [3, 0, 1, n_items, 0, n_items // 2, 2, 7, 8, 9, 15, 16, 17, 1, 40, n_items - 1, 5]
     rows = [rng.choice(n_items, length, replace=False) for length in lengths]
     users = np.repeat(np.arange(len(rows)), lengths)
     shape = (len(rows), n_items)
@@ -119,6 +123,30 @@ def test_every_instruction_set_and_width_equals_the_twin(dtype):
                 )
             assert close(got, exact, tolerance[weight][dtype]), (n_factors, instruction_set)
             assert close(got_steps, steps, ANY_TOLERANCE[dtype]), (n_factors, instruction_set)
+
+
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+@settings(max_examples=20)
+@given(
+    seed=seeds(),
+    n_factors=st.sampled_from([95, 96, 97, 104, 128, 201]),
+    n_more_items=st.integers(2, 300),
+    dtype=st.sampled_from(DTYPES),
+    regularization=st.sampled_from([1.0, 100.0]),
+    weight=st.sampled_from([1e-60, 1e-6, 0.5, 40.0, 1e4]),
+    use_values=st.booleans(),
+)
+def test_users_with_fewer_items_than_factors_equal_the_twin(
+    instruction_set, seed, n_factors, n_more_items, dtype, regularization, weight, use_values
+):
+    # Solved by a system of their items, up to 7/8 of the factors; from 96 factors on; if V'V is regular enough.
+    border, n_items = 7 * n_factors // 8, n_factors + n_more_items
+    lengths = [0, 1, 2, 7, 8, 9, 16, 17, border - 1, border, border + 1, n_factors - 1, n_factors, n_factors + 1]
+    data, v = users_of(lengths, n_items, seed), factors(n_items, n_factors, dtype, seed)
+    with hardware.use_instruction_set(instruction_set):
+        got = als.solve_users(data, v, regularization=regularization, confidence_weight=weight, use_values=use_values)
+    expected = naive.solve_users(rows_of(data), v, regularization, weight, use_values)
+    assert close(got, expected, ANY_TOLERANCE[dtype])
 
 
 @given(
@@ -204,10 +232,10 @@ def test_values_count_only_where_asked():
 @pytest.mark.parametrize("weight", [0.0, 2.0])
 @pytest.mark.parametrize("solver", ["cholesky", "cg"])
 def test_each_user_stands_alone(instruction_set, weight, solver):
-    data = ratings(50, 30)
-    for n_factors in (6, 16, 40):
+    data = ratings(50, 300)  # around 90 items each: some by items, some by factors where these are 100
+    for n_factors in (6, 16, 40, 100):
         for dtype in DTYPES:
-            v = factors(30, n_factors, dtype)
+            v = factors(300, n_factors, dtype)
             arguments = {"regularization": 1.0, "confidence_weight": weight, "solver": solver}
             with hardware.use_instruction_set(instruction_set):
                 whole = als.solve_users(data, v, **arguments)
@@ -238,7 +266,7 @@ def test_an_ill_conditioned_but_regular_system_is_solved(n_factors, weight):
 
 @given(
     seed=seeds(),
-    n_factors=st.sampled_from([2, 5, 8, 13, 16, 17, 32, 65]),
+    n_factors=st.sampled_from([2, 5, 8, 13, 16, 17, 32, 65, 96, 130]),
     kind=st.sampled_from(["spectrum", "columns", "mean", "low rank"]),
     exponent=st.floats(0, 3.5),
     regularization=st.sampled_from([1e-4, 1e-2, 1.0]),
@@ -271,15 +299,26 @@ def test_float32_keeps_its_tolerance_whatever_the_condition(seed, n_factors, kin
 
 
 @pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
-@pytest.mark.parametrize("n_factors", [3, 16, 40])
+@pytest.mark.parametrize("n_factors", [3, 16, 40, 100])
 def test_float32_with_nearly_dependent_columns_is_solved_in_double(instruction_set, n_factors):
-    v = factors(80, n_factors, np.float32)
+    v = factors(240, n_factors, np.float32)
     v[:, 1] = v[:, 0] * np.float32(1 + 2**-20) + np.float32(1e-4) * v[:, 1]
-    data = ratings(20, 80)
+    data = ratings(20, 240)
     with hardware.use_instruction_set(instruction_set):
         got = als.solve_users(data, v, regularization=1e-6, confidence_weight=2.0)
     expected = als.solve_users(data, v.astype(np.float64), regularization=1e-6, confidence_weight=2.0)
     assert close(got, expected, 1e-6)
+
+
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("regularization", [1e-3, 10.0])
+def test_more_factors_than_items_are_left_to_regularization(instruction_set, dtype, regularization):
+    # V'V has rank 60, so all that makes it regular is the regularization: not enough to begin with its inverse.
+    data, v = lengths_from_none_to_all(60), factors(60, 100, dtype)
+    with hardware.use_instruction_set(instruction_set):
+        got = als.solve_users(data, v, regularization=regularization, confidence_weight=2.0, use_values=True)
+    assert close(got, naive.solve_users(rows_of(data), v, regularization, 2.0, True), 100 * TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -402,11 +441,11 @@ def test_factors_that_overflow_are_no_result(weight):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n_factors", [5, 64])
+@pytest.mark.parametrize("n_factors", [5, 64, 100])
 @pytest.mark.parametrize("weight", [0.0, 2.0])
 @pytest.mark.parametrize("solver", ["cholesky", "cg"])
 def test_bits_do_not_depend_on_threads(dtype, n_factors, weight, solver):
-    data, v = ratings(400, 80), factors(80, n_factors, dtype)
+    data, v = ratings(400, 320), factors(320, n_factors, dtype)
     arguments = {"regularization": 1.0, "confidence_weight": weight, "use_values": True, "solver": solver}
     one, four, all_of_them = (als.solve_users(data, v, n_threads=n, **arguments) for n in (1, 4, 0))
     np.testing.assert_array_equal(four, one)

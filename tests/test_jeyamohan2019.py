@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -79,11 +80,27 @@ def test_figure_3_is_the_whole_grid_and_is_told_in_every_form(folds, tmp_path):
     assert "below the private item mean in" in figure.summary()
     page = figure.to_markdown(plot="figure.png")
     assert page.count("\n| ") == 6
-    assert "![Figure 3](figure.png)" in page
+    assert "](figure.png)" in page
     pytest.importorskip("matplotlib")
     for name in ("2", "3", "equal-epsilon"):
         rating_figure(folds, name, epsilons=[0.5, 2.0], quick=True).plot(tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+def test_finished_cells_are_kept_and_read_only_for_the_same_settings(folds, tmp_path, monkeypatch):
+    options = {"epsilons": [0.5, 2.0], "quick": True, "folder": tmp_path}
+    first = rating_figure(folds, "2", **options)
+    asked = []
+
+    def run(pair, *rest):
+        asked.append(pair)
+        return asdict(first.cells[0])
+
+    monkeypatch.setattr("fastfedrec.reproduce.jeyamohan2019._run", run)
+    assert rating_figure(folds, "2", **options) == first
+    assert not asked
+    rating_figure(folds[1:], "2", **options)  # other data
+    assert asked == [(0.5, 0.5), (2.0, 2.0)]
 
 
 def test_quick_takes_one_split_and_seven_epsilons(folds):
@@ -128,6 +145,8 @@ def test_bad_inputs(folds):
         rating_figure(folds, "4")
     with pytest.raises(ValueError, match="folds must hold at least one pair"):
         rating_figure([], "2")
+    with pytest.raises(ValueError, match="epsilons must hold at least one value"):
+        rating_figure(folds, "2", epsilons=[])
     with pytest.raises(TypeError, match="folds must be Interactions"):
         rating_figure([(1, 2)], "2")
 

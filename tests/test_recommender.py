@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from fastfedrec import (
     DPLCF,
+    EASE,
     FMFLDP,
     BiasedMF,
     DPPopularity,
@@ -16,9 +17,11 @@ from fastfedrec import (
     FedRecPlusPlus,
     GlobalMean,
     Interactions,
+    ItemKNN,
     ItemMean,
     Key,
     LaplaceRRSVD,
+    OwnHistory,
     Popularity,
     Random,
     RatingItemKNN,
@@ -37,6 +40,9 @@ MODELS = [
     DPPopularity(1.0),
     DPPopularity(5.0, trust="local"),
     DPLCF(2.5),
+    OwnHistory(),
+    ItemKNN(n_neighbors=5),
+    EASE(20.0),
     LaplaceRRSVD(max_ratings=20, n_factors=3, n_epochs=2),
     LaplaceRRSVD(hide_items=True, n_reports=10, n_factors=3, n_epochs=2),
     FedRec(rho=1, n_rounds=3, n_factors=3),
@@ -49,7 +55,7 @@ MODELS = [
 ]
 
 
-BASES = {"Baseline", "RatingModel", "RatingBaseline", "AdditiveModel"}
+BASES = {"Baseline", "_Unprotected", "RatingModel", "RatingBaseline", "AdditiveModel"}
 
 
 def rated(n_users, n_items, seed, **ids):

@@ -4,22 +4,24 @@ The paper draws its figures and prints no number, and does not say how its SVD i
 paper is its mechanism with plain stochastic gradient descent, as `LaplaceRRSVD(variant="published")` runs it.
 """
 
+import functools
 import itertools
-import json
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fastfedrec._check import check_choice, check_flag, check_instance
 from fastfedrec._progress import progress_rounds
-from fastfedrec._table import format_epsilon, format_table
+from fastfedrec._table import format_epsilon
 from fastfedrec._version import __version__
 from fastfedrec.evaluation import evaluate_ratings
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
+from fastfedrec.reproduce._side_by_side import SideBySide, kept
 from fastfedrec.systems._rating_model import STARS
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.rating_baselines import GlobalMean, ItemMean
@@ -83,32 +85,31 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class RatingFigure:
+class RatingFigure(SideBySide):
     """A figure, with all models side by side.
 
     Parameters
     ----------
+    source : str
+        Which data these are.
+    settings : dict
+        What every number was computed with.
     figure : {"2", "3", "equal-epsilon"}
         Which one.
     cells : tuple of Cell
         By epsilon 1, then epsilon 2.
-    settings : dict
-        What every number was computed with.
     """
 
     figure: str
     cells: tuple[Cell, ...]
-    settings: dict[str, Any]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings.
+    legend = _LEGEND
 
-        Returns
-        -------
-        dict
-            The fields; "verdict" besides.
-        """
-        return asdict(self) | {"verdict": self.verdict()}
+    @property
+    def title(self) -> str:
+        """System, and number of the figure."""
+        name = f"Figure {self.figure}" if self.figure in ("2", "3") else "equal exact epsilon"
+        return f"Laplace-RR-SVD, {name}: {_TITLES[self.figure]}"
 
     def verdict(self) -> str:
         """Say where the guaranteed model beats the private item mean, and where its factors were used.
@@ -127,56 +128,11 @@ class RatingFigure:
             f"Its factors were used in {len(used)} of {len(self.cells)} cells{least}; elsewhere it is biases alone."
         )
 
-    def summary(self) -> str:
-        """Lay out the figure as text.
-
-        Returns
-        -------
-        str
-            A table; what the columns mean; the verdict.
-        """
-        title = f"Laplace-RR-SVD, {self._name()}"
-        return "\n".join([title, "", format_table(*self._rows()), "", _LEGEND, self.verdict()])
-
-    def to_markdown(self, plot: str | None = None) -> str:
-        """Lay out the figure as a page.
-
-        Parameters
-        ----------
-        plot : str or None
-            Where the plot lies, as the page should link to it; None for no plot.
-
-        Returns
-        -------
-        str
-            As `summary`, with a table in Markdown, the plot and the settings.
-        """
-        header, rows = self._rows()
-        table = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
-        lines = [f"# Laplace-RR-SVD, {self._name()}", "", *table, "", _LEGEND, "", self.verdict()]
-        lines += ["", f"![{self._name()}]({plot})"] if plot else []
-        return "\n".join([*lines, "", "```json", json.dumps(self.settings, indent=2), "```", ""])
-
-    def plot(self, path: str | Path) -> None:
-        """Draw the figure: lines over epsilon, or for Figure 3 a map of each model.
-
-        Parameters
-        ----------
-        path : str or Path
-            A file whose suffix matplotlib knows.
-
-        Raises
-        ------
-        ImportError
-            Without matplotlib.
-        """
-        try:
-            from matplotlib.figure import Figure  # no pyplot: nothing global is touched, and PNG needs no display
-        except ImportError:
-            raise ImportError("a plot needs matplotlib: pip install 'fastfedrec[plot]'") from None
+    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+        """Lines over epsilon, or for Figure 3 a map of each model."""
         names = list(self.cells[0].errors)
         if self.figure != "3":
-            figure = Figure(figsize=(7, 5), layout="constrained")
+            figure = new_figure(figsize=(7, 5))
             panel = figure.subplots()
             for name in names:
                 panel.plot([c.epsilon_1 for c in self.cells], [c.mean(name) for c in self.cells], ".-", label=name)
@@ -185,7 +141,7 @@ class RatingFigure:
             panel.legend(fontsize="small")
         else:
             first, second = (sorted({getattr(c, f"epsilon_{j}") for c in self.cells}) for j in (1, 2))
-            figure = Figure(figsize=(4 * len(names), 4), layout="constrained")
+            figure = new_figure(figsize=(4 * len(names), 4))
             for panel, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
                 found = {(c.epsilon_1, c.epsilon_2): c.mean(name) for c in self.cells}
                 drawn = panel.pcolormesh(
@@ -193,10 +149,7 @@ class RatingFigure:
                 )
                 panel.set(title=name, xlabel="epsilon 1", ylabel="epsilon 2")
                 figure.colorbar(drawn, ax=panel)
-        figure.savefig(path, dpi=150)
-
-    def _name(self) -> str:
-        return f"Figure {self.figure}" if self.figure in ("2", "3") else "equal exact epsilon"
+        return figure
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         names = list(self.cells[0].errors)
@@ -216,6 +169,7 @@ def rating_figure(
     epsilons: Sequence[float] | None = None,
     quick: bool = False,
     grid: Sequence[float] = STARS,
+    folder: str | Path | None = None,
     n_threads: int = 0,
     show_progress: bool = False,
 ) -> RatingFigure:
@@ -234,6 +188,8 @@ def rating_figure(
         One split, and seven epsilons instead of thirty.
     grid : sequence of float
         The ratings there are.
+    folder : str, Path or None
+        Keep every finished pair of epsilons there, and read those that were made with the same settings.
     n_threads : int
         0 for all processors; no error depends on it.
     show_progress : bool
@@ -259,20 +215,36 @@ def rating_figure(
     if epsilons is None:
         parts = QUICK_EPSILONS if quick else EPSILONS
         epsilons = EXACT_EPSILONS if figure == "equal-epsilon" else parts
+    if not len(epsilons):
+        raise ValueError("epsilons must hold at least one value, got none; None takes the paper's")
     pairs = [(e, e) for e in epsilons] if figure != "3" else list(itertools.product(epsilons, epsilons))
     grid = tuple(map(float, grid))
-    cells = []
-    for number in progress_rounds(len(pairs), show=show_progress, description=f"Figure {figure}", unit="cell"):
-        models = _models_at(pairs[number], figure, grid)
-        cells.append(_run(pairs[number], models, folds, n_threads))
+    trains = [train for train, _ in folds]
     settings = {
         "version": __version__,
         "n_splits": len(folds),
-        "n_ratings": [train.n_interactions for train, _ in folds],
+        "n_ratings": [train.n_interactions for train in trains],
+        "checksum": functools.reduce(_checksum, itertools.chain.from_iterable(folds), 0),
         "grid": list(grid),
-        "models": {name: repr(model) for name, model in _models_at(pairs[-1], figure, grid).items()},
     }
-    return RatingFigure(figure, tuple(cells), settings)
+    cells = []
+    for number in progress_rounds(len(pairs), show=show_progress, description=f"Figure {figure}", unit="cell"):
+        pair = pairs[number]
+        models = _models_at(pair, figure, grid)
+        own = settings | {"models": {name: repr(model) for name, model in models.items()}}
+        name = f"{figure}-{pair[0]:g}-{pair[1]:g}"
+        cells.append(Cell(**kept(folder, name, own, functools.partial(_run, pair, models, folds, n_threads))))
+    source = (
+        f"The data given: {trains[0].n_users:,} users x {trains[0].n_items:,} items, "
+        f"{sum(part.n_interactions for part in folds[0]):,} ratings, {len(folds)} split{'s' if len(folds) > 1 else ''}"
+    )
+    return RatingFigure(source, own, figure, tuple(cells))
+
+
+def _checksum(value: int, data: Interactions) -> int:
+    for part in (data.indptr, data.indices, data.values_or_ones()):
+        value = zlib.crc32(part.tobytes(), value)
+    return value
 
 
 def _models_at(pair: tuple[float, float], figure: str, grid: tuple[float, ...]) -> dict[str, Any]:
@@ -308,7 +280,7 @@ def _run(
     models: dict[str, Any],
     folds: Sequence[tuple[Interactions, Interactions]],
     n_threads: int,
-) -> Cell:
+) -> dict[str, Any]:
     errors: dict[str, list[float]] = {name: [] for name in models}
     n_epochs: dict[str, list[int]] = {}
     exact: dict[str, float | None] = {}
@@ -319,7 +291,13 @@ def _run(
             if isinstance(model, LaplaceRRSVD):
                 n_epochs.setdefault(name, []).append(model.n_epochs_)
                 exact[name] = model.channel.epsilon if model.channel is not None else None
-    return Cell(*pair, exact, errors, n_epochs)
+    return {
+        "epsilon_1": pair[0],
+        "epsilon_2": pair[1],
+        "exact_epsilon": exact,
+        "errors": errors,
+        "n_epochs": n_epochs,
+    }
 
 
 def serial_epsilon(exact: float, grid: Sequence[float] = STARS) -> float:

@@ -1,13 +1,13 @@
 """Minto et al. 2021 (FMF-LDP): Figure 4, the hit ratio over numbers of users and items."""
 
-import json
+import functools
 import math
 import statistics
 import time
 import warnings
 import zlib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from fastfedrec._check import check_flag, check_instance, check_integer
 from fastfedrec._progress import progress_rounds
-from fastfedrec._table import format_epsilon, format_table
+from fastfedrec._table import format_epsilon
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec._version import __version__
 from fastfedrec.accounting.views import SHORT_NAMES, View
@@ -23,6 +23,7 @@ from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
+from fastfedrec.reproduce._side_by_side import SideBySide, kept
 from fastfedrec.systems.baselines import DPPopularity, Popularity
 from fastfedrec.systems.fmf_ldp import FMFLDP
 
@@ -89,35 +90,31 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Figure4:
+class Figure4(SideBySide):
     """The figure, side by side with ours.
 
     Parameters
     ----------
     source : str
         Which data these are.
+    settings : dict
+        What every figure was computed with.
     cells : tuple of Cell
         By users, then items.
     skipped : tuple of str
         What the data are too small for.
-    settings : dict
-        What every figure was computed with.
     """
 
-    source: str
     cells: tuple[Cell, ...]
     skipped: tuple[str, ...]
-    settings: dict[str, Any]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings.
+    title = "FMF-LDP, Figure 4: the paper beside ours"
+    legend = LEGEND
 
-        Returns
-        -------
-        dict
-            The fields; "verdict" besides.
-        """
-        return asdict(self) | {"verdict": self.verdict()}
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the data are too small for."""
+        return self.skipped
 
     def verdict(self) -> str:
         """Say in how many cells FMF-LDP beats popularity, by the means.
@@ -133,56 +130,10 @@ class Figure4:
             sentences.append(f"{name}: above popularity in {won} of {len(self.cells)} cells.")
         return "\n".join(sentences)
 
-    def summary(self) -> str:
-        """Lay out the figure as text.
-
-        Returns
-        -------
-        str
-            The data in the first line; a table; what the columns mean; the verdict.
-        """
-        return "\n".join([self.source, "", format_table(*self._rows()), "", LEGEND, *self.skipped, self.verdict()])
-
-    def to_markdown(self, plot: str | None = None) -> str:
-        """Lay out the figure as a page.
-
-        Parameters
-        ----------
-        plot : str or None
-            Where the plot lies, as the page should link to it; None for no plot.
-
-        Returns
-        -------
-        str
-            As `summary`, with a table in Markdown, the plot and the settings.
-        """
-        header, rows = self._rows()
-        table = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
-        lines = ["# FMF-LDP, Figure 4: the paper beside ours", "", f"**{self.source}**", "", *table, "", LEGEND]
-        lines += ["", *(f"- {line}" for line in (*self.skipped, *self.verdict().splitlines()))]
-        lines += ["", f"![Figure 4]({plot})"] if plot else []
-        lines += ["", "```json", json.dumps(self.settings, indent=2), "```", ""]
-        return "\n".join(lines)
-
-    def plot(self, path: str | Path) -> None:
-        """Draw the figure: a panel for each number of users.
-
-        Parameters
-        ----------
-        path : str or Path
-            A file whose suffix matplotlib knows.
-
-        Raises
-        ------
-        ImportError
-            Without matplotlib.
-        """
-        try:
-            from matplotlib.figure import Figure  # no pyplot: nothing global is touched, and PNG needs no display
-        except ImportError:
-            raise ImportError("a plot needs matplotlib: pip install 'fastfedrec[plot]'") from None
+    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+        """A panel for each number of users."""
         users = sorted({cell.n_users for cell in self.cells})
-        figure = Figure(figsize=(4 * len(users) + 1, 4.5), layout="constrained")
+        figure = new_figure(figsize=(4 * len(users) + 1, 4.5))
         panels = figure.subplots(1, len(users), sharey=True, squeeze=False)[0]
         for panel, n_users in zip(panels, users, strict=True):
             cells = [cell for cell in self.cells if cell.n_users == n_users]
@@ -195,7 +146,7 @@ class Figure4:
         panels[0].set_ylabel(METRIC.upper())
         panels[0].legend(fontsize="small")
         figure.suptitle(self.source, fontsize="small")
-        figure.savefig(path, dpi=150)
+        return figure
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         names = list(self.cells[0].hit_ratios)
@@ -288,9 +239,10 @@ def figure_4(
     found: dict[tuple[int, int], list[dict[str, Any]]] = {size: [] for size in sizes}
     for number in progress_rounds(len(runs), show=show_progress, description="Figure 4", unit="run"):
         size, seed = runs[number]
-        found[size].append(_resume(data, size, seed, settings, None if folder is None else Path(folder), n_threads))
+        name, run = f"cell-{size[0]}x{size[1]}-seed-{seed}", functools.partial(_run, data, size, seed, n_threads)
+        found[size].append(kept(folder, name, settings, run))
     cells = tuple(_join(size, found[size]) for size in sorted(sizes))
-    return Figure4(source, cells, tuple(skipped), settings | {"n_seeds": n_seeds})
+    return Figure4(source, settings | {"n_seeds": n_seeds}, cells, tuple(skipped))
 
 
 def _fitting_sizes(data: Interactions, most_users: int) -> tuple[list[tuple[int, int]], list[str]]:
@@ -310,32 +262,6 @@ def _fitting_sizes(data: Interactions, most_users: int) -> tuple[list[tuple[int,
             f"got {data.n_users} and {data.n_items}; pass MovieLens 20M, or None for generated data"
         )
     return sizes, skipped
-
-
-def _resume(
-    data: Interactions,
-    size: tuple[int, int],
-    seed: int,
-    settings: dict[str, Any],
-    folder: Path | None,
-    n_threads: int,
-) -> dict[str, Any]:
-    """One run, or the same run from its file."""
-    if folder is None:
-        return _run(data, size, seed, n_threads)
-    path = folder / f"cell-{size[0]}x{size[1]}-seed-{seed}.json"
-    try:
-        kept = json.loads(path.read_text())
-        if kept["settings"] == settings:
-            return kept["run"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        pass  # not made yet, or not by this function
-    run = _run(data, size, seed, n_threads)
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_text(json.dumps({"settings": settings, "run": run}, indent=2, allow_nan=False))
-    unfinished.replace(path)  # an interrupted run leaves no half a file
-    return run
 
 
 def _run(data: Interactions, size: tuple[int, int], seed: int, n_threads: int) -> dict[str, Any]:

@@ -31,6 +31,8 @@ BEST_REPORT_EPSILON = 2.1773189849653067
 class Baseline(Recommender):
     """A model that is fitted in one step: checks, then `_fit`."""
 
+    _keeps_values: ClassVar[bool] = False  # otherwise what is stored counts once
+
     def fit(
         self,
         interactions: Interactions,
@@ -44,7 +46,7 @@ class Baseline(Recommender):
         Parameters
         ----------
         interactions : Interactions
-            Entries with value 0 are no interactions; values do not matter otherwise.
+            Entries with value 0 are no interactions; values matter only where the model's own page says so.
         key : Key or None
             Source of every draw; None draws one from entropy.  An entropy key serves one fit.
         n_threads : int
@@ -60,7 +62,8 @@ class Baseline(Recommender):
             This model, fitted.
         """
         self._check_parameters()
-        data = check_interactions(interactions).binarize()
+        data = check_interactions(interactions)
+        data = data.positive() if self._keeps_values else data.binarize()
         key = resolve_key(key)
         ledger = Ledger() if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
         n_threads = resolve_n_threads(n_threads)

@@ -4,7 +4,6 @@ import math
 from typing import ClassVar
 
 import numpy as np
-import scipy
 
 from fastfedrec import ranking
 from fastfedrec._check import check_epsilon, check_integer
@@ -16,6 +15,7 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.randomness import Key
 from fastfedrec.systems.baselines import Baseline
+from fastfedrec.systems.item_models import score_neighbors
 
 _BITS = "dplcf.bits"
 _BLOCK_CELLS = 2**23  # answers, or similarities, held at once
@@ -89,14 +89,8 @@ class DPLCF(Baseline):
         )
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
-        n_items, n_kept = self.neighbor_items_.shape
-        starts = np.arange(n_items + 1) * n_kept
-        similarities = scipy.sparse.csr_array(
-            (self.neighbor_similarities_.ravel(), self.neighbor_items_.ravel(), starts), shape=(n_items, n_items)
-        )
         own = self.interactions_._take_users(users)
-        bits = scipy.sparse.csr_array((own.values_or_ones(), own.indices, own.indptr), shape=own.shape)
-        return (bits @ similarities.T).toarray()
+        return score_neighbors(own, self.neighbor_items_, self.neighbor_similarities_)
 
 
 def sum_answers(

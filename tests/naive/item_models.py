@@ -1,0 +1,41 @@
+"""Baselines without privacy, one user and one item at a time."""
+
+import math
+
+import numpy as np
+
+
+def own_history(rows, n_items):
+    """Scores of every user: own values first, popularity behind them, below 1."""
+    counts = [sum(item in row for row in rows) for item in range(n_items)]
+    most = max(counts)
+    return [[row.get(item, 0) + counts[item] / (most + 1) for item in range(n_items)] for row in rows]
+
+
+def item_knn(rows, n_items, n_neighbors, shrinkage):
+    """Scores of every user: similarities of each item's nearest neighbours that the user has."""
+    having = [{user for user, row in enumerate(rows) if item in row} for item in range(n_items)]
+
+    def similarity(a, b):
+        below = math.sqrt(len(having[a]) * len(having[b])) + shrinkage
+        return len(having[a] & having[b]) / below if below else 0.0
+
+    scores = []
+    for row in rows:
+        line = []
+        for item in range(n_items):
+            others = sorted((-similarity(item, other), other) for other in range(n_items) if other != item)
+            line.append(sum(-negative for negative, other in others[:n_neighbors] if other in row))
+        scores.append(line)
+    return scores
+
+
+def ease(rows, n_items, regularization):
+    """Scores of every user, from one ridge regression an item on all others: EASE's definition, not its closed form."""
+    X = np.array([[float(item in row) for item in range(n_items)] for row in rows])
+    weights = np.zeros((n_items, n_items))
+    for item in range(n_items):
+        others = [other for other in range(n_items) if other != item]
+        A = X[:, others].T @ X[:, others] + regularization * np.eye(n_items - 1)
+        weights[others, item] = np.linalg.solve(A, X[:, others].T @ X[:, item])
+    return X @ weights
