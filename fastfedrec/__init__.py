@@ -1,12 +1,27 @@
 """fastfedrec: the compiled backend for private federated recommenders."""
 
-from fastfedrec import accounting, als, audit, datasets, doctor, engines, evaluation, hardware, mechanisms, ranking, sgd
+from fastfedrec import (
+    accounting,
+    als,
+    attacks,
+    audit,
+    datasets,
+    doctor,
+    engines,
+    evaluation,
+    hardware,
+    mechanisms,
+    ranking,
+    sgd,
+)
 from fastfedrec._version import __version__
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
+from fastfedrec.systems.fedrec import FedRec
+from fastfedrec.systems.fedrec_plus_plus import FedRecPlusPlus
 from fastfedrec.systems.fmf_ldp import FMFLDP
 from fastfedrec.systems.item_models import EASE, ItemKNN, OwnHistory
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
@@ -20,6 +35,8 @@ __all__ = [
     "BiasedMF",
     "DPPopularity",
     "DivergenceError",
+    "FedRec",
+    "FedRecPlusPlus",
     "GlobalMean",
     "Interactions",
     "ItemKNN",
@@ -34,6 +51,7 @@ __all__ = [
     "__version__",
     "accounting",
     "als",
+    "attacks",
     "audit",
     "datasets",
     "doctor",
