@@ -230,6 +230,25 @@ def test_ledger_of_central_privacy():
     assert (state.divisors != exact).any()
 
 
+def test_with_cohorts_central_privacy_is_for_replacing_a_user_at_twice_the_sensitivity():
+    data, key = random_ratings(40, 9, 2), Key.from_seed(1)
+    options = {"n_rounds": 3, "n_factors": 2, "clip_norm": 0.5, "noise_multiplier": 3.0, "divisor": 7.0}
+    all_asked, some_asked = (FedRec(0, client_share=share, **options).fit(data, key=key) for share in (1.0, 0.5))
+    (event,) = some_asked.ledger_.events
+    assert (event.neighboring, event.noise_multiplier) == ("replace", 1.5)
+    assert some_asked.ledger_.epsilon("public") == pytest.approx(all_asked.ledger_.epsilon("public"))
+
+
+def test_when_a_private_run_ends_depends_on_what_is_released_alone(monkeypatch):
+    data, key = random_ratings(40, 9, 2), Key.from_seed(1)
+    monkeypatch.setattr(FedRec, "device_factors", lambda self, state: np.full((40, 2), np.nan))
+    private = FedRec(0, n_rounds=3, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, divisor=7.0).fit(data, key=key)
+    assert private.n_rounds_ == 3
+    assert not private.user_factors_.any()
+    with pytest.warns(RuntimeWarning, match="diverged in round 0"):
+        assert FedRec(0, n_rounds=3, n_factors=2).fit(data, key=key).n_rounds_ == 0
+
+
 def test_noise_is_added_to_the_sums_and_the_private_count_is_not_used():
     data, key = random_ratings(40, 9, 2), Key.from_seed(1)
     model = FedRec(0, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, divisor=7.0)

@@ -310,11 +310,13 @@ class FedRecRounds(FederatedSystem):
     def _clip_steps(self) -> Fraction:
         return Fraction(self.clip_norm or 0) * Fraction(self._scale)
 
-    @staticmethod
-    def _noise_event(name: str, noise: RoundedGaussian, sensitivity: Fraction) -> Gaussian:
-        # The cohort is drawn from a public seed, so it amplifies nothing.
-        multiplier = noise.noise_multiplier(sensitivity)
-        return Gaussian(multiplier, name, neighboring="add_remove", sampling="none")
+    def _noise_event(self, name: str, noise: RoundedGaussian, sensitivity: Fraction) -> Gaussian:
+        # The cohort is drawn from a public seed, so it amplifies nothing.  But one user more or less is another cohort,
+        # of others too: only a user who is replaced moves the sum by its own part alone, out of it and into it.
+        if self.client_share < 1:
+            multiplier = noise.noise_multiplier(2 * sensitivity)
+            return Gaussian(multiplier, name, neighboring="replace", sampling="none")
+        return Gaussian(noise.noise_multiplier(sensitivity), name, neighboring="add_remove", sampling="none")
 
     def traffic(self, state: FedRecState, n_clients: int) -> RoundTraffic:
         """What one round moves, for a user who takes part, as the mean over users."""

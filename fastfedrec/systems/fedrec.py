@@ -274,7 +274,12 @@ class FedRec(RatingModel, FedRecRounds):
     def _keep(self, state: FedRecState, n_rounds: int) -> None:
         """Take the factors of a round, unless it went wrong."""
         users = self.device_factors(state) if n_rounds else np.zeros((self.interactions_.n_users, self.n_factors))
-        largest = max(float(np.abs(factors).max()) for factors in (users, state.item_factors))
+        watched = [state.item_factors]
+        if self.noise is None:
+            watched.append(users)
+        else:  # when training ends is released, and so it may depend on what is released alone
+            users = np.where(np.abs(users) <= _LARGEST_FACTOR, users, 0.0)  # NaN becomes 0 as well
+        largest = max(float(np.abs(factors).max()) for factors in watched)
         if not largest <= _LARGEST_FACTOR:
             raise DivergenceError(
                 f"training diverged in round {n_rounds - 1}: the largest factor is {largest:.3g}; the model is that of "
