@@ -10,6 +10,7 @@ import scipy
 
 from fastfedrec._check import check_flag, check_instance, check_integer, check_real
 from fastfedrec._kernels import evaluation as _kernel
+from fastfedrec._percentile_evaluation import hold_out_entries, mean_percentile_rank
 from fastfedrec._rating_evaluation import RATING_METRICS, evaluate_ratings, k_fold
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.interactions import MISSING_TIMESTAMP, Interactions
@@ -20,8 +21,10 @@ __all__ = [
     "RATING_METRICS",
     "evaluate",
     "evaluate_ratings",
+    "hold_out_entries",
     "k_fold",
     "leave_one_out",
+    "mean_percentile_rank",
     "parse_metrics",
     "random_split",
 ]

@@ -23,6 +23,7 @@ from fastfedrec import (
     LaplaceRRSVD,
     OwnHistory,
     Popularity,
+    PrivatePrototypes,
     Random,
     RatingItemKNN,
     UserMean,
@@ -30,6 +31,7 @@ from fastfedrec import (
     load,
 )
 from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.systems.prototype_baselines import CentralNMF, IndividualNMF
 from fastfedrec.systems.recommender import Recommender
 
 MODELS = [
@@ -52,6 +54,10 @@ MODELS = [
     ItemMean(),
     BiasedMF(),
     RatingItemKNN(n_neighbors=5),
+    PrivatePrototypes(n_factors=3, epsilon=5.0),
+    PrivatePrototypes(2, 3, None, grouping="kmeans", refine=True),
+    CentralNMF(3),
+    IndividualNMF(3),
 ]
 
 
