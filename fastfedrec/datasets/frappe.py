@@ -1,15 +1,15 @@
 """Reader of the Frappe log: which app was used by whom, and in which context, with a row for each entry."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from fastfedrec._ids import Coded
 from fastfedrec._kernels.tables import NATURAL, TEXT
-from fastfedrec.datasets._columns import ColumnReader, Field, to_interactions
+from fastfedrec.datasets._columns import ColumnReader, Field
 from fastfedrec.datasets._files import Files, refuse
+from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
 
 _NAME = "frappe.csv"
@@ -21,37 +21,6 @@ _FIELDS = tuple(
         "user", "item", "cnt", "daytime", "weekday", "isweekend", "homework", "cost", "weather", "country", "city"
     )
 )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class InteractionLog:
-    """Interactions with a row for each time that one happened, and the context it happened in.
-
-    Parameters
-    ----------
-    interactions : Interactions
-        Pairs of user and item; the value is the number of their entries in the log.
-    users, items : ndarray of shape (n_entries,)
-        External ids, in the order of the file.
-    contexts : mapping of str to ndarray
-        Columns of `n_entries` each, beside `users`.
-    """
-
-    interactions: Interactions
-    users: np.ndarray
-    items: np.ndarray
-    contexts: dict[str, np.ndarray]
-
-    @property
-    def n_entries(self) -> int:
-        """Rows of the log.
-
-        Returns
-        -------
-        int
-            At least the number of pairs.
-        """
-        return len(self.users)
 
 
 def load_frappe(path: str | os.PathLike) -> InteractionLog:
@@ -110,10 +79,9 @@ def load_frappe(path: str | os.PathLike) -> InteractionLog:
         reader.read(stream, name, first_line=2)
     columns = dict(zip((field.name for field in _FIELDS), reader.columns(), strict=True))
     users, items = (columns[role].astype(np.int64) for role in ("user", "item"))
-    data = to_interactions(users, items, None, None, duplicates="sum")
-    cost = _item_column(name, "cost", data, items, _texts(columns["cost"]))
-    contexts = {context: _texts(columns[context]) for context in _CONTEXTS}
-    return InteractionLog(data.with_features(item_features={"cost": cost}), users, items, contexts)
+    log = InteractionLog.from_arrays(users, items, {context: _texts(columns[context]) for context in _CONTEXTS})
+    cost = _item_column(name, "cost", log.interactions, items, _texts(columns["cost"]))
+    return log.with_features(item_features={"cost": cost})
 
 
 def _texts(column: Coded) -> np.ndarray:
