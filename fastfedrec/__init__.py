@@ -10,6 +10,7 @@ from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf_ldp import FMFLDP
 from fastfedrec.systems.item_models import EASE, ItemKNN, OwnHistory
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
+from fastfedrec.systems.privrec import PrivRec
 from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
 from fastfedrec.systems.recommender import load
 
@@ -28,6 +29,7 @@ __all__ = [
     "LaplaceRRSVD",
     "OwnHistory",
     "Popularity",
+    "PrivRec",
     "Random",
     "RatingItemKNN",
     "UserMean",

@@ -167,6 +167,30 @@ class Features:
         user, item = (dict(zip(table.names, table.vocabularies, strict=True)) for table in (self.user, self.item))
         return type(self)(*_describe(interactions, user, item), _context_table(contexts, self.context))
 
+    def with_contexts(self, contexts: Mapping[str, Any] | None) -> Self:
+        """The same users and items, with the contexts of another log, described by the same values.
+
+        Parameters
+        ----------
+        contexts : mapping of str to array_like, or None
+            The same columns; None for no log.
+
+        Returns
+        -------
+        Features
+            For the same embeddings.
+
+        Raises
+        ------
+        KeyError
+            Other columns, or a value that this object does not have.
+        """
+        if contexts is not None:
+            return type(self)(self.user, self.item, _context_table(contexts, self.context))
+        table = self.context
+        nothing = np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32)
+        return type(self)(self.user, self.item, FeatureTable(table.names, table.vocabularies, 0, *nothing))
+
     @property
     def n_embeddings(self) -> int:
         """Values of all features: users' first, then contexts', then items'.

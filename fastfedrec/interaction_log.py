@@ -2,10 +2,12 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
+from fastfedrec._check import check_integer
 from fastfedrec._ids import column_array
 from fastfedrec.interactions import Interactions
 
@@ -86,6 +88,34 @@ class InteractionLog:
         """
         return len(self.users)
 
+    @property
+    def n_users(self) -> int:
+        """Number of users.
+
+        Returns
+        -------
+        int
+            Those of `interactions`.
+        """
+        return self.interactions.n_users
+
+    def shard(self, n: int) -> list[Self]:
+        """Split the users into `n` contiguous shards of nearly equal size.
+
+        Parameters
+        ----------
+        n : int
+            At least 1.
+
+        Returns
+        -------
+        list of InteractionLog
+            As `Interactions.shard`.
+        """
+        n = check_integer("n", n, low=1)
+        edges = np.arange(n + 1) * self.n_users // n
+        return [self.select_users(np.arange(start, stop)) for start, stop in pairwise(edges.tolist())]
+
     def with_features(self, **features: Any) -> Self:
         """The same log with other features of users or items.
 
@@ -157,6 +187,6 @@ class InteractionLog:
     def __repr__(self) -> str:
         columns = f", contexts {', '.join(self.contexts)}" if self.contexts else ""
         return (
-            f"<InteractionLog: {self.interactions.n_users:,} users x {self.interactions.n_items:,} items, "
+            f"<InteractionLog: {self.n_users:,} users x {self.interactions.n_items:,} items, "
             f"{self.n_entries:,} entries{columns}>"
         )
