@@ -1,4 +1,4 @@
-"""Central noise for sums of clipped real vectors: integers on a grid, so that sums are exact and the claim is proved."""
+"""Central noise for sums of clipped real vectors: whole steps of a grid, so sums are exact and the claim is proved."""
 
 import math
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ user's device fine-tunes the network on that user's own data.  Corrections: docs
 
 import os
 import zlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, astuple
 from typing import Any, ClassVar, Self
 
@@ -21,87 +21,20 @@ from fastfedrec.engines.local import LocalEngine
 from fastfedrec.features import Features, FeatureTable
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
-from fastfedrec.network import ClientUpdates, TwoTower
+from fastfedrec.network import TwoTower
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems._grid_noise import GridNoise
 from fastfedrec.systems._privrec_rounds import ClientData, LocalTraining, PrivRecRounds, PrivRecState
+from fastfedrec.systems._privrec_serving import _Personalized, _TwoTowerRecommender
 from fastfedrec.systems._privrec_settings import PrivRecSettings, check_settings
 from fastfedrec.systems.base import DivergenceError
-from fastfedrec.systems.recommender import Recommender, check_interactions
+from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["PrivRec"]
 
 _LARGEST_PARAMETER = 10.0  # weights start below 1; at this size, logits are in the tens of thousands
 _TABLES = ("user", "item", "context")
-
-
-class _TwoTowerRecommender(Recommender):
-    """Scores of a network for the users and items of `interactions_`."""
-
-    parameters_: np.ndarray
-    features_: Features
-    _network: TwoTower
-
-    def score_items(
-        self, user_ids: Sequence[Hashable] | np.ndarray, contexts: Mapping[str, Any] | None = None
-    ) -> np.ndarray:
-        """Score all items for each user, or for each user in a context.
-
-        Parameters
-        ----------
-        user_ids : array_like of shape (n_queries,)
-            External ids.
-        contexts : mapping of str to array_like of shape (n_queries,), or None
-            The features of the context, where the model has any.
-
-        Returns
-        -------
-        ndarray of shape (n_queries, n_items), float64
-            Logits, in the order of ``interactions_.item_ids``.
-        """
-        rows = self._fitted_interactions().user_index(user_ids)
-        if not self.features_.context.n_features:
-            return self._score_block(rows)
-        if contexts is None:
-            raise ValueError(
-                f"contexts must be given, with the columns {list(self.features_.context.names)}: the model scores items "
-                "in a context"
-            )
-        features = self.features_.with_contexts({name: contexts[name] for name in self.features_.context.names})
-        network = TwoTower(features, n_factors=self._network.n_factors, hidden=self._network.hidden)
-        scores = network.score(self.parameters_, rows, contexts=np.arange(len(rows)), **self._personal(rows))
-        return scores.astype(np.float64)
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        if self.features_.context.n_features:
-            raise ValueError("this model scores items in a context; use score_items(user_ids, contexts=...)")
-        return self._network.score(self.parameters_, users, **self._personal(users)).astype(np.float64)
-
-    def _personal(self, users: np.ndarray) -> dict[str, Any]:
-        """Whose own network answers; here everybody is served by the same."""
-        return {}
-
-
-class _Personalized(_TwoTowerRecommender):
-    """What the devices of some users hold after `PrivRec.personalize`."""
-
-    def __init__(self, model: "PrivRec", data: ClientData, updates: ClientUpdates):
-        self.interactions_ = data.visited
-        self.ledger_ = model.ledger_
-        self.parameters_ = model.parameters_
-        self.features_ = data.network.features.with_contexts(None)
-        self._network = data.network
-        self._updates = updates
-
-    def _personal(self, users: np.ndarray) -> dict[str, Any]:
-        return {"updates": self._updates, "clients": users}
-
-    def save(self, path: Any, *, include_users: bool = True) -> None:
-        raise TypeError("fine-tuned networks stay on the users' devices; save the model they were made from")
-
-    def __repr__(self) -> str:
-        return f"<networks of {self.interactions_.n_users:,} users, fine-tuned by PrivRec.personalize>"
 
 
 class PrivRec(_TwoTowerRecommender):
@@ -379,7 +312,7 @@ class PrivRec(_TwoTowerRecommender):
             self.parameters_, np.arange(own.n_users), self._local(settings, epochs),
             key=resolve_key(key), purpose="privrec.personal", round_number=0, n_threads=n_threads,
         )  # fmt: skip
-        return _Personalized(self, clients, updates)
+        return _Personalized(self.parameters_, self.ledger_, clients, updates)
 
     # ---- around a run -------------------------------------------------------------------------------------------
 
