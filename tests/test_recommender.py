@@ -21,6 +21,7 @@ from fastfedrec import (
     LaplaceRRSVD,
     OwnHistory,
     Popularity,
+    PrivRec,
     Random,
     RatingItemKNN,
     UserMean,
@@ -48,6 +49,10 @@ MODELS = [
     ItemMean(),
     BiasedMF(),
     RatingItemKNN(n_neighbors=5),
+    PrivRec(n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,)),
+    PrivRec(
+        n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,), clip_norm=0.01, noise_multiplier=1.0, noise="laplace"
+    ),
 ]
 
 

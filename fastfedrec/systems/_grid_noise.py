@@ -34,7 +34,9 @@ class GridNoise:
         size = Fraction(noise_multiplier) * 2 * Fraction(clip_norm)
         steps = _GAUSSIAN_STEPS if kind == "gaussian" else _LAPLACE_STEPS
         step = Fraction(2) ** math.ceil(math.log2(size / steps))
-        mechanism = RoundedGaussian(size / step) if kind == "gaussian" else DiscreteLaplace(size / step, "table")
+        mechanism = (
+            RoundedGaussian(size / step) if kind == "gaussian" else DiscreteLaplace(size / step, sampler="table")
+        )
         return cls(mechanism, clip_norm, noise_multiplier, float(step))
 
     @property
