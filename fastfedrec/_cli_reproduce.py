@@ -8,15 +8,18 @@ from pathlib import Path
 
 from fastfedrec._check import check_integer
 from fastfedrec._demo import missing_extra
-from fastfedrec.datasets import load_movielens, load_movielens_folds
+from fastfedrec.datasets import load_frappe, load_movielens, load_movielens_folds
 from fastfedrec.datasets._files import Files
 from fastfedrec.evaluation import k_fold
 from fastfedrec.randomness import Key
+from fastfedrec.reproduce._side_by_side import SideBySide
 from fastfedrec.reproduce.jeyamohan2019 import FIGURES, RatingFigure, rating_figure
 from fastfedrec.reproduce.minto2021 import Figure4, figure_4
+from fastfedrec.reproduce.wang2021 import TABLES, accuracy_table, epsilon_table
 from fastfedrec.systems._rating_model import HALF_STARS, STARS
 
 _FIGURES = {"fmf-ldp": ("4",), "laplace-rr-svd": FIGURES}
+_TABLES = {"privrec": TABLES}
 
 
 def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -27,21 +30,27 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument(
         "system",
         metavar="SYSTEM",
-        choices=list(_FIGURES),
-        help="fmf-ldp (Minto et al. 2021) or laplace-rr-svd (Jeyamohan et al. 2019)",
+        choices=[*_FIGURES, *_TABLES],
+        help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019) or privrec (Wang et al. 2021)",
     )
     command.add_argument(
         "--figure",
         metavar="N",
         choices=[figure for figures in _FIGURES.values() for figure in figures],
-        required=True,
         help="fmf-ldp: 4 (HR@10 over users and items); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon",
+    )
+    command.add_argument(
+        "--table",
+        metavar="N",
+        choices=[table for tables in _TABLES.values() for table in tables],
+        help="privrec: 2 or 3 (accuracy on MovieLens 1M or Frappe), 4 or 5 (epsilon; needs no data)",
     )
     command.add_argument(
         "--data",
         type=Path,
         metavar="PATH",
-        help="MovieLens as downloaded: 20M for fmf-ldp (without it the data are generated), 100K for laplace-rr-svd",
+        help="as downloaded: MovieLens 20M for fmf-ldp (without it the data are generated), 100K for laplace-rr-svd; for "
+        "privrec MovieLens 1M (table 2) or frappe.csv (table 3)",
     )
     command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
     command.add_argument(
@@ -59,11 +68,13 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
     no_bar, no_plot = missing_extra("tqdm", "no progress bar"), missing_extra("matplotlib", "no plot")
     for problem in filter(None, (no_bar, no_plot)):
         print(f"fastfedrec: {problem}", file=sys.stderr)
-    if arguments.figure not in _FIGURES[arguments.system]:
-        raise ValueError(f"--figure of {arguments.system} must be one of {', '.join(_FIGURES[arguments.system])}")
-    compute = _compute_minto if arguments.system == "fmf-ldp" else _compute_jeyamohan
-    figure = compute(arguments, no_bar is None)
-    name = arguments.figure if arguments.figure == "equal-epsilon" else f"figure-{arguments.figure}"
+    what, choices = ("table", _TABLES) if arguments.system in _TABLES else ("figure", _FIGURES)
+    number = getattr(arguments, what)
+    if number not in choices[arguments.system]:
+        raise ValueError(f"--{what} of {arguments.system} must be one of {', '.join(choices[arguments.system])}")
+    compute = {"fmf-ldp": _compute_minto, "laplace-rr-svd": _compute_jeyamohan, "privrec": _compute_wang}
+    figure = compute[arguments.system](arguments, no_bar is None)
+    name = number if number == "equal-epsilon" else f"{what}-{number}"
     document = json.dumps(figure.to_dict(), indent=2, allow_nan=False)
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(document)
@@ -105,6 +116,21 @@ def _compute_jeyamohan(arguments: argparse.Namespace, show_progress: bool) -> Ra
         arguments.figure,
         quick=arguments.quick,
         grid=HALF_STARS if has_halves else STARS,
+        folder=arguments.out / "cells",
+        n_threads=arguments.threads,
+        show_progress=show_progress,
+    )
+
+
+def _compute_wang(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
+    if arguments.table in ("4", "5"):
+        return epsilon_table(arguments.table)
+    if arguments.data is None:
+        raise ValueError(f"--data is required for table {arguments.table}: MovieLens 1M (2) or frappe.csv (3)")
+    return accuracy_table(
+        load_movielens(arguments.data) if arguments.table == "2" else load_frappe(arguments.data),
+        arguments.table,
+        quick=arguments.quick,
         folder=arguments.out / "cells",
         n_threads=arguments.threads,
         show_progress=show_progress,
