@@ -49,8 +49,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--data",
         type=Path,
         metavar="PATH",
-        help="as downloaded: MovieLens 20M for fmf-ldp (without it the data are generated), 100K for laplace-rr-svd; for "
-        "privrec MovieLens 1M (table 2) or frappe.csv (table 3)",
+        help="as downloaded: MovieLens 20M for fmf-ldp (without it the data are generated), 100K for laplace-rr-svd; "
+        "for privrec MovieLens 1M (table 2) or frappe.csv (table 3)",
     )
     command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
     command.add_argument(

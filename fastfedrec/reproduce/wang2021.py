@@ -6,7 +6,7 @@ Table 1 is notation, and Table 6 (membership inference) is not here, nor are the
 import functools
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,8 +75,8 @@ class AccuracyTable(SideBySide):
     rows: dict[str, dict[str, dict[str, float] | None]]
 
     legend = (
-        "HR and nDCG, averaged over each test user's held-out positives, then over users; all unvisited items are ranked\n"
-        "(a simulation).  ours, new: positives whose item the user's own half does not have."
+        "HR and nDCG, averaged over each test user's held-out positives, then over users; all unvisited items are\n"
+        "ranked (a simulation).  ours, new: positives whose item the user's own half does not have."
     )
 
     @property
@@ -144,8 +144,8 @@ class EpsilonTable(SideBySide):
     cells: tuple[dict[str, float], ...]
 
     legend = (
-        "epsilon in nats, noise multiplier 1, 1000 rounds, for replacing all data of one user; exactly so many users\n"
-        "a round, without replacement, in secret.  as published: a Renyi bound of 1000 rounds times the cohort's size.\n"
+        "epsilon in nats, noise multiplier 1, 1000 rounds, for replacing all data of one user; exactly M users (the\n"
+        "cohort) a round, without replacement, in secret.  as published: a Renyi bound of 1000 M rounds.\n"
         "Renyi: the same bound at 1000 rounds.  upper bound: by privacy loss distributions; proven, perhaps not tight."
     )
 
@@ -296,7 +296,7 @@ def accuracy_table(
             "published": None if printed is None else dict(zip(METRICS, printed, strict=True)),
             "ours": None if ours is None else ours["all"],
             # On MovieLens every held-out item is new.
-            "new": None if ours is None or table == "2" else ours["new"],
+            "new": None if ours is None or table == "2" else ours.get("new"),
         }
     source = f"The data given: {split.visited!r}, {len(split.test_users):,} test users, seed {seed}"
     described = settings | {"models": {name: repr(model) for name, model in models.items()}}
@@ -330,11 +330,11 @@ def _models(data: Interactions | InteractionLog, table: str, quick: bool) -> dic
     }
 
 
-def _run(model: Any, split: PersonalizationSplit, key: Key, n_threads: int) -> dict[str, dict[str, float | None]]:
+def _run(model: Any, split: PersonalizationSplit, key: Key, n_threads: int) -> dict[str, dict[str, float]]:
     if isinstance(model, PrivRec):
         model.fit(split.train, key=key, n_threads=n_threads)
         fitted: Any = model.personalize(split.personal, key=key, n_threads=n_threads)
     else:
         fitted = model.fit(split.known_positives, key=key, n_threads=n_threads)
-    found: Mapping[str, dict[str, float]] = evaluate_personalized(fitted, split, n_threads=n_threads)
-    return {kind: {m: None if math.isnan(v) else v for m, v in part.items()} for kind, part in found.items()}
+    found = evaluate_personalized(fitted, split, n_threads=n_threads)
+    return {kind: part for kind, part in found.items() if not any(map(math.isnan, part.values()))}
