@@ -29,8 +29,8 @@ def draw_examples(
     for client in range(len(users)):
         user, at = users[client], starts[client]
         first, n_positives = event_starts[user], event_starts[user + 1] - event_starts[user]
-        items[at : at + n_positives] = events[first : first + n_positives]
-        labels[at : at + n_positives] = 1
+        for k in range(n_positives):
+            items[at + k], labels[at + k] = events[first + k], 1
         n_negatives = word_starts[client + 1] - word_starts[client]
         n, seen = 0, visited_starts[user]
         for item in range(n_items if n_negatives else 0):
@@ -43,8 +43,7 @@ def draw_examples(
             word = words[word_starts[client] + k] >> np.uint64(32)
             other = k + (np.int64(word) * (n - k) >> 32)
             unvisited[k], unvisited[other] = unvisited[other], unvisited[k]
-            items[at + n_positives + k] = unvisited[k]
-            labels[at + n_positives + k] = 0
+            items[at + n_positives + k], labels[at + n_positives + k] = unvisited[k], 0
         if len(event_contexts):
             for k in range(n_positives + n_negatives):
                 contexts[at + k] = event_contexts[first + k % n_positives]

@@ -11,17 +11,19 @@ W, is the much smaller dy.
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-from fastfedrec._kernels.sgd import compile_kernel
-
 FAST = ("contract", "reassoc", "nsz", "arcp")
+
+# For what only other compiled functions call: no entry from Python and no cache of its own, which halves compilation.
+compile_part = njit(fastmath=set(FAST), error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def tile(a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_row, n, rows, vectors, lanes):
     """c[i, j] += sum_k a[i, k] b[k, j] for as many i as `rows` has entries and j as fit `vectors`; without compiler."""
+    a, b, c = a.reshape(-1), b.reshape(-1), c.reshape(-1)
     for i in range(len(rows)):
         for j in range(len(vectors) * len(lanes)):
             for k in range(n):
@@ -30,6 +32,7 @@ def tile(a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_row, n, rows, vecto
 
 def transpose_tile(a, a_at, a_row, c, c_at, c_row, lanes):
     """c[j, i] = a[i, j] for a square of vectors; this body is what runs without a compiler."""
+    a, c = a.reshape(-1), c.reshape(-1)
     for i in range(len(lanes)):
         for j in range(len(lanes)):
             c[c_at + j * c_row + i] = a[a_at + i * a_row + j]
@@ -61,6 +64,7 @@ def _interleave(builder, low, high, n, upper):
 @intrinsic
 def _tile(typing_context, a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_row, n, rows, vectors, lanes):
     def codegen(context, builder, signature, args):
+        builder.function.attributes.add("noinline")  # one copy of the function around it, and of the tile, is enough
         vector = ir.VectorType(context.get_value_type(a.dtype), lanes.count)
         align = vector.element.get_abi_size(context.target_data)
         pointer_a, pointer_b, pointer_c = (
@@ -104,6 +108,7 @@ def _tile(typing_context, a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_ro
 @intrinsic
 def _transpose_tile(typing_context, a, a_at, a_row, c, c_at, c_row, lanes):
     def codegen(context, builder, signature, args):
+        builder.function.attributes.add("noinline")  # one copy of the function around it, and of the tile, is enough
         vector = ir.VectorType(context.get_value_type(a.dtype), lanes.count)
         align = vector.element.get_abi_size(context.target_data)
         n = lanes.count
@@ -153,7 +158,7 @@ def _compile_take_next(counter):
 # ---- products ---------------------------------------------------------------------------------------------------
 
 
-@compile_kernel
+@compile_part
 def add_product(a, a_row, a_step, b, c, n_columns, lanes, rows):
     """c[i, j] += sum_k a[i, k] b[k, j] for the first columns of b and c; a[i, k] lies i a_row + k a_step after a."""
     width = len(lanes)
@@ -167,7 +172,7 @@ def add_product(a, a_row, a_step, b, c, n_columns, lanes, rows):
             tile(a, i * a_row, a_row, a_step, b, j, b_step, c, i * c_row + j, c_row, n, rows, (0,), lanes)
 
 
-@compile_kernel
+@compile_part
 def transpose(a, c, n_rows, n_columns, lanes):
     """c[j, i] = a[i, j] for the first rows and columns of a."""
     a_row, c_row = a.shape[1], c.shape[1]
@@ -176,7 +181,7 @@ def transpose(a, c, n_rows, n_columns, lanes):
             transpose_tile(a, i * a_row + j, a_row, c, j * c_row + i, c_row, lanes)
 
 
-@compile_kernel
+@compile_part
 def forward(w, bias, x, y, n_columns, lanes, rows):
     """Rectified layer: y = relu(W'x + bias) for the first columns of x and y, one example each."""
     for o in range(len(y)):
@@ -187,7 +192,7 @@ def forward(w, bias, x, y, n_columns, lanes, rows):
             y[o, b] = y.dtype.type(0) if y[o, b] < 0 else y[o, b]
 
 
-@compile_kernel
+@compile_part
 def backward(w, bias, x, y, dx, dy, by_example, sums, n, lanes, rows):
     """From dy, which is cut off like y: dx = W dy, W += x dy', bias += the sum of dy, which is left in `sums`."""
     n_columns, n_out = -(-n // len(lanes)) * len(lanes), len(y)
@@ -207,7 +212,7 @@ def backward(w, bias, x, y, dx, dy, by_example, sums, n, lanes, rows):
         bias[o] += sums[o]
 
 
-@compile_kernel
+@compile_part
 def forward_one(w, bias, x, y):
     """Linear layer: y = W'x + bias for a single example."""
     y[:] = bias
@@ -216,7 +221,7 @@ def forward_one(w, bias, x, y):
             y[o] += w[i, o] * x[i]
 
 
-@compile_kernel
+@compile_part
 def backward_one(w, x, dx, dy):
     """Back through it: dx = W dy, then W += x dy'."""
     for i in range(len(x)):
@@ -228,7 +233,7 @@ def backward_one(w, x, dx, dy):
             w[i, o] += x[i] * dy[o]
 
 
-@compile_kernel
+@compile_part
 def aligned_zeros(like, n):
     """Zeros that begin on a line of cache, or half of all loads of whole vectors would touch two."""
     memory = np.zeros(n + 64 // like.itemsize, dtype=like.dtype)
@@ -239,7 +244,7 @@ def aligned_zeros(like, n):
 # ---- embeddings -------------------------------------------------------------------------------------------------
 
 
-@compile_kernel
+@compile_part
 def gather(embeddings, slots, starts, rows, entry, out):
     """The embeddings of an entry's fields side by side; the mean where a field has several, 0 where it has none."""
     width = embeddings.shape[1]
@@ -254,7 +259,7 @@ def gather(embeddings, slots, starts, rows, entry, out):
                 out[f * width + j] += share * row[j]
 
 
-@compile_kernel
+@compile_part
 def scatter(embeddings, slots, starts, rows, entry, steps):
     """Add each field's step to its embeddings, in equal shares."""
     width = embeddings.shape[1]

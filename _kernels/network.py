@@ -27,6 +27,7 @@ from fastfedrec._kernels._layers import (
     aligned_zeros,
     backward,
     backward_one,
+    compile_part,
     forward,
     forward_one,
     gather,
@@ -71,13 +72,13 @@ class Room(NamedTuple):
     bias: np.ndarray
 
 
-@compile_kernel
+@compile_part
 def make_room(like, layers, n_columns):
     """Room for that many examples."""
-    places = np.zeros(len(layers) + 1, dtype=np.int64)
+    places, widest = np.zeros(len(layers) + 1, dtype=np.int64), n_columns
     for k in range(len(layers)):
         places[k + 1] = places[k] + layers[k, 0] * n_columns
-    widest = max(layers[:, :2].max(), n_columns)
+        widest = max(widest, layers[k, 0], layers[k, 1])
     return Room(
         places,
         aligned_zeros(like, places[-1]),
@@ -92,20 +93,20 @@ def make_room(like, layers, n_columns):
     )
 
 
-@compile_kernel
+@compile_part
 def layer_of(w, layers, k):
     """Weights and bias."""
     n_in, n_out, w_at, b_at = layers[k]
     return w[w_at : w_at + n_in * n_out].reshape(n_in, n_out), w[b_at : b_at + n_out]
 
 
-@compile_kernel
+@compile_part
 def inputs_of(layers, places, k, memory):
     """Inputs of layer k, or their steps, one example a column.  Those of the towers' outputs lie in that of layer 2."""
     return memory[places[k] : places[k + 1]].reshape(layers[k, 0], -1)
 
 
-@compile_kernel
+@compile_part
 def outputs_of(layers, places, k, memory):
     """What layer k writes: the users' tower (0) before the items' (1)."""
     if k > 1:
@@ -113,16 +114,16 @@ def outputs_of(layers, places, k, memory):
     return inputs_of(layers, places, 2, memory)[k * layers[k, 1] : (k + 1) * layers[k, 1]]
 
 
-@compile_kernel
-def embed_items(e, slots, tables, items, layers, room, n_columns, lanes):
-    """Inputs of the items' tower."""
+@compile_part
+def embed_items(e, slots, tables, items, batch, layers, room, n_columns, lanes):
+    """Inputs of the items' tower for the examples in `batch`."""
     rows = room.by_example[: n_columns * layers[1, 0]].reshape(n_columns, layers[1, 0])
-    for b in range(len(items)):
-        gather(e, slots, tables.item_starts, tables.item_rows, items[b], rows[b])
+    for b in range(len(batch)):
+        gather(e, slots, tables.item_starts, tables.item_rows, items[batch[b]], rows[b])
     transpose(rows, inputs_of(layers, room.places, 1, room.inputs), n_columns, layers[1, 0], lanes)
 
 
-@compile_kernel
+@compile_part
 def embed_user(e, slots, tables, user, context, out):
     """Inputs of the users' tower for one example."""
     own = tables.n_user_fields * e.shape[1]
@@ -130,7 +131,7 @@ def embed_user(e, slots, tables, user, context, out):
     gather(e, slots, tables.context_starts, tables.context_rows, context, out[own:])
 
 
-@compile_kernel
+@compile_part
 def scatter_user(e, slots, tables, user, context, steps):
     """Back from the inputs of the users' tower."""
     own = tables.n_user_fields * e.shape[1]
@@ -138,7 +139,7 @@ def scatter_user(e, slots, tables, user, context, steps):
     scatter(e, slots, tables.context_starts, tables.context_rows, context, steps[own:])
 
 
-@compile_kernel
+@compile_part
 def run_layer(w, layers, room, k, n_columns, lanes, rows):
     """One layer, by its number."""
     weights, bias = layer_of(w, layers, k)
@@ -146,7 +147,7 @@ def run_layer(w, layers, room, k, n_columns, lanes, rows):
     forward(weights, bias, x, outputs_of(layers, room.places, k, room.inputs), n_columns, lanes, rows)
 
 
-@compile_kernel
+@compile_part
 def step_layer(w, layers, room, k, n, lanes, rows):
     """The step of one layer, by its number."""
     weights, bias = layer_of(w, layers, k)
@@ -155,7 +156,7 @@ def step_layer(w, layers, room, k, n, lanes, rows):
     backward(weights, bias, x, y, dx, dy, room.by_example, room.sums, n, lanes, rows)
 
 
-@compile_kernel
+@compile_part
 def run_user(w, layers, room):
     """The users' tower for a single user, and what it adds to the bias of the first hidden layer."""
     weights, bias = layer_of(w, layers, 0)
@@ -165,7 +166,7 @@ def run_user(w, layers, room):
     forward_one(weights[: len(room.user_y)], bias, room.user_y, room.bias)
 
 
-@compile_kernel
+@compile_part
 def step_user(w, e, slots, layers, tables, user, room):
     """The step of a single user's tower and of what it adds to the first hidden layer, whose own one is in `sums`."""
     first, _ = layer_of(w, layers, 2)
@@ -175,10 +176,10 @@ def step_user(w, e, slots, layers, tables, user, room):
         room.user_dy[j] = room.user_dy[j] if room.user_y[j] > 0 else 0.0
         bias[j] += room.user_dy[j]
     backward_one(weights, room.user_x, room.user_dx, room.user_dy)
-    scatter_user(e, slots, tables, user, 0, room.user_dx)
+    scatter_user(e, slots, tables, user, user, room.user_dx)
 
 
-@compile_kernel
+@compile_part
 def run_output(w, layers, room, n_columns):
     """Logits, into `sums`."""
     last = len(layers) - 1
@@ -191,16 +192,16 @@ def run_output(w, layers, room, n_columns):
             logits[b] += weights[i, 0] * x[i, b]
 
 
-@compile_kernel
-def step_output(w, layers, room, labels, n_columns, learning_rate):
+@compile_part
+def step_output(w, layers, room, labels, batch, n_columns, learning_rate):
     """From the logits in `sums`: the step of the output layer, and that of its inputs, from which all others follow."""
-    last, n, logits = len(layers) - 1, len(labels), room.sums[:n_columns]
+    last, n, logits = len(layers) - 1, len(batch), room.sums[:n_columns]
     weights, bias = layer_of(w, layers, last)
     x, dx = inputs_of(layers, room.places, last, room.inputs), inputs_of(layers, room.places, last, room.steps)
     for b in range(n):
         small = math.exp(-abs(logits[b]))
         probability = (1.0 if logits[b] >= 0 else small) / (1 + small)
-        logits[b] = learning_rate * (labels[b] - probability) / n
+        logits[b] = learning_rate * (float(labels[batch[b]]) - probability) / n
         bias[0] += logits[b]
     logits[n:] = 0
     for i in range(len(x)):
@@ -211,10 +212,10 @@ def step_output(w, layers, room, labels, n_columns, learning_rate):
         weights[i, 0] += total
 
 
-@compile_kernel
-def step_batch(w, e, slots, layers, tables, user, items, labels, contexts, room, learning_rate, lanes, rows):
+@compile_part
+def step_batch(w, e, slots, layers, tables, user, items, labels, contexts, batch, room, learning_rate, lanes, rows):
     """One step of SGD."""
-    n, n_columns = len(items), -(-len(items) // len(lanes)) * len(lanes)
+    n, n_columns = len(batch), -(-len(batch) // len(lanes)) * len(lanes)
     width, last, places, alone = layers[0, 1], len(layers) - 1, room.places, tables.n_context_fields == 0
     first, _ = layer_of(w, layers, 2)
     x, y = inputs_of(layers, places, 2, room.inputs)[width:], outputs_of(layers, places, 2, room.inputs)
@@ -222,39 +223,36 @@ def step_batch(w, e, slots, layers, tables, user, items, labels, contexts, room,
     user_rows = room.by_example[: n_columns * layers[0, 0]].reshape(n_columns, layers[0, 0])
     item_rows = room.by_example[: n_columns * layers[1, 0]].reshape(n_columns, layers[1, 0])
 
-    embed_items(e, slots, tables, items, layers, room, n_columns, lanes)
-    run_layer(w, layers, room, 1, n_columns, lanes, rows)
+    embed_items(e, slots, tables, items, batch, layers, room, n_columns, lanes)
     if alone:
-        embed_user(e, slots, tables, user, 0, room.user_x)
+        embed_user(e, slots, tables, user, user, room.user_x)
         run_user(w, layers, room)
-        forward(first[width:], room.bias, x, y, n_columns, lanes, rows)
     else:
         for b in range(n):
-            embed_user(e, slots, tables, user, contexts[b], user_rows[b])
+            embed_user(e, slots, tables, user, contexts[batch[b]], user_rows[b])
         transpose(user_rows, inputs_of(layers, places, 0, room.inputs), n_columns, layers[0, 0], lanes)
-        run_layer(w, layers, room, 0, n_columns, lanes, rows)
-        run_layer(w, layers, room, 2, n_columns, lanes, rows)
-    for k in range(3, last):
-        run_layer(w, layers, room, k, n_columns, lanes, rows)
+    for k in range(1 if alone else 0, last):
+        if k == 2 and alone:
+            forward(first[width:], room.bias, x, y, n_columns, lanes, rows)
+        else:
+            run_layer(w, layers, room, k, n_columns, lanes, rows)
     run_output(w, layers, room, n_columns)
 
-    step_output(w, layers, room, labels, n_columns, learning_rate)
-    for k in range(last - 1, 2, -1):
-        step_layer(w, layers, room, k, n, lanes, rows)
-    if alone:
-        _, bias = layer_of(w, layers, 2)
-        backward(first[width:], bias, x, y, dx, dy, room.by_example, room.sums, n, lanes, rows)
-        step_user(w, e, slots, layers, tables, user, room)
-    else:
-        step_layer(w, layers, room, 2, n, lanes, rows)
-        step_layer(w, layers, room, 0, n, lanes, rows)
+    step_output(w, layers, room, labels, batch, n_columns, learning_rate)
+    for k in range(last - 1, 0 if alone else -1, -1):
+        if k == 2 and alone:
+            _, bias = layer_of(w, layers, k)
+            backward(first[width:], bias, x, y, dx, dy, room.by_example, room.sums, n, lanes, rows)
+            step_user(w, e, slots, layers, tables, user, room)
+        else:
+            step_layer(w, layers, room, k, n, lanes, rows)
+    if not alone:
         transpose(inputs_of(layers, places, 0, room.steps), user_rows, layers[0, 0], n_columns, lanes)
         for b in range(n):
-            scatter_user(e, slots, tables, user, contexts[b], user_rows[b])
-    step_layer(w, layers, room, 1, n, lanes, rows)
+            scatter_user(e, slots, tables, user, contexts[batch[b]], user_rows[b])
     transpose(inputs_of(layers, places, 1, room.steps), item_rows, layers[1, 0], n_columns, lanes)
     for b in range(n):
-        scatter(e, slots, tables.item_starts, tables.item_rows, items[b], item_rows[b])
+        scatter(e, slots, tables.item_starts, tables.item_rows, items[batch[b]], item_rows[b])
 
 
 # ---- clients ----------------------------------------------------------------------------------------------------
@@ -310,8 +308,8 @@ def train_clients(
                 turn[k], turn[other] = turn[other], turn[k]
             for b in range(0, n, batch_size):
                 batch = turn[b : b + batch_size]
-                step_batch(w, e, slots, layers, tables, users[client], items[batch], labels[batch], contexts[batch],
-                           room, learning_rate, lanes, rows)  # fmt: skip
+                step_batch(w, e, slots, layers, tables, users[client], items, labels, contexts, batch, room,
+                           learning_rate, lanes, rows)  # fmt: skip
         update = out[out_starts[client] : out_starts[client + 1]]
         for k in range(n_dense):
             update[k] = w[k] - parameters[k]
@@ -387,7 +385,7 @@ def score_items(
             from_items[:] = 0
             for block in range(n_blocks):
                 some = items[block * SCORE_BLOCK : (block + 1) * SCORE_BLOCK]
-                embed_items(e, slots, tables, some, layers, room, SCORE_BLOCK, lanes)
+                embed_items(e, slots, tables, items, some, layers, room, SCORE_BLOCK, lanes)
                 run_layer(w, layers, room, 1, SCORE_BLOCK, lanes, rows)
                 add_product(weights[len(x) :], 1, n_out, x, from_items[block], SCORE_BLOCK, lanes, rows)
         embed_user(e, slots, tables, users[query], contexts[query], room.user_x)

@@ -1,4 +1,4 @@
-"""Readable twin of fastfedrec.network: one batch after another in NumPy, with the gradient of each layer written out."""
+"""Readable twin of fastfedrec.network: batch after batch in NumPy, the gradient of each layer written out."""
 
 import numpy as np
 
@@ -21,7 +21,8 @@ def pack(layers, embeddings):
 
 def embed(embeddings, fields):
     """Side by side the mean embedding of each field's rows; zeros where there are none."""
-    return np.concatenate([embeddings[rows].mean(axis=0) if rows else 0 * embeddings[0] for rows in fields])
+    parts = [embeddings[rows].mean(axis=0) if rows else 0 * embeddings[0] for rows in fields]
+    return np.concatenate([np.empty(0), *parts])
 
 
 def forward(layers, x_user, x_item):
@@ -95,5 +96,5 @@ def train_client(layers, embeddings, user_fields, item_fields, labels, words, *,
 def scores(layers, embeddings, user_fields, item_fields):
     """Logits of all items for one user."""
     x_item = np.array([embed(embeddings, fields) for fields in item_fields])
-    x_user = np.tile(embed(embeddings, user_fields) if user_fields else np.empty(0), (len(x_item), 1))
+    x_user = np.tile(embed(embeddings, user_fields), (len(x_item), 1))
     return forward(layers, x_user, x_item)[1]
