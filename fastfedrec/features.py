@@ -240,7 +240,10 @@ def _context_table(contexts: Mapping[str, Any] | None, like: FeatureTable | None
 
 def _table(side: str, columns: Mapping[str, np.ndarray], chosen: Mapping[str, Any], n: int) -> FeatureTable:
     """Encode columns; `chosen` names them in order, each with its vocabulary or None."""
-    coded = [_encode(f"{side} feature {name!r}", columns[name], values) for name, values in chosen.items()]
+    coded = [
+        _encode(f"{side} feature {name!r}", columns[name], values, is_id=name == _ITEM_ID)
+        for name, values in chosen.items()
+    ]
     counts = np.array([counts for _, counts, _ in coded], dtype=np.int64).reshape(len(coded), n)
     indptr = np.concatenate([[0], np.cumsum(counts.T)])
     indices = np.empty(indptr[-1], dtype=np.int32)
@@ -254,9 +257,13 @@ def _table(side: str, columns: Mapping[str, np.ndarray], chosen: Mapping[str, An
     return FeatureTable(tuple(chosen), tuple(vocabulary for vocabulary, _, _ in coded), n, indptr, indices)
 
 
-def _encode(name: str, column: np.ndarray, vocabulary: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _encode(
+    name: str, column: np.ndarray, vocabulary: Any, *, is_id: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(vocabulary, values of each entry: how many, and their numbers)."""
-    kinds = {isinstance(value, _MULTI_HOT) for value in column} if column.dtype.kind == "O" else {False}
+    kinds = {False}
+    if column.dtype.kind == "O" and not is_id:  # an id may be a tuple, and is one value all the same
+        kinds = {isinstance(value, _MULTI_HOT) for value in column}
     if kinds == {True}:
         lengths = np.fromiter(map(len, column), dtype=np.int64, count=len(column))
         values = column_array(itertools.chain.from_iterable(column))

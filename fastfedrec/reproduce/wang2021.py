@@ -310,7 +310,7 @@ def _models(data: Interactions | InteractionLog, table: str, quick: bool) -> dic
     if isinstance(data, InteractionLog):
         # Public values: those of the whole log, so that a test user's context is known.
         features = {"item": ["cost"], "context": {name: np.unique(c).tolist() for name, c in data.contexts.items()}}
-        common = {"negatives": 2, "n_rounds": 20, "cohort_size": 30, "local_epochs": 20}
+        common = {"negatives": 2, "n_rounds": 10, "cohort_size": 30, "local_epochs": 20}
     if quick:
         common |= {"n_rounds": _QUICK_ROUNDS, "local_epochs": 1}
     one_step = common | {"local_epochs": 1, "batch_size": 2**31 - 1}
@@ -319,7 +319,7 @@ def _models(data: Interactions | InteractionLog, table: str, quick: bool) -> dic
         "FOFL-SELF": PrivRec(None, **common),
         "PrivRec-SGD": PrivRec(features, **one_step),
         "PrivRec-CEN": PrivRec(
-            features, **(common | {"cohort_size": "all", "n_rounds": _QUICK_ROUNDS if quick else 20})
+            features, **(common | {"cohort_size": "all", "n_rounds": _QUICK_ROUNDS if quick else 10})
         ),
         "FCF": FMFLDP(epsilon=None),
         "popularity": Popularity(),

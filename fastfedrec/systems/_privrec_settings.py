@@ -19,7 +19,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "negatives": 4,
     },
     "recommended": {
-        "n_rounds": 200, "cohort_size": 50, "local_epochs": 5, "learning_rate": 0.05, "server_learning_rate": 1.0,
+        "n_rounds": 50, "cohort_size": 200, "local_epochs": 5, "learning_rate": 0.05, "server_learning_rate": 1.0,
         "negatives": 4,
     },
 }  # fmt: skip
