@@ -395,6 +395,21 @@ def test_bad_checkpoints(tmp_path):
         model.fit(small_data(), checkpoint=tmp_path, ledger=model.ledger_)
 
 
+def test_a_run_that_broke_in_its_first_round_is_not_resumed_on_other_data(tmp_path, monkeypatch):
+    def power_cut(self, state, update):
+        raise RuntimeError("power cut")
+
+    model = PrivRec(FEATURES, **SMALL)
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivRecRounds, "apply", power_cut)
+        with pytest.raises(RuntimeError, match="power cut"):
+            model.fit(small_data(), key=KEY, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="holds a run on other data"):
+        model.fit(small_data(n_users=31), checkpoint=tmp_path)
+    whole = PrivRec(FEATURES, **SMALL).fit(small_data(), key=KEY)
+    np.testing.assert_array_equal(model.fit(small_data(), checkpoint=tmp_path).parameters_, whole.parameters_)
+
+
 @pytest.mark.parametrize("private", [False, True])
 def test_hostile_messages(private):
     data = small_data()

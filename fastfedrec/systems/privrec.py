@@ -53,10 +53,12 @@ class PrivRec(_TwoTowerRecommender):
         Which features the towers see: names of columns under "user", "item" and (for a log) "context"; or a mapping
         from name to all values that may occur, where the data at hand need not show them all.  The item's id is always
         one.  None: nothing but the item's id.
-    n_rounds, local_epochs : int or "auto"
-        Rounds (the paper's E1), and passes of a client over its own examples (E2).
+    n_rounds : int or "auto"
+        Rounds (the paper's E1).
     cohort_size : int, "auto" or "all"
         Clients of a round (M); exactly so many, drawn without replacement.
+    local_epochs : int or "auto"
+        Passes of a client over its own examples (E2).
     learning_rate, server_learning_rate : float or "auto"
         Of a client's steps, and of the server's along the mean update.
     negatives : int or "auto"
@@ -240,6 +242,9 @@ class PrivRec(_TwoTowerRecommender):
         if system.noise is not None:
             self._note(system, settings)
 
+        if folder is not None and first_round == 0:
+            folder.keep_state(self._header() | {"round": -1}, {"parameters": state.parameters})
+
         def after_round(round_number: int, state: PrivRecState) -> None:
             self._check_convergence(state, round_number, system, settings)
             self.parameters_ = state.parameters
@@ -303,6 +308,7 @@ class PrivRec(_TwoTowerRecommender):
         check_instance("data", own, Interactions, "use Interactions.from_arrays")
         if not np.array_equal(own.item_ids, visited.item_ids):
             raise ValueError("data must have the items the model was fitted with; see Interactions.select_items")
+        # Nothing here depends on the noise or on the number of users, so there is nothing to calibrate.
         settings = PrivRecSettings.resolve(self.get_params() | {"noise_multiplier": 1.0, "target_epsilon": None}, 2**31)
         epochs = settings.local_epochs
         if local_epochs is not None:
