@@ -26,6 +26,7 @@ from fastfedrec.systems.fmf_ldp import FMFLDP
 from fastfedrec.systems.item_models import EASE, ItemKNN, OwnHistory
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.private_prototypes import PrivatePrototypes
+from fastfedrec.systems.privrec import PrivRec
 from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
 from fastfedrec.systems.recommender import load
 
@@ -46,6 +47,7 @@ __all__ = [
     "LaplaceRRSVD",
     "OwnHistory",
     "Popularity",
+    "PrivRec",
     "PrivatePrototypes",
     "Random",
     "RatingItemKNN",

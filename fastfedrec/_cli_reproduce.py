@@ -8,17 +8,20 @@ from pathlib import Path
 
 from fastfedrec._check import check_integer
 from fastfedrec._demo import missing_extra
-from fastfedrec.datasets import load_movielens, load_movielens_folds
+from fastfedrec.datasets import load_frappe, load_movielens, load_movielens_folds
 from fastfedrec.datasets._files import Files
 from fastfedrec.evaluation import k_fold
 from fastfedrec.randomness import Key
-from fastfedrec.reproduce.jeyamohan2019 import FIGURES, RatingFigure, rating_figure
-from fastfedrec.reproduce.liang2021 import TABLES, FedRecTable, fedrec_table
-from fastfedrec.reproduce.minto2021 import Figure4, figure_4
+from fastfedrec.reproduce import liang2021, wang2021
+from fastfedrec.reproduce._side_by_side import SideBySide
+from fastfedrec.reproduce.jeyamohan2019 import FIGURES, rating_figure
+from fastfedrec.reproduce.liang2021 import fedrec_table
+from fastfedrec.reproduce.minto2021 import figure_4
+from fastfedrec.reproduce.wang2021 import accuracy_table, epsilon_table
 from fastfedrec.systems._rating_model import HALF_STARS, STARS
 
 _FIGURES = {"fmf-ldp": ("4",), "laplace-rr-svd": FIGURES}
-_TABLES = {"fedrec": TABLES}
+_TABLES = {"fedrec": liang2021.TABLES, "privrec": wang2021.TABLES}
 
 
 def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -32,7 +35,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "system",
         metavar="SYSTEM",
         choices=[*_FIGURES, *_TABLES],
-        help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019) or fedrec (Liang et al. 2021)",
+        help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019), fedrec (Liang et al. 2021), or "
+        "privrec (Wang et al. 2021)",
     )
     what = command.add_mutually_exclusive_group(required=True)
     what.add_argument(
@@ -45,13 +49,15 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--table",
         metavar="N",
         choices=[table for tables in _TABLES.values() for table in tables],
-        help="fedrec: 2 (MAE and RMSE over rho), communication (latent vectors) or client-share (MAE and RMSE)",
+        help="fedrec: 2 (MAE and RMSE over rho), communication (latent vectors) or client-share (MAE and RMSE); "
+        "privrec: 2 or 3 (accuracy on MovieLens 1M or Frappe), 4 or 5 (epsilon; needs no data)",
     )
     command.add_argument(
         "--data",
         type=Path,
         metavar="PATH",
-        help="MovieLens as downloaded: 20M for fmf-ldp (without it data are generated), 100K or 1M for the others",
+        help="as downloaded: MovieLens 20M for fmf-ldp (without it data are generated), 100K or 1M for the others; for "
+        "privrec MovieLens 1M (table 2) or frappe.csv (table 3)",
     )
     command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
     command.add_argument(
@@ -74,17 +80,17 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
             f"{'--table' if is_table else '--figure'} of {arguments.system} must be one of {', '.join(choices)}"
         )
     no_bar = missing_extra("tqdm", "no progress bar")
-    no_plot = None if is_table else missing_extra("matplotlib", "no plot")
+    no_plot = missing_extra("matplotlib", "no plot")
     for problem in filter(None, (no_bar, no_plot)):
         print(f"fastfedrec: {problem}", file=sys.stderr)
     figure = _COMPUTE[arguments.system](arguments, no_bar is None)
     name = f"{'table' if is_table else 'figure'}-{wanted}" if wanted.isdigit() else wanted
-    plot = None if isinstance(figure, FedRecTable) or no_plot else f"{name}.png"
+    plot = None if no_plot else f"{name}.png"
     document = json.dumps(figure.to_dict(), indent=2, allow_nan=False)
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(document)
     (out / f"{name}.md").write_text(figure.to_markdown(plot=plot))
-    if plot and not isinstance(figure, FedRecTable):
+    if plot:
         figure.plot(out / plot)
     if arguments.json:
         print(document)
@@ -92,7 +98,7 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
         print(f"{figure.summary()}\n\nWritten to {out}: {name}.json, .md{', .png' if plot else ''}")
 
 
-def _compute_minto(arguments: argparse.Namespace, show_progress: bool) -> Figure4:
+def _compute_minto(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
     n_seeds = (
         (1 if arguments.quick else 3) if arguments.seeds is None else check_integer("--seeds", arguments.seeds, low=1)
     )
@@ -115,7 +121,7 @@ def _check_ratings(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--seeds is for fmf-ldp; {arguments.system} runs over five splits, with --quick over one")
 
 
-def _compute_jeyamohan(arguments: argparse.Namespace, show_progress: bool) -> RatingFigure:
+def _compute_jeyamohan(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
     _check_ratings(arguments)
     if any(member.name == "u1.base" for member in Files(arguments.data, "MovieLens zip").members):
         folds = load_movielens_folds(arguments.data)
@@ -133,19 +139,36 @@ def _compute_jeyamohan(arguments: argparse.Namespace, show_progress: bool) -> Ra
     )
 
 
-def _compute_liang(arguments: argparse.Namespace, show_progress: bool) -> FedRecTable:
+def _compute_liang(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
     _check_ratings(arguments)
     return fedrec_table(
         list(k_fold(load_movielens(arguments.data), n_folds=5, key=Key.from_seed(0))),
         arguments.table,
         quick=arguments.quick,
+        folder=arguments.out / "cells",
         n_threads=arguments.threads,
         show_progress=show_progress,
     )
 
 
-_COMPUTE: dict[str, Callable[[argparse.Namespace, bool], Figure4 | RatingFigure | FedRecTable]] = {
+def _compute_wang(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
+    if arguments.table in ("4", "5"):
+        return epsilon_table(arguments.table)
+    if arguments.data is None:
+        raise ValueError(f"--data is required for table {arguments.table}: MovieLens 1M (2) or frappe.csv (3)")
+    return accuracy_table(
+        load_movielens(arguments.data) if arguments.table == "2" else load_frappe(arguments.data),
+        arguments.table,
+        quick=arguments.quick,
+        folder=arguments.out / "cells",
+        n_threads=arguments.threads,
+        show_progress=show_progress,
+    )
+
+
+_COMPUTE: dict[str, Callable[[argparse.Namespace, bool], SideBySide]] = {
     "fmf-ldp": _compute_minto,
     "laplace-rr-svd": _compute_jeyamohan,
     "fedrec": _compute_liang,
+    "privrec": _compute_wang,
 }

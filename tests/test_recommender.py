@@ -24,6 +24,7 @@ from fastfedrec import (
     OwnHistory,
     Popularity,
     PrivatePrototypes,
+    PrivRec,
     Random,
     RatingItemKNN,
     UserMean,
@@ -58,6 +59,10 @@ MODELS = [
     PrivatePrototypes(2, 3, None, grouping="kmeans", refine=True),
     CentralNMF(3),
     IndividualNMF(3),
+    PrivRec(n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,)),
+    PrivRec(
+        n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,), clip_norm=0.01, noise_multiplier=1.0, noise="laplace"
+    ),
 ]
 
 

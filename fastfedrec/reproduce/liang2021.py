@@ -1,19 +1,20 @@
 """Liang, Pan, Ming (FedRec++): the tables of errors and of communication, and errors over the share of clients."""
 
+import functools
 import itertools
-import json
 import statistics
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fastfedrec._check import check_choice, check_flag, check_instance
 from fastfedrec._progress import progress_rounds
-from fastfedrec._table import format_table
 from fastfedrec._version import __version__
 from fastfedrec.evaluation import evaluate_ratings
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
+from fastfedrec.reproduce._side_by_side import SideBySide, checksum, kept
 from fastfedrec.systems.fedrec import FedRec
 from fastfedrec.systems.fedrec_plus_plus import FedRecPlusPlus
 from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
@@ -110,65 +111,86 @@ class VectorRow:
 
 
 @dataclass(frozen=True)
-class FedRecTable:
+class FedRecTable(SideBySide):
     """A table, with the paper's figures beside ours.
 
     Parameters
     ----------
+    source : str
+        Which data these are.
+    settings : dict
+        What every number was computed with.
     table : {"2", "communication", "client-share"}
         Which one.
     rows : tuple of ErrorRow or of VectorRow
         In the paper's order.
-    settings : dict
-        What every number was computed with.
     """
 
     table: str
     rows: tuple[Any, ...]
-    settings: dict[str, Any]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings.
-
-        Returns
-        -------
-        dict
-            The fields.
-        """
-        return asdict(self)
-
-    def summary(self) -> str:
-        """Lay out the table as text.
-
-        Returns
-        -------
-        str
-            A table, and what the columns mean.
-        """
-        return "\n".join([self._title(), "", format_table(*self._cells()), "", _LEGEND[self.table]])
-
-    def to_markdown(self, plot: str | None = None) -> str:
-        """Lay out the table as a page.
-
-        Parameters
-        ----------
-        plot : None
-            There is no plot.
-
-        Returns
-        -------
-        str
-            As `summary`, in Markdown, with the settings.
-        """
-        header, rows = self._cells()
-        table = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
-        settings = ["```json", json.dumps(self.settings, indent=2), "```"]
-        return "\n".join([f"# {self._title()}", "", *table, "", _LEGEND[self.table], "", *settings, ""])
-
-    def _title(self) -> str:
+    @property
+    def title(self) -> str:
+        """Data, and what the table shows."""
         return f"FedRec++ on {self.settings['data']}: {_TITLES[self.table]}"
 
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
+    @property
+    def legend(self) -> str:
+        """What the columns mean."""
+        return _LEGEND[self.table]
+
+    def verdict(self) -> str:
+        """Say how far ours are from what is printed.
+
+        Returns
+        -------
+        str
+            One sentence.
+        """
+        printed = [row for row in self.rows if row.paper]
+        if not printed:
+            return "The paper prints no number for these data."
+        if self.table == "communication":
+            gaps = [
+                abs(found - paper) / paper
+                for row in printed
+                for found, paper in zip((row.denoiser, row.ordinary), row.paper, strict=False)
+                if paper
+            ]
+            return f"Denoisers and ordinary clients: within {max(gaps):.2%} of the paper."
+        mae, rmse = (
+            max(abs(statistics.fmean(getattr(row, name)) - row.paper[j]) for row in printed)
+            for j, name in enumerate(("mae", "rmse"))
+        )
+        return f"Largest distance from the paper: {mae:.4f} in MAE, {rmse:.4f} in RMSE."
+
+    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+        """Lines of ours and of the paper."""
+        figure = new_figure(figsize=(9, 5))
+        panel = figure.subplots()
+        if self.table == "communication":
+            labels = [row.n_denoisers for row in self.rows]
+            for j, name in enumerate(("denoiser", "ordinary", "client")):
+                (line,) = panel.plot(labels, [getattr(row, name) for row in self.rows], "o-", label=name)
+                if all(row.paper for row in self.rows):
+                    panel.plot(labels, [row.paper[j] for row in self.rows], "x--", color=line.get_color())
+            panel.set(xlabel="denoisers", ylabel="latent vectors in a round (crosses: the paper)", yscale="symlog")
+        else:
+            labels = [f"{r.algorithm} {'' if r.rho is None else r.rho} {r.client_share:g}" for r in self.rows]
+            for j, name in enumerate(("mae", "rmse")):
+                means = [statistics.fmean(getattr(row, name)) for row in self.rows]
+                (line,) = panel.plot(labels, means, "o", label=name.upper())
+                known = [(label, row.paper[j]) for label, row in zip(labels, self.rows, strict=True) if row.paper]
+                if known:
+                    panel.plot(
+                        *zip(*known, strict=True), "x", color=line.get_color(), label=f"{name.upper()}, the paper"
+                    )
+            panel.tick_params(axis="x", rotation=90)
+        panel.legend(fontsize="small")
+        panel.set_title(self.title, fontsize="small")
+        return figure
+
+    def _rows(self) -> tuple[list[str], list[list[str]]]:
         if self.table == "communication":
             names = ["denoiser", "ordinary", "client"]
             return ["denoisers", *itertools.chain.from_iterable((n, "paper") for n in names)], [
@@ -200,6 +222,7 @@ def fedrec_table(
     table: str,
     *,
     quick: bool = False,
+    folder: str | Path | None = None,
     n_threads: int = 0,
     show_progress: bool = False,
 ) -> FedRecTable:
@@ -214,6 +237,8 @@ def fedrec_table(
         "client-share": the errors with .2, .6 and 1 of the clients in each round.
     quick : bool
         One split.
+    folder : str, Path or None
+        Keep every finished row there, and read those that were made with the same settings.
     n_threads : int
         0 for all processors; no figure depends on it.
     show_progress : bool
@@ -237,28 +262,40 @@ def fedrec_table(
         check_instance("folds", part, Interactions, "use evaluation.k_fold")
     n_ratings = sum(part.n_interactions for part in folds[0])
     name, learning_rate, steps = _DATASETS.get(n_ratings, _OTHER)
+    train = folds[0][0]
     settings = {
         "version": __version__,
         "data": name,
         "n_ratings": n_ratings,
+        "checksum": checksum(itertools.chain.from_iterable(folds)),
         "n_splits": len(folds),
         "learning_rate": learning_rate,
-        "t_predict and t_local": {str(rho): pair for rho, pair in steps.items()},
+        "t_predict and t_local": {str(rho): list(pair) for rho, pair in steps.items()},
     }
+    source = (
+        f"The data given: {train.n_users:,} users x {train.n_items:,} items, {n_ratings:,} ratings, {len(folds)} "
+        f"split{'s' if len(folds) > 1 else ''}"
+    )
     if table == "communication":
-        return FedRecTable(table, _vector_rows(folds, name, n_threads), settings | {"n_draws": N_DRAWS})
+        settings["n_draws"] = N_DRAWS
+        return FedRecTable(source, settings, table, _vector_rows(folds, name, n_threads))
     cases = _cases(table, learning_rate, steps)
     rows = []
     for number in progress_rounds(len(cases), show=show_progress, description=f"Table {table}", unit="model"):
         algorithm, rho, share, model = cases[number]
-        found = [
-            evaluate_ratings(model.fit(train, key=Key.from_seed(seed), n_threads=n_threads), test)
-            for seed, (train, test) in enumerate(folds)
-        ]
+        part = f"{algorithm}-{'' if rho is None else rho}-{share:g}"
+        errors = kept(folder, part, settings | {"model": repr(model)}, functools.partial(_run, model, folds, n_threads))
         printed = _PAPER_ERRORS.get((name, algorithm)) if share == 1 and rho is not None else None
-        mae, rmse = (tuple(f[metric] for f in found) for metric in ("mae", "rmse"))
+        mae, rmse = (tuple(error[metric] for error in errors) for metric in ("mae", "rmse"))
         rows.append(ErrorRow(algorithm, rho, share, mae, rmse, printed[rho or 0] if printed else None))
-    return FedRecTable(table, tuple(rows), settings)
+    return FedRecTable(source, settings, table, tuple(rows))
+
+
+def _run(model: Any, folds: Sequence[tuple[Interactions, Interactions]], n_threads: int) -> list[dict[str, float]]:
+    return [
+        evaluate_ratings(model.fit(train, key=Key.from_seed(seed), n_threads=n_threads), test)
+        for seed, (train, test) in enumerate(folds)
+    ]
 
 
 def _cases(table: str, learning_rate: float, steps: dict[int, tuple[int, int]]) -> list[tuple]:
