@@ -6,6 +6,7 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
+from fastfedrec.systems.dp_gram import DPGram
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf_ldp import FMFLDP
 from fastfedrec.systems.item_models import EASE, ItemKNN, OwnHistory
@@ -18,6 +19,7 @@ __all__ = [
     "EASE",
     "FMFLDP",
     "BiasedMF",
+    "DPGram",
     "DPPopularity",
     "DivergenceError",
     "GlobalMean",
