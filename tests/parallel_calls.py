@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from fastfedrec import FMFLDP, Interactions, Key, LaplaceRRSVD, _threads, als, datasets, ranking
+from fastfedrec import FMFLDP, DPGram, Interactions, Key, LaplaceRRSVD, _threads, als, datasets, ranking
 from fastfedrec.evaluation import random_split
 from fastfedrec.mechanisms import (
     GRR,
@@ -50,6 +50,7 @@ CALLS = {
     "channel": lambda n: TruncatedGeometric(1.0, 5).privatize(values(), key=KEY, n_threads=n),
     "client_sampling": lambda n: PoissonSampling(0.5).sample(N, key=KEY, n_threads=n),
     "clipping": lambda n: clip_rows_l2(np.ones((N, 3)), 1.0, n_threads=n),
+    "dp_gram": lambda n: DPGram(8.0, gate=False).fit(data(), key=KEY, n_threads=n).item_factors_,
     "evaluation": lambda n: random_split(data(), test_fraction=0.5, key=KEY)[0].indices,  # always on all processors
     "fmf_ldp": lambda n: FMFLDP(n_rounds=2).fit(data(), key=KEY, n_threads=n).item_factors_,
     "frequency": lambda n: GRR(1.0, 5).privatize(values(), key=KEY, n_threads=n),

@@ -237,11 +237,14 @@ class DPGram(Recommender):
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _budget(self, n_items: int) -> tuple[float, float]:
-        """The mu of the whole run, and the delta set aside for the noise sampler, at any epsilon a ledger may state."""
+        """The mu of the whole run, and the delta set aside for the noise sampler.
+
+        That delta grows as e^epsilon, so it is taken at an epsilon above what replacing a user costs.
+        """
         first = gaussian_mu(self.epsilon, self.delta)
         n_draws = n_items * (n_items + 1) // 2
-        # The noise is at least this wide; at other epsilons of the ledger the sampler's delta grows as e^epsilon.
-        sampler_delta = LayeredGaussian(UNIT / first).delta(3 * self.epsilon + 10, 2 * n_draws)
+        # The noise of both rounds is wider than this.
+        sampler_delta = LayeredGaussian(UNIT / first).delta(2.5 * self.epsilon + 1, n_draws)
         if sampler_delta >= self.delta / 2:
             raise ValueError(f"delta must be above {2 * sampler_delta:g} for {n_items} items, got {self.delta}")
         return gaussian_mu(self.epsilon, self.delta - sampler_delta), sampler_delta
@@ -311,7 +314,7 @@ class DPGram(Recommender):
                 part = slice(start, min(start + step, len(factors)))
                 with one_blas_thread():
                     block = factors[part] @ factors.T
-                block[np.arange(len(block)), np.arange(part.start, part.stop)] = -np.inf
+                block[np.arange(len(block)), np.arange(part.start, part.stop)] = -2.0  # below every cosine
                 items[part], cosines[part] = ranking.top_k(block, n_kept)
             found = self._found_neighbors = self.scoring_factors_, items, np.maximum(cosines, 0.0)
         return found[1], found[2]
