@@ -18,7 +18,7 @@ _LOWEST, _HIGHEST = 2**15, 2**48
 _CHUNK = 2**20
 
 
-class LayeredGaussian(IntegerNoise):
+class LayeredGaussian(RoundedGaussian):
     """Integer noise whose standard deviation is far beyond what one table holds.
 
     **Guarantee.** Adding independent draws to integers that one user changes by at most `sensitivity` in Euclidean
@@ -81,7 +81,7 @@ class LayeredGaussian(IntegerNoise):
         while variance > _TOP**2:
             variance, n_below = (variance - _STDDEV**2) / _BASE**2, n_below + 1
         top = Fraction(math.isqrt(math.ceil(variance * 2**40)) + 1, 2**20)  # rounded up
-        super().__init__(None)
+        IntegerNoise.__init__(self, None)  # not one table but several
         self.sampler = "table"
         self._tables = [gaussian_table(top)] + [gaussian_table(Fraction(_STDDEV))] * n_below
         self.distance = sum((table.distance for table in self._tables), Fraction(0))
@@ -90,9 +90,6 @@ class LayeredGaussian(IntegerNoise):
             self.distance += _layer_distance(self._variance)
             self._variance = self._variance * _BASE**2 + _STDDEV**2
         self.distance += 1 / (32 * self.stddev**2)  # between a discrete Gaussian and a rounded normal
-
-    noise_multiplier = RoundedGaussian.noise_multiplier
-    epsilon = RoundedGaussian.epsilon
 
     @property
     def variance(self) -> float:

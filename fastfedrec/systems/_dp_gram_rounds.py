@@ -6,7 +6,7 @@ Gaussian noise: see docs/explanation/privacy/dp-gram.md.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -33,12 +33,12 @@ class GramState:
     ----------
     mean : ndarray of shape (n_items,), int64
         Public mean of the users' rows, in units of 1 / `SCALE`; zeros before there is one.
-    noisy : ndarray of int64 or None
-        The noisy sums, once the round is over.
+    noisy : ndarray of int64
+        The noisy sums; empty until the round is over.
     """
 
     mean: np.ndarray
-    noisy: np.ndarray | None = None
+    noisy: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
 class NoisySum(FederatedSystem):

@@ -178,7 +178,7 @@ class DPGram(Recommender):
         )
         engine = LocalEngine() if engine is None else engine
         n_threads = resolve_n_threads(n_threads)
-        options = {"n_threads": n_threads, "show_progress": check_flag("show_progress", show_progress)}
+        show_progress = check_flag("show_progress", show_progress)
         mu, sampler_delta = self._budget(data.n_items)
         self.signal_ = n_users * mu / math.sqrt(data.n_items)
         is_open = data.n_items > 1 and (not self.gate or self.signal_ >= _LEAST_SIGNAL)
@@ -189,7 +189,15 @@ class DPGram(Recommender):
         def release(kind: type[NoisySum], state: GramState, share: float) -> tuple[NoisySum, np.ndarray]:
             system = kind(LayeredGaussian(UNIT / (mu * math.sqrt(share))), key, sampler_delta / 2)
             state = engine.run(
-                system, state, data, key=key, n_rounds=1, ledger=ledger, communication=self.communication_, **options
+                system,
+                state,
+                data,
+                key=key,
+                n_rounds=1,
+                ledger=ledger,
+                communication=self.communication_,
+                n_threads=n_threads,
+                show_progress=show_progress,
             )
             return system, state.noisy / UNIT
 
