@@ -14,7 +14,7 @@ from fastfedrec.mechanisms.rounded_gaussian import RoundedGaussian
 _STDDEV = 1024  # of every layer but the coarsest
 _BASE = 480  # a layer's unit in units of the one below: less than half of _STDDEV, so that no gaps show
 _TOP = 2048  # the coarsest layer has at most this standard deviation
-_LOWEST, _HIGHEST = 2**15, 2**48
+_LOWEST, _HIGHEST = 2**15, 2**56
 _CHUNK = 2**20
 
 
@@ -30,7 +30,7 @@ class LayeredGaussian(RoundedGaussian):
     Parameters
     ----------
     stddev : Fraction, int or float
-        From 2^15 to 2^48; a float is taken exactly, as the rational number it is.
+        From 2^15 to 2^56; a float is taken exactly, as the rational number it is.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class LayeredGaussian(RoundedGaussian):
         self.stddev = exact_number("stddev", stddev)
         if not _LOWEST <= self.stddev <= _HIGHEST:
             raise ValueError(
-                f"stddev must be from 2^15 to 2^48, got {float(self.stddev):g}; use RoundedGaussian below that"
+                f"stddev must be from 2^15 to 2^56, got {float(self.stddev):g}; use RoundedGaussian below that"
             )
         variance, n_below = self.stddev**2, 0
         while variance > _TOP**2:

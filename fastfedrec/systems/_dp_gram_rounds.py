@@ -149,9 +149,9 @@ class PairSum(NoisySum):
         _kernel.weigh_users(indptr, indices, state.mean, shares, weights, SCALE, UNIT, n_threads)
         item_sums, pair_sums = np.zeros(n_items, dtype=np.uint64), np.zeros(self._size(state), dtype=np.uint64)
         starts = np.empty(n_items + 1, dtype=np.int64)
-        # A block ends with the user in whom its interactions run out; each has at least one user.
-        edges = np.searchsorted(indptr, np.arange(_BLOCK, indptr[-1] + _BLOCK, _BLOCK))
-        edges = np.unique(np.concatenate([[0], np.minimum(edges, n_users)]))
+        # A block ends with the user in whom its interactions run out.
+        ends = np.searchsorted(indptr, np.minimum(np.arange(_BLOCK, indptr[-1] + _BLOCK, _BLOCK), indptr[-1]))
+        edges = np.unique(np.concatenate([[0], ends]))
         for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             part, n = slice(first, last), indptr[last] - indptr[first]
             places, owners = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int32)

@@ -171,7 +171,8 @@ class DPGram(Recommender):
         """
         self._check_parameters()
         data = check_interactions(interactions).binarize()
-        n_users = check_integer("n_users", self.n_users or data.n_users, low=1, high=MAX_USERS)
+        check_integer("the number of users in interactions", data.n_users, low=1, high=MAX_USERS)
+        n_users = self.n_users or data.n_users
         key = resolve_key(key)
         ledger = (
             Ledger(self.delta) if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
@@ -187,7 +188,7 @@ class DPGram(Recommender):
         self._note(n_users, is_open)
 
         def release(kind: type[NoisySum], state: GramState, share: float) -> tuple[NoisySum, np.ndarray]:
-            system = kind(LayeredGaussian(UNIT / (mu * math.sqrt(share))), key, sampler_delta / 2)
+            system = kind(LayeredGaussian(UNIT / (mu * math.sqrt(share))), key, sampler_delta)
             state = engine.run(
                 system,
                 state,
@@ -245,7 +246,7 @@ class DPGram(Recommender):
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _budget(self, n_items: int) -> tuple[float, float]:
-        """The mu of the whole run, and the delta set aside for the noise sampler.
+        """The mu of the whole run, and the delta set aside for the noise sampler in each of the two rounds.
 
         That delta grows as e^epsilon, so it is taken at an epsilon above what replacing a user costs.
         """
@@ -253,9 +254,9 @@ class DPGram(Recommender):
         n_draws = n_items * (n_items + 1) // 2
         # The noise of both rounds is wider than this.
         sampler_delta = LayeredGaussian(UNIT / first).delta(2.5 * self.epsilon + 1, n_draws)
-        if sampler_delta >= self.delta / 2:
-            raise ValueError(f"delta must be above {2 * sampler_delta:g} for {n_items} items, got {self.delta}")
-        return gaussian_mu(self.epsilon, self.delta - sampler_delta), sampler_delta
+        if sampler_delta >= self.delta / 4:
+            raise ValueError(f"delta must be above {4 * sampler_delta:g} for {n_items} items, got {self.delta}")
+        return gaussian_mu(self.epsilon, self.delta - 2 * sampler_delta), sampler_delta
 
     def _note(self, n_users: int, is_open: bool) -> None:
         self.ledger_.note(
