@@ -19,6 +19,7 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
+from fastfedrec.systems.dp_gram import DPGram
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fedrec import FedRec
 from fastfedrec.systems.fedrec_plus_plus import FedRecPlusPlus
@@ -35,6 +36,7 @@ __all__ = [
     "EASE",
     "FMFLDP",
     "BiasedMF",
+    "DPGram",
     "DPPopularity",
     "DivergenceError",
     "FedRec",

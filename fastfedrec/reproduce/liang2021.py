@@ -283,8 +283,8 @@ def fedrec_table(
     rows = []
     for number in progress_rounds(len(cases), show=show_progress, description=f"Table {table}", unit="model"):
         algorithm, rho, share, model = cases[number]
-        part = f"{algorithm}-{'' if rho is None else rho}-{share:g}"
-        errors = kept(folder, part, settings | {"model": repr(model)}, functools.partial(_run, model, folds, n_threads))
+        row = f"{algorithm}-{'' if rho is None else rho}-{share:g}"
+        errors = kept(folder, row, settings | {"model": repr(model)}, functools.partial(_run, model, folds, n_threads))
         printed = _PAPER_ERRORS.get((name, algorithm)) if share == 1 and rho is not None else None
         mae, rmse = (tuple(error[metric] for error in errors) for metric in ("mae", "rmse"))
         rows.append(ErrorRow(algorithm, rho, share, mae, rmse, printed[rho or 0] if printed else None))
