@@ -303,7 +303,7 @@ def parse(
         given = iter(names)
         for field in range(n_fields):
             rules[field] = Rule(kinds[field], low, high, step, NULL)
-            if kinds[field] == TEXT:
+            if kinds[field] & ~OPTIONAL == TEXT:
                 rules[field].names = &(<Names?>next(given)).names
         with nogil:
             while p < end:

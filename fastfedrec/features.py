@@ -167,6 +167,30 @@ class Features:
         user, item = (dict(zip(table.names, table.vocabularies, strict=True)) for table in (self.user, self.item))
         return type(self)(*_describe(interactions, user, item), _context_table(contexts, self.context))
 
+    def with_contexts(self, contexts: Mapping[str, Any] | None) -> Self:
+        """The same users and items, with the contexts of another log, described by the same values.
+
+        Parameters
+        ----------
+        contexts : mapping of str to array_like, or None
+            The same columns; None for no log.
+
+        Returns
+        -------
+        Features
+            For the same embeddings.
+
+        Raises
+        ------
+        KeyError
+            Other columns, or a value that this object does not have.
+        """
+        if contexts is not None:
+            return type(self)(self.user, self.item, _context_table(contexts, self.context))
+        table = self.context
+        nothing = np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32)
+        return type(self)(self.user, self.item, FeatureTable(table.names, table.vocabularies, 0, *nothing))
+
     @property
     def n_embeddings(self) -> int:
         """Values of all features: users' first, then contexts', then items'.
@@ -216,7 +240,10 @@ def _context_table(contexts: Mapping[str, Any] | None, like: FeatureTable | None
 
 def _table(side: str, columns: Mapping[str, np.ndarray], chosen: Mapping[str, Any], n: int) -> FeatureTable:
     """Encode columns; `chosen` names them in order, each with its vocabulary or None."""
-    coded = [_encode(f"{side} feature {name!r}", columns[name], values) for name, values in chosen.items()]
+    coded = [
+        _encode(f"{side} feature {name!r}", columns[name], values, is_id=name == _ITEM_ID)
+        for name, values in chosen.items()
+    ]
     counts = np.array([counts for _, counts, _ in coded], dtype=np.int64).reshape(len(coded), n)
     indptr = np.concatenate([[0], np.cumsum(counts.T)])
     indices = np.empty(indptr[-1], dtype=np.int32)
@@ -230,9 +257,13 @@ def _table(side: str, columns: Mapping[str, np.ndarray], chosen: Mapping[str, An
     return FeatureTable(tuple(chosen), tuple(vocabulary for vocabulary, _, _ in coded), n, indptr, indices)
 
 
-def _encode(name: str, column: np.ndarray, vocabulary: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _encode(
+    name: str, column: np.ndarray, vocabulary: Any, *, is_id: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(vocabulary, values of each entry: how many, and their numbers)."""
-    kinds = {isinstance(value, _MULTI_HOT) for value in column} if column.dtype.kind == "O" else {False}
+    kinds = {False}
+    if column.dtype.kind == "O" and not is_id:  # an id may be a tuple, and is one value all the same
+        kinds = {isinstance(value, _MULTI_HOT) for value in column}
     if kinds == {True}:
         lengths = np.fromiter(map(len, column), dtype=np.int64, count=len(column))
         values = column_array(itertools.chain.from_iterable(column))

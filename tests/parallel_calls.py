@@ -12,7 +12,21 @@ import time
 
 import numpy as np
 
-from fastfedrec import FMFLDP, Interactions, Key, LaplaceRRSVD, _threads, als, datasets, ranking
+from fastfedrec import (
+    FMFLDP,
+    DPGram,
+    FedRecPlusPlus,
+    Interactions,
+    Key,
+    LaplaceRRSVD,
+    _threads,
+    als,
+    clustering,
+    datasets,
+    nmf,
+    private_kmeans,
+    ranking,
+)
 from fastfedrec.evaluation import random_split
 from fastfedrec.mechanisms import (
     GRR,
@@ -26,6 +40,7 @@ from fastfedrec.mechanisms import (
 
 N = 20_000  # values: enough for a block for each of two threads in every kernel
 KEY = Key.from_seed(1)
+CANDIDATES = np.linspace(-0.5, 0.5, 40).reshape(20, 2)
 
 
 @functools.cache
@@ -50,13 +65,20 @@ CALLS = {
     "channel": lambda n: TruncatedGeometric(1.0, 5).privatize(values(), key=KEY, n_threads=n),
     "client_sampling": lambda n: PoissonSampling(0.5).sample(N, key=KEY, n_threads=n),
     "clipping": lambda n: clip_rows_l2(np.ones((N, 3)), 1.0, n_threads=n),
+    "clustering": lambda n: clustering.kmeans(ratings(), 5, n_iterations=2, key=KEY, n_threads=n).centers,
+    "dp_gram": lambda n: DPGram(8.0, gate=False).fit(data(), key=KEY, n_threads=n).item_factors_,
     "evaluation": lambda n: random_split(data(), test_fraction=0.5, key=KEY)[0].indices,  # always on all processors
+    "fedrec": lambda n: FedRecPlusPlus(n_rounds=2).fit(ratings(), key=KEY, n_threads=n).item_factors_,
     "fmf_ldp": lambda n: FMFLDP(n_rounds=2).fit(data(), key=KEY, n_threads=n).item_factors_,
     "frequency": lambda n: GRR(1.0, 5).privatize(values(), key=KEY, n_threads=n),
     "generate": lambda n: datasets.generate_implicit(400, 60, key=KEY, n_threads=n).indices,
     "integer_noise": lambda n: DiscreteLaplace(2, sampler="table").privatize(values(), key=KEY, n_threads=n),
     "laplace_rr_svd": lambda n: LaplaceRRSVD(n_factors=0).fit(ratings(), key=KEY, n_threads=n).item_biases_,
+    "nmf": lambda n: nmf.fit_nmf(ratings(), 3, regularization=1.0, n_epochs=1, key=KEY, n_threads=n).item_factors,
     "piecewise": lambda n: Piecewise(1.0).privatize(values() / 4, key=KEY, n_threads=n),
+    "private_kmeans": lambda n: private_kmeans.private_kmeans(
+        values().reshape(-1, 2) / 9, CANDIDATES, 3, radius=1.0, n_swaps=2, epsilon=1.0, key=KEY, n_threads=n
+    ),
     "randomness": lambda n: KEY.words_by_user("test", np.arange(N, dtype=np.uint64), size=2, n_threads=n),
     "ranking": lambda n: ranking.top_k(np.sin(np.arange(N)).reshape(200, 100), 3, n_threads=n)[0],
 }

@@ -9,10 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import evaluation as naive
 from scipy.stats import chi2, chisquare
-from significance import ALPHA
+from significance import ALPHA, counts_are, share_is, tilted
 
 from fastfedrec import Interactions, Key
-from fastfedrec.evaluation import evaluate, evaluate_ratings, k_fold, leave_one_out, random_split
+from fastfedrec.evaluation import (
+    evaluate,
+    evaluate_ratings,
+    hold_out_entries,
+    k_fold,
+    leave_one_out,
+    mean_percentile_rank,
+    random_split,
+)
 from fastfedrec.interactions import MISSING_TIMESTAMP
 
 KEY = Key.from_seed(23)
@@ -133,6 +141,7 @@ def test_splits_do_not_depend_on_shards():
     for split in (
         lambda part: leave_one_out(part, key=KEY)[1],
         lambda part: random_split(part, test_fraction=0.25, key=KEY)[1],
+        lambda part: hold_out_entries(part, user_fraction=0.5, n_entries=3, key=KEY)[1],
     ):
         parts = [split(shard).indices for shard in data.shard(7)]
         assert (np.concatenate(parts) == split(data).indices).all()
@@ -556,3 +565,77 @@ def test_bad_inputs_of_rating_evaluation():
         k_fold(test, n_folds=1, key=None)
     with pytest.raises(TypeError, match="interactions must be Interactions"):
         k_fold([[1]], key=None)
+
+
+# ---- percentile ranks: entries held out of some users ------------------------------------------------------------
+
+
+@given(interactions(), st.sampled_from([0.3, 1.0]), st.integers(1, 6))
+@settings(deadline=None)
+def test_held_out_entries_equal_naive(data, user_fraction, n_entries):
+    train, test = hold_out_entries(data, user_fraction=user_fraction, n_entries=n_entries, key=KEY)
+    assert naive.as_sets(test) == naive.hold_out_entries(data, user_fraction, n_entries, KEY)
+    assert_partition(data, train, test)
+    assert (train.interactions_per_user() >= np.minimum(data.interactions_per_user(), 1)).all()
+
+
+@given(interactions(), st.booleans(), st.integers(1, 500))
+@settings(deadline=None)
+def test_percentile_rank_equals_naive(data, with_seen, batch_size):
+    data = data._replace(values=(1.0 + np.arange(data.n_interactions) % 5).astype(np.float32))
+    train, test = hold_out_entries(data, user_fraction=1.0, n_entries=3, key=KEY)
+    seen, model = (train if with_seen else None), random_table(data)
+    if not test.n_interactions:
+        with pytest.raises(ValueError, match="test must hold interactions"):
+            mean_percentile_rank(model, test, seen=seen)
+        return
+    n_ranked = test.n_items - train.interactions_per_user() * with_seen
+    if n_ranked[test.interactions_per_user() > 0].min() < 2:
+        with pytest.raises(ValueError, match="at least two items to rank"):
+            mean_percentile_rank(model, test, seen=seen)
+        return
+    expected = naive.mean_percentile_rank(lambda u, i: model.scores[u, i], test, seen)
+    assert mean_percentile_rank(model, test, seen=seen, batch_size=batch_size) == pytest.approx(expected, rel=1e-12)
+
+
+def test_percentile_rank_of_the_best_the_worst_and_a_constant():
+    test = Interactions.from_scipy(scipy.sparse.csr_array(np.array([[0.0, 5, 0, 0], [0, 0, 0, 2]])))
+    scores = test.to_scipy().toarray()
+    assert mean_percentile_rank(Table(test, scores), test) == 0.0
+    assert mean_percentile_rank(Table(test, -scores), test) == 1.0
+    assert mean_percentile_rank(Table(test, 0 * scores), test) == 0.5
+    one_good = np.array([[0.0, 1, 0, 0], [0, 0, 0, -1]])  # the first weighs 5, the second 2
+    assert mean_percentile_rank(Table(test, one_good), test) == pytest.approx(2 / 7)
+
+
+def test_bad_inputs_of_percentile_evaluation():
+    test = Interactions.from_arrays([0, 1], [0, 1], [3, 4])
+    good = Table(test, np.ones((2, 2)))
+    with pytest.raises(TypeError, match="must have a method score"):
+        mean_percentile_rank(object(), test)
+    with pytest.raises(ValueError, match="values that add up to more than 0"):
+        mean_percentile_rank(good, Interactions.from_arrays([0, 1], [0, 1], [0, 0]))
+    with pytest.raises(ValueError, match="seen and test must have the same users and items"):
+        mean_percentile_rank(good, test, seen=test.select_users(np.array([0])))
+    with pytest.raises(ValueError, match="score returned NaN for 1 pairs"):
+        mean_percentile_rank(Table(test, np.array([[1, np.nan], [1, 1]])), test)
+    with pytest.raises(ValueError, match="score must return one score a pair"):
+        mean_percentile_rank(type("M", (), {"score": lambda self, u, i: 3.0})(), test)
+    with pytest.raises(ValueError, match="n_entries must be at least 1"):
+        hold_out_entries(test, n_entries=0, key=None)
+    with pytest.raises(ValueError, match=r"user_fraction must be at most 1\.0, got 2\.0"):
+        hold_out_entries(test, user_fraction=2.0, key=None)
+
+
+@pytest.mark.slow
+def test_held_out_entries_are_uniform():
+    data = Interactions.from_arrays(np.repeat(np.arange(60_000), 4), np.tile(np.arange(4), 60_000))
+    _, test = hold_out_entries(data, user_fraction=0.4, n_entries=2, key=KEY)
+    tested = int((test.interactions_per_user() > 0).sum())
+    assert share_is(tested, data.n_users, 0.4)
+    assert not any(share_is(tested, data.n_users, 0.4 * factor) for factor in (0.9, 1.1))
+    pairs = np.bincount(np.packbits(test.to_scipy().toarray()[test.interactions_per_user() > 0] > 0, axis=1).ravel())
+    pairs = pairs[pairs > 0]
+    assert len(pairs) == 6
+    assert counts_are(pairs, np.full(6, 1 / 6))
+    assert not any(counts_are(pairs, tilted(np.full(6, 1 / 6), factor)) for factor in (0.9, 1.1))

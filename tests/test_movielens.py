@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from naive import movielens as naive
 
-from fastfedrec.datasets import load_movielens
+from fastfedrec import Interactions
+from fastfedrec.datasets import load_movielens, zip_regions
 from fastfedrec.interactions import MISSING_TIMESTAMP
 
 
@@ -378,3 +379,23 @@ def test_malformed_features(tmp_path, files, member, line, message):
     path = write_folder(tmp_path, files, **{member: files[member] + line + "\n"})
     with pytest.raises(ValueError, match=rf"{member}, {message.replace('|', '[|]')}"):
         load_movielens(path)
+
+
+# ---- entities -------------------------------------------------------------------------------------------------------
+
+
+def test_regions_of_the_real_data(data_path):
+    regions = zip_regions(load_movielens(data_path("ml-1m.zip")))
+    names, counts = np.unique(regions, return_counts=True)
+    assert names.tolist() == list("0123456789")
+    assert counts.tolist() == [662, 662, 441, 386, 607, 659, 430, 419, 306, 1468]
+
+
+def test_regions_need_codes():
+    data = Interactions.from_arrays([1, 2], [7, 7])
+    with pytest.raises(ValueError, match=r"must have the user feature 'zip_code', got \['age'\]"):
+        zip_regions(data.with_features(user_features={"age": [1, 2]}))
+    with pytest.raises(ValueError, match="zip_code is empty for 1 of 2 users"):
+        zip_regions(data.with_features(user_features={"zip_code": ["", "7"]}))
+    with pytest.raises(TypeError, match="interactions must be Interactions, got list"):
+        zip_regions([])

@@ -4,8 +4,10 @@ import pytest
 
 from fastfedrec.accounting import (
     VIEWS,
+    ZCDP,
     CentralRelease,
     Composed,
+    Gaussian,
     Laplace,
     LocalReports,
     ShuffledReports,
@@ -66,3 +68,25 @@ def test_a_releases_own_delta_costs_more_for_a_replacement():
     large = CentralRelease("m", 0.5, delta=1e-6)
     assert composed_epsilon({large: 1}, "public", 1e-6) == math.inf
     assert composed_epsilon({large: 1}, "public", 1e-5) == pytest.approx(1.0, rel=1e-3)
+
+
+# ---- entities that are trusted where the server is not ------------------------------------------------------------
+
+
+def test_what_an_entity_releases_holds_against_the_server_too():
+    release = CentralRelease("noise", 0.5, neighboring="replace", trust="entity")
+    for view in ("server", "shuffled_server", "public"):
+        assert composed_epsilon({release: 2}, view, 1e-6) == 1.0
+    assert composed_epsilon({release: 2}, "key_holder", 1e-6) == math.inf
+    trusted = CentralRelease("noise", 0.5, neighboring="replace")
+    assert composed_epsilon({trusted: 2}, "server", 1e-6) == math.inf
+
+
+def test_replacing_costs_four_times_the_rho():
+    # The same noise told in two ways: a Gaussian of twice the sensitivity has a quarter of the variance over it.
+    zcdp = ZCDP("z", 1 / 8, neighboring="add_remove", sampling="none")
+    gaussian = seen_event(Gaussian(2.0, neighboring="add_remove", sampling="none"), "public")
+    assert seen_event(zcdp, "public") == ZCDP("z", 0.5, neighboring="replace", sampling="none")
+    assert 1 / (2 * gaussian.noise_multiplier**2) == 0.5
+    kept = ZCDP("z", 1 / 8, neighboring="replace", sampling="none")
+    assert seen_event(kept, "public") == kept

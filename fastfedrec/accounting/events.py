@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from fastfedrec._check import check_choice, check_epsilon, check_instance, check_integer, check_real
 
-Trust = Literal["local", "shuffle", "central"]
+Trust = Literal["local", "shuffle", "central", "entity"]
 Neighboring = Literal["replace", "add_remove"]
 PrivacyUnit = Literal["user", "interaction"]
 Sampling = Literal["none", "poisson", "without_replacement"]
@@ -117,7 +117,7 @@ class ShuffledReports:
 
 @dataclass(frozen=True, kw_only=True)
 class _Central:
-    """What every release of a trusted server states; relation and sampling have no default."""
+    """What every release of a trusted holder of data states; relation and sampling have no default."""
 
     neighboring: Neighboring
     sampling: Sampling
@@ -126,13 +126,13 @@ class _Central:
     cohort_size: int | None = None
     count: int = 1
     privacy_unit: PrivacyUnit = "user"
-    trust: Literal["central"] = "central"
+    trust: Literal["central", "entity"] = "central"
 
     def __post_init__(self) -> None:
         check_choice("neighboring", self.neighboring, ("replace", "add_remove"))
         check_choice("sampling", self.sampling, tuple(_SAMPLING_FIELDS))
         check_choice("privacy_unit", self.privacy_unit, ("user", "interaction"))
-        check_choice("trust", self.trust, ("central",))
+        check_choice("trust", self.trust, ("central", "entity"))
         _set(self, count=check_integer("count", self.count, low=1))
         _check_sampling_fields(self)
 
@@ -169,16 +169,23 @@ class Gaussian(_Central):
         How many such releases.
     privacy_unit : {"user", "interaction"}
         Whose data neighbours differ in, and what is sampled.
-    trust : {"central"}
-        The server is trusted with the data.
+    trust : {"central", "entity"}
+        Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
+    delta : float
+        Of one release, in [0, 1), beyond the normal noise's own: what its sampler costs, ``noise.delta(...)``.
     """
 
     noise_multiplier: float
     mechanism: str = "Gaussian"
+    delta: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _set(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
+        _set(
+            self,
+            noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True),
+            delta=_check_release_delta(self.delta),
+        )
 
 
 @dataclass(frozen=True)
@@ -203,8 +210,8 @@ class Laplace(_Central):
         How many such releases.
     privacy_unit : {"user", "interaction"}
         Whose data neighbours differ in, and what is sampled.
-    trust : {"central"}
-        The server is trusted with the data.
+    trust : {"central", "entity"}
+        Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
 
     Notes
     -----
@@ -241,8 +248,8 @@ class CentralRelease(_Central):
         How many such releases.
     privacy_unit : {"user", "interaction"}
         Whose data neighbours differ in, and what is sampled.
-    trust : {"central"}
-        The server is trusted with the data.
+    trust : {"central", "entity"}
+        Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
     delta : float
         Of one release, in [0, 1): 0 where the guarantee is pure.  Noise from a table has one: ``noise.delta(...)``.
     """
@@ -255,10 +262,7 @@ class CentralRelease(_Central):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        delta = check_real("delta", self.delta, low=0.0, high=1.0)
-        if delta == 1:
-            raise ValueError("delta must be less than 1, got 1.0: such a release promises nothing")
-        _set(self, epsilon=check_epsilon("epsilon", self.epsilon), delta=delta)
+        _set(self, epsilon=check_epsilon("epsilon", self.epsilon), delta=_check_release_delta(self.delta))
 
 
 @dataclass(frozen=True)
@@ -281,8 +285,8 @@ class ZCDP(_Central):
         How many such releases.
     privacy_unit : {"user", "interaction"}
         Whose data neighbours differ in.
-    trust : {"central"}
-        The server is trusted with the data.
+    trust : {"central", "entity"}
+        Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
     """
 
     mechanism: str
@@ -367,6 +371,13 @@ def _set(event: Any, **fields: Any) -> None:
     # The checked value is stored, so that a NumPy number does not reach a saved ledger.
     for name, value in fields.items():
         object.__setattr__(event, name, value)
+
+
+def _check_release_delta(delta: float) -> float:
+    delta = check_real("delta", delta, low=0.0, high=1.0)
+    if delta == 1:
+        raise ValueError("delta must be less than 1, got 1.0: such a release promises nothing")
+    return delta
 
 
 def _check_reports(event: LocalReports | ShuffledReports, trust: str) -> None:

@@ -328,10 +328,11 @@ def _theorem(event: Event, view: View, delta: float) -> str:
     if isinstance(seen, ShuffledReports):
         what = "shuffling" if view == "shuffled_server" else "adding up over users"
         return f"{what}, delta {delta:g}"
-    if isinstance(seen, Gaussian | ZCDP):
-        return f"the noise of a trusted server, delta {delta:g}"
-    if isinstance(seen, CentralRelease):
-        return "the noise of a trusted server" + (f", delta {delta:g}" if seen.delta else "")
+    if isinstance(seen, Gaussian | ZCDP | CentralRelease):
+        whose = (
+            "the noise of the entity that holds the data" if seen.trust == "entity" else "the noise of a trusted server"
+        )
+        return whose + ("" if isinstance(seen, CentralRelease) and not seen.delta else f", delta {delta:g}")
     return "the noise of each report"
 
 

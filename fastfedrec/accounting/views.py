@@ -63,8 +63,10 @@ def seen_event(event: Event, view: View) -> Event | None:
     -----
     The server behind a shuffler sees the reports without their senders.  The public sees sums over all users' reports,
     which can be computed from the shuffled reports, so what hides a report behind a shuffler hides it there as well.
-    Reports that must stay together keep their cost without a shuffler.  Whoever sees the data of a trusted server has
-    no guarantee; the public has the event's own, where removing a user and adding another counts twice.
+    Reports that must stay together keep their cost without a shuffler.  Against a trusted server, which sees the data,
+    there is no guarantee; against the public, and where an entity was trusted also against the server, there is the
+    event's own.  Removing a user and adding another costs twice the epsilon, or four times the rho (group privacy; Bun
+    and Steinke, TCC 2016, Proposition 27).
     """
     check_event("event", event)
     if isinstance(event, Unprotected) or view == "key_holder":
@@ -77,7 +79,7 @@ def seen_event(event: Event, view: View) -> Event | None:
         return Composed(known, event.count, event.mechanism) if len(known) == len(parts) else None
     if event.privacy_unit != "user":
         raise UnsupportedEventError(f"the ledger states what a user pays, and {event!r} protects one interaction")
-    return None if view != "public" else _for_replacement(event)
+    return None if view != "public" and event.trust == "central" else _for_replacement(event)
 
 
 def _seen_reports(event: LocalReports | ShuffledReports, view: View) -> Event:
@@ -102,6 +104,8 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP) -> Event
         return CentralRelease(
             event.mechanism, 2 * epsilon, delta=delta, neighboring="replace", sampling="none", count=uses
         )
+    if isinstance(event, ZCDP):
+        return replace(event, neighboring="replace", rho=4 * event.rho)
     raise UnsupportedEventError(f"no theorem is known here for the cost of replacing a user in {event!r}")
 
 

@@ -1,9 +1,23 @@
 """Readers of the publishers' own files, and generators."""
 
+from fastfedrec.datasets.eicu import load_eicu
+from fastfedrec.datasets.frappe import load_frappe
 from fastfedrec.datasets.generate import generate_implicit
-from fastfedrec.datasets.movielens import load_movielens
+from fastfedrec.datasets.generate_counts import PoissonCounts, generate_counts
+from fastfedrec.datasets.movielens import load_movielens, zip_regions
 from fastfedrec.datasets.movielens_folds import load_movielens_folds
 from fastfedrec.datasets.netflix import load_netflix
 from fastfedrec.datasets.tables import load_table
 
-__all__ = ["generate_implicit", "load_movielens", "load_movielens_folds", "load_netflix", "load_table"]
+__all__ = [
+    "PoissonCounts",
+    "generate_counts",
+    "generate_implicit",
+    "load_eicu",
+    "load_frappe",
+    "load_movielens",
+    "load_movielens_folds",
+    "load_netflix",
+    "load_table",
+    "zip_regions",
+]

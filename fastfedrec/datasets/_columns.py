@@ -55,7 +55,7 @@ class ColumnReader:
         self._fields, self._separator, self._limits = fields, separator, (low, high, step)
         self._quotes, self._headings = quotes, headings
         self._kinds = np.array([field.kind for field in fields], dtype=np.int32)
-        self._names = [_kernel.Names() for field in fields if field.kind == _kernel.TEXT]
+        self._names = [_kernel.Names() for field in fields if field.kind & ~_kernel.OPTIONAL == _kernel.TEXT]
         self._kept = [place for place, field in enumerate(fields) if field.kind != _kernel.SKIP]
         if headings:
             self._kept.append(len(fields))

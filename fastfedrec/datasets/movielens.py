@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from fastfedrec._check import check_instance
 from fastfedrec._kernels.tables import DECIMAL, NATURAL
 from fastfedrec.datasets._columns import ColumnReader, Field, find_duplicate, to_interactions
 from fastfedrec.datasets._files import Files, refuse
@@ -138,6 +139,45 @@ def load_movielens(path: str | os.PathLike) -> Interactions:
         if table is not None:
             features[f"{axis}_features"] = _read_features(files, folder, layout, table, axis, ids, rated)
     return data.with_features(**features)
+
+
+def zip_regions(interactions: Interactions) -> np.ndarray:
+    """The first character of each user's ZIP code: in MovieLens 1M a digit for each of ten regions.
+
+    Parameters
+    ----------
+    interactions : Interactions
+        With the user feature ``zip_code``, as `load_movielens` gives it for 100K and 1M.
+
+    Returns
+    -------
+    ndarray of shape (n_users,), str
+        Aligned with `user_ids`; Canadian codes in 100K begin with a letter.
+
+    Raises
+    ------
+    ValueError
+        No ZIP codes, or an empty one.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> from fastfedrec.datasets import zip_regions
+    >>> data = Interactions.from_arrays([1, 2], [10, 10])
+    >>> zip_regions(data.with_features(user_features={"zip_code": ["48067", "70072-1234"]})).tolist()
+    ['4', '7']
+    """
+    check_instance("interactions", interactions, Interactions, "use load_movielens")
+    codes = interactions.user_features.get("zip_code")
+    if codes is None:
+        raise ValueError(
+            f"interactions must have the user feature 'zip_code', got {list(interactions.user_features)}; "
+            "MovieLens 100K and 1M have it"
+        )
+    codes = codes.astype(np.str_)
+    if empty := int((codes == "").sum()):
+        raise ValueError(f"zip_code is empty for {empty} of {len(codes)} users; give them one, or leave them out")
+    return codes.astype("U1")
 
 
 def _find_layout(files: Files) -> tuple[PurePosixPath, _Layout]:

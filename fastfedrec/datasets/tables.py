@@ -144,7 +144,7 @@ def table_columns(path: str | os.PathLike, separator: str = ",") -> list[str]:
         raise FileNotFoundError(f"path {str(path)!r} is no file; pass a CSV or Parquet file")
     if path.suffix in _PARQUET:
         return _parquet_columns(path)
-    with _open_text(path) as stream:
+    with open_text(path) as stream:
         text = TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
         try:
             if len(separator) == 1:
@@ -183,7 +183,19 @@ def _find_columns(
 
 
 @contextmanager
-def _open_text(path: Path) -> Iterator[IO[bytes]]:
+def open_text(path: Path) -> Iterator[IO[bytes]]:
+    """Open a text file, unpacked where its name ends in ``.gz``.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Yields
+    ------
+    file
+        Of bytes.
+    """
     with unpacking(str(path)), open(path, "rb") as stream:
         if path.suffix == ".gz":
             with gzip.open(stream) as unpacked:
@@ -201,7 +213,7 @@ def _read_text(
         fields = [Field(name, *kinds[place][0]) if place in kinds else Field(name) for place, name in enumerate(names)]
         reader = ColumnReader(fields, separator, quotes=True)
         try:
-            with _open_text(path) as stream:
+            with open_text(path) as stream:
                 if first_line == 2:
                     stream.readline()
                 reader.read(stream, str(path), first_line=first_line)

@@ -1,6 +1,6 @@
 """The local engine: all shards in this process, one after the other, threads within each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,17 +37,18 @@ class LocalEngine:
         self,
         system: FederatedSystem,
         state: Any,
-        interactions: Interactions,
+        interactions: Interactions | Mapping[str, Interactions],
         *,
         key: Key,
         n_rounds: int,
+        first_round: int = 0,
         ledger: Ledger,
         communication: CommunicationLedger,
         n_threads: int = 0,
         show_progress: bool = False,
         after_round: Callable[[int, Any], None] | None = None,
     ) -> Any:
-        """Run rounds 0, 1, ..., n_rounds - 1.
+        """Run rounds first_round, ..., n_rounds - 1.
 
         Parameters
         ----------
@@ -55,12 +56,14 @@ class LocalEngine:
             The three functions.
         state : object
             The first state.
-        interactions : Interactions
-            All users.
+        interactions : Interactions or mapping of str to Interactions
+            All users; a mapping names the shards itself, such as entities that hold them.
         key : Key
             One key for all shards: a simulation of a deployment, where each node has its own.
         n_rounds : int
-            How many.
+            How many there are.
+        first_round : int
+            Above 0 where a run is resumed: the round that `state` belongs to.
         ledger, communication : Ledger and CommunicationLedger
             Written to as rounds begin.
         n_threads : int
@@ -76,12 +79,17 @@ class LocalEngine:
             The last state.
         """
         self.rejections = []
-        shards = {f"shard-{number}": shard for number, shard in enumerate(interactions.shard(self.n_shards))}
-        expected = {name: shard.n_users for name, shard in shards.items()}
-        for round_number in progress_rounds(n_rounds, show=show_progress, description=type(system).__name__):
-            event = system.round_event(interactions.n_users)
+        if isinstance(interactions, Mapping):
+            shards = dict(interactions)
+        else:
+            shards = {f"shard-{number}": shard for number, shard in enumerate(interactions.shard(self.n_shards))}
+        expected = {name: system.count_clients(shard) for name, shard in shards.items()}
+        n_clients = sum(expected.values())
+        rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=type(system).__name__)
+        for round_number in (first_round + number for number in rounds):
+            event = system.round_event(n_clients)
             ledger.record(event, simulation=key.is_simulation)
-            communication.record(system.traffic(state, interactions.n_users))
+            communication.record(system.traffic(state, n_clients))
             receiver = RoundReceiver(system, state, round_number, expected)
             for name, shard in shards.items():
                 receiver.receive(system.local_round(state, shard, key, round_number, sender=name, n_threads=n_threads))

@@ -98,6 +98,21 @@ class ArrayRule:
 class FederatedSystem(ABC):
     """What an engine and a server need of a system."""
 
+    def count_clients(self, shard: Interactions) -> int:
+        """How many clients a shard counts as in messages, for the rules and for traffic.
+
+        Parameters
+        ----------
+        shard : Interactions
+            The data of some users.
+
+        Returns
+        -------
+        int
+            Its users; 1 in a system whose clients are entities, which do not tell how many users they have.
+        """
+        return shard.n_users
+
     @abstractmethod
     def local_round(
         self, state: Any, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0

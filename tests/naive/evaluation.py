@@ -60,3 +60,31 @@ def metric(name, rank):
     if rank > int(cutoff):
         return 0.0
     return 1.0 if kind == "hr" else 1 / math.log2(1 + rank)
+
+
+def hold_out_entries(interactions, user_fraction, n_entries, key):
+    """{row: [items]} of the held-out interactions."""
+    held_out = {}
+    for u, items in as_sets(interactions).items():
+        user = int(interactions.global_user_ids[u])
+        tested = float(key.uniform("evaluation.hold_out_entries.users", user=user, size=1)[0]) < user_fraction
+        size = min(n_entries, max(len(items) - 1, 0)) if tested else 0
+        words = iter(key.words("evaluation.hold_out_entries", user=user, size=size))
+        held_out[u] = [items[place] for place in subset(words, len(items), size)]
+    return held_out
+
+
+def mean_percentile_rank(score, test, seen):
+    """sum(x rank) / sum(x) of `score(row, column)`; `seen` is None or interactions whose items are not ranked."""
+    known = as_sets(seen) if seen is not None else {u: [] for u in range(test.n_users)}
+    values = iter(test.values_or_ones().tolist())
+    above = total = 0.0
+    for u, items in as_sets(test).items():
+        for item in items:
+            ranked = [i for i in range(test.n_items) if (i not in known[u] or i in items) and i != item]
+            higher = sum(score(u, i) > score(u, item) for i in ranked)
+            same = sum(score(u, i) == score(u, item) for i in ranked)
+            x = next(values)
+            above += x * (higher + same / 2) / len(ranked)
+            total += x
+    return above / total

@@ -1,0 +1,52 @@
+// Vector code of `nmf`: rows' regularised least squares without negative factors.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "_kernels/_levels.h"
+
+namespace fastfedrec {
+
+// One call's rows and item factors, the latter padded with zeros to `stride`, a multiple of 16.
+template <class T>
+struct NmfProblem {
+    const int64_t* indptr;
+    const int32_t* indices;   // NULL where rows hold every item
+    const T* values;
+    const T* weights;         // NULL where all are 1
+    const T* item_factors;    // (n_items, stride)
+    const T* base;            // (stride, stride): what the Gram starts from, reg I
+    int n_factors, stride, max_sweeps;
+    T tolerance;
+};
+
+}  // namespace fastfedrec
+
+#define FASTFEDREC_DECLARE(level) \
+    namespace level { \
+    void nmf_solve(const NmfProblem<float>& problem, ptrdiff_t row, float* gram, float* packed, float* out); \
+    void nmf_solve(const NmfProblem<double>& problem, ptrdiff_t row, double* gram, double* packed, double* out); \
+    void nmf_descend(const float* gram, float* right, int n, int stride, int max_sweeps, float tolerance, float* x); \
+    void nmf_descend(const double* gram, double* right, int n, int stride, int max_sweeps, double tolerance, \
+                     double* x); \
+    }
+namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
+#undef FASTFEDREC_DECLARE
+
+namespace fastfedrec {
+
+enum { NMF_PACKED = 128, NMF_MAX_STRIDE = 256 };  // entries of a row at once; factors at most
+
+// Solves one row from `out` (n_factors,), which the result replaces; scratch (stride, stride) and (NMF_PACKED, stride).
+template <class T>
+static inline void nmf_solve(const NmfProblem<T>& problem, ptrdiff_t row, T* gram, T* packed, T* out) {
+    FASTFEDREC_CALL(nmf_solve, problem, row, gram, packed, out);
+}
+
+// min x'Gx / 2 - right'x over x >= 0, by coordinate descent from x; G whole, padded, and `right` is overwritten.
+template <class T>
+static inline void nmf_descend(const T* gram, T* right, int n, int stride, int max_sweeps, T tolerance, T* x) {
+    FASTFEDREC_CALL(nmf_descend, gram, right, n, stride, max_sweeps, tolerance, x);
+}
+
+}  // namespace fastfedrec

@@ -1,0 +1,247 @@
+"""k-means of sparse or dense rows: k-means++ and Lloyd's iterations, without any privacy."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastfedrec._check import check_array, check_instance, check_integer
+from fastfedrec._kernels import clustering as _kernel
+from fastfedrec._threads import resolve_n_threads
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key
+
+_LINE = 16  # clusters that the kernel's columns are padded to: the widest vector
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """What `kmeans` found.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_rows,), int32
+        The nearest centre of each row; the first of equally near ones.
+    centers : ndarray of shape (n_clusters, n_columns)
+        Of the dtype of the rows.
+    objective : float
+        Sum of the squared distances of the rows to their centres.
+    n_iterations : int
+        Iterations that were done.
+    """
+
+    labels: np.ndarray
+    centers: np.ndarray
+    objective: float
+    n_iterations: int
+
+
+def kmeans(
+    rows: Interactions | np.ndarray,
+    n_clusters: int,
+    *,
+    n_iterations: int = 20,
+    init: str | np.ndarray = "k-means++",
+    key: Key | None = None,
+    n_threads: int = 0,
+) -> KMeans:
+    """Group rows around their means (Lloyd's algorithm [1]_).
+
+    **No privacy**: labels, centres and objective tell about the rows.  See `fastfedrec.private_kmeans`.
+
+    Parameters
+    ----------
+    rows : Interactions or ndarray of shape (n_rows, n_columns), float32 or float64
+        A user's missing entries count as 0.
+    n_clusters : int
+        At least 1, at most the number of rows unless `init` is an array.
+    n_iterations : int
+        Iterations at most, at least 0; it ends before where no row changes its cluster.
+    init : {"k-means++", "random"} or ndarray of shape (n_clusters, n_columns)
+        "k-means++" draws each first centre among the rows with probability proportional to its squared distance to the
+        nearest one before [2]_; "random" takes different rows; an array is taken as it is.
+    key : Key or None
+        Where the draws come from; needed unless `init` is an array.
+    n_threads : int
+        0 for all; the result does not depend on it.
+
+    Returns
+    -------
+    KMeans
+        Labels and objective belong to the centres returned.
+
+    Raises
+    ------
+    ValueError
+        More clusters than rows, no key, or an argument out of range.
+
+    Notes
+    -----
+    Sums are in double, products in the dtype of the rows; a cluster that loses all its rows keeps its centre.  Last
+    digits differ between instruction sets (`fastfedrec.hardware`).
+
+    References
+    ----------
+    .. [1] Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28(2), 1982.
+    .. [2] Arthur, Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.clustering import kmeans
+    >>> found = kmeans(np.array([[0.0], [1.0], [9.0], [11.0]]), 2, key=Key.from_seed(1))
+    >>> np.sort(found.centers, axis=0)
+    array([[ 0.5],
+           [10. ]])
+    >>> found.objective
+    2.5
+    """
+    data = _Rows.of(rows)
+    n_clusters = check_integer("n_clusters", n_clusters, low=1)
+    n_iterations = check_integer("n_iterations", n_iterations, low=0)
+    n_threads = resolve_n_threads(n_threads)
+    centers = _first_centers(data, n_clusters, init, key, n_threads)
+    labels, distances = _assign(data, centers, n_threads)
+    done = 0
+    while done < n_iterations:
+        done += 1
+        _move(data, labels, centers, n_threads)
+        before = labels
+        labels, distances = _assign(data, centers, n_threads)
+        if np.array_equal(labels, before):
+            break
+    return KMeans(labels, centers, float(distances.sum()), done)
+
+
+def assign_rows(
+    rows: Interactions | np.ndarray, centers: np.ndarray, *, n_threads: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the nearest centre of each row.
+
+    Parameters
+    ----------
+    rows : Interactions or ndarray of shape (n_rows, n_columns), float32 or float64
+        A user's missing entries count as 0.
+    centers : ndarray of shape (n_clusters, n_columns)
+        Finite; taken in the dtype of the rows.
+    n_threads : int
+        0 for all; the result does not depend on it.
+
+    Returns
+    -------
+    labels : ndarray of shape (n_rows,), int32
+        The nearest centre, the first of equally near ones.
+    squared_distances : ndarray of shape (n_rows,), float64
+        To that centre.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastfedrec.clustering import assign_rows
+    >>> assign_rows(np.array([[0.0], [3.0]]), np.array([[1.0], [5.0]]))
+    (array([0, 0], dtype=int32), array([1., 4.]))
+    """
+    data = _Rows.of(rows)
+    centers = check_array("centers", centers, ndim=2, shape=(None, data.n_columns))
+    check_integer("the number of centers", len(centers), low=1)
+    return _assign(data, centers.astype(data.values.dtype, copy=False), resolve_n_threads(n_threads))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows as the kernels take them: `indices` is empty where rows hold every column."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    n_columns: int
+    norms: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Interactions | np.ndarray) -> "_Rows":
+        if isinstance(rows, Interactions):
+            dtype = np.float32 if rows.values is None else rows.values.dtype
+            indptr, indices, values = rows.indptr, rows.indices, rows.values_or_ones(dtype)
+            n_columns = rows.n_items
+            if not len(indices):  # an empty array of indices means dense rows
+                values = np.zeros(rows.n_users * n_columns, dtype=dtype)
+                indptr = np.arange(rows.n_users + 1) * n_columns
+        else:
+            check_instance("rows", rows, np.ndarray, "pass Interactions, or a dense array of rows")
+            dense = check_array("rows", rows, ndim=2)
+            n_columns = dense.shape[1]
+            indptr, indices, values = np.arange(len(dense) + 1) * n_columns, np.empty(0, np.int32), dense.reshape(-1)
+        if not (len(indptr) > 1 and n_columns):
+            raise ValueError(f"rows must have at least one row and column, got shape ({len(indptr) - 1}, {n_columns})")
+        norms = np.empty(len(indptr) - 1)
+        _kernel.squared_norms(indptr, values, norms)
+        if not norms.max() < np.finfo(values.dtype).max / 4:
+            raise ValueError(
+                f"rows must be small enough for squared distances, got |x|^2 = {norms.max():g}; scale them"
+            )
+        return cls(indptr, indices, values, n_columns, norms)
+
+    def __len__(self) -> int:
+        return len(self.norms)
+
+    def dense_row(self, row: int) -> np.ndarray:
+        start, stop = self.indptr[row : row + 2]
+        if not len(self.indices):
+            return self.values[start:stop].copy()
+        out = np.zeros(self.n_columns, dtype=self.values.dtype)
+        out[self.indices[start:stop]] = self.values[start:stop]
+        return out
+
+
+def _assign(data: _Rows, centers: np.ndarray, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
+    n_clusters, dtype = len(centers), data.values.dtype
+    columns = np.zeros((data.n_columns, -(-n_clusters // _LINE) * _LINE), dtype=dtype)
+    columns[:, :n_clusters] = centers.T
+    start = np.zeros(columns.shape[1], dtype=dtype)
+    start[:n_clusters] = -0.5 * np.einsum("cf,cf->c", centers, centers, dtype=np.float64)
+    labels = np.empty(len(data), dtype=np.int32)
+    best, distances = np.empty(len(data), dtype=dtype), np.empty(len(data))
+    _kernel.assign(
+        data.indptr, data.indices, data.values, data.norms, columns, start, labels, best, distances, n_clusters,
+        n_threads,
+    )  # fmt: skip
+    return labels, distances
+
+
+def _move(data: _Rows, labels: np.ndarray, centers: np.ndarray, n_threads: int) -> None:
+    """Centres to the means of their rows, in place."""
+    starts = np.zeros(len(centers) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(labels, minlength=len(centers)), out=starts[1:])
+    members = np.argsort(labels, kind="stable")
+    _kernel.update_centers(data.indptr, data.indices, data.values, members, starts, centers, n_threads)
+
+
+def _first_centers(data: _Rows, n_clusters: int, init: str | np.ndarray, key: Key | None, n_threads: int) -> np.ndarray:
+    dtype = data.values.dtype
+    if not isinstance(init, str):
+        given = check_array("init", init, ndim=2, shape=(n_clusters, data.n_columns))
+        return np.array(given, dtype=dtype)
+    if init not in ("k-means++", "random"):
+        raise ValueError(f"init must be 'k-means++', 'random' or an array of centres, got {init!r}")
+    key = check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) to repeat a run")
+    if n_clusters > len(data):
+        raise ValueError(f"n_clusters must be at most the number of rows ({len(data)}), got {n_clusters}")
+    if init == "random":
+        chosen = key.permutation("clustering.init", size=len(data))[:n_clusters]
+        return np.stack([data.dense_row(row) for row in chosen])
+    centers = np.empty((n_clusters, data.n_columns), dtype=dtype)
+    distances = np.full(len(data), np.inf)
+    draws = key.uniform("clustering.init", size=n_clusters)
+    row = int(draws[0] * len(data))
+    for c in range(n_clusters):
+        if c:
+            ends = np.cumsum(distances)
+            # Where all rows lie on centres already, any row will do.
+            total = ends[-1]
+            row = int(np.searchsorted(ends, draws[c] * total, side="right")) if total else int(draws[c] * len(data))
+        row = min(row, len(data) - 1)
+        centers[c] = data.dense_row(row)
+        _kernel.approach(
+            data.indptr, data.indices, data.values, data.norms, centers[c], distances, data.norms[row], n_threads
+        )
+    return centers

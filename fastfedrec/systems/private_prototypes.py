@@ -1,0 +1,383 @@
+"""Private prototypes: entities send noisy sums once, the server factorises them, entities solve for their own users.
+
+After Ribero, Henderson, Williamson, Vikalo (2020), corrected: docs/explanation/systems/private-prototypes.md.
+"""
+
+import copy
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import astuple
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
+from fastfedrec._ids import id_at
+from fastfedrec._threads import resolve_n_threads
+from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.engines.local import LocalEngine
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.systems._private_prototypes_budget import choose_n_prototypes, noise_stddev
+from fastfedrec.systems._private_prototypes_entities import _EntityModels
+from fastfedrec.systems._private_prototypes_rounds import PrototypeRounds, PrototypeState
+from fastfedrec.systems._private_prototypes_server import Sums, encode_labels, factorize, make_prototypes
+from fastfedrec.systems.recommender import check_interactions
+
+__all__ = ["PrivatePrototypes", "PrototypeState"]
+
+_ROWS = "private_prototypes.rows"
+
+
+class PrivatePrototypes(PrototypeRounds, _EntityModels):
+    """Non-negative matrix factorisation over entities, such as hospitals, that send differentially private prototypes.
+
+    **Guarantee** (`epsilon` given).  What an entity sends is `epsilon`-differentially private, or with `delta`
+    (`epsilon`, `delta`)-differentially private, for adding or removing all data of one user ("add_remove", privacy unit
+    "user"; up to `max_rows_per_user` rows of it, in any entities), against the server, the other entities and everybody
+    who learns the item factors.  The user's own entity is trusted; it keeps user factors and predictions, and a refined
+    model, which are not covered.  The ledger states what *replacing* a user costs: twice `epsilon` where it is pure.
+
+    Parameters
+    ----------
+    n_prototypes : int or "auto"
+        Of each entity.  "auto" follows `public_sizes` of `fit`, and is 1 without.
+    n_factors : int
+        Of users and items.
+    epsilon : float or None
+        Of a user, in nats; None sends exact sums.
+    delta : float or None
+        None makes the guarantee pure.
+    max_entries : int
+        Kept of a user, at random; public.
+    value_range : tuple of float
+        Values are clipped to it; public.
+    prototypes : {"masked", "zero_filled"}
+        A mean over those who have a value, which predicts well, or over all users of a group, which ranks well.
+    support : {"all", "gumbel"}
+        Which entries of a prototype are sent: all, or the `n_support_items` largest, chosen privately.
+    n_support_items : int
+        With "gumbel".
+    candidates : {"public", "grid"}
+        Where clusters may have their centres, with "kmeans": at random points, which cost nothing, or where a noisy
+        count of a grid's cells is high.
+    grouping : {"one", "random", "kmeans", "exemplars"}
+        Who shares a prototype: all users of an entity; random groups; clusters, by a private k-means where there is
+        an epsilon.  "exemplars", without privacy only,
+        sends rows of random users as they are: with as many prototypes as users it is central factorisation.
+    refine : bool
+        Whether each entity goes on factorising its own data, from the server's item factors.
+    max_rows_per_user : int
+        Rows of one user (see `users` of `fit`) that are used, over all entities; more are left out at random.
+    regularization : float
+        Of user and item factors.
+    n_epochs : int
+        Of the server's factorisation.
+
+    Attributes
+    ----------
+    item_factors_ : ndarray of shape (n_items, n_factors), float64
+        After `fit`: the server's.
+    user_factors_ : ndarray of shape (n_users, n_factors), float64
+        The entities'.
+    user_side_item_factors_ : ndarray of shape (n_entities, n_items, n_factors), float64
+        The entities', where `refine`; else of length 0.
+    user_entities_ : ndarray of shape (n_users,), int64
+        The place of each user's entity in `entity_ids_`.
+    entity_ids_ : ndarray of shape (n_entities,)
+        Distinct labels.
+    n_prototypes_ : ndarray of shape (n_entities,), int64
+        What each entity sent.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the fit cost each user.
+    communication_ : fastfedrec.accounting.CommunicationLedger
+        What each entity sent.
+
+    References
+    ----------
+    .. [1] Ribero, Henderson, Williamson, Vikalo, "Federating recommendations using differentially private prototypes",
+       2020.
+    .. [2] Balcan, Dick, Liang, Mou, Zhang, "Differentially private clustering in high-dimensional Euclidean spaces",
+       ICML 2017.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions, Key, PrivatePrototypes
+    >>> data = Interactions.from_arrays([1, 1, 2, 3, 4], [10, 30, 10, 20, 30], [5, 3, 4, 1, 2])
+    >>> model = PrivatePrototypes(n_factors=2, epsilon=5.0, max_entries=2)
+    >>> model = model.fit(data, entities=["a", "a", "b", "b"], key=Key.from_seed(1))
+    >>> model.predict([1, 3], [20, 10]).shape
+    (2,)
+    >>> round(model.ledger_.epsilon("server"), 6)
+    10.0
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = (
+        "item_factors_", "user_factors_", "user_side_item_factors_", "user_entities_", "entity_ids_", "n_prototypes_",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        n_prototypes: int | str = "auto",
+        n_factors: int = 10,
+        epsilon: float | None = 1.0,
+        delta: float | None = None,
+        max_entries: int = 150,
+        value_range: tuple[float, float] = (1.0, 5.0),
+        prototypes: str = "masked",
+        support: str = "all",
+        n_support_items: int = 200,
+        candidates: str = "public",
+        grouping: str = "random",
+        refine: bool = False,
+        max_rows_per_user: int = 1,
+        regularization: float = 5.0,
+        n_epochs: int = 20,
+    ):
+        self.n_prototypes = n_prototypes
+        self.n_factors = n_factors
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_entries = max_entries
+        self.value_range = value_range
+        self.prototypes = prototypes
+        self.support = support
+        self.n_support_items = n_support_items
+        self.candidates = candidates
+        self.grouping = grouping
+        self.refine = refine
+        self.max_rows_per_user = max_rows_per_user
+        self.regularization = regularization
+        self.n_epochs = n_epochs
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.n_prototypes, str):
+            check_choice("n_prototypes", self.n_prototypes, ("auto",))
+        else:
+            check_integer("n_prototypes", self.n_prototypes, low=1)
+        for name in ("n_factors", "max_entries", "n_support_items", "max_rows_per_user", "n_epochs"):
+            check_integer(name, getattr(self, name), low=1)
+        if self.epsilon is not None:
+            check_epsilon("epsilon", self.epsilon)
+        if self.delta is not None:
+            check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        self._check_range()
+        check_choice("prototypes", self.prototypes, ("masked", "zero_filled"))
+        check_choice("support", self.support, ("all", "gumbel"))
+        check_choice("candidates", self.candidates, ("public", "grid"))
+        check_choice("grouping", self.grouping, ("one", "random", "kmeans", "exemplars"))
+        if self.grouping == "exemplars" and self.epsilon is not None:
+            raise ValueError("grouping='exemplars' sends users' rows as they are and needs epsilon=None")
+        if self.grouping == "one" and self.n_prototypes not in (1, "auto"):
+            raise ValueError(f"n_prototypes must be 1 or 'auto' with grouping='one', got {self.n_prototypes}")
+        check_flag("refine", self.refine)
+        check_real("regularization", self.regularization, low=0.0)
+
+    def _check_range(self) -> None:
+        given = self.value_range
+        if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
+            raise ValueError(f"value_range must be a pair (low, high), got {given!r}")
+        low = check_real("value_range[0]", given[0], low=0.0)
+        check_real("value_range[1]", given[1], low=low, exclusive=True)
+
+    def fit(
+        self,
+        interactions: Interactions,
+        entities: Sequence[Hashable] | np.ndarray | None = None,
+        users: Sequence[Hashable] | np.ndarray | None = None,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+        *,
+        public_sizes: Mapping[Hashable, int] | None = None,
+        engine: LocalEngine | None = None,
+    ) -> Self:
+        """Collect every entity's prototypes once, factorise them, and let entities solve for their users.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Ratings or counts as values; ones where there are none.
+        entities : array_like of shape (n_users,) or None
+            Who holds each row; None is one entity.
+        users : array_like of shape (n_users,) or None
+            Whose each row is, where a user has several; None takes each row for a user.
+        key : Key or None
+            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
+        n_threads : int
+            0 for all; the model does not depend on it.
+        show_progress : bool
+            Draw a progress bar (needs tqdm).
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this run is added; None starts one, at `delta`.
+        public_sizes : mapping or None
+            About how many users each entity has, where that is public: what "auto" and the warning go by.
+        engine : LocalEngine or None
+            Where entities run; None runs them in this process.
+
+        Returns
+        -------
+        PrivatePrototypes
+            This model, fitted.
+
+        Warns
+        -----
+        UserWarning
+            Twice the noise exceeds the largest count that an entity of its public size could have.
+        """
+        self._check_parameters()
+        data = check_interactions(interactions)
+        entity_ids, user_entities = encode_labels("entities", entities, data.n_users)
+        kept = self._choose_rows(users, data, key := resolve_key(key))
+        default = Ledger() if self.delta is None else Ledger(self.delta)
+        ledger = default if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
+        n_threads = resolve_n_threads(n_threads)
+        show_progress = check_flag("show_progress", show_progress)
+        sizes = self._check_sizes(public_sizes, entity_ids)
+        key.claim(f"{type(self).__name__}.fit")
+        self.interactions_, self.ledger_, self.communication_ = data, ledger, CommunicationLedger()
+        self.entity_ids_, self.user_entities_ = entity_ids, user_entities
+        self.n_prototypes_ = self._plan_prototypes(sizes, data)
+        names = tuple(f"entity {id_at(entity_ids, h)}" for h in range(len(entity_ids)))
+        shards = {name: data.select_users(np.flatnonzero((user_entities == h) & kept)) for h, name in enumerate(names)}
+        self._announced = self.budget(data.n_items)
+        self._tell(ledger, key)
+        state = (LocalEngine() if engine is None else engine).run(
+            self,
+            self.initial_state(names, tuple(self.n_prototypes_.tolist()), data.n_items, key),
+            shards,
+            key=key,
+            n_rounds=1,
+            ledger=ledger,
+            communication=self.communication_,
+            n_threads=n_threads,
+            show_progress=show_progress,
+        )
+        self.item_factors_ = self._train(state, n_threads)
+        self._solve(n_threads)
+        return self
+
+    def serve(
+        self, interactions: Interactions, entities: Sequence[Hashable] | np.ndarray | None = None, *, n_threads: int = 0
+    ) -> Self:
+        """The same item factors for other users, of known or new entities, solved for without fitting again.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            On the same items.
+        entities : array_like of shape (n_users,) or None
+            Who holds each row; a new entity, or None, uses the server's item factors.
+        n_threads : int
+            0 for all.
+
+        Returns
+        -------
+        PrivatePrototypes
+            A model of these users, which cost nothing: they send nothing.
+        """
+        fitted = self._fitted_interactions()
+        data = check_interactions(interactions)
+        if not np.array_equal(data.item_ids, fitted.item_ids):
+            raise ValueError("interactions must have the items that the model was fitted on; use select_items")
+        labels, rows = encode_labels("entities", entities, data.n_users)
+        known = {id_at(self.entity_ids_, h): h for h in range(len(self.entity_ids_))}
+        places = np.array([known.get(id_at(labels, h), -1) if entities is not None else -1 for h in range(len(labels))])
+        model = copy.copy(self)
+        model.interactions_, model.user_entities_ = data, places[rows]
+        model.user_factors_ = model._solve_users(resolve_n_threads(n_threads))
+        return model
+
+    # ---- before the round ---------------------------------------------------------------------------------------
+
+    def _choose_rows(self, users: Any, data: Interactions, key: Key) -> np.ndarray:
+        """Which rows are used: of a user with more than `max_rows_per_user` so many, uniformly."""
+        if users is None:
+            return np.ones(data.n_users, dtype=bool)
+        _, of = encode_labels("users", users, data.n_users)
+        order = np.lexsort((key.words_by_user(_ROWS, data.global_user_ids, size=1)[:, 0], of))
+        starts = np.flatnonzero(np.diff(of[order], prepend=-1))
+        place = np.arange(len(of)) - np.repeat(starts, np.diff(np.append(starts, len(of))))
+        kept = np.zeros(data.n_users, dtype=bool)
+        kept[order] = place < self.max_rows_per_user
+        return kept
+
+    def _check_sizes(self, sizes: Any, entity_ids: np.ndarray) -> list[int | None]:
+        if sizes is None:
+            return [None] * len(entity_ids)
+        check_instance("public_sizes", sizes, Mapping, "pass {entity: number of users}")
+        labels = [id_at(entity_ids, h) for h in range(len(entity_ids))]
+        for label in labels:
+            check_integer(f"public_sizes[{label!r}]", sizes.get(label), low=1)
+        return [int(sizes[label]) for label in labels]
+
+    def _plan_prototypes(self, sizes: list[int | None], data: Interactions) -> np.ndarray:
+        """How many prototypes each entity sends; warn where they drown in noise."""
+        budget, limits = self.budget(data.n_items), self.limits
+        if not isinstance(self.n_prototypes, str):
+            planned = [self.n_prototypes] * len(sizes)
+        elif budget is None or self.grouping == "one":
+            planned = [1] * len(sizes)
+        else:
+            stddev = noise_stddev(budget, limits)
+            planned = [choose_n_prototypes(size, data.n_items, limits, stddev) for size in sizes]
+        if budget is not None:
+            noise = noise_stddev(budget, limits)
+            drowned = [n for n, size in zip(planned, sizes, strict=True) if size and 2 * noise > size / n]
+            if drowned:
+                warnings.warn(
+                    f"{len(drowned)} of {len(planned)} entities send noise: twice its standard deviation ({noise:.0f} "
+                    "users) exceeds the number of users behind a prototype; use fewer prototypes, a larger epsilon, a "
+                    "delta, or smaller max_entries",
+                    UserWarning,
+                    stacklevel=3,
+                )
+        if self.grouping == "exemplars":
+            planned = np.minimum(planned, np.bincount(self.user_entities_)).tolist()
+        return np.array(planned, dtype=np.int64)
+
+    def _tell(self, ledger: Ledger, key: Key) -> None:
+        """Put into the ledger what the round's own event does not say."""
+        budget = self._announced
+        if budget is None:
+            return
+        for event in budget.events[:-1]:
+            ledger.record(event, simulation=key.is_simulation)
+        at = "" if self.delta is None else f" at delta {self.delta:g}"
+        rows = f", up to {self.max_rows_per_user} rows of it" if self.max_rows_per_user > 1 else ""
+        ledger.note(
+            f"each entity's message: epsilon {self.epsilon:g}{at} for adding or removing a user{rows}; the figures "
+            "above are for replacing one, and hold for all entities together if no user has rows beyond "
+            f"max_rows_per_user={self.max_rows_per_user}; a user's own entity is trusted"
+        )
+
+    # ---- after the round ----------------------------------------------------------------------------------------
+
+    def _decode(self, state: PrototypeState) -> Sums:
+        budget, limits = self.budget(state.n_items), self.limits
+        shape = len(state.entities), state.n_items
+        counts, sums, known = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
+        for array, sent in ((counts, state.counts), (sums, state.sums)):
+            np.put_along_axis(array, state.items, np.broadcast_to(sent, state.items.shape) / self._steps, axis=1)
+        np.put_along_axis(known, state.items, True, axis=1)
+        stddev = 0.0 if budget is None else noise_stddev(budget, limits)
+        return Sums(
+            counts, sums, known, stddev, limits.low if limits.masked else 0.0, limits.high, limits.center,
+            limits.reach, limits.masked,
+        )  # fmt: skip
+
+    def _train(self, state: PrototypeState, n_threads: int) -> np.ndarray:
+        """The server's part; it looks at nothing but the messages."""
+        prototypes, weights = make_prototypes(self._decode(state))
+        return factorize(prototypes, weights, self.n_factors, self.regularization, self.n_epochs, state.seed, n_threads)
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | {"rounds": [astuple(traffic) for traffic in self.communication_.rounds]}
+
+    @classmethod
+    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
+        model = super()._from_saved(header, arrays)
+        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
+        return model

@@ -1,0 +1,17 @@
+"""A row's non-negative least squares by SciPy's active set method."""
+
+import numpy as np
+from scipy.optimize import nnls
+
+
+def solve_row(x, weights, item_factors, regularization):
+    """argmin_{u >= 0} sum w (x - u'v)^2 + reg |u|^2, as an ordinary least squares with rows for the regularisation."""
+    n_factors = item_factors.shape[1]
+    roots = np.sqrt(np.asarray(weights, dtype=float))
+    a = np.vstack([roots[:, None] * item_factors, np.sqrt(regularization) * np.eye(n_factors)])
+    return nnls(a, np.concatenate([roots * x, np.zeros(n_factors)]))[0]
+
+
+def loss(x, weights, row_factors, item_factors, regularization):
+    errors = x.astype(float) - row_factors.astype(float) @ item_factors.astype(float).T
+    return (weights * errors**2).sum() + regularization * ((row_factors**2).sum() + (item_factors**2).sum())

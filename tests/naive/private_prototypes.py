@@ -1,0 +1,22 @@
+"""Twin of what an entity of private prototypes adds up, one value at a time, without noise."""
+
+import math
+
+
+def sums(rows, labels, n_groups, value_range, masked, steps):
+    """Counts and sums of each group in grid steps; entries of 0 in `rows` are missing."""
+    low, high = value_range
+    center = (low + high) / 2 if masked else 0.0
+    n_items = len(rows[0])
+    totals = [[0] * n_items for _ in range(n_groups)]
+    counts = [[0] * (n_items if masked else 1) for _ in range(n_groups)]
+    for row, label in zip(rows, labels, strict=True):
+        if not masked:
+            counts[label][0] += steps
+        for item, value in enumerate(row):
+            if value:
+                value = min(max(float(value), low), high)
+                totals[label][item] += math.trunc((value - center) * steps)
+                if masked:
+                    counts[label][item] += steps
+    return counts, totals

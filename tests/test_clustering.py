@@ -1,0 +1,155 @@
+"""k-means: against its definition in double, by what a fixed point must be, and by the law of its first centres."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from naive import clustering as naive
+from significance import counts_are, tilted
+from strategies import seeds
+
+from fastfedrec import Interactions, Key, hardware
+from fastfedrec.clustering import assign_rows, kmeans
+
+
+def rows(n, m, seed=0, dtype=np.float64):
+    """Small whole numbers, many of them 0: distances are exact in float32 too."""
+    rng = np.random.default_rng(seed)
+    return (rng.integers(0, 6, (n, m)) * (rng.random((n, m)) < 0.4)).astype(dtype)
+
+
+def sparse(dense):
+    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(
+    seed=seeds(),
+    n=st.integers(1, 90),
+    m=st.integers(1, 20),
+    n_clusters=st.integers(1, 150),
+    is_sparse=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_assignment_is_the_nearest_centre(seed, n, m, n_clusters, is_sparse, dtype):
+    x, centers = rows(n, m, seed, dtype), rows(n_clusters, m, seed + 1, dtype)
+    labels, distances = assign_rows(sparse(x) if is_sparse else x, centers)
+    expected = naive.distances(x, centers)
+    assert labels.tolist() == expected.argmin(axis=1).tolist()  # whole numbers: ties are ties
+    np.testing.assert_array_equal(distances, expected.min(axis=1))
+
+
+@given(
+    seed=seeds(), n=st.integers(3, 60), m=st.integers(1, 12), n_iterations=st.integers(0, 5), is_sparse=st.booleans()
+)
+def test_iterations_equal_the_twin(seed, n, m, n_iterations, is_sparse):
+    x = rows(n, m, seed) + (0 if is_sparse else np.random.default_rng(seed).random((n, m)))
+    start = x[:3] + np.random.default_rng(seed).random((3, m))  # no ties
+    found = kmeans(sparse(x) if is_sparse else x, 3, init=start, n_iterations=n_iterations)
+    labels, centers, objective = naive.lloyd(x, start.astype(found.centers.dtype), n_iterations)
+    if not np.array_equal(found.labels, labels):  # nearer than rounding
+        d = np.sort(naive.distances(x, centers), axis=1)
+        assert (d[:, 1] - d[:, 0]).min() < 1e-3
+        return
+    np.testing.assert_allclose(found.centers, centers, rtol=1e-5, atol=1e-5)
+    assert found.objective == pytest.approx(objective, rel=1e-4, abs=1e-4)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@given(seed=seeds(), init=st.sampled_from(["k-means++", "random"]))
+def test_objective_never_rises_and_ends_at_a_fixed_point(seed, init):
+    x, key = rows(40, 5, seed), Key.from_seed(seed)
+    objectives = [kmeans(x, 4, init=init, n_iterations=n, key=key).objective for n in range(6)]
+    assert all(b <= a * (1 + 1e-12) + 1e-9 for a, b in itertools.pairwise(objectives))
+    found = kmeans(x, 4, init=init, n_iterations=200, key=key)
+    assert found.n_iterations < 200
+    for c in set(found.labels.tolist()):
+        np.testing.assert_allclose(found.centers[c], x[found.labels == c].mean(axis=0), atol=1e-12)
+
+
+def test_an_empty_cluster_keeps_its_centre():
+    found = kmeans(np.array([[0.0], [1.0]]), 2, init=np.array([[0.5], [99.0]]))
+    assert found.centers.tolist() == [[0.5], [99.0]]
+    assert found.labels.tolist() == [0, 0]
+
+
+def test_first_centres_are_rows_even_where_all_rows_are_equal():
+    x = np.ones((5, 2))
+    assert kmeans(x, 3, n_iterations=0, key=Key.from_seed(1)).centers.tolist() == [[1, 1]] * 3
+    assert kmeans(sparse(np.zeros((4, 3))), 2, key=Key.from_seed(1)).objective == 0
+
+
+def test_no_row_is_drawn_twice_by_plus_plus():
+    x = np.arange(8.0)[:, None] ** 2 + 0.1
+    for seed in range(30):
+        centers = kmeans(x, 8, n_iterations=0, key=Key.from_seed(seed)).centers
+        assert sorted(centers.ravel().tolist()) == x.ravel().tolist()
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_bad_arguments():
+    x = np.zeros((3, 2))
+    with pytest.raises(ValueError, match=r"n_clusters must be at most the number of rows \(3\), got 4"):
+        kmeans(x, 4, key=Key.from_seed(1))
+    with pytest.raises(TypeError, match="key must be Key, got NoneType"):
+        kmeans(x, 2)
+    with pytest.raises(ValueError, match="init must be 'k-means\\+\\+', 'random' or an array of centres, got 'best'"):
+        kmeans(x, 2, init="best", key=Key.from_seed(1))
+    with pytest.raises(ValueError, match=r"init must have shape \(2, 2\), got \(1, 2\)"):
+        kmeans(x, 2, init=np.zeros((1, 2)))
+    with pytest.raises(TypeError, match="rows must be ndarray, got list"):
+        kmeans([[1.0]], 1, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match="rows must be finite, got nan"):
+        kmeans(np.array([[np.nan]]), 1, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match="rows must be small enough for squared distances"):
+        kmeans(np.array([[1e200]]), 1, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match="rows must have at least one row and column"):
+        kmeans(np.zeros((0, 2)), 1, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match=r"centers must have shape \('any', 2\), got \(1, 3\)"):
+        assign_rows(x, np.zeros((1, 3)))
+    with pytest.raises(ValueError, match="the number of centers must be at least 1"):
+        assign_rows(x, np.zeros((0, 2)))
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_sparse", [True, False])
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+def test_threads_do_not_change_a_bit(is_sparse, instruction_set):
+    x = rows(700, 30, 3) * 0.3
+    data = sparse(x) if is_sparse else x
+    with hardware.use_instruction_set(instruction_set):
+        one, four = (kmeans(data, 7, key=Key.from_seed(2), n_threads=n) for n in (1, 4))
+    assert one.centers.tobytes() == four.centers.tobytes()
+    assert one.labels.tobytes() == four.labels.tobytes()
+    assert one.objective == four.objective
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_second_centres_follow_the_squared_distance():
+    x = np.array([[0.0], [1.0], [3.0], [4.0]])
+    seen, n = np.zeros((4, 4)), 60_000
+    for seed in range(n):
+        centers = kmeans(x, 2, n_iterations=0, key=Key.from_seed(seed), n_threads=1).centers.ravel()
+        first, second = np.searchsorted(x.ravel(), centers)
+        seen[first, second] += 1
+    squares = (x - x.T) ** 2
+    expected = squares / squares.sum(axis=1, keepdims=True) / 4
+    off = ~np.eye(4, dtype=bool)
+    assert seen[~off].sum() == 0
+    assert counts_are(seen[off], expected[off])
+    assert not counts_are(seen[off], tilted(expected[off], 0.9))
+    assert not counts_are(seen[off], tilted(expected[off], 1.1))

@@ -1,0 +1,156 @@
+"""Non-negative factorisation: rows against SciPy's active set method, and a loss that never rises."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import nmf as naive
+from strategies import seeds
+
+from fastfedrec import Interactions, Key, hardware
+from fastfedrec.nmf import fit_nmf, solve_rows_nonnegative
+
+
+def problem(n, m, n_factors, seed, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    held = rng.random((n, m)) < 0.6
+    x = rng.integers(0, 6, (n, m)) * held
+    v = rng.random((m, n_factors))
+    return x.astype(dtype), held, (v - 0.2 * rng.random()).astype(dtype), rng.random((n, m)).astype(dtype)
+
+
+def observed(x, held):
+    return Interactions.from_scipy(scipy.sparse.csr_array((x[held], np.nonzero(held)), shape=x.shape))
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(
+    seed=seeds(),
+    n=st.integers(1, 6),
+    m=st.integers(1, 150),
+    n_factors=st.integers(1, 40),
+    form=st.sampled_from(["sparse", "weighted sparse", "dense", "weighted dense"]),
+    regularization=st.floats(0.5, 20),
+)
+def test_rows_equal_the_active_set_method(seed, n, m, n_factors, form, regularization):
+    x, held, v, weights = problem(n, m, n_factors, seed)
+    held[0, 0] = True
+    data = observed(x, held) if "sparse" in form else x
+    mask = held if "sparse" in form else np.ones_like(held)
+    w = weights * mask if "weighted" in form else mask.astype(float)
+    given_weights = None if "weighted" not in form else weights[held] if "sparse" in form else w
+    got = solve_rows_nonnegative(
+        data, v, regularization=regularization, weights=given_weights, max_sweeps=20_000, tolerance=1e-10
+    )
+    assert (got >= 0).all()
+    dtype_tolerance = 1e-7 if got.dtype == np.float64 else 1e-3
+    for u in range(n):
+        expected = naive.solve_row(x[u], w[u], v, regularization)
+        np.testing.assert_allclose(got[u], expected, atol=dtype_tolerance * max(1, expected.max()))
+
+
+@given(seed=seeds(), dtype=st.sampled_from([np.float32, np.float64]), n_factors=st.sampled_from([1, 7, 16, 17, 33]))
+def test_one_epoch_with_many_sweeps_is_two_exact_halves(seed, dtype, n_factors):
+    x, _, _, weights = problem(12, 9, n_factors, seed, dtype)
+    key = Key.from_seed(seed)
+    found = fit_nmf(x, n_factors, regularization=1.0, n_epochs=1, n_sweeps=5_000, weights=weights, key=key)
+    again = solve_rows_nonnegative(x.T.copy(), found.row_factors, regularization=1.0, weights=weights.T.copy())
+    np.testing.assert_allclose(found.item_factors, again, atol=1e-2 if dtype == np.float32 else 1e-4)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(seed=seeds(), form=st.sampled_from(["sparse", "dense", "weighted dense"]), regularization=st.floats(0, 5))
+def test_loss_never_rises_and_factors_stay_nonnegative(seed, form, regularization):
+    x, held, _, weights = problem(10, 12, 3, seed)
+    held[0, 0] = True
+    data = observed(x, held) if form == "sparse" else x
+    w = held.astype(float) if form == "sparse" else weights if "weighted" in form else np.ones_like(x)
+    losses = []
+    for n_epochs in (1, 2, 4, 8):
+        found = fit_nmf(
+            data, 3, regularization=regularization, n_epochs=n_epochs, key=Key.from_seed(seed),
+            weights=weights if "weighted" in form else None,
+        )  # fmt: skip
+        assert min(found.row_factors.min(), found.item_factors.min()) >= 0
+        losses.append(naive.loss(x, w, found.row_factors, found.item_factors, regularization))
+    assert all(b <= a * (1 + 1e-5) + 1e-6 for a, b in itertools.pairwise(losses))
+
+
+def test_a_matrix_of_low_rank_is_found():
+    rng = np.random.default_rng(1)
+    x = rng.random((40, 3)) @ rng.random((3, 30))
+    found = fit_nmf(x, 3, regularization=0.0, n_epochs=500, key=Key.from_seed(1))
+    assert np.abs(found.row_factors @ found.item_factors.T - x).max() < 0.05
+
+
+def test_weights_of_zero_are_missing_entries_and_empty_rows_get_zeros():
+    x, held, v, _ = problem(8, 9, 4, 5)
+    held[3] = False
+    held[0, 0] = True
+    dense = solve_rows_nonnegative(x, v, regularization=0.7, weights=held.astype(float), tolerance=1e-9)
+    sparse = solve_rows_nonnegative(observed(x, held), v, regularization=0.7, tolerance=1e-9)
+    np.testing.assert_allclose(dense, sparse, atol=1e-4)
+    assert (sparse[3] == 0).all()
+    assert (dense[3] == 0).all()
+
+
+def test_a_start_at_the_solution_stays():
+    x, _, v, _ = problem(5, 20, 3, 2)
+    first = solve_rows_nonnegative(x, v, regularization=1.0, tolerance=1e-12, max_sweeps=10_000)
+    again = solve_rows_nonnegative(x, v, regularization=1.0, start=first, max_sweeps=1)
+    np.testing.assert_allclose(again, first, atol=1e-9)
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_bad_arguments():
+    x, v = np.ones((3, 2)), np.ones((2, 1))
+    with pytest.raises(ValueError, match="weights must be at least 0, got -1"):
+        solve_rows_nonnegative(x, v, regularization=1.0, weights=-x)
+    with pytest.raises(ValueError, match=r"weights must have shape \(3, 2\), got \(2, 3\)"):
+        solve_rows_nonnegative(x, v, regularization=1.0, weights=x.T)
+    with pytest.raises(ValueError, match="ratings must have at least one entry, got none"):
+        fit_nmf(np.zeros((0, 2)), 1, regularization=1.0, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match="ratings must be finite, got nan"):
+        fit_nmf(x * np.nan, 1, regularization=1.0, key=Key.from_seed(1))
+    with pytest.raises(TypeError, match="ratings must be ndarray, got list"):
+        fit_nmf([[1.0]], 1, regularization=1.0, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match="n_factors must be at most 256, got 257"):
+        fit_nmf(x, 257, regularization=1.0, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match="regularization must be at least 0"):
+        fit_nmf(x, 1, regularization=-1.0, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match="start must be at least 0, got -1"):
+        solve_rows_nonnegative(x, v, regularization=1.0, start=-np.ones((3, 1)))
+    with pytest.raises(ValueError, match=r"item_factors must have shape \(2, 'any'\), got \(3, 1\)"):
+        solve_rows_nonnegative(x, np.ones((3, 1)), regularization=1.0)
+    with pytest.raises(TypeError, match="key must be Key, got NoneType"):
+        fit_nmf(x, 1, regularization=1.0, key=None)
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+@pytest.mark.parametrize("form", ["sparse", "dense"])
+def test_threads_do_not_change_a_bit(instruction_set, form):
+    x, held, _, _ = problem(200, 40, 5, 3, np.float32)
+    data = observed(x, held) if form == "sparse" else x
+    with hardware.use_instruction_set(instruction_set):
+        one, four = (
+            fit_nmf(data, 5, regularization=1.0, n_epochs=2, key=Key.from_seed(1), n_threads=n) for n in (1, 4)
+        )
+    assert one.row_factors.tobytes() == four.row_factors.tobytes()
+    assert one.item_factors.tobytes() == four.item_factors.tobytes()
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+# Nothing here is random but the first factors, which no claim rests on.

@@ -1,0 +1,480 @@
+"""Private prototypes: what is sent against a twin, what may not depend on the data, and what it reaches."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import private_prototypes as naive
+from significance import ALPHA
+
+from fastfedrec import Interactions, Key, PrivatePrototypes
+from fastfedrec.accounting import PureAccountant, ZCDPAccountant
+from fastfedrec.datasets import load_eicu, load_movielens, zip_regions
+from fastfedrec.engines.local import LocalEngine
+from fastfedrec.evaluation import evaluate_ratings, hold_out_entries, mean_percentile_rank
+from fastfedrec.systems._private_prototypes_budget import Range, choose_n_prototypes, noise_stddev, plan
+from fastfedrec.systems._private_prototypes_server import Sums, make_prototypes
+from fastfedrec.systems.base import Update
+
+KEY = Key.from_seed(5)
+KINDS = ["masked", "zero_filled"]
+
+
+def rated(n_users=60, n_items=25, seed=0, density=0.4):
+    rng = np.random.default_rng(seed)
+    mask = rng.random((n_users, n_items)) < density
+    mask[:, 0] = True
+    return Interactions.from_scipy(scipy.sparse.csr_array(mask * rng.integers(1, 6, mask.shape).astype(np.float64)))
+
+
+def start(model, data, names=("a",), n_prototypes=None):
+    return model.initial_state(names, n_prototypes or (model.n_prototypes,) * len(names), data.n_items, KEY)
+
+
+class Silent:
+    """Noise that keeps what it would be added to."""
+
+    def __init__(self, noise):
+        self.noise, self.seen, self.variance = noise, [], noise.variance
+
+    def add_noise(self, values, **options):
+        self.seen.append((values.copy(), options["purpose"]))
+        return values
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**6), st.sampled_from(KINDS), st.integers(1, 4), st.booleans())
+@settings(max_examples=40)
+def test_exact_messages_equal_the_twin(seed, kind, k, small):
+    data = rated(12, 6, seed)
+    value_range = (1.0, 3.5) if small else (0.0, 5.0)
+    model = PrivatePrototypes(k, 2, None, prototypes=kind, value_range=value_range)
+    sent = model.local_round(start(model, data), data, KEY, 0, sender="a").arrays
+    words = KEY.words_by_user("private_prototypes.groups", data.global_user_ids, size=1)[:, 0]
+    labels = [0 if k == 1 else int(word) % k for word in words]
+    counts, sums = naive.sums(data.to_scipy().toarray(), labels, k, value_range, kind == "masked", model._steps)
+    assert sent["count"].tolist() == counts
+    assert sent["sum"].tolist() == sums
+    assert sent["item"].tolist() == [list(range(6))] * k
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sensitivity_is_never_exceeded_and_is_reached(kind):
+    """All that one user adds to the message, over users of any values, in L1 and squared L2."""
+    for value_range in ((1.0, 5.0), (0.3, 0.8), (0.0, 7.3)):
+        model = PrivatePrototypes(3, 2, 1.0, max_entries=4, prototypes=kind, value_range=value_range)
+        limits, most = model.limits, [0, 0]
+        for value in (*value_range, 100.0, 0.0, sum(value_range) / 2):
+            user = Interactions.from_scipy(scipy.sparse.csr_array(np.full((1, 9), value) + 0 * np.eye(1, 9)))
+            user = user._replace(values=np.full(user.n_interactions, value)) if user.n_interactions else rated(1, 9)
+            limited = model._limit(user, KEY)
+            counts, sums = model._add_up(limited, np.zeros(1, dtype=np.int64), 3)
+            moved = np.concatenate([counts.ravel(), sums.ravel()])
+            most[0] = max(most[0], int(np.abs(moved).sum()))
+            most[1] = max(most[1], int((moved**2).sum()))
+        assert most[0] <= limits.l1(4)
+        assert most[1] <= limits.l2_squared(4)
+        assert most[0] >= 0.85 * limits.l1(4)
+        assert most[1] >= 0.75 * limits.l2_squared(4)
+
+
+def test_sensitivities_of_the_specification():
+    ratings = Range(1.0, 5.0, True, 150)
+    assert ratings.l1(150) == 3 * 150 * ratings.steps
+    assert ratings.l2_squared(150) == 5 * 150 * ratings.steps**2
+    counts = Range(0.0, 4.0, False, 10)
+    assert counts.l1(10) == (10 * 4 + 1) * counts.steps
+    assert counts.l2_squared(10) == (10 * 16 + 1) * counts.steps**2
+
+
+def test_prototypes_without_noise_are_means():
+    data, labels = rated(30, 8), np.arange(30) % 3
+    dense = data.to_scipy().toarray()
+    for masked in (True, False):
+        counts, sums = np.zeros((3, 8)), np.zeros((3, 8))
+        for row, label in zip(dense, labels, strict=True):
+            counts[label] += (row > 0) if masked else 1
+            sums[label] += np.where(row > 0, row - 3, 0) if masked else row
+        made = Sums(counts, sums, np.ones((3, 8), bool), 0.0, 1.0 * masked, 5.0, 3.0 * masked, 2.0, masked)
+        prototypes, weights = make_prototypes(made)
+        means = [[row[row > 0].mean() if masked else row.mean() for row in dense[labels == g].T] for g in range(3)]
+        np.testing.assert_allclose(prototypes, means)
+        np.testing.assert_array_equal(weights, counts if masked else 1.0)
+
+
+# ---- the ledger -----------------------------------------------------------------------------------------------------
+
+CHOICES = [
+    {},
+    {"support": "gumbel", "n_support_items": 5},
+    {"n_prototypes": 3, "grouping": "kmeans"},
+    {"n_prototypes": 3, "grouping": "kmeans", "candidates": "grid", "support": "gumbel", "n_support_items": 5},
+    {"max_rows_per_user": 3, "n_prototypes": 3, "grouping": "kmeans", "prototypes": "zero_filled"},
+]
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=str)
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, None), (5.0, None), (0.5, 1e-5), (5.0, 1e-6)])
+def test_the_ledgers_sum_is_the_stated_epsilon(choices, epsilon, delta):
+    model = PrivatePrototypes(**({"n_prototypes": 1, "epsilon": epsilon, "delta": delta, "max_entries": 5} | choices))
+    data = rated()
+    model.fit(data, entities=np.arange(60) % 2, key=KEY)
+    rows = model.max_rows_per_user
+    accountant = PureAccountant() if delta is None else ZCDPAccountant()
+    for event, times in model.ledger_.events.items():
+        accountant.compose(event, times)
+        assert event.trust == "entity"
+        assert event.neighboring == "add_remove"
+    total = accountant.get_epsilon() if delta is None else accountant.get_epsilon(delta)
+    assert total == pytest.approx(epsilon, rel=1e-4)
+    assert total <= epsilon * (1 + 1e-9)
+    assert model.ledger_.epsilon("server") == model.ledger_.epsilon("public") > epsilon
+    if delta is None:
+        assert model.ledger_.epsilon("server") == pytest.approx(2 * epsilon)
+    one_row = noise_stddev(plan(epsilon, delta, model.limits, 25, None, 1, False, False), model.limits)
+    assert noise_stddev(model.budget(25), model.limits) >= rows * one_row * 0.999 * (model.support == "all")
+    assert any("adding or removing a user" in note for note in model.ledger_.notes)
+
+
+def test_without_epsilon_nothing_is_promised():
+    model = PrivatePrototypes(2, 2, None).fit(rated(), key=KEY)
+    assert model.ledger_.epsilon("public") == np.inf
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=str)
+def test_removing_a_user_changes_no_shape_and_no_noise(choices, monkeypatch):
+    """What does not come from sums over users is the same with and without a user: noise, shapes, words, traffic."""
+    parameters = {"n_prototypes": 1, "epsilon": 1.0, "max_entries": 5} | choices
+    messages, words = [], []
+    for data in (rated(40), rated(40).select_users(np.arange(39))):
+        model = PrivatePrototypes(**parameters)
+        drawn = []
+        original = Key.words
+
+        def count(key, purpose, *, original=original, drawn=drawn, **options):
+            drawn.append((purpose, options.get("round", 0), options["size"]))
+            return original(key, purpose, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Key, "words", count)
+            messages.append(model.local_round(start(model, data), data, KEY, 0, sender="a"))
+        words.append([entry for entry in drawn if "selection" not in entry[0]])  # peeling rejects, and nobody sees it
+        assert model.budget(data.n_items).events == PrivatePrototypes(**parameters).budget(data.n_items).events
+        assert model.count_clients(data) == 1
+    assert words[0] == words[1]
+    assert messages[0].n_clients == messages[1].n_clients == 1
+    for name, array in messages[0].arrays.items():
+        assert array.shape == messages[1].arrays[name].shape
+    if choices == {}:
+        moved = [messages[0].arrays[name] - messages[1].arrays[name] for name in ("count", "sum")]
+        assert sum(np.abs(part).sum() for part in moved) <= PrivatePrototypes(**parameters).limits.l1(5)
+
+
+def test_only_noisy_integers_leave_an_entity(monkeypatch):
+    model = PrivatePrototypes(2, 2, 1.0, max_entries=5)
+    data, budget = rated(), PrivatePrototypes(2, 2, 1.0, max_entries=5).budget(25)
+    silent = Silent(budget.noise)
+    monkeypatch.setattr(model, "budget", lambda n: type(budget)(silent, None, None, None, budget.events))
+    sent = model.local_round(start(model, data), data, KEY, 0, sender="a").arrays
+    ((seen, purpose),) = silent.seen
+    assert purpose == "private_prototypes.noise.a"
+    np.testing.assert_array_equal(seen, np.concatenate([sent["count"], sent["sum"]], axis=1))
+    assert sent["count"].shape == sent["sum"].shape == (2, 25)
+
+
+def test_entities_draw_different_noise():
+    data = rated()
+    model = PrivatePrototypes(1, 2, 0.01)
+    state = start(model, data, ("a", "b"))
+    a, b = (model.local_round(state, data, KEY, 0, sender=name).arrays["sum"] for name in ("a", "b"))
+    assert (a != b).mean() > 0.9
+
+
+def test_rows_of_one_user_are_limited():
+    data, owner = rated(40), np.arange(40) % 10
+    model = PrivatePrototypes(max_rows_per_user=3)
+    kept = model._choose_rows(owner, data, KEY)
+    assert np.bincount(owner[kept]).tolist() == [3] * 10
+    assert model._choose_rows(None, data, KEY).all()
+    assert PrivatePrototypes(max_rows_per_user=4)._choose_rows(owner, data, KEY).all()
+
+
+def test_prototypes_of_a_kind_are_told_from_public_numbers():
+    limits = Range(1.0, 5.0, True, 150)
+    sizes = [None, 100, 600, 10_000, 100_000, 10**6, 10**8]
+    chosen = [choose_n_prototypes(size, 3706, limits, 111.0) for size in sizes]
+    assert chosen[:3] == [1, 1, 1]
+    assert chosen == sorted(chosen)
+    assert chosen[4] > 1
+    assert chosen[-1] == 300
+    data = rated()
+    public = {"x": 10**6, "y": 10}
+    model = PrivatePrototypes("auto", 2, 1.0, 1e-5, max_entries=5)
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        model.fit(data, entities=np.where(np.arange(60) < 30, "x", "y"), public_sizes=public, key=KEY)
+    assert model.n_prototypes_.tolist() == [300, 1]
+    fewer = PrivatePrototypes("auto", 2, 1.0, 1e-5, max_entries=5)
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        fewer.fit(data.select_users(np.arange(31)), entities=["x"] * 30 + ["y"], public_sizes=public, key=KEY)
+    assert fewer.n_prototypes_.tolist() == [300, 1]
+
+
+def test_drowned_prototypes_are_warned_of():
+    with pytest.warns(UserWarning, match=r"1 of 2 entities send noise: twice its standard deviation \(\d+ users\)"):
+        PrivatePrototypes(1, 2, 0.1).fit(rated(), entities=np.arange(60) % 2, public_sizes={0: 10**7, 1: 50}, key=KEY)
+
+
+def test_new_users_of_known_and_new_entities_are_served():
+    data = rated(80)
+    old, new = data.select_users(np.arange(60)), data.select_users(np.arange(60, 80))
+    for refine in (False, True):
+        model = PrivatePrototypes(1, 3, 5.0, refine=refine).fit(old, entities=np.arange(60) % 2, key=KEY)
+        served = model.serve(new, entities=[0] * 10 + ["new"] * 10)
+        assert served.user_entities_.tolist() == [0] * 10 + [-1] * 10
+        assert served.predict(new.user_ids[[0, 15]], new.item_ids[[3, 4]]).shape == (2,)
+        again = model.serve(old, entities=np.arange(60) % 2)
+        np.testing.assert_allclose(again.user_factors_, model.user_factors_)
+        np.testing.assert_array_equal(served.item_factors_, model.item_factors_)
+        assert served.ledger_ is model.ledger_
+
+
+def test_refined_models_differ_by_entity_and_are_not_saved_without_users(tmp_path):
+    model = PrivatePrototypes(1, 3, 5.0, refine=True).fit(rated(), entities=np.arange(60) % 3, key=KEY)
+    assert model.user_side_item_factors_.shape == (3, 25, 3)
+    assert (model.user_side_item_factors_[0] != model.user_side_item_factors_[1]).any()
+    users = model.interactions_.user_ids
+    _, scores = model.recommend(users[:6], n=25, filter_seen=False)
+    items, _ = model.recommend(users[:6], n=25, filter_seen=False)
+    for row in range(6):
+        np.testing.assert_allclose(model.score(users[[row] * 25], items[row]), scores[row])
+    model.save(tmp_path / "m", include_users=False)
+    with np.load(tmp_path / "m") as file:
+        assert file["model.user_side_item_factors_"].size == file["model.user_factors_"].size == 0
+
+
+def test_the_engines_order_of_entities_changes_nothing():
+    data, names = rated(), ("a", "b")
+    model = PrivatePrototypes(2, 2, 1.0)
+    state = start(model, data, names)
+    halves = [model.local_round(state, data.shard(2)[h], KEY, 0, sender=name) for h, name in enumerate(names)]
+    one, other = (model.apply(state, model.merge(*pair)) for pair in (halves, halves[::-1]))
+    for name in ("entities", "items", "counts", "sums"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_prototypes": "many"}, "n_prototypes must be one of 'auto'"),
+        ({"n_prototypes": 0}, "n_prototypes must be at least 1, got 0"),
+        ({"epsilon": 0.0}, r"epsilon must be greater than 0"),
+        ({"delta": 1.0}, r"delta must be less than 1"),
+        ({"value_range": (5.0, 1.0)}, r"value_range\[1\] must be greater than 5"),
+        ({"value_range": 5.0}, r"value_range must be a pair \(low, high\)"),
+        ({"prototypes": "sparse"}, "prototypes must be one of"),
+        ({"support": "some"}, "support must be one of"),
+        ({"grouping": "exemplars"}, "needs epsilon=None"),
+        ({"grouping": "one", "n_prototypes": 5}, "n_prototypes must be 1 or 'auto' with grouping='one', got 5"),
+        ({"regularization": -1.0}, "regularization must be at least 0"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        PrivatePrototypes(**parameters)
+
+
+def test_bad_arguments_of_fit_and_serve():
+    data, model = rated(), PrivatePrototypes(1, 2, 1.0)
+    with pytest.raises(ValueError, match=r"entities must have one label per user \(60\), got 3"):
+        model.fit(data, entities=[1, 2, 3])
+    with pytest.raises(ValueError, match=r"users must have one label per user \(60\), got 3"):
+        model.fit(data, users=[1, 2, 3])
+    with pytest.raises(TypeError, match=r"public_sizes\['b'\] must be an integer, got None"):
+        model.fit(data, entities=["a", "b"] * 30, public_sizes={"a": 5})
+    key = Key.from_entropy()
+    model.fit(data, key=key)
+    with pytest.raises(ValueError, match=r"key is single-use and was already used by PrivatePrototypes\.fit"):
+        PrivatePrototypes(1, 2, 1.0).fit(data, key=key)
+    with pytest.raises(ValueError, match="must have the items that the model was fitted on"):
+        model.serve(rated(5, 24))
+    with pytest.raises(ValueError, match="interactions must not be empty"):
+        model.fit(data.select_users(np.empty(0, dtype=np.int64)))
+
+
+class Stranger(LocalEngine):
+    """Lets one entity answer with what `change` makes of its message."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def run(self, system, *arguments, **options):
+        honest = system.local_round
+
+        def local_round(state, shard, key, round, *, sender, n_threads=0):
+            update = honest(state, shard, key, round, sender=sender, n_threads=n_threads)
+            return self.change(update) if sender.endswith(" 1") else update
+
+        system.local_round = local_round
+        try:
+            return super().run(system, *arguments, **options)
+        finally:
+            del system.local_round
+
+
+def altered(name, change):
+    def alter(update):
+        arrays = dict(update.arrays)
+        arrays[name] = change(arrays[name].copy())
+        return Update(update.round, update.sender, update.n_clients, arrays)
+
+    return alter
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda update: None, "must be an Update"),
+        (altered("sum", lambda a: a.astype(float)), "'sum' must have dtype int64"),
+        (altered("sum", lambda a: a[:, :-1].copy()), "'sum' must have shape"),
+        (altered("entity", lambda a: 0 * a), "speaks for another entity"),
+        (altered("entity", lambda a: a + 7), "'entity' must be at most 1"),
+        (altered("item", lambda a: 0 * a), "has an item twice"),
+        (altered("count", lambda a: a[:1]), r"has \[1, 2\] prototypes, and 2 were asked for"),
+        (altered("count", lambda a: np.concatenate([a, a])), r"has \[2, 4\] prototypes, and 2"),
+    ],
+)
+def test_bad_messages_are_named_and_the_round_goes_on(change, reason):
+    engine = Stranger(change)
+    model = PrivatePrototypes(2, 2, 1.0).fit(rated(), entities=np.arange(60) % 2, key=KEY, engine=engine)
+    (rejection,) = [r for r in engine.rejections if "no acceptable message" not in r.reason]
+    assert re.search(reason, rejection.reason)
+    assert np.isfinite(model.item_factors_).all()
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("grouping", ["random", "kmeans"])
+@pytest.mark.parametrize("epsilon", [1.0, None])
+def test_threads_do_not_change_the_model(grouping, epsilon):
+    data = rated(300, 40)
+    one, four = (
+        PrivatePrototypes(3, 4, epsilon, grouping=grouping, refine=True).fit(
+            data, entities=np.arange(300) % 3, key=KEY, n_threads=n
+        )
+        for n in (1, 4)
+    )
+    for name in ("item_factors_", "user_factors_", "user_side_item_factors_"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(four, name))
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", [None, 1e-5])
+def test_the_noise_has_the_budgets_size(delta):
+    from scipy.stats import norm
+
+    data = rated(3, 2000)
+    model = PrivatePrototypes(2, 2, 1.0, delta)
+    state = start(model, data)
+    noise = []
+    for seed in range(10):
+        exact = PrivatePrototypes(2, 2, 1.0, delta)
+        key = Key.from_seed(seed)
+        limited = exact._limit(data, key)
+        counts, sums = exact._add_up(limited, exact._group(limited, 2, key, 0, 1), 2)
+        sent = model.local_round(state, data, key, 0, sender="a").arrays
+        noise += [(sent["count"] - counts).ravel(), (sent["sum"] - sums).ravel()]
+    draws = np.concatenate(noise) / model.limits.steps
+    stddev = noise_stddev(model.budget(2000), model.limits)
+    fourth = 6.0 if delta is None else 3.0  # kurtosis of Laplace and of Gaussian noise
+
+    def p_value(factor):
+        return 2 * norm.sf(abs((draws**2).mean() / (factor * stddev) ** 2 - 1) / np.sqrt((fourth - 1) / len(draws)))
+
+    assert p_value(1.0) > ALPHA
+    assert p_value(0.9) < ALPHA
+    assert p_value(1.1) < ALPHA
+
+
+@pytest.fixture(scope="module")
+def movielens():
+    from conftest import find_data
+
+    data = load_movielens(find_data("ml-1m.zip"))
+    return data, zip_regions(data)
+
+
+def figures(model, movielens, n_seeds=3, **options):
+    data, regions = movielens
+    found = []
+    for seed in range(n_seeds):
+        train, test = hold_out_entries(data, key=Key.from_seed(seed))
+        model.fit(train, entities=regions, key=Key.from_seed(100 + seed), **options)
+        error = evaluate_ratings(model, test, metrics=["rmse"])["rmse"]
+        found.append((error, mean_percentile_rank(model, test, seen=train)))
+    return np.mean(found, axis=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("parameters", "rmse", "rank"),
+    [
+        ({"n_prototypes": 50, "n_factors": 20, "epsilon": None, "grouping": "kmeans"}, 0.907, 0.214),
+        ({"n_prototypes": 50, "n_factors": 20, "epsilon": None}, 0.922, 0.219),
+        ({"n_prototypes": 1, "epsilon": 1.0, "delta": 1e-5}, 1.018, 0.341),
+        ({"n_prototypes": 1, "epsilon": 5.0, "delta": 1e-5}, 0.978, 0.243),
+        ({"n_prototypes": 1, "epsilon": 10.0, "delta": 1e-5}, 0.963, 0.225),
+    ],
+    ids=str,
+)
+def test_movielens_figures_of_the_specification(movielens, parameters, rmse, rank):
+    """Within .02 of the errors that the design's prototype had, and no worse in rank."""
+    error, found = figures(PrivatePrototypes(**parameters), movielens)
+    assert error == pytest.approx(rmse, abs=0.02)
+    assert found < rank + 0.01
+
+
+@pytest.mark.slow
+def test_zero_filled_prototypes_rank_well_and_predict_badly(movielens):
+    error, rank = figures(
+        PrivatePrototypes(1, 10, 10.0, 1e-5, prototypes="zero_filled", value_range=(0.0, 5.0)), movielens, 1
+    )
+    assert error > 1.5
+    assert rank < 0.16
+
+
+@pytest.mark.slow
+def test_the_eicu_demo_end_to_end(data_path):
+    """Ten patients a hospital: exact means rank well, and guaranteed ones badly, as is warned."""
+    data = load_eicu(data_path("eicu-demo"), rows="stays")
+    train, test = hold_out_entries(data, key=KEY)
+    hospitals, patients = data.user_features["hospital"], data.user_features["patient"]
+    options = {"entities": hospitals, "users": patients, "key": KEY}
+    choices = {"value_range": (0.0, 20.0), "prototypes": "zero_filled", "max_rows_per_user": 2}
+    exact = PrivatePrototypes(1, 5, None, **choices).fit(train, **options)
+    assert mean_percentile_rank(exact, test, seen=train) < 0.06
+    sizes = dict(zip(*(part.tolist() for part in np.unique(hospitals, return_counts=True)), strict=True))
+    private = PrivatePrototypes(1, 1, 10.0, 1e-5, max_entries=60, **choices)
+    with pytest.warns(UserWarning, match="186 of 186 entities send noise"):
+        private.fit(train, public_sizes=sizes, **options)
+    assert len(private.entity_ids_) == 186
+    assert 10 < private.ledger_.epsilon("server", 1e-5) < 30
+    assert mean_percentile_rank(private, test, seen=train) > 0.1
