@@ -1,4 +1,4 @@
-// Negatives, ranks among them and the best items, in vectors; _kernels/ranking.pyx says what each is for.
+// Negatives and the best items, in vectors; _kernels/ranking.pyx says what each is for.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,10 +10,16 @@ namespace fastfedrec {
 // One layout for every level, in lines of 64 bytes: a caller packs once, whatever level the calls that follow run on.
 enum { LINE_BYTES = 64, BLOCK_USERS = 48 };
 
-// Numbers of `size` bytes in the lines that hold n.
-static inline ptrdiff_t whole_lines(ptrdiff_t n, ptrdiff_t size) {
-    const ptrdiff_t line = LINE_BYTES / size;
-    return (n + line - 1) / line * line;
+// Up to SHORT best items are kept in registers, more on a list of candidates that are dropped when it is full.
+enum { SHORT = 16 };
+static inline ptrdiff_t list_capacity(ptrdiff_t n, ptrdiff_t n_items) {
+    if (n <= SHORT) return 0;
+    return 64 + (2 * n < n_items ? 2 * n : n_items);
+}
+
+// A candidate is its score, of `size` bytes, and its column.
+static inline ptrdiff_t list_bytes(ptrdiff_t n, ptrdiff_t n_items, ptrdiff_t size) {
+    return 2 * size * list_capacity(n, n_items);
 }
 
 static inline ptrdiff_t bitmap_words(ptrdiff_t n) { return (n + 63) >> 6; }
@@ -26,13 +32,10 @@ static inline ptrdiff_t bitmap_words(ptrdiff_t n) { return (n + 63) >> 6; }
     struct Ranking { \
         static ptrdiff_t recommend_block(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* items, \
                                          ptrdiff_t n_items, const int64_t* indptr, const int32_t* indices, \
-                                         int32_t* out_items, Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken); \
+                                         int32_t* out_items, Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken, \
+                                         char* candidates); \
         static void top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen, \
-                          int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken); \
-        static void held_out_row(const Real* x, const Real* items, ptrdiff_t n_factors, const int32_t* held_out, \
-                                 ptrdiff_t n_held_out, const int32_t* others, ptrdiff_t n_others, Real* scores, \
-                                 double* out); \
-        static double rank(Real score, const Real* others, ptrdiff_t n); \
+                          int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken, char* candidates); \
     }; \
     void unseen_items(uint64_t* marked, const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items, uint64_t* taken, \
                       int32_t* out); \
@@ -53,43 +56,23 @@ static inline void pack_items(const Real* items, ptrdiff_t n_items, ptrdiff_t n_
                 *out++ = i < n_items ? items[i * n_factors + f] : Real(0);
 }
 
-// Rows as `inner_products` reads them: each begins on a line, and zeros fill up its last one.
-template <class Real>
-static inline void pad_row(const Real* row, ptrdiff_t n_factors, Real* out) {
-    for (ptrdiff_t f = 0; f < whole_lines(n_factors, sizeof(Real)); ++f) out[f] = f < n_factors ? row[f] : Real(0);
-}
-
 // The n best items of up to BLOCK_USERS users, best first; returns the first user with a score that is not finite, or
-// n_users.  Scratch: x for BLOCK_USERS * n_factors numbers, `taken` for BLOCK_USERS bitmaps of the items.
+// n_users.  Scratch: x for BLOCK_USERS * n_factors numbers, `taken` for BLOCK_USERS bitmaps of the items, `candidates` for
+// BLOCK_USERS lists.
 template <class Real>
 static inline ptrdiff_t recommend_block(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* items,
                                         ptrdiff_t n_items, const int64_t* indptr, const int32_t* indices,
-                                        int32_t* out_items, Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken) {
+                                        int32_t* out_items, Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken,
+                                        char* candidates) {
     return FASTFEDREC_CALL(Ranking<Real>::recommend_block, users, n_users, n_factors, items, n_items, indptr, indices,
-                           out_items, out_scores, n, x, taken);
+                           out_items, out_scores, n, x, taken, candidates);
 }
 
-// The same from one row of scores; scratch: one bitmap.
+// The same from one row of scores; scratch: one bitmap and one list.
 template <class Real>
 static inline void top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen,
-                         int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken) {
-    FASTFEDREC_CALL(Ranking<Real>::top_k, scores, n_items, seen, n_seen, out_items, out_scores, n, taken);
-}
-
-// Ranks of held-out items among other items by inner product with x, both as `pad_row` writes them; NaN if one of these
-// products is not finite.  Scratch: n_held_out + n_others + 6 scores.
-template <class Real>
-static inline void held_out_row(const Real* x, const Real* items, ptrdiff_t n_factors, const int32_t* held_out,
-                                ptrdiff_t n_held_out, const int32_t* others, ptrdiff_t n_others, Real* scores,
-                                double* out) {
-    FASTFEDREC_CALL(Ranking<Real>::held_out_row, x, items, n_factors, held_out, n_held_out, others, n_others, scores,
-                    out);
-}
-
-// 1 + how many of the others are greater + half of those that are equal; NaN if a NaN is among them.
-template <class Real>
-static inline double rank(Real score, const Real* others, ptrdiff_t n) {
-    return FASTFEDREC_CALL(Ranking<Real>::rank, score, others, n);
+                         int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken, char* candidates) {
+    FASTFEDREC_CALL(Ranking<Real>::top_k, scores, n_items, seen, n_seen, out_items, out_scores, n, taken, candidates);
 }
 
 // Items from ranks among the unseen ones, ascending.  `marked` is a bitmap of ranks with one word more than n_items

@@ -4,8 +4,9 @@ The bitmap answers "drawn already?" at once and, read from its first word to its
 order without a sort; the price is population / 64 words to read, 0.1 us at 4,000 items.
 """
 from libc.stdint cimport uint64_t
+from libc.string cimport memset
 
-from _kernels._chacha20 cimport Stream, stream_below
+from _kernels._chacha20 cimport Stream, mulhi64, stream_next
 
 cdef extern from * nogil:
     """
@@ -27,13 +28,26 @@ cdef inline Py_ssize_t bitmap_words(Py_ssize_t population) noexcept nogil:
     return (population + 63) >> 6
 
 
+cdef inline void mark_next(uint64_t word, uint64_t last, uint64_t* marked) noexcept nogil:
+    """One step of the algorithm: mark a rank from 0 .. last, by a random word."""
+    cdef uint64_t rank = mulhi64(word, last + 1)
+    if (marked[rank >> 6] >> (rank & 63)) & 1:
+        rank = last
+    marked[rank >> 6] |= <uint64_t>1 << (rank & 63)
+
+
+cdef inline void mark_all(uint64_t population, uint64_t* marked) noexcept nogil:
+    """Mark the ranks 0 .. population - 1, which takes no draw."""
+    memset(marked, 0xFF, population >> 6 << 3)
+    if population & 63:
+        marked[population >> 6] = (<uint64_t>1 << (population & 63)) - 1
+
+
 cdef inline void mark_subset(Stream* stream, uint64_t population, uint64_t size, uint64_t* marked) noexcept nogil:
     """Mark `size` of the ranks 0 .. population - 1 in a bitmap that is all 0; to mark them all takes no draw."""
-    cdef uint64_t last, rank
-    for last in range(population - size, population):
-        rank = last
-        if size < population:
-            rank = stream_below(stream, last + 1)
-            if (marked[rank >> 6] >> (rank & 63)) & 1:
-                rank = last
-        marked[rank >> 6] |= <uint64_t>1 << (rank & 63)
+    cdef uint64_t last
+    if size == population:
+        mark_all(population, marked)
+    else:
+        for last in range(population - size, population):
+            mark_next(stream_next(stream), last, marked)

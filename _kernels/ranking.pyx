@@ -4,7 +4,8 @@ Negatives are ranks among the items a user has not seen, drawn by Floyd's algori
 items by one walk along the user's row.
 
 Scores of a block of users and a tile of items are computed in registers, compared with the worst of the best so far,
-and dropped: no row of scores exists.  What runs in vectors is in `_ranking.cpp`.  Inputs are trusted.
+and dropped: no row of scores exists.  What runs in vectors is in `_ranking.cpp` and `_held_out.cpp`.  Inputs are
+trusted, but for what `held_out_ranks_factors` says.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
@@ -12,36 +13,46 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from _kernels._chacha20 cimport Stream, stream_open
-from _kernels._subset cimport bitmap_words, mark_subset
+from _kernels._chacha20 cimport Streams, streams_allocate, streams_next, streams_open
+from _kernels._subset cimport bitmap_words, mark_all, mark_next
 
 include "_level.pxi"
 
 cdef extern from "_kernels/_ranking.h" namespace "fastfedrec" nogil:
     const Py_ssize_t LINE_BYTES, BLOCK_USERS
-    Py_ssize_t whole_lines(Py_ssize_t n, Py_ssize_t size) noexcept
+    Py_ssize_t list_bytes(Py_ssize_t n, Py_ssize_t n_items, Py_ssize_t size) noexcept
     void pack_items[Real](const Real* items, Py_ssize_t n_items, Py_ssize_t n_factors, Real* out) noexcept
-    void pad_row[Real](const Real* row, Py_ssize_t n_factors, Real* out) noexcept
     Py_ssize_t recommend_block[Real](
         const Real* users, Py_ssize_t n_users, Py_ssize_t n_factors, const Real* items, Py_ssize_t n_items,
         const int64_t* indptr, const int32_t* indices, int32_t* out_items, Real* out_scores, Py_ssize_t n,
-        Real* x, uint64_t* taken
+        Real* x, uint64_t* taken, char* candidates
     ) noexcept
     void select_best "fastfedrec::top_k"[Real](
         const Real* scores, Py_ssize_t n_items, const int32_t* seen, Py_ssize_t n_seen,
-        int32_t* out_items, Real* out_scores, Py_ssize_t n, uint64_t* taken
+        int32_t* out_items, Real* out_scores, Py_ssize_t n, uint64_t* taken, char* candidates
     ) noexcept
-    void held_out_row[Real](
-        const Real* x, const Real* items, Py_ssize_t n_factors, const int32_t* held_out, Py_ssize_t n_held_out,
-        const int32_t* others, Py_ssize_t n_others, Real* scores, double* out
-    ) noexcept
-    double rank[Real](Real score, const Real* others, Py_ssize_t n) noexcept
     void unseen_items(
         uint64_t* marked, const int32_t* seen, Py_ssize_t n_seen, Py_ssize_t n_items, uint64_t* taken, int32_t* out
     ) noexcept
 
+cdef extern from "_kernels/_held_out.h" namespace "fastfedrec" nogil:
+    const Py_ssize_t HELD_OUT_LINE, HELD_OUT_ROWS
+    const int NO_MEMORY
+    Py_ssize_t whole_lines(Py_ssize_t n, Py_ssize_t size) noexcept
+    Py_ssize_t held_out_scratch(Py_ssize_t n) noexcept
+    int pack_rows[Real](const Real* rows, Py_ssize_t n, Py_ssize_t n_factors, Real* out) noexcept
+    int held_out_block[Real](
+        const Real* users, Py_ssize_t n_rows, Py_ssize_t n_factors, const Real* items, Py_ssize_t n_items,
+        const int64_t* indptr, const int32_t* held_out, const int32_t* others, Py_ssize_t n_others,
+        const int64_t* counts, Real* x, Real* scores, int32_t* columns, double* out
+    ) noexcept
+    double rank[Real](Real score, const Real* others, Py_ssize_t n) noexcept
+
 cdef extern from "<cstdlib>" nogil:
     void* aligned_alloc(size_t alignment, size_t size) noexcept
+
+cdef enum:
+    SAMPLED_ROWS = 64
 
 
 def sample_unseen(
@@ -57,34 +68,88 @@ def sample_unseen(
     int n_threads,
 ):
     """Draw unseen items without replacement, each row from the stream (subkey, 0, user)."""
-    cdef Py_ssize_t n_rows = rows.shape[0], n = out.shape[1], n_words = bitmap_words(n_items), n_seen, r, i
+    cdef Py_ssize_t n_rows = rows.shape[0], n = out.shape[1], n_words = bitmap_words(n_items), start, n_block
     cdef const int32_t* items = NULL
     cdef uint64_t* marked
     cdef uint64_t* taken
     cdef int32_t* drawn
-    cdef Stream* stream
+    cdef Streams* streams
     if indices.shape[0]:
         items = &indices[0]
     with nogil, parallel(num_threads=n_threads):
         marked = <uint64_t*>calloc(n_words + 1, sizeof(uint64_t))
         taken = <uint64_t*>malloc((n_words + 1) * sizeof(uint64_t))
         drawn = <int32_t*>malloc((n + 4) * sizeof(int32_t))
-        stream = <Stream*>malloc(sizeof(Stream))
-        for i in prange(n_rows, schedule="dynamic", chunksize=64):
-            if marked == NULL or taken == NULL or drawn == NULL or stream == NULL:
+        streams = <Streams*>malloc(sizeof(Streams))
+        if streams != NULL and not streams_allocate(streams, n):
+            free(streams)
+            streams = NULL
+        for start in prange(0, n_rows, SAMPLED_ROWS, schedule="dynamic"):
+            if marked == NULL or taken == NULL or drawn == NULL or streams == NULL:
                 failed[threadid()] = 1
             else:
-                r = rows[i]
-                n_seen = indptr[r + 1] - indptr[r]
-                stream_open(stream, &subkey[0], 0, users[i])
-                mark_subset(stream, n_items - n_seen, counts[i], marked)
-                unseen_items(marked, items + indptr[r], n_seen, n_items, taken, drawn)
-                memcpy(&out[i, 0], drawn, counts[i] * sizeof(int32_t))
-                memset(&out[i, 0] + counts[i], 0xFF, (n - counts[i]) * sizeof(int32_t))  # -1
+                n_block = min(SAMPLED_ROWS, n_rows - start)
+                sample_block(
+                    &indptr[0],
+                    items,
+                    &rows[start],
+                    &users[start],
+                    &counts[start],
+                    &subkey[0],
+                    n_block,
+                    n_items,
+                    n,
+                    streams,
+                    marked,
+                    taken,
+                    drawn,
+                    &out[start, 0],
+                )
         free(marked)
         free(taken)
         free(drawn)
-        free(stream)
+        if streams != NULL:
+            free(streams.buffer)
+        free(streams)
+
+
+cdef inline void sample_block(
+    const int64_t* indptr,
+    const int32_t* indices,
+    const int64_t* rows,
+    const uint64_t* users,
+    const int64_t* counts,
+    const uint32_t* subkey,
+    Py_ssize_t n_rows,
+    Py_ssize_t n_items,
+    Py_ssize_t n,
+    Streams* streams,
+    uint64_t* marked,
+    uint64_t* taken,
+    int32_t* drawn,
+    int32_t* out,
+) noexcept nogil:
+    """The same for up to SAMPLED_ROWS rows.  One either draws n words or, where it gets all that is unseen, none."""
+    cdef uint64_t drawing[SAMPLED_ROWS]
+    cdef Py_ssize_t n_drawing = 0, n_seen, n_unseen, i, j
+    cdef const uint64_t* words
+    for i in range(n_rows):
+        if counts[i] < n_items - (indptr[rows[i] + 1] - indptr[rows[i]]):
+            drawing[n_drawing] = users[i]
+            n_drawing += 1
+    streams_open(streams, subkey, 0, drawing, n_drawing)
+    for i in range(n_rows):
+        n_seen = indptr[rows[i] + 1] - indptr[rows[i]]
+        n_unseen = n_items - n_seen
+        if counts[i] < n_unseen:
+            words = streams_next(streams)
+            for j in range(n):
+                mark_next(words[j], n_unseen - n + j, marked)
+        else:
+            mark_all(n_unseen, marked)
+        unseen_items(marked, indices + indptr[rows[i]], n_seen, n_items, taken, drawn)
+        memcpy(out + i * n, drawn, counts[i] * sizeof(int32_t))
+        memset(out + i * n + counts[i], 0xFF, (n - counts[i]) * sizeof(int32_t))  # -1
 
 
 def held_out_ranks(
@@ -112,42 +177,62 @@ def held_out_ranks_factors(
     const int32_t[:, ::1] others,          # IN  (n_rows, n)
     const int64_t[::1] counts,             # IN  (n_rows,), how many of a row's other items are there
     double[::1] out,                       # OUT (n_held_out,), NaN where an inner product is not finite
-    int64_t[::1] failed,                   # OUT (n_threads,), 1 where a thread had no memory
+    int64_t[::1] wrong,                    # OUT (n_threads,), bits: NO_MEMORY, NOT_FINITE, OUT_OF_RANGE
     Py_ssize_t longest,                    # most held-out items of a row
     int n_threads,
 ):
-    """1 + greater + ties / 2 of the inner product of each held-out item among those of the row's other items."""
+    """1 + greater + ties / 2 of the inner product of each held-out item among those of the row's other items.
+
+    Whether factors are finite and other items are there is found out on the way: all are read anyway.
+    """
     cdef Py_ssize_t n_rows = user_factors.shape[0], n_factors = user_factors.shape[1], n = others.shape[1], r, i
     cdef Py_ssize_t n_items = item_factors.shape[0], stride = whole_lines(n_factors, sizeof(floating))
-    cdef floating* items = <floating*>aligned_alloc(LINE_BYTES, (n_items + 1) * stride * sizeof(floating))
-    cdef floating* scratch
+    cdef floating* items = <floating*>aligned_alloc(HELD_OUT_LINE, (n_items + 1) * stride * sizeof(floating))
+    cdef floating* x
+    cdef floating* scores
+    cdef int32_t* columns
+    cdef int thread
+    cdef const int32_t* held_out_items = NULL
     cdef const int32_t* other_items = NULL
+    cdef double* ranks = NULL
+    if held_out.shape[0]:
+        held_out_items = &held_out[0]
+        ranks = &out[0]
     if n_rows and n:
         other_items = &others[0, 0]
-    if items != NULL:
-        for i in range(n_items):
-            pad_row(&item_factors[i, 0], n_factors, items + i * stride)
     with nogil, parallel(num_threads=n_threads):
-        scratch = <floating*>aligned_alloc(
-            LINE_BYTES, (stride + whole_lines(longest + n + 6, sizeof(floating))) * sizeof(floating)
-        )
-        for r in prange(n_rows, schedule="dynamic", chunksize=64):
-            if items == NULL or scratch == NULL:
-                failed[threadid()] = 1
-            elif indptr[r] < indptr[r + 1]:
-                pad_row(&user_factors[r, 0], n_factors, scratch)
-                held_out_row(
-                    scratch,
-                    items,
-                    n_factors,
-                    &held_out[indptr[r]],
-                    indptr[r + 1] - indptr[r],
-                    other_items + r * n,
-                    counts[r],
-                    scratch + stride,
-                    &out[indptr[r]],
+        thread = threadid()
+        x = <floating*>aligned_alloc(HELD_OUT_LINE, HELD_OUT_ROWS * stride * sizeof(floating))
+        scores = <floating*>malloc(held_out_scratch(longest + n) * sizeof(floating))
+        columns = <int32_t*>malloc(held_out_scratch(longest + n) * sizeof(int32_t))
+        if items == NULL or x == NULL or scores == NULL or columns == NULL:
+            wrong[thread] = NO_MEMORY
+        for i in prange(0, n_items, HELD_OUT_ROWS, schedule="static"):
+            if items != NULL:
+                wrong[thread] |= pack_rows(
+                    &item_factors[i, 0], min(HELD_OUT_ROWS, n_items - i), n_factors, items + i * stride
                 )
-        free(scratch)
+        for r in prange(0, n_rows, HELD_OUT_ROWS, schedule="dynamic"):
+            if not wrong[thread] & NO_MEMORY:
+                wrong[thread] |= held_out_block(
+                    &user_factors[r, 0],
+                    min(HELD_OUT_ROWS, n_rows - r),
+                    n_factors,
+                    items,
+                    n_items,
+                    &indptr[r],
+                    held_out_items,
+                    other_items + r * n,
+                    n,
+                    &counts[r],
+                    x,
+                    scores,
+                    columns,
+                    ranks,
+                )
+        free(x)
+        free(scores)
+        free(columns)
     free(items)
 
 
@@ -163,13 +248,15 @@ def top_k(
     """The n best columns of each row, best first."""
     cdef Py_ssize_t n_rows = scores.shape[0], n_items = scores.shape[1], n = out_items.shape[1], r
     cdef uint64_t* taken
+    cdef char* candidates
     cdef const int32_t* seen = NULL
     if indices.shape[0]:
         seen = &indices[0]
     with nogil, parallel(num_threads=n_threads):
         taken = <uint64_t*>malloc(bitmap_words(n_items) * sizeof(uint64_t))
+        candidates = <char*>malloc(1 + list_bytes(n, n_items, sizeof(floating)))
         for r in prange(n_rows, schedule="static"):
-            if taken == NULL:
+            if taken == NULL or candidates == NULL:
                 failed[threadid()] = -1
             else:
                 select_best(
@@ -181,8 +268,10 @@ def top_k(
                     &out_scores[r, 0],
                     n,
                     taken,
+                    candidates,
                 )
         free(taken)
+        free(candidates)
 
 
 def recommend_factors(
@@ -201,6 +290,7 @@ def recommend_factors(
     cdef floating* items = <floating*>aligned_alloc(LINE_BYTES, 64 * n_words * n_factors * sizeof(floating))
     cdef floating* x
     cdef uint64_t* taken
+    cdef char* candidates
     cdef int thread
     cdef const int32_t* seen = NULL
     if indices.shape[0]:
@@ -211,8 +301,9 @@ def recommend_factors(
         thread = threadid()
         x = <floating*>malloc(BLOCK_USERS * n_factors * sizeof(floating))
         taken = <uint64_t*>malloc(BLOCK_USERS * n_words * sizeof(uint64_t))
+        candidates = <char*>malloc(1 + BLOCK_USERS * list_bytes(n, n_items, sizeof(floating)))
         for block in prange((n_users + BLOCK_USERS - 1) // BLOCK_USERS, schedule="dynamic"):
-            if items == NULL or x == NULL or taken == NULL:
+            if items == NULL or x == NULL or taken == NULL or candidates == NULL:
                 failed[thread] = -1
             else:
                 start = block * BLOCK_USERS
@@ -229,9 +320,11 @@ def recommend_factors(
                     n,
                     x,
                     taken,
+                    candidates,
                 )
                 if bad < min(start + BLOCK_USERS, n_users) and bad < failed[thread]:
                     failed[thread] = bad
         free(x)
         free(taken)
+        free(candidates)
     free(items)

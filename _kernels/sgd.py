@@ -11,11 +11,10 @@ algorithms"; Gemulla et al. 2011 for the blocks).  Inputs are trusted.
 
 Numba, because the loss may be the user's own function, and because both it and the number of factors are frozen at
 compile time: rows are whole vectors of 64 bytes, and a tuple of one entry a vector carries their number as a type, so
-that
-both loops over a row unroll into registers.  Plain loops over factors took 5 times as long at rank 20 and 1.7 times at
-rank 64: LLVM cannot tell the two rows apart, so it does not keep them in registers.  There is no parallel loop here:
-the functions release the GIL, and the API layer calls them from threads of its own, on blocks that share no row.  So
-no threading layer is loaded, which could not be entered from two threads or survive a fork.
+that both loops over a row unroll into registers.  Plain loops over factors took 5 times as long at rank 20 and 1.7
+times at rank 64: LLVM cannot tell the two rows apart, so it does not keep them in registers.  There is no parallel
+loop here: the functions release the GIL, and the API layer calls them from threads of its own, on blocks that share no
+row.  So no threading layer is loaded, which could not be entered from two threads or survive a fork.
 
 Fast-math is only {contract, reassoc, nsz, arcp}: NaN must survive to be seen.
 """
@@ -27,7 +26,7 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic, overload, register_jitable
 
 VECTOR_BYTES = 64
 
@@ -41,6 +40,11 @@ def compile_kernel(function, cache=True):
         return njit(function, cache=cache, **options)
     except RuntimeError:  # Numba found no writable folder
         return njit(function, **options)
+
+
+def record_type(real):
+    """A rating as the passes below read it, in one piece: rows are unsigned, or Numba would count -1 from the end."""
+    return np.dtype([("user", np.uint32), ("item", np.uint32), ("rating", real), ("weight", real)])
 
 
 # ---- one pair of rows -------------------------------------------------------------------------------------------
@@ -95,7 +99,7 @@ def _dot_vectors(typing_context, user_rows, u, item_rows, i, vectors):
         )
         return builder.call(reduce_add, [vector.element(-0.0), total], fastmath=_FAST)
 
-    return user_rows.dtype(user_rows, types.intp, item_rows, types.intp, vectors), codegen
+    return user_rows.dtype(user_rows, types.uintp, item_rows, types.uintp, vectors), codegen
 
 
 @intrinsic
@@ -105,14 +109,18 @@ def _step_vectors(typing_context, user_rows, u, item_rows, i, keep, step, vector
         p_at, p = _load_row(context, builder, user_rows, args[0], args[1], vectors.count)
         q_at, q = _load_row(context, builder, item_rows, args[2], args[3], vectors.count)
         keep_all, step_all = (_broadcast(builder, vector, scalar) for scalar in args[4:6])
+        multiply_add = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(vector, [vector] * 3),
+            f"llvm.fmuladd.v{vector.count}f{user_rows.dtype.bitwidth}",
+        )
         for pointer, old, other in zip(p_at + q_at, p + q, q + p, strict=True):
-            kept = builder.fmul(keep_all, old, flags=_FAST)
-            moved = builder.fmul(step_all, other, flags=_FAST)
-            builder.store(builder.fadd(kept, moved, flags=_FAST), pointer, align=VECTOR_BYTES)
+            kept = builder.fmul(keep_all, old, flags=_FAST)  # does not wait for the slope
+            builder.store(builder.call(multiply_add, [step_all, other, kept]), pointer, align=VECTOR_BYTES)
         return context.get_dummy_value()
 
     real = user_rows.dtype
-    return types.void(user_rows, types.intp, item_rows, types.intp, real, real, vectors), codegen
+    return types.void(user_rows, types.uintp, item_rows, types.uintp, real, real, vectors), codegen
 
 
 @overload(dot_rows)
@@ -194,22 +202,24 @@ def _compile_loss_and_slope(loss, prediction, rating):
 # ---- passes over the ratings ------------------------------------------------------------------------------------
 
 
+@register_jitable
+def _predict_pair(user, item, user_rows, item_rows, user_biases, item_biases, mean, vectors):
+    factors = dot_rows(user_rows, user, item_rows, item, vectors)
+    return (mean + user_biases[user] + item_biases[item] if user_biases.size else mean) + factors
+
+
 def _train(
-    users,  # IN (n_ratings,) int32 rows, block after block
-    items,  # IN (n_ratings,) int32
-    ratings,  # IN (n_ratings,)
-    weights,  # IN (n_ratings,), or (0,) where all are 1
-    starts,  # IN (n_blocks**2 + 1,) where the block of users j and items k begins: at j * n_blocks + k
+    records,  # IN (n_ratings,) of `record_type`, block after block
+    starts,  # IN (n_blocks**2 + 1,) uint64: where the block of users j and items k begins, at j * n_blocks + k
     user_rows,  # IN/OUT (n_user_rows, n_lanes)
     item_rows,  # IN/OUT (n_item_rows, n_lanes)
-    user_biases,  # IN/OUT (n_user_rows,)
-    item_biases,  # IN/OUT (n_item_rows,)
+    user_biases,  # IN/OUT (n_user_rows,), or (0,) in a model without biases
+    item_biases,  # IN/OUT (n_item_rows,), or (0,)
     losses,  # OUT (n_blocks, n_blocks) weighted sums of the loss before each step
     vectors,  # a tuple of as many entries as a row has vectors
     loss,  # an instance of one of the types above, or a compiled function
     mean,
     learning_rate,
-    bias_learning_rate,
     regularization,
     bias_regularization,
     phase,
@@ -220,41 +230,52 @@ def _train(
 
     Stratum s pairs users' block j with items' block j ^ s.  `n_tasks` is a power of two, so in the strata of a phase
     the high bits of s are fixed, and with them the range of items' blocks that a task meets.
+
+    A rating is predicted before the step of the one before it where the two share no row: the same numbers, but the
+    processor need not wait for the end of one sum to begin the next.
     """
     real = user_rows.dtype.type
-    start, rate, bias_rate = real(mean), real(learning_rate), real(bias_learning_rate)
+    start, rate = real(mean), real(learning_rate)
     keep = real(1 - learning_rate * regularization)
-    bias_keep = real(1 - bias_learning_rate * bias_regularization)
+    bias_keep = real(1 - learning_rate * bias_regularization)
+    model = user_rows, item_rows, user_biases, item_biases, start, vectors
     n_blocks = losses.shape[0]
     share = n_blocks // n_tasks
     for stratum in range(phase * share, (phase + 1) * share):
         for user_block in range(task * share, (task + 1) * share):
             item_block = user_block ^ stratum
             block = user_block * n_blocks + item_block
+            first, end = starts[block], starts[block + 1]
             total = 0.0
-            for k in range(starts[block], starts[block + 1]):
-                u, i = users[k], items[k]
-                prediction = start + user_biases[u] + item_biases[i] + dot_rows(user_rows, u, item_rows, i, vectors)
-                value, slope = loss_and_slope(loss, float(prediction), float(ratings[k]))
-                if weights.size:
-                    value *= weights[k]
-                    slope *= weights[k]
-                total += value
-                user_biases[u] = bias_keep * user_biases[u] - bias_rate * real(slope)
-                item_biases[i] = bias_keep * item_biases[i] - bias_rate * real(slope)
-                step_rows(user_rows, u, item_rows, i, keep, -rate * real(slope), vectors)
+            if first < end:
+                u, i = records[first]["user"], records[first]["item"]
+                prediction = _predict_pair(u, i, *model)
+            for k in range(first, end):
+                after = min(k + np.uint64(1), end - np.uint64(1))
+                next_u, next_i = records[after]["user"], records[after]["item"]
+                apart = (next_u != u) & (next_i != i)
+                if apart:
+                    next_prediction = _predict_pair(next_u, next_i, *model)
+                weight = records[k]["weight"]
+                value, slope = loss_and_slope(loss, float(prediction), float(records[k]["rating"]))
+                total += value * weight
+                slope = real(slope)
+                if user_biases.size:
+                    user_biases[u] = bias_keep * user_biases[u] - rate * weight * slope
+                    item_biases[i] = bias_keep * item_biases[i] - rate * weight * slope
+                step_rows(user_rows, u, item_rows, i, keep, -rate * weight * slope, vectors)
+                if not apart:
+                    next_prediction = _predict_pair(next_u, next_i, *model)
+                u, i, prediction = next_u, next_i, next_prediction
             losses[user_block, item_block] = total
 
 
 def _sum_losses(
-    users,  # IN (n_ratings,) int32 rows
-    items,  # IN (n_ratings,) int32
-    ratings,  # IN (n_ratings,)
-    weights,  # IN (n_ratings,), or (0,) where all are 1
+    records,  # IN (n_ratings,) of `record_type`
     user_rows,  # IN (n_user_rows, n_lanes)
     item_rows,  # IN (n_item_rows, n_lanes)
-    user_biases,  # IN (n_user_rows,)
-    item_biases,  # IN (n_item_rows,)
+    user_biases,  # IN (n_user_rows,), or (0,)
+    item_biases,  # IN (n_item_rows,), or (0,)
     losses,  # OUT (n_chunks,) weighted sums over equal runs of ratings
     vectors,
     loss,
@@ -263,15 +284,15 @@ def _sum_losses(
     n_tasks,
 ):
     """The loss of a model that stands still; tasks take every `n_tasks`-th chunk."""
-    start = user_rows.dtype.type(mean)
-    n_ratings, n_chunks = len(users), len(losses)
+    model = user_rows, item_rows, user_biases, item_biases, user_rows.dtype.type(mean), vectors
+    n_ratings, n_chunks = len(records), len(losses)
     for chunk in range(task, n_chunks, n_tasks):
         total = 0.0
         for k in range(chunk * n_ratings // n_chunks, (chunk + 1) * n_ratings // n_chunks):
-            u, i = users[k], items[k]
-            prediction = start + user_biases[u] + item_biases[i] + dot_rows(user_rows, u, item_rows, i, vectors)
-            value, _ = loss_and_slope(loss, float(prediction), float(ratings[k]))
-            total += value * weights[k] if weights.size else value
+            rating = records[k]
+            prediction = _predict_pair(rating["user"], rating["item"], *model)
+            value, _ = loss_and_slope(loss, float(prediction), float(rating["rating"]))
+            total += value * rating["weight"]
         losses[chunk] = total
 
 
@@ -280,49 +301,83 @@ train, sum_losses = compile_kernel(_train), compile_kernel(_sum_losses)
 train_own, sum_losses_own = compile_kernel(_train, cache=False), compile_kernel(_sum_losses, cache=False)
 
 
+# ---- ratings into blocks: a counting sort, of which each task does one run of the ratings -------------------------
+
+
 @compile_kernel
-def arrange(
+def count_ids(
+    ids,  # IN (n_ratings,) int64
+    n_ids,
+):
+    """How many ratings each id has; NumPy's does not release the GIL."""
+    counts = np.zeros(n_ids, dtype=np.int64)
+    for k in range(len(ids)):
+        counts[np.uint64(ids[k])] += 1
+    return counts
+
+
+@compile_kernel
+def count_blocks(
+    users,  # IN (n_ratings,) int64
+    items,  # IN (n_ratings,) int64
+    user_block,  # IN (n_users,) int64 block, times n_blocks
+    item_block,  # IN (n_items,) int64 block
+    counts,  # IN/OUT (n_tasks, n_blocks**2) int64, zeros: ratings of each task in each block
+    task,
+):
+    """Count one task's ratings by blocks."""
+    n_ratings, n_tasks = len(users), len(counts)
+    mine = counts[task]
+    for k in range(task * n_ratings // n_tasks, (task + 1) * n_ratings // n_tasks):
+        mine[user_block[np.uint64(users[k])] + item_block[np.uint64(items[k])]] += 1
+
+
+@compile_kernel
+def place_ratings(
     users,  # IN (n_ratings,) int64
     items,  # IN (n_ratings,) int64
     ratings,  # IN (n_ratings,)
-    weights,  # IN (n_ratings,) or (0,)
+    weights,  # IN (n_ratings,), or (0,) where all are 1
     user_row,  # IN (n_users,) int64
     item_row,  # IN (n_items,) int64
-    words,  # IN (n_ratings,) uint64, uniform
-    starts,  # OUT (n_blocks**2 + 1,) int64, zeros
-    out_users,  # OUT (n_ratings,) int32
-    out_items,  # OUT (n_ratings,) int32
-    out_ratings,  # OUT (n_ratings,)
-    out_weights,  # OUT (n_ratings,) or (0,)
-    n_blocks,
-    user_block_rows,
-    item_block_rows,
+    user_block,  # IN (n_users,) int64 block, times n_blocks
+    item_block,  # IN (n_items,) int64 block
+    slots,  # IN/OUT (n_tasks, n_blocks**2) uint64 where a task's next rating of a block goes
+    records,  # OUT (n_ratings,) of `record_type`
+    task,
 ):
-    """Put ratings into their blocks (a counting sort), then in random order within each (Fisher-Yates)."""
-    n_ratings = len(users)
-    user_block, item_block = user_row // user_block_rows * n_blocks, item_row // item_block_rows
-    for k in range(n_ratings):
-        starts[user_block[users[k]] + item_block[items[k]] + 1] += 1
-    for block in range(n_blocks**2):
-        starts[block + 1] += starts[block]
-    filled = starts.copy()
-    for k in range(n_ratings):
-        u, i = users[k], items[k]
-        block = user_block[u] + item_block[i]
-        slot = filled[block]
-        filled[block] += 1
-        out_users[slot], out_items[slot], out_ratings[slot] = user_row[u], item_row[i], ratings[k]
-        if weights.size:
-            out_weights[slot] = weights[k]
-    for block in range(n_blocks**2):
+    """Put one task's ratings into their blocks, in the order they come."""
+    n_ratings, n_tasks = len(users), len(slots)
+    mine = slots[task]
+    for k in range(task * n_ratings // n_tasks, (task + 1) * n_ratings // n_tasks):
+        u, i = np.uint64(users[k]), np.uint64(items[k])
+        block = np.uint64(user_block[u] + item_block[i])
+        slot = mine[block]
+        mine[block] = slot + np.uint64(1)
+        record = records[slot]
+        record["user"], record["item"], record["rating"] = user_row[u], item_row[i], ratings[k]
+        record["weight"] = weights[k] if weights.size else 1.0
+
+
+@compile_kernel
+def shuffle_blocks(
+    words,  # IN (n_ratings,) uint64, uniform
+    starts,  # IN (n_blocks**2 + 1,) uint64
+    records,  # IN/OUT (n_ratings,) of `record_type`
+    task,
+    n_tasks,
+):
+    """Put the ratings of one task's share of the blocks in random order, each block by itself (Fisher-Yates)."""
+    n_blocks = len(starts) - 1
+    for block in range(task * n_blocks // n_tasks, (task + 1) * n_blocks // n_tasks):
         first = starts[block]
         for slot in range(first, starts[block + 1]):
-            other = first + (np.int64(words[slot] >> np.uint64(32)) * (slot - first + 1) >> 32)
-            out_users[slot], out_users[other] = out_users[other], out_users[slot]
-            out_items[slot], out_items[other] = out_items[other], out_items[slot]
-            out_ratings[slot], out_ratings[other] = out_ratings[other], out_ratings[slot]
-            if weights.size:
-                out_weights[slot], out_weights[other] = out_weights[other], out_weights[slot]
+            place = (words[slot] >> np.uint64(32)) * np.uint64(slot - first + np.uint64(1)) >> np.uint64(32)
+            one, other = records[slot], records[first + place]
+            one["user"], other["user"] = other["user"], one["user"]
+            one["item"], other["item"] = other["item"], one["item"]
+            one["rating"], other["rating"] = other["rating"], one["rating"]
+            one["weight"], other["weight"] = other["weight"], one["weight"]
 
 
 @compile_kernel

@@ -174,11 +174,16 @@ class ExactOnOneThread(_Users):
         return self.times(data, n_threads, _numpy)
 
     def track_floor_share(self, data, n_factors, n_threads, instruction_set):
-        """V'V and each user's A by their upper triangles, Cholesky, two triangular solves."""
-        triangles = (N_ITEMS + data.n_interactions) * n_factors * (n_factors + 1)
-        solutions = N_USERS * (n_factors**3 / 3 + 2 * n_factors**2)
+        """V'V, and each user's matrix by its upper triangle, Cholesky, two triangular solves; by factors or by items.
+
+        The cheaper of the two for each user, even where the other one runs.
+        """
+        n = data.interactions_per_user().astype(np.float64)
+        by_factors = n * n_factors * (n_factors + 1) + n_factors**3 / 3 + 2 * n_factors**2
+        by_items = n * (n + 1) * n_factors + n**3 / 3 + 2 * n**2 + 2 * n * n_factors + n_factors**2
+        flops = N_ITEMS * n_factors * (n_factors + 1) + np.minimum(by_factors, by_items).sum()
         (seconds,) = in_turns(_fastfedrec(data, self.v, n_threads))
-        return floor_seconds(instruction_set, flops=triangles + solutions) / seconds
+        return floor_seconds(instruction_set, flops=flops) / seconds
 
     def track_times_one_thread(self, data, n_factors, n_threads, instruction_set):
         """Two threads against one."""

@@ -2,9 +2,11 @@
 
 All fit the same ratings, in one random order; a fit includes what a package does with its input, ours the blocks.
 LIBMF's package is built without vector instructions, whatever CFLAGS says; for the figure to quote, put ``-O3
--march=native -DUSEAVX`` into the compiler arguments of its own setup.py.  It has no biases, and AdaGrad's steps.
+-march=native -DUSEAVX`` into the compiler arguments of its own setup.py.  It has AdaGrad's steps and no biases, so it
+is timed beside ours both with biases, as everything else here, and without.
 """
 
+import contextlib
 import time
 import warnings
 
@@ -20,7 +22,7 @@ def _rmse(predicted, ratings):
     return float(np.sqrt(np.mean((predicted - ratings) ** 2)))
 
 
-def _fastfedrec(users, items, ratings, n_factors, n_threads):
+def _fastfedrec(users, items, ratings, n_factors, n_threads, biases=True):
     def fit(n_epochs):
         return sgd.fit_factors(
             users,
@@ -33,6 +35,7 @@ def _fastfedrec(users, items, ratings, n_factors, n_threads):
             learning_rate=RATE,
             regularization=REGULARIZATION,
             schedule="constant",
+            biases=biases,
             key=Key.from_seed(1),
             n_threads=n_threads,
         )
@@ -104,7 +107,17 @@ def _libmf(users, items, ratings, n_factors, n_threads):
     return fit, predict
 
 
-IMPLS = {"fastfedrec": _fastfedrec, "cornac": _cornac, "libmf": _libmf, "surprise": _surprise}
+def _unbiased(*arguments):
+    return _fastfedrec(*arguments, biases=False)
+
+
+IMPLS = {
+    "biased": _fastfedrec,
+    "unbiased": _unbiased,
+    "cornac": _cornac,
+    "libmf": _libmf,
+    "surprise": _surprise,
+}
 
 
 def _checked(impl, data, n_factors, n_threads):
@@ -135,47 +148,56 @@ def setup_cache():
 
 
 class FitFactors:
-    """A whole fit of 20 epochs."""
+    """A whole fit of 20 epochs; peers are below, where they are timed in turns with ours."""
 
-    param_names = ("impl", "n_factors", "n_threads")
-    params = (list(IMPLS), [20, 64], [1, 2])
+    param_names = ("model", "n_factors", "n_threads")
+    params = (["biased", "unbiased"], [20, 64], [1, 2])
     timeout = 600
 
-    def setup(self, data, impl, n_factors, n_threads):
-        self.fit = _checked(impl, data, n_factors, n_threads)
+    def setup(self, data, model, n_factors, n_threads):
+        self.fit = _checked(model, data, n_factors, n_threads)
 
-    def time_fit(self, data, impl, n_factors, n_threads):
+    def time_fit(self, data, model, n_factors, n_threads):
         self.fit(N_EPOCHS)
 
 
 class RatioToPeers:
-    """How many times faster than each peer, both timed in turns in one process: the figure to quote.
+    """How many times faster than each peer, all timed in turns in one process: the figure to quote.
 
     Of whole fits of 20 epochs, and of their epochs alone (20 against 5 of them).
     """
 
-    param_names = ("what", "n_factors", "n_threads")
-    params = (["fit", "epochs"], [20, 64], [1, 2])
+    param_names = ("peer", "model", "what", "n_factors", "n_threads")
+    params = (
+        ["cornac", "libmf", "surprise"],
+        ["biased", "unbiased"],
+        ["fit", "epochs"],
+        [20, 64],
+        [1, 2],
+    )
     timeout = 600
     unit = "times faster"
 
-    def setup(self, data, what, n_factors, n_threads):
-        self.ours = _checked("fastfedrec", data, n_factors, n_threads)
+    def setup_cache(self):
+        data, seconds = setup_cache(), {}
+        for n_factors in (20, 64):
+            for n_threads in (1, 2):
+                fits = {}
+                for impl in IMPLS:
+                    with contextlib.suppress(NotImplementedError):
+                        fits[impl] = _checked(impl, data, n_factors, n_threads)
+                turns = [[[_seconds(fit, n) for n in (N_EPOCHS, 5)] for fit in fits.values()] for _ in range(2)]
+                for impl, (long, short) in zip(fits, np.min(turns, axis=0).tolist(), strict=True):
+                    seconds[impl, "fit", n_factors, n_threads] = long
+                    seconds[impl, "epochs", n_factors, n_threads] = long - short
+        return seconds
 
-    def _ratio(self, peer, data, what, n_factors, n_threads):
-        fits = self.ours, _checked(peer, data, n_factors, n_threads)
-        turns = [[[_seconds(fit, n) for n in (N_EPOCHS, 5)] for fit in fits] for _ in range(3)]
-        (ours, ours_short), (theirs, theirs_short) = np.min(turns, axis=0)
-        return theirs / ours if what == "fit" else (theirs - theirs_short) / (ours - ours_short)
+    def setup(self, seconds, peer, model, *what):
+        if (peer, *what) not in seconds:
+            raise NotImplementedError(f"{peer} is not installed, or has one thread")
 
-    def track_times_cornac(self, data, what, n_factors, n_threads):
-        return self._ratio("cornac", data, what, n_factors, n_threads)
-
-    def track_times_libmf(self, data, what, n_factors, n_threads):
-        return self._ratio("libmf", data, what, n_factors, n_threads)
-
-    def track_times_surprise(self, data, what, n_factors, n_threads):
-        return self._ratio("surprise", data, what, n_factors, n_threads)
+    def track_times(self, seconds, peer, model, *what):
+        return seconds[peer, *what] / seconds[model, *what]
 
 
 class Threads:
@@ -186,7 +208,7 @@ class Threads:
     unit = "times faster"
 
     def setup(self, data, n_factors):
-        self.fits = [_checked("fastfedrec", data, n_factors, n_threads) for n_threads in (1, 2)]
+        self.fits = [_checked("biased", data, n_factors, n_threads) for n_threads in (1, 2)]
 
     def track_two_threads(self, data, n_factors):
         pairs = [[_seconds(fit, N_EPOCHS) for fit in self.fits] for _ in range(5)]

@@ -194,6 +194,7 @@ def check_array(
     ndim: int,
     shape: tuple[int | None, ...] | None = None,
     dtypes: Collection[type] = (np.float32, np.float64),
+    finite: bool = True,
 ) -> np.ndarray:
     """Return a finite, C-contiguous array of one of `dtypes`, or raise.
 
@@ -211,6 +212,8 @@ def check_array(
         Required lengths; None leaves an axis free.
     dtypes : collection of type
         Floating types that are kept as they are.
+    finite : bool
+        False where the kernel looks for NaN and infinities itself, and its caller calls again if there are any.
 
     Returns
     -------
@@ -235,7 +238,7 @@ def check_array(
     if shape is not None and any(want not in (None, got) for want, got in zip(shape, array.shape, strict=True)):
         wanted = tuple("any" if want is None else want for want in shape)
         raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
-    if not np.isfinite(array).all():
+    if finite and not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(f"{name} must be finite, got {array[where]} at {where}; remove or replace it")
     return np.ascontiguousarray(array)

@@ -5,9 +5,11 @@ each, so that all blocks hold about as many ratings; an epoch visits the pairs o
 tasks that run at once share no row.  So the result depends on the key and on `n_blocks`, never on the threads.
 """
 
+import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -28,25 +30,23 @@ _LOSSES = {
 
 @dataclass(frozen=True)
 class Ratings:
-    """A rating list by rows, as the kernels take it; `weights` is empty where all are 1."""
+    """A rating list by rows, as the kernels take it; mean losses are divided by `total_weight`."""
 
-    users: np.ndarray
-    items: np.ndarray
-    ratings: np.ndarray
-    weights: np.ndarray
-
-    @property
-    def total_weight(self) -> float:
-        """What mean losses are divided by."""
-        return float(self.weights.sum(dtype=np.float64)) if self.weights.size else float(len(self.ratings))
+    records: np.ndarray
+    total_weight: float
 
 
-def spread_rows(ids: np.ndarray, n_ids: int, n_blocks: int) -> tuple[np.ndarray, int]:
+def _total_weight(ratings: np.ndarray, weights: np.ndarray) -> float:
+    return float(weights.sum(dtype=np.float64)) if weights.size else float(len(ratings))
+
+
+def spread_rows(counts: np.ndarray, n_blocks: int) -> tuple[np.ndarray, int]:
     """Give each id a row, so that blocks of rows of one length have about as many ratings; (row of id, block length).
 
     Ids in falling order of ratings are dealt out to the blocks there and back: frequent rows lie close together too.
     """
-    order = np.argsort(-np.bincount(ids, minlength=n_ids), kind="stable")
+    n_ids = len(counts)
+    order = np.argsort(-counts, kind="stable")
     rank = np.arange(n_ids)
     turn = rank % (2 * n_blocks)
     length = -(-n_ids // n_blocks)
@@ -59,16 +59,16 @@ def spread_rows(ids: np.ndarray, n_ids: int, n_blocks: int) -> tuple[np.ndarray,
 class State:
     """All numbers of a model, in one piece of memory: copied and checked at once."""
 
-    def __init__(self, n_user_rows: int, n_item_rows: int, n_factors: int, dtype: DTypeLike):
+    def __init__(self, n_user_rows: int, n_item_rows: int, n_factors: int, dtype: DTypeLike, biases: bool):
         dtype = np.dtype(dtype)
         lanes = _kernel.VECTOR_BYTES // dtype.itemsize
         self.vectors = (0,) * -(-n_factors // lanes)
         width = lanes * len(self.vectors)
-        n_bytes = (n_user_rows + n_item_rows) * (width + 1) * dtype.itemsize
+        n_bytes = (n_user_rows + n_item_rows) * (width + biases) * dtype.itemsize
         memory = np.zeros(n_bytes + _kernel.VECTOR_BYTES, dtype=np.uint8)
         first = -memory.ctypes.data % _kernel.VECTOR_BYTES
         self.numbers = memory[first : first + n_bytes].view(dtype)
-        ends = np.cumsum([n_user_rows * width, n_item_rows * width, n_user_rows])
+        ends = np.cumsum([n_user_rows * width, n_item_rows * width, n_user_rows * biases])
         user_rows, item_rows, self.user_biases, self.item_biases = np.split(self.numbers, ends)
         self.user_rows = user_rows.reshape(n_user_rows, width)
         self.item_rows = item_rows.reshape(n_item_rows, width)
@@ -100,6 +100,7 @@ class Training:
         *,
         shape: tuple[int, int],
         n_factors: int,
+        biases: bool,
         loss: str | Callable,
         mean: float,
         key: Key,
@@ -109,34 +110,37 @@ class Training:
         self.mean, self.n_factors = mean, n_factors
         self.n_tasks = 1 << (min(n_threads, n_blocks).bit_length() - 1)
         self._pool = ThreadPoolExecutor(self.n_tasks - 1) if self.n_tasks > 1 else None
-        self.user_row, user_length = spread_rows(users, shape[0], n_blocks)
-        self.item_row, item_length = spread_rows(items, shape[1], n_blocks)
-        self._starts = np.zeros(n_blocks**2 + 1, dtype=np.int64)
-        self._block_losses = np.zeros((n_blocks, n_blocks))
-        rows = np.empty((2, len(users)), dtype=np.int32)
-        self.data = Ratings(rows[0], rows[1], np.empty_like(ratings), np.empty_like(weights))
-        _kernel.arrange(
-            users,
-            items,
-            ratings,
-            weights,
-            self.user_row,
-            self.item_row,
-            key.words("sgd.order", size=len(users)),
-            self._starts,
-            self.data.users,
-            self.data.items,
-            self.data.ratings,
-            self.data.weights,
-            n_blocks,
-            user_length,
-            item_length,
-        )
-        self._state_size = (n_blocks * user_length, n_blocks * item_length, n_factors, ratings.dtype)
+        lengths = self._arrange(users, items, ratings, weights, shape, key, n_blocks)
+        self._state_size = (n_blocks * lengths[0], n_blocks * lengths[1], n_factors, ratings.dtype, biases)
         self.state = self.new_state()
         self._loss = _LOSSES[loss] if isinstance(loss, str) else loss
         self._train = _kernel.train if isinstance(loss, str) else _kernel.train_own
         self._sum_losses = _kernel.sum_losses if isinstance(loss, str) else _kernel.sum_losses_own
+
+    def _arrange(self, users, items, ratings, weights, shape, key, n_blocks) -> tuple[int, int]:
+        """Put the ratings in order, by blocks and at random within each; the lengths of blocks of users and items."""
+        words, user_counts, item_counts = self._run_all(
+            lambda: key.words("sgd.order", size=len(users)),
+            lambda: _kernel.count_ids(users, shape[0]),
+            lambda: _kernel.count_ids(items, shape[1]),
+        )
+        self.user_row, user_length = spread_rows(user_counts, n_blocks)
+        self.item_row, item_length = spread_rows(item_counts, n_blocks)
+        pairs = users, items
+        blocks = self.user_row // user_length * n_blocks, self.item_row // item_length
+        counts = np.zeros((self.n_tasks, n_blocks**2), dtype=np.int64)
+        self._run(lambda task: _kernel.count_blocks(*pairs, *blocks, counts, task))
+        # A block holds the first task's ratings, then the second's: the order they came in, however many tasks.
+        ends = counts.T.cumsum().reshape(-1, self.n_tasks).T
+        slots = np.ascontiguousarray(ends - counts, dtype=np.uint64)
+        self._starts = np.append(slots[0], np.uint64(len(users)))
+        records = np.empty(len(users), dtype=_kernel.record_type(ratings.dtype))
+        rows = self.user_row, self.item_row
+        self._run(lambda task: _kernel.place_ratings(*pairs, ratings, weights, *rows, *blocks, slots, records, task))
+        self._run(lambda task: _kernel.shuffle_blocks(words, self._starts, records, task, self.n_tasks))
+        self._block_losses = np.zeros((n_blocks, n_blocks))
+        self.data = Ratings(records, _total_weight(ratings, weights))
+        return user_length, item_length
 
     def __enter__(self) -> "Training":
         return self
@@ -150,29 +154,45 @@ class Training:
         return State(*self._state_size)
 
     def draw_start(self, key: Key, init_scale: float) -> None:
-        """Normal factors of standard deviation `init_scale`; biases stay 0."""
-        for rows, row, side in (
-            (self.state.user_rows, self.user_row, "user"),
-            (self.state.item_rows, self.item_row, "item"),
-        ):
-            draws = key.normal(f"sgd.{side}_factors", size=len(row) * self.n_factors)
-            rows[row, : self.n_factors] = init_scale * draws.reshape(len(row), self.n_factors)
+        """Normal factors of standard deviation `init_scale`, as `Key.normal` draws them; biases stay 0."""
+        from scipy.special import ndtri
+
+        sides = ("user", self.state.user_rows, self.user_row), ("item", self.state.item_rows, self.item_row)
+        draw = [
+            functools.partial(key.uniform, f"sgd.{name}_factors", size=row.size * self.n_factors)
+            for name, _, row in sides
+        ]
+        uniforms = self._run_all(*draw)
+
+        def fill(task: int) -> None:
+            for (_, rows, row), uniform in zip(sides, uniforms, strict=True):
+                part = slice(task * row.size // self.n_tasks, (task + 1) * row.size // self.n_tasks)
+                rows[row[part], : self.n_factors] = init_scale * ndtri(uniform.reshape(row.size, -1)[part])
+
+        self._run(fill)
+
+    def biases(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of users and of items, by id; zeros in a model without."""
+        state = self.state
+        if not state.user_biases.size:
+            return np.zeros(self.user_row.size, state.numbers.dtype), np.zeros(self.item_row.size, state.numbers.dtype)
+        return state.user_biases[self.user_row], state.item_biases[self.item_row]
 
     def by_row(self, users: np.ndarray, items: np.ndarray, ratings: np.ndarray, weights: np.ndarray) -> Ratings:
         """Another rating list of the same users and items."""
-        return Ratings(self.user_row[users].astype(np.int32), self.item_row[items].astype(np.int32), ratings, weights)
+        records = np.empty(len(users), dtype=self.data.records.dtype)
+        records["user"], records["item"], records["rating"] = self.user_row[users], self.item_row[items], ratings
+        records["weight"] = weights if weights.size else 1
+        return Ratings(records, _total_weight(ratings, weights))
 
-    def run_epoch(self, rate: float, bias_rate: float, regularization: float, bias_regularization: float) -> float:
+    def run_epoch(self, rate: float, regularization: float, bias_regularization: float) -> float:
         """Visit every rating once; the mean loss before each step."""
         data = self.data
         for phase in range(self.n_tasks):
 
             def work(task: int, phase: int = phase) -> None:
                 self._train(
-                    data.users,
-                    data.items,
-                    data.ratings,
-                    data.weights,
+                    data.records,
                     self._starts,
                     *self.state.arrays,
                     self._block_losses,
@@ -180,7 +200,6 @@ class Training:
                     self._loss,
                     self.mean,
                     rate,
-                    bias_rate,
                     regularization,
                     bias_regularization,
                     phase,
@@ -197,10 +216,7 @@ class Training:
 
         def work(task: int) -> None:
             self._sum_losses(
-                data.users,
-                data.items,
-                data.ratings,
-                data.weights,
+                data.records,
                 *self.state.arrays,
                 losses,
                 self.state.vectors,
@@ -214,8 +230,10 @@ class Training:
         return float(losses.sum()) / data.total_weight
 
     def _run(self, work: Callable[[int], None]) -> None:
-        # The kernels release the GIL; the calling thread does the first share.
-        others = [self._pool.submit(work, task) for task in range(1, self.n_tasks)] if self._pool else []
-        work(0)
-        for other in others:
-            other.result()
+        """Do all tasks at once; the kernels release the GIL."""
+        self._run_all(*(functools.partial(work, task) for task in range(self.n_tasks)))
+
+    def _run_all(self, *works: Callable[[], Any]) -> list[Any]:
+        # The calling thread does the first.
+        others = [self._pool.submit(work) for work in works[1:]] if self._pool else []
+        return [works[0](), *(other.result() for other in others)] if self._pool else [work() for work in works]

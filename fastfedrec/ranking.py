@@ -184,7 +184,7 @@ def held_out_ranks_factors(
     >>> held_out_ranks_factors([[1.0, 0.0], [0.0, 2.0]], items, [1, 1], [[0, 2], [2, -1]], [2, 1])
     array([2., 1.])
     """
-    user_factors, item_factors = _check_factors(user_factors, item_factors)
+    user_factors, item_factors = _check_factors(user_factors, item_factors, finite=False)
     n_rows, n_items = len(user_factors), len(item_factors)
     held_out_items = _check_rows("held_out_items", held_out_items, n_items, "items").astype(np.int32)
     other_items = np.asarray(other_items)
@@ -193,27 +193,27 @@ def held_out_ranks_factors(
             f"other_items must be integers with one row a user ({n_rows}), got {other_items.dtype} {other_items.shape}"
         )
     counts = _check_counts(counts, n_rows, other_items.shape[1], "items")
-    if counts.min(initial=other_items.shape[1]) == other_items.shape[1]:
-        there = other_items
-    else:
-        there = other_items[np.arange(other_items.shape[1]) < counts[:, None]]
-    _check_range("other_items", there, n_items, "items")
-    rows = _check_held_out_rows("held_out_items", held_out_items, rows, n_rows)
-    order = np.argsort(rows, kind="stable")
-    lengths = np.bincount(rows, minlength=n_rows)
-    ranks = np.empty(len(rows))
+    others = other_items
+    if others.dtype != np.int32:  # what the kernel's type may not hold is out of range there too
+        others = np.full(others.shape, -1, dtype=np.int32)
+        np.copyto(others, other_items, casting="unsafe", where=(other_items >= 0) & (other_items < n_items))
+    places = _check_held_out_rows("held_out_items", held_out_items, rows, n_rows)
+    order = slice(None) if rows is None else np.argsort(places, kind="stable")
+    lengths = np.bincount(places, minlength=n_rows)
+    ranks = np.empty(len(places))
     n_threads = resolve_n_threads(n_threads)
-    failed = np.zeros(n_threads, dtype=np.int64)
+    wrong = np.zeros(n_threads, dtype=np.int64)
     _kernel.held_out_ranks_factors(
         user_factors, item_factors, np.concatenate([[0], np.cumsum(lengths)]), held_out_items[order],
-        np.ascontiguousarray(other_items, dtype=np.int32), counts, ranks, failed, int(lengths.max(initial=0)),
-        n_threads,
+        np.ascontiguousarray(others), counts, ranks, wrong, int(lengths.max(initial=0)), n_threads,
     )  # fmt: skip
-    if failed.any():
+    if wrong.any():
+        _check_factors(user_factors, item_factors)
+        _check_range("other_items", other_items[np.arange(others.shape[1]) < counts[:, None]], n_items, "items")
         raise MemoryError("a copy of item_factors did not fit into memory")
     if (bad := np.flatnonzero(np.isnan(ranks))).size:
-        raise ValueError(f"inner products of user row {rows[order[bad[0]]]} overflow; has the model diverged?")
-    out = np.empty(len(rows))
+        raise ValueError(f"inner products of user row {places[order][bad[0]]} overflow; has the model diverged?")
+    out = np.empty(len(places))
     out[order] = ranks
     return out
 
@@ -306,7 +306,8 @@ def recommend_factors(
     result does not depend on the other users.  Between instruction sets (`fastfedrec.hardware`) scores differ within
     that bound, and items whose scores are that close may change places.
 
-    A thread holds bitmaps of the items for 48 users: 6 bytes an item.
+    A thread holds bitmaps of the items for 48 users: 6 bytes an item.  For an `n` above 16 it also holds 2 `n` + 64 of
+    their candidates, at twice the bytes of a score.
 
     Examples
     --------
@@ -331,10 +332,10 @@ def recommend_factors(
     return items, best
 
 
-def _check_factors(user_factors: Any, item_factors: Any) -> tuple[np.ndarray, np.ndarray]:
+def _check_factors(user_factors: Any, item_factors: Any, finite: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Both as arrays of one type, the wider one."""
-    user_factors = check_array("user_factors", user_factors, ndim=2)
-    item_factors = check_array("item_factors", item_factors, ndim=2, shape=(None, user_factors.shape[1]))
+    user_factors = check_array("user_factors", user_factors, ndim=2, finite=finite)
+    item_factors = check_array("item_factors", item_factors, ndim=2, shape=(None, user_factors.shape[1]), finite=finite)
     if not user_factors.shape[1]:
         raise ValueError("user_factors must have at least one factor, got shape " + str(user_factors.shape))
     dtype = np.result_type(user_factors, item_factors)
@@ -343,7 +344,7 @@ def _check_factors(user_factors: Any, item_factors: Any) -> tuple[np.ndarray, np
 
 def _check_memory(failed: np.ndarray) -> None:
     if (failed < 0).any():
-        raise MemoryError("a copy of item_factors, or 6 bytes an item a thread, did not fit into memory")
+        raise MemoryError("a copy of item_factors, or the bitmaps and candidates of a thread, did not fit into memory")
 
 
 def _check_rows(name: str, rows: Any, length: int, what: str) -> np.ndarray:

@@ -234,6 +234,7 @@ def fit_factors(
             *data,
             shape=shape,
             n_factors=check_integer("n_factors", n_factors, low=1),
+            biases=biases,
             loss=_compile_loss(loss) if callable(loss) else loss,
             mean=mean,
             key=key,
@@ -245,7 +246,7 @@ def fit_factors(
         run = _Run(training, training.by_row(*held_out) if held_out is not None else None, patience)
         for epoch in range(1, n_epochs + 1):
             rate = learning_rate * factor_of(epoch)
-            run.epoch(rate, rate if biases else 0.0, regularization, bias_regularization)
+            run.epoch(rate, regularization, bias_regularization)
             if run.stopped:
                 break
         run.settle()
@@ -259,8 +260,7 @@ def fit_factors(
     state = training.state
     return FactorModel(
         mean,
-        state.user_biases[training.user_row],
-        state.item_biases[training.item_row],
+        *training.biases(),
         state.user_rows[training.user_row, :n_factors],
         state.item_rows[training.item_row, :n_factors],
         np.array(run.train_losses),
@@ -286,7 +286,7 @@ class _Run:
         self._keep(0)
         self.best_loss = training.mean_loss(held_out) if held_out is not None else np.inf
         # Where the start fits exactly, rounding errors are no explosion.
-        ratings = training.data.ratings
+        ratings = training.data.records["rating"]
         rounding = float(np.finfo(ratings.dtype).eps) * (1 + max(float(ratings.max()), -float(ratings.min())) ** 2)
         self.bound = _EXPLODED * (abs(training.mean_loss(training.data)) + rounding)
 

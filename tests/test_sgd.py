@@ -445,8 +445,10 @@ def test_tasks_of_a_phase_share_no_row():
     from fastfedrec._kernels import sgd as kernel
 
     n_blocks = 8
-    starts = np.arange(n_blocks**2 + 1)  # one rating a block, of the row of the block's own number
-    users, items = np.divmod(np.arange(n_blocks**2, dtype=np.int32), np.int32(n_blocks))
+    starts = np.arange(n_blocks**2 + 1, dtype=np.uint64)  # one rating a block, of the row of the block's own number
+    records = np.empty(n_blocks**2, dtype=kernel.record_type(np.float64))
+    records["user"], records["item"] = np.divmod(np.arange(n_blocks**2), n_blocks)
+    records["rating"], records["weight"] = 9.0, 1.0
     seen = []
     for n_tasks in (1, 2, 4, 8):
         for phase in range(n_tasks):
@@ -454,9 +456,9 @@ def test_tasks_of_a_phase_share_no_row():
             for task in range(n_tasks):
                 rows = [np.full((8, 8), 0.5), np.full((8, 8), 0.5), np.zeros(8), np.zeros(8)]
                 losses = np.zeros((n_blocks, n_blocks))
-                rest = (losses, (0,), kernel.Squared(), 0.0, 0.1, 0.1, 0.0, 0.0, phase, task, n_tasks)
+                rest = (losses, (0,), kernel.Squared(), 0.0, 0.1, 0.0, 0.0, phase, task, n_tasks)
                 aligned = [in_lines(x) for x in rows]
-                kernel.train(users, items, np.full(64, 9.0), np.empty(0), starts, *aligned, *rest)
+                kernel.train(records, starts, *aligned, *rest)
                 touched.append((set(np.flatnonzero(aligned[2])), set(np.flatnonzero(aligned[3]))))
                 seen.append((n_tasks, np.count_nonzero(losses)))
             for side in (0, 1):
@@ -500,13 +502,14 @@ def test_the_cache_serves_the_next_process(tmp_path):
         from fastfedrec._kernels import sgd as kernel
         for loss in ("squared", "huber"):
             fit(rating_list(9, 9, 20), n_users=9, n_items=9, loss=loss).predict([0], [0])
-        kernels = kernel.train, kernel.sum_losses, kernel.arrange, kernel.predict
+        kernels = (kernel.train, kernel.sum_losses, kernel.predict, kernel.count_ids, kernel.count_blocks,
+                   kernel.place_ratings, kernel.shuffle_blocks)
         print(sum(sum(k.stats.cache_misses.values()) for k in kernels),
               sum(sum(k.stats.cache_hits.values()) for k in kernels))
         """
     first, second = (run_python(code, NUMBA_CACHE_DIR=str(tmp_path)).split() for _ in range(2))
-    assert first == ["6", "0"]
-    assert second == ["0", "6"]
+    assert first == ["9", "0"]
+    assert second == ["0", "9"]
 
 
 def test_kernels_compile_where_no_cache_can_be_written(monkeypatch):
@@ -532,14 +535,14 @@ def test_orders_within_a_block_are_uniform():
 
     n = 30_000
     random = Key.from_seed(5).words("test", size=3 * n).reshape(n, 3)
-    zeros, none = np.zeros(3, dtype=np.int64), np.empty(0)
-    ids, row = np.arange(3), np.zeros(1, dtype=np.int64)
+    records = np.zeros(3, dtype=kernel.record_type(np.float64))
+    starts = np.array([0, 3], dtype=np.uint64)
     counts = {}
     for words in random:
-        order, out = np.empty(3), np.empty(3, dtype=np.int32)
-        starts = np.zeros(2, dtype=np.int64)
-        kernel.arrange(zeros, zeros, ids * 1.0, none, row, row, words, starts, out, out, order, none, 1, 16, 16)
-        counts[tuple(order)] = counts.get(tuple(order), 0) + 1
+        records["rating"] = range(3)
+        kernel.shuffle_blocks(words, starts, records, 0, 1)
+        order = tuple(records["rating"])
+        counts[order] = counts.get(order, 0) + 1
     assert len(counts) == 6
     uniform = np.full(6, 1 / 6)
     assert counts_are(list(counts.values()), uniform)
