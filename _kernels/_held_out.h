@@ -10,7 +10,7 @@ namespace fastfedrec {
 // Rows are packed for all levels alike, in lines of 64 bytes.  AHEAD: items whose factors are fetched before their turn.
 enum { HELD_OUT_LINE = 64, HELD_OUT_ROWS = 16, AHEAD = 16 };
 
-// What is wrong with the input of `held_out_block` or `pack_row`, as bits.
+// What is wrong with the input of `held_out_block` or `pack_rows`, as bits.
 enum { NO_MEMORY = 1, NOT_FINITE = 2, OUT_OF_RANGE = 4 };
 
 // Numbers of `size` bytes in the lines that hold n.
@@ -25,7 +25,7 @@ static inline ptrdiff_t whole_lines(ptrdiff_t n, ptrdiff_t size) {
     namespace level { \
     template <class Real> \
     struct HeldOut { \
-        static int pack_row(const Real* row, ptrdiff_t n_factors, Real* out); \
+        static int pack_rows(const Real* rows, ptrdiff_t n, ptrdiff_t n_factors, Real* out); \
         static int block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factors, const Real* items, \
                          ptrdiff_t n_items, const int64_t* indptr, const int32_t* held_out, const int32_t* others, \
                          ptrdiff_t n_others, const int64_t* counts, Real* x, Real* scores, int32_t* columns, \
@@ -38,11 +38,11 @@ namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 
 namespace fastfedrec {
 
-// A row as `held_out_block` reads it: from the beginning of a line, with zeros to the end of the last one.  Returns
-// NOT_FINITE where that is so.
+// Rows as `held_out_block` reads them: each from the beginning of a line, with zeros to the end of its last one.  Returns
+// NOT_FINITE where that is so of any.
 template <class Real>
-static inline int pack_row(const Real* row, ptrdiff_t n_factors, Real* out) {
-    return FASTFEDREC_CALL(HeldOut<Real>::pack_row, row, n_factors, out);
+static inline int pack_rows(const Real* rows, ptrdiff_t n, ptrdiff_t n_factors, Real* out) {
+    return FASTFEDREC_CALL(HeldOut<Real>::pack_rows, rows, n, n_factors, out);
 }
 
 // Ranks of the held-out items of up to HELD_OUT_ROWS users among their other items; all ranks of a user are NaN if one

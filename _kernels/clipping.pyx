@@ -7,7 +7,7 @@ exceeds the bound.  A row with an entry that is not finite becomes zeros and is 
 """
 from cython.parallel cimport prange
 from libc.math cimport fabs, frexp, isfinite, ldexp, sqrt
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
 cdef extern from *:
@@ -98,3 +98,21 @@ def clip_rows(
         return
     for r in prange(n_rows, nogil=True, schedule="static", num_threads=n_threads):
         rejected[r] = not clip_row(&rows[r, 0], &out[r, 0], n, bound, order)
+
+
+def clip_ragged(
+    Real[::1] values,            # IN/OUT (starts[-1],)
+    const int64_t[::1] starts,   # IN  (n_rows + 1,), where each row begins
+    uint8_t[::1] rejected,       # OUT (n_rows,), whether a row was not finite
+    double bound,
+    int order,                   # 1 or 2
+    int n_threads,
+):
+    """Clip rows of different lengths in place to the norm `bound`; an infinite one rejects without clipping."""
+    cdef Py_ssize_t r
+    cdef Real* row
+    for r in prange(rejected.shape[0], nogil=True, schedule="static", num_threads=n_threads):
+        rejected[r] = 0
+        if starts[r] < starts[r + 1]:
+            row = &values[starts[r]]
+            rejected[r] = not clip_row(row, row, starts[r + 1] - starts[r], bound, order)

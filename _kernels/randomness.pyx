@@ -1,6 +1,6 @@
 """Keystreams of ChaCha20 as arrays (RFC 8439; docs/explanation/randomness.md).  Inputs are trusted."""
 from cython.parallel cimport prange
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from _kernels._chacha20 cimport LARGEST_BATCH, Stream, chacha20_batch, chacha20_blocks, stream_open, stream_refill
@@ -43,6 +43,21 @@ def stream_words(
             &subkey[0], round_number, &users[i * together], min(together, n_streams - i * together),
             &out[i * together, 0], n_words,
         )
+
+
+def ragged_words(
+    const uint32_t[::1] subkey,    # IN  (8,)
+    const uint64_t[::1] users,     # IN  (n_streams,), global user ids
+    const int64_t[::1] starts,     # IN  (n_streams + 1,), where the words of each stream begin
+    uint64_t[::1] out,             # OUT (starts[-1],)
+    uint32_t round_number,
+    int n_threads,
+):
+    """Write the first words of the stream (subkey, round, user), as many as each user needs."""
+    cdef Py_ssize_t n_streams = users.shape[0], i
+    for i in prange(n_streams, nogil=True, schedule="dynamic", num_threads=n_threads):
+        if starts[i] < starts[i + 1]:
+            _long_stream(&subkey[0], round_number, users[i], &out[starts[i]], starts[i + 1] - starts[i])
 
 
 cdef void _long_stream(

@@ -4,8 +4,8 @@ Negatives are ranks among the items a user has not seen, drawn by Floyd's algori
 items by one walk along the user's row.
 
 Scores of a block of users and a tile of items are computed in registers, compared with the worst of the best so far,
-and dropped: no row of scores exists.  What runs in vectors is in `_ranking.cpp` and `_held_out.cpp`.  Inputs are trusted,
-but for what `held_out_ranks_factors` says.
+and dropped: no row of scores exists.  What runs in vectors is in `_ranking.cpp` and `_held_out.cpp`.  Inputs are
+trusted, but for what `held_out_ranks_factors` says.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
@@ -40,7 +40,7 @@ cdef extern from "_kernels/_held_out.h" namespace "fastfedrec" nogil:
     const int NO_MEMORY
     Py_ssize_t whole_lines(Py_ssize_t n, Py_ssize_t size) noexcept
     Py_ssize_t held_out_scratch(Py_ssize_t n) noexcept
-    int pack_row[Real](const Real* row, Py_ssize_t n_factors, Real* out) noexcept
+    int pack_rows[Real](const Real* rows, Py_ssize_t n, Py_ssize_t n_factors, Real* out) noexcept
     int held_out_block[Real](
         const Real* users, Py_ssize_t n_rows, Py_ssize_t n_factors, const Real* items, Py_ssize_t n_items,
         const int64_t* indptr, const int32_t* held_out, const int32_t* others, Py_ssize_t n_others,
@@ -68,7 +68,7 @@ def sample_unseen(
     int n_threads,
 ):
     """Draw unseen items without replacement, each row from the stream (subkey, 0, user)."""
-    cdef Py_ssize_t n_rows = rows.shape[0], n = out.shape[1], n_words = bitmap_words(n_items), start, n_block, i
+    cdef Py_ssize_t n_rows = rows.shape[0], n = out.shape[1], n_words = bitmap_words(n_items), start, n_block
     cdef const int32_t* items = NULL
     cdef uint64_t* marked
     cdef uint64_t* taken
@@ -207,9 +207,11 @@ def held_out_ranks_factors(
         columns = <int32_t*>malloc(held_out_scratch(longest + n) * sizeof(int32_t))
         if items == NULL or x == NULL or scores == NULL or columns == NULL:
             wrong[thread] = NO_MEMORY
-        for i in prange(n_items, schedule="static"):
+        for i in prange(0, n_items, HELD_OUT_ROWS, schedule="static"):
             if items != NULL:
-                wrong[thread] |= pack_row(&item_factors[i, 0], n_factors, items + i * stride)
+                wrong[thread] |= pack_rows(
+                    &item_factors[i, 0], min(HELD_OUT_ROWS, n_items - i), n_factors, items + i * stride
+                )
         for r in prange(0, n_rows, HELD_OUT_ROWS, schedule="dynamic"):
             if not wrong[thread] & NO_MEMORY:
                 wrong[thread] |= held_out_block(

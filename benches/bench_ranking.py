@@ -260,14 +260,14 @@ class RecommendTop10(OnEveryInstructionSet):
 
 
 class TopK(OnEveryInstructionSet):
-    """The best of given float32 scores: ten, kept in registers, or a hundred, in a heap."""
+    """The best of given float32 scores: ten, kept in registers, or more, from a list of candidates."""
 
-    param_names = ("instruction_set", "n")
-    params = (INSTRUCTION_SETS, [10, 100])
+    param_names = ("instruction_set", "n", "n_items")
+    params = (INSTRUCTION_SETS, [10, 100, 1_000], [N_ITEMS, 26_744])
 
-    def prepare(self, n):
+    def prepare(self, n, n_items):
         self.n = n
-        self.scores = np.random.default_rng(0).standard_normal((2_000, N_ITEMS), dtype=np.float32)
+        self.scores = np.random.default_rng(0).standard_normal((7_000_000 // n_items, n_items), dtype=np.float32)
         np.testing.assert_array_equal(self._fastfedrec(), self._numpy())
 
     def time_top_k(self, *_):

@@ -1,4 +1,4 @@
-"""The command ``fastfedrec reproduce``: a paper's figure, side by side with ours."""
+"""The command ``fastfedrec reproduce``: a paper's figure or table, side by side with ours."""
 
 import argparse
 import json
@@ -8,56 +8,65 @@ from pathlib import Path
 
 from fastfedrec._check import check_integer
 from fastfedrec._demo import missing_extra
-from fastfedrec.datasets import load_eicu, load_movielens, load_movielens_folds
+from fastfedrec.datasets import load_eicu, load_frappe, load_movielens, load_movielens_folds
 from fastfedrec.datasets._files import Files
 from fastfedrec.evaluation import k_fold
 from fastfedrec.randomness import Key
-from fastfedrec.reproduce import ribero2020
-from fastfedrec.reproduce.jeyamohan2019 import FIGURES, RatingFigure, rating_figure
-from fastfedrec.reproduce.minto2021 import Figure4, figure_4
+from fastfedrec.reproduce import liang2021, ribero2020, wang2021
+from fastfedrec.reproduce._side_by_side import SideBySide
+from fastfedrec.reproduce.jeyamohan2019 import FIGURES, rating_figure
+from fastfedrec.reproduce.liang2021 import fedrec_table
+from fastfedrec.reproduce.minto2021 import figure_4
+from fastfedrec.reproduce.wang2021 import accuracy_table, epsilon_table
 from fastfedrec.systems._rating_model import HALF_STARS, STARS
 
 _FIGURES = {"fmf-ldp": ("4",), "laplace-rr-svd": FIGURES, "private-prototypes": ribero2020.FIGURES}
+_TABLES = {"fedrec": liang2021.TABLES, "privrec": wang2021.TABLES}
 
 
 def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Describe the command to the parser of `cli`."""
     command = add(
-        "reproduce", run_reproduce, "A paper's figure side by side with ours; finished parts are kept and not repeated."
+        "reproduce",
+        run_reproduce,
+        "A paper's figure or table side by side with ours; finished parts are kept and not repeated.",
     )
     command.add_argument(
         "system",
         metavar="SYSTEM",
-        choices=list(_FIGURES),
-        help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019), private-prototypes (Ribero et al. "
-        "2020)",
+        choices=[*_FIGURES, *_TABLES],
+        help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019), fedrec (Liang et al. 2021), "
+        "privrec (Wang et al. 2021), or private-prototypes (Ribero et al. 2020)",
     )
-    command.add_argument(
+    what = command.add_mutually_exclusive_group(required=True)
+    what.add_argument(
         "--figure",
         metavar="N",
         choices=list(dict.fromkeys(figure for figures in _FIGURES.values() for figure in figures)),
-        required=True,
         help="fmf-ldp: 4 (HR@10 over users and items); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon; "
         "private-prototypes: 1 or 7 (generated counts over prototypes or factors), structured, 2 (eICU), 8 (MovieLens) "
         "or entity-size",
+    )
+    what.add_argument(
+        "--table",
+        metavar="N",
+        choices=[table for tables in _TABLES.values() for table in tables],
+        help="fedrec: 2 (MAE and RMSE over rho), communication (latent vectors) or client-share (MAE and RMSE); "
+        "privrec: 2 or 3 (accuracy on MovieLens 1M or Frappe), 4 or 5 (epsilon; needs no data)",
     )
     command.add_argument(
         "--data",
         type=Path,
         metavar="PATH",
-        help="MovieLens as downloaded: 20M for fmf-ldp (without it the data are generated), 100K for laplace-rr-svd, "
-        "1M for figure 8 of private-prototypes, whose figure 2 takes a folder of eICU",
+        help="as downloaded: MovieLens 20M for fmf-ldp (without it data are generated), 100K or 1M for the others; for "
+        "privrec MovieLens 1M (table 2) or frappe.csv (table 3); for private-prototypes MovieLens 1M, or a folder "
+        "of eICU (figure 2)",
     )
     command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
     command.add_argument(
         "--out", type=Path, default=Path("reproduce-output"), metavar="DIR", help="folder for all that is written"
     )
-    command.add_argument(
-        "--seeds",
-        type=int,
-        metavar="N",
-        help="runs with seeds 0 to N - 1 (fmf-ldp: 3, with --quick 1; private-prototypes: 1)",
-    )
+    command.add_argument("--seeds", type=int, metavar="N", help="runs with seeds 0 to N - 1 (3; else 1)")
     command.add_argument("--threads", type=int, default=0, metavar="N", help="0 (all); changes no hit ratio")
 
 
@@ -66,27 +75,33 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
     out = arguments.out
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} must be a folder, and a file is there")
-    no_bar, no_plot = missing_extra("tqdm", "no progress bar"), missing_extra("matplotlib", "no plot")
+    is_table = arguments.system in _TABLES
+    wanted = arguments.table if is_table else arguments.figure
+    choices = (_TABLES if is_table else _FIGURES)[arguments.system]
+    if wanted not in choices:
+        raise ValueError(
+            f"{'--table' if is_table else '--figure'} of {arguments.system} must be one of {', '.join(choices)}"
+        )
+    no_bar = missing_extra("tqdm", "no progress bar")
+    no_plot = missing_extra("matplotlib", "no plot")
     for problem in filter(None, (no_bar, no_plot)):
         print(f"fastfedrec: {problem}", file=sys.stderr)
-    if arguments.figure not in _FIGURES[arguments.system]:
-        raise ValueError(f"--figure of {arguments.system} must be one of {', '.join(_FIGURES[arguments.system])}")
-    compute = {"fmf-ldp": _compute_minto, "laplace-rr-svd": _compute_jeyamohan, "private-prototypes": _compute_ribero}
-    figure = compute[arguments.system](arguments, no_bar is None)
-    name = f"figure-{arguments.figure}" if arguments.figure.isdigit() else arguments.figure
+    figure = _COMPUTE[arguments.system](arguments, no_bar is None)
+    name = f"{'table' if is_table else 'figure'}-{wanted}" if wanted.isdigit() else wanted
+    plot = None if no_plot else f"{name}.png"
     document = json.dumps(figure.to_dict(), indent=2, allow_nan=False)
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(document)
-    (out / f"{name}.md").write_text(figure.to_markdown(plot=None if no_plot else f"{name}.png"))
-    if no_plot is None:
-        figure.plot(out / f"{name}.png")
+    (out / f"{name}.md").write_text(figure.to_markdown(plot=plot))
+    if plot:
+        figure.plot(out / plot)
     if arguments.json:
         print(document)
     else:
-        print(f"{figure.summary()}\n\nWritten to {out}: {name}.json, .md{'' if no_plot else ', .png'}")
+        print(f"{figure.summary()}\n\nWritten to {out}: {name}.json, .md{', .png' if plot else ''}")
 
 
-def _compute_minto(arguments: argparse.Namespace, show_progress: bool) -> Figure4:
+def _compute_minto(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
     n_seeds = (
         (1 if arguments.quick else 3) if arguments.seeds is None else check_integer("--seeds", arguments.seeds, low=1)
     )
@@ -100,11 +115,17 @@ def _compute_minto(arguments: argparse.Namespace, show_progress: bool) -> Figure
     )
 
 
-def _compute_jeyamohan(arguments: argparse.Namespace, show_progress: bool) -> RatingFigure:
+def _check_ratings(arguments: argparse.Namespace) -> None:
     if arguments.data is None:
-        raise ValueError("--data is required for laplace-rr-svd: MovieLens as downloaded; ratings are not generated")
+        raise ValueError(
+            f"--data is required for {arguments.system}: MovieLens as downloaded; ratings are not generated"
+        )
     if arguments.seeds is not None:
-        raise ValueError("--seeds is for fmf-ldp; laplace-rr-svd runs over five splits, with --quick over one")
+        raise ValueError(f"--seeds is for fmf-ldp; {arguments.system} runs over five splits, with --quick over one")
+
+
+def _compute_jeyamohan(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
+    _check_ratings(arguments)
     if any(member.name == "u1.base" for member in Files(arguments.data, "MovieLens zip").members):
         folds = load_movielens_folds(arguments.data)
     else:
@@ -121,7 +142,34 @@ def _compute_jeyamohan(arguments: argparse.Namespace, show_progress: bool) -> Ra
     )
 
 
-def _compute_ribero(arguments: argparse.Namespace, show_progress: bool) -> ribero2020.PrototypeFigure:
+def _compute_liang(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
+    _check_ratings(arguments)
+    return fedrec_table(
+        list(k_fold(load_movielens(arguments.data), n_folds=5, key=Key.from_seed(0))),
+        arguments.table,
+        quick=arguments.quick,
+        folder=arguments.out / "cells",
+        n_threads=arguments.threads,
+        show_progress=show_progress,
+    )
+
+
+def _compute_wang(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
+    if arguments.table in ("4", "5"):
+        return epsilon_table(arguments.table)
+    if arguments.data is None:
+        raise ValueError(f"--data is required for table {arguments.table}: MovieLens 1M (2) or frappe.csv (3)")
+    return accuracy_table(
+        load_movielens(arguments.data) if arguments.table == "2" else load_frappe(arguments.data),
+        arguments.table,
+        quick=arguments.quick,
+        folder=arguments.out / "cells",
+        n_threads=arguments.threads,
+        show_progress=show_progress,
+    )
+
+
+def _compute_ribero(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
     data = None
     if arguments.figure in ("2", "8", "entity-size"):
         if arguments.data is None:
@@ -139,3 +187,12 @@ def _compute_ribero(arguments: argparse.Namespace, show_progress: bool) -> riber
         n_threads=arguments.threads,
         show_progress=show_progress,
     )
+
+
+_COMPUTE: dict[str, Callable[[argparse.Namespace, bool], SideBySide]] = {
+    "fmf-ldp": _compute_minto,
+    "laplace-rr-svd": _compute_jeyamohan,
+    "fedrec": _compute_liang,
+    "privrec": _compute_wang,
+    "private-prototypes": _compute_ribero,
+}

@@ -40,6 +40,8 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
+from fastfedrec.systems.fedrec import FedRec
+from fastfedrec.systems.fedrec_plus_plus import FedRecPlusPlus
 from fastfedrec.systems.fmf_ldp import FMFLDP
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.rating_baselines import GlobalMean, ItemMean
@@ -49,6 +51,8 @@ _SYSTEMS: dict[str, Any] = {
     "fmf-ldp": FMFLDP,
     "dplcf": DPLCF,
     "laplace-rr-svd": LaplaceRRSVD,
+    "fedrec": FedRec,
+    "fedrec-plus-plus": FedRecPlusPlus,
     "dp-popularity": DPPopularity,
     "popularity": Popularity,
     "random": Random,

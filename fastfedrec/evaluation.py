@@ -21,6 +21,7 @@ __all__ = [
     "RATING_METRICS",
     "evaluate",
     "evaluate_ratings",
+    "hold_out",
     "hold_out_entries",
     "k_fold",
     "leave_one_out",
@@ -149,23 +150,43 @@ def random_split(
     """
     check_instance("interactions", interactions, Interactions, "use Interactions.from_arrays")
     fraction = check_real("test_fraction", test_fraction, low=0.0, high=1.0, exclusive=True)
-    key = resolve_key(key)
-    lengths = interactions.interactions_per_user()
-    users = interactions.global_user_ids
-    uniform = _as_uniform(key.words_by_user("evaluation.random_split.counts", users, size=1)[:, 0])
+    held_out = hold_out(interactions.indptr, interactions.global_user_ids, fraction, key=resolve_key(key))
+    return interactions.keep_interactions(~held_out), interactions.keep_interactions(held_out)
+
+
+def hold_out(indptr: np.ndarray, global_user_ids: np.ndarray, fraction: float, *, key: Key) -> np.ndarray:
+    """Choose the entries that `random_split` holds out, of anything that lies user by user.
+
+    Parameters
+    ----------
+    indptr : ndarray of shape (n_users + 1,), int64
+        Where each user's entries begin.
+    global_user_ids : ndarray of shape (n_users,), uint64
+        Whose streams choose.
+    fraction : float
+        Between 0 and 1.
+    key : Key
+        Source of the choice.
+
+    Returns
+    -------
+    ndarray of shape (indptr[-1],), bool
+        True for what is held out; never all entries of a user.
+    """
+    lengths = np.diff(indptr)
+    uniform = _as_uniform(key.words_by_user("evaluation.random_split.counts", global_user_ids, size=1)[:, 0])
     counts = np.minimum(np.floor(fraction * lengths + uniform).astype(np.int64), np.maximum(lengths - 1, 0))
-    held_out = np.zeros(interactions.n_interactions, dtype=np.uint8)
+    held_out = np.zeros(indptr[-1], dtype=np.uint8)
     if held_out.size:
         n_threads = resolve_n_threads(0)
         failed = np.zeros(n_threads, dtype=np.int64)
         _kernel.choose_interactions(
-            interactions.indptr, users, counts, key.subkey("evaluation.random_split"), held_out, failed,
+            indptr, global_user_ids, counts, key.subkey("evaluation.random_split"), held_out, failed,
             int(lengths.max()), n_threads,
         )  # fmt: skip
         if failed.any():
             raise MemoryError("random_split needs a bit a thread for each interaction of the longest row")
-    held_out = held_out.view(bool)
-    return interactions.keep_interactions(~held_out), interactions.keep_interactions(held_out)
+    return held_out.view(bool)
 
 
 def evaluate(

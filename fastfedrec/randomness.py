@@ -173,6 +173,42 @@ class Key:
             _kernel.stream_words(self.subkey(purpose), users, out, round_number, resolve_n_threads(n_threads))
         return out
 
+    def ragged_words(
+        self, purpose: str, users: np.ndarray, sizes: np.ndarray, *, round: int = 0, n_threads: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The first 64-bit words of each user's stream, of each as many as asked for.
+
+        Parameters
+        ----------
+        purpose : str
+            The streams' purpose.
+        users : ndarray of shape (n_users,), uint64
+            Global user ids.
+        sizes : ndarray of shape (n_users,), int64
+            Words of each user; at least 0, at most 2**35.
+        round : int
+            Below 2**32.
+        n_threads : int
+            0 for all; the bits do not depend on it.
+
+        Returns
+        -------
+        words : ndarray of shape (sum of sizes,), uint64
+            One user's after the other's.
+        starts : ndarray of shape (n_users + 1,), int64
+            Where each user's begin.
+        """
+        round_number = check_integer("round", round, low=0, high=2**32 - 1)
+        users, sizes = _check_users(users), np.asarray(sizes)
+        if sizes.shape != users.shape or sizes.dtype.kind not in "iu":
+            raise ValueError(f"sizes must be {len(users)} integers, one a user, got {sizes.dtype} {sizes.shape}")
+        if sizes.size and not (sizes.min() >= 0 and sizes.max() <= 2**35):
+            raise ValueError(f"sizes must be from 0 to 2**35, got {sizes.min()} to {sizes.max()}")
+        starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        out = np.empty(starts[-1], dtype=np.uint64)
+        _kernel.ragged_words(self.subkey(purpose), users, starts, out, round_number, resolve_n_threads(n_threads))
+        return out, starts
+
     def uniform(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> np.ndarray:
         """Doubles in the open interval (0, 1), 52 bits each.
 

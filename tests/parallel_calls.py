@@ -14,6 +14,8 @@ import numpy as np
 
 from fastfedrec import (
     FMFLDP,
+    DPGram,
+    FedRecPlusPlus,
     Interactions,
     Key,
     LaplaceRRSVD,
@@ -64,7 +66,9 @@ CALLS = {
     "client_sampling": lambda n: PoissonSampling(0.5).sample(N, key=KEY, n_threads=n),
     "clipping": lambda n: clip_rows_l2(np.ones((N, 3)), 1.0, n_threads=n),
     "clustering": lambda n: clustering.kmeans(ratings(), 5, n_iterations=2, key=KEY, n_threads=n).centers,
+    "dp_gram": lambda n: DPGram(8.0, gate=False).fit(data(), key=KEY, n_threads=n).item_factors_,
     "evaluation": lambda n: random_split(data(), test_fraction=0.5, key=KEY)[0].indices,  # always on all processors
+    "fedrec": lambda n: FedRecPlusPlus(n_rounds=2).fit(ratings(), key=KEY, n_threads=n).item_factors_,
     "fmf_ldp": lambda n: FMFLDP(n_rounds=2).fit(data(), key=KEY, n_threads=n).item_factors_,
     "frequency": lambda n: GRR(1.0, 5).privatize(values(), key=KEY, n_threads=n),
     "generate": lambda n: datasets.generate_implicit(400, 60, key=KEY, n_threads=n).indices,

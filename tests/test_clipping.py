@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from naive import clipping as naive
 
+from fastfedrec._kernels import clipping as kernel
 from fastfedrec.mechanisms import clip_rows_l1, clip_rows_l2
 
 CLIPS = {1: clip_rows_l1, 2: clip_rows_l2}
@@ -99,6 +100,26 @@ def test_in_place_and_into_out():
     np.testing.assert_array_equal(clip_rows_l2(strided, 0.5), expected)
     assert clip_rows_l2(rows, 0.5, out=rows) is rows
     np.testing.assert_array_equal(rows, expected)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_rows_of_different_lengths_are_clipped_like_rows(order):
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(0, 9, 40)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    for dtype in (np.float32, np.float64):
+        values = rng.standard_normal(starts[-1]).astype(dtype)
+        values[starts[5]] = np.nan
+        clip = {1: clip_rows_l1, 2: clip_rows_l2}[order]
+        for bound in (0.7, np.inf):
+            got, rejected = values.copy(), np.ones(40, dtype=np.uint8)
+            kernel.clip_ragged(got, starts, rejected, bound, order, 2)
+            for k in range(40):
+                row = values[starts[k] : starts[k + 1]][None]
+                expected = clip(row, min(bound, 1e100))[0]
+                assert (got[starts[k] : starts[k + 1]] == expected).all()
+                assert rejected[k] == (not np.isfinite(row).all())
+            assert rejected.any()
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

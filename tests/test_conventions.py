@@ -15,7 +15,7 @@ import fastfedrec
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPILED = sorted(path.stem for path in (ROOT / "_kernels").glob("*.pyx"))
-NUMBA = sorted(path.stem for path in (ROOT / "_kernels").glob("*.py") if path.stem != "__init__")
+NUMBA = sorted(path.stem for path in (ROOT / "_kernels").glob("*.py") if not path.stem.startswith("_"))
 KERNELS = COMPILED + NUMBA
 MODULES = {
     info.name.rsplit(".", 1)[1]: info.name

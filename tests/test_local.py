@@ -33,6 +33,16 @@ def test_every_round_adds_every_user(data, n_shards):
     assert communication.to_dict()["upload_total"] == 3 * 8 * 40 * 50
 
 
+def test_a_run_is_resumed_at_a_later_round(data):
+    rounds = []
+    state, ledger, _ = run(
+        LocalEngine(), Adder(), data, first_round=2, after_round=lambda number, state: rounds.append(number)
+    )
+    np.testing.assert_array_equal(state, data.interactions_per_item())
+    assert rounds == [2]
+    assert sum(ledger.events.values()) == 1
+
+
 def test_a_hostile_shard_does_not_stop_the_run(data):
     class Liar(Adder):
         def local_round(self, state, shard, key, round, *, sender="shard-0", n_threads=0):

@@ -279,6 +279,25 @@ def test_a_forked_child_cannot_use_its_parents_entropy_key():
     key.claim("parent.fit")
 
 
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 70)), max_size=8), st.integers(0, 2**32 - 1))
+def test_ragged_words_are_the_first_words_of_each(streams, round_number):
+    key = Key.from_seed(3)
+    users = np.array([user for user, _ in streams], dtype=np.uint64)
+    sizes = np.array([size for _, size in streams], dtype=np.int64)
+    for n_threads in (1, 4):
+        words, starts = key.ragged_words("demo", users, sizes, round=round_number, n_threads=n_threads)
+        assert len(words) == starts[-1] == sizes.sum()
+        for k, (user, size) in enumerate(streams):
+            expected = key.words("demo", round=round_number, user=user, size=size)
+            assert (words[starts[k] : starts[k + 1]] == expected).all()
+
+
+def test_sizes_of_ragged_words_are_checked():
+    for sizes, message in (([1], r"sizes must be 2 integers, one a user"), ([1, -1], "sizes must be from 0 to")):
+        with pytest.raises(ValueError, match=message):
+            Key.from_seed(3).ragged_words("demo", np.arange(2), np.array(sizes))
+
+
 # ---- bad inputs -------------------------------------------------------------------------------------------------
 
 

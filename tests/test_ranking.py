@@ -127,6 +127,55 @@ def test_samples_do_not_depend_on_shards_or_on_other_rows():
     assert (sample_unseen(data, [9, 9, 3], 20, key=KEY, purpose="test")[0] == whole[[9, 9, 3]]).all()
 
 
+def test_many_rows_that_draw_and_that_do_not_equal_naive():
+    mask = np.random.default_rng(8).random((300, 90)) < 0.3
+    mask[::3, :80] = True  # so these get all that is unseen, which takes no draw
+    data = interactions_of(mask)
+    items, counts = sample_unseen(data, np.arange(300), 11, key=KEY, purpose="test")
+    expected = naive.sample_unseen(
+        [np.flatnonzero(row).tolist() for row in mask], 90, data.global_user_ids, 11, KEY, "test"
+    )
+    assert [row[:c].tolist() for row, c in zip(items, counts, strict=True)] == expected
+    assert len(set(counts.tolist())) > 2
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [17, 100, 1499, 3000])
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+def test_long_lists_of_sorted_tied_and_signed_scores_equal_naive(instruction_set, n, dtype):
+    rng = np.random.default_rng(9)
+    scores = rng.standard_normal((6, 3000)).astype(dtype)
+    scores[0] = np.sort(scores[0])
+    scores[1] = np.sort(scores[1])[::-1]
+    scores[2] = rng.integers(-2, 3, 3000)
+    scores[3] = 0.0 * np.sign(scores[3])  # zeros of both signs are equal
+    scores[4] = np.finfo(dtype).max * np.sign(scores[4])
+    with hardware.use_instruction_set(instruction_set):
+        items, best = top_k(scores, n)
+    for row, got, got_scores in zip(scores, items, best, strict=True):
+        expected, expected_scores = naive.top_k(row, n, set())
+        assert got.tolist() == expected
+        assert got_scores.tolist() == expected_scores
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint32, np.int64, np.uint64])
+def test_other_items_may_be_of_any_integer_type(dtype):
+    rng = np.random.default_rng(10)
+    users, items = (rng.standard_normal((n, 5)) for n in (20, 300))
+    others = rng.integers(0, 100, (20, 9))
+    expected = held_out_ranks_factors(users, items, np.arange(20), others.astype(np.int32), [9] * 20)
+    assert (held_out_ranks_factors(users, items, np.arange(20), others.astype(dtype), [9] * 20) == expected).all()
+
+
+@pytest.mark.parametrize("n_factors", [1, 8, 16, 17, 32, 48, 64, 100, 128, 130])
+def test_ranks_of_every_number_of_lines_equal_naive(n_factors):
+    users, items = exact_factors(11, 40, 60, n_factors, np.float32)
+    rng = np.random.default_rng(11)
+    held_out, others = rng.integers(0, 60, 40), rng.integers(0, 60, (40, 21))
+    expected = [naive.held_out_ranks_factors(users[r], items, [held_out[r]], others[r])[0] for r in range(40)]
+    assert held_out_ranks_factors(users, items, held_out, others, [21] * 40).tolist() == expected
+
+
 def test_samples_differ_between_users_purposes_and_keys():
     data = interactions_of(np.zeros((2, 500)))
     a, b = sample_unseen(data, [0, 1], 50, key=KEY, purpose="test")[0]
@@ -287,6 +336,25 @@ def test_empty_input():
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [1], [[0]], [1]), ValueError, "held_out_items must lie in"),
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [[1]], [1]), ValueError, "other_items must lie in"),
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [0], [1]), ValueError, "other_items must be integers"),
+        # Out of range also where it would wrap to 0, and in the last of several rows, with nothing held out in it.
+        (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [[2**32]], [1]), ValueError, "got 4294967296 to 4294"),
+        (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [[-(2**32)]], [1]), ValueError, "got -4294967296 to"),
+        (
+            lambda d: held_out_ranks_factors(np.ones((40, 1)), [[1.0]], [0], [[0]] * 39 + [[-1]], [1] * 40, rows=[0]),
+            ValueError,
+            r"other_items must lie in \[0, 1\), the items there are, got -1 to 0",
+        ),
+        # Not finite, though no rank needs the row.
+        (
+            lambda d: held_out_ranks_factors([[1.0], [np.nan]], [[1.0]], [0], [[0], [0]], [1, 1], rows=[0]),
+            ValueError,
+            r"user_factors must be finite, got nan at \(1, 0\)",
+        ),
+        (
+            lambda d: held_out_ranks_factors([[1.0]], [[1.0], [-np.inf]], [0], [[0]], [1]),
+            ValueError,
+            r"item_factors must be finite, got -inf at \(1, 0\)",
+        ),
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [[0]], [2]), ValueError, "counts must be 1 numbers"),
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0, 0], [[0]], [1]), ValueError, "one entry a row"),
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0, 2.0]], [0], [[0]], [1]), ValueError, "item_factors must hav"),

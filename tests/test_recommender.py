@@ -12,7 +12,10 @@ from fastfedrec import (
     EASE,
     FMFLDP,
     BiasedMF,
+    DPGram,
     DPPopularity,
+    FedRec,
+    FedRecPlusPlus,
     GlobalMean,
     Interactions,
     ItemKNN,
@@ -22,6 +25,7 @@ from fastfedrec import (
     OwnHistory,
     Popularity,
     PrivatePrototypes,
+    PrivRec,
     Random,
     RatingItemKNN,
     UserMean,
@@ -40,11 +44,16 @@ MODELS = [
     DPPopularity(1.0),
     DPPopularity(5.0, trust="local"),
     DPLCF(2.5),
+    DPGram(8.0, gate=False),
+    DPGram(1.0, scoring="knn"),
+    DPGram(8.0, scoring="knn", gate=False),
     OwnHistory(),
     ItemKNN(n_neighbors=5),
     EASE(20.0),
     LaplaceRRSVD(max_ratings=20, n_factors=3, n_epochs=2),
     LaplaceRRSVD(hide_items=True, n_reports=10, n_factors=3, n_epochs=2),
+    FedRec(rho=1, n_rounds=3, n_factors=3),
+    FedRecPlusPlus(2, min_clients_per_denoiser=1, n_rounds=3, n_factors=3),
     GlobalMean(2.0),
     UserMean(2.0),
     ItemMean(),
@@ -54,6 +63,10 @@ MODELS = [
     PrivatePrototypes(2, 3, None, grouping="kmeans", refine=True),
     CentralNMF(3),
     IndividualNMF(3),
+    PrivRec(n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,)),
+    PrivRec(
+        n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,), clip_norm=0.01, noise_multiplier=1.0, noise="laplace"
+    ),
 ]
 
 

@@ -131,7 +131,7 @@ class Accountant:
         total = math.fsum(
             times * event.count * event.delta
             for event, times in self._events.items()
-            if isinstance(event, CentralRelease)
+            if isinstance(event, CentralRelease | Gaussian)
         )
         return total * _UP
 

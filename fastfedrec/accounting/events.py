@@ -171,14 +171,21 @@ class Gaussian(_Central):
         Whose data neighbours differ in, and what is sampled.
     trust : {"central", "entity"}
         Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
+    delta : float
+        Of one release, in [0, 1), beyond the normal noise's own: what its sampler costs, ``noise.delta(...)``.
     """
 
     noise_multiplier: float
     mechanism: str = "Gaussian"
+    delta: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _set(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
+        _set(
+            self,
+            noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True),
+            delta=_check_release_delta(self.delta),
+        )
 
 
 @dataclass(frozen=True)
@@ -255,10 +262,7 @@ class CentralRelease(_Central):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        delta = check_real("delta", self.delta, low=0.0, high=1.0)
-        if delta == 1:
-            raise ValueError("delta must be less than 1, got 1.0: such a release promises nothing")
-        _set(self, epsilon=check_epsilon("epsilon", self.epsilon), delta=delta)
+        _set(self, epsilon=check_epsilon("epsilon", self.epsilon), delta=_check_release_delta(self.delta))
 
 
 @dataclass(frozen=True)
@@ -367,6 +371,13 @@ def _set(event: Any, **fields: Any) -> None:
     # The checked value is stored, so that a NumPy number does not reach a saved ledger.
     for name, value in fields.items():
         object.__setattr__(event, name, value)
+
+
+def _check_release_delta(delta: float) -> float:
+    delta = check_real("delta", delta, low=0.0, high=1.0)
+    if delta == 1:
+        raise ValueError("delta must be less than 1, got 1.0: such a release promises nothing")
+    return delta
 
 
 def _check_reports(event: LocalReports | ShuffledReports, trust: str) -> None:

@@ -1,6 +1,7 @@
 """Readers of the publishers' own files, and generators."""
 
 from fastfedrec.datasets.eicu import load_eicu
+from fastfedrec.datasets.frappe import load_frappe
 from fastfedrec.datasets.generate import generate_implicit
 from fastfedrec.datasets.generate_counts import PoissonCounts, generate_counts
 from fastfedrec.datasets.movielens import load_movielens, zip_regions
@@ -13,6 +14,7 @@ __all__ = [
     "generate_counts",
     "generate_implicit",
     "load_eicu",
+    "load_frappe",
     "load_movielens",
     "load_movielens_folds",
     "load_netflix",

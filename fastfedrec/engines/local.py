@@ -41,13 +41,14 @@ class LocalEngine:
         *,
         key: Key,
         n_rounds: int,
+        first_round: int = 0,
         ledger: Ledger,
         communication: CommunicationLedger,
         n_threads: int = 0,
         show_progress: bool = False,
         after_round: Callable[[int, Any], None] | None = None,
     ) -> Any:
-        """Run rounds 0, 1, ..., n_rounds - 1.
+        """Run rounds first_round, ..., n_rounds - 1.
 
         Parameters
         ----------
@@ -60,7 +61,9 @@ class LocalEngine:
         key : Key
             One key for all shards: a simulation of a deployment, where each node has its own.
         n_rounds : int
-            How many.
+            How many there are.
+        first_round : int
+            Above 0 where a run is resumed: the round that `state` belongs to.
         ledger, communication : Ledger and CommunicationLedger
             Written to as rounds begin.
         n_threads : int
@@ -82,7 +85,8 @@ class LocalEngine:
             shards = {f"shard-{number}": shard for number, shard in enumerate(interactions.shard(self.n_shards))}
         expected = {name: system.count_clients(shard) for name, shard in shards.items()}
         n_clients = sum(expected.values())
-        for round_number in progress_rounds(n_rounds, show=show_progress, description=type(system).__name__):
+        rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=type(system).__name__)
+        for round_number in (first_round + number for number in rounds):
             event = system.round_event(n_clients)
             ledger.record(event, simulation=key.is_simulation)
             communication.record(system.traffic(state, n_clients))

@@ -8,6 +8,7 @@ from fastfedrec.mechanisms.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
 from fastfedrec.mechanisms.frequency import GRR, OUE
 from fastfedrec.mechanisms.laplace_rr import MixtureLaplaceRR, PublishedLaplaceRR, RoundedLaplace, SerialLaplaceRR
+from fastfedrec.mechanisms.layered_gaussian import LayeredGaussian
 from fastfedrec.mechanisms.optimal_kary import OptimalKary
 from fastfedrec.mechanisms.piecewise import Hybrid, Piecewise
 from fastfedrec.mechanisms.rated_or_not import RatedOrNot
@@ -25,6 +26,7 @@ __all__ = [
     "ExponentialMechanism",
     "FixedSizeSampling",
     "Hybrid",
+    "LayeredGaussian",
     "MixtureLaplaceRR",
     "OptimalKary",
     "Piecewise",

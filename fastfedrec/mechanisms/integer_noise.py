@@ -230,13 +230,18 @@ class IntegerNoise:
             for i, value in enumerate(values.flat):
                 flat[i] = min(max(int(value) + next(draws), _INT64.min), _INT64.max)
             return out
-        check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
-        round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
         if values.dtype == np.uint64:
             np.minimum(values, np.uint64(_INT64.max), out=out, casting="unsafe")
         elif out is not values:
             np.copyto(out, values)
-        table = self._table
+        self._add_draws(self._table, out, key, purpose, round_number, n_threads)
+        return out
+
+    @staticmethod
+    def _add_draws(table, out, key, purpose, round_number, n_threads) -> None:
+        """Add a table's draws in place, saturating."""
+        check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
+        round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
         _kernel.add_noise(
             out.reshape(-1),
             table.high,
@@ -247,7 +252,6 @@ class IntegerNoise:
             round_number,
             n_threads,
         )
-        return out
 
     def _draws(self, words: Iterator[int]) -> Iterator[int]:
         """Exact draws without end."""

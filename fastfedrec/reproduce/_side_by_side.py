@@ -1,13 +1,15 @@
 """What every reproduced figure or table can do: show itself as text, as a page, as plain numbers and as a plot."""
 
 import json
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fastfedrec._table import format_table
+from fastfedrec.interactions import Interactions
 
 Run = TypeVar("Run")
 
@@ -155,3 +157,23 @@ def kept(folder: str | Path | None, name: str, settings: dict[str, Any], run: Ca
     unfinished.write_text(json.dumps({"settings": settings, "run": result}, indent=2, allow_nan=False))
     unfinished.replace(path)  # an interrupted run leaves no half a file
     return result
+
+
+def checksum(parts: Iterable[Interactions]) -> int:
+    """Name the data that a part was computed on.
+
+    Parameters
+    ----------
+    parts : iterable of Interactions
+        In a fixed order.
+
+    Returns
+    -------
+    int
+        CRC-32 of what is stored.
+    """
+    value = 0
+    for part in parts:
+        for array in (part.indptr, part.indices, part.values_or_ones()):
+            value = zlib.crc32(array.tobytes(), value)
+    return value

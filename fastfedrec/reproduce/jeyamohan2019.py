@@ -8,7 +8,6 @@ import functools
 import itertools
 import math
 import statistics
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from fastfedrec._version import __version__
 from fastfedrec.evaluation import evaluate_ratings
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
-from fastfedrec.reproduce._side_by_side import SideBySide, kept
+from fastfedrec.reproduce._side_by_side import SideBySide, checksum, kept
 from fastfedrec.systems._rating_model import STARS
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.rating_baselines import GlobalMean, ItemMean
@@ -224,7 +223,7 @@ def rating_figure(
         "version": __version__,
         "n_splits": len(folds),
         "n_ratings": [train.n_interactions for train in trains],
-        "checksum": functools.reduce(_checksum, itertools.chain.from_iterable(folds), 0),
+        "checksum": checksum(itertools.chain.from_iterable(folds)),
         "grid": list(grid),
     }
     cells = []
@@ -239,12 +238,6 @@ def rating_figure(
         f"{sum(part.n_interactions for part in folds[0]):,} ratings, {len(folds)} split{'s' if len(folds) > 1 else ''}"
     )
     return RatingFigure(source, own, figure, tuple(cells))
-
-
-def _checksum(value: int, data: Interactions) -> int:
-    for part in (data.indptr, data.indices, data.values_or_ones()):
-        value = zlib.crc32(part.tobytes(), value)
-    return value
 
 
 def _models_at(pair: tuple[float, float], figure: str, grid: tuple[float, ...]) -> dict[str, Any]:

@@ -22,7 +22,6 @@ _SCORES = "random.scores"
 _SUBSET = "dp_popularity.subset"
 _NOISE = "dp_popularity.noise"
 _REPORTS = "dp_popularity.reports"
-_BLOCK_CELLS = 2**22  # scores held at once while pairs are looked up
 
 # Of one report, where coth(e / 2)^2 * e, the worst variance for a given total, is least: the root of sinh(e) = 2 e.
 BEST_REPORT_EPSILON = 2.1773189849653067
@@ -79,19 +78,6 @@ class Baseline(Recommender):
     @abstractmethod
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         """Write to the ledger, then compute."""
-
-    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        # A pair has the score it has in its user's row, whatever else is asked with it.
-        rows, where = np.unique(users, return_inverse=True)
-        order = np.argsort(where, kind="stable")
-        step = max(1, _BLOCK_CELLS // self.interactions_.n_items)
-        edges = np.searchsorted(where[order], np.arange(0, len(rows) + step, step))
-        scores = np.empty(len(users), dtype=np.float64)
-        for number, start in enumerate(range(0, len(rows), step)):
-            pairs = order[edges[number] : edges[number + 1]]
-            block = self._score_block(rows[start : start + step])
-            scores[pairs] = block[where[pairs] - start, items[pairs]]
-        return scores
 
 
 class Random(Baseline):

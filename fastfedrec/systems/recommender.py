@@ -14,6 +14,7 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.interactions import Interactions
 
 _BLOCK_CELLS = 2**24  # scores held at once by `recommend`
+_PAIR_CELLS = 2**22  # and while pairs are looked up
 
 
 class Recommender(ABC):
@@ -150,9 +151,18 @@ class Recommender(ABC):
     def _seen(self, rows: np.ndarray) -> Interactions:
         return self.interactions_._take_users(rows)
 
-    @abstractmethod
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Scores of (row, column) pairs."""
+        """Scores of (row, column) pairs: the score that a pair has in its user's row, whatever is asked with it."""
+        rows, where = np.unique(users, return_inverse=True)
+        order = np.argsort(where, kind="stable")
+        step = max(1, _PAIR_CELLS // self.interactions_.n_items)
+        edges = np.searchsorted(where[order], np.arange(0, len(rows) + step, step))
+        scores = np.empty(len(users), dtype=np.float64)
+        for number, start in enumerate(range(0, len(rows), step)):
+            pairs = order[edges[number] : edges[number + 1]]
+            block = self._score_block(rows[start : start + step])
+            scores[pairs] = block[where[pairs] - start, items[pairs]]
+        return scores
 
     @abstractmethod
     def _score_block(self, users: np.ndarray) -> np.ndarray:
@@ -181,12 +191,15 @@ class Recommender(ABC):
             data = data.select_users(np.empty(0, dtype=np.int64))
         arrays = {f"data.{name}": getattr(data, name) for name in ("indptr", "indices", "user_ids", "item_ids")}
         arrays["data.global_user_ids"] = data.global_user_ids
-        for name in self._saved:
-            array = getattr(self, name)
-            if name.startswith("user_") and not include_users:
-                array = array[:0]
-            arrays[f"model.{name}"] = array
+        arrays |= self._fitted_arrays(include_users)
         write_model(path, {"class": type(self).__name__, "parameters": self.get_params()} | self._header(), arrays)
+
+    def _fitted_arrays(self, include_users: bool) -> dict[str, np.ndarray]:
+        whole = {name: getattr(self, name) for name in self._saved}
+        return {
+            f"model.{name}": array if include_users or not name.startswith("user_") else array[:0]
+            for name, array in whole.items()
+        }
 
     def _header(self) -> dict[str, Any]:
         return {"ledger": self.ledger_.to_dict()}

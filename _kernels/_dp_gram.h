@@ -1,0 +1,43 @@
+// The largest whole weight that keeps a user's pairs within the unit, in exact integers of 128 bits.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+namespace fastfedrec {
+
+typedef unsigned __int128 uint128;
+
+// The largest w with w * w <= x.
+inline uint64_t floor_sqrt(uint128 x) {
+    uint64_t w = (uint64_t)std::sqrt((double)x);
+    while ((uint128)w * w > x) --w;
+    while ((uint128)(w + 1) * (w + 1) <= x) ++w;
+    return w;
+}
+
+// floor(unit / sqrt(n)): n entries of it have a norm of at most `unit`.
+inline int64_t share_of_unit(uint64_t unit, uint64_t n) { return (int64_t)floor_sqrt((uint128)unit * unit / n); }
+
+// Sums of z^2 and of z^4 over all items, for z = own - mean where the user has the item and -mean elsewhere.
+struct Moments {
+    uint128 second = 0, fourth = 0;
+    void add(int64_t z) {
+        uint128 square = (uint128)((__int128)z * z);
+        second += square;
+        fourth += square * square;
+    }
+    void remove(int64_t z) {
+        uint128 square = (uint128)((__int128)z * z);
+        second -= square;
+        fourth -= square * square;
+    }
+};
+
+// The largest w such that the w z_i z_j of all pairs i < j have a norm of at most `unit`; 0 where all of them are 0.
+// Their squares add up to w^2 ((sum z^2)^2 - sum z^4) / 2, and that is a whole number.
+inline uint64_t pair_weight(uint64_t unit, const Moments& m) {
+    uint128 pairs = (m.second * m.second - m.fourth) / 2;
+    return pairs ? floor_sqrt((uint128)unit * unit / pairs) : 0;
+}
+
+}  // namespace fastfedrec

@@ -1,0 +1,22 @@
+"""Row numbers and read-only arrays, as kernels take them."""
+
+from typing import Any
+
+import numpy as np
+
+
+def check_rows(name: str, rows: Any, n: int) -> np.ndarray:
+    """Row numbers below `n` as int64, or raise."""
+    rows = np.asarray(rows)
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise ValueError(f"{name} must be a one-dimensional array of row numbers, got {rows.dtype} {rows.shape}")
+    if rows.size and not (rows.min() >= 0 and rows.max() < n):
+        raise ValueError(f"{name} must be from 0 to {n - 1}, got {rows.min()} to {rows.max()}")
+    return np.ascontiguousarray(rows, dtype=np.int64)
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """A read-only view: Numba compiles once for arrays that may be written to, and once for those that may not."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,100 @@
+"""Reader of the Frappe log: which app was used by whom, and in which context, with a row for each entry."""
+
+import os
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from fastfedrec._ids import Coded
+from fastfedrec._kernels.tables import NATURAL, TEXT
+from fastfedrec.datasets._columns import ColumnReader, Field
+from fastfedrec.datasets._files import Files, refuse
+from fastfedrec.interaction_log import InteractionLog
+from fastfedrec.interactions import Interactions
+
+_NAME = "frappe.csv"
+_CONTEXTS = ("daytime", "weekday", "isweekend", "homework", "weather", "country", "city")
+_WORD = "a word"
+_FIELDS = tuple(
+    Field(name, NATURAL, "a whole number") if name in ("user", "item") else Field(name, TEXT, _WORD)
+    for name in (
+        "user", "item", "cnt", "daytime", "weekday", "isweekend", "homework", "cost", "weather", "country", "city"
+    )
+)  # fmt: skip
+
+
+def load_frappe(path: str | os.PathLike) -> InteractionLog:
+    """Read Frappe, a log of the use of mobile apps with seven columns of context.
+
+    Every entry of the log counts as one use.  The column ``cnt``, which sums up uses of an app, is left out: a model
+    that sees it is told the answer.
+
+    Parameters
+    ----------
+    path : str or path-like
+        ``frappe.csv`` (tab separated, 11 columns), or a zip or folder that holds it.
+
+    Returns
+    -------
+    InteractionLog
+        `contexts` has ``daytime``, ``weekday``, ``isweekend``, ``homework``, ``weather``, ``country`` and ``city``, as
+        strings; the items of `interactions` have the feature ``cost`` ("free" or "paid").
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing at `path`, or no ``frappe.csv`` in it.
+    ValueError
+        A malformed file, or an app with two costs; the file, line and reason are named.
+
+    References
+    ----------
+    .. [1] L. Baltrunas, K. Church, A. Karatzoglou, N. Oliver, "Frappe: understanding the usage and perception of mobile
+       app recommendations in-the-wild", arXiv:1505.03014, 2015.
+
+    Examples
+    --------
+    >>> from fastfedrec.datasets import load_frappe
+    >>> log = load_frappe("frappe.csv")  # doctest: +SKIP
+    >>> log.interactions  # doctest: +SKIP
+    <Interactions: 957 users x 4,082 items, 18,842 interactions with values>
+    >>> log.n_entries  # doctest: +SKIP
+    96203
+    """
+    path = Path(path)
+    files = Files(path.absolute().parent if path.name == _NAME and path.is_file() else path, _NAME)
+    found = sorted(member for member in files.members if member.name == _NAME)
+    if path.name == _NAME and path.is_file():
+        found = [PurePosixPath(_NAME)]
+    if len(found) != 1:
+        raise FileNotFoundError(f"path {str(path)!r} must hold one {_NAME}, got {len(found)} of them; pass the file")
+    member = found[0]
+    name = files.name(member)
+    reader = ColumnReader(_FIELDS, "\t")
+    header = "\t".join(field.name for field in _FIELDS)
+    with files.open(member) as stream:
+        first = stream.readline().decode("utf-8-sig", errors="replace").rstrip("\r\n")
+        if first != header:
+            refuse(name, 1, f"expected the header {header!r}, got {first[:80]!r}")
+        reader.read(stream, name, first_line=2)
+    columns = dict(zip((field.name for field in _FIELDS), reader.columns(), strict=True))
+    users, items = (columns[role].astype(np.int64) for role in ("user", "item"))
+    log = InteractionLog.from_arrays(users, items, {context: _texts(columns[context]) for context in _CONTEXTS})
+    cost = _item_column(name, "cost", log.interactions, items, _texts(columns["cost"]))
+    return log.with_features(item_features={"cost": cost})
+
+
+def _texts(column: Coded) -> np.ndarray:
+    return np.array(column.ids, dtype=np.str_)[column.numbers]
+
+
+def _item_column(name: str, what: str, data: Interactions, items: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    """One entry an item; the log repeats it with every use."""
+    rows = data.item_index(items)
+    column = np.empty(data.n_items, dtype=texts.dtype)
+    column[rows] = texts
+    if (other := np.flatnonzero(column[rows] != texts)).size:
+        row = int(other[0])
+        here, elsewhere = str(texts[row]), str(column[rows[row]])
+        refuse(name, row + 2, f"item {items[row]} has {what} {here!r} here and {elsewhere!r} elsewhere")
+    return column

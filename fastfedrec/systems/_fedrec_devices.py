@@ -1,0 +1,144 @@
+"""The users' side of FedRec: what a shard keeps between rounds, and which items each user speaks of."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec._kernels import evaluation as _subset_kernel
+from fastfedrec._kernels import fedrec as _kernel
+from fastfedrec.interactions import Interactions
+from fastfedrec.mechanisms import Channel
+from fastfedrec.mechanisms.channel import TOTAL
+from fastfedrec.randomness import Key
+
+RATED, VIRTUAL, WITHHELD = 0, 1, 2  # as in the kernel; withheld: rated, trained on, and not spoken of
+
+_VIRTUAL = "fedrec.virtual_items"
+_RESPONSES = "fedrec.item_responses"
+_COUNTED = "fedrec.counted_items"
+_FIRST = "fedrec.user_factors"
+_INIT_WIDTH = 0.01  # of the uniform first factors
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """The items that each user of a shard speaks of, rated ones and others in one ascending list.
+
+    Parameters
+    ----------
+    indptr : ndarray of shape (n_users + 1,), int64
+        Where each user's list begins.
+    items : ndarray of shape (n_spoken,), int32
+        Columns.
+    kinds : ndarray of shape (n_spoken,), uint8
+        RATED, VIRTUAL or WITHHELD: known to the user alone.
+    ratings : ndarray of shape (n_spoken,), float64
+        0 where virtual.
+    """
+
+    indptr: np.ndarray
+    items: np.ndarray
+    kinds: np.ndarray
+    ratings: np.ndarray
+
+
+@dataclass
+class Devices:
+    """What the devices of one shard keep between rounds; it never leaves them.
+
+    Parameters
+    ----------
+    users : ndarray of shape (n_users,), uint64
+        Global ids.
+    user_factors : ndarray of shape (n_users, n_factors), float64
+        Moved in place.
+    next_round : int
+        The only round they can answer.
+    spoken : Spoken or None
+        As last drawn.
+    """
+
+    users: np.ndarray
+    user_factors: np.ndarray
+    next_round: int = 0
+    spoken: Spoken | None = None
+
+
+def first_factors(key: Key, users: np.ndarray, n_factors: int) -> np.ndarray:
+    """(uniform(0, 1) - 0.5) * 0.01, each user from its own stream."""
+    words = key.words_by_user(_FIRST, users, size=n_factors)
+    return centred((words >> np.uint64(12)).astype(np.float64) * 2.0**-52)
+
+
+def centred(uniform: np.ndarray) -> np.ndarray:
+    """The paper's first factors."""
+    return (uniform - 0.5) * _INIT_WIDTH
+
+
+def fill_hybrid(
+    shard: Interactions, rho: int, weights: np.ndarray, key: Key, round_number: int, n_threads: int
+) -> Spoken:
+    """Beside the rated ones rho * |I_u| unrated items, or as many as there are; by weight where weights are given."""
+    lengths = shard.interactions_per_user()
+    if not rho:
+        kinds = np.full(shard.n_interactions, RATED, dtype=np.uint8)
+        return Spoken(shard.indptr, shard.indices, kinds, shard.values_or_ones())
+    sizes = np.minimum((1 + rho) * lengths, np.where(lengths > 0, shard.n_items, 0))
+    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    items, kinds = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.uint8)
+    failed = np.zeros(n_threads, dtype=np.int64)
+    _kernel.fill(
+        shard.indptr, shard.indices, shard.global_user_ids, indptr, weights, items, kinds, failed,
+        key.subkey(_VIRTUAL), shard.n_items, round_number, n_threads,
+    )  # fmt: skip
+    check_memory(failed)
+    return _with_ratings(shard, indptr, items, kinds)
+
+
+def response_channel(keep: float, add: float) -> Channel:
+    """Randomized response on whether an item is rated, as it runs: input 1 is "rated", output 1 "spoken of"."""
+    kept, added = (min(max(int(Fraction(p) * TOTAL), 1), TOTAL - 1) for p in (keep, add))
+    return Channel([[TOTAL - added, added], [TOTAL - kept, kept]], inputs=[0, 1], outputs=[0, 1])
+
+
+def fill_by_response(shard: Interactions, channel: Channel, key: Key, n_threads: int) -> Spoken:
+    """Each item is spoken of as the channel answers: which ones then depends on the item set by an exact epsilon."""
+    add, keep = (row[1] for row in channel.counts)
+    options = key.subkey(_RESPONSES), keep, add, shard.n_items, n_threads
+    n_added, failed = np.zeros(shard.n_users, dtype=np.int64), np.zeros(n_threads, dtype=np.int64)
+    data = shard.indptr, shard.indices, shard.global_user_ids, n_added
+    none = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint8)
+    _kernel.respond(*data, *none, failed, *options)
+    indptr = np.concatenate([[0], np.cumsum(shard.interactions_per_user() + n_added)]).astype(np.int64)
+    items, kinds = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.uint8)
+    _kernel.respond(*data, indptr, items, kinds, failed, *options)
+    check_memory(failed)
+    return _with_ratings(shard, indptr, items, kinds)
+
+
+def _with_ratings(shard: Interactions, indptr: np.ndarray, items: np.ndarray, kinds: np.ndarray) -> Spoken:
+    ratings = np.zeros(len(items))
+    ratings[kinds != VIRTUAL] = shard.values_or_ones()  # in the same order: by user, then item
+    return Spoken(indptr, items, kinds, ratings)
+
+
+def count_raters(data: Interactions, most: int | None, key: Key, n_threads: int) -> np.ndarray:
+    """How many users rated each item, each user counted with at most so many of its items, drawn uniformly."""
+    lengths = data.interactions_per_user()
+    if most is None or lengths.max() <= most:
+        return np.bincount(data.indices, minlength=data.n_items)
+    chosen = np.zeros(data.n_interactions, dtype=np.uint8)
+    failed = np.zeros(n_threads, dtype=np.int64)
+    _subset_kernel.choose_interactions(
+        data.indptr, data.global_user_ids, np.minimum(lengths, most), key.subkey(_COUNTED), chosen, failed,
+        int(lengths.max()), n_threads,
+    )  # fmt: skip
+    check_memory(failed)
+    return np.bincount(data.indices[chosen.view(bool)], minlength=data.n_items)
+
+
+def check_memory(failed: np.ndarray) -> None:
+    """Raise where a thread of a kernel had no memory."""
+    if failed.any():
+        raise MemoryError("no memory for a thread's scratch space; use fewer threads or factors")

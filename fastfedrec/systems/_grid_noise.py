@@ -1,0 +1,86 @@
+"""Central noise for sums of clipped real vectors: whole steps of a grid, so sums are exact and the claim is proved."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec.accounting import CentralRelease, Gaussian
+from fastfedrec.mechanisms import DiscreteLaplace, RoundedGaussian
+from fastfedrec.randomness import Key
+
+# Of the noise, in steps of the grid: a finer grid than needed costs memory and time for the table of the draws.
+_GAUSSIAN_STEPS = 2**14
+_LAPLACE_STEPS = 2**12
+
+
+@dataclass(frozen=True)
+class GridNoise:
+    """Noise on the sum of the vectors of a cohort, each within `clip_norm`; made by `calibrated`.
+
+    Each vector is cut toward zero to whole steps of a grid of public size, so no norm grows; the step is a power of
+    two, so that no rounding error occurs.  One vector for another moves the sum by at most 2 `clip_norm`.
+    """
+
+    mechanism: RoundedGaussian | DiscreteLaplace
+    clip_norm: float
+    noise_multiplier: float
+    step: float
+
+    @classmethod
+    def calibrated(cls, kind: str, clip_norm: float, noise_multiplier: float) -> "GridNoise":
+        """Noise whose standard deviation ("gaussian") or scale ("laplace") is `noise_multiplier` * 2 `clip_norm`."""
+        size = Fraction(noise_multiplier) * 2 * Fraction(clip_norm)
+        steps = _GAUSSIAN_STEPS if kind == "gaussian" else _LAPLACE_STEPS
+        step = Fraction(2) ** math.ceil(math.log2(size / steps))
+        mechanism = (
+            RoundedGaussian(size / step) if kind == "gaussian" else DiscreteLaplace(size / step, sampler="table")
+        )
+        return cls(mechanism, clip_norm, noise_multiplier, float(step))
+
+    @property
+    def clip_order(self) -> int:
+        """In which norm vectors must be clipped: an l2 bound gives no guarantee under Laplace noise."""
+        return 2 if isinstance(self.mechanism, RoundedGaussian) else 1
+
+    @property
+    def radius(self) -> float:
+        """`clip_norm` in steps."""
+        return self.clip_norm / self.step
+
+    def to_grid(self, values: np.ndarray) -> np.ndarray:
+        """Whole steps, as float64."""
+        return np.trunc(values.astype(np.float64) / self.step)
+
+    def release(self, total: np.ndarray, key: Key, purpose: str, round_number: int, n_threads: int) -> np.ndarray:
+        """The noisy sum, in the vectors' own unit."""
+        noisy = self.mechanism.add_noise(total, key=key, purpose=purpose, round=round_number, n_threads=n_threads)
+        return noisy * self.step
+
+    def event(self, n_users: int, cohort_size: int, n_draws: int) -> Gaussian | CentralRelease:
+        """One release of the sum over a cohort drawn without replacement."""
+        sensitivity = 2 * Fraction(self.clip_norm) / Fraction(self.step)
+        if isinstance(self.mechanism, RoundedGaussian):
+            return Gaussian(
+                self.mechanism.noise_multiplier(sensitivity),
+                "rounded Gaussian on the sum of clipped updates",
+                neighboring="replace",
+                sampling="without_replacement",
+                n_users=n_users,
+                cohort_size=cohort_size,
+            )
+        epsilon = self.mechanism.epsilon(sensitivity)
+        return CentralRelease(
+            "discrete Laplace on the sum of clipped updates",
+            epsilon,
+            delta=self.mechanism.delta(epsilon, n_draws),
+            neighboring="replace",
+            sampling="without_replacement",
+            n_users=n_users,
+            cohort_size=cohort_size,
+        )
+
+    def table_delta(self, n_draws: int) -> float:
+        """What drawing from a table adds to the delta of a whole run, for epsilons up to 10."""
+        return self.mechanism.delta(10.0, n_draws)

@@ -1,0 +1,444 @@
+"""PrivRec and DP-PrivRec: federated Reptile on a two-tower network with side features (Wang et al. 2021).
+
+One round: the server sends the network's parameters to `cohort_size` clients, drawn without replacement; each takes its
+own steps of SGD and sends how far it came; the server adds noise to the sum, and steps along the mean.  Afterwards a
+user's device fine-tunes the network on that user's own data.  Corrections: docs/explanation/systems/privrec.md.
+"""
+
+import os
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, astuple
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fastfedrec._check import check_flag, check_instance, check_integer
+from fastfedrec._ids import column_array
+from fastfedrec._threads import resolve_n_threads
+from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.engines.local import LocalEngine
+from fastfedrec.features import Features, FeatureTable
+from fastfedrec.interaction_log import InteractionLog
+from fastfedrec.interactions import Interactions
+from fastfedrec.network import TwoTower
+from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.systems._checkpoint import Checkpoint
+from fastfedrec.systems._grid_noise import GridNoise
+from fastfedrec.systems._privrec_rounds import ClientData, LocalTraining, PrivRecRounds, PrivRecState
+from fastfedrec.systems._privrec_serving import _Personalized, _TwoTowerRecommender
+from fastfedrec.systems._privrec_settings import PrivRecSettings, check_settings
+from fastfedrec.systems.base import DivergenceError
+from fastfedrec.systems.recommender import check_interactions
+
+__all__ = ["PrivRec"]
+
+_LARGEST_PARAMETER = 10.0  # weights start below 1; at this size, logits are in the tens of thousands
+_TABLES = ("user", "item", "context")
+
+
+class PrivRec(_TwoTowerRecommender):
+    """Federated meta-learning of a two-tower network with side features, with or without user-level privacy.
+
+    **Guarantee** (`noise_multiplier` or `target_epsilon` given: DP-PrivRec).  Replacing all data of one user
+    ("replace", privacy unit "user") is hidden from everybody who sees what the server releases: the parameters after
+    each round.  The server is trusted ("central"): it sees every update and draws the cohorts, in secret.  The figure
+    of a run is in `ledger_`, by an accountant for sampling without replacement.  A user's fine-tuned network never
+    leaves the device.  Values of features, and the lists of users and items, are taken to be public.  Without noise
+    there is no guarantee.
+
+    Parameters
+    ----------
+    features : mapping or None
+        Which features the towers see: names of columns under "user", "item" and (for a log) "context"; or a mapping
+        from name to all values that may occur, where the data at hand need not show them all.  The item's id is always
+        one.  None: nothing but the item's id.
+    n_rounds : int or "auto"
+        Rounds (the paper's E1).
+    cohort_size : int, "auto" or "all"
+        Clients of a round (M); exactly so many, drawn without replacement.
+    local_epochs : int or "auto"
+        Passes of a client over its own examples (E2).
+    learning_rate, server_learning_rate : float or "auto"
+        Of a client's steps, and of the server's along the mean update.
+    negatives : int or "auto"
+        Items that a user has not visited, drawn for each positive, in each round anew.
+    clip_norm : float or None
+        Bound (S) of a client's update over all its epochs: dense weights and embeddings together.
+    noise_multiplier : float or None
+        z: the noise has standard deviation (Laplace: scale) z * 2 S on the sum of a cohort, in every parameter.
+    target_epsilon : float or None
+        Choose the least noise with which the whole run costs a user no more than this, at `delta`.
+    noise : {"gaussian", "laplace"}
+        "laplace" clips in the l1 norm, without which Laplace noise promises nothing.
+    preset : {"recommended", "paper"}
+        What "auto" stands for.
+    delta : float
+        At which the ledger states its figures, and `target_epsilon` is meant.
+    threshold : float
+        An interaction with a value above it is positive; every entry of a log is.  All others count as visited.
+    batch_size : int
+        Examples of a local step.
+    n_factors : int
+        Width of embeddings and towers; a multiple of 16.
+    hidden : tuple of int
+        Widths of the layers above the towers; multiples of 16.
+
+    Attributes
+    ----------
+    parameters_ : ndarray of shape (n_parameters,), float32
+        Of the network, after `fit`.
+    features_ : fastfedrec.features.Features
+        The values of every feature; the users' own among them.
+    noise_multiplier_ : float or None
+        As used; None without noise.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the run cost each user.
+    communication_ : fastfedrec.accounting.CommunicationLedger
+        What a client of each round received and sent.
+
+    References
+    ----------
+    .. [1] Wang, Yin, Chen, Yu, Zhou, Zhang, "Fast-adapting and privacy-preserving federated recommender system", The
+       VLDB Journal, 2021.
+    .. [2] Nichol, Achiam, Schulman, "On first-order meta-learning algorithms", arXiv:1803.02999, 2018 (Reptile).
+
+    Examples
+    --------
+    >>> from fastfedrec import Key, PrivRec, datasets
+    >>> data = datasets.generate_implicit(100, 60, key=Key.from_seed(1))
+    >>> model = PrivRec(n_rounds=3, cohort_size=10, clip_norm=0.1, target_epsilon=2.0, n_factors=16, hidden=(16,))
+    >>> model = model.fit(data, key=Key.from_seed(1))
+    >>> 1.9 < model.ledger_.epsilon("public") <= 2.0
+    True
+    >>> devices = model.personalize(data.select_users([3, 5]), key=Key.from_seed(2))
+    >>> devices.recommend(data.user_ids[[3, 5]], n=4)[0].shape
+    (2, 4)
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = ("parameters_",)
+
+    def __init__(
+        self,
+        features: Mapping[str, Any] | None = None,
+        n_rounds: int | str = "auto",
+        cohort_size: int | str = "auto",
+        local_epochs: int | str = "auto",
+        learning_rate: float | str = "auto",
+        server_learning_rate: float | str = "auto",
+        negatives: int | str = "auto",
+        clip_norm: float | None = None,
+        noise_multiplier: float | None = None,
+        target_epsilon: float | None = None,
+        noise: str = "gaussian",
+        preset: str = "recommended",
+        delta: float = 1e-6,
+        threshold: float = 0.0,
+        batch_size: int = 32,
+        n_factors: int = 64,
+        hidden: tuple[int, ...] = (128, 64, 32, 16),
+    ):
+        self.features = features
+        self.n_rounds = n_rounds
+        self.cohort_size = cohort_size
+        self.local_epochs = local_epochs
+        self.learning_rate = learning_rate
+        self.server_learning_rate = server_learning_rate
+        self.negatives = negatives
+        self.clip_norm = clip_norm
+        self.noise_multiplier = noise_multiplier
+        self.target_epsilon = target_epsilon
+        self.noise = noise
+        self.preset = preset
+        self.delta = delta
+        self.threshold = threshold
+        self.batch_size = batch_size
+        self.n_factors = n_factors
+        self.hidden = hidden
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        check_settings(self.get_params())
+        if self.features is None:
+            return
+        check_instance("features", self.features, Mapping, "pass {'user': [names], 'item': [names]}")
+        if unknown := sorted(set(self.features) - set(_TABLES)):
+            raise ValueError(f"features must have the keys 'user', 'item' or 'context', got {unknown}")
+
+    def fit(
+        self,
+        interactions: Interactions | InteractionLog,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        callback: Callable[["PrivRec", int], None] | None = None,
+        ledger: Ledger | None = None,
+        *,
+        engine: LocalEngine | None = None,
+        checkpoint: str | os.PathLike | None = None,
+    ) -> Self:
+        """Train by `n_rounds` federated rounds.
+
+        Parameters
+        ----------
+        interactions : Interactions or InteractionLog
+            Everything that a user has visited.  A client without positives sends zeros.
+        key : Key or None
+            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
+        n_threads : int
+            0 for all; the model does not depend on it.
+        show_progress : bool
+            Draw a progress bar (needs tqdm).
+        callback : callable or None
+            Called as ``callback(model, round)`` after each round, with the model ready to use.
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this run is added; None starts one.
+        engine : LocalEngine or None
+            Where shards run; None runs one shard in this process.
+        checkpoint : path-like or None
+            A folder in which the run is kept after every round; where one is there already, it is resumed, and ends
+            with the same bits.  It holds the key, and sums without noise: only its owner may read it.
+
+        Returns
+        -------
+        PrivRec
+            This model, fitted.
+
+        Raises
+        ------
+        DivergenceError
+            The parameters, which are public, left the range in which the network means anything; the message names the
+            round and what to change.
+        ValueError
+            A checkpoint of a run on other data or with other parameters.
+        """
+        self._check_parameters()
+        visited = interactions.interactions if isinstance(interactions, InteractionLog) else interactions
+        visited = check_interactions(visited)
+        data = interactions if isinstance(interactions, InteractionLog) else visited
+        if checkpoint is not None and ledger is not None:
+            raise ValueError("ledger must be None with a checkpoint, which keeps the ledger of its own run")
+        n_threads = resolve_n_threads(n_threads)
+        show_progress = check_flag("show_progress", show_progress)
+        engine = LocalEngine() if engine is None else engine
+        features = self._describe(data, visited)
+        settings = PrivRecSettings.resolve(self.get_params(), visited.n_users)
+        folder = None
+        if checkpoint is not None:
+            folder = Checkpoint(checkpoint, self._run_of(data, visited, settings, engine))
+            key = folder.resolve_key(key)
+        key = resolve_key(key)
+        self.ledger_ = (
+            Ledger(self.delta) if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
+        )
+        key.claim(f"{type(self).__name__}.fit")
+        self.interactions_ = visited
+        self.communication_ = CommunicationLedger()
+        self.features_ = features
+        self._network = self._build()
+        self.noise_multiplier_ = settings.noise_multiplier
+        system = self._system(settings, key, n_threads, folder)
+        state, first_round = self._resume(folder, system)
+        if system.noise is not None:
+            self._note(system, settings)
+
+        if folder is not None and first_round == 0:
+            folder.keep_state(self._header() | {"round": -1}, {"parameters": state.parameters})
+
+        def after_round(round_number: int, state: PrivRecState) -> None:
+            self._check_convergence(state, round_number, system, settings)
+            self.parameters_ = state.parameters
+            if folder is not None:
+                folder.keep_state(self._header() | {"round": round_number}, {"parameters": state.parameters})
+            if callback is not None:
+                callback(self, round_number)
+
+        self.parameters_ = state.parameters
+        engine.run(
+            system,
+            state,
+            data,  # type: ignore[arg-type]
+            key=key,
+            n_rounds=settings.n_rounds,
+            first_round=first_round,
+            ledger=self.ledger_,
+            communication=self.communication_,
+            n_threads=n_threads,
+            show_progress=show_progress,
+            after_round=after_round,
+        )
+        return self
+
+    def personalize(
+        self,
+        data: Interactions | InteractionLog,
+        *,
+        key: Key | None = None,
+        local_epochs: int | None = None,
+        n_threads: int = 0,
+    ) -> _Personalized:
+        """Fine-tune the network for each user on that user's own data, as the user's device does.
+
+        Nothing is sent, so it costs no privacy.
+
+        Parameters
+        ----------
+        data : Interactions or InteractionLog
+            The users' own data, with the same items and features; users may be new.
+        key : Key or None
+            Source of negatives and of the order of examples; None draws one from entropy.
+        local_epochs : int or None
+            Passes over a user's examples; None takes the training's.
+        n_threads : int
+            0 for all; the result does not depend on it.
+
+        Returns
+        -------
+        Recommender
+            Offers `score`, `recommend` and `score_items` for these users; it holds each one's own parameters in memory
+            (about 4 (n_dense + n_factors * distinct feature values) bytes a user), and is not saved.
+
+        Raises
+        ------
+        KeyError
+            A value of a feature that the model was not told of.
+        """
+        visited = self._fitted_interactions()
+        own = data.interactions if isinstance(data, InteractionLog) else data
+        check_instance("data", own, Interactions, "use Interactions.from_arrays")
+        if not np.array_equal(own.item_ids, visited.item_ids):
+            raise ValueError("data must have the items the model was fitted with; see Interactions.select_items")
+        # Nothing here depends on the noise or on the number of users, so there is nothing to calibrate.
+        settings = PrivRecSettings.resolve(self.get_params() | {"noise_multiplier": 1.0, "target_epsilon": None}, 2**31)
+        epochs = settings.local_epochs
+        if local_epochs is not None:
+            epochs = check_integer("local_epochs", local_epochs, low=0)
+        clients = ClientData(data, self.features_, self._network, self.threshold)
+        updates = clients.train(
+            self.parameters_, np.arange(own.n_users), self._local(settings, epochs),
+            key=resolve_key(key), purpose="privrec.personal", round_number=0, n_threads=n_threads,
+        )  # fmt: skip
+        return _Personalized(self.parameters_, self.ledger_, clients, updates)
+
+    # ---- around a run -------------------------------------------------------------------------------------------
+
+    def _describe(self, data: Interactions | InteractionLog, visited: Interactions) -> Features:
+        """The features, with the values they may have, and with the users' and items' own."""
+        named = dict(self.features or {})
+        context = named.get("context", ())
+        if not context:
+            return Features.from_interactions(visited, user=named.get("user", ()), item=named.get("item", ()))
+        if not isinstance(data, InteractionLog):
+            raise ValueError(f"features of a context ({list(context)}) need an InteractionLog, got Interactions")
+        if missing := [name for name in context if name not in data.contexts]:
+            raise KeyError(f"features['context'] names {missing}; the log has {list(data.contexts)}")
+        columns = {name: column_array(data.contexts[name]) for name in context}
+        if isinstance(context, Mapping):
+            columns |= {name: column_array(values) for name, values in context.items() if values is not None}
+        longest = max(map(len, columns.values()))
+        columns = {name: np.resize(column, longest) for name, column in columns.items()}  # each with all its values
+        whole = Features.from_interactions(
+            visited, user=named.get("user", ()), item=named.get("item", ()), contexts=columns
+        )
+        return whole.with_contexts(None)
+
+    def _build(self) -> TwoTower:
+        return TwoTower(self.features_, n_factors=self.n_factors, hidden=tuple(self.hidden))
+
+    def _local(self, settings: PrivRecSettings, epochs: int) -> LocalTraining:
+        return LocalTraining(epochs, settings.learning_rate, self.batch_size, settings.negatives, self.threshold)
+
+    def _system(self, settings: PrivRecSettings, key: Key, n_threads: int, folder: Checkpoint | None) -> PrivRecRounds:
+        noise = None
+        if settings.noise_multiplier is not None and settings.clip_norm is not None:
+            noise = GridNoise.calibrated(self.noise, settings.clip_norm, settings.noise_multiplier)
+        return PrivRecRounds(
+            self.features_, self._network, self.interactions_.global_user_ids, settings.cohort_size,
+            self._local(settings, settings.local_epochs), settings.server_learning_rate, settings.clip_norm, noise,
+            key, n_threads, folder,
+        )  # fmt: skip
+
+    def _resume(self, folder: Checkpoint | None, system: PrivRecRounds) -> tuple[PrivRecState, int]:
+        found = folder.restore() if folder is not None else None
+        if found is None:
+            return system.initial_state(), 0
+        header, arrays = found
+        self.ledger_ = Ledger.from_dict(header["ledger"])
+        self.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
+        return system.state_of(arrays["parameters"], header["round"] + 1), header["round"] + 1
+
+    def _run_of(
+        self, data: Interactions | InteractionLog, visited: Interactions, settings: PrivRecSettings, engine: LocalEngine
+    ) -> dict[str, Any]:
+        """Everything that the bits of a run depend on, beside the key."""
+        parts = [visited.indptr, visited.indices, visited.values_or_ones(), visited.global_user_ids]
+        if isinstance(data, InteractionLog):
+            parts += [data.users, data.items]
+        checksum = 0
+        for part in parts:
+            checksum = zlib.crc32(np.ascontiguousarray(part).tobytes(), checksum)
+        return {
+            "parameters": self.get_params(), "settings": asdict(settings), "data": checksum, "shards": engine.n_shards
+        }  # fmt: skip
+
+    def _note(self, system: PrivRecRounds, settings: PrivRecSettings) -> None:
+        assert system.noise is not None
+        self.ledger_.note("the values of the features, and who is in the data at all, are taken to be public")
+        if self.noise == "gaussian":
+            delta = system.noise.table_delta(settings.n_rounds * self._network.n_parameters)
+            self.ledger_.note(f"drawing the noise from a table adds at most {delta:.1g} to delta, for epsilon up to 10")
+
+    def _check_convergence(
+        self, state: PrivRecState, round_number: int, system: PrivRecRounds, settings: PrivRecSettings
+    ) -> None:
+        largest = float(np.abs(state.parameters).max())
+        if largest <= _LARGEST_PARAMETER:
+            return
+        reason = "lower learning_rate or server_learning_rate"
+        if system.noise is not None:
+            mean_noise = 2 * system.noise.noise_multiplier * system.noise.clip_norm / settings.cohort_size
+            reason = (
+                f"the noise is {mean_noise:.3g} in each parameter of the mean update, and training needs about .003 or "
+                "less: lower clip_norm, or enlarge cohort_size"
+            )
+        raise DivergenceError(
+            f"training diverged in round {round_number}: the largest parameter is {largest:.3g}; {reason}"
+        )
+
+    # ---- saving -------------------------------------------------------------------------------------------------
+
+    def _fitted_arrays(self, include_users: bool) -> dict[str, np.ndarray]:
+        arrays = super()._fitted_arrays(include_users)
+        for name in _TABLES:
+            table = getattr(self.features_, name)
+            kept = name == "item" or (name == "user" and include_users)
+            arrays[f"features.{name}.indptr"] = table.indptr if kept else table.indptr[:1]
+            arrays[f"features.{name}.indices"] = table.indices if kept else table.indices[:0]
+            for number, values in enumerate(table.vocabularies):
+                arrays[f"features.{name}.{number}"] = values
+        return arrays
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | {
+            "rounds": [astuple(traffic) for traffic in self.communication_.rounds],
+            "features": {name: list(getattr(self.features_, name).names) for name in _TABLES},
+            "noise_multiplier": self.noise_multiplier_,
+        }
+
+    @classmethod
+    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
+        model = super()._from_saved(header, arrays)
+        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
+        model.noise_multiplier_ = header["noise_multiplier"]
+        tables = []
+        for name in _TABLES:
+            names = tuple(header["features"][name])
+            values = tuple(arrays[f"features.{name}.{number}"] for number in range(len(names)))
+            indptr = arrays[f"features.{name}.indptr"]
+            n_entries = len(model.interactions_.item_ids) if name == "item" else 0
+            if name == "user":
+                n_entries = model.interactions_.n_users
+            tables.append(FeatureTable(names, values, n_entries, indptr, arrays[f"features.{name}.indices"]))
+        model.features_ = Features(*tables)
+        model._network = model._build()
+        return model

@@ -1,0 +1,56 @@
+"""DPGram's sums in Python's integers, one user and one pair at a time, and its server side by dense algebra."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+
+
+def share(unit, n):
+    """floor(unit / sqrt(n))."""
+    return math.isqrt(unit * unit // n)
+
+
+def share_sums(rows, n_items, unit):
+    sums = [0] * n_items
+    for row in rows:
+        for item in row:
+            sums[item] += share(unit, len(row))
+    return sums
+
+
+def contribution(row, mean, scale, unit):
+    """What one user adds to each pair i < j: w z_i z_j with the largest whole w that keeps the norm within unit."""
+    if not row:
+        return [0] * math.comb(len(mean), 2)
+    own = share(scale, len(row))
+    z = [own * (item in row) - m for item, m in enumerate(mean)]
+    pairs = [a * b for a, b in combinations(z, 2)]
+    square = sum(p * p for p in pairs)
+    weight = math.isqrt(unit * unit // square) if square else 0
+    return [weight * p for p in pairs]
+
+
+def pair_sums(rows, mean, scale, unit):
+    return [sum(column) for column in zip(*(contribution(row, mean, scale, unit) for row in rows), strict=True)]
+
+
+def shrink(matrix, noise, n_steps=10):
+    """The low-rank matrix by full eigendecompositions."""
+    matrix = np.array(matrix, dtype=float)
+    np.fill_diagonal(matrix, 0)
+    edge = 2 * noise * math.sqrt(len(matrix))
+    for _ in range(n_steps):
+        values, vectors = np.linalg.eigh(matrix)
+        kept = values > edge
+        low = (vectors[:, kept] * np.sqrt(values[kept] ** 2 - edge**2)) @ vectors[:, kept].T
+        np.fill_diagonal(matrix, low.diagonal())
+    return low
+
+
+def ease_weights(gram, regularization):
+    """B = -P / diag(P) with a zero diagonal, P the inverse."""
+    precision = np.linalg.inv(gram + regularization * np.eye(len(gram)))
+    weights = -precision / precision.diagonal()
+    np.fill_diagonal(weights, 0)
+    return weights

@@ -1,0 +1,549 @@
+"""The two-tower network: the twin's and autograd's trajectories, the same bits on any threads, and norms in bounds."""
+
+import itertools
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import network as naive
+from strategies import seeds
+
+from fastfedrec import Interactions, Key, hardware
+from fastfedrec.client_examples import ClientExamples, Events, draw_examples
+from fastfedrec.features import Features
+from fastfedrec.network import TwoTower
+
+TOLERANCE = {np.float32: 2e-5, np.float64: 1e-11}
+KEY = Key.from_seed(1)
+HIDDEN = (32, 16)
+
+
+class Case:
+    """A small network, its data and examples; `contexts` makes the user's side differ from example to example."""
+
+    def __init__(
+        self, seed=0, n_users=6, n_items=12, n_events=40, negatives=2, user=2, contexts=0, genres=True,
+        dtype=np.float64, n_factors=16, hidden=HIDDEN, item_ids=True, batch_size=4,
+    ):  # fmt: skip
+        rng = np.random.default_rng(seed)
+        users, items = rng.integers(0, n_users, n_events), rng.integers(0, n_items, n_events)
+        users, items = np.r_[users, np.arange(n_users)], np.r_[items, np.zeros(n_users, dtype=np.int64)]
+        self.data = Interactions.from_arrays(users, items, duplicates="sum").with_features(
+            user_features={f"u{k}": rng.integers(0, 3, n_users) for k in range(user)}
+        )
+        n_items = self.data.n_items
+        tags = [tuple(rng.permutation(5)[: rng.integers(0, 4)].tolist()) for _ in range(n_items)]
+        tags[0] = (0, 3)
+        self.data = self.data.with_features(item_features={"tags": tags})
+        log = {f"c{k}": rng.integers(0, 4, len(users)) for k in range(contexts)}
+        self.features = Features.from_interactions(
+            self.data, user=[f"u{k}" for k in range(user)], item=["tags"] if genres else [], item_ids=item_ids,
+            contexts=log,
+        )  # fmt: skip
+        events = Events.from_log(self.data, users, items) if contexts else Events.from_interactions(self.data)
+        self.network = TwoTower(self.features, n_factors=n_factors, hidden=hidden)
+        self.examples = draw_examples(self.data, events, np.arange(n_users), negatives, key=Key.from_seed(seed))
+        self.parameters = self.network.initial_parameters(Key.from_seed(seed), dtype=dtype)
+        self.parameters[self.network.n_dense :] *= 10  # else nothing but the biases of layers matters
+        self.options = {"learning_rate": 0.3, "n_epochs": 3, "batch_size": batch_size, "key": KEY}
+
+    def train(self, **changes):
+        arguments = {"parameters": self.parameters, "examples": self.examples} | self.options | changes
+        return self.network.train_clients(**({"n_threads": 1} | arguments))
+
+    def unpacked(self, parameters=None):
+        table = self.features
+        sizes = table.user.n_features + table.context.n_features, table.item.n_features
+        parameters = self.parameters if parameters is None else parameters
+        return naive.unpack(parameters, *sizes, self.network.n_factors, self.network.hidden)
+
+    def fields(self, side, entry):
+        """The embedding rows of each field of a user, context or item."""
+        table = getattr(self.features, side)
+        before = {"user": 0, "context": self.features.user.n_values}
+        offset = before.get(side, self.features.n_embeddings - self.features.item.n_values)
+        n = table.n_features
+        places = table.indptr[entry * n : entry * n + n + 1]
+        return [(table.indices[a:b] + offset).tolist() for a, b in itertools.pairwise(places)]
+
+    def client(self, k):
+        """(users' fields, items' fields, labels) of each example of a client."""
+        first, last = self.examples.indptr[k : k + 2]
+        user = self.fields("user", self.examples.users[k])
+        contexts = self.examples.contexts[first:last]
+        user_fields = [user + (self.fields("context", c) if self.features.context.names else []) for c in contexts]
+        items = [self.fields("item", i) for i in self.examples.items[first:last]]
+        return user_fields, items, self.examples.labels[first:last].astype(float)
+
+    def words(self, k, purpose="network.order", round=0):
+        user = int(self.examples.global_user_ids[k])
+        return KEY.words(purpose, user=user, round=round, size=self.options["n_epochs"] * len(self.examples.items))
+
+    def expected(self, k):
+        """A client's update as the twin computes it."""
+        layers, embeddings = self.unpacked()
+        options = {name: value for name, value in self.options.items() if name != "key"}
+        naive.train_client(layers, embeddings, *self.client(k), self.words(k), **options)
+        return naive.pack(layers, embeddings) - self.parameters
+
+
+def spread(case, updates, k):
+    """A client's update with the zeros of what it does not touch."""
+    out = np.zeros(case.network.n_parameters, dtype=updates.values.dtype)
+    n, width = case.network.n_dense, case.network.n_factors
+    stored = updates.values[updates.starts[k] : updates.starts[k + 1]]
+    rows = updates.rows[updates.row_starts[k] : updates.row_starts[k + 1]]
+    out[:n] = stored[:n]
+    out[n:].reshape(-1, width)[rows] = stored[n:].reshape(-1, width)
+    return out
+
+
+CASES = {
+    "one user a client": {},
+    "contexts": {"contexts": 2},
+    "contexts alone": {"contexts": 1, "user": 0},
+    "no user features": {"user": 0},
+    "item ids alone": {"genres": False},
+    "no item ids": {"item_ids": False},
+    "one hidden layer": {"hidden": (16,)},
+    "wide": {"n_factors": 48, "hidden": (64, 48, 16), "batch_size": 33},
+    "batch of one": {"batch_size": 1},
+    "all at once": {"batch_size": 1000},
+    "no negatives": {"negatives": 0},
+}
+
+
+# ---- oracle -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", CASES)
+def test_updates_equal_the_twin(name, dtype):
+    case = Case(dtype=dtype, **CASES[name])
+    updates = case.train()
+    assert not updates.rejected.any()
+    for k in range(len(case.examples.users)):
+        got, expected = spread(case, updates, k), case.expected(k)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=TOLERANCE[dtype] * (1 + np.abs(expected).max()))
+        assert np.abs(expected).max() > 0.01
+
+
+@settings(max_examples=30)
+@given(
+    seed=seeds(),
+    n_users=st.integers(1, 5),
+    n_items=st.integers(1, 9),
+    n_events=st.integers(0, 25),
+    negatives=st.integers(0, 3),
+    user=st.integers(0, 2),
+    contexts=st.integers(0, 2),
+    n_factors=st.sampled_from([16, 32]),
+    hidden=st.sampled_from([(16,), (32, 16), (16, 48, 16)]),
+    batch_size=st.integers(1, 40),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_updates_equal_the_twin_for_any_shape(seed, dtype, **shape):
+    case = Case(seed=seed, dtype=dtype, **shape)
+    updates = case.train()
+    for k in range(len(case.examples.users)):
+        expected = case.expected(k)
+        tolerance = 20 * TOLERANCE[dtype] * (1 + np.abs(expected).max())
+        np.testing.assert_allclose(spread(case, updates, k), expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_trajectories_equal_autograd(name):
+    torch = pytest.importorskip("torch", reason="torch is an oracle of this test, no dependency")
+    case = Case(**CASES[name])
+    updates = case.train()
+    for k in range(2):
+        layers, embeddings = case.unpacked()
+        tensors = [[torch.tensor(part, requires_grad=True) for part in layer] for layer in layers]
+        table = torch.tensor(embeddings, requires_grad=True)
+        flat = [part for layer in tensors for part in layer] + [table]
+        optimizer = torch.optim.SGD(flat, lr=case.options["learning_rate"])
+        user_fields, item_fields, labels = case.client(k)
+
+        def embed(examples, table=table):
+            empty = torch.zeros(0, dtype=torch.float64)
+            zeros = torch.zeros(table.shape[1], dtype=torch.float64)
+            rows = [[table[r].mean(0) if r else zeros for r in fields] for fields in examples]
+            return torch.stack([torch.cat([empty, *parts]) for parts in rows])
+
+        halves, order = naive.halves_of(case.words(k)), list(range(len(labels)))
+        for _ in range(case.options["n_epochs"]):
+            order = naive.shuffle(order, halves)
+            for first in range(0, len(order), case.options["batch_size"]):
+                batch = order[first : first + case.options["batch_size"]]
+                sides = [embed([fields[k] for k in batch]) for fields in (user_fields, item_fields)]
+                x = torch.cat([torch.relu(x @ w + b) for x, (w, b) in zip(sides, tensors, strict=False)], dim=1)
+                for w, b in tensors[2:-1]:
+                    x = torch.relu(x @ w + b)
+                logits = (x @ tensors[-1][0] + tensors[-1][1])[:, 0]
+                target = torch.tensor(labels[batch])
+                optimizer.zero_grad()
+                torch.nn.functional.binary_cross_entropy_with_logits(logits, target).backward()
+                optimizer.step()
+        end = np.concatenate([part.detach().numpy().ravel() for part in flat])
+        np.testing.assert_allclose(spread(case, updates, k), end - case.parameters, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("contexts", [0, 2])
+def test_a_step_goes_down_the_gradient_of_the_loss(contexts):
+    case = Case(contexts=contexts, n_events=20, batch_size=1000)
+    got = spread(case, case.train(n_epochs=1, learning_rate=1.0), 1)
+    fields = case.client(1)
+    rng = np.random.default_rng(0)
+    places = np.r_[rng.permutation(np.flatnonzero(got))[:150], rng.permutation(len(got))[:50]]
+    numeric = []
+    for place in places:
+        losses = []
+        for h in (1e-6, -1e-6):
+            moved = case.parameters.copy()
+            moved[place] += h
+            losses.append(naive.mean_loss(*case.unpacked(moved), *fields))
+        numeric.append((losses[1] - losses[0]) / 2e-6)
+    np.testing.assert_allclose(got[places], numeric, rtol=1e-5, atol=1e-8)
+    assert np.abs(numeric).max() > 1e-3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", CASES)
+def test_scores_equal_the_twin(name, dtype):
+    case = Case(dtype=dtype, n_items=150, **CASES[name])
+    n_contexts = case.features.context.n_entries
+    users = np.array([2, 0, 2, 1])
+    contexts = np.array([0, 5, 3, 5]) if n_contexts else None
+    updates = case.train()
+    clients = np.array([1, 4, 0, 4])
+    items = [case.fields("item", i) for i in range(case.data.n_items)]
+    for answers in ({}, {"updates": updates, "clients": clients}):
+        got = case.network.score(case.parameters, users, contexts=contexts, n_threads=1, **answers)
+        assert got.dtype == dtype
+        for q, user in enumerate(users):
+            own = spread(case, updates, clients[q]).astype(float) if answers else 0
+            user_fields = case.fields("user", user) + (case.fields("context", contexts[q]) if n_contexts else [])
+            expected = naive.scores(*case.unpacked(case.parameters + own), user_fields, items)
+            scale = 1 + np.abs(expected).max()
+            np.testing.assert_allclose(got[q], expected, rtol=0, atol=20 * TOLERANCE[dtype] * scale)
+            assert expected.std() > 1e-3
+
+
+@pytest.mark.parametrize("name", hardware.instruction_sets())
+def test_every_width_of_vectors_equals_the_twin(name):
+    with hardware.use_instruction_set(name):
+        for contexts in (0, 1):
+            case = Case(contexts=contexts, n_factors=32)
+            updates = case.train()
+            np.testing.assert_allclose(spread(case, updates, 2), case.expected(2), rtol=0, atol=1e-11)
+
+
+def test_without_a_compiler():
+    code = """if True:
+        import numpy as np
+        from test_network import Case, naive, spread
+        from fastfedrec._kernels import network as kernel
+        assert not hasattr(kernel.train_clients, "py_func")
+        for contexts in (0, 1):
+            case = Case(n_users=2, n_items=3, n_events=3, contexts=contexts, negatives=1, hidden=(16,))
+            case.options["n_epochs"] = 1
+            updates = case.train()
+            np.testing.assert_allclose(spread(case, updates, 1), case.expected(1), rtol=0, atol=1e-11)
+            scores = case.network.score(case.parameters, [1], contexts=[2] if contexts else None)
+            fields = case.fields("user", 1) + (case.fields("context", 2) if contexts else [])
+            items = [case.fields("item", i) for i in range(case.data.n_items)]
+            np.testing.assert_allclose(scores[0], naive.scores(*case.unpacked(), fields, items), rtol=1e-10)
+        """
+    run_python(code, NUMBA_DISABLE_JIT="1")
+
+
+def run_python(code, **environment):
+    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)} | environment
+    command = [sys.executable, "-P", "-W", "error", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# ---- invariants -------------------------------------------------------------------------------------------------
+
+
+def norm_at_most(values, bound, order):
+    exact = [abs(Fraction(float(x))) for x in values]
+    return sum(exact) <= Fraction(bound) if order == 1 else sum(x * x for x in exact) <= Fraction(bound) ** 2
+
+
+@settings(max_examples=20)
+@given(
+    seed=seeds(),
+    bound=st.floats(1e-4, 10.0),
+    order=st.sampled_from([1, 2]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_clipped_norms_never_exceed_the_bound(seed, bound, order, dtype):
+    case = Case(seed=seed, dtype=dtype, n_users=3, n_events=10)
+    free, clipped = case.train(), case.train(clip_norm=bound, clip_order=order)
+    for k in range(3):
+        a, b = spread(case, free, k).astype(float), spread(case, clipped, k).astype(float)
+        assert norm_at_most(b, bound, order)
+        norm = np.linalg.norm(a, order)
+        np.testing.assert_allclose(b, a * min(1, bound / norm), rtol=1e-5, atol=1e-6 * np.abs(a).max())
+
+
+def test_an_update_that_is_not_finite_is_rejected_and_named():
+    case = Case(dtype=np.float32)
+    for bound in (None, 0.5):
+        updates = case.train(learning_rate=1e30, clip_norm=bound)
+        assert updates.rejected.all()
+        assert not updates.values.any()
+    lengths = np.diff(case.examples.indptr)
+    some = case.train(learning_rate=1e30, n_epochs=1, batch_size=int(lengths.max()))
+    again = case.train(learning_rate=1e30, n_epochs=1, batch_size=int(lengths.max()))
+    assert (some.values.tobytes(), some.rejected.tobytes()) == (again.values.tobytes(), again.rejected.tobytes())
+
+
+def test_a_client_without_data_and_one_with_one_item():
+    case = Case()
+    e = case.examples
+    few = ClientExamples(
+        e.users[:3], e.global_user_ids[:3], np.array([0, 0, 1, 1]), e.items[:1], e.labels[:1], e.contexts[:1]
+    )
+    updates = case.train(examples=few, clip_norm=1.0)
+    assert not updates.rejected.any()
+    assert not spread(case, updates, 0).any()
+    assert not spread(case, updates, 2).any()
+    assert np.diff(updates.row_starts).tolist()[::2] == [0, 0]
+    assert spread(case, updates, 1).any()
+    nobody = ClientExamples(
+        e.users[:0], e.global_user_ids[:0], np.array([0]), e.items[:0], e.labels[:0], e.contexts[:0]
+    )
+    assert case.train(examples=nobody).total().tolist() == [0] * case.network.n_parameters
+
+
+def test_updates_do_not_depend_on_the_other_clients_and_nothing_else_changes():
+    case = Case(contexts=1)
+    before = case.parameters.copy()
+    updates = case.train()
+    assert (case.parameters == before).all()
+    a, b = case.examples.indptr[3:5]
+    e = case.examples
+    alone = ClientExamples(
+        e.users[3:4], e.global_user_ids[3:4], np.array([0, b - a]), e.items[a:b], e.labels[a:b], e.contexts[a:b]
+    )
+    assert spread(case, case.train(examples=alone), 0).tobytes() == spread(case, updates, 3).tobytes()
+    rows = updates.rows[updates.row_starts[3] : updates.row_starts[4]]
+    assert rows.tolist() == sorted({r for side in case.client(3)[:2] for f in side for rows in f for r in rows})
+
+
+def test_the_total_is_the_sum_in_order():
+    for dtype in (np.float32, np.float64):
+        case = Case(dtype=dtype)
+        updates = case.train()
+        expected = np.zeros(case.network.n_parameters)
+        for k in range(len(case.examples.users)):
+            expected += spread(case, updates, k)
+        assert (updates.total() == expected).all()
+
+
+def test_rounds_and_purposes_name_the_order():
+    case = Case()
+    first = case.train()
+    assert (case.train(round=1).values != first.values).any()
+    assert (case.train(purpose="other").values != first.values).any()
+    assert (case.train().values == first.values).all()
+
+
+def test_sizes_are_those_of_the_paper():
+    rng = np.random.default_rng(0)
+    data = Interactions.from_arrays(rng.integers(0, 21, 40_000), np.r_[np.arange(3706), rng.integers(0, 3706, 36_294)])
+    data = data.with_features(
+        user_features={"gender": np.arange(21) % 2, "age": np.arange(21) % 7, "occupation": np.arange(21)},
+        item_features={"genres": [(i % 18,) for i in range(3706)]},
+    )
+    movielens = Features.from_interactions(data, user=["gender", "age", "occupation"], item=["genres"])
+    assert TwoTower(movielens).n_parameters == 288_257
+    data = Interactions.from_arrays(np.zeros(4082, dtype=int), np.arange(4082))
+    data = data.with_features(item_features={"cost": np.arange(4082) % 2})
+    log = {f"c{n}": np.arange(300) % n for n in (7, 2, 3, 9, 80, 233)} | {"weekday": np.arange(300) % 7}
+    frappe = Features.from_interactions(data, item=["cost"], contexts=log)
+    assert TwoTower(frappe).n_parameters == 347_585
+
+
+def test_parameters_start_as_described():
+    case = Case(n_factors=64, n_items=400, n_events=3000, hidden=(128, 64))
+    for dtype in (np.float32, np.float64):
+        start = case.network.initial_parameters(KEY, dtype=dtype)
+        assert start.dtype == dtype
+        layers, embeddings = case.unpacked(start)
+        for weights, bias in layers:
+            limit = np.sqrt(6 / len(weights))
+            assert np.abs(weights).max() <= limit
+            assert np.abs(weights).max() > 0.8 * limit
+            assert not bias.any()
+        assert embeddings.std() == pytest.approx(0.05, rel=0.03)
+    assert (case.network.initial_parameters(Key.from_seed(2)) != start).any()
+
+
+# ---- bad inputs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"parameters": np.zeros(3)}, r"parameters must have shape \(\d+,\), got \(3,\)"),
+        ({"parameters": "nan"}, r"parameters must be finite, got nan at \(7,\)"),
+        ({"examples": 3}, "examples must be ClientExamples, got int; use draw_examples"),
+        ({"learning_rate": 0.0}, "learning_rate must be greater than 0"),
+        ({"n_epochs": -1}, "n_epochs must be at least 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"clip_norm": 0.0}, "clip_norm must be at least"),
+        ({"clip_order": 3}, "clip_order must be at most 2"),
+        ({"n_threads": -1}, "n_threads must be at least 0"),
+        ({"round": -1}, "round must be at least 0"),
+        ({"users": [9, 1, 2, 3, 4, 5]}, "examples.users must be from 0 to 5, got 1 to 9"),
+        ({"items": 99}, r"examples.items must be from 0 to \d+, got 0 to 99"),
+        ({"contexts": 99}, r"examples.contexts must be from 0 to 45, got 0 to 99"),
+        ({"labels": np.nan}, "examples.labels must be finite, got nan"),
+        ({"labels": 2.0}, "examples.labels must be from 0 to 1, got 0 to 2"),
+        ({"indptr": np.zeros(7, dtype=int)}, "examples.indptr must ascend from 0 to"),
+    ],
+)
+def test_bad_arguments_are_named(change, message):
+    case = Case(contexts=1)
+    if isinstance(change.get("parameters"), str):
+        case.parameters[7] = np.nan
+        change = {}
+    fields = {name: change[name] for name in change if name in ("users", "items", "contexts", "labels", "indptr")}
+    for name, value in fields.items():
+        if np.ndim(value) == 0:
+            column = getattr(case.examples, name).copy()
+            column[0], column[1] = 0, value
+            fields[name] = column
+    if fields:
+        change = {"examples": replace(case.examples, **fields)}
+    with pytest.raises((TypeError, ValueError), match=message):
+        case.train(**change)
+
+
+def test_bad_networks_are_named():
+    features = Case().features
+    for change, message in (
+        ({"n_factors": 20}, "n_factors must be a multiple of 16"),
+        ({"hidden": ()}, "hidden must hold at least one width"),
+        ({"hidden": (32, 8)}, r"hidden\[1\] must be at least 16"),
+        ({"features": 3}, "features must be Features"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            TwoTower(**({"features": features} | change))
+    with pytest.raises(TypeError, match="dtype must be float32 or float64, got int32"):
+        TwoTower(features).initial_parameters(KEY, dtype=np.int32)
+
+
+def test_bad_queries_are_named():
+    case = Case(contexts=1)
+    updates = case.train()
+    other = Case(contexts=1, dtype=np.float32).train()
+    for arguments, message in (
+        ({"users": [6]}, "users must be from 0 to 5, got 6 to 6"),
+        ({"contexts": None}, "contexts must be given: the features have contexts"),
+        ({"contexts": [0, 1]}, "contexts must have 1 entries, got 2"),
+        ({"updates": updates}, "updates and clients must be given together"),
+        ({"updates": updates, "clients": [9]}, "clients must be from 0 to 5"),
+        ({"updates": updates, "clients": [0, 1]}, r"clients must have one entry a query \(1\), got 2"),
+        ({"updates": other, "clients": [0]}, "updates must be of this network and of float64"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            case.network.score(case.parameters, **({"users": [0], "contexts": [0]} | arguments))
+    case.parameters[: case.network.n_dense] = 1e200
+    with pytest.raises(ValueError, match="scores of user row 3 are not finite; has the network diverged"):
+        case.network.score(case.parameters, [3], contexts=[0])
+
+
+# ---- threads ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("contexts", [0, 2])
+def test_bits_do_not_depend_on_threads(dtype, contexts):
+    case = Case(n_users=30, n_items=60, n_events=900, contexts=contexts, dtype=dtype, batch_size=32)
+    users, queries = np.arange(30), np.zeros(30, dtype=int) if contexts else None
+    runs = []
+    for n_threads in (1, 2, 4, 0):
+        updates = case.train(n_threads=n_threads, clip_norm=0.4)
+        answers = {"contexts": queries, "updates": updates, "clients": users[::-1], "n_threads": n_threads}
+        scores = case.network.score(case.parameters, users, **answers)
+        runs.append((updates.values.tobytes(), updates.total().tobytes(), scores.tobytes()))
+    assert all(run == runs[0] for run in runs)
+
+
+def test_a_forked_child_can_train():
+    code = """if True:
+        import os
+        from test_network import Case
+        case = Case()
+        before = case.train(n_threads=2).values.tobytes()
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if case.train(n_threads=2).values.tobytes() == before else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        """
+    run_python(code)
+
+
+# ---- compilation ------------------------------------------------------------------------------------------------
+
+
+def test_the_cache_serves_the_next_process(tmp_path):
+    code = """if True:
+        from test_network import Case
+        from fastfedrec._kernels import network as kernel
+        case = Case()
+        case.network.score(case.parameters, [0], updates=case.train(), clients=[0])
+        kernels = kernel.train_clients, kernel.score_items
+        print(sum(sum(k.stats.cache_misses.values()) for k in kernels),
+              sum(sum(k.stats.cache_hits.values()) for k in kernels))
+        """
+    first, second = (run_python(code, NUMBA_CACHE_DIR=str(tmp_path)).split() for _ in range(2))
+    assert (first, second) == (["2", "0"], ["0", "2"])
+
+
+# ---- statistics -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_planted_tastes_are_learnt():
+    # Users of one kind like items of one kind: the features alone must tell, for items that nobody has seen.
+    rng = np.random.default_rng(0)
+    n_users, n_items = 60, 200
+    kind, genre = rng.integers(0, 3, n_users), rng.integers(0, 3, n_items)
+    liked = [rng.permutation(np.flatnonzero((genre == k) & (np.arange(n_items) < 150)))[:15] for k in kind]
+    data = Interactions.from_arrays(
+        np.r_[np.repeat(np.arange(n_users), 15), np.zeros(n_items, dtype=int)],
+        np.r_[np.concatenate(liked), range(n_items)], duplicates="sum",
+    ).with_features(user_features={"kind": kind}, item_features={"genre": genre})  # fmt: skip
+    features = Features.from_interactions(data, user=["kind"], item=["genre"], item_ids=False)
+    network = TwoTower(features, n_factors=32, hidden=(32, 16))
+
+    def auc(labels_of):
+        parameters = network.initial_parameters(KEY)
+        events = Events.from_interactions(data)
+        for round in range(40):
+            examples = draw_examples(data, events, np.arange(1, n_users), 3, key=KEY, round=round)
+            examples = replace(examples, labels=labels_of(examples.labels))
+            updates = network.train_clients(
+                parameters, examples, learning_rate=0.3, n_epochs=2, key=KEY, round=round, batch_size=16
+            )
+            parameters += (updates.total() / (n_users - 1)).astype(np.float32)
+        scores = network.score(parameters, np.arange(1, n_users))[:, 150:]
+        good = genre[150:] == kind[1:, None]
+        return np.mean([(s[g][:, None] > s[~g]).mean() for s, g in zip(scores, good, strict=True)])
+
+    assert auc(lambda labels: labels) > 0.95
+    # The instrument sees labels that say nothing.
+    assert auc(lambda labels: rng.permutation(labels)) < 0.9
