@@ -66,7 +66,9 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--out", type=Path, default=Path("reproduce-output"), metavar="DIR", help="folder for all that is written"
     )
-    command.add_argument("--seeds", type=int, metavar="N", help="runs with seeds 0 to N - 1 (3; else 1)")
+    command.add_argument(
+        "--seeds", type=int, metavar="N", help="runs with seeds 0 to N - 1 (fmf-ldp 3, with --quick 1; else 1)"
+    )
     command.add_argument("--threads", type=int, default=0, metavar="N", help="0 (all); changes no hit ratio")
 
 
