@@ -47,8 +47,9 @@ def test_equals_the_twin(tmp_path_factory, rows):
     entries, uses = naive.read_log(path.read_text())
     assert log.n_entries == len(entries)
     assert list(log.contexts) == CONTEXTS
+    users, items = log.interactions.user_ids[log.users], log.interactions.item_ids[log.items]
     for row, entry in enumerate(entries):
-        assert (log.users[row], log.items[row]) == (int(entry["user"]), int(entry["item"]))
+        assert (users[row], items[row]) == (int(entry["user"]), int(entry["item"]))
         assert [log.contexts[name][row] for name in CONTEXTS] == [entry[name] for name in CONTEXTS]
     data = log.interactions
     dense = data.to_scipy().toarray()
@@ -69,7 +70,7 @@ def test_file_folder_and_zip_are_the_same(tmp_path):
         archive.write(path, "Frappe/frappe.csv")
     logs = [load_frappe(p) for p in (path, str(path.parent), tmp_path / "frappe", packed)]
     for log in logs:
-        np.testing.assert_array_equal(log.users, [7, 2, 7])
+        np.testing.assert_array_equal(log.interactions.user_ids[log.users], [7, 2, 7])
         np.testing.assert_array_equal(log.contexts["country"], ["United States", "Spain", "España"])
         np.testing.assert_array_equal(log.interactions.values_or_ones(), [1, 2])
 

@@ -133,7 +133,9 @@ def shared_between_levels(sources, folder):
             ]
             subprocess.run(command, check=True, capture_output=True)
             listing = subprocess.run([nm, "--defined-only", "--extern-only", target], capture_output=True, text=True)
-            defined.setdefault(level, set()).update(line.split()[-1] for line in listing.stdout.splitlines())
+            names = {line.split()[-1] for line in listing.stdout.splitlines()}
+            # DW.ref.*: the address of the C++ runtime's exception handler, a constant without code of ours.
+            defined.setdefault(level, set()).update(name for name in names if not name.startswith("DW.ref."))
     assert all(defined.values())
     first, *others = defined.values()
     return {name for i, names in enumerate((first, *others)) for other in others[i:] for name in names & other}

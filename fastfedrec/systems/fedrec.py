@@ -279,7 +279,7 @@ class FedRec(RatingModel, FedRecRounds):
             watched.append(users)
         else:  # when training ends is released, and so it may depend on what is released alone
             users = np.where(np.abs(users) <= _LARGEST_FACTOR, users, 0.0)  # NaN becomes 0 as well
-        largest = max(float(np.abs(factors).max()) for factors in watched)
+        largest = float(np.max([np.abs(factors).max() for factors in watched]))  # NaN if any is
         if not largest <= _LARGEST_FACTOR:
             raise DivergenceError(
                 f"training diverged in round {n_rounds - 1}: the largest factor is {largest:.3g}; the model is that of "
