@@ -202,7 +202,7 @@ def test_bad_inputs(arguments, error, message):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["fmf-ldp"], "--figure of fmf-ldp must be one of 4"),
+        (["fmf-ldp"], "one of the arguments --figure --table is required"),
         (["fmf-ldp", "--figure", "3"], "--figure of fmf-ldp must be one of 4"),
         (["dp-gram", "--figure", "4"], "invalid choice: 'dp-gram'"),
         (["fmf-ldp", "--figure", "4", "--seeds", "0"], "--seeds must be at least 1, got 0"),

@@ -154,7 +154,7 @@ def test_bad_inputs(arguments, error, message):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["privrec"], "--table of privrec must be one of 2, 3, 4, 5"),
+        (["privrec"], "one of the arguments --figure --table is required"),
         (["privrec", "--figure", "4"], "--table of privrec must be one of 2, 3, 4, 5"),
         (["privrec", "--table", "2"], "--data is required for table 2"),
         (["fmf-ldp", "--table", "2"], "--figure of fmf-ldp must be one of 4"),

@@ -23,7 +23,6 @@ from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, NoisySum, PairSum, ShareSum
 from fastfedrec.systems._spectrum import ease_factors, shrink_spectrum
-from fastfedrec.systems.baselines import Baseline
 from fastfedrec.systems.item_models import score_neighbors
 from fastfedrec.systems.recommender import Recommender, check_interactions
 
@@ -105,8 +104,6 @@ class DPGram(Recommender):
     """
 
     _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_")
-
-    _score_pairs = Baseline._score_pairs
 
     def __init__(
         self,
