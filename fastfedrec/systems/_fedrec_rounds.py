@@ -231,7 +231,17 @@ class FedRecRounds(FederatedSystem):
             users = np.repeat(shard.global_user_ids, np.diff(spoken.indptr))
             spoken_roles = np.repeat(roles, np.diff(spoken.indptr))
             self._records.append(
-                record_round(self._sharing, round_number, state, users, spoken_roles, spoken, messages)
+                record_round(
+                    self._sharing,
+                    round_number,
+                    state,
+                    users,
+                    spoken_roles,
+                    spoken,
+                    messages,
+                    self.regularization,
+                    self._scale,
+                )
             )
         total = sums.sum(axis=0)
         return Update(round, sender, shard.n_users, {name: total[f] for f, name in enumerate(self._fields)})

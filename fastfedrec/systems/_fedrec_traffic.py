@@ -58,8 +58,7 @@ class VectorTraffic:
 
 def count_vectors(sharing: int, groups: Collection[Devices], denoisers: np.ndarray, n_items: int) -> VectorTraffic:
     """Count what the spoken lists of all shards move; `denoisers` is by user, in the order of the shards."""
-    shards = [devices for devices in groups if devices.spoken is not None]
-    users = np.concatenate([devices.users for devices in shards])
+    users = np.concatenate([devices.users for devices in groups])
     is_denoiser = denoisers == users if sharing != PLAIN else np.zeros(len(users), dtype=bool)
     names, group = np.unique(denoisers, return_inverse=True) if sharing != PLAIN else (denoisers, np.zeros_like(users))
     # Of which kinds a user's denoiser hears.  As published, it adds what it rated itself, and of others what they did
@@ -69,11 +68,13 @@ def count_vectors(sharing: int, groups: Collection[Devices], denoisers: np.ndarr
     heard[:, RATED] = (sharing == ADDITIVE) | ((sharing == PUBLISHED) & is_denoiser)
     counts, cells = np.zeros((len(users), 3), dtype=np.int64), np.zeros((len(names), n_items), dtype=np.uint8)
     start = 0
-    for devices in shards:
-        part, spoken = slice(start, start + len(devices.users)), devices.spoken
-        _kernel.count_spoken(
-            spoken.indptr, spoken.items, spoken.kinds, group[part].astype(np.int64), heard[part], counts[part], cells
-        )
+    for devices in groups:
+        part = slice(start, start + len(devices.users))
+        if (spoken := devices.spoken) is not None:
+            _kernel.count_spoken(
+                spoken.indptr, spoken.items, spoken.kinds, group[part].astype(np.int64), heard[part], counts[part],
+                cells,
+            )  # fmt: skip
         start = part.stop
     said = counts[:, RATED] + counts[:, VIRTUAL]
     if sharing == PLAIN:
