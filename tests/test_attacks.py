@@ -345,7 +345,7 @@ def test_figures_on_movielens_1m():
 @pytest.mark.slow
 def test_gradients_on_movielens_1m():
     data = load_movielens(find_data("ml-1m.zip"))
-    for options, precision, rating_recall in (({}, 0.989, 1.0), ({"t_predict": 0}, 0.99, 0.9)):
+    for options, precision, rating_recall in (({}, 0.989, 0.995), ({"t_predict": 0}, 1.0, 0.947)):
         result = attacks.gradients(*plain_records(data, (2, 3), **options), data)
         assert abs(result.precision - precision) < 0.005
         assert abs(result.rating_recall - rating_recall) < 0.005
