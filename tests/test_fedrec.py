@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse
-from conftest import find_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import fedrec as naive
@@ -13,9 +12,7 @@ from significance import counts_are, share_is, tilted
 
 from fastfedrec import FedRec, Interactions, Key, load
 from fastfedrec.accounting import Gaussian, LocalReports, Unprotected
-from fastfedrec.datasets import load_movielens
 from fastfedrec.engines.local import LocalEngine
-from fastfedrec.evaluation import evaluate_ratings, k_fold
 from fastfedrec.systems import _fedrec_devices as devices
 from fastfedrec.systems.base import RoundReceiver, Update
 
@@ -426,41 +423,3 @@ def test_responses_have_their_probabilities():
         assert share_is(successes, n, probability)
         assert not share_is(successes, n, probability * 0.9)
         assert not share_is(successes, n, probability * 1.1)
-
-
-@pytest.mark.slow
-def test_movielens_100k_without_virtual_items_is_the_papers():
-    errors = []
-    for seed, (train, test) in enumerate(
-        k_fold(load_movielens(find_data("ml-100k.zip")), n_folds=5, key=Key.from_seed(0))
-    ):
-        errors.append(evaluate_ratings(FedRec(rho=0).fit(train, key=Key.from_seed(seed)), test))
-    assert abs(np.mean([e["mae"] for e in errors]) - 0.742) <= 0.006
-    assert abs(np.mean([e["rmse"] for e in errors]) - 0.943) <= 0.007
-
-
-@pytest.mark.slow
-def test_movielens_100k_with_virtual_items_is_the_papers():
-    folds = list(k_fold(load_movielens(find_data("ml-100k.zip")), n_folds=5, key=Key.from_seed(0)))
-    # The paper's T_predict and one round more: with 5 itself, rho 2 and 3 come to .7481 and .7493.
-    for rho, t_predict, t_local, mae, rmse in (
-        (1, 11, 10, 0.7440, 0.9432),
-        (2, 6, 15, 0.7445, 0.9431),
-        (3, 6, 15, 0.7447, 0.9431),
-    ):
-        model = FedRec(rho, t_predict=t_predict, t_local=t_local)
-        errors = [
-            evaluate_ratings(model.fit(train, key=Key.from_seed(seed)), test)
-            for seed, (train, test) in enumerate(folds)
-        ]
-        assert abs(np.mean([e["mae"] for e in errors]) - mae) <= 0.002
-        assert abs(np.mean([e["rmse"] for e in errors]) - rmse) <= 0.002
-
-
-@pytest.mark.slow
-def test_movielens_1m_is_the_papers():
-    train, test = next(iter(k_fold(load_movielens(find_data("ml-1m.zip")), n_folds=5, key=Key.from_seed(0))))
-    for rho, mae, rmse in ((0, 0.7193, 0.9106), (1, 0.7217, 0.9129), (2, 0.7239, 0.9152), (3, 0.7263, 0.9178)):
-        found = evaluate_ratings(FedRec(rho, t_predict=10, t_local=15).fit(train, key=Key.from_seed(0)), test)
-        assert abs(found["mae"] - mae) <= 0.005
-        assert abs(found["rmse"] - rmse) <= 0.005
