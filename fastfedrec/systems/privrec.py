@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fastfedrec._check import check_flag, check_instance, check_integer
-from fastfedrec._ids import column_array
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.local import LocalEngine
@@ -28,6 +27,7 @@ from fastfedrec.systems._grid_noise import GridNoise
 from fastfedrec.systems._privrec_rounds import ClientData, LocalTraining, PrivRecRounds, PrivRecState
 from fastfedrec.systems._privrec_serving import _Personalized, _TwoTowerRecommender
 from fastfedrec.systems._privrec_settings import PrivRecSettings, check_settings
+from fastfedrec.systems._privrec_start import describe_features, popularity_start, release_popularity
 from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.recommender import check_interactions
 
@@ -54,7 +54,7 @@ class PrivRec(_TwoTowerRecommender):
         from name to all values that may occur, where the data at hand need not show them all.  The item's id is always
         one.  None: nothing but the item's id.
     n_rounds : int or "auto"
-        Rounds (the paper's E1).
+        Rounds (the paper's E1).  0, where there is a `popularity_epsilon`: devices fine-tune what that gives.
     cohort_size : int, "auto" or "all"
         Clients of a round (M); exactly so many, drawn without replacement.
     local_epochs : int or "auto"
@@ -69,6 +69,9 @@ class PrivRec(_TwoTowerRecommender):
         z: the noise has standard deviation (Laplace: scale) z * 2 S on the sum of a cohort, in every parameter.
     target_epsilon : float or None
         Choose the least noise with which the whole run costs a user no more than this, at `delta`.
+    popularity_epsilon : float or None
+        Before the first round, release how many users have each item (at most 10 items a user, discrete Laplace noise),
+        and start with a network that scores items by that; part of `target_epsilon`.  None starts at random.
     noise : {"gaussian", "laplace"}
         "laplace" clips in the l1 norm, without which Laplace noise promises nothing.
     preset : {"recommended", "paper"}
@@ -130,6 +133,7 @@ class PrivRec(_TwoTowerRecommender):
         clip_norm: float | None = None,
         noise_multiplier: float | None = None,
         target_epsilon: float | None = None,
+        popularity_epsilon: float | None = None,
         noise: str = "gaussian",
         preset: str = "recommended",
         delta: float = 1e-6,
@@ -148,6 +152,7 @@ class PrivRec(_TwoTowerRecommender):
         self.clip_norm = clip_norm
         self.noise_multiplier = noise_multiplier
         self.target_epsilon = target_epsilon
+        self.popularity_epsilon = popularity_epsilon
         self.noise = noise
         self.preset = preset
         self.delta = delta
@@ -221,7 +226,7 @@ class PrivRec(_TwoTowerRecommender):
         n_threads = resolve_n_threads(n_threads)
         show_progress = check_flag("show_progress", show_progress)
         engine = LocalEngine() if engine is None else engine
-        features = self._describe(data, visited)
+        features = describe_features(self.features or {}, data, visited)
         settings = PrivRecSettings.resolve(self.get_params(), visited.n_users)
         folder = None
         if checkpoint is not None:
@@ -238,7 +243,7 @@ class PrivRec(_TwoTowerRecommender):
         self._network = self._build()
         self.noise_multiplier_ = settings.noise_multiplier
         system = self._system(settings, key, n_threads, folder)
-        state, first_round = self._resume(folder, system)
+        state, first_round = self._resume(folder, system) or (self._start(data, system), 0)
         if system.noise is not None:
             self._note(system, settings)
 
@@ -322,26 +327,6 @@ class PrivRec(_TwoTowerRecommender):
 
     # ---- around a run -------------------------------------------------------------------------------------------
 
-    def _describe(self, data: Interactions | InteractionLog, visited: Interactions) -> Features:
-        """The features, with the values they may have, and with the users' and items' own."""
-        named = dict(self.features or {})
-        context = named.get("context", ())
-        if not context:
-            return Features.from_interactions(visited, user=named.get("user", ()), item=named.get("item", ()))
-        if not isinstance(data, InteractionLog):
-            raise ValueError(f"features of a context ({list(context)}) need an InteractionLog, got Interactions")
-        if missing := [name for name in context if name not in data.contexts]:
-            raise KeyError(f"features['context'] names {missing}; the log has {list(data.contexts)}")
-        columns = {name: column_array(data.contexts[name]) for name in context}
-        if isinstance(context, Mapping):
-            columns |= {name: column_array(values) for name, values in context.items() if values is not None}
-        longest = max(map(len, columns.values()))
-        columns = {name: np.resize(column, longest) for name, column in columns.items()}  # each with all its values
-        whole = Features.from_interactions(
-            visited, user=named.get("user", ()), item=named.get("item", ()), contexts=columns
-        )
-        return whole.with_contexts(None)
-
     def _build(self) -> TwoTower:
         return TwoTower(self.features_, n_factors=self.n_factors, hidden=tuple(self.hidden))
 
@@ -358,10 +343,18 @@ class PrivRec(_TwoTowerRecommender):
             key, n_threads, folder,
         )  # fmt: skip
 
-    def _resume(self, folder: Checkpoint | None, system: PrivRecRounds) -> tuple[PrivRecState, int]:
+    def _start(self, data: Interactions | InteractionLog, system: PrivRecRounds) -> PrivRecState:
+        state = system.initial_state()
+        if self.popularity_epsilon is None:
+            return state
+        positives = data.interactions.binarize() if isinstance(data, InteractionLog) else data.binarize(self.threshold)
+        counts = release_popularity(positives, self.popularity_epsilon, system.key, self.ledger_)
+        return system.state_of(popularity_start(self._network, state.parameters, counts, system.local.negatives), 0)
+
+    def _resume(self, folder: Checkpoint | None, system: PrivRecRounds) -> tuple[PrivRecState, int] | None:
         found = folder.restore() if folder is not None else None
         if found is None:
-            return system.initial_state(), 0
+            return None
         header, arrays = found
         self.ledger_ = Ledger.from_dict(header["ledger"])
         self.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
