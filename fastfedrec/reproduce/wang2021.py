@@ -275,7 +275,7 @@ def accuracy_table(
     if not isinstance(data, wanted):
         raise TypeError(f"data of table {table} must be {wanted.__name__}, got {type(data).__name__}")
     split = personalization_split(data, threshold=3.0 if table == "2" else 0.0, key=key)
-    models = _models(data, table, quick)
+    models = paper_models(data, quick=quick)
     settings = {
         "version": __version__,
         "data": zlib.crc32(split.visited.indices.tobytes(), zlib.crc32(split.visited.indptr.tobytes())),
@@ -304,8 +304,21 @@ def accuracy_table(
     return AccuracyTable(source, described, table, rows)
 
 
-def _models(data: Interactions | InteractionLog, table: str, quick: bool) -> dict[str, Any]:
-    """What stands in a table; `quick` trains hardly at all."""
+def paper_models(data: Interactions | InteractionLog, *, quick: bool = False) -> dict[str, Any]:
+    """Every model of the tables and figures that is built, with its parameters.
+
+    Parameters
+    ----------
+    data : Interactions or InteractionLog
+        MovieLens 1M or Frappe.
+    quick : bool
+        Train hardly at all.
+
+    Returns
+    -------
+    dict of str to Recommender
+        By the name in the tables.
+    """
     features: dict[str, Any] = {"user": ["gender", "age", "occupation"], "item": ["genres"]}
     common: dict[str, Any] = {"threshold": 3.0}
     papers = common | {"preset": "paper"}
