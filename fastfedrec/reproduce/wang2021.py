@@ -332,7 +332,11 @@ def paper_models(data: Interactions | InteractionLog, *, quick: bool = False) ->
         papers |= {"n_rounds": _QUICK_ROUNDS, "local_epochs": 1}
     one_step = common | {"local_epochs": 1, "batch_size": 2**31 - 1}
     private = common | {"cohort_size": min(400, 2 * data.n_users // 5), "clip_norm": 0.3, "target_epsilon": 2.0}
-    private |= {"n_rounds": _QUICK_ROUNDS if quick else 25, "local_epochs": 1 if quick else 3}
+    private |= {
+        "n_rounds": _QUICK_ROUNDS if quick else 25,
+        "local_epochs": 1 if quick else 3,
+        "server_learning_rate": 2.0,
+    }
     from_popularity = common | {"n_rounds": 0, "popularity_epsilon": 2.0, "local_epochs": 1 if quick else 10}
     return {
         "PrivRec": PrivRec(features, **common),

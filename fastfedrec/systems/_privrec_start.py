@@ -18,7 +18,7 @@ from fastfedrec.randomness import Key
 
 _SUBSET = "privrec.popularity.subset"
 _NOISE = "privrec.popularity.noise"
-_MAX_ITEMS = 10  # of a user that count, drawn at random
+MAX_ITEMS = 10  # of a user that count, drawn at random
 _RAREST = 0.01  # of the mean count: below, a count is noise
 
 
@@ -44,13 +44,13 @@ def describe_features(named: Mapping[str, Any], data: Interactions | Interaction
 
 def release_popularity(positives: Interactions, epsilon: float, key: Key, ledger: Ledger) -> np.ndarray:
     """How many users have each item, with noise: one release to everybody, by the server."""
-    sensitivity = 2 * _MAX_ITEMS  # one user's items go, another's come
+    sensitivity = 2 * MAX_ITEMS  # one user's items go, another's come
     noise = DiscreteLaplace(Fraction(sensitivity) / Fraction(epsilon))
     event = CentralRelease("discrete Laplace on item counts", noise.epsilon(sensitivity), neighboring="replace")
     ledger.record(event, simulation=key.is_simulation)
     counts = np.zeros(positives.n_items, dtype=np.int64)
     _kernel.contributed_counts(
-        positives.indptr, positives.indices, positives.global_user_ids, counts, key.subkey(_SUBSET), _MAX_ITEMS
+        positives.indptr, positives.indices, positives.global_user_ids, counts, key.subkey(_SUBSET), MAX_ITEMS
     )
     return noise.add_noise(counts, key=key, purpose=_NOISE)
 

@@ -27,7 +27,7 @@ from fastfedrec.systems._grid_noise import GridNoise
 from fastfedrec.systems._privrec_rounds import ClientData, LocalTraining, PrivRecRounds, PrivRecState
 from fastfedrec.systems._privrec_serving import _Personalized, _TwoTowerRecommender
 from fastfedrec.systems._privrec_settings import PrivRecSettings, check_settings
-from fastfedrec.systems._privrec_start import describe_features, popularity_start, release_popularity
+from fastfedrec.systems._privrec_start import MAX_ITEMS, describe_features, popularity_start, release_popularity
 from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.recommender import check_interactions
 
@@ -98,7 +98,7 @@ class PrivRec(_TwoTowerRecommender):
     ledger_ : fastfedrec.accounting.Ledger
         What the run cost each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        What a client of each round received and sent.
+        What a client of each round received and sent; first of all the items that count, with `popularity_epsilon`.
 
     References
     ----------
@@ -244,8 +244,8 @@ class PrivRec(_TwoTowerRecommender):
         self.noise_multiplier_ = settings.noise_multiplier
         system = self._system(settings, key, n_threads, folder)
         state, first_round = self._resume(folder, system) or (self._start(data, system), 0)
-        if system.noise is not None:
-            self._note(system, settings)
+        if system.noise is not None or self.popularity_epsilon is not None:
+            self.ledger_.note("the values of the features, and who is in the data at all, are taken to be public")
 
         if folder is not None and first_round == 0:
             folder.keep_state(self._header() | {"round": -1}, {"parameters": state.parameters})
@@ -349,6 +349,7 @@ class PrivRec(_TwoTowerRecommender):
             return state
         positives = data.interactions.binarize() if isinstance(data, InteractionLog) else data.binarize(self.threshold)
         counts = release_popularity(positives, self.popularity_epsilon, system.key, self.ledger_)
+        self.communication_.record(RoundTraffic(download=0, upload=4 * MAX_ITEMS, n_clients=positives.n_users))
         return system.state_of(popularity_start(self._network, state.parameters, counts, system.local.negatives), 0)
 
     def _resume(self, folder: Checkpoint | None, system: PrivRecRounds) -> tuple[PrivRecState, int] | None:
@@ -373,10 +374,6 @@ class PrivRec(_TwoTowerRecommender):
         return {
             "parameters": self.get_params(), "settings": asdict(settings), "data": checksum, "shards": engine.n_shards
         }  # fmt: skip
-
-    def _note(self, system: PrivRecRounds, settings: PrivRecSettings) -> None:
-        assert system.noise is not None
-        self.ledger_.note("the values of the features, and who is in the data at all, are taken to be public")
 
     def _check_convergence(
         self, state: PrivRecState, round_number: int, system: PrivRecRounds, settings: PrivRecSettings
