@@ -10,7 +10,7 @@ import pytest
 from naive import privrec as naive
 from significance import mean_is
 
-from fastfedrec import DivergenceError, Interactions, Key, Popularity, PrivRec, datasets, load
+from fastfedrec import DivergenceError, DPPopularity, Interactions, Key, Popularity, PrivRec, datasets, load
 from fastfedrec.accounting import CentralRelease, Gaussian, Ledger, Unprotected
 from fastfedrec.client_examples import Events, draw_examples
 from fastfedrec.engines import LocalEngine
@@ -558,3 +558,17 @@ def test_the_papers_private_parameters_diverge_and_say_so():
     model = PrivRec(**MOVIES, cohort_size=30, clip_norm=40.0, noise_multiplier=1.0, local_epochs=1)
     with pytest.raises(DivergenceError, match=r"the noise is 2\.67 in each parameter of the mean update"):
         model.fit(movielens(0).train, key=Key.from_seed(0))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL.exists(), reason="MovieLens 1M is not here")
+def test_private_popularity_fine_tuned_on_devices_beats_private_popularity_at_the_same_epsilon():
+    gains = []
+    for seed in range(3):
+        split, key = movielens(seed), Key.from_seed(seed)
+        model = PrivRec(**MOVIES, n_rounds=0, popularity_epsilon=2.0, local_epochs=10).fit(split.train, key=key)
+        baseline = DPPopularity(1.0).fit(split.known_positives, key=key)  # for replacing a user, 2.0
+        assert model.ledger_.epsilon("public") == baseline.ledger_.epsilon("public") == 2.0
+        gains.append(hit_ratio(model.personalize(split.personal, key=key), split) - hit_ratio(baseline, split))
+    assert min(gains) > 0
+    assert np.mean(gains) >= 0.006

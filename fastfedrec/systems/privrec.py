@@ -40,12 +40,12 @@ _TABLES = ("user", "item", "context")
 class PrivRec(_TwoTowerRecommender):
     """Federated meta-learning of a two-tower network with side features, with or without user-level privacy.
 
-    **Guarantee** (`noise_multiplier` or `target_epsilon` given: DP-PrivRec).  Replacing all data of one user
-    ("replace", privacy unit "user") is hidden from everybody who sees what the server releases: the parameters after
-    each round.  The server is trusted ("central"): it sees every update and draws the cohorts, in secret.  The figure
-    of a run is in `ledger_`, by an accountant for sampling without replacement.  A user's fine-tuned network never
-    leaves the device.  Values of features, and the lists of users and items, are taken to be public.  Without noise
-    there is no guarantee.
+    **Guarantee** (`noise_multiplier` or `target_epsilon` given, or no rounds and `popularity_epsilon`: DP-PrivRec).
+    Replacing all data of one user ("replace", privacy unit "user") is hidden from everybody who sees what the server
+    releases: the item counts, if asked for, and the parameters after each round.  The server is trusted ("central"):
+    it sees every update and draws the cohorts, in secret.  The figure of a run is in `ledger_`, by an accountant for
+    sampling without replacement.  A user's fine-tuned network never leaves the device.  Values of features, and the
+    lists of users and items, are taken to be public.  Otherwise there is no guarantee.
 
     Parameters
     ----------
