@@ -42,7 +42,7 @@ _DATASETS: dict[int, tuple[str, float, dict[int, tuple[int, int]]]] = {
     1_000_209: ("MovieLens 1M", 0.8, dict.fromkeys((1, 2, 3), (10, 15))),
     7_944_473: ("Netflix NF5K5K", 1.0, {1: (5, 10), 2: (5, 10), 3: (5, 15)}),
 }
-# With the switch one round after that of equation (1), rho 2 and 3 on 100K are the paper's within .0005, not .005 above;
+# With the switch one round after that of equation (1), rho 2 and 3 on 100K are within .0005 of the paper, not .005 off;
 # nothing else moves by more than .0003.
 _LATER = 1
 _OTHER = ("these data", 0.8, dict.fromkeys((1, 2, 3), (10, 15)))
