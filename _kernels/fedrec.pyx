@@ -31,6 +31,10 @@ cdef enum:
 
 cdef double ULP = 2.220446049250313e-16
 
+ctypedef fused Rating:
+    float
+    double
+
 
 def fill(
     const int64_t[::1] indptr,         # IN  (n_users + 1,)
@@ -126,6 +130,25 @@ def respond(
         free(kept)
 
 
+def count_spoken(
+    const int64_t[::1] indptr,         # IN  (n_users + 1,)
+    const int32_t[::1] items,          # IN  (n_spoken,)
+    const uint8_t[::1] kinds,          # IN  (n_spoken,), RATED, VIRTUAL or WITHHELD
+    const int64_t[::1] groups,         # IN  (n_users,), whom each user's vectors reach
+    const uint8_t[:, ::1] heard,       # IN  (n_users, 3), of each kind, whether the group hears of it
+    int64_t[:, ::1] counts,            # OUT (n_users, 3), of each kind
+    uint8_t[:, ::1] cells,             # OUT (n_groups, n_items), set to 1 where a group hears of an item
+):
+    """How many items of each kind each user holds, and of which items each group hears."""
+    cdef Py_ssize_t u, j
+    with nogil:
+        for u in range(groups.shape[0]):
+            for j in range(indptr[u], indptr[u + 1]):
+                counts[u, kinds[j]] += 1
+                if heard[u, kinds[j]]:
+                    cells[groups[u], items[j]] = 1
+
+
 cdef void _clear(uint64_t* marked, Py_ssize_t n) noexcept nogil:
     cdef Py_ssize_t word
     for word in range(n):
@@ -151,7 +174,6 @@ cdef struct Round:
 cdef struct User:
     const int32_t* items
     const uint8_t* kinds
-    const double* ratings          # 0 where virtual
     Py_ssize_t n
     Py_ssize_t n_rated
     uint64_t identity
@@ -164,7 +186,8 @@ def add_gradients(
     const int64_t[::1] indptr,           # IN  (n_users + 1,)
     const int32_t[::1] items,            # IN  (n_spoken,)
     const uint8_t[::1] kinds,            # IN  (n_spoken,), RATED, VIRTUAL or WITHHELD
-    const double[::1] ratings,           # IN  (n_spoken,), 0 where virtual
+    const int64_t[::1] rated_indptr,     # IN  (n_users + 1,)
+    const Rating[::1] ratings,           # IN  (n_ratings,), of the items that are not VIRTUAL, in their order
     const uint64_t[::1] users,           # IN  (n_users,), global user ids
     const uint8_t[::1] roles,            # IN  (n_users,), 0 stays out, 1 takes part, 2 is a denoiser that does
     const double[:, ::1] item_factors,   # IN  (n_items, n_factors)
@@ -211,16 +234,18 @@ def add_gradients(
                 if sharing != PLAIN:
                     denoisers = &sums[thread, 1, 0, 0]
                 _chunk(
-                    &plan, &indptr[0], &items[0], &kinds[0], &ratings[0], &users[0], &roles[0], &user_factors[0, 0],
-                    server, denoisers, messages, scratch, longest, chunk * CHUNK, min(n_users, (chunk + 1) * CHUNK),
+                    &plan, &indptr[0], &items[0], &kinds[0], &rated_indptr[0], &ratings[0], &users[0], &roles[0],
+                    &user_factors[0, 0], server, denoisers, messages, scratch, longest, chunk * CHUNK,
+                    min(n_users, (chunk + 1) * CHUNK),
                 )
         free(scratch)
 
 
 cdef void _chunk(
-    const Round* plan, const int64_t* indptr, const int32_t* items, const uint8_t* kinds, const double* ratings,
-    const uint64_t* users, const uint8_t* roles, double* user_factors, uint64_t* server, uint64_t* denoisers,
-    uint64_t[:, :, ::1] messages, double* scratch, Py_ssize_t longest, Py_ssize_t start, Py_ssize_t stop,
+    const Round* plan, const int64_t* indptr, const int32_t* items, const uint8_t* kinds, const int64_t* rated_indptr,
+    const Rating* ratings, const uint64_t* users, const uint8_t* roles, double* user_factors, uint64_t* server,
+    uint64_t* denoisers, uint64_t[:, :, ::1] messages, double* scratch, Py_ssize_t longest, Py_ssize_t start,
+    Py_ssize_t stop,
 ) noexcept nogil:
     cdef Py_ssize_t d = plan.n_factors, u, j
     cdef User user
@@ -229,7 +254,7 @@ cdef void _chunk(
     cdef double* old = rated + longest * d
     for u in range(start, stop):
         if roles[u] and indptr[u + 1] > indptr[u]:
-            user.items, user.kinds, user.ratings = items + indptr[u], kinds + indptr[u], ratings + indptr[u]
+            user.items, user.kinds = items + indptr[u], kinds + indptr[u]
             user.n = indptr[u + 1] - indptr[u]
             user.identity = users[u]
             user.is_denoiser = roles[u] == 2
@@ -240,7 +265,7 @@ cdef void _chunk(
             for j in range(user.n):
                 if user.kinds[j] != VIRTUAL:
                     memcpy(rated + user.n_rated * d, plan.item_factors + user.items[j] * d, d * sizeof(double))
-                    errors[longest + user.n_rated] = user.ratings[j]
+                    errors[longest + user.n_rated] = ratings[rated_indptr[u] + user.n_rated]
                     user.n_rated += 1
             memcpy(old, user_factors + u * d, d * sizeof(double))
             _train(plan, &user, old, user_factors + u * d, rated, errors + longest, errors, old + d)
@@ -284,8 +309,8 @@ cdef void _train(
     double* errors, double* scratch,
 ) noexcept nogil:
     """Move the user's factors, and write the error of every item that it speaks of, by the old ones."""
-    cdef Py_ssize_t d = plan.n_factors, n = user.n_rated, j, f
-    cdef double mean = 0.0
+    cdef Py_ssize_t d = plan.n_factors, n = user.n_rated, at = 0, j, f
+    cdef double mean = 0.0, rating
     cdef double* copy = scratch + d
     cdef int _step_number
     if n:
@@ -306,9 +331,11 @@ cdef void _train(
         if user.kinds[j] == VIRTUAL and plan.n_local:
             errors[j] = dot(copy, plan.item_factors + user.items[j] * d, d)
         else:
-            errors[j] = dot(old, plan.item_factors + user.items[j] * d, d) - (
-                mean if user.kinds[j] == VIRTUAL else user.ratings[j]
-            )
+            rating = mean
+            if user.kinds[j] != VIRTUAL:
+                rating = ratings[at]
+                at += 1
+            errors[j] = dot(old, plan.item_factors + user.items[j] * d, d) - rating
 
 
 cdef inline uint64_t to_fixed(double x, double limit) noexcept nogil:

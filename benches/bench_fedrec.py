@@ -43,15 +43,17 @@ class Round:
         total, counts = np.zeros(self.state.item_factors.shape), np.zeros(self.data.n_items)
         for u in range(self.data.n_users):
             part = slice(spoken.indptr[u], spoken.indptr[u + 1])
-            items, is_rated, stars = spoken.items[part], spoken.kinds[part] == 0, spoken.ratings[part]
+            items, is_rated = spoken.items[part], spoken.kinds[part] == 0
             vectors, old = self.state.item_factors[items], factors[u]
-            rated, truth = vectors[is_rated], stars[is_rated]
+            rated, truth = vectors[is_rated], self.data.values[self.data.indptr[u] : self.data.indptr[u + 1]]
             copy = old
             for step in range(T_LOCAL):
                 copy = copy - 0.8 * ((rated @ copy - truth) @ rated / len(truth) + 0.001 * copy)
                 if step == 0:
                     factors[u] = copy
-            errors = vectors @ old - np.where(is_rated, stars, vectors @ copy)
+            stars = vectors @ copy
+            stars[is_rated] = truth
+            errors = vectors @ old - stars
             total[items] += errors[:, None] * old + 0.001 * vectors
             counts[items] += 1
         return total, counts

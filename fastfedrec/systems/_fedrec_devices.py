@@ -32,15 +32,13 @@ class Spoken:
     items : ndarray of shape (n_spoken,), int32
         Columns.
     kinds : ndarray of shape (n_spoken,), uint8
-        RATED, VIRTUAL or WITHHELD: known to the user alone.
-    ratings : ndarray of shape (n_spoken,), float64
-        0 where virtual.
+        RATED, VIRTUAL or WITHHELD: known to the user alone.  All but the virtual ones are the user's rated items, in
+        the order of the data.
     """
 
     indptr: np.ndarray
     items: np.ndarray
     kinds: np.ndarray
-    ratings: np.ndarray
 
 
 @dataclass
@@ -77,23 +75,32 @@ def centred(uniform: np.ndarray) -> np.ndarray:
 
 
 def fill_hybrid(
-    shard: Interactions, rho: int, weights: np.ndarray, key: Key, round_number: int, n_threads: int
+    shard: Interactions,
+    rho: int,
+    weights: np.ndarray,
+    key: Key,
+    round_number: int,
+    n_threads: int,
+    last: Spoken | None = None,
 ) -> Spoken:
-    """Beside the rated ones rho * |I_u| unrated items, or as many as there are; by weight where weights are given."""
-    lengths = shard.interactions_per_user()
+    """Beside the rated ones rho * |I_u| unrated items, or as many as there are; by weight where weights are given.
+
+    They are written over those of the last round, where these are given: lists of one shard never change in length.
+    """
     if not rho:
-        kinds = np.full(shard.n_interactions, RATED, dtype=np.uint8)
-        return Spoken(shard.indptr, shard.indices, kinds, shard.values_or_ones())
-    sizes = np.minimum((1 + rho) * lengths, np.where(lengths > 0, shard.n_items, 0))
-    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    items, kinds = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.uint8)
+        return Spoken(shard.indptr, shard.indices, np.full(shard.n_interactions, RATED, dtype=np.uint8))
+    if last is None:
+        lengths = shard.interactions_per_user()
+        sizes = np.minimum((1 + rho) * lengths, np.where(lengths > 0, shard.n_items, 0))
+        last = _empty_lists(sizes)
+    indptr, items, kinds = last.indptr, last.items, last.kinds
     failed = np.zeros(n_threads, dtype=np.int64)
     _kernel.fill(
         shard.indptr, shard.indices, shard.global_user_ids, indptr, weights, items, kinds, failed,
         key.subkey(_VIRTUAL), shard.n_items, round_number, n_threads,
     )  # fmt: skip
     check_memory(failed)
-    return _with_ratings(shard, indptr, items, kinds)
+    return last
 
 
 def response_channel(keep: float, add: float) -> Channel:
@@ -110,17 +117,15 @@ def fill_by_response(shard: Interactions, channel: Channel, key: Key, n_threads:
     data = shard.indptr, shard.indices, shard.global_user_ids, n_added
     none = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint8)
     _kernel.respond(*data, *none, failed, *options)
-    indptr = np.concatenate([[0], np.cumsum(shard.interactions_per_user() + n_added)]).astype(np.int64)
-    items, kinds = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.uint8)
-    _kernel.respond(*data, indptr, items, kinds, failed, *options)
+    spoken = _empty_lists(shard.interactions_per_user() + n_added)
+    _kernel.respond(*data, spoken.indptr, spoken.items, spoken.kinds, failed, *options)
     check_memory(failed)
-    return _with_ratings(shard, indptr, items, kinds)
+    return spoken
 
 
-def _with_ratings(shard: Interactions, indptr: np.ndarray, items: np.ndarray, kinds: np.ndarray) -> Spoken:
-    ratings = np.zeros(len(items))
-    ratings[kinds != VIRTUAL] = shard.values_or_ones()  # in the same order: by user, then item
-    return Spoken(indptr, items, kinds, ratings)
+def _empty_lists(sizes: np.ndarray) -> Spoken:
+    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Spoken(indptr, np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.uint8))
 
 
 def count_raters(data: Interactions, most: int | None, key: Key, n_threads: int) -> np.ndarray:

@@ -213,15 +213,16 @@ class FedRecRounds(FederatedSystem):
         key.claim_message(_ROUND, round_number, sender)
         devices = self._devices_in(sender, shard, key, round_number)
         if devices.spoken is None or self._redraws_in(round_number):
-            devices.spoken = self._speak(state, shard, key, round_number, n_threads)
+            devices.spoken = self._speak(state, shard, key, round_number, n_threads, devices.spoken)
         spoken, roles = devices.spoken, state.roles(shard.global_user_ids, round_number)
         shape = len(self._fields), shard.n_items, self.n_factors + 1
         sums = np.zeros((n_threads, *shape), dtype=np.uint64)
         records = round_number in self._recorded
         messages = np.zeros((2 * records, len(spoken.items), self.n_factors + 1), dtype=np.uint64)
         failed = np.zeros(n_threads, dtype=np.int64)
+        ratings = shard.values_or_ones(np.float32) if shard.values is None else shard.values
         _kernel.add_gradients(
-            spoken.indptr, spoken.items, spoken.kinds, spoken.ratings, shard.global_user_ids, roles,
+            spoken.indptr, spoken.items, spoken.kinds, shard.indptr, ratings, shard.global_user_ids, roles,
             state.item_factors, devices.user_factors, sums, messages, failed, key.subkey(_MASKS),
             state.learning_rate, self.regularization, self._scale, float(self._limit(len(state.global_user_ids))),
             (self.clip_norm or 0.0) * self._scale, self.t_local if round_number >= self.t_predict else 0,
@@ -233,7 +234,17 @@ class FedRecRounds(FederatedSystem):
             users = np.repeat(shard.global_user_ids, np.diff(spoken.indptr))
             spoken_roles = np.repeat(roles, np.diff(spoken.indptr))
             self._records.append(
-                record_round(self._sharing, round_number, state, users, spoken_roles, spoken, messages)
+                record_round(
+                    self._sharing,
+                    round_number,
+                    state,
+                    users,
+                    spoken_roles,
+                    spoken,
+                    messages,
+                    self.regularization,
+                    self._scale,
+                )
             )
         total = sums.sum(axis=0)
         return Update(round, sender, shard.n_users, {name: total[f] for f, name in enumerate(self._fields)})
@@ -347,11 +358,19 @@ class FedRecRounds(FederatedSystem):
         # What was once answered at random is answered the same for ever: each new answer would cost its epsilon again.
         return round_number == 0 or (self._redraws and self.filling == "hybrid" and self.rho > 0)
 
-    def _speak(self, state: FedRecState, shard: Interactions, key: Key, round_number: int, n_threads: int) -> Spoken:
+    def _speak(
+        self,
+        state: FedRecState,
+        shard: Interactions,
+        key: Key,
+        round_number: int,
+        n_threads: int,
+        last: Spoken | None,
+    ) -> Spoken:
         channel = self.channel
         if channel is not None:
             return fill_by_response(shard, channel, key, n_threads)
-        return fill_hybrid(shard, self.rho, state.weights, key, round_number, n_threads)
+        return fill_hybrid(shard, self.rho, state.weights, key, round_number, n_threads, last)
 
     def _devices_in(self, sender: str, shard: Interactions, key: Key, round_number: int) -> Devices:
         if round_number == 0:

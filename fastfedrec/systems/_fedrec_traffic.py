@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfedrec.systems._fedrec_devices import RATED, VIRTUAL, WITHHELD, Devices
-from fastfedrec.systems._fedrec_views import ADDITIVE, PLAIN
+from fastfedrec._kernels import fedrec as _kernel
+from fastfedrec.systems._fedrec_devices import RATED, VIRTUAL, Devices
+from fastfedrec.systems._fedrec_views import ADDITIVE, PLAIN, PUBLISHED
 
 
 @dataclass(frozen=True)
@@ -57,32 +58,34 @@ class VectorTraffic:
 
 def count_vectors(sharing: int, groups: Collection[Devices], denoisers: np.ndarray, n_items: int) -> VectorTraffic:
     """Count what the spoken lists of all shards move; `denoisers` is by user, in the order of the shards."""
-    parts = [devices.spoken for devices in groups if devices.spoken is not None]
     users = np.concatenate([devices.users for devices in groups])
-    lengths = np.concatenate([np.diff(part.indptr) for part in parts])
-    items, kinds = (np.concatenate([getattr(part, name) for part in parts]) for name in ("items", "kinds"))
-    owner = np.repeat(np.arange(len(users)), lengths)
-
-    def per_user(mask):
-        return np.bincount(owner[mask], minlength=len(users)).astype(np.float64)
-
-    spoken, virtual = per_user(kinds != WITHHELD), per_user(kinds == VIRTUAL)
+    is_denoiser = denoisers == users if sharing != PLAIN else np.zeros(len(users), dtype=bool)
+    names, group = np.unique(denoisers, return_inverse=True) if sharing != PLAIN else (denoisers, np.zeros_like(users))
+    # Of which kinds a user's denoiser hears.  As published, it adds what it rated itself, and of others what they did
+    # not.
+    heard = np.zeros((len(users), 3), dtype=np.uint8)
+    heard[:, VIRTUAL] = (sharing == ADDITIVE) | ((sharing == PUBLISHED) & ~is_denoiser)
+    heard[:, RATED] = (sharing == ADDITIVE) | ((sharing == PUBLISHED) & is_denoiser)
+    counts, cells = np.zeros((len(users), 3), dtype=np.int64), np.zeros((len(names), n_items), dtype=np.uint8)
+    start = 0
+    for devices in groups:
+        part = slice(start, start + len(devices.users))
+        if (spoken := devices.spoken) is not None:
+            _kernel.count_spoken(
+                spoken.indptr, spoken.items, spoken.kinds, group[part].astype(np.int64), heard[part], counts[part],
+                cells,
+            )  # fmt: skip
+        start = part.stop
+    said = counts[:, RATED] + counts[:, VIRTUAL]
     if sharing == PLAIN:
-        return VectorTraffic(0, len(users), 0.0, 0.0, float(spoken.mean()))
-    is_denoiser = denoisers == users
-    forwarded = spoken if sharing == ADDITIVE else virtual
-    names, group = np.unique(denoisers, return_inverse=True)
-    # As published, a denoiser adds what it rated itself, and hears of the others what they did not.
-    published = kinds == np.where(is_denoiser[owner], RATED, VIRTUAL)
-    heard = kinds != WITHHELD if sharing == ADDITIVE else published
-    cells = np.zeros((len(names), n_items), dtype=bool)
-    cells[group[owner[heard]], items[heard]] = True
-    own = float(spoken[is_denoiser].mean()) if sharing == ADDITIVE else 0.0
+        return VectorTraffic(0, len(users), 0.0, 0.0, float(said.mean()))
+    forwarded = said if sharing == ADDITIVE else counts[:, VIRTUAL]
+    own = float(said[is_denoiser].mean()) if sharing == ADDITIVE else 0.0
     n_ordinary = int((~is_denoiser).sum())
     return VectorTraffic(
         len(names),
         n_ordinary,
         float(forwarded[~is_denoiser].sum() / len(names)),
         float(cells.sum() / len(names)) + own,
-        float((spoken + forwarded)[~is_denoiser].mean()) if n_ordinary else 0.0,
+        float((said + forwarded)[~is_denoiser].mean()) if n_ordinary else 0.0,
     )

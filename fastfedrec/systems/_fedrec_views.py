@@ -1,7 +1,7 @@
 """What each party of FedRec and FedRec++ received in a round, recorded for tests and attacks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -77,7 +77,7 @@ class Messages:
         return type(self)(owners, owners, (found % n_items).astype(np.int32), values)
 
     @classmethod
-    def joined(cls, parts: "Sequence[Messages]") -> Self:
+    def joined(cls, parts: "Sequence[Messages]") -> "Messages":
         """All messages of several lists.
 
         Parameters
@@ -90,6 +90,8 @@ class Messages:
         Messages
             One list after the other.
         """
+        if len(parts) == 1:
+            return parts[0]
         names = ("senders", "receivers", "items", "values")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -106,14 +108,31 @@ class RecordedRound:
         What users sent to the server.
     denoisers : Messages
         What users sent to denoisers.
-    n_items : int
-        Size of the catalogue.
+    item_factors : ndarray of shape (n_items, n_factors), float64
+        What the server sent to everybody.
+    regularization : float
+        Of the gradients; everybody knows it.
+    scale : float
+        How many steps a gradient of 1 is; everybody knows it.
     """
 
     round: int
     server: Messages
     denoisers: Messages
-    n_items: int
+    item_factors: np.ndarray
+    regularization: float
+    scale: float
+
+    @property
+    def n_items(self) -> int:
+        """Size of the catalogue.
+
+        Returns
+        -------
+        int
+            Also of items that nobody spoke of.
+        """
+        return len(self.item_factors)
 
     def denoiser_sums(self) -> Messages:
         """What each denoiser sends to the server: for each item that it heard of, the sum.
@@ -126,7 +145,7 @@ class RecordedRound:
         return self.denoisers.add_up("receivers", self.n_items)
 
     @classmethod
-    def of_shards(cls, parts: "Sequence[RecordedRound]") -> Self:
+    def of_shards(cls, parts: "Sequence[RecordedRound]") -> "RecordedRound":
         """Join the records that several shards made of one round.
 
         Parameters
@@ -139,12 +158,10 @@ class RecordedRound:
         RecordedRound
             Of all users.
         """
-        first = parts[0]
-        return cls(
-            first.round,
-            Messages.joined([part.server for part in parts]),
-            Messages.joined([part.denoisers for part in parts]),
-            first.n_items,
+        return replace(
+            parts[0],
+            server=Messages.joined([part.server for part in parts]),
+            denoisers=Messages.joined([part.denoisers for part in parts]),
         )
 
 
@@ -156,6 +173,8 @@ def record_round(
     roles: np.ndarray,
     spoken: Spoken,
     messages: np.ndarray,
+    regularization: float,
+    scale: float,
 ) -> RecordedRound:
     """Sort what the kernel wrote into what each party received; `users` and `roles` are those of each spoken item."""
     kinds = spoken.kinds
@@ -172,4 +191,4 @@ def record_round(
     denoisers = Messages(
         users[to_denoiser], receivers[to_denoiser], spoken.items[to_denoiser], messages[1][to_denoiser]
     )
-    return RecordedRound(round_number, server, denoisers, state.item_factors.shape[0])
+    return RecordedRound(round_number, server, denoisers, state.item_factors, regularization, scale)

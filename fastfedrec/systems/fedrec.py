@@ -15,6 +15,7 @@ import numpy as np
 from fastfedrec._check import check_choice, check_flag, check_instance, check_integer, check_real
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, LocalReports, RoundTraffic
+from fastfedrec.attacks import run_attacks
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key, resolve_key
@@ -219,7 +220,9 @@ class FedRec(RatingModel, FedRecRounds):
         ledger : Ledger or None
             An earlier ledger on the same people, to which this run is added; None starts one.
         record_views : collection of int
-            Rounds of which everything that was sent is kept in `records_`; 8 (n_factors + 1) bytes a vector.
+            Rounds of which everything that was sent is kept in `records_`; 8 (n_factors + 1) bytes a vector.  The
+            attacks of `fastfedrec.attacks` are then carried out on it, most of which need two rounds, and what they
+            reach is put into the ledger.
         engine : LocalEngine or None
             Where shards run; None runs one shard in this process.
 
@@ -269,6 +272,7 @@ class FedRec(RatingModel, FedRecRounds):
         ]
         self.vectors_ = self._count_vectors(state)
         self._forget()
+        self._attack(data)
         return self
 
     def _keep(self, state: FedRecState, n_rounds: int) -> None:
@@ -336,7 +340,7 @@ class FedRec(RatingModel, FedRecRounds):
         """What each party learns, in words."""
         notes = [
             "the server sees each user's real-valued gradients; of two rounds, a user's factors and ratings can be "
-            "computed"
+            "computed (attacks.gradients)"
         ]
         if self.rho == 0 and self.filling == "hybrid":
             return [*notes, "the server sees which items each user has rated"]
@@ -346,6 +350,18 @@ class FedRec(RatingModel, FedRecRounds):
                 "rated (attacks.intersection)"
             )
         return notes
+
+    def _attack(self, data: Interactions) -> None:
+        """Put into the ledger what the attacks reach on what was recorded."""
+        if len(self.records_) < 2:
+            self.ledger_.note(
+                "what the attacks on these data reach is measured, and stated here, by fit(record_views=...) with "
+                "two rounds or more"
+            )
+        if self.records_:
+            self.ledger_.note("what is stated by experiment is computed from the data, and covered by no guarantee")
+            for result in run_attacks(self.records_, data, grid=self.grid):
+                self.ledger_.note(result.statement())
 
     # ---- scoring ------------------------------------------------------------------------------------------------
 
