@@ -45,8 +45,8 @@ MODELS = [
     DPPopularity(5.0, trust="local"),
     DPLCF(2.5),
     DPGram(8.0, gate=False),
-    DPGram(1.0, scoring="knn"),
-    DPGram(8.0, scoring="knn", gate=False),
+    DPGram(1.0, score="knn"),
+    DPGram(8.0, score="knn", gate=False),
     OwnHistory(),
     ItemKNN(n_neighbors=5),
     EASE(20.0),
@@ -70,7 +70,7 @@ MODELS = [
 ]
 
 
-BASES = {"Baseline", "_Unprotected", "RatingModel", "RatingBaseline", "AdditiveModel"}
+BASES = {"Baseline", "_Unprotected", "RatingModel", "RatingBaseline", "AdditiveModel", "GramModel"}
 
 
 def rated(n_users, n_items, seed, **ids):
