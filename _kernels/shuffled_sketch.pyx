@@ -1,10 +1,11 @@
 """Reports of a shuffled sketch: one random bit about a rotated row, or about products of rotated rows.
 
-For a user with items S, public signs D and the Hadamard matrix H of a power of two, let a = H D 1_S and b = H D' 1_S be
-the two sides of a rotation.  A report draws a place, 32 bits, which a public hash turns into `n_terms` cells: a rotation
-and an entry of it (one side), or a rotation and an entry of each side.  It answers the sign of the sum over its cells of
-a_j, or of a_j b_l, by binary response; 0 is answered by a fair coin.  Each user reads the stream (subkey, round, global
-user id), two words a report: the place in the low half of the first, and the answer.  Inputs are trusted.
+For a user with items S, public signs D and the Hadamard matrix H of a power of two, let a = H D 1_S and b = H D'
+1_S be the two sides of a rotation.  A report draws a place, 32 bits, which a public hash turns into `n_terms`
+cells: a rotation and an entry of it (one side), or a rotation and an entry of each side.  It answers the sign of
+the sum over its cells of a_j, or of a_j b_l, by binary response; 0 is answered by a fair coin.  Each user reads the
+stream (subkey, round, global user id), two words a report: the place in the low half of the first, and the answer.
+Inputs are trusted.
 """
 from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t

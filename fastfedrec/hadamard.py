@@ -52,7 +52,9 @@ def hadamard_transform(values: np.ndarray, *, n_threads: int = 0) -> np.ndarray:
         raise TypeError(f"values must be whole numbers or floats, got {values.dtype}; convert them first")
     n = values.shape[-1] if values.ndim else 0
     if n < 1 or n & (n - 1):
-        raise ValueError(f"values must have a power of two of entries along the last axis, got {values.shape}; pad them")
+        raise ValueError(
+            f"values must have a power of two of entries along the last axis, got {values.shape}; pad them"
+        )
     n_threads = resolve_n_threads(n_threads)
     out = np.array(values, dtype=np.float64 if values.dtype.kind == "f" else np.int64, order="C")
     if out.size:

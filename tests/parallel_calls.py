@@ -85,9 +85,9 @@ CALLS = {
     ),
     "randomness": lambda n: KEY.words_by_user("test", np.arange(N, dtype=np.uint64), size=2, n_threads=n),
     "ranking": lambda n: ranking.top_k(np.sin(np.arange(N)).reshape(200, 100), 3, n_threads=n)[0],
-    "shuffled_sketch": lambda n: SKETCH.local_round(
-        SKETCH.initial_state(KEY), data(), KEY, 0, n_threads=n
-    ).arrays["answers"],
+    "shuffled_sketch": lambda n: SKETCH.local_round(SKETCH.initial_state(KEY), data(), KEY, 0, n_threads=n).arrays[
+        "answers"
+    ],
 }
 
 

@@ -162,7 +162,9 @@ def test_public_places_never_cost_more_than_is_said(n_reports, n_users, epsilon,
                     assert max(hockey_stick(p, q, target), hockey_stick(q, p, target)) <= total.get_delta(target)
 
 
-@pytest.mark.parametrize(("n_reports", "n_users", "epsilon"), [(590, 50_000, 2.5), (2118, 50_000, 2.5), (7000, 50_000, 1)])
+@pytest.mark.parametrize(
+    ("n_reports", "n_users", "epsilon"), [(590, 50_000, 2.5), (2118, 50_000, 2.5), (7000, 50_000, 1)]
+)
 def test_many_reports_come_near_the_normal_law(n_reports, n_users, epsilon):
     # Its mu is sqrt(k (1 - clone)^2 / (N clone)); another program computes what that costs.
     from fastfedrec.systems.dp_gram import gaussian_mu

@@ -258,7 +258,7 @@ def test_bad_arguments(arguments, message):
 
 def test_bad_data():
     data = generated(50)
-    with pytest.raises(ValueError, match="a single report of epsilon_0=2.5 costs more; raise epsilon"):
+    with pytest.raises(ValueError, match=r"a single report of epsilon_0=2\.5 costs more; raise epsilon"):
         fitted(1.0, data)
     with pytest.raises(ValueError, match="honest_fraction times n_users must be at least 1 user"):
         fitted(8.0, data, honest_fraction=0.001)
@@ -315,7 +315,7 @@ def test_the_estimate_of_a_pair_is_unbiased(n_own):
         found.append(own.sum() / (2 * 1000 * mean_magnitude(4)) * system.channel.decoder)
     users, found = 2, np.array(found)
     weight = naive.mean_magnitude(n_own, 4) / mean_magnitude(4)  # what the whole row adds up to: about n_own
-    assert abs(weight / n_own - 1) < 0.05
+    assert abs(weight / n_own - 1) < 0.06
     assert not deviates(found, users * weight)
     assert deviates(found, 0.9 * users * weight)
     assert deviates(found, 1.1 * users * weight)
@@ -389,7 +389,9 @@ def test_audit_finds_no_more_than_the_claim_and_catches_broken_ones():
     assert n_reports > 4
 
     def bound(epsilon_0, n_hidden):
-        return audit(attack(epsilon_0, n_hidden, n_reports), 0, 1, claim, n=20_000, delta=delta, alpha=ALPHA).lower_bound
+        return audit(
+            attack(epsilon_0, n_hidden, n_reports), 0, 1, claim, n=20_000, delta=delta, alpha=ALPHA
+        ).lower_bound
 
     honest = bound(2.5, n_users)
     assert 0.3 * claim < honest <= claim

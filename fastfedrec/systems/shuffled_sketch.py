@@ -228,8 +228,8 @@ class ShuffledSketchGram(GramModel):
 
     def _note(self, is_open: bool) -> None:
         self.ledger_.note(
-            f"ShuffledSketchGram: epsilon {self.epsilon:g} at delta {self.delta:g} behind the shuffler, for all data of "
-            f"one user against none, the whole run together ({self.n_reports_} reports a user)"
+            f"ShuffledSketchGram: epsilon {self.epsilon:g} at delta {self.delta:g} behind the shuffler, for all data "
+            f"of one user against none, the whole run together ({self.n_reports_} reports a user)"
         )
         if not is_open:
             self.ledger_.note(
