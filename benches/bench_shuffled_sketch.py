@@ -21,16 +21,18 @@ def generated(n_users):
 
 
 class Reports:
-    """589 reports of each of 2,000 users, added up; NumPy takes dense products, and our words, hash and sums."""
+    """589 reports of each of 1,000 users, added up; NumPy takes dense products, and our words, hash and sums."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
     timeout = 300
 
     def setup(self, impl):
-        self.data = generated(2_000)
+        self.data = generated(1_000)
         self.system = SketchRound(BinaryResponse(2.5), 1_000, N_REPORTS, 8, True)
         self.state = self.system.initial_state(KEY)
+        hadamard = hadamard_transform(np.eye(self.system.length))[:1_000]
+        self.turned = (self.state.signs[:, :, :1_000, None] * hadamard).astype(np.float32)  # rows are items
         self.run = self._fastfedrec if impl == "fastfedrec" else self._numpy
         np.testing.assert_array_equal(self._fastfedrec(), self._numpy())
 
@@ -51,14 +53,12 @@ class Reports:
 
     def _numpy(self):
         """Users in blocks; the signs of all 16 sketches by products of matrices in single precision, exact here."""
-        signs, length = self.state.signs, self.system.length
-        hadamard = hadamard_transform(np.eye(length)).astype(np.float32)
-        turned = (signs[:, :, :, None] * hadamard).astype(np.float32)  # rows are items, as H is symmetric
+        length = self.system.length
         sums = np.zeros(self.system.shape, dtype=np.int64)
         for start in range(0, self.data.n_users, 200):
             part = self.data._user_range(start, start + 200)
             dense = part.to_scipy().toarray().astype(np.float32)
-            sketches = np.stack([[dense @ side for side in sides] for sides in turned[:, :, :1_000]])
+            sketches = np.stack([[dense @ side for side in sides] for sides in self.turned])
             words = KEY.words_by_user(_REPORTS, part.global_user_ids, size=2 * N_REPORTS, n_threads=N_THREADS)
             place, answer = words[:, ::2] & np.uint64(0xFFFFFFFF), words[:, 1::2]
             users, value, cells = np.arange(200)[:, None], np.zeros(place.shape), []
