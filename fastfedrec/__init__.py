@@ -19,6 +19,7 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
+from fastfedrec.systems.dp_als import DPALS
 from fastfedrec.systems.dp_gram import DPGram
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fedrec import FedRec
@@ -33,6 +34,7 @@ from fastfedrec.systems.recommender import load
 from fastfedrec.systems.shuffled_sketch import ShuffledSketchGram
 
 __all__ = [
+    "DPALS",
     "DPLCF",
     "EASE",
     "FMFLDP",
