@@ -31,6 +31,7 @@ from fastfedrec.systems.private_prototypes import PrivatePrototypes
 from fastfedrec.systems.privrec import PrivRec
 from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
 from fastfedrec.systems.recommender import load
+from fastfedrec.systems.shuffled_sketch import ShuffledSketchGram
 
 __all__ = [
     "DPALS",
@@ -55,6 +56,7 @@ __all__ = [
     "PrivatePrototypes",
     "Random",
     "RatingItemKNN",
+    "ShuffledSketchGram",
     "UserMean",
     "__version__",
     "accounting",

@@ -28,6 +28,7 @@ from fastfedrec import (
     ranking,
 )
 from fastfedrec.evaluation import random_split
+from fastfedrec.hadamard import hadamard_transform
 from fastfedrec.mechanisms import (
     GRR,
     BinaryResponse,
@@ -37,9 +38,11 @@ from fastfedrec.mechanisms import (
     TruncatedGeometric,
     clip_rows_l2,
 )
+from fastfedrec.systems._shuffled_sketch_rounds import SketchRound
 
 N = 20_000  # values: enough for a block for each of two threads in every kernel
 KEY = Key.from_seed(1)
+SKETCH = SketchRound(BinaryResponse(1.0), 60, 20, 2, True)
 CANDIDATES = np.linspace(-0.5, 0.5, 40).reshape(20, 2)
 
 
@@ -72,6 +75,7 @@ CALLS = {
     "fmf_ldp": lambda n: FMFLDP(n_rounds=2).fit(data(), key=KEY, n_threads=n).item_factors_,
     "frequency": lambda n: GRR(1.0, 5).privatize(values(), key=KEY, n_threads=n),
     "generate": lambda n: datasets.generate_implicit(400, 60, key=KEY, n_threads=n).indices,
+    "hadamard": lambda n: hadamard_transform(values().reshape(-1, 32), n_threads=n),
     "integer_noise": lambda n: DiscreteLaplace(2, sampler="table").privatize(values(), key=KEY, n_threads=n),
     "laplace_rr_svd": lambda n: LaplaceRRSVD(n_factors=0).fit(ratings(), key=KEY, n_threads=n).item_biases_,
     "nmf": lambda n: nmf.fit_nmf(ratings(), 3, regularization=1.0, n_epochs=1, key=KEY, n_threads=n).item_factors,
@@ -81,6 +85,9 @@ CALLS = {
     ),
     "randomness": lambda n: KEY.words_by_user("test", np.arange(N, dtype=np.uint64), size=2, n_threads=n),
     "ranking": lambda n: ranking.top_k(np.sin(np.arange(N)).reshape(200, 100), 3, n_threads=n)[0],
+    "shuffled_sketch": lambda n: SKETCH.local_round(SKETCH.initial_state(KEY), data(), KEY, 0, n_threads=n).arrays[
+        "answers"
+    ],
 }
 
 

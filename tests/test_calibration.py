@@ -15,6 +15,7 @@ from fastfedrec.accounting import (
     ShuffledReports,
     ZCDPAccountant,
     calibrate_epsilon_per_report,
+    calibrate_n_reports,
     calibrate_n_rounds,
     calibrate_noise_multiplier,
 )
@@ -65,6 +66,25 @@ def test_pure_calibration_is_division():
     event = LocalReports("binary response", 1.0, 10, 100)
     found = calibrate_epsilon_per_report(event, epsilon=6.0, delta=1e-6, count=3, accountant=PureAccountant)
     assert 0.2 * 0.999 <= found <= 0.2
+
+
+@pytest.mark.parametrize(("epsilon", "n_users"), [(0.01, 1000), (0.1, 1000), (1.0, 1000), (6.0, 30), (3.0, 1)])
+@pytest.mark.parametrize("neighboring", ["replace", "zero_out"])
+def test_reports_meet_the_target_and_hardly_fewer(epsilon, n_users, neighboring):
+    event = ShuffledReports("binary response", 1.0, 7, n_users, neighboring=neighboring)
+    found = calibrate_n_reports(event, epsilon=epsilon, delta=1e-6)
+
+    def cost(n_reports):
+        return PLDAccountant().compose(replace(event, n_reports=n_reports)).get_epsilon(1e-6) if n_reports else 0.0
+
+    assert cost(found) <= epsilon < cost(max(found + 1, math.ceil(found * 1.002)))
+
+
+def test_reports_are_calibrated_for_shuffled_ones_only():
+    with pytest.raises(TypeError, match="event must be ShuffledReports"):
+        calibrate_n_reports(LocalReports("m", 1.0, 1, 10), epsilon=1.0, delta=1e-6)
+    with pytest.raises(ValueError, match="epsilon must be greater than 0"):
+        calibrate_n_reports(SHUFFLED, epsilon=0.0, delta=1e-6)
 
 
 @pytest.mark.parametrize(("event", "accountant"), [(FIXED, PLDAccountant), (PLAIN, ZCDPAccountant)])

@@ -104,7 +104,7 @@ def test_scores_equal_the_weights_of_ease(n_items, rank, regularization):
 @pytest.mark.parametrize("scoring", ["ease", "ridge", "knn"])
 def test_devices_score_as_dense_algebra(scoring):
     data = generated()
-    model = DPGram(4.0, scoring=scoring).fit(data, key=Key.from_seed(2))
+    model = DPGram(4.0, score=scoring).fit(data, key=Key.from_seed(2))
     users = data.user_ids[:30]
     rows = data.to_scipy()[:30].toarray().astype(float)
     rows /= np.sqrt(np.maximum(rows.sum(axis=1, keepdims=True), 1))
@@ -218,6 +218,17 @@ def test_new_users_are_served_without_refitting(tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+def test_the_argument_score_and_the_method_score_live_together():
+    model = DPGram(score="ridge")
+    assert model.get_params()["score"] == "ridge"
+    assert "score='ridge'" in repr(model)
+    assert model.set_params(score="knn").get_params()["score"] == "knn"
+    data = generated()
+    assert model.fit(data, key=Key.from_seed(1)).score(data.user_ids[:1], data.item_ids[:1]).shape == (1,)
+    with pytest.raises(ValueError, match="score must be"):
+        model.set_params(score="svd")
+
+
 def test_a_user_without_items_gets_the_popular_ones():
     dense = (np.random.default_rng(1).random((500, 12)) < 0.3).astype(np.float32)
     dense[7] = 0
@@ -248,7 +259,7 @@ def test_public_mean_has_a_floor_and_bounds():
     [
         ({"epsilon": 0.0}, "epsilon must be greater than 0"),
         ({"delta": 1.0}, "delta must be less than 1"),
-        ({"scoring": "svd"}, "scoring must be"),
+        ({"score": "svd"}, "score must be"),
         ({"regularization": 0.0}, "regularization must be greater than 0"),
         ({"mean_share": 1.0}, "mean_share must be less than 1"),
         ({"n_users": 0}, "n_users must be at least 1"),

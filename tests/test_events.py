@@ -86,6 +86,8 @@ def test_bad_gaussian_fields_are_named(fields, message):
         (lambda: LocalReports("m", -1.0, 1, 1), "epsilon must be greater than 0"),
         (lambda: LocalReports("m", 1.0, -1, 1), "n_reports must be at least 0"),
         (lambda: LocalReports("m", 1.0, 1, 1, neighboring="add_remove"), "neighboring must be one of 'replace'"),
+        (lambda: LocalReports("m", 1.0, 1, 1, neighboring="zero_out"), "neighboring must be one of 'replace'"),
+        (lambda: ShuffledReports("m", 1.0, 1, 10, neighboring="add_remove"), "neighboring must be one of"),
         (lambda: ShuffledReports("m", 1.0, 1, 10, honest_fraction=0.05), "must be at least 1 user"),
         (lambda: ShuffledReports("m", 1.0, 1, 10, honest_fraction=1.5), "honest_fraction must be at most 1.0"),
         (lambda: CentralRelease("m", 0.0), "epsilon must be greater than 0"),

@@ -29,6 +29,7 @@ from fastfedrec import (
     PrivRec,
     Random,
     RatingItemKNN,
+    ShuffledSketchGram,
     UserMean,
     datasets,
     load,
@@ -48,8 +49,10 @@ MODELS = [
     DPLCF(2.5),
     DPALS(8.0, n_factors=3),
     DPGram(8.0, gate=False),
-    DPGram(1.0, scoring="knn"),
-    DPGram(8.0, scoring="knn", gate=False),
+    DPGram(1.0, score="knn"),
+    DPGram(8.0, score="knn", gate=False),
+    ShuffledSketchGram(8.0, gate=False),
+    ShuffledSketchGram(8.0),
     OwnHistory(),
     ItemKNN(n_neighbors=5),
     EASE(20.0),
@@ -75,7 +78,7 @@ MODELS = [
 ]
 
 
-BASES = {"Baseline", "_Unprotected", "RatingModel", "RatingBaseline", "AdditiveModel"}
+BASES = {"Baseline", "_Unprotected", "RatingModel", "RatingBaseline", "AdditiveModel", "GramModel"}
 
 
 def rated(n_users, n_items, seed, **ids):

@@ -55,6 +55,49 @@ def shuffled(epsilon, n_reports, n_users, **fields):
     return PLDAccountant().compose(ShuffledReports("binary response", epsilon, n_reports, n_users, **fields))
 
 
+def mixed(rows, epsilon, places):
+    """Distribution of the shuffled reports of all users, one of whose places each is about, by enumeration.
+
+    A row gives for each place the true answer, 1 or 0, or None for a fair coin.
+    """
+    kept = 1 / (1 + math.exp(-epsilon))
+    total = Counter({(): 1.0})
+    for row in rows:
+        one = Counter()
+        for place in range(places):
+            for bit in (0, 1):
+                chance = 0.5 if row[place] is None else kept if bit == row[place] else 1 - kept
+                one[place, bit] += chance / places
+        grown = Counter()
+        for seen, p in total.items():
+            for report, q in one.items():
+                grown[tuple(sorted([*seen, report]))] += p * q
+        total = grown
+    return total
+
+
+def hockey_stick(p, q, target):
+    return sum(max(0.0, p[y] - math.exp(target) * q[y]) for y in p.keys() | q.keys())
+
+
+def zero_out_pair_delta(epsilon, n_reports, n_users, target):
+    """Delta of the exact pair for data against none, written out, and the other way round."""
+    clone = 2 / (math.exp(epsilon) + 1)
+    others, own = (n_users - 1) * n_reports, [0.0] * (n_reports + 1)
+    for ones in range(n_reports + 1):
+        own[ones] = math.comb(n_reports, ones) * (1 - clone / 2) ** ones * (clone / 2) ** (n_reports - ones)
+    forward = backward = 0.0
+    for clones in range(others + 1):
+        weight = math.comb(others, clones) * clone**clones * (1 - clone) ** (others - clones)
+        for ones in range(clones + n_reports + 1):
+            inner = range(max(0, ones - clones), min(ones, n_reports) + 1)
+            p = sum(own[i] * math.comb(clones, ones - i) for i in inner) / 2**clones
+            q = math.comb(clones + n_reports, ones) / 2 ** (clones + n_reports)
+            forward += weight * max(0.0, p - math.exp(target) * q)
+            backward += weight * max(0.0, q - math.exp(target) * p)
+    return max(forward, backward)
+
+
 # --- oracle ---
 
 
@@ -94,6 +137,44 @@ def test_never_below_the_truth_of_a_few_users(rounds, n_users, epsilon):
         assert total.get_delta(target) >= exact_delta(epsilon, rounds, n_users, target)
 
 
+@pytest.mark.parametrize(("n_reports", "n_users"), [(1, 1), (3, 1), (1, 9), (2, 12), (7, 5)])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5])
+def test_data_against_none_is_the_pair_written_out(epsilon, n_reports, n_users):
+    total = shuffled(epsilon, n_reports, n_users, neighboring="zero_out")
+    for target in (0.0, 0.1, 0.5, 2.0):
+        exact = zero_out_pair_delta(epsilon, n_reports, n_users, target)
+        assert exact - 1e-12 <= total.get_delta(target) <= exact + 2e-5
+
+
+@pytest.mark.parametrize(("n_reports", "n_users"), [(1, 2), (1, 4), (2, 2)])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("neighboring", ["zero_out", "replace"])
+def test_public_places_never_cost_more_than_is_said(n_reports, n_users, epsilon, neighboring):
+    # Each report draws one of two places; others may have any data, and answers may agree at one of them or be coins.
+    total = shuffled(epsilon, n_reports, n_users, neighboring=neighboring)
+    kinds = [(0, 0), (0, 1), (1, 1), (None, 1)]
+    for own in kinds:
+        for other in [(None, None)] if neighboring == "zero_out" else kinds:
+            for crowd in kinds[:3]:
+                rest = [crowd] * (n_reports * (n_users - 1))
+                p, q = (mixed([row] * n_reports + rest, epsilon, 2) for row in (own, other))
+                for target in (0.0, 0.4, 1.2):
+                    assert max(hockey_stick(p, q, target), hockey_stick(q, p, target)) <= total.get_delta(target)
+
+
+@pytest.mark.parametrize(
+    ("n_reports", "n_users", "epsilon"), [(590, 50_000, 2.5), (2118, 50_000, 2.5), (7000, 50_000, 1)]
+)
+def test_many_reports_come_near_the_normal_law(n_reports, n_users, epsilon):
+    # Its mu is sqrt(k (1 - clone)^2 / (N clone)); another program computes what that costs.
+    from fastfedrec.systems.dp_gram import gaussian_mu
+
+    clone = 2 / (math.exp(epsilon) + 1)
+    cost = shuffled_epsilon(epsilon, n_reports, n_users, 1, 1e-6, neighboring="zero_out")
+    mu = math.sqrt(n_reports * (1 - clone) ** 2 / (n_users * clone))
+    assert gaussian_mu(cost, 1e-6) == pytest.approx(mu, rel=2e-3)
+
+
 def test_lower_bound_is_a_true_one():
     # Two users with two reports each, all mixed: the attack of the docstring by enumeration.
     epsilon, target_delta = 1.0, 0.05
@@ -124,6 +205,25 @@ def test_between_the_attack_and_no_shuffler(epsilon, n_reports, n_users, n_round
     upper = shuffled_epsilon(epsilon, n_reports, n_users, n_rounds, delta)
     assert shuffled_epsilon_lower_bound(epsilon, n_reports, n_users, delta) <= upper
     assert upper <= n_rounds * n_reports * epsilon
+
+
+def test_coarse_counts_only_lose_tightness_for_data_against_none(monkeypatch):
+    from fastfedrec.accounting import shuffle
+
+    fine = shuffled_epsilon(**DEFAULT, neighboring="zero_out")
+    shuffle._zero_out_pmfs.cache_clear()
+    monkeypatch.setattr(shuffle, "_FINEST_COUNT", 1e-2)
+    coarse = shuffled_epsilon(**DEFAULT, neighboring="zero_out")
+    shuffle._zero_out_pmfs.cache_clear()
+    assert fine < coarse < fine * 1.01
+
+
+def test_data_against_none_cost_about_half_of_replacing_them():
+    once, twice = (shuffled_epsilon(**DEFAULT, neighboring=name) for name in ("zero_out", "replace"))
+    assert 0.45 < once / twice < 0.55
+    rounds = shuffled_epsilon(**(DEFAULT | {"n_rounds": 4}), neighboring="zero_out")
+    more = shuffled_epsilon(**(DEFAULT | {"n_reports": 400}), neighboring="zero_out")
+    assert more == pytest.approx(rounds, rel=1e-3)
 
 
 def test_monotone_in_everything():
@@ -168,6 +268,7 @@ def test_losses_are_a_distribution():
         ({"n_rounds": 1.5}, "n_rounds must be an integer"),
         ({"delta": 0.0}, "delta must be greater than 0"),
         ({"delta": 1.0}, "delta must be less than 1"),
+        ({"neighboring": "add_remove"}, "neighboring must be"),
         ({"honest_fraction": 1.1}, "honest_fraction must be at most 1.0"),
         ({"honest_fraction": 1e-6}, "honest_fraction times n_users must be at least 1 user"),
     ],

@@ -35,6 +35,9 @@ def test_what_each_adversary_sees():
     assert isinstance(seen_event(lonely, "shuffled_server"), LocalReports)
     dishonest = ShuffledReports("m", 1.0, 5, 1000, 0.001)
     assert isinstance(seen_event(dishonest, "shuffled_server"), LocalReports)
+    of_none = ShuffledReports("m", 1.0, 5, 1000, 0.5, neighboring="zero_out")
+    assert seen_event(of_none, "public") == ShuffledReports("m", 1.0, 5, 1000, 0.5)
+    assert seen_event(of_none, "server") == LocalReports("m", 1.0, 5, 1000)
     assert seen_event(REPORTS, "key_holder") is None
     assert seen_event(Unprotected("u"), "public") is None
 

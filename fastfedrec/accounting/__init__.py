@@ -2,6 +2,7 @@
 
 from fastfedrec.accounting.calibration import (
     calibrate_epsilon_per_report,
+    calibrate_n_reports,
     calibrate_n_rounds,
     calibrate_noise_multiplier,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "UnsupportedEventError",
     "ZCDPAccountant",
     "calibrate_epsilon_per_report",
+    "calibrate_n_reports",
     "calibrate_n_rounds",
     "calibrate_noise_multiplier",
     "composed_epsilon",

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
-from fastfedrec._check import check_epsilon, check_integer, check_real
+from fastfedrec._check import check_epsilon, check_instance, check_integer, check_real
 from fastfedrec.accounting.composition import Accountant
 from fastfedrec.accounting.events import CentralRelease, Event, Gaussian, Laplace, LocalReports, ShuffledReports
 from fastfedrec.accounting.pld import PLDAccountant
@@ -149,6 +150,48 @@ def calibrate_n_rounds(
         middle = (few + many) // 2
         few, many = (middle, many) if _target(epsilon, delta, middle, accountant)(event) else (few, middle)
     return min(few, _MOST_ROUNDS)
+
+
+def calibrate_n_reports(event: ShuffledReports, *, epsilon: float, delta: float) -> int:
+    """The largest number of reports of each user in one round within a target, by the PLD accountant.
+
+    Parameters
+    ----------
+    event : ShuffledReports
+        What happens in the round; its own number of reports does not matter.
+    epsilon : float
+        Target, in nats.
+    delta : float
+        Target, in (0, 1).
+
+    Returns
+    -------
+    int
+        At most a thousandth below the largest that meets it; 0 where a single report is too many.
+
+    Examples
+    --------
+    >>> from fastfedrec.accounting import ShuffledReports, calibrate_n_reports
+    >>> reports = ShuffledReports("binary response", 2.5, 1, 50_000, neighboring="zero_out")
+    >>> calibrate_n_reports(reports, epsilon=1.0, delta=1e-6)
+    589
+    """
+    check_instance("event", event, ShuffledReports, "pass the event of one round")
+    epsilon = check_epsilon("epsilon", epsilon)
+    delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
+    return _most_reports(event, epsilon, delta)
+
+
+@lru_cache(maxsize=64)
+def _most_reports(event, epsilon, delta):
+    few, many, guess = 0, None, 1
+    while many is None or many - few > max(1, _PRECISION * few):
+        found = PLDAccountant().compose(replace(event, n_reports=guess)).get_epsilon(delta)
+        few, many = (guess, many) if found <= epsilon else (few, guess)
+        # The cost grows about as the square root; a step beyond the guess brackets the answer sooner.
+        guess = min(int(guess * min((epsilon / found) ** 2, 1e4)), _MOST_ROUNDS) if found else 2 * guess
+        guess = max(guess, few + 1) if many is None else min(max(guess, few + 1), many - 1)
+    return few
 
 
 def _target(epsilon, delta, count, accountant):

@@ -78,8 +78,8 @@ class ShuffledReports:
         Users who were asked, each sending as many.
     honest_fraction : float
         Share of the users, in (0, 1], who follow the protocol and do not tell what they sent.
-    neighboring : {"replace"}
-        One user's data are replaced by any others.
+    neighboring : {"replace", "zero_out"}
+        One user's data are replaced by any others, or by none, so that each of its reports is a fair coin.
     privacy_unit : {"user"}
         All of one person's data.
     trust : {"shuffle"}
@@ -91,7 +91,7 @@ class ShuffledReports:
     n_reports: int
     n_users: int
     honest_fraction: float = 1.0
-    neighboring: Literal["replace"] = "replace"
+    neighboring: Literal["replace", "zero_out"] = "replace"
     privacy_unit: Literal["user"] = "user"
     trust: Literal["shuffle"] = "shuffle"
 
@@ -388,7 +388,8 @@ def _check_release_delta(delta: float) -> float:
 
 
 def _check_reports(event: LocalReports | ShuffledReports, trust: str) -> None:
-    for name, choices in (("neighboring", ("replace",)), ("privacy_unit", ("user",)), ("trust", (trust,))):
+    relations = ("replace",) if trust == "local" else ("replace", "zero_out")
+    for name, choices in (("neighboring", relations), ("privacy_unit", ("user",)), ("trust", (trust,))):
         check_choice(name, getattr(event, name), choices)
     _set(
         event,

@@ -10,7 +10,7 @@ from fastfedrec.accounting import _loss
 from fastfedrec.accounting._loss import Loss, LossPmf, both_ways, symmetric
 from fastfedrec.accounting.composition import Accountant, check_sampling, pure_cost
 from fastfedrec.accounting.events import Gaussian, Laplace, ShuffledReports
-from fastfedrec.accounting.shuffle import shuffled_loss
+from fastfedrec.accounting.shuffle import shuffled_loss, zero_out_loss
 
 _TAIL_STDDEVS = 9.0  # beyond, the Gaussian has a mass of 1e-19, which counts as infinite loss
 _CELLS = 4096  # at least so many cells for one loss
@@ -52,6 +52,10 @@ class PLDAccountant(Accountant):
     _total = None
 
     def _cost(self, event):
+        if isinstance(event, ShuffledReports) and event.neighboring == "zero_out":
+            uses = min(1, event.n_reports)  # all reports together are one
+            loss = zero_out_loss(event.epsilon, max(1, event.n_reports), event.n_honest_users)
+            return loss, event.epsilon * event.n_reports, uses
         if isinstance(event, ShuffledReports):
             return shuffled_loss(event.epsilon, event.n_honest_users), *pure_cost(event)
         if isinstance(event, Gaussian) or (isinstance(event, Laplace) and event.sampling != "without_replacement"):

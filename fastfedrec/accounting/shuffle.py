@@ -5,14 +5,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from fastfedrec._check import check_epsilon, check_integer, check_real
+from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
 from fastfedrec.accounting import _loss
-from fastfedrec.accounting._loss import Loss, symmetric
+from fastfedrec.accounting._loss import Loss, both_ways, symmetric
 
 _STDDEVS = 9.5  # beyond, a binomial has a mass below 1e-18, which counts as the worst loss
 _LARGEST_TABLE = 4_000_000  # pairs of counts looked at; fewer only cost tightness
 _BLOCK = 200_000  # of them at a time
 _ROUND_UP = 1e-9
+_FINEST_COUNT = 3e-4  # numbers of clones are rounded down by no more than this part of them
 
 
 def shuffled_epsilon(
@@ -23,8 +24,9 @@ def shuffled_epsilon(
     delta: float,
     *,
     honest_fraction: float = 1.0,
+    neighboring: str = "replace",
 ) -> float:
-    """What shuffled binary responses cost one user, in nats, for replacing all of the user's data.
+    """What shuffled binary responses cost one user, in nats.
 
     Parameters
     ----------
@@ -40,6 +42,8 @@ def shuffled_epsilon(
         In (0, 1).
     honest_fraction : float
         Share of the users, in (0, 1], who follow the protocol and do not tell what they sent.
+    neighboring : {"replace", "zero_out"}
+        Whether all of the user's data are replaced by any others, or by none: then each report is a fair coin.
 
     Returns
     -------
@@ -57,7 +61,8 @@ def shuffled_epsilon(
     Each report hides among the same-numbered reports of the other users.  With probability 2 / (e^epsilon + 1) such a
     report is a uniform bit whatever its user has, so there are C ~ Bin(n_users - 1, 2 / (e^epsilon + 1)) of these, of
     which A ~ Bin(C, 1/2) are ones; the counts with the user's own bit added dominate all that the adversary sees.
-    These pairs compose over reports and rounds as privacy loss distributions.
+    These pairs compose over reports and rounds as privacy loss distributions.  For "zero_out" all reports of a round
+    hide among all of the others', and that pair is exact; see docs/explanation/privacy/shuffled-sketch.md.
 
     References
     ----------
@@ -72,16 +77,23 @@ def shuffled_epsilon(
     0.069
     >>> round(shuffled_epsilon(2.5, n_reports=100, n_users=50_000, n_rounds=20, delta=1e-6), 2)
     4.18
+    >>> round(shuffled_epsilon(2.5, n_reports=590, n_users=50_000, n_rounds=1, delta=1e-6, neighboring="zero_out"), 2)
+    1.0
     """
     epsilon = check_epsilon("epsilon_per_report", epsilon_per_report)
-    uses = check_integer("n_reports", n_reports, low=1) * check_integer("n_rounds", n_rounds, low=1)
+    n_reports, n_rounds = check_integer("n_reports", n_reports, low=1), check_integer("n_rounds", n_rounds, low=1)
+    uses = n_reports * n_rounds
+    check_choice("neighboring", neighboring, ("replace", "zero_out"))
     n_users = check_integer("n_users", n_users, low=1)
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
     n_honest = int(check_real("honest_fraction", honest_fraction, low=0.0, high=1.0) * n_users)
     if not n_honest:
         raise ValueError(f"honest_fraction times n_users must be at least 1 user, got {honest_fraction} of {n_users}")
-    (total,) = _loss.compose([(shuffled_loss(epsilon, n_honest), uses)])
-    amplified = total.epsilon(delta)
+    if neighboring == "replace":
+        totals = _loss.compose([(shuffled_loss(epsilon, n_honest), uses)])
+    else:
+        totals = _loss.compose([(zero_out_loss(epsilon, n_reports, n_honest), n_rounds)])
+    amplified = max(total.epsilon(delta) for total in totals)
     return min(uses * epsilon, amplified + _ROUND_UP * (1 + amplified) if amplified else 0.0)
 
 
@@ -224,3 +236,75 @@ def _clone_numbers(n, probability):
     rows = max(1, int(_BLOCK / per_number))
     for first in range(0, len(numbers), rows):
         yield numbers[first : first + rows, None], weights[first : first + rows, None]
+
+
+def zero_out_loss(epsilon: float, n_reports: int, n_users: int) -> Loss:
+    """The privacy loss of all reports of one user in one round, against as many fair coins, to be composed.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of one report before shuffling.
+    n_reports : int
+        Of each user; no two of them can be linked.
+    n_users : int
+        Honest users, each with as many.
+
+    Returns
+    -------
+    Loss
+        For removing the user's data, and for adding them.
+    """
+    clone = 2 / (math.exp(min(epsilon, 700.0)) + 1)
+    # One standard deviation of the loss, were the counts normal.
+    spread = (1 - clone) * n_reports / math.sqrt(n_reports + (n_users - 1) * n_reports * clone)
+    reach = min(n_reports * epsilon, spread**2 + 2 * _STDDEVS * spread)  # twice what a normal loss has
+
+    def build(step):
+        return _zero_out_pmfs(n_reports, n_users, clone, reach, step)
+
+    return Loss(min(spread, reach) / 50, reach, build)
+
+
+@lru_cache(maxsize=8)
+def _zero_out_pmfs(n_reports, n_users, clone, reach, step):
+    """Losses of the number of ones among C clones, which are fair coins, and the user's k reports.
+
+    P: Bin(C, 1/2) + Bin(k, 1 - clone / 2); Q: Bin(C + k, 1/2).  What falls outside the windows looked at has infinite
+    loss under P, and without it P is only smaller, which costs Q more.
+    """
+    from scipy.stats import binom  # slow to import, and not needed to train
+
+    n_cells = math.ceil(reach / step) + 1  # on either side of 0; the first and the last of all are for what is beyond
+    p, q = np.zeros(2 * n_cells + 2), np.zeros(2 * n_cells + 2)
+    own = _window(n_reports, 1 - clone / 2)
+    own_weights = binom.pmf(own, n_reports, 1 - clone / 2)
+    for n_clones, weight in zip(*_clone_counts((n_users - 1) * n_reports, clone), strict=True):
+        coins = _window(int(n_clones), 0.5)
+        around = np.arange(coins[0] - len(own) + 1, coins[-1] + len(own))
+        with_data = np.convolve(binom.pmf(around, n_clones, 0.5), own_weights, mode="valid")
+        without = binom.pmf(coins[0] + own[0] + np.arange(len(with_data)), n_clones + n_reports, 0.5)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            losses = np.log(with_data / without) / step
+        losses = np.nan_to_num(losses, nan=0.0)  # neither has any mass there
+        cells = (np.clip(np.floor(losses), -n_cells - 1, n_cells) + n_cells + 1).astype(np.int64)
+        p += np.bincount(cells, weight * with_data, len(p))
+        q += np.bincount(cells, weight * without, len(q))
+    missing = max(0.0, 1 - p.sum()), max(0.0, 1 - q.sum())
+    below, above = (p[0], q[0] + missing[1]), (p[-1] + missing[0], q[-1])
+    return both_ways(p[1:-1], q[1:-1], -n_cells, step, below, above)
+
+
+def _window(n, probability):
+    """Counts that a binomial hardly ever leaves."""
+    half = _STDDEVS * math.sqrt(n * probability * (1 - probability)) + _STDDEVS
+    return np.arange(max(0, math.floor(n * probability - half)), min(n, math.ceil(n * probability + half)) + 1)
+
+
+def _clone_counts(n, probability):
+    """Numbers of clones and their probabilities, those in between moved down: fewer clones hide less."""
+    from scipy.stats import binom
+
+    numbers = _window(n, probability)
+    numbers = numbers[:: max(1, int(_FINEST_COUNT * numbers[0]))]
+    return numbers, -np.diff(binom.sf(numbers - 1, n, probability), append=0.0)

@@ -61,12 +61,13 @@ def seen_event(event: Event, view: View) -> Event | None:
 
     Notes
     -----
-    The server behind a shuffler sees the reports without their senders.  The public sees sums over all users' reports,
-    which can be computed from the shuffled reports, so what hides a report behind a shuffler hides it there as well.
-    Reports that must stay together keep their cost without a shuffler.  Against a trusted server, which sees the data,
-    there is no guarantee; against the public, and where an entity was trusted also against the server, there is the
-    event's own.  Removing a user and adding another costs twice the epsilon, or four times the rho (group privacy; Bun
-    and Steinke, TCC 2016, Proposition 27).
+    The server behind a shuffler sees the reports without their senders.  The public sees sums over all users'
+    reports, which can be computed from the shuffled reports, so what hides a report behind a shuffler hides it
+    there as well.  Those stated for "zero_out" are restated by their own theorem for "replace".  Reports that must
+    stay together keep their cost without a shuffler.  Against a trusted server, which sees the data, there is no
+    guarantee; against the public, and where an entity was trusted also against the server, there is the event's
+    own.  Removing a user and adding another costs twice the epsilon, or four times the rho (group privacy; Bun and
+    Steinke, TCC 2016, Proposition 27).
     """
     check_event("event", event)
     if isinstance(event, Unprotected) or view == "key_holder":

@@ -5,37 +5,30 @@ adds Gaussian noise to the sums, keeps the spectrum that stands above the noise,
 scores with its own row.  See docs/explanation/systems/dp-gram.md and docs/explanation/privacy/dp-gram.md.
 """
 
-import copy
 import math
-from dataclasses import astuple
-from typing import Any, ClassVar, Self
+from typing import Self
 
 import numpy as np
-import scipy
 
-from fastfedrec import ranking
-from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
-from fastfedrec._threads import one_blas_thread, resolve_n_threads
-from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec._check import check_epsilon, check_flag, check_instance, check_integer, check_real
+from fastfedrec._threads import resolve_n_threads
+from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, NoisySum, PairSum, ShareSum
-from fastfedrec.systems._spectrum import ease_factors, shrink_spectrum
-from fastfedrec.systems.item_models import score_neighbors
-from fastfedrec.systems.recommender import Recommender, check_interactions
+from fastfedrec.systems._gram_model import LEAST_SIGNAL, GramModel
+from fastfedrec.systems._spectrum import shrink_spectrum
+from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["DPGram", "gaussian_mu"]
 
-_LEAST_SIGNAL = 30.0  # of the gate
 _LEAST_MEAN = 0.01  # of the largest entry of the mean
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
-_N_NEIGHBORS = 100
-_BLOCK_CELLS = 2**23  # similarities held at once
 
 
-class DPGram(Recommender):
+class DPGram(GramModel):
     """EASE, ridge or nearest neighbours from a differentially private matrix of item pairs.
 
     **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for adding or removing one
@@ -50,7 +43,7 @@ class DPGram(Recommender):
         Of the whole run, in nats.
     delta : float
         Of the whole run.
-    scoring : {"ease", "ridge", "knn"}
+    score : {"ease", "ridge", "knn"}
         What devices compute from the released matrix: a linear model without a diagonal, one with it, or cosines of
         the 100 nearest items.
     gate : bool
@@ -103,13 +96,11 @@ class DPGram(Recommender):
     2.12
     """
 
-    _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_")
-
     def __init__(
         self,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        scoring: str = "ease",
+        score: str = "ease",
         gate: bool = True,
         regularization: float = 0.003,
         mean_share: float = 0.05,
@@ -117,7 +108,7 @@ class DPGram(Recommender):
     ):
         self.epsilon = epsilon
         self.delta = delta
-        self.scoring = scoring
+        self.scoring = score
         self.gate = gate
         self.regularization = regularization
         self.mean_share = mean_share
@@ -127,9 +118,7 @@ class DPGram(Recommender):
     def _check_parameters(self) -> None:
         check_epsilon("epsilon", self.epsilon)
         check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
-        check_choice("scoring", self.scoring, ("ease", "ridge", "knn"))
-        check_flag("gate", self.gate)
-        check_real("regularization", self.regularization, low=0.0, exclusive=True)
+        self._check_model_parameters()
         check_real("mean_share", self.mean_share, low=0.0, high=1.0, exclusive=True)
         if self.n_users is not None:
             check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
@@ -179,7 +168,7 @@ class DPGram(Recommender):
         show_progress = check_flag("show_progress", show_progress)
         mu, distance = self._budget(data.n_items)
         self.signal_ = n_users * mu / math.sqrt(data.n_items)
-        is_open = data.n_items > 1 and (not self.gate or self.signal_ >= _LEAST_SIGNAL)
+        is_open = data.n_items > 1 and (not self.gate or self.signal_ >= LEAST_SIGNAL)
         key.claim(f"{type(self).__name__}.fit")
         self.interactions_, self.ledger_, self.communication_ = data, ledger, CommunicationLedger()
         self._note(n_users, is_open)
@@ -211,35 +200,6 @@ class DPGram(Recommender):
         self.scoring_factors_ = self._scoring_factors(n_users)
         return self
 
-    def with_users(self, interactions: Interactions) -> Self:
-        """Serve other users with the same released matrix, without refitting and at no cost to anybody.
-
-        Parameters
-        ----------
-        interactions : Interactions
-            Their data, over the same items.
-
-        Returns
-        -------
-        DPGram
-            A model of its own for these users.
-
-        Raises
-        ------
-        ValueError
-            Other items than the model was fitted on.
-        """
-        items = self._fitted_interactions().item_ids
-        data = check_interactions(interactions).binarize()
-        if not np.array_equal(data.item_ids, items):
-            raise ValueError(
-                f"interactions must have the {len(items)} items the model was fitted on, in their order, got "
-                f"{data.n_items} others; build them with the same item ids"
-            )
-        model = copy.copy(self)
-        model.interactions_ = data
-        return model
-
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _budget(self, n_items: int) -> tuple[float, float]:
@@ -260,7 +220,7 @@ class DPGram(Recommender):
         )
         if not is_open:
             self.ledger_.note(
-                f"DPGram: the noise would cover the pairs of items (signal {self.signal_:.3g}, {_LEAST_SIGNAL:g} "
+                f"DPGram: the noise would cover the pairs of items (signal {self.signal_:.3g}, {LEAST_SIGNAL:g} "
                 "needed), so all of epsilon went to popularity, and everybody gets the same items"
             )
 
@@ -276,65 +236,6 @@ class DPGram(Recommender):
             start = stop
         weight = math.sqrt(2) * n_users / max(1 - float(mean @ mean), _LEAST_REST)
         return np.column_stack([shrink_spectrum(matrix, noise), math.sqrt(weight) * mean])
-
-    def _scoring_factors(self, n_users: int) -> np.ndarray:
-        if self.scoring != "knn":
-            return ease_factors(self.item_factors_, self.regularization * n_users)
-        lengths = np.sqrt(np.square(self.item_factors_).sum(axis=1, keepdims=True))
-        return np.divide(self.item_factors_, lengths, out=np.zeros_like(self.item_factors_), where=lengths > 0)
-
-    # ---- the device ---------------------------------------------------------------------------------------------
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        own = self.interactions_._take_users(users)
-        if self.scoring_factors_.shape[1] == 0:
-            return np.tile(self.item_means_, (len(users), 1))
-        lengths = own.interactions_per_user()
-        entries = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths)
-        if self.scoring == "knn":
-            scores = score_neighbors(own, *self._neighbors())
-        else:
-            factors = self.scoring_factors_
-            rows = scipy.sparse.csr_array((entries, own.indices, own.indptr), shape=own.shape)
-            with one_blas_thread():
-                scores = (rows @ factors) @ factors.T
-            if self.scoring == "ease":
-                # Column j of the weights is row j of I - F F' over its diagonal, so an item does not speak for itself.
-                itself = np.square(factors).sum(axis=1)
-                scores[np.repeat(np.arange(len(users)), lengths), own.indices] -= entries * itself[own.indices]
-                scores /= 1 - itself
-        scores[lengths == 0] = self.item_means_
-        return scores
-
-    def _neighbors(self) -> tuple[np.ndarray, np.ndarray]:
-        """Items with the largest cosines to each, without itself; found once for a fitted matrix."""
-        found = getattr(self, "_found_neighbors", None)
-        if found is None or found[0] is not self.scoring_factors_:
-            factors = self.scoring_factors_
-            n_kept = min(_N_NEIGHBORS, len(factors) - 1)
-            items, cosines = np.empty((len(factors), n_kept), dtype=np.int64), np.empty((len(factors), n_kept))
-            step = max(1, _BLOCK_CELLS // len(factors))
-            for start in range(0, len(factors), step):
-                part = slice(start, min(start + step, len(factors)))
-                with one_blas_thread():
-                    block = factors[part] @ factors.T
-                block[np.arange(len(block)), np.arange(part.start, part.stop)] = -2.0  # below every cosine
-                items[part], cosines[part] = ranking.top_k(block, n_kept)
-            found = self._found_neighbors = self.scoring_factors_, items, np.maximum(cosines, 0.0)
-        return found[1], found[2]
-
-    # ---- state --------------------------------------------------------------------------------------------------
-
-    def _header(self) -> dict[str, Any]:
-        rounds = [astuple(traffic) for traffic in self.communication_.rounds]
-        return super()._header() | {"rounds": rounds, "signal": self.signal_}
-
-    @classmethod
-    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        model = super()._from_saved(header, arrays)
-        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
-        model.signal_ = header["signal"]
-        return model
 
 
 def public_mean(item_means: np.ndarray) -> np.ndarray:

@@ -33,6 +33,9 @@ class Recommender(ABC):
     #: Fitted arrays that are written by `save`.
     _saved: ClassVar[tuple[str, ...]] = ()
 
+    #: Attributes of constructor arguments whose own name a method has.
+    _attributes: ClassVar[dict[str, str]] = {}
+
     interactions_: Interactions
     ledger_: Ledger
 
@@ -59,7 +62,7 @@ class Recommender(ABC):
         dict
             Name to value.
         """
-        return {name: getattr(self, name) for name in self._parameter_names()}
+        return {name: getattr(self, self._attributes.get(name, name)) for name in self._parameter_names()}
 
     def set_params(self, **parameters: Any) -> Self:
         """Change constructor arguments; they are checked at once.
@@ -79,7 +82,7 @@ class Recommender(ABC):
             raise ValueError(f"unknown parameters {unknown}; {type(self).__name__} has {self._parameter_names()}")
         type(self)(**(self.get_params() | parameters))
         for name, value in parameters.items():
-            setattr(self, name, value)
+            setattr(self, self._attributes.get(name, name), value)
         return self
 
     def __repr__(self) -> str:

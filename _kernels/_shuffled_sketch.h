@@ -1,0 +1,44 @@
+// One user's reports of a shuffled sketch (shuffled_sketch.pyx says what is computed).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "_kernels/_levels.h"
+
+namespace fastfedrec {
+
+// What all users share.
+struct SketchPlan {
+    const int16_t* signs;   // (n_rotations, n_sides, 2^n_passes), +1 or -1
+    ptrdiff_t n_rotations, n_reports, n_terms;
+    int64_t span;           // of the binary response
+    int n_passes;
+    int n_sides;            // 2 for pairs of items, 1 for single items
+};
+
+}  // namespace fastfedrec
+
+#define FASTFEDREC_DECLARE(level) \
+    namespace level { \
+    void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, int32_t* cells); \
+    void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, const uint64_t* words, \
+                        int16_t* sketches, uint32_t* places, int32_t* cells, int8_t* answers); \
+    }
+namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
+#undef FASTFEDREC_DECLARE
+
+namespace fastfedrec {
+
+// Writes the cells (n, n_terms) that places (n,) stand for.
+static inline void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, int32_t* cells) {
+    FASTFEDREC_CALL(sketch_cells, plan, places, n, cells);
+}
+
+// Writes the place (n_reports,), its cells (n_reports, n_terms) and the answer, +1 or -1, (n_reports,) of each report,
+// from words (2 n_reports,); sketches has room for n_rotations n_sides + 1 vectors of 2^n_passes.
+static inline void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, const uint64_t* words,
+                                  int16_t* sketches, uint32_t* places, int32_t* cells, int8_t* answers) {
+    FASTFEDREC_CALL(sketch_reports, plan, items, n, words, sketches, places, cells, answers);
+}
+
+}  // namespace fastfedrec

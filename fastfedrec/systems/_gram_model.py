@@ -1,0 +1,130 @@
+"""What models of a released matrix of item pairs have in common: factors, the device's scores, new users, files."""
+
+import copy
+from dataclasses import astuple
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy
+
+from fastfedrec import ranking
+from fastfedrec._check import check_choice, check_flag, check_real
+from fastfedrec._threads import one_blas_thread
+from fastfedrec.accounting import CommunicationLedger, RoundTraffic
+from fastfedrec.interactions import Interactions
+from fastfedrec.systems._spectrum import ease_factors
+from fastfedrec.systems.item_models import score_neighbors
+from fastfedrec.systems.recommender import Recommender, check_interactions
+
+LEAST_SIGNAL = 30.0  # of the gate
+_N_NEIGHBORS = 100
+_BLOCK_CELLS = 2**23  # similarities held at once
+
+
+class GramModel(Recommender):
+    """A matrix of item pairs as factors L, and what a device computes from them and its own row."""
+
+    _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_")
+    _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
+
+    scoring: str
+    gate: bool
+    regularization: float
+    item_means_: np.ndarray
+    item_factors_: np.ndarray
+    scoring_factors_: np.ndarray
+    signal_: float
+    communication_: CommunicationLedger
+
+    def _check_model_parameters(self) -> None:
+        check_choice("score", self.scoring, ("ease", "ridge", "knn"))
+        check_flag("gate", self.gate)
+        check_real("regularization", self.regularization, low=0.0, exclusive=True)
+
+    def with_users(self, interactions: Interactions) -> Self:
+        """Serve other users with the same released matrix, without refitting and at no cost to anybody.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Their data, over the same items.
+
+        Returns
+        -------
+        Recommender
+            A model of its own for these users.
+
+        Raises
+        ------
+        ValueError
+            Other items than the model was fitted on.
+        """
+        items = self._fitted_interactions().item_ids
+        data = check_interactions(interactions).binarize()
+        if not np.array_equal(data.item_ids, items):
+            raise ValueError(
+                f"interactions must have the {len(items)} items the model was fitted on, in their order, got "
+                f"{data.n_items} others; build them with the same item ids"
+            )
+        model = copy.copy(self)
+        model.interactions_ = data
+        return model
+
+    def _scoring_factors(self, n_users: int) -> np.ndarray:
+        if self.scoring != "knn":
+            return ease_factors(self.item_factors_, self.regularization * n_users)
+        lengths = np.sqrt(np.square(self.item_factors_).sum(axis=1, keepdims=True))
+        return np.divide(self.item_factors_, lengths, out=np.zeros_like(self.item_factors_), where=lengths > 0)
+
+    # ---- the device ---------------------------------------------------------------------------------------------
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        own = self.interactions_._take_users(users)
+        if self.scoring_factors_.shape[1] == 0:
+            return np.tile(self.item_means_, (len(users), 1))
+        lengths = own.interactions_per_user()
+        entries = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths)
+        if self.scoring == "knn":
+            scores = score_neighbors(own, *self._neighbors())
+        else:
+            factors = self.scoring_factors_
+            rows = scipy.sparse.csr_array((entries, own.indices, own.indptr), shape=own.shape)
+            with one_blas_thread():
+                scores = (rows @ factors) @ factors.T
+            if self.scoring == "ease":
+                # Column j of the weights is row j of I - F F' over its diagonal, so an item does not speak for itself.
+                itself = np.square(factors).sum(axis=1)
+                scores[np.repeat(np.arange(len(users)), lengths), own.indices] -= entries * itself[own.indices]
+                scores /= 1 - itself
+        scores[lengths == 0] = self.item_means_
+        return scores
+
+    def _neighbors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Items with the largest cosines to each, without itself; found once for a fitted matrix."""
+        found = getattr(self, "_found_neighbors", None)
+        if found is None or found[0] is not self.scoring_factors_:
+            factors = self.scoring_factors_
+            n_kept = min(_N_NEIGHBORS, len(factors) - 1)
+            items, cosines = np.empty((len(factors), n_kept), dtype=np.int64), np.empty((len(factors), n_kept))
+            step = max(1, _BLOCK_CELLS // len(factors))
+            for start in range(0, len(factors), step):
+                part = slice(start, min(start + step, len(factors)))
+                with one_blas_thread():
+                    block = factors[part] @ factors.T
+                block[np.arange(len(block)), np.arange(part.start, part.stop)] = -2.0  # below every cosine
+                items[part], cosines[part] = ranking.top_k(block, n_kept)
+            found = self._found_neighbors = self.scoring_factors_, items, np.maximum(cosines, 0.0)
+        return found[1], found[2]
+
+    # ---- state --------------------------------------------------------------------------------------------------
+
+    def _header(self) -> dict[str, Any]:
+        rounds = [astuple(traffic) for traffic in self.communication_.rounds]
+        return super()._header() | {"rounds": rounds, "signal": self.signal_}
+
+    @classmethod
+    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
+        model = super()._from_saved(header, arrays)
+        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
+        model.signal_ = header["signal"]
+        return model
