@@ -37,6 +37,7 @@ from fastfedrec.reproduce.ribero2020 import (
 from fastfedrec.systems.prototype_baselines import CentralNMF
 
 SMALL = {"shape": (300, 20), "points": [20.0]}
+ONE_THREAD = {"n_threads": 1}  # teams of threads on small data mostly wait for each other
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def ratings():
 
 
 def test_errors_of_generated_counts_are_those_of_the_dense_matrix():
-    (cell,) = prototype_figure("structured", **SMALL).cells
+    (cell,) = prototype_figure("structured", **SMALL, **ONE_THREAD).cells
     key = Key.from_seed(0)
     counts = generate_counts(300, 20, key=key, law="gamma", n_entities=10)
     dense = counts.interactions.to_scipy().toarray()
@@ -66,7 +67,7 @@ def test_errors_of_generated_counts_are_those_of_the_dense_matrix():
 
 
 def test_errors_of_ratings_are_those_of_the_evaluation(ratings):
-    (cell,) = prototype_figure("8", ratings, points=[1.0]).cells
+    (cell,) = prototype_figure("8", ratings, points=[1.0], **ONE_THREAD).cells
     train, test = hold_out_entries(ratings, key=Key.from_seed(0))
     model = CentralNMF(20).fit(train, key=Key.from_seed(0))
     assert cell.mean(TEST, MF) == evaluate_ratings(model, test)["rmse"]
@@ -92,7 +93,7 @@ def test_the_objective_is_the_mean_squared_distance_to_the_prototypes():
 
 
 def test_few_entities_are_those_that_send():
-    (cell,) = prototype_figure("5", shape=(300, 20), points=[2]).cells
+    (cell,) = prototype_figure("5", shape=(300, 20), points=[2], **ONE_THREAD).cells
     counts = generate_counts(300, 20, key=Key.from_seed(0), n_entities=10)
     dense = counts.interactions.to_scipy().toarray()
     stored = Interactions.from_arrays(
@@ -134,7 +135,7 @@ def test_an_entity_of_drawn_users_is_evaluated_on_the_datas_own(ratings, monkeyp
 
 @pytest.mark.parametrize("figure", ["1", "7", "structured"])
 def test_figures_are_told_in_every_form(figure, tmp_path):
-    found = prototype_figure(figure, shape=(300, 20), points=[20, 40])
+    found = prototype_figure(figure, shape=(300, 20), points=[20, 40], **ONE_THREAD)
     assert [cell.x for cell in found.cells] == [20, 40]
     assert set(found.cells[0].errors[TO_COUNTS]) == {MF, MEANS, ROWS, ONE, MANY, AS_PUBLISHED}
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["verdict"] == found.verdict()
@@ -148,10 +149,11 @@ def test_figures_are_told_in_every_form(figure, tmp_path):
 
 @pytest.mark.parametrize(("figure", "n_lines"), [("3", 5), ("4", 7), ("5", 10), ("6", 12)])
 def test_the_supplements_figures_have_all_their_lines(figure, n_lines, tmp_path):
-    found = prototype_figure(figure, shape=(60, 8), points=[2, 20], folder=tmp_path)
+    options = {"shape": (60, 8), "points": [2, 20], "folder": tmp_path} | ONE_THREAD
+    found = prototype_figure(figure, **options)
     assert all(len(by_model) == n_lines for cell in found.cells for by_model in cell.errors.values())
     assert all(math.isfinite(v[0]) for c in found.cells for by in c.errors.values() for v in by.values())
-    assert found == prototype_figure(figure, shape=(60, 8), points=[2, 20], folder=tmp_path)
+    assert found == prototype_figure(figure, **options)
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{figure}-2.json", f"{figure}-20.json"]
 
 
@@ -162,7 +164,7 @@ def test_a_part_of_eicu_says_so_in_the_first_line(ratings):
 
 
 def test_finished_points_are_kept_and_read_only_for_the_same_settings(tmp_path, monkeypatch):
-    options = SMALL | {"folder": tmp_path}
+    options = SMALL | {"folder": tmp_path} | ONE_THREAD
     first = prototype_figure("1", **options)
     asked = []
 
@@ -180,10 +182,21 @@ def test_finished_points_are_kept_and_read_only_for_the_same_settings(tmp_path, 
 def test_the_command_writes_what_the_function_gives(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("fastfedrec.reproduce.ribero2020.QUICK_SHAPE", (300, 20))
     out = tmp_path / "out"
-    argv = ["reproduce", "private-prototypes", "--figure", "structured", "--quick", "--out", str(out), "--json"]
+    argv = [
+        "reproduce",
+        "private-prototypes",
+        "--figure",
+        "structured",
+        "--quick",
+        "--out",
+        str(out),
+        "--json",
+        "--threads",
+        "1",
+    ]
     assert main(argv) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document == json.loads(json.dumps(prototype_figure("structured", quick=True).to_dict()))
+    assert document == json.loads(json.dumps(prototype_figure("structured", quick=True, n_threads=1).to_dict()))
     assert json.loads((out / "structured.json").read_text()) == document
 
 

@@ -319,7 +319,9 @@ def _errors(line: Line, split: _Split, drawn: Interactions | None, key: Key, n_t
         served = model.fit(drawn, key=key, n_threads=n_threads).serve(split.train, n_threads=n_threads)
         return {TEST: _measure(served, split)[TEST]}
     if line.is_clustering:
-        return {OBJECTIVE: _objective(model, split, key, n_threads)}
+        rows = split.train.values_or_ones().reshape(split.train.shape)
+        prototypes = entity_prototypes(model, split.train, key, n_threads=n_threads)
+        return {OBJECTIVE: float(assign_rows(rows, prototypes, n_threads=n_threads)[1].mean())}
     if n_entities is not None:
         part = np.flatnonzero(split.entities < n_entities)
         model.fit(split.train.select_users(part), entities=split.entities[part], key=key, n_threads=n_threads)
@@ -328,15 +330,28 @@ def _errors(line: Line, split: _Split, drawn: Interactions | None, key: Key, n_t
     return _measure(model.fit(split.train, entities=split.entities, key=key, n_threads=n_threads, **whose), split)
 
 
-def _objective(model: PrivatePrototypes, split: _Split, key: Key, n_threads: int) -> float:
-    """The mean squared distance of all rows, as one entity's, to the nearest of its prototypes."""
-    n_users, n_items = split.train.shape
-    n_prototypes = int(model.n_prototypes)
-    state = model.initial_state(("all",), (n_prototypes,), n_items, key)
-    sent = model.local_round(state, split.train, key, 0, sender="all", n_threads=n_threads)
-    prototypes, _ = make_prototypes(model._decode(model.apply(state, sent)))
-    rows = split.train.values_or_ones().reshape(n_users, n_items)
-    return float(assign_rows(rows, prototypes, n_threads=n_threads)[1].mean())
+def entity_prototypes(model: PrivatePrototypes, data: Interactions, key: Key, *, n_threads: int = 0) -> np.ndarray:
+    """What the server makes of the one message of one entity, without any factorisation.
+
+    Parameters
+    ----------
+    model : PrivatePrototypes
+        With a number of prototypes.
+    data : Interactions
+        The entity's.
+    key : Key
+        Of a simulation: nothing is booked.
+    n_threads : int
+        0 for all.
+
+    Returns
+    -------
+    ndarray of shape (n_prototypes, n_items), float64
+        Within the range of values.
+    """
+    state = model.initial_state(("all",), (int(model.n_prototypes),), data.n_items, key)
+    sent = model.local_round(state, data, key, 0, sender="all", n_threads=n_threads)
+    return make_prototypes(model._decode(model.apply(state, sent)))[0]
 
 
 def _measure(model: Any, split: _Split) -> dict[str, float]:
