@@ -138,7 +138,7 @@ def test_the_noise_is_no_less_than_stated(kind, clip_norm, z):
         assert Fraction(z) * (1 - Fraction(2) ** -50) <= Fraction(event.noise_multiplier) <= Fraction(z)
     else:
         assert 1 / z <= event.epsilon <= (1 / z) * (1 + 1e-12)
-        assert 0 < event.delta < 1e-15
+        assert 0 < event.distance < 1e-15
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
@@ -176,6 +176,7 @@ def test_the_ledger_of_a_private_run(kind):
     assert model.ledger_.events[event] == 3
     assert type(event) is (Gaussian if kind == "gaussian" else CentralRelease)
     assert (event.n_users, event.cohort_size) == (30, 5)
+    assert 0 < event.distance < 1e-20
     assert 1.49 < model.ledger_.epsilon("public") <= 1.5
     assert model.ledger_.epsilon("server") == np.inf
     given = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=model.noise_multiplier_, noise=kind, delta=1e-5, **SMALL)

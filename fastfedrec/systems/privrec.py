@@ -384,9 +384,6 @@ class PrivRec(_TwoTowerRecommender):
     def _note(self, system: PrivRecRounds, settings: PrivRecSettings) -> None:
         assert system.noise is not None
         self.ledger_.note("the values of the features, and who is in the data at all, are taken to be public")
-        if self.noise == "gaussian":
-            delta = system.noise.table_delta(settings.n_rounds * self._network.n_parameters)
-            self.ledger_.note(f"drawing the noise from a table adds at most {delta:.1g} to delta, for epsilon up to 10")
 
     def _check_convergence(
         self, state: PrivRecState, round_number: int, system: PrivRecRounds, settings: PrivRecSettings
