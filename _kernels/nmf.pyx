@@ -65,7 +65,8 @@ def solve_rows(
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scratch = <floating*>malloc((NMF_SCRATCH + NMF_PACKED * stride) * sizeof(floating))
         if scratch != NULL:
-            memset(scratch, 0, stride * stride * sizeof(floating))  # padded columns are read, though they count for nothing
+            # Padded columns are read, though they count for nothing.
+            memset(scratch, 0, stride * stride * sizeof(floating))
         for u in prange(n_rows, schedule="dynamic", chunksize=ROWS_AT_ONCE):
             if scratch == NULL:
                 failed |= 1
