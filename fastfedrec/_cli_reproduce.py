@@ -51,8 +51,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         choices=list(dict.fromkeys(figure for figures in _FIGURES.values() for figure in figures)),
         help="fmf-ldp: 4 (HR@10 over users and items); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon; "
         "private-prototypes: 1, 5, 6 or 7 (generated counts), 3 or 4 (k-means objective), structured, 2 (eICU), 8 or 9 "
-        "(MovieLens), or entity-size; privrec: 3 (Hits over rounds, epochs and cohort), 4 or 6 (with privacy; 5 or 7 on "
-        "Frappe), 8 (inactive users) or 9 (time)",
+        "(MovieLens), or entity-size; privrec: 3 (Hits over rounds, epochs and cohort), 4 or 6 (with privacy; 5 or 7 "
+        "on Frappe), 8 (inactive users) or 9 (time)",
     )
     what.add_argument(
         "--table",
