@@ -96,7 +96,7 @@ static void solve_by_gram(const NmfProblem<T>& problem, ptrdiff_t row, T* gram, 
 // is summed before the first of them moves, so that residuals are read and written once for all of them.
 enum { TOGETHER = VECTOR_BYTES == 64 ? 4 : 2, PAIRS = TOGETHER * (TOGETHER + 1) / 2, N_SUMS = TOGETHER + PAIRS };
 
-// One vector of the 128 bits at each of a few places.  Not as shuffles: an insertion from memory is cheaper.
+// One vector of the 128 bits at each of a few places.
 FASTFEDREC_INLINE U32 gather_parts(const char* const* from, ptrdiff_t at) {
 #if defined(__AVX2__)
     const auto part = [=](int i) __attribute__((always_inline)) { return _mm_loadu_si128((const __m128i*)(from[i] + at)); };
