@@ -24,8 +24,8 @@ struct NmfProblem {
 
 #define FASTFEDREC_DECLARE(level) \
     namespace level { \
-    void nmf_solve(const NmfProblem<float>& problem, ptrdiff_t row, float* gram, float* packed, float* out); \
-    void nmf_solve(const NmfProblem<double>& problem, ptrdiff_t row, double* gram, double* packed, double* out); \
+    void nmf_solve(const NmfProblem<float>& problem, ptrdiff_t row, float* scratch, float* packed, float* out); \
+    void nmf_solve(const NmfProblem<double>& problem, ptrdiff_t row, double* scratch, double* packed, double* out); \
     void nmf_descend(const float* gram, float* right, int n, int stride, int max_sweeps, float tolerance, float* x); \
     void nmf_descend(const double* gram, double* right, int n, int stride, int max_sweeps, double tolerance, \
                      double* x); \
@@ -35,9 +35,14 @@ namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 
 namespace fastfedrec {
 
-enum { NMF_PACKED = 128, NMF_MAX_STRIDE = 256 };  // entries of a row at once; factors at most
+enum {
+    NMF_PACKED = 128,          // entries of a row that are multiplied at once
+    NMF_MAX_STRIDE = 256,      // factors at most
+    NMF_SCRATCH = 128 * 1024,  // numbers that a thread has room for: more of a row would leave the second-level cache
+    NMF_FEW_SWEEPS = 2,        // factors for each sweep from which a Gram is not worth its sum (measured)
+};
 
-// Solves one row from `out` (n_factors,), which the result replaces; scratch (stride, stride) and (NMF_PACKED, stride).
+// Solves one row from `out` (n_factors,), which the result replaces; scratch of NMF_SCRATCH and (NMF_PACKED, stride).
 template <class T>
 static inline void nmf_solve(const NmfProblem<T>& problem, ptrdiff_t row, T* gram, T* packed, T* out) {
     FASTFEDREC_CALL(nmf_solve, problem, row, gram, packed, out);

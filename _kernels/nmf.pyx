@@ -1,6 +1,8 @@
 """Rows of a non-negative factorisation for fixed item factors: u = argmin_{u >= 0} sum w (x - u'v)^2 + reg |u|^2.
 
-Coordinate descent on each row's n_factors x n_factors Gram (Hsieh and Dhillon, KDD 2011).  Inputs are trusted.
+Coordinate descent (Hsieh and Dhillon, KDD 2011): on each row's n_factors x n_factors Gram, or, where a known number of
+sweeps is small beside n_factors, on the residuals of its entries (as Yu et al., ICDM 2012), which takes the same steps.
+Inputs are trusted.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange
@@ -23,6 +25,7 @@ cdef extern from "_kernels/_nmf.h" namespace "fastfedrec" nogil:
         int max_sweeps
         T tolerance
     const int NMF_PACKED
+    const int NMF_SCRATCH
     void nmf_solve[T](const NmfProblem[T]& problem, Py_ssize_t row, T* gram, T* packed, T* out) noexcept
     void nmf_descend[T](
         const T* gram, T* right, int n, int stride, int max_sweeps, T tolerance, T* x
@@ -60,14 +63,15 @@ def solve_rows(
     problem.max_sweeps = max_sweeps
     problem.tolerance = <floating>tolerance
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
-        scratch = <floating*>malloc(stride * (stride + NMF_PACKED) * sizeof(floating))
+        scratch = <floating*>malloc((NMF_SCRATCH + NMF_PACKED * stride) * sizeof(floating))
         if scratch != NULL:
-            memset(scratch, 0, stride * stride * sizeof(floating))  # padded columns below the tiles are never written
+            # Padded columns are read, though they count for nothing.
+            memset(scratch, 0, stride * stride * sizeof(floating))
         for u in prange(n_rows, schedule="dynamic", chunksize=ROWS_AT_ONCE):
             if scratch == NULL:
                 failed |= 1
             else:
-                nmf_solve(problem, u, scratch, scratch + stride * stride, &out[u, 0])
+                nmf_solve(problem, u, scratch, scratch + NMF_SCRATCH, &out[u, 0])
         free(scratch)
     if failed:
         raise MemoryError

@@ -13,6 +13,8 @@ from fastfedrec.datasets._files import Files
 from fastfedrec.evaluation import k_fold
 from fastfedrec.randomness import Key
 from fastfedrec.reproduce import liang2021, ribero2020, wang2021, wang2021_figures
+from fastfedrec.reproduce._prototype_models import FIGURES as PROTOTYPE_FIGURES
+from fastfedrec.reproduce._prototype_models import ON_DATA
 from fastfedrec.reproduce._side_by_side import SideBySide
 from fastfedrec.reproduce.jeyamohan2019 import FIGURES, rating_figure
 from fastfedrec.reproduce.liang2021 import fedrec_table
@@ -22,7 +24,7 @@ from fastfedrec.reproduce.wang2021_figures import privrec_figure
 from fastfedrec.systems._rating_model import HALF_STARS, STARS
 
 _FIGURES = {
-    "fmf-ldp": ("4",), "laplace-rr-svd": FIGURES, "private-prototypes": ribero2020.FIGURES,
+    "fmf-ldp": ("4",), "laplace-rr-svd": FIGURES, "private-prototypes": PROTOTYPE_FIGURES,
     "privrec": wang2021_figures.FIGURES,
 }  # fmt: skip
 _TABLES = {"fedrec": liang2021.TABLES, "privrec": wang2021.TABLES}
@@ -48,9 +50,9 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="N",
         choices=list(dict.fromkeys(figure for figures in _FIGURES.values() for figure in figures)),
         help="fmf-ldp: 4 (HR@10 over users and items); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon; "
-        "private-prototypes: 1 or 7 (generated counts over prototypes or factors), structured, 2 (eICU), 8 (MovieLens) "
-        "or entity-size; privrec: 3 (Hits over rounds, epochs and cohort), 4 or 6 (with privacy; 5 or 7 on Frappe), "
-        "8 (inactive users) or 9 (time)",
+        "private-prototypes: 1, 5, 6 or 7 (generated counts), 3 or 4 (k-means objective), structured, 2 (eICU), 8 or 9 "
+        "(MovieLens), or entity-size; privrec: 3 (Hits over rounds, epochs and cohort), 4 or 6 (with privacy; 5 or 7 "
+        "on Frappe), 8 (inactive users) or 9 (time)",
     )
     what.add_argument(
         "--table",
@@ -186,7 +188,7 @@ def _compute_wang(arguments: argparse.Namespace, show_progress: bool) -> SideByS
 
 def _compute_ribero(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
     data = None
-    if arguments.figure in ("2", "8", "entity-size"):
+    if arguments.figure in ON_DATA:
         if arguments.data is None:
             raise ValueError(f"--data is required for figure {arguments.figure}: eICU (2) or MovieLens 1M")
         data = load_eicu(arguments.data, rows="stays") if arguments.figure == "2" else load_movielens(arguments.data)

@@ -143,6 +143,10 @@ def test_exact_samplers_add_no_delta():
     assert DiscreteLaplace(3).distance == 0
 
 
+def test_at_an_epsilon_beyond_floats_a_table_promises_nothing():
+    assert DiscreteGaussian(3, sampler="table").delta(5_000.0) == 1.0
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.uint64])
 @pytest.mark.parametrize(
     "noise",

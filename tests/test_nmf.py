@@ -54,6 +54,46 @@ def test_rows_equal_the_active_set_method(seed, n, m, n_factors, form, regulariz
         np.testing.assert_allclose(got[u], expected, atol=dtype_tolerance * max(1, expected.max()))
 
 
+@given(
+    seed=seeds(),
+    n=st.integers(1, 4),
+    m=st.integers(1, 150),
+    n_factors=st.integers(2, 40),
+    n_sweeps=st.integers(1, 4),
+    form=st.sampled_from(["sparse", "weighted sparse", "dense", "weighted dense"]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    instruction_set=st.sampled_from(hardware.instruction_sets()),
+)
+def test_so_many_sweeps_are_those_steps(seed, n, m, n_factors, n_sweeps, form, dtype, instruction_set):
+    """With few sweeps and with many beside the number of factors, which take different code."""
+    x, held, v, weights = problem(n, m, n_factors, seed, dtype)
+    held[0, 0] = True
+    v[:, 0] = 0  # a factor that no entry has
+    start = np.random.default_rng(seed).random((n, n_factors))
+    sparse, weighted = "sparse" in form, "weighted" in form
+    data = observed(x, held) if sparse else x
+    mask = held.astype(float) if sparse else np.ones_like(x)
+    with hardware.use_instruction_set(instruction_set):
+        got = solve_rows_nonnegative(
+            data, v, regularization=0.5, start=start, max_sweeps=n_sweeps, tolerance=0.0,
+            weights=None if not weighted else weights[held] if sparse else weights,
+        )  # fmt: skip
+    for u in range(n):
+        w = mask[u] * (weights[u] if weighted else 1)
+        expected = naive.descend_row(x[u], w, v, 0.5, start[u], n_sweeps) if mask[u].any() else np.zeros(n_factors)
+        tolerance = 1e-9 if got.dtype == np.float64 else 2e-3
+        np.testing.assert_allclose(got[u], expected, atol=tolerance * max(1, expected.max()))
+
+
+def test_a_row_too_long_for_the_cache_takes_the_same_steps():
+    x, _, v, _ = problem(1, 40_000, 6, 3)
+    start = np.ones((1, 6))
+    weights = np.ones((1, 40_000))
+    got = solve_rows_nonnegative(x, v, regularization=1.0, weights=weights, start=start, max_sweeps=2, tolerance=0.0)
+    expected = naive.descend_row(x[0], np.ones(40_000), v, 1.0, start[0], 2)
+    np.testing.assert_allclose(got[0], expected, rtol=1e-9)
+
+
 @given(seed=seeds(), dtype=st.sampled_from([np.float32, np.float64]), n_factors=st.sampled_from([1, 7, 16, 17, 33]))
 def test_one_epoch_with_many_sweeps_is_two_exact_halves(seed, dtype, n_factors):
     x, _, _, weights = problem(12, 9, n_factors, seed, dtype)

@@ -212,6 +212,13 @@ def test_prototypes_of_a_kind_are_told_from_public_numbers():
     assert fewer.n_prototypes_.tolist() == [300, 1]
 
 
+@pytest.mark.parametrize("candidates", ["public", "grid"])
+def test_more_clusters_than_the_usual_candidates(candidates):
+    data = rated(40, 6)
+    model = PrivatePrototypes(230, 2, 1.0, 1e-5, grouping="kmeans", candidates=candidates).fit(data, key=KEY)
+    assert model.n_prototypes_.tolist() == [230]
+
+
 def test_drowned_prototypes_are_warned_of():
     with pytest.warns(UserWarning, match=r"1 of 2 entities send noise: twice its standard deviation \(\d+ users\)"):
         PrivatePrototypes(1, 2, 0.1).fit(rated(), entities=np.arange(60) % 2, public_sizes={0: 10**7, 1: 50}, key=KEY)
@@ -443,22 +450,26 @@ def figures(model, movielens, n_seeds=3, **options):
     return np.mean(found, axis=0)
 
 
+# One mean wants one factor: with ten of them alike, the regularization of users takes more away.
+ONE_MEAN = {"n_prototypes": 1, "n_factors": 1, "regularization": 1.0, "delta": 1e-5}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("parameters", "rmse", "rank"),
     [
         ({"n_prototypes": 50, "n_factors": 20, "epsilon": None, "grouping": "kmeans"}, 0.907, 0.214),
         ({"n_prototypes": 50, "n_factors": 20, "epsilon": None}, 0.922, 0.219),
-        ({"n_prototypes": 1, "epsilon": 1.0, "delta": 1e-5}, 1.018, 0.341),
-        ({"n_prototypes": 1, "epsilon": 5.0, "delta": 1e-5}, 0.978, 0.243),
-        ({"n_prototypes": 1, "epsilon": 10.0, "delta": 1e-5}, 0.963, 0.225),
+        (ONE_MEAN | {"epsilon": 1.0}, 1.018, 0.341),
+        (ONE_MEAN | {"epsilon": 5.0}, 0.978, 0.243),
+        (ONE_MEAN | {"epsilon": 10.0}, 0.963, 0.225),
     ],
     ids=str,
 )
 def test_movielens_figures_of_the_specification(movielens, parameters, rmse, rank):
-    """Within .02 of the errors that the design's prototype had, and no worse in rank."""
+    """Within .01 of the errors that the design's prototype had (splits differ by as much), and no worse in rank."""
     error, found = figures(PrivatePrototypes(**parameters), movielens)
-    assert error == pytest.approx(rmse, abs=0.02)
+    assert error == pytest.approx(rmse, abs=0.01)
     assert found < rank + 0.01
 
 

@@ -100,7 +100,7 @@ class IntegerNoise:
         """
         epsilon = check_real("epsilon", epsilon, low=0.0)
         n_draws = check_integer("n_draws", n_draws, low=0)
-        return min(float_upper((1 + 1 / exp_lower(-epsilon)) * n_draws * self.distance), 1.0)
+        return float_upper(min((1 + 1 / exp_lower(-epsilon)) * n_draws * self.distance, Fraction(1)))
 
     def total_distance(self, n_draws: int) -> float:
         """How far so many draws together are from ideal ones, in total variation; an event's `distance`.

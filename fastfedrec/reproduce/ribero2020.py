@@ -18,42 +18,44 @@ from fastfedrec._check import check_choice, check_flag, check_instance, check_in
 from fastfedrec._progress import progress_rounds
 from fastfedrec._threads import one_blas_thread
 from fastfedrec._version import __version__
+from fastfedrec.clustering import assign_rows
 from fastfedrec.datasets import PoissonCounts, generate_counts, zip_regions
 from fastfedrec.evaluation import evaluate_ratings, hold_out_entries, mean_percentile_rank
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
+from fastfedrec.reproduce._prototype_models import (
+    AS_PUBLISHED,
+    AXES,
+    FIGURES,
+    INDIVIDUAL,
+    MANY,
+    MEANS,
+    N_ENTITIES,
+    OBJECTIVES,
+    ON_DATA,
+    ONE,
+    POINTS,
+    ROWS,
+    TITLES,
+    Line,
+    lines_at,
+)
 from fastfedrec.reproduce._side_by_side import SideBySide, kept
+from fastfedrec.systems._private_prototypes_server import make_prototypes
 from fastfedrec.systems.private_prototypes import PrivatePrototypes
-from fastfedrec.systems.prototype_baselines import CentralNMF, IndividualNMF
 
-FIGURES = ("1", "7", "structured", "2", "8", "entity-size")
-N_ENTITIES = 10  # of generated data
 SHAPE, QUICK_SHAPE = (100_000, 500), (5_000, 100)
-MF, INDIVIDUAL, MEANS, ROWS = "MF", "individual MF", "MF + k-means", "MF + k random rows"
-ONE, MANY, AS_PUBLISHED = "one guaranteed mean", "guaranteed k-means", "as published"
+OBJECTIVE_SHAPE = (10_000, 100)  # of Figures 3 and 4: one entity; the paper's own sizes are lost
 TO_COUNTS, TO_MEANS = "RMSE, training matrix", "RMSE, Poisson means"
 TRAIN, TEST, RANK = "RMSE, train", "RMSE, test", "rank, test"
-_DELTA = 1e-5
-_TITLES = {
-    "1": "generated counts over the number of prototypes (with the supplement's Figure 6)",
-    "7": "generated counts over the number of factors (Figures 1a, 1c and 7)",
-    "structured": "counts with structure over the number of prototypes (not in the paper)",
-    "2": "eICU: hospitals that collaborate, over epsilon",
-    "8": "MovieLens 1M: ZIP regions that collaborate, over epsilon (Figures 8 and 9)",
-    "entity-size": "RMSE of k prototypes over the users of one entity (not in the paper)",
-}
-_AXES = {"1": "prototypes", "7": "factors", "structured": "prototypes", "2": "epsilon", "8": "epsilon"}
-_AXES["entity-size"] = "users"
-_POINTS = {
-    "1": (100, 200, 300), "7": (40, 80, 120), "structured": (100, 200, 300), "2": (1.0, 5.0, 10.0),
-    "8": (1.0, 5.0, 10.0), "entity-size": (1_000, 10_000, 30_000, 100_000),
-}  # fmt: skip
-_NUMBERS, _EPSILONS = (1, 3, 10, 30, 100), (1.0, 10.0)  # of prototypes, and what they cost
+OBJECTIVE = "squared distance"
+_FULL_EICU = 100_000  # rows that the paper had at least
 _LEGEND = (
-    "Means over seeds.  Guaranteed: (epsilon, 1e-5)-differentially private for adding or removing a user; generated\n"
-    "counts at epsilon 1.  As published: the paper's algorithm at that epsilon, which is nominal, not a guarantee.\n"
-    "MF sees all data; individual MF each entity's own; both, the k-means and the random rows have no privacy.\n"
-    "rank: mean percentile rank, 0 best, 0.5 random.  Poisson means: what a perfect model would predict."
+    "Means over seeds.  Guarantee: the epsilon and delta of adding or removing a user.  As published: the paper's own\n"
+    "algorithm at that epsilon, which is nominal, not a guarantee; the paper draws its figures and prints no number.\n"
+    "MF sees all data; individual MF each entity's own; both, exact means and random rows have no privacy.\n"
+    "rank: mean percentile rank, 0 best, 0.5 random.  Poisson means: what a perfect model would predict.\n"
+    "Squared distance: the mean, of a row to the nearest prototype."
 )
 
 
@@ -67,10 +69,13 @@ class Cell:
         Prototypes in all, factors, or epsilon.
     errors : dict of str to dict of str to list of float
         By metric and model, a number of each seed.
+    guarantees : dict of str to str
+        Of each model, for a user.
     """
 
     x: float
     errors: dict[str, dict[str, list[float]]]
+    guarantees: dict[str, str]
 
     def mean(self, metric: str, name: str) -> float:
         """The mean of a model's metric.
@@ -113,7 +118,7 @@ class PrototypeFigure(SideBySide):
     def title(self) -> str:
         """System, and number of the figure."""
         name = f"Figure {self.figure}: " if self.figure.isdigit() else ""
-        return f"Private prototypes, {name}{_TITLES[self.figure]}"
+        return f"Private prototypes, {name}{TITLES[self.figure]}"
 
     def verdict(self) -> str:
         """Say which model is best by each metric, and whether the guaranteed ones beat what they should.
@@ -128,6 +133,7 @@ class PrototypeFigure(SideBySide):
             best = [min(by_model, key=functools.partial(cell.mean, metric)) for cell in self.cells]
             lines.append(f"{metric}: lowest are {', '.join(dict.fromkeys(best))}.")
         claims = [(TEST, ONE, INDIVIDUAL), (TEST, MANY, ONE), (TO_COUNTS, ROWS, MEANS), (TO_MEANS, ROWS, MEANS)]
+        claims += [(RANK, ONE, INDIVIDUAL), (OBJECTIVE, MANY, ONE), (OBJECTIVE, MANY, AS_PUBLISHED)]
         for metric, name, other in claims:
             if name in self.cells[0].errors.get(metric, ()):
                 n_below = sum(cell.mean(metric, name) < cell.mean(metric, other) for cell in self.cells)
@@ -142,18 +148,18 @@ class PrototypeFigure(SideBySide):
         ):
             for name in by_model:
                 panel.plot([c.x for c in self.cells], [c.mean(metric, name) for c in self.cells], ".-", label=name)
-            panel.set(xlabel=_AXES[self.figure], ylabel=metric)
+            panel.set(xlabel=AXES[self.figure], ylabel=metric)
         panel.legend(fontsize="small")
         return figure
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         metrics = list(self.cells[0].errors)
         rows = [
-            [f"{cell.x:g}", name, *(f"{cell.mean(metric, name):.4f}" for metric in metrics)]
+            [f"{cell.x:g}", name, cell.guarantees[name], *(f"{cell.mean(metric, name):.4f}" for metric in metrics)]
             for cell in self.cells
             for name in cell.errors[metrics[0]]
         ]
-        return [_AXES[self.figure], "model", *metrics], rows
+        return [AXES[self.figure], "model", "guarantee", *metrics], rows
 
 
 class _Split(NamedTuple):
@@ -182,14 +188,16 @@ def prototype_figure(
 
     Parameters
     ----------
-    figure : {"1", "7", "structured", "2", "8", "entity-size"}
-        "1" and "7": generated counts over prototypes and factors; "structured": the same from Gamma factors.  "2":
-        eICU.  "8": MovieLens 1M.  "entity-size": one entity of users drawn with replacement from the data's, for whom
-        an error is measured.
+    figure : {"1", "3", "4", "5", "6", "7", "structured", "2", "8", "9", "entity-size"}
+        "1", "6" and "7": generated counts over prototypes and factors; "structured": the same from Gamma factors; "5":
+        over the server's epochs and the number of entities.  "3" and "4": the objective of k-means over epsilon and the
+        number of prototypes.  "2": eICU.  "8" and "9": MovieLens 1M over epsilon and factors.  "entity-size": one
+        entity of users drawn with replacement from the data's, for whom an error is measured.
     data : Interactions or None
-        As from `datasets.load_eicu` ("2") or `datasets.load_movielens` ("8", "entity-size"); else None.
+        As from `datasets.load_eicu` ("2") or `datasets.load_movielens` ("8", "9", "entity-size"); else None.
     shape : tuple of int or None
-        Users and items to generate; None: the paper's 100,000 and 500, or 5,000 and 100 where `quick`.
+        Users and items to generate; None: the paper's 100,000 and 500, 10,000 and 100 for "3" and "4", or 5,000 and 100
+        where `quick`.
     points : sequence of float or None
         Of the horizontal axis; None: the paper's, or for epsilon 1, 5 and 10.
     n_seeds : int
@@ -216,13 +224,14 @@ def prototype_figure(
     check_choice("figure", figure, FIGURES)
     quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
-    generated = figure not in ("2", "8", "entity-size")
+    generated = figure not in ON_DATA
     if generated != (data is None):
         raise ValueError(f"data must be {'None' if generated else 'given'} for figure {figure!r}, got {data!r}")
     if data is not None:
         check_instance("data", data, Interactions, "use datasets.load_movielens or datasets.load_eicu")
-    n_users, n_items = shape or (QUICK_SHAPE if quick else SHAPE) if data is None else data.shape
-    xs = (_POINTS[figure][:1] if quick else _POINTS[figure]) if points is None else tuple(points)
+    whole = OBJECTIVE_SHAPE if figure in OBJECTIVES else SHAPE
+    n_users, n_items = shape or (QUICK_SHAPE if quick else whole) if data is None else data.shape
+    xs = (POINTS[figure][:1] if quick else POINTS[figure]) if points is None else tuple(points)
     if not xs:
         raise ValueError("points must hold at least one value, got none; None takes the paper's")
     settings = {"version": __version__, "n_seeds": n_seeds, "shape": [n_users, n_items], "checksum": _checksum(data)}
@@ -230,12 +239,15 @@ def prototype_figure(
     cells = []
     for number in progress_rounds(len(xs), show=show_progress, description=f"Figure {figure}", unit="point"):
         x = xs[number]
-        models = _models_at(x, figure)
-        own = settings | {"models": {name: repr(model) for name, model in models.items()}}
+        lines = lines_at(x, figure)
+        own = settings | {"models": {name: repr(line) for name, line in lines.items()}}
         n_drawn = int(x) if figure == "entity-size" else None
-        run = functools.partial(_run, x, models, splits, n_seeds, n_drawn, n_threads)
+        run = functools.partial(_run, x, lines, splits, n_seeds, n_drawn, n_threads)
         cells.append(Cell(**kept(folder, f"{figure}-{x:g}", own, run)))
-    source = f"{'Generated data' if generated else 'The data given'}: {n_users:,} users x {n_items:,} items"
+    kind = "Generated data" if generated else "The data given"
+    if figure == "2" and n_users < _FULL_EICU:
+        kind = "The demo or another part of eICU, not the paper's full data"
+    source = f"{kind}: {n_users:,} users x {n_items:,} items"
     return PrototypeFigure(f"{source}, {n_seeds} seed{'s' if n_seeds > 1 else ''}", own, figure, tuple(cells))
 
 
@@ -255,7 +267,7 @@ def _split(figure: str, data: Interactions | None, shape: tuple[int, int], seed:
     train, test = hold_out_entries(data, key=key)
     if figure == "2":
         return _Split(train, test, data.user_features["hospital"], data.user_features["patient"], None)
-    return _Split(train, test, zip_regions(data) if figure == "8" else np.zeros(data.n_users), None, None)
+    return _Split(train, test, zip_regions(data) if figure in ("8", "9") else np.zeros(data.n_users), None, None)
 
 
 def _all_cells(data: Interactions) -> Interactions:
@@ -282,43 +294,9 @@ def _draw_users(data: Interactions, n_users: int, seed: int) -> Interactions:
     )  # fmt: skip
 
 
-def _models_at(x: float, figure: str) -> dict[str, Any]:
-    if figure == "entity-size":
-        return {
-            f"{k} at epsilon {epsilon:g}": PrivatePrototypes(k, 10, epsilon, _DELTA)
-            for epsilon in _EPSILONS
-            for k in _NUMBERS
-        }
-    if figure in ("2", "8"):
-        eicu = figure == "2"
-        shared: dict[str, Any] = {"value_range": (0.0, 20.0), "max_rows_per_user": 2} if eicu else {}
-        masked = shared | ({"prototypes": "zero_filled", "max_entries": 60} if eicu else {})
-        zero_filled = {"value_range": (0.0, 5.0), "prototypes": "zero_filled", "grouping": "kmeans"} | shared
-        k = 5 if eicu else 50
-        return {
-            MF: CentralNMF(20, value_range=shared.get("value_range", (1.0, 5.0))),
-            INDIVIDUAL: IndividualNMF(10, value_range=shared.get("value_range", (1.0, 5.0))),
-            MEANS: PrivatePrototypes(k, 20, None, grouping="kmeans", **masked),
-            ONE: PrivatePrototypes(1, 10, x, _DELTA, **masked),
-            MANY: PrivatePrototypes(k, 10, x, _DELTA, grouping="kmeans", **masked),
-            AS_PUBLISHED: PrivatePrototypes(k, 10, x, variant="published", **zero_filled),
-        }
-    n_factors, n_prototypes = (40, int(x)) if figure != "7" else (int(x), 100)
-    each = max(1, n_prototypes // N_ENTITIES)
-    shared = {"prototypes": "zero_filled", "value_range": (0.0, 8.0), "max_entries": 500, "regularization": 0.1}
-    return {
-        MF: CentralNMF(n_factors, 0.1, value_range=(0.0, 8.0)),
-        MEANS: PrivatePrototypes(each, n_factors, None, grouping="kmeans", **shared),
-        ROWS: PrivatePrototypes(each, n_factors, None, grouping="exemplars", **shared),
-        ONE: PrivatePrototypes(1, n_factors, 1.0, _DELTA, **shared),
-        MANY: PrivatePrototypes(each, n_factors, 1.0, _DELTA, grouping="kmeans", **shared),
-        AS_PUBLISHED: PrivatePrototypes(each, n_factors, 1.0, grouping="kmeans", variant="published", **shared),
-    }
-
-
 def _run(
     x: float,
-    models: dict[str, Any],
+    lines: dict[str, Line],
     splits: Callable[[int], _Split],
     n_seeds: int,
     n_drawn: int | None,
@@ -327,19 +305,53 @@ def _run(
     errors: dict[str, dict[str, list[float]]] = {}
     for seed in range(n_seeds):
         split = splits(seed)
-        if n_drawn is not None:
-            drawn = _draw_users(split.train, n_drawn, seed)
-            for name, model in models.items():
-                model.fit(drawn, key=Key.from_seed(seed), n_threads=n_threads)
-                error = _measure(model.serve(split.train, n_threads=n_threads), split)[TEST]
-                errors.setdefault(TEST, {}).setdefault(name, []).append(error)
-            continue
-        for name, model in models.items():
-            whose = {"users": split.users} if isinstance(model, PrivatePrototypes) and split.users is not None else {}
-            model.fit(split.train, entities=split.entities, key=Key.from_seed(seed), n_threads=n_threads, **whose)
-            for metric, value in _measure(model, split).items():
+        drawn = None if n_drawn is None else _draw_users(split.train, n_drawn, seed)
+        for name, line in lines.items():
+            for metric, value in _errors(line, split, drawn, Key.from_seed(seed), n_threads).items():
                 errors.setdefault(metric, {}).setdefault(name, []).append(value)
-    return {"x": x, "errors": errors}
+    return {"x": x, "errors": errors, "guarantees": {name: line.guarantee for name, line in lines.items()}}
+
+
+def _errors(line: Line, split: _Split, drawn: Interactions | None, key: Key, n_threads: int) -> dict[str, float]:
+    """What one seed gives of one model."""
+    model, n_entities = line.model, line.n_entities
+    if drawn is not None:
+        served = model.fit(drawn, key=key, n_threads=n_threads).serve(split.train, n_threads=n_threads)
+        return {TEST: _measure(served, split)[TEST]}
+    if line.is_clustering:
+        rows = split.train.values_or_ones().reshape(split.train.shape)
+        prototypes = entity_prototypes(model, split.train, key, n_threads=n_threads)
+        return {OBJECTIVE: float(assign_rows(rows, prototypes, n_threads=n_threads)[1].mean())}
+    if n_entities is not None:
+        part = np.flatnonzero(split.entities < n_entities)
+        model.fit(split.train.select_users(part), entities=split.entities[part], key=key, n_threads=n_threads)
+        return _measure(model.serve(split.train, n_threads=n_threads), split)
+    whose = {"users": split.users} if isinstance(model, PrivatePrototypes) and split.users is not None else {}
+    return _measure(model.fit(split.train, entities=split.entities, key=key, n_threads=n_threads, **whose), split)
+
+
+def entity_prototypes(model: PrivatePrototypes, data: Interactions, key: Key, *, n_threads: int = 0) -> np.ndarray:
+    """What the server makes of the one message of one entity, without any factorisation.
+
+    Parameters
+    ----------
+    model : PrivatePrototypes
+        With a number of prototypes.
+    data : Interactions
+        The entity's.
+    key : Key
+        Of a simulation: nothing is booked.
+    n_threads : int
+        0 for all.
+
+    Returns
+    -------
+    ndarray of shape (n_prototypes, n_items), float64
+        Within the range of values.
+    """
+    state = model.initial_state(("all",), (int(model.n_prototypes),), data.n_items, key)
+    sent = model.local_round(state, data, key, 0, sender="all", n_threads=n_threads)
+    return make_prototypes(model._decode(model.apply(state, sent)))[0]
 
 
 def _measure(model: Any, split: _Split) -> dict[str, float]:

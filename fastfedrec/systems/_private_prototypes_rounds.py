@@ -298,14 +298,15 @@ class PrototypeRounds(FederatedSystem):
         swap_epsilon = (budget and budget.swap_epsilon) or 0.0
         level_epsilon = (budget and budget.level_epsilon) or 0.0
         radius = float(self.value_range[1]) * min(self.max_entries, shard.n_items) ** 0.5
+        n_candidates = max(N_CANDIDATES, 2 * n_prototypes)  # public: so that there is something to swap in
         points = project_rows(shard, N_DIMENSIONS, radius, key=key, round=entity, n_threads=n_threads)
         if self.candidates == "grid":
             places = grid_candidates(
-                points, N_CANDIDATES, radius=radius, depth=GRID_DEPTH, n_shifts=1, epsilon=level_epsilon,
+                points, n_candidates, radius=radius, depth=GRID_DEPTH, n_shifts=1, epsilon=level_epsilon,
                 key=key, round=entity,
             )  # fmt: skip
         else:
-            places = public_candidates(N_CANDIDATES, N_DIMENSIONS, radius, key=key, round=entity)
+            places = public_candidates(n_candidates, N_DIMENSIONS, radius, key=key, round=entity)
         centers = private_kmeans(
             points, places, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon, key=key,
             round=entity, n_threads=n_threads,

@@ -1,4 +1,4 @@
-"""A row's non-negative least squares by SciPy's active set method."""
+"""A row's non-negative least squares by SciPy's active set method, and coordinate descent step by step."""
 
 import numpy as np
 from scipy.optimize import nnls
@@ -10,6 +10,18 @@ def solve_row(x, weights, item_factors, regularization):
     roots = np.sqrt(np.asarray(weights, dtype=float))
     a = np.vstack([roots[:, None] * item_factors, np.sqrt(regularization) * np.eye(n_factors)])
     return nnls(a, np.concatenate([roots * x, np.zeros(n_factors)]))[0]
+
+
+def descend_row(x, weights, item_factors, regularization, start, n_sweeps):
+    """Coordinate after coordinate to where the loss is least, every other one held; 0 where any value will do."""
+    u = np.array(start, dtype=float)
+    for _ in range(n_sweeps):
+        for f in range(len(u)):
+            v = item_factors[:, f].astype(float)
+            without = x - item_factors @ u + u[f] * v
+            curvature = (weights * v * v).sum() + regularization
+            u[f] = max(0.0, (weights * without * v).sum() / curvature) if curvature else 0.0
+    return u
 
 
 def loss(x, weights, row_factors, item_factors, regularization):
