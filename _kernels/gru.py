@@ -1,0 +1,460 @@
+"""Sequences of items through a gated recurrent unit, and steps on two contrastive losses, in Numba.  Inputs are trusted.
+
+With x the embedding of an item and h the state, both of the same width (docs/explanation/gru.md):
+
+    r = sigmoid(W_r x + U_r h + ..)    z = sigmoid(W_z x + U_z h + ..)    n = tanh(W_n x + b + r (U_n h + c))
+    h' = n + z (h - n)
+
+Sequences of a batch are sorted by length, the longest first, and end together: those that run at step t are the first
+columns, the last state of all is in one place, and no step computes what is not there but the rest of a vector.  What
+belongs to step t is one block in memory, a row for each unit.  The outputs of U are in the order n, r, z, and those of
+W in the order r, z, n, so that each one's are neighbours in a block of gates n_h, r, z, n_x.
+
+Back through time, gates are replaced by their steps where they lie.  As in `network`, all of them carry minus the
+learning rate from the loss on, so the products of the end are the steps of the weights and are added to them.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fastfedrec._kernels._layers import (
+    add_product,
+    aligned_zeros,
+    backward,
+    compile_part,
+    forward,
+    shuffle,
+    take_next,
+    transpose,
+)
+from fastfedrec._kernels._sigmoid import sigmoid
+from fastfedrec._kernels.sgd import compile_kernel
+
+ENCODE_BLOCK = 64  # sequences
+
+
+class Weights(NamedTuple):
+    """Views of one flat array of parameters."""
+
+    inputs: np.ndarray  # (width, 3 width)
+    states: np.ndarray  # (width, 3 width)
+    input_bias: np.ndarray
+    state_bias: np.ndarray
+    items: np.ndarray  # (width, width)
+    item_bias: np.ndarray
+
+
+class Room(NamedTuple):
+    """What one thread works in.
+
+    Columns and rows are those of a batch: sequences at each step, then sequences, then candidate items.
+    """
+
+    step_rows: np.ndarray  # (columns, width) embeddings of the sequences' items
+    state_rows: np.ndarray  # (columns, width)
+    input_rows: np.ndarray  # (columns, 3 width) steps
+    own_rows: np.ndarray  # (columns, 3 width) steps
+    gates: np.ndarray  # a block of 4 width x n for each step
+    states: np.ndarray  # a block of width x n for each step, and that of the last states
+    x: np.ndarray  # (width, n), as the five below
+    d_state: np.ndarray
+    spare: np.ndarray
+    last_rows: np.ndarray  # (sequences, width)
+    d_last_rows: np.ndarray
+    item_x: np.ndarray  # (width, items)
+    item_y: np.ndarray
+    d_item_x: np.ndarray
+    d_item_y: np.ndarray
+    item_rows: np.ndarray  # (items, width)
+    d_item_rows: np.ndarray
+    by_example: np.ndarray
+    sums: np.ndarray
+    chances: np.ndarray
+
+
+@compile_part
+def weights_of(w, width):
+    """What lies where among the dense parameters."""
+    square = width * width
+    return Weights(
+        w[: 3 * square].reshape(width, 3 * width),
+        w[3 * square : 6 * square].reshape(width, 3 * width),
+        w[6 * square : 6 * square + 3 * width],
+        w[6 * square + 3 * width : 6 * square + 6 * width],
+        w[6 * square + 6 * width : 7 * square + 6 * width].reshape(width, width),
+        w[7 * square + 6 * width : 7 * square + 7 * width],
+    )
+
+
+@compile_part
+def make_room(like, width, n_columns, n_sequences, n_items):
+    """Room for so many columns of all steps, sequences and items: whole vectors of each."""
+    n = width * n_columns
+    wide = width * n_sequences
+    of_items = width * n_items
+    return Room(
+        aligned_zeros(like, n),
+        aligned_zeros(like, n),
+        aligned_zeros(like, 3 * n),
+        aligned_zeros(like, 3 * n),
+        aligned_zeros(like, 4 * n),
+        aligned_zeros(like, n + wide),
+        aligned_zeros(like, wide),
+        aligned_zeros(like, wide),
+        aligned_zeros(like, wide),
+        aligned_zeros(like, wide),
+        aligned_zeros(like, wide),
+        aligned_zeros(like, of_items),
+        aligned_zeros(like, of_items),
+        aligned_zeros(like, of_items),
+        aligned_zeros(like, of_items),
+        aligned_zeros(like, of_items),
+        aligned_zeros(like, of_items),
+        aligned_zeros(like, of_items),
+        aligned_zeros(like, width),
+        aligned_zeros(like, max(n_sequences, n_items)),
+    )
+
+
+@compile_part
+def whole(n, lanes):
+    """The next multiple of the vector's length."""
+    return -(-n // len(lanes)) * len(lanes)
+
+
+# ---- the recurrence ---------------------------------------------------------------------------------------------
+
+
+@compile_part
+def lay_out(starts, chosen, lanes):
+    """(chosen sequences, the longest first; how many run at each step; first column of each step, and the end)."""
+    lengths = starts[chosen + 1] - starts[chosen]
+    order = np.argsort(-lengths)
+    n_steps = lengths[order[0]]
+    running, firsts = np.zeros(n_steps, dtype=np.int64), np.zeros(n_steps + 1, dtype=np.int64)
+    for length in lengths:
+        running[n_steps - length] += 1
+    for t in range(n_steps):
+        running[t] += running[t - 1] if t else 0
+        firsts[t + 1] = firsts[t] + whole(running[t], lanes)
+    return order, running, firsts
+
+
+@compile_part
+def squash(gates, width, n):
+    """From the linear parts n_h, r, z, n_x of a step: r, z and n in their places; n_h stays."""
+    hidden, r, new = gates[: width * n], gates[width * n : 2 * width * n], gates[3 * width * n :]
+    both = gates[width * n : 3 * width * n]
+    for k in range(len(both)):
+        both[k] = sigmoid(both[k])
+    one, two = gates.dtype.type(1), gates.dtype.type(2)
+    for k in range(len(new)):  # tanh
+        new[k] = two * sigmoid(two * (new[k] + r[k] * hidden[k])) - one
+
+
+@compile_part
+def run(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows):
+    """All steps; the states after the last one are at the end of `states`, the longest sequence first."""
+    width, n_steps = e.shape[1], len(running)
+    bias, own_bias = weights.input_bias, weights.state_bias
+    room.states[: width * firsts[1]] = 0
+    for t in range(n_steps):
+        first, n = firsts[t], firsts[t + 1] - firsts[t]
+        step_rows = room.step_rows[width * first : width * (first + n)].reshape(n, width)
+        for c in range(n):
+            if c < running[t]:
+                step_rows[c] = e[slots[items[starts[chosen[order[c]] + 1] - n_steps + t]]]
+            else:
+                step_rows[c] = 0
+        x = room.x[: width * n].reshape(width, n)
+        transpose(step_rows, x, n, width, lanes)
+        flat = room.gates[4 * width * first : 4 * width * (first + n)]
+        gates = flat.reshape(4 * width, n)
+        for o in range(width):
+            gates[o] = own_bias[o]
+            gates[width + o] = bias[o] + own_bias[width + o]
+            gates[2 * width + o] = bias[width + o] + own_bias[2 * width + o]
+            gates[3 * width + o] = bias[2 * width + o]
+        states = room.states[width * first : width * (first + n)]
+        add_product(weights.inputs, 1, 3 * width, x, gates[width:], n, lanes, rows)
+        if t:  # the first states are zeros
+            add_product(weights.states, 1, 3 * width, states.reshape(width, n), gates[: 3 * width], n, lanes, rows)
+        squash(flat, width, n)
+        n_next = firsts[t + 2] - firsts[t + 1] if t + 1 < n_steps else n
+        z, new = flat[2 * width * n : 3 * width * n], flat[3 * width * n :]
+        after = room.states[width * (first + n) : width * (first + n + n_next)].reshape(width, n_next)
+        if n_next == n:
+            advance(states, z, new, after.reshape(-1))
+        else:
+            advance(states, z, new, room.spare[: width * n])
+            after[:, :n] = room.spare[: width * n].reshape(width, n)
+        after[:, running[t] :] = 0
+
+
+@compile_part
+def advance(states, z, new, out):
+    """n + z (h - n)."""
+    for k in range(len(out)):
+        out[k] = new[k] + z[k] * (states[k] - new[k])
+
+
+@compile_part
+def unsquash(gates, states, d_state, spare, width, n):
+    """From the steps of the states after: those of all linear parts, in the gates' places; z times its own in d_state."""
+    size = width * n
+    hidden, r, z, new = gates[:size], gates[size : 2 * size], gates[2 * size : 3 * size], gates[3 * size :]
+    one = gates.dtype.type(1)
+    for k in range(size):
+        spare[k] = d_state[k] * (states[k] - new[k]) * z[k] * (one - z[k])
+    for k in range(size):
+        new[k] = d_state[k] * (one - z[k]) * (one - new[k] * new[k])
+    for k in range(size):
+        d_state[k] *= z[k]
+    z[:] = spare
+    for k in range(size):
+        spare[k] = new[k] * r[k]
+    for k in range(size):
+        r[k] = new[k] * hidden[k] * r[k] * (one - r[k])
+    hidden[:] = spare
+
+
+@compile_part
+def run_back(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows):
+    """From the steps of the last states in `d_state`: those of the embeddings and of all weights."""
+    width, n_steps = e.shape[1], len(running)
+    for t in range(n_steps - 1, -1, -1):
+        first, n = firsts[t], firsts[t + 1] - firsts[t]
+        d_state = room.d_state[: width * n]
+        flat = room.gates[4 * width * first : 4 * width * (first + n)]
+        gates = flat.reshape(4 * width, n)
+        states = room.states[width * first : width * (first + n)]
+        unsquash(flat, states, d_state, room.spare[: width * n], width, n)
+        d_x = room.x[: width * n].reshape(width, n)
+        d_x[:] = 0
+        add_product(weights.inputs, 3 * width, 1, gates[width:], d_x, n, lanes, rows)
+        d_rows = room.spare[: width * n].reshape(n, width)
+        transpose(d_x, d_rows, width, n, lanes)
+        for c in range(running[t]):
+            row = e[slots[items[starts[chosen[order[c]] + 1] - n_steps + t]]]
+            for j in range(width):
+                row[j] += d_rows[c, j]
+        wide = 3 * width * first, 3 * width * (first + n)
+        transpose(gates[width:], room.input_rows[wide[0] : wide[1]].reshape(n, 3 * width), 3 * width, n, lanes)
+        transpose(gates, room.own_rows[wide[0] : wide[1]].reshape(n, 3 * width), 3 * width, n, lanes)
+        state_rows = room.state_rows[width * first : width * (first + n)].reshape(n, width)
+        transpose(states.reshape(width, n), state_rows, width, n, lanes)
+        if t:
+            d_before = d_state.reshape(width, n)
+            add_product(weights.states, 3 * width, 1, gates[: 3 * width], d_before, n, lanes, rows)
+            n_before = first - firsts[t - 1]
+            if n_before < n:
+                room.spare[: width * n_before].reshape(width, n_before)[:] = d_before[:, :n_before]
+                room.d_state[: width * n_before] = room.spare[: width * n_before]
+            room.d_state[: width * n_before].reshape(width, n_before)[:, running[t - 1] :] = 0
+    n = firsts[n_steps]
+    input_rows = room.input_rows[: 3 * width * n].reshape(n, 3 * width)
+    own_rows = room.own_rows[: 3 * width * n].reshape(n, 3 * width)
+    add_rows(input_rows, weights.input_bias)
+    add_rows(own_rows, weights.state_bias)
+    add_product(room.step_rows, 1, width, input_rows, weights.inputs, 3 * width, lanes, rows)
+    add_product(room.state_rows, 1, width, own_rows, weights.states, 3 * width, lanes, rows)
+
+
+@compile_part
+def add_rows(rows, out):
+    """Add up all rows."""
+    for c in range(len(rows)):
+        for o in range(len(out)):
+            out[o] += rows[c, o]
+
+
+# ---- a batch ----------------------------------------------------------------------------------------------------
+
+
+@compile_part
+def contrast(anchor, d_anchor, places, rows, d_rows, chances, learning_rate):
+    """The steps of a loss -log(exp(a'b_0) / sum_k exp(a'b_k)), where b_k is row places[k]."""
+    highest = -np.inf
+    for k in range(len(places)):
+        total = rows.dtype.type(0)
+        for j in range(len(anchor)):
+            total += anchor[j] * rows[places[k], j]
+        chances[k] = total
+        highest = total if k == 0 or total > highest else highest
+    total = 0.0
+    for k in range(len(places)):
+        chances[k] = math.exp(chances[k] - highest)
+        total += chances[k]
+    for k in range(len(places)):
+        step = rows.dtype.type(learning_rate * ((k == 0) - chances[k] / total))
+        for j in range(len(anchor)):
+            d_anchor[j] += step * rows[places[k], j]
+            d_rows[places[k], j] += step * anchor[j]
+
+
+@compile_part
+def step_batch(w, e, slots, items, starts, candidates, batch, room, learning_rate, item_weight, segment_weight,
+               lanes, rows):  # fmt: skip
+    """One step of SGD on the mean loss of a batch."""
+    width, n, n_candidates = e.shape[1], len(batch), candidates.shape[1]
+    weights, each = weights_of(w, width), (len(starts) - 1) // len(candidates)
+    chosen = (each * batch.reshape(-1, 1) + np.arange(each)).ravel()
+    order, running, firsts = lay_out(starts, chosen, lanes)
+    run(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows)
+    n_last, n_steps = whole(len(chosen), lanes), len(running)
+    last = room.states[width * firsts[n_steps] : width * (firsts[n_steps] + n_last)].reshape(width, n_last)
+    last_rows = room.last_rows[: width * n_last].reshape(n_last, width)
+    d_last_rows = room.d_last_rows[: width * n_last].reshape(n_last, width)
+    transpose(last, last_rows, width, n_last, lanes)
+    d_last_rows[:] = 0
+    place = np.empty(len(chosen), dtype=np.int64)
+    for c in range(len(chosen)):
+        place[order[c]] = c
+
+    n_items = whole(n * n_candidates, lanes)
+    item_rows = room.item_rows[: width * n_items].reshape(n_items, width)
+    d_item_rows = room.d_item_rows[: width * n_items].reshape(n_items, width)
+    for b in range(n):
+        for k in range(n_candidates):
+            item_rows[b * n_candidates + k] = e[slots[candidates[batch[b], k]]]
+    item_x = room.item_x[: width * n_items].reshape(width, n_items)
+    item_y = room.item_y[: width * n_items].reshape(width, n_items)
+    d_item_x = room.d_item_x[: width * n_items].reshape(width, n_items)
+    d_item_y = room.d_item_y[: width * n_items].reshape(width, n_items)
+    transpose(item_rows, item_x, n_items, width, lanes)
+    forward(weights.items, weights.item_bias, item_x, item_y, n_items, lanes, rows)
+    transpose(item_y, item_rows, width, n_items, lanes)
+    d_item_rows[:] = 0
+
+    numbers = np.arange(n_items)
+    for b in range(n):
+        mine = place[b * each : (b + 1) * each]
+        of_item, of_segment = mine[0], mine[1]
+        some = numbers[b * n_candidates : (b + 1) * n_candidates]
+        contrast(last_rows[of_item], d_last_rows[of_item], some, item_rows, d_item_rows, room.chances,
+                 learning_rate * item_weight / n)  # fmt: skip
+        contrast(last_rows[of_segment], d_last_rows[of_segment], mine[2:], last_rows, d_last_rows, room.chances,
+                 learning_rate * segment_weight / n)  # fmt: skip
+
+    transpose(d_item_rows, d_item_y, n_items, width, lanes)
+    backward(weights.items, weights.item_bias, item_x, item_y, d_item_x, d_item_y, room.by_example, room.sums,
+             n * n_candidates, lanes, rows)  # fmt: skip
+    transpose(d_item_x, d_item_rows, width, n_items, lanes)
+    transpose(d_last_rows, room.d_state[: width * n_last].reshape(width, n_last), n_last, width, lanes)
+    run_back(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows)
+    for b in range(n):
+        for k in range(n_candidates):
+            row = e[slots[candidates[batch[b], k]]]
+            for j in range(width):
+                row[j] += d_item_rows[b * n_candidates + k, j]
+
+
+# ---- clients ----------------------------------------------------------------------------------------------------
+
+
+@compile_kernel
+def train_clients(
+    parameters,  # IN (n_parameters,) dense weights, then embeddings
+    indptr,  # IN (n_clients + 1,) where the examples of each client begin
+    items,  # IN (starts[-1],)
+    starts,  # IN (n_examples * n_each + 1,) where each sequence begins; none is empty
+    candidates,  # IN (n_examples, n_candidates) items
+    words,  # IN (n_words,) uint64, uniform, two draws each
+    word_starts,  # IN (n_clients + 1,)
+    row_starts,  # IN (n_clients + 1,) where the touched rows of each client begin
+    touched,  # IN (n_touched,)
+    order,  # IN (n_clients,) in which clients are taken
+    counter,  # IN/OUT (1,) 0; shared by all threads
+    out_starts,  # IN (n_clients + 1,)
+    out,  # OUT (out_starts[-1],) each client's update: dense weights, then its touched rows
+    width,
+    learning_rate,
+    n_epochs,
+    batch_size,
+    item_weight,
+    segment_weight,
+    lanes,
+    rows,
+):
+    """SGD of clients, each on its own; called by every thread with the same arguments.
+
+    An example has a sequence with a strange item, one with a strange segment, the true segment, and other segments; its
+    candidates are the true item, and others.
+    """
+    n_dense = 7 * width * width + 7 * width
+    embeddings = parameters[n_dense:].reshape(-1, width)
+    slots = np.zeros(len(embeddings), dtype=np.int32)
+    w = aligned_zeros(parameters, n_dense)
+    each, longest, most = (len(starts) - 1) // max(len(candidates), 1), 0, 0
+    for s in range(len(starts) - 1):
+        longest = max(longest, starts[s + 1] - starts[s])
+    for k in range(len(candidates)):
+        most = max(most, starts[(k + 1) * each] - starts[k * each])
+    room = make_room(
+        parameters,
+        width,
+        whole(batch_size * most, lanes) + longest * len(lanes),
+        whole(batch_size * each, lanes),
+        whole(batch_size * candidates.shape[1], lanes),
+    )
+    place = take_next(counter)
+    while place < len(order):
+        client = order[place]
+        w[:] = parameters[:n_dense]
+        mine = touched[row_starts[client] : row_starts[client + 1]]
+        e = aligned_zeros(parameters, len(mine) * width).reshape(-1, width)
+        for k in range(len(mine)):
+            slots[mine[k]] = k
+            e[k] = embeddings[mine[k]]
+        turn = np.arange(indptr[client], indptr[client + 1])
+        draws = 2 * word_starts[client]
+        for _ in range(n_epochs):
+            draws = shuffle(turn, words, draws)
+            for b in range(0, len(turn), batch_size):
+                step_batch(w, e, slots, items, starts, candidates, turn[b : b + batch_size], room, learning_rate,
+                           item_weight, segment_weight, lanes, rows)  # fmt: skip
+        update = out[out_starts[client] : out_starts[client + 1]]
+        for k in range(n_dense):
+            update[k] = w[k] - parameters[k]
+        for k in range(len(mine)):
+            for j in range(width):
+                update[n_dense + k * width + j] = e[k, j] - embeddings[mine[k], j]
+        place = take_next(counter)
+
+
+@compile_kernel
+def encode(
+    parameters,  # IN (n_parameters,)
+    items,  # IN (starts[-1],)
+    starts,  # IN (n_sequences + 1,) none is empty
+    order,  # IN (n_sequences,) by length
+    counter,  # IN/OUT (1,) 0; shared by all threads
+    out,  # OUT (n_sequences, width)
+    lanes,
+    rows,
+):
+    """The last state of each sequence, in blocks of similar lengths; called by every thread."""
+    width = out.shape[1]
+    n_dense, longest = 7 * width * width + 7 * width, 0
+    for s in range(len(starts) - 1):
+        longest = max(longest, starts[s + 1] - starts[s])
+    p = aligned_zeros(parameters, len(parameters))
+    p[:] = parameters
+    e = p[n_dense:].reshape(-1, width)
+    slots, weights = np.arange(len(e)), weights_of(p, width)
+    n_last = whole(ENCODE_BLOCK, lanes)
+    room = make_room(parameters, width, longest * n_last, n_last, len(lanes))
+    block = take_next(counter)
+    while block * ENCODE_BLOCK < len(order):
+        chosen = order[block * ENCODE_BLOCK : (block + 1) * ENCODE_BLOCK]
+        places, running, firsts = lay_out(starts, chosen, lanes)
+        run(weights, e, slots, items, starts, chosen, places, running, firsts, room, lanes, rows)
+        n, n_steps = whole(len(chosen), lanes), len(running)
+        last = room.states[width * firsts[n_steps] : width * (firsts[n_steps] + n)].reshape(width, n)
+        last_rows = room.last_rows[: width * n].reshape(n, width)
+        transpose(last, last_rows, width, n, lanes)
+        for c in range(len(chosen)):
+            out[chosen[places[c]]] = last_rows[c]
+        block = take_next(counter)
