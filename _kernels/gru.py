@@ -1,4 +1,4 @@
-"""Sequences of items through a gated recurrent unit, and steps on two contrastive losses, in Numba.  Inputs are trusted.
+"""A gated recurrent unit on sequences of items, and steps on two contrastive losses, in Numba.  Inputs are trusted.
 
 With x the embedding of an item and h the state, both of the same width (docs/explanation/gru.md):
 
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastfedrec._kernels._activations import expm1
 from fastfedrec._kernels._layers import (
     add_product,
     aligned_zeros,
@@ -29,7 +30,6 @@ from fastfedrec._kernels._layers import (
     take_next,
     transpose,
 )
-from fastfedrec._kernels._sigmoid import sigmoid
 from fastfedrec._kernels.sgd import compile_kernel
 
 ENCODE_BLOCK = 64  # sequences
@@ -72,6 +72,7 @@ class Room(NamedTuple):
     by_example: np.ndarray
     sums: np.ndarray
     chances: np.ndarray
+    total: np.ndarray  # (width, 3 width)
 
 
 @compile_part
@@ -115,6 +116,7 @@ def make_room(like, width, n_columns, n_sequences, n_items):
         aligned_zeros(like, of_items),
         aligned_zeros(like, width),
         aligned_zeros(like, max(n_sequences, n_items)),
+        aligned_zeros(like, 3 * width * width),
     )
 
 
@@ -147,11 +149,12 @@ def squash(gates, width, n):
     """From the linear parts n_h, r, z, n_x of a step: r, z and n in their places; n_h stays."""
     hidden, r, new = gates[: width * n], gates[width * n : 2 * width * n], gates[3 * width * n :]
     both = gates[width * n : 3 * width * n]
-    for k in range(len(both)):
-        both[k] = sigmoid(both[k])
     one, two = gates.dtype.type(1), gates.dtype.type(2)
+    for k in range(len(both)):
+        both[k] = one / (two + expm1(-both[k]))
     for k in range(len(new)):  # tanh
-        new[k] = two * sigmoid(two * (new[k] + r[k] * hidden[k])) - one
+        less = expm1(two * (new[k] + r[k] * hidden[k]))
+        new[k] = less / (less + two)
 
 
 @compile_part
@@ -195,14 +198,14 @@ def run(weights, e, slots, items, starts, chosen, order, running, firsts, room, 
 
 @compile_part
 def advance(states, z, new, out):
-    """n + z (h - n)."""
+    """The states after a step: n + z (h - n)."""
     for k in range(len(out)):
         out[k] = new[k] + z[k] * (states[k] - new[k])
 
 
 @compile_part
 def unsquash(gates, states, d_state, spare, width, n):
-    """From the steps of the states after: those of all linear parts, in the gates' places; z times its own in d_state."""
+    """From the steps of the states after: those of all linear parts, where the gates lay; d_state times z in d_state."""
     size = width * n
     hidden, r, z, new = gates[:size], gates[size : 2 * size], gates[2 * size : 3 * size], gates[3 * size :]
     one = gates.dtype.type(1)
@@ -256,18 +259,36 @@ def run_back(weights, e, slots, items, starts, chosen, order, running, firsts, r
     n = firsts[n_steps]
     input_rows = room.input_rows[: 3 * width * n].reshape(n, 3 * width)
     own_rows = room.own_rows[: 3 * width * n].reshape(n, 3 * width)
-    add_rows(input_rows, weights.input_bias)
-    add_rows(own_rows, weights.state_bias)
-    add_product(room.step_rows, 1, width, input_rows, weights.inputs, 3 * width, lanes, rows)
-    add_product(room.state_rows, 1, width, own_rows, weights.states, 3 * width, lanes, rows)
+    add_rows(input_rows, weights.input_bias, room.total)
+    add_rows(own_rows, weights.state_bias, room.total)
+    add_outer(room.step_rows, input_rows, weights.inputs, room.total, lanes, rows)
+    add_outer(room.state_rows, own_rows, weights.states, room.total, lanes, rows)
+
+
+# Sums over all steps are taken apart from the weights: next to these, single terms would be lost in rounding.
 
 
 @compile_part
-def add_rows(rows, out):
-    """Add up all rows."""
+def add_rows(rows, out, total):
+    """Add the sum of all rows."""
+    total = total[: len(out)]
+    total[:] = 0
     for c in range(len(rows)):
         for o in range(len(out)):
-            out[o] += rows[c, o]
+            total[o] += rows[c, o]
+    for o in range(len(out)):
+        out[o] += total[o]
+
+
+@compile_part
+def add_outer(a, b, out, total, lanes, rows):
+    """Add a'b."""
+    total = total.reshape(out.shape)
+    total[:] = 0
+    add_product(a, 1, len(out), b, total, out.shape[1], lanes, rows)
+    for k in range(len(out)):
+        for o in range(out.shape[1]):
+            out[k, o] += total[k, o]
 
 
 # ---- a batch ----------------------------------------------------------------------------------------------------

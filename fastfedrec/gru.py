@@ -46,7 +46,7 @@ class ContrastiveExamples:
 
 
 class GRUEncoder:
-    """Encode sequences of items by a gated recurrent unit, and items by a dense layer, so that their product is a score.
+    """Encode sequences of items by a gated recurrent unit, and items by a dense layer: their product is a score.
 
     A sequence is encoded by the state after its last item, an item by a layer of rectified units on its embedding.  All
     have one width.  All parameters are one array: dense ones first, then one row of `n_factors` for each item.
@@ -262,8 +262,8 @@ class GRUEncoder:
         bound = np.inf if clip_norm is None else check_real("clip_norm", clip_norm, low=1e-100, high=1e100)
         clip_order = check_integer("clip_order", clip_order, low=1, high=2)
         n_threads = resolve_n_threads(n_threads)
-        indptr, items, starts, candidates = data = self._check_examples(examples)
-        lengths, n_clients = np.diff(indptr), len(indptr) - 1
+        data = self._check_examples(examples)
+        lengths, n_clients = np.diff(data[0]), len(data[0]) - 1
         row_starts, rows = self._touched(*data)
         out_starts = self.n_dense * np.arange(n_clients + 1) + self.n_factors * row_starts
         values = np.empty(out_starts[-1], dtype=parameters.dtype)
