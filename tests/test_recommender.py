@@ -33,6 +33,7 @@ from fastfedrec import (
     load,
 )
 from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.systems.ncf import NCF
 from fastfedrec.systems.prototype_baselines import CentralNMF, IndividualNMF
 from fastfedrec.systems.recommender import Recommender
 
@@ -63,7 +64,9 @@ MODELS = [
     PrivatePrototypes(2, 3, None, grouping="kmeans", refine=True),
     CentralNMF(3),
     IndividualNMF(3),
+    NCF(n_epochs=2, n_factors=16, hidden=(16,)),
     PrivRec(n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,)),
+    PrivRec(n_rounds=0, popularity_epsilon=2.0, n_factors=16, hidden=(16,)),
     PrivRec(
         n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,), clip_norm=0.01, noise_multiplier=1.0, noise="laplace"
     ),
