@@ -25,6 +25,8 @@ from fastfedrec._kernels._layers import (
     aligned_zeros,
     backward,
     compile_part,
+    copy,
+    fill,
     forward,
     shuffle,
     take_next,
@@ -132,15 +134,23 @@ def whole(n, lanes):
 @compile_part
 def lay_out(starts, chosen, lanes):
     """(chosen sequences, the longest first; how many run at each step; first column of each step, and the end)."""
-    lengths = starts[chosen + 1] - starts[chosen]
-    order = np.argsort(-lengths)
-    n_steps = lengths[order[0]]
+    n_steps = 0
+    for s in chosen:
+        n_steps = max(n_steps, starts[s + 1] - starts[s])
     running, firsts = np.zeros(n_steps, dtype=np.int64), np.zeros(n_steps + 1, dtype=np.int64)
-    for length in lengths:
-        running[n_steps - length] += 1
+    for s in chosen:
+        running[n_steps - (starts[s + 1] - starts[s])] += 1
+    places = np.zeros(n_steps, dtype=np.int64)  # a counting sort
     for t in range(n_steps):
-        running[t] += running[t - 1] if t else 0
+        if t:
+            places[t] = running[t - 1]
+            running[t] += running[t - 1]
         firsts[t + 1] = firsts[t] + whole(running[t], lanes)
+    order = np.empty(len(chosen), dtype=np.int64)
+    for k in range(len(chosen)):
+        t = n_steps - (starts[chosen[k] + 1] - starts[chosen[k]])
+        order[places[t]] = k
+        places[t] += 1
     return order, running, firsts
 
 
@@ -162,24 +172,24 @@ def run(weights, e, slots, items, starts, chosen, order, running, firsts, room, 
     """All steps; the states after the last one are at the end of `states`, the longest sequence first."""
     width, n_steps = e.shape[1], len(running)
     bias, own_bias = weights.input_bias, weights.state_bias
-    room.states[: width * firsts[1]] = 0
+    fill(room.states[: width * firsts[1]], 0)
     for t in range(n_steps):
         first, n = firsts[t], firsts[t + 1] - firsts[t]
         step_rows = room.step_rows[width * first : width * (first + n)].reshape(n, width)
         for c in range(n):
             if c < running[t]:
-                step_rows[c] = e[slots[items[starts[chosen[order[c]] + 1] - n_steps + t]]]
+                copy(e[slots[items[starts[chosen[order[c]] + 1] - n_steps + t]]], step_rows[c])
             else:
-                step_rows[c] = 0
+                fill(step_rows[c], 0)
         x = room.x[: width * n].reshape(width, n)
         transpose(step_rows, x, n, width, lanes)
         flat = room.gates[4 * width * first : 4 * width * (first + n)]
         gates = flat.reshape(4 * width, n)
         for o in range(width):
-            gates[o] = own_bias[o]
-            gates[width + o] = bias[o] + own_bias[width + o]
-            gates[2 * width + o] = bias[width + o] + own_bias[2 * width + o]
-            gates[3 * width + o] = bias[2 * width + o]
+            fill(gates[o], own_bias[o])
+            fill(gates[width + o], bias[o] + own_bias[width + o])
+            fill(gates[2 * width + o], bias[width + o] + own_bias[2 * width + o])
+            fill(gates[3 * width + o], bias[2 * width + o])
         states = room.states[width * first : width * (first + n)]
         add_product(weights.inputs, 1, 3 * width, x, gates[width:], n, lanes, rows)
         if t:  # the first states are zeros
@@ -192,8 +202,24 @@ def run(weights, e, slots, items, starts, chosen, order, running, firsts, room, 
             advance(states, z, new, after.reshape(-1))
         else:
             advance(states, z, new, room.spare[: width * n])
-            after[:, :n] = room.spare[: width * n].reshape(width, n)
-        after[:, running[t] :] = 0
+            copy_columns(room.spare[: width * n].reshape(width, n), after, n)
+        clear_columns(after, running[t])
+
+
+@compile_part
+def copy_columns(x, out, n):
+    """The first columns."""
+    for o in range(len(out)):
+        for c in range(n):
+            out[o, c] = x[o, c]
+
+
+@compile_part
+def clear_columns(out, first):
+    """Zeros where no sequence runs."""
+    for o in range(len(out)):
+        for c in range(first, out.shape[1]):
+            out[o, c] = 0
 
 
 @compile_part
@@ -205,7 +231,7 @@ def advance(states, z, new, out):
 
 @compile_part
 def unsquash(gates, states, d_state, spare, width, n):
-    """From the steps of the states after: those of all linear parts, where the gates lay; d_state times z in d_state."""
+    """From the steps of the states after: those of all linear parts, where the gates lay; z d_state in d_state."""
     size = width * n
     hidden, r, z, new = gates[:size], gates[size : 2 * size], gates[2 * size : 3 * size], gates[3 * size :]
     one = gates.dtype.type(1)
@@ -215,12 +241,12 @@ def unsquash(gates, states, d_state, spare, width, n):
         new[k] = d_state[k] * (one - z[k]) * (one - new[k] * new[k])
     for k in range(size):
         d_state[k] *= z[k]
-    z[:] = spare
+    copy(spare, z)
     for k in range(size):
         spare[k] = new[k] * r[k]
     for k in range(size):
         r[k] = new[k] * hidden[k] * r[k] * (one - r[k])
-    hidden[:] = spare
+    copy(spare, hidden)
 
 
 @compile_part
@@ -235,7 +261,7 @@ def run_back(weights, e, slots, items, starts, chosen, order, running, firsts, r
         states = room.states[width * first : width * (first + n)]
         unsquash(flat, states, d_state, room.spare[: width * n], width, n)
         d_x = room.x[: width * n].reshape(width, n)
-        d_x[:] = 0
+        fill(room.x[: width * n], 0)
         add_product(weights.inputs, 3 * width, 1, gates[width:], d_x, n, lanes, rows)
         d_rows = room.spare[: width * n].reshape(n, width)
         transpose(d_x, d_rows, width, n, lanes)
@@ -253,9 +279,10 @@ def run_back(weights, e, slots, items, starts, chosen, order, running, firsts, r
             add_product(weights.states, 3 * width, 1, gates[: 3 * width], d_before, n, lanes, rows)
             n_before = first - firsts[t - 1]
             if n_before < n:
-                room.spare[: width * n_before].reshape(width, n_before)[:] = d_before[:, :n_before]
-                room.d_state[: width * n_before] = room.spare[: width * n_before]
-            room.d_state[: width * n_before].reshape(width, n_before)[:, running[t - 1] :] = 0
+                fewer = room.spare[: width * n_before]
+                copy_columns(d_before, fewer.reshape(width, n_before), n_before)
+                copy(fewer, room.d_state[: width * n_before])
+            clear_columns(room.d_state[: width * n_before].reshape(width, n_before), running[t - 1])
     n = firsts[n_steps]
     input_rows = room.input_rows[: 3 * width * n].reshape(n, 3 * width)
     own_rows = room.own_rows[: 3 * width * n].reshape(n, 3 * width)
@@ -271,8 +298,7 @@ def run_back(weights, e, slots, items, starts, chosen, order, running, firsts, r
 @compile_part
 def add_rows(rows, out, total):
     """Add the sum of all rows."""
-    total = total[: len(out)]
-    total[:] = 0
+    fill(total[: len(out)], 0)
     for c in range(len(rows)):
         for o in range(len(out)):
             total[o] += rows[c, o]
@@ -283,8 +309,8 @@ def add_rows(rows, out, total):
 @compile_part
 def add_outer(a, b, out, total, lanes, rows):
     """Add a'b."""
+    fill(total, 0)
     total = total.reshape(out.shape)
-    total[:] = 0
     add_product(a, 1, len(out), b, total, out.shape[1], lanes, rows)
     for k in range(len(out)):
         for o in range(out.shape[1]):
@@ -321,7 +347,10 @@ def step_batch(w, e, slots, items, starts, candidates, batch, room, learning_rat
     """One step of SGD on the mean loss of a batch."""
     width, n, n_candidates = e.shape[1], len(batch), candidates.shape[1]
     weights, each = weights_of(w, width), (len(starts) - 1) // len(candidates)
-    chosen = (each * batch.reshape(-1, 1) + np.arange(each)).ravel()
+    chosen = np.empty(n * each, dtype=np.int64)
+    for b in range(n):
+        for k in range(each):
+            chosen[b * each + k] = each * batch[b] + k
     order, running, firsts = lay_out(starts, chosen, lanes)
     run(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows)
     n_last, n_steps = whole(len(chosen), lanes), len(running)
@@ -329,7 +358,7 @@ def step_batch(w, e, slots, items, starts, candidates, batch, room, learning_rat
     last_rows = room.last_rows[: width * n_last].reshape(n_last, width)
     d_last_rows = room.d_last_rows[: width * n_last].reshape(n_last, width)
     transpose(last, last_rows, width, n_last, lanes)
-    d_last_rows[:] = 0
+    fill(room.d_last_rows[: width * n_last], 0)
     place = np.empty(len(chosen), dtype=np.int64)
     for c in range(len(chosen)):
         place[order[c]] = c
@@ -339,7 +368,7 @@ def step_batch(w, e, slots, items, starts, candidates, batch, room, learning_rat
     d_item_rows = room.d_item_rows[: width * n_items].reshape(n_items, width)
     for b in range(n):
         for k in range(n_candidates):
-            item_rows[b * n_candidates + k] = e[slots[candidates[batch[b], k]]]
+            copy(e[slots[candidates[batch[b], k]]], item_rows[b * n_candidates + k])
     item_x = room.item_x[: width * n_items].reshape(width, n_items)
     item_y = room.item_y[: width * n_items].reshape(width, n_items)
     d_item_x = room.d_item_x[: width * n_items].reshape(width, n_items)
@@ -347,7 +376,7 @@ def step_batch(w, e, slots, items, starts, candidates, batch, room, learning_rat
     transpose(item_rows, item_x, n_items, width, lanes)
     forward(weights.items, weights.item_bias, item_x, item_y, n_items, lanes, rows)
     transpose(item_y, item_rows, width, n_items, lanes)
-    d_item_rows[:] = 0
+    fill(room.d_item_rows[: width * n_items], 0)
 
     numbers = np.arange(n_items)
     for b in range(n):
@@ -423,12 +452,12 @@ def train_clients(
     place = take_next(counter)
     while place < len(order):
         client = order[place]
-        w[:] = parameters[:n_dense]
+        copy(parameters[:n_dense], w)
         mine = touched[row_starts[client] : row_starts[client + 1]]
         e = aligned_zeros(parameters, len(mine) * width).reshape(-1, width)
         for k in range(len(mine)):
             slots[mine[k]] = k
-            e[k] = embeddings[mine[k]]
+            copy(embeddings[mine[k]], e[k])
         turn = np.arange(indptr[client], indptr[client + 1])
         draws = 2 * word_starts[client]
         for _ in range(n_epochs):
@@ -462,7 +491,7 @@ def encode(
     for s in range(len(starts) - 1):
         longest = max(longest, starts[s + 1] - starts[s])
     p = aligned_zeros(parameters, len(parameters))
-    p[:] = parameters
+    copy(parameters, p)
     e = p[n_dense:].reshape(-1, width)
     slots, weights = np.arange(len(e)), weights_of(p, width)
     n_last = whole(ENCODE_BLOCK, lanes)
@@ -477,5 +506,5 @@ def encode(
         last_rows = room.last_rows[: width * n].reshape(n, width)
         transpose(last, last_rows, width, n, lanes)
         for c in range(len(chosen)):
-            out[chosen[places[c]]] = last_rows[c]
+            copy(last_rows[c], out[chosen[places[c]]])
         block = take_next(counter)
