@@ -7,7 +7,7 @@ import numpy as np
 
 from benches.floors import in_turns
 from fastfedrec import Key
-from fastfedrec._kernels import gru as kernel
+from fastfedrec._kernels import _recurrence as kernel
 from fastfedrec._kernels.sgd import compile_kernel
 from fastfedrec._tiles import tile_of
 from fastfedrec.gru import ContrastiveExamples, GRUEncoder
