@@ -10,6 +10,7 @@ from fastfedrec import hardware
 from fastfedrec._check import check_integer
 
 _WIDTH_MULTIPLE = 16
+_WORTH_THREADS = 2**20
 # Bytes of a vector, and rows of the tile, which with its two columns of vectors fills the registers.
 _TILES = {"plain": (16, 4), "x86-64-v3": (32, 4), "x86-64-v4": (64, 8)}
 
@@ -18,6 +19,11 @@ def tile_of(parameters: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """As many entries as a vector has lanes, and as a tile has rows."""
     n_bytes, rows = _TILES[hardware.instruction_set()]
     return (0,) * (n_bytes // parameters.itemsize), (0,) * rows
+
+
+def worth_threads(n_threads: int, n_numbers: int) -> int:
+    """1 where waking threads takes longer than a pass over so few numbers; the longer, the busier the machine is."""
+    return n_threads if n_numbers >= _WORTH_THREADS else 1
 
 
 def run_tasks(work: Callable[[int], None], n_tasks: int) -> None:

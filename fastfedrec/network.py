@@ -10,7 +10,7 @@ from fastfedrec._check import check_array, check_instance, check_integer, check_
 from fastfedrec._kernels import clipping as _clipping
 from fastfedrec._rows import check_rows, frozen
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec._tiles import check_width, run_tasks, tile_of
+from fastfedrec._tiles import check_width, run_tasks, tile_of, worth_threads
 from fastfedrec.client_examples import ClientExamples
 from fastfedrec.features import Features
 from fastfedrec.randomness import Key
@@ -236,7 +236,7 @@ class TwoTower:
         values = np.empty(starts[-1], dtype=parameters.dtype)
         n_words = (n_epochs * np.maximum(lengths - 1, 0) + 1) // 2
         words, word_starts = key.ragged_words(
-            purpose, examples.global_user_ids, n_words, round=round, n_threads=n_threads
+            purpose, examples.global_user_ids, n_words, round=round, n_threads=worth_threads(n_threads, n_words.sum())
         )
         order = np.argsort(-lengths, kind="stable")
         counter = np.zeros(1, dtype=np.int64)
@@ -252,7 +252,7 @@ class TwoTower:
         with np.errstate(all="ignore"):  # what is not finite is rejected below
             run_tasks(work, min(n_threads, max(n_clients, 1)))
         rejected = np.zeros(n_clients, dtype=np.uint8)
-        _clipping.clip_ragged(values, starts, rejected, bound, clip_order, n_threads)
+        _clipping.clip_ragged(values, starts, rejected, bound, clip_order, worth_threads(n_threads, len(values)))
         sizes = self.n_dense, self.n_factors, self.n_parameters
         return ClientUpdates(values, starts, rows, row_starts, rejected.view(np.bool_), *sizes)
 

@@ -8,6 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from fastfedrec import (
+    DPALS,
     DPLCF,
     EASE,
     FMFLDP,
@@ -45,6 +46,7 @@ MODELS = [
     DPPopularity(1.0),
     DPPopularity(5.0, trust="local"),
     DPLCF(2.5),
+    DPALS(8.0, n_factors=3),
     DPGram(8.0, gate=False),
     DPGram(1.0, scoring="knn"),
     DPGram(8.0, scoring="knn", gate=False),
