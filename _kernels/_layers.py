@@ -252,6 +252,17 @@ def backward_one(w, x, dx, dy):
 
 
 @compile_part
+def shuffle(order, words, draws):
+    """Fisher and Yates, from half a word a draw; the place of the next half."""
+    for k in range(len(order) - 1, 0, -1):
+        half = words[draws >> 1] >> np.uint64(32 * (draws & 1)) & np.uint64(0xFFFFFFFF)
+        draws += 1
+        other = np.int64(half) * (k + 1) >> 32
+        order[k], order[other] = order[other], order[k]
+    return draws
+
+
+@compile_part
 def aligned_zeros(like, n):
     """Zeros that begin on a line of cache, or half of all loads of whole vectors would touch two."""
     memory = np.zeros(n + 64 // like.itemsize, dtype=like.dtype)

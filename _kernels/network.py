@@ -34,6 +34,7 @@ from fastfedrec._kernels._layers import (
     forward_one,
     gather,
     scatter,
+    shuffle,
     take_next,
     transpose,
 )
@@ -304,11 +305,7 @@ def train_clients(
         turn = np.arange(first, first + n)
         draws = 2 * word_starts[client]
         for _ in range(n_epochs):
-            for k in range(n - 1, 0, -1):  # Fisher and Yates
-                half = words[draws >> 1] >> np.uint64(32 * (draws & 1)) & np.uint64(0xFFFFFFFF)
-                draws += 1
-                other = np.int64(half) * (k + 1) >> 32
-                turn[k], turn[other] = turn[other], turn[k]
+            draws = shuffle(turn, words, draws)
             for b in range(0, n, batch_size):
                 batch = turn[b : b + batch_size]
                 step_batch(w, e, slots, layers, tables, users[client], items, labels, contexts, batch, room,

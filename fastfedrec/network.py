@@ -1,27 +1,21 @@
 """The two-tower network on side features: its parameters, the updates that clients compute, scores of all items."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from fastfedrec import hardware
 from fastfedrec._check import check_array, check_instance, check_integer, check_real
 from fastfedrec._kernels import clipping as _clipping
 from fastfedrec._rows import check_rows, frozen
 from fastfedrec._threads import resolve_n_threads
+from fastfedrec._tiles import check_width, run_tasks, tile_of, worth_threads
 from fastfedrec.client_examples import ClientExamples
 from fastfedrec.features import Features
 from fastfedrec.randomness import Key
 
-_WIDTH_MULTIPLE = 16
 _EMBEDDING_STDDEV = 0.05
-_WORTH_THREADS = 2**20
-# Bytes of a vector, and rows of the tile, which with its two columns of vectors fills the registers.
-_TILES = {"plain": (16, 4), "x86-64-v3": (32, 4), "x86-64-v4": (64, 8)}
 
 
 @dataclass(frozen=True)
@@ -121,8 +115,8 @@ class TwoTower:
 
     def __init__(self, features: Features, *, n_factors: int = 64, hidden: tuple[int, ...] = (128, 64, 32, 16)):
         self.features = check_instance("features", features, Features, "use Features.from_interactions")
-        self.n_factors = _check_width("n_factors", n_factors)
-        self.hidden = tuple(_check_width(f"hidden[{k}]", width) for k, width in enumerate(hidden))
+        self.n_factors = check_width("n_factors", n_factors)
+        self.hidden = tuple(check_width(f"hidden[{k}]", width) for k, width in enumerate(hidden))
         if not self.hidden:
             raise ValueError("hidden must hold at least one width, got none")
         n_user = features.user.n_features + features.context.n_features
@@ -242,11 +236,11 @@ class TwoTower:
         values = np.empty(starts[-1], dtype=parameters.dtype)
         n_words = (n_epochs * np.maximum(lengths - 1, 0) + 1) // 2
         words, word_starts = key.ragged_words(
-            purpose, examples.global_user_ids, n_words, round=round, n_threads=_worth(n_threads, n_words.sum())
+            purpose, examples.global_user_ids, n_words, round=round, n_threads=worth_threads(n_threads, n_words.sum())
         )
         order = np.argsort(-lengths, kind="stable")
         counter = np.zeros(1, dtype=np.int64)
-        lanes, tile_rows = _tile(parameters)
+        lanes, tile_rows = tile_of(parameters)
         batch_size = min(batch_size, max(lengths.max(initial=0), 1))
 
         def work(_: int) -> None:
@@ -256,9 +250,9 @@ class TwoTower:
             )  # fmt: skip
 
         with np.errstate(all="ignore"):  # what is not finite is rejected below
-            _run(work, min(n_threads, max(n_clients, 1)))
+            run_tasks(work, min(n_threads, max(n_clients, 1)))
         rejected = np.zeros(n_clients, dtype=np.uint8)
-        _clipping.clip_ragged(values, starts, rejected, bound, clip_order, _worth(n_threads, len(values)))
+        _clipping.clip_ragged(values, starts, rejected, bound, clip_order, worth_threads(n_threads, len(values)))
         sizes = self.n_dense, self.n_factors, self.n_parameters
         return ClientUpdates(values, starts, rows, row_starts, rejected.view(np.bool_), *sizes)
 
@@ -326,11 +320,11 @@ class TwoTower:
             first, last = (len(users) * t // n_threads for t in (task, task + 1))
             _kernel.score_items(
                 frozen(parameters), self._layers, self._tables(), users, contexts, clients, order,
-                *map(frozen, stored), out, first, last, *_tile(parameters),
+                *map(frozen, stored), out, first, last, *tile_of(parameters),
             )  # fmt: skip
 
         with np.errstate(all="ignore"):
-            _run(work, n_threads)
+            run_tasks(work, n_threads)
         if not np.isfinite(out).all():
             bad = users[int(np.argmin(np.isfinite(out).all(axis=1)))]
             raise ValueError(f"scores of user row {bad} are not finite; has the network diverged?")
@@ -370,33 +364,3 @@ class TwoTower:
             parts += [table.indptr, table.indices + np.int32(offset)]
             offset += table.n_values
         return _kernel.Tables(*map(frozen, parts), *(table.n_features for table in tables))
-
-
-def _tile(parameters: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """As many entries as a vector has lanes, and as a tile has rows."""
-    n_bytes, rows = _TILES[hardware.instruction_set()]
-    return (0,) * (n_bytes // parameters.itemsize), (0,) * rows
-
-
-def _worth(n_threads: int, n_numbers: int) -> int:
-    # To wake threads takes longer than a pass over fewer numbers than that; the longer, the busier the machine is.
-    return n_threads if n_numbers >= _WORTH_THREADS else 1
-
-
-def _run(work: Callable[[int], None], n_tasks: int) -> None:
-    # The kernels release the GIL; the calling thread does the first task.
-    if n_tasks == 1:
-        work(0)
-        return
-    with ThreadPoolExecutor(n_tasks - 1) as pool:
-        others = [pool.submit(work, task) for task in range(1, n_tasks)]
-        work(0)
-        for other in others:
-            other.result()
-
-
-def _check_width(name: str, value: Any) -> int:
-    value = check_integer(name, value, low=_WIDTH_MULTIPLE)
-    if value % _WIDTH_MULTIPLE:
-        raise ValueError(f"{name} must be a multiple of {_WIDTH_MULTIPLE}, whole vectors on any host, got {value}")
-    return value

@@ -1,0 +1,46 @@
+"""What every network asks of the host: the tile of its products, whole vectors, and threads for its clients."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from fastfedrec import hardware
+from fastfedrec._check import check_integer
+
+_WIDTH_MULTIPLE = 16
+_WORTH_THREADS = 2**20
+# Bytes of a vector, and rows of the tile, which with its two columns of vectors fills the registers.
+_TILES = {"plain": (16, 4), "x86-64-v3": (32, 4), "x86-64-v4": (64, 8)}
+
+
+def tile_of(parameters: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """As many entries as a vector has lanes, and as a tile has rows."""
+    n_bytes, rows = _TILES[hardware.instruction_set()]
+    return (0,) * (n_bytes // parameters.itemsize), (0,) * rows
+
+
+def worth_threads(n_threads: int, n_numbers: int) -> int:
+    """1 where waking threads takes longer than a pass over so few numbers; the longer, the busier the machine is."""
+    return n_threads if n_numbers >= _WORTH_THREADS else 1
+
+
+def run_tasks(work: Callable[[int], None], n_tasks: int) -> None:
+    """Call `work` with each number in a thread of its own; the kernels release the GIL."""
+    if n_tasks == 1:
+        work(0)
+        return
+    with ThreadPoolExecutor(n_tasks - 1) as pool:
+        others = [pool.submit(work, task) for task in range(1, n_tasks)]
+        work(0)  # in the calling thread
+        for other in others:
+            other.result()
+
+
+def check_width(name: str, value: Any) -> int:
+    """A multiple of 16, or raise."""
+    value = check_integer(name, value, low=_WIDTH_MULTIPLE)
+    if value % _WIDTH_MULTIPLE:
+        raise ValueError(f"{name} must be a multiple of {_WIDTH_MULTIPLE}, whole vectors on any host, got {value}")
+    return value
