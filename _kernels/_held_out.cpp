@@ -227,9 +227,8 @@ static inline void quantize(const Row<Real>& row, Real scale, int16_t* out) {
     for (; f < length; ++f) out[f] = 0;
 }
 
-// What rows are scaled to: an item's magnitudes have the sum `items`, and no number of a user is greater than `users`, so
-// a sum of products is a 32-bit integer (2.1e9 leaves room for rounding).  About as far from the greatest 16-bit number
-// both: then the uncertainty is least.
+// What rows are scaled to: an item's magnitudes have the sum `items`, and no number of a user is greater than `users`.
+// So a sum of products is a 32-bit integer, with some room for rounding.
 struct Scales {
     double items, users;
     explicit Scales(ptrdiff_t n_factors) {
@@ -281,10 +280,10 @@ int HeldOut<Real>::quantize_items(const Real* rows, ptrdiff_t n, ptrdiff_t n_fac
     return wrong;
 }
 
-// How far a sum can be from the inner product, in steps of both rows: half a step of each number times the other row's
-// magnitude (the user's `sum`, and what items are scaled to), and a little for the rounding of what is rounded to
-// integers.  `product` differs by at most n_factors + 8 roundings of the sum of magnitudes, which is below 2.2e9; what is
-// left is for the rounding of comparisons in single precision.
+// How far a sum can be from what `product` returns, in steps of both rows.  By half a step of each number times the
+// other row's magnitudes (the user's have the sum `sum`) and a little, because numbers were rounded before they were
+// rounded to integers; by n_factors + 8 roundings of the sum of the products' magnitudes, which is below 2.4e9; and by
+// the rounding of the comparison, in single precision.
 template <class Real>
 static inline float uncertainty(const Scales& scales, ptrdiff_t n_factors, double sum) {
     return (float)(0.52 * (sum + scales.items + n_factors) + (n_factors + 8) * 2.4e9 * Lane<Real>::EPSILON + 4096);

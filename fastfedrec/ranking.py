@@ -311,7 +311,7 @@ def recommend_factors(
     result does not depend on the other users.  Between instruction sets (`fastfedrec.hardware`) scores differ within
     that bound, and items whose scores are that close may change places.
 
-    A thread holds bitmaps of the items for 48 users: 6 bytes an item.  For an `n` above 16 it also holds 2 `n` + 64 of
+    A thread holds bitmaps of the items for 48 users: 6 bytes an item.  For an `n` above 16 it also holds 4 `n` + 64 of
     their candidates, at twice the bytes of a score.
 
     Examples
