@@ -174,7 +174,7 @@ static inline Size<Real> size(const Row<Real>& row) {
     typedef typename Lane<Real>::Vector Vector;
     typedef typename Lane<Real>::Integers Integers;
     typedef typename Lane<Real>::Quarter Quarter;
-    constexpr typename Lane<Real>::Integer MAGNITUDE = ~(uint64_t)0 >> (65 - 8 * sizeof(Real));
+    constexpr auto MAGNITUDE = (typename Lane<Real>::Integer)(~(uint64_t)0 >> (65 - 8 * sizeof(Real)));
     Vector peaks[Row<Real>::VECTORS] = {}, sums[Row<Real>::VECTORS] = {};
     for (ptrdiff_t f = 0; f < row.n; f += Row<Real>::LINE) {
         Vector v[Row<Real>::VECTORS];
@@ -311,8 +311,7 @@ struct Scaled {
 };
 
 template <class Real>
-static inline int quantize_user(const Row<Real>& user, int16_t* out, Scaled<Real>* scaled) {
-    const Scales scales(user.n);
+static inline int quantize_user(const Row<Real>& user, const Scales& scales, int16_t* out, Scaled<Real>* scaled) {
     const Size<Real> s = size(user);
     int wrong = 0;
     *scaled = {0, __builtin_inff()};  // then no comparison is true
@@ -375,8 +374,9 @@ int HeldOut<Real>::block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factor
 
     const uint32_t limit = (uint32_t)(n_items < INT32_MAX ? n_items : INT32_MAX);
     int wrong = in_range(others, n_rows, n_others, counts, limit) ? 0 : OUT_OF_RANGE;
+    const Scales scales(n_factors);
     Scaled<Real> scaled[HELD_OUT_ROWS];
-    for (ptrdiff_t r = 0; r < n_rows; ++r) wrong |= quantize_user(user(r), x + r * length, scaled + r);
+    for (ptrdiff_t r = 0; r < n_rows; ++r) wrong |= quantize_user(user(r), scales, x + r * length, scaled + r);
     if (wrong) return wrong;
 
     for (ptrdiff_t r = 0; r < n_rows; ++r) {
