@@ -5,6 +5,7 @@ Beside `network`, because drawing examples needs none of its compiled code.
 
 import numpy as np
 
+from fastfedrec._kernels._layers import compile_part
 from fastfedrec._kernels.sgd import compile_kernel
 
 
@@ -49,15 +50,14 @@ def draw_examples(
                 contexts[at + k] = event_contexts[first + k % n_positives]
 
 
-@compile_kernel
-def _touch(starts, rows, entry, n_fields, seen, client, out, at):
+@compile_part
+def _touch(starts, rows, entry, n_fields, seen, mark):
+    """Mark the rows of an entry; how many had no mark yet."""
+    n_new = 0
     for place in range(starts[entry * n_fields], starts[(entry + 1) * n_fields]):
-        if seen[rows[place]] != client:
-            seen[rows[place]] = client
-            if at < len(out):
-                out[at] = rows[place]
-            at += 1
-    return at
+        n_new += seen[rows[place]] != mark
+        seen[rows[place]] = mark
+    return n_new
 
 
 @compile_kernel
@@ -72,17 +72,20 @@ def touched_rows(
     n_embeddings,
 ):
     """Which embeddings the examples of each client use: in a first call their numbers, in a second one the rows."""
-    seen = np.full(n_embeddings, -1)
+    seen = np.zeros(n_embeddings, dtype=np.int64)  # 1 + the last client that uses a row
     for client in range(len(users)):
-        at = row_starts[client]
+        mark, n_touched = client + 1, 0
         if starts[client] < starts[client + 1]:
-            user = users[client]
-            at = _touch(tables.user_starts, tables.user_rows, user, tables.n_user_fields, seen, client, out, at)
+            n_touched += _touch(tables.user_starts, tables.user_rows, users[client], tables.n_user_fields, seen, mark)
         for k in range(starts[client], starts[client + 1]):
-            at = _touch(tables.item_starts, tables.item_rows, items[k], tables.n_item_fields, seen, client, out, at)
-            n, context = tables.n_context_fields, contexts[k]
-            at = _touch(tables.context_starts, tables.context_rows, context, n, seen, client, out, at)
+            n_touched += _touch(tables.item_starts, tables.item_rows, items[k], tables.n_item_fields, seen, mark)
+            n = tables.n_context_fields
+            n_touched += _touch(tables.context_starts, tables.context_rows, contexts[k], n, seen, mark)
         if len(out):
-            out[row_starts[client] : at].sort()
+            at = row_starts[client]
+            for row in range(n_embeddings):  # a sort would take longer to compile than all of this
+                if seen[row] == mark:
+                    out[at] = row
+                    at += 1
         else:
-            row_starts[client + 1] = at
+            row_starts[client + 1] = row_starts[client] + n_touched

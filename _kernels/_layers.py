@@ -155,6 +155,24 @@ def _compile_take_next(counter):
     return lambda counter: _take_next(counter)
 
 
+# ---- filling and copying: as loops, because an assignment to a slice brings the text of its error message along, which
+# takes longer to compile than everything here
+
+
+@compile_part
+def fill(out, value):
+    """out[i] = value."""
+    for i in range(len(out)):
+        out[i] = value
+
+
+@compile_part
+def copy(x, out):
+    """out[i] = x[i]."""
+    for i in range(len(out)):
+        out[i] = x[i]
+
+
 # ---- products ---------------------------------------------------------------------------------------------------
 
 
@@ -185,7 +203,7 @@ def transpose(a, c, n_rows, n_columns, lanes):
 def forward(w, bias, x, y, n_columns, lanes, rows):
     """Rectified layer: y = relu(W'x + bias) for the first columns of x and y, one example each."""
     for o in range(len(y)):
-        y[o, :n_columns] = bias[o]
+        fill(y[o, :n_columns], bias[o])
     add_product(w, 1, w.shape[1], x, y, n_columns, lanes, rows)
     for o in range(len(y)):
         for b in range(n_columns):  # NaN stays
@@ -199,12 +217,12 @@ def backward(w, bias, x, y, dx, dy, by_example, sums, n, lanes, rows):
     for o in range(n_out):
         for b in range(n_columns):
             dy[o, b] = dy[o, b] if y[o, b] > 0 else dy.dtype.type(0)
-    dx[:] = 0
+    fill(dx.reshape(-1), 0)
     add_product(w, n_out, 1, dy, dx, n_columns, lanes, rows)
     dy_rows = by_example[: n_columns * n_out].reshape(n_columns, n_out)
     transpose(dy, dy_rows, n_out, n_columns, lanes)
     add_product(x, x.shape[1], 1, dy_rows[:n], w, n_out, lanes, rows)
-    sums[:n_out] = 0
+    fill(sums[:n_out], 0)
     for b in range(n):
         for o in range(n_out):
             sums[o] += dy_rows[b, o]
@@ -215,7 +233,7 @@ def backward(w, bias, x, y, dx, dy, by_example, sums, n, lanes, rows):
 @compile_part
 def forward_one(w, bias, x, y):
     """Linear layer: y = W'x + bias for a single example."""
-    y[:] = bias
+    copy(bias, y)
     for i in range(len(x)):
         for o in range(len(y)):
             y[o] += w[i, o] * x[i]
@@ -249,7 +267,7 @@ def gather(embeddings, slots, starts, rows, entry, out):
     """The embeddings of an entry's fields side by side; the mean where a field has several, 0 where it has none."""
     width = embeddings.shape[1]
     n_fields = len(out) // width
-    out[:] = 0
+    fill(out, 0)
     for f in range(n_fields):
         first, last = starts[entry * n_fields + f], starts[entry * n_fields + f + 1]
         share = 1 / out.dtype.type(max(last - first, 1))

@@ -28,6 +28,8 @@ from fastfedrec._kernels._layers import (
     backward,
     backward_one,
     compile_part,
+    copy,
+    fill,
     forward,
     forward_one,
     gather,
@@ -161,7 +163,8 @@ def run_user(w, layers, room):
     """The users' tower for a single user, and what it adds to the bias of the first hidden layer."""
     weights, bias = layer_of(w, layers, 0)
     forward_one(weights, bias, room.user_x, room.user_y)
-    room.user_y[:] = np.maximum(room.user_y, 0)
+    for o in range(len(room.user_y)):  # NaN stays
+        room.user_y[o] = room.user_y.dtype.type(0) if room.user_y[o] < 0 else room.user_y[o]
     weights, bias = layer_of(w, layers, 2)
     forward_one(weights[: len(room.user_y)], bias, room.user_y, room.bias)
 
@@ -186,7 +189,7 @@ def run_output(w, layers, room, n_columns):
     weights, bias = layer_of(w, layers, last)
     x = inputs_of(layers, room.places, last, room.inputs)
     logits = room.sums[:n_columns]
-    logits[:] = bias[0]
+    fill(logits, bias[0])
     for i in range(len(x)):
         for b in range(n_columns):
             logits[b] += weights[i, 0] * x[i, b]
@@ -203,7 +206,7 @@ def step_output(w, layers, room, labels, batch, n_columns, learning_rate):
         probability = (1.0 if logits[b] >= 0 else small) / (1 + small)
         logits[b] = learning_rate * (float(labels[batch[b]]) - probability) / n
         bias[0] += logits[b]
-    logits[n:] = 0
+    fill(logits[n:], 0)
     for i in range(len(x)):
         total = w.dtype.type(0)
         for b in range(n_columns):
@@ -291,12 +294,12 @@ def train_clients(
     place = take_next(counter)
     while place < len(order):
         client = order[place]
-        w[:] = parameters[:n_dense]
+        copy(parameters[:n_dense], w)
         mine = touched[row_starts[client] : row_starts[client + 1]]
         e = aligned_zeros(parameters, len(mine) * width).reshape(-1, width)
         for k in range(len(mine)):
             slots[mine[k]] = k
-            e[k] = embeddings[mine[k]]
+            copy(embeddings[mine[k]], e[k])
         first, n = starts[client], starts[client + 1] - starts[client]
         turn = np.arange(first, first + n)
         draws = 2 * word_starts[client]
@@ -378,11 +381,11 @@ def score_items(
         query = order[place]
         client = clients[query]
         if place == first or client != clients[order[place - 1]]:
-            p[:] = parameters
+            copy(parameters, p)
             if client >= 0:
                 add_updates(values, starts, row_starts, touched, p, n_dense, e.shape[1], client, client + 1)
             weights, _ = layer_of(w, layers, 2)
-            from_items[:] = 0
+            fill(from_items.reshape(-1), 0)
             for block in range(n_blocks):
                 some = items[block * SCORE_BLOCK : (block + 1) * SCORE_BLOCK]
                 embed_items(e, slots, tables, items, some, layers, room, SCORE_BLOCK, lanes)
@@ -399,4 +402,4 @@ def score_items(
                 run_layer(w, layers, room, k, SCORE_BLOCK, lanes, rows)
             run_output(w, layers, room, SCORE_BLOCK)
             n = min(SCORE_BLOCK, n_items - block * SCORE_BLOCK)
-            out[query, block * SCORE_BLOCK : block * SCORE_BLOCK + n] = room.sums[:n]
+            copy(room.sums, out[query, block * SCORE_BLOCK : block * SCORE_BLOCK + n])

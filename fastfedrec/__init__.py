@@ -19,6 +19,7 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
+from fastfedrec.systems.dp_als import DPALS
 from fastfedrec.systems.dp_gram import DPGram
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fedrec import FedRec
@@ -32,6 +33,7 @@ from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, 
 from fastfedrec.systems.recommender import load
 
 __all__ = [
+    "DPALS",
     "DPLCF",
     "EASE",
     "FMFLDP",

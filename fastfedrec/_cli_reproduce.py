@@ -12,15 +12,19 @@ from fastfedrec.datasets import load_eicu, load_frappe, load_movielens, load_mov
 from fastfedrec.datasets._files import Files
 from fastfedrec.evaluation import k_fold
 from fastfedrec.randomness import Key
-from fastfedrec.reproduce import liang2021, ribero2020, wang2021
+from fastfedrec.reproduce import liang2021, ribero2020, wang2021, wang2021_figures
 from fastfedrec.reproduce._side_by_side import SideBySide
 from fastfedrec.reproduce.jeyamohan2019 import FIGURES, rating_figure
 from fastfedrec.reproduce.liang2021 import fedrec_table
 from fastfedrec.reproduce.minto2021 import figure_4
 from fastfedrec.reproduce.wang2021 import accuracy_table, epsilon_table
+from fastfedrec.reproduce.wang2021_figures import privrec_figure
 from fastfedrec.systems._rating_model import HALF_STARS, STARS
 
-_FIGURES = {"fmf-ldp": ("4",), "laplace-rr-svd": FIGURES, "private-prototypes": ribero2020.FIGURES}
+_FIGURES = {
+    "fmf-ldp": ("4",), "laplace-rr-svd": FIGURES, "private-prototypes": ribero2020.FIGURES,
+    "privrec": wang2021_figures.FIGURES,
+}  # fmt: skip
 _TABLES = {"fedrec": liang2021.TABLES, "privrec": wang2021.TABLES}
 
 
@@ -34,7 +38,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument(
         "system",
         metavar="SYSTEM",
-        choices=[*_FIGURES, *_TABLES],
+        choices=list(dict.fromkeys([*_FIGURES, *_TABLES])),
         help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019), fedrec (Liang et al. 2021), "
         "privrec (Wang et al. 2021), or private-prototypes (Ribero et al. 2020)",
     )
@@ -45,7 +49,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         choices=list(dict.fromkeys(figure for figures in _FIGURES.values() for figure in figures)),
         help="fmf-ldp: 4 (HR@10 over users and items); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon; "
         "private-prototypes: 1 or 7 (generated counts over prototypes or factors), structured, 2 (eICU), 8 (MovieLens) "
-        "or entity-size",
+        "or entity-size; privrec: 3 (Hits over rounds, epochs and cohort), 4 or 6 (with privacy; 5 or 7 on Frappe), "
+        "8 (inactive users) or 9 (time)",
     )
     what.add_argument(
         "--table",
@@ -59,8 +64,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         type=Path,
         metavar="PATH",
         help="as downloaded: MovieLens 20M for fmf-ldp (without it data are generated), 100K or 1M for the others; for "
-        "privrec MovieLens 1M (table 2) or frappe.csv (table 3); for private-prototypes MovieLens 1M, or a folder "
-        "of eICU (figure 2)",
+        "privrec MovieLens 1M, or frappe.csv (table 3, figures 5 and 7; figure 3 takes either); for "
+        "private-prototypes MovieLens 1M, or a folder of eICU (figure 2)",
     )
     command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
     command.add_argument(
@@ -77,13 +82,15 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
     out = arguments.out
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} must be a folder, and a file is there")
-    is_table = arguments.system in _TABLES
+    is_table = arguments.table is not None
     wanted = arguments.table if is_table else arguments.figure
-    choices = (_TABLES if is_table else _FIGURES)[arguments.system]
-    if wanted not in choices:
-        raise ValueError(
-            f"{'--table' if is_table else '--figure'} of {arguments.system} must be one of {', '.join(choices)}"
-        )
+    if wanted not in (_TABLES if is_table else _FIGURES).get(arguments.system, ()):
+        offered = [
+            f"{option} of {arguments.system} must be one of {', '.join(names[arguments.system])}"
+            for option, names in (("--figure", _FIGURES), ("--table", _TABLES))
+            if arguments.system in names
+        ]
+        raise ValueError("; ".join(offered))
     no_bar = missing_extra("tqdm", "no progress bar")
     no_plot = missing_extra("matplotlib", "no plot")
     for problem in filter(None, (no_bar, no_plot)):
@@ -159,11 +166,17 @@ def _compute_liang(arguments: argparse.Namespace, show_progress: bool) -> SideBy
 def _compute_wang(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
     if arguments.table in ("4", "5"):
         return epsilon_table(arguments.table)
+    wanted = arguments.table or arguments.figure
     if arguments.data is None:
-        raise ValueError(f"--data is required for table {arguments.table}: MovieLens 1M (2) or frappe.csv (3)")
-    return accuracy_table(
-        load_movielens(arguments.data) if arguments.table == "2" else load_frappe(arguments.data),
-        arguments.table,
+        what = "table" if arguments.table else "figure"
+        raise ValueError(f"--data is required for {what} {wanted} of privrec: MovieLens 1M or frappe.csv")
+    compute = accuracy_table if arguments.table else privrec_figure
+    is_frappe = arguments.table == "3" or arguments.figure in wang2021_figures.OF_LOG
+    if arguments.figure in wang2021_figures.OF_EITHER:
+        is_frappe = "frappe" in arguments.data.name.lower()
+    return compute(
+        load_frappe(arguments.data) if is_frappe else load_movielens(arguments.data),
+        wanted,
         quick=arguments.quick,
         folder=arguments.out / "cells",
         n_threads=arguments.threads,

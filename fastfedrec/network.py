@@ -19,6 +19,7 @@ from fastfedrec.randomness import Key
 
 _WIDTH_MULTIPLE = 16
 _EMBEDDING_STDDEV = 0.05
+_WORTH_THREADS = 2**20
 # Bytes of a vector, and rows of the tile, which with its two columns of vectors fills the registers.
 _TILES = {"plain": (16, 4), "x86-64-v3": (32, 4), "x86-64-v4": (64, 8)}
 
@@ -241,7 +242,7 @@ class TwoTower:
         values = np.empty(starts[-1], dtype=parameters.dtype)
         n_words = (n_epochs * np.maximum(lengths - 1, 0) + 1) // 2
         words, word_starts = key.ragged_words(
-            purpose, examples.global_user_ids, n_words, round=round, n_threads=n_threads
+            purpose, examples.global_user_ids, n_words, round=round, n_threads=_worth(n_threads, n_words.sum())
         )
         order = np.argsort(-lengths, kind="stable")
         counter = np.zeros(1, dtype=np.int64)
@@ -257,7 +258,7 @@ class TwoTower:
         with np.errstate(all="ignore"):  # what is not finite is rejected below
             _run(work, min(n_threads, max(n_clients, 1)))
         rejected = np.zeros(n_clients, dtype=np.uint8)
-        _clipping.clip_ragged(values, starts, rejected, bound, clip_order, n_threads)
+        _clipping.clip_ragged(values, starts, rejected, bound, clip_order, _worth(n_threads, len(values)))
         sizes = self.n_dense, self.n_factors, self.n_parameters
         return ClientUpdates(values, starts, rows, row_starts, rejected.view(np.bool_), *sizes)
 
@@ -375,6 +376,11 @@ def _tile(parameters: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """As many entries as a vector has lanes, and as a tile has rows."""
     n_bytes, rows = _TILES[hardware.instruction_set()]
     return (0,) * (n_bytes // parameters.itemsize), (0,) * rows
+
+
+def _worth(n_threads: int, n_numbers: int) -> int:
+    # To wake threads takes longer than a pass over fewer numbers than that; the longer, the busier the machine is.
+    return n_threads if n_numbers >= _WORTH_THREADS else 1
 
 
 def _run(work: Callable[[int], None], n_tasks: int) -> None:

@@ -17,9 +17,6 @@ from fastfedrec.private_kmeans import draw_loss, selection_event
 from fastfedrec.projection import check_value_range
 from fastfedrec.randomness import Key
 
-_NOTHING = 2.0**-500  # an epsilon that costs nothing
-LARGEST_EPSILON = 40.0  # of all that a ledger holds, up to which the delta of a table of noise is booked
-
 
 @dataclass(frozen=True)
 class NoisySums:
@@ -168,22 +165,21 @@ class Recovery:
         """Standard deviation of the noise on one count, in users."""
         return math.sqrt(self.noise.variance) / self.steps_per_unit if self.noise else 0.0
 
-    def table_delta(self, n_clusters: int, n_items: int, *, n_rows: int = 1) -> float:
-        """What noise from a table adds to delta, wherever a ledger's epsilon is at most `LARGEST_EPSILON`.
+    def n_draws(self, n_clusters: int, n_items: int) -> int:
+        """How many draws of noise one recovery takes.
 
         Parameters
         ----------
-        n_clusters, n_items, n_rows : int
-            As for `events`.
+        n_clusters, n_items : int
+            Of the prototypes.
 
         Returns
         -------
-        float
-            0 for the exact sampler.
+        int
+            One for each sum and each count that is released.
         """
         n_sums = n_clusters * min(n_items, self.support_size or n_items)
-        n_draws = 2 * n_sums if self.kind == "masked" else n_sums + n_clusters
-        return self.noise.delta(LARGEST_EPSILON, n_draws * n_rows) if self.noise else 0.0
+        return 2 * n_sums if self.kind == "masked" else n_sums + n_clusters
 
     def events(self, n_clusters: int, n_items: int, *, accounting: str = "pure", n_rows: int = 1) -> Composed:
         """What an accountant is told of one recovery.
@@ -191,7 +187,7 @@ class Recovery:
         Parameters
         ----------
         n_clusters, n_items : int
-            Of the prototypes: how many draws of noise there are, for the table's delta.
+            Of the prototypes: how many draws of noise there are, for their distance from ideal ones.
         accounting : {"pure", "zcdp"}
             As for `fastfedrec.private_kmeans.clustering_events`; noise with `rho` has the latter only.
         n_rows : int
@@ -203,27 +199,22 @@ class Recovery:
             For "add_remove" of one user.
         """
         check_choice("accounting", accounting, ("pure", "zcdp"))
-        if self.is_exact:
+        noise = self.noise
+        if noise is None:
             raise ValueError("exact sums have no guarantee, and no events; give epsilon or rho")
         parts: list[CentralRelease | ZCDP] = []
         if self.support_size is not None and self.support_epsilon is not None:
             each = self.support_epsilon / self.support_size
             parts.append(selection_event("choice of items", each, self.support_size, accounting, n_rows))
-        name, lost = (
-            f"{self.kind} sums with {type(self.noise).__name__}",
-            self.table_delta(n_clusters, n_items, n_rows=n_rows),
-        )
+        name = f"{self.kind} sums with {type(noise).__name__}"
+        distance = noise.total_distance(self.n_draws(n_clusters, n_items) * n_rows)  # each row's entity draws its own
         if self.epsilon is not None:
-            # A release with a delta is booked as such whatever the accountant.
-            parts.append(CentralRelease(name, n_rows * self.epsilon, delta=lost, trust="entity"))
+            parts.append(CentralRelease(name, n_rows * self.epsilon, trust="entity", distance=distance))
         elif accounting == "pure":
             raise ValueError("accounting must be 'zcdp' for noise with rho, got 'pure': it has no pure epsilon")
         else:
-            if lost:
-                # zCDP has no delta: it is booked beside it, with an epsilon of nothing.
-                parts.append(CentralRelease("table of the discrete Gaussian", _NOTHING, delta=lost, trust="entity"))
             cost = float_upper(n_rows**2 * Fraction(self.rho or 0))
-            parts.append(ZCDP(name, cost, neighboring="add_remove", sampling="none", trust="entity"))
+            parts.append(ZCDP(name, cost, neighboring="add_remove", sampling="none", trust="entity", distance=distance))
         return Composed(tuple(parts), mechanism="prototypes")
 
 

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -256,6 +257,53 @@ def test_exact_composition_of_two_releases_with_delta():
     # Control: without the releases' own delta the figure would be too small.
     pure = CentralRelease("m", epsilon, neighboring="replace")
     assert PLDAccountant().compose(pure, 2).get_delta(at) < true
+
+
+# ---- releases at a distance from what they are said to be -----------------------------------------------------------
+
+RR = CentralRelease("m", 0.7, neighboring="replace")
+
+
+@pytest.mark.parametrize("accountant", ALL)
+@pytest.mark.parametrize(("distance", "delta"), [(1e-12, 1e-5), (1e-8, 1e-3)])
+def test_a_distance_is_paid_for_at_the_epsilon_of_the_whole_run(accountant, distance, delta):
+    off, ideal = accountant().compose(replace(RR, distance=distance), 5), accountant().compose(RR, 5)
+    for epsilon in (0.0, 1.0, 3.0):
+        taken = (1 + math.exp(epsilon)) * 5 * distance
+        assert off.get_delta(epsilon) == pytest.approx(ideal.get_delta(epsilon) + taken, rel=1e-6)
+    epsilon = off.get_epsilon(delta)
+    left = delta - (1 + math.exp(epsilon)) * 5 * distance
+    assert 0 < left < delta
+    assert epsilon == pytest.approx(ideal.get_epsilon(left), rel=1e-6)
+    assert epsilon >= ideal.get_epsilon(delta)
+    assert off.get_epsilon(9 * distance) == math.inf  # less than what it takes at an epsilon of 0
+
+
+def test_a_distance_that_no_epsilon_can_pay_for_is_infinite():
+    assert PureAccountant().compose(replace(RR, epsilon=5.0, distance=1e-8)).get_epsilon(1e-6) == math.inf
+    assert PLDAccountant().compose(replace(RR, epsilon=30.0, distance=1e-7)).get_epsilon(1e-6) == math.inf
+    loud = Gaussian(0.01, neighboring="replace", sampling="none", distance=1e-30)
+    assert ZCDPAccountant().compose(loud).get_epsilon(1e-6) == math.inf
+
+
+def test_exact_composition_of_two_releases_at_a_distance():
+    # Enumeration: with probability t the sampler returns a third output, whose chance the neighbour's sampler lacks.
+    epsilon, distance, at = 0.7, 0.01, 1.0
+    keep = 1 / (1 + math.exp(-epsilon))
+    p = [keep - distance, 1 - keep, distance]
+    q = [1 - keep, keep, 0.0]
+    pairs = list(zip(p, q, strict=True))
+    true = sum(max(a * b - math.exp(at) * c * d, 0) for a, c in pairs for b, d in pairs)
+    for accountant in (PureAccountant, PLDAccountant):
+        assert accountant().compose(replace(RR, distance=distance), 2).get_delta(at) >= true
+    # Control: without the distance the figure would be too small.
+    assert PLDAccountant().compose(RR, 2).get_delta(at) < true
+
+
+@pytest.mark.parametrize("bad", [-1e-9, 1.1, math.nan])
+def test_bad_distance_of_a_release(bad):
+    with pytest.raises(ValueError, match="distance must be"):
+        replace(RR, distance=bad)
 
 
 @pytest.mark.parametrize("bad", [-1e-9, 1.0, math.nan])

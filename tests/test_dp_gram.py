@@ -173,7 +173,7 @@ def test_the_budget_is_met_by_two_accountants(epsilon):
     assert all((e.neighboring, e.trust, e.privacy_unit) == ("add_remove", "central", "user") for e in events)
     # Analytic: mu^2 adds up, and the noise's sampler is paid for.
     spent = sum(e.noise_multiplier**-2 for e in events)
-    sampler = sum(e.delta for e in events)
+    sampler = (1 + math.exp(epsilon)) * sum(e.distance for e in events)
     assert 0 < sampler < 1e-9
     assert spent <= gaussian_mu(epsilon, 1e-6 - sampler) ** 2 <= spent * (1 + 1e-6)
     accountant = PLDAccountant()

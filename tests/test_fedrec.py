@@ -220,6 +220,8 @@ def test_ledger_of_central_privacy():
     assert counts[0].noise_multiplier <= 3.0
     assert sums[0].noise_multiplier == 3.0
     assert sums[0].neighboring == "add_remove"
+    assert sums[0].distance == model.noise.total_distance(9 * 2) > 0
+    assert counts[0].distance == model.count_noise.total_distance(9) > 0
     assert model.ledger_.epsilon("server") == math.inf
     assert 0 < model.ledger_.epsilon("public") < math.inf
     assert "central privacy covers the item factors" in model.ledger_.summary()

@@ -10,8 +10,8 @@ import pytest
 from naive import privrec as naive
 from significance import mean_is
 
-from fastfedrec import DivergenceError, Interactions, Key, Popularity, PrivRec, datasets, load
-from fastfedrec.accounting import CentralRelease, Gaussian, Unprotected
+from fastfedrec import DivergenceError, DPPopularity, Interactions, Key, Popularity, PrivRec, datasets, load
+from fastfedrec.accounting import CentralRelease, Gaussian, Ledger, Unprotected
 from fastfedrec.client_examples import Events, draw_examples
 from fastfedrec.engines import LocalEngine
 from fastfedrec.features import Features
@@ -21,6 +21,7 @@ from fastfedrec.network import TwoTower
 from fastfedrec.personalization import evaluate_personalized, personalization_split
 from fastfedrec.systems._grid_noise import GridNoise
 from fastfedrec.systems._privrec_rounds import LocalTraining, PrivRecRounds
+from fastfedrec.systems._privrec_start import popularity_start, release_popularity
 from fastfedrec.systems.base import RoundReceiver, Update
 
 REAL = Path(__file__).resolve().parents[2] / "shared/data"
@@ -138,7 +139,7 @@ def test_the_noise_is_no_less_than_stated(kind, clip_norm, z):
         assert Fraction(z) * (1 - Fraction(2) ** -50) <= Fraction(event.noise_multiplier) <= Fraction(z)
     else:
         assert 1 / z <= event.epsilon <= (1 / z) * (1 + 1e-12)
-        assert 0 < event.delta < 1e-15
+        assert 0 < event.distance < 1e-15
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
@@ -176,6 +177,7 @@ def test_the_ledger_of_a_private_run(kind):
     assert model.ledger_.events[event] == 3
     assert type(event) is (Gaussian if kind == "gaussian" else CentralRelease)
     assert (event.n_users, event.cohort_size) == (30, 5)
+    assert 0 < event.distance < 1e-20
     assert 1.49 < model.ledger_.epsilon("public") <= 1.5
     assert model.ledger_.epsilon("server") == np.inf
     given = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=model.noise_multiplier_, noise=kind, delta=1e-5, **SMALL)
@@ -327,13 +329,71 @@ def test_a_checkpoint_keeps_its_secrets(tmp_path):
     assert secret.encode() not in (tmp_path / "model").read_bytes()
 
 
+def test_a_network_starts_from_private_popularity():
+    data = small_data()
+    start = {"n_factors": 16, "hidden": (32, 16), "n_rounds": 0}
+    model = PrivRec(FEATURES, popularity_epsilon=1.5, threshold=3.0, **start).fit(data, key=KEY)
+    (event,) = model.ledger_.events
+    assert (event.epsilon, event.neighboring, event.sampling) == (pytest.approx(1.5), "replace", "none")
+    assert model.ledger_.epsilon("public") == pytest.approx(1.5)
+    assert [(r.download, r.upload, r.n_clients) for r in model.communication_.rounds] == [(0, 40, 30)]
+    assert any("taken to be public" in note for note in model.ledger_.notes)
+    # Loud popularity: the noise of half an epsilon a user is that of DPPopularity, at most 10 items count.
+    counts = release_popularity(data.binarize(3.0), 1e6, KEY, Ledger())
+    assert counts.sum() == np.minimum(data.binarize(3.0).interactions_per_user(), 10).sum()
+    network = TwoTower(model.features_, n_factors=16, hidden=(32, 16))
+    quiet = np.zeros(network.n_parameters, dtype=np.float64)  # nothing but the channel speaks
+    scores = network.score(popularity_start(network, quiet, counts, 4), [0, 7])
+    expected = np.log(np.maximum(counts, 1.0) / (4 * counts.mean()))
+    np.testing.assert_allclose(scores, [expected, expected], rtol=1e-9)
+    # A network drawn at random beside the channel moves the order little.
+    random = network.initial_parameters(KEY, dtype=np.float64)
+    scores = network.score(popularity_start(network, random, counts, 4), [0, 7])
+    assert np.corrcoef(scores[0], expected)[0, 1] > 0.95
+    # Where all items are alike, nothing is divided by 0.
+    flat = network.score(popularity_start(network, quiet, np.zeros(40), 4), [0])
+    np.testing.assert_allclose(flat, -np.log(4.0))
+
+
+def test_rounds_after_private_popularity_keep_within_the_target(tmp_path):
+    private = {"popularity_epsilon": 0.5, "clip_norm": 0.01, "target_epsilon": 1.5, **SMALL}
+    model = PrivRec(FEATURES, **private).fit(small_data(), key=KEY, checkpoint=tmp_path)
+    assert [type(event) for event in model.ledger_.events] == [CentralRelease, Gaussian]
+    assert 1.3 < model.ledger_.epsilon("public") <= 1.5
+    again = PrivRec(FEATURES, **private).fit(small_data(), key=KEY, checkpoint=tmp_path)
+    np.testing.assert_array_equal(again.parameters_, model.parameters_)
+    assert again.ledger_.to_dict() == model.ledger_.to_dict()
+
+
+def test_a_log_starts_from_how_many_users_have_each_item():
+    log = small_log()
+    model = PrivRec(
+        {"context": ["hour"]}, n_rounds=0, popularity_epsilon=1e6, n_factors=16, hidden=(16,), threshold=3.0
+    )
+    scores = model.fit(log, key=KEY).score_items(log.interactions.user_ids[:1], contexts={"hour": [1]})[0]
+    counts = release_popularity(log.interactions.binarize(), 1e6, KEY, Ledger())
+    assert np.corrcoef(scores, np.log(np.maximum(counts, 1)))[0, 1] > 0.9
+
+
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"n_rounds": 0}, ValueError, "n_rounds must be at least 1"),
+        ({"n_rounds": -1}, ValueError, "n_rounds must be at least 0"),
+        ({"n_rounds": 0}, ValueError, "n_rounds may be 0 only with popularity_epsilon alone"),
+        (
+            {"n_rounds": 0, "popularity_epsilon": 1.0, "clip_norm": 1.0, "target_epsilon": 2.0},
+            ValueError,
+            "n_rounds may be 0 only with popularity_epsilon alone",
+        ),
+        ({"popularity_epsilon": 0.0}, ValueError, "popularity_epsilon"),
+        (
+            {"popularity_epsilon": 2.0, "clip_norm": 1.0, "target_epsilon": 2.0},
+            ValueError,
+            r"popularity_epsilon must be below target_epsilon \(2.0\)",
+        ),
         ({"n_rounds": "all"}, ValueError, "n_rounds must be one of 'auto'"),
         ({"cohort_size": "some"}, ValueError, "cohort_size must be one of 'auto', 'all'"),
         ({"learning_rate": 0.0}, ValueError, "learning_rate must be greater than 0"),
@@ -498,3 +558,17 @@ def test_the_papers_private_parameters_diverge_and_say_so():
     model = PrivRec(**MOVIES, cohort_size=30, clip_norm=40.0, noise_multiplier=1.0, local_epochs=1)
     with pytest.raises(DivergenceError, match=r"the noise is 2\.67 in each parameter of the mean update"):
         model.fit(movielens(0).train, key=Key.from_seed(0))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL.exists(), reason="MovieLens 1M is not here")
+def test_private_popularity_fine_tuned_on_devices_beats_private_popularity_at_the_same_epsilon():
+    gains = []
+    for seed in range(3):
+        split, key = movielens(seed), Key.from_seed(seed)
+        model = PrivRec(**MOVIES, n_rounds=0, popularity_epsilon=2.0, local_epochs=10).fit(split.train, key=key)
+        baseline = DPPopularity(1.0).fit(split.known_positives, key=key)  # for replacing a user, 2.0
+        assert model.ledger_.epsilon("public") == baseline.ledger_.epsilon("public") == 2.0
+        gains.append(hit_ratio(model.personalize(split.personal, key=key), split) - hit_ratio(baseline, split))
+    assert min(gains) > 0
+    assert np.mean(gains) >= 0.006

@@ -1,6 +1,7 @@
 """Prototypes: sums against a loop, sensitivities against all neighbours, the choice of items against Gumbel noise."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -132,7 +133,14 @@ def test_the_ledgers_sum_is_the_stated_epsilon():
     assert values.epsilon == 0.5
     table = recovery(epsilon=None, rho=0.5, sampler="table").events(2, 6, accounting="zcdp")
     assert ZCDPAccountant().compose(table).get_epsilon(1e-5) > 0
-    assert table.events[0].delta > 0
+    assert table.events[0].distance > 0
+    assert (
+        replace(rule, epsilon=None, rho=0.5, support_size=None, support_epsilon=None)
+        .events(2, 6, accounting="zcdp")
+        .events[0]
+        .distance
+        == 0
+    )  # the exact sampler
     rows = recovery(epsilon=0.5, support_size=3, support_epsilon=0.25).events(2, 6, n_rows=4)
     assert PureAccountant().compose(rows).get_epsilon() == 3.0
     (rho,) = recovery(epsilon=None, rho=0.5).events(2, 6, accounting="zcdp", n_rows=4).events

@@ -8,6 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from fastfedrec import (
+    DPALS,
     DPLCF,
     EASE,
     FMFLDP,
@@ -33,6 +34,7 @@ from fastfedrec import (
     load,
 )
 from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.systems.ncf import NCF
 from fastfedrec.systems.prototype_baselines import CentralNMF, IndividualNMF
 from fastfedrec.systems.recommender import Recommender
 
@@ -44,6 +46,7 @@ MODELS = [
     DPPopularity(1.0),
     DPPopularity(5.0, trust="local"),
     DPLCF(2.5),
+    DPALS(8.0, n_factors=3),
     DPGram(8.0, gate=False),
     DPGram(1.0, scoring="knn"),
     DPGram(8.0, scoring="knn", gate=False),
@@ -63,7 +66,9 @@ MODELS = [
     PrivatePrototypes(2, 3, None, grouping="kmeans", refine=True),
     CentralNMF(3),
     IndividualNMF(3),
+    NCF(n_epochs=2, n_factors=16, hidden=(16,)),
     PrivRec(n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,)),
+    PrivRec(n_rounds=0, popularity_epsilon=2.0, n_factors=16, hidden=(16,)),
     PrivRec(
         n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,), clip_norm=0.01, noise_multiplier=1.0, noise="laplace"
     ),

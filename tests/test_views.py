@@ -59,15 +59,31 @@ def test_sampled_central_releases_count_twice_after_amplification():
 
 
 def test_a_releases_own_delta_costs_more_for_a_replacement():
-    noise = DiscreteLaplace(10, sampler="table")
-    own = noise.delta(0.5, n_draws=1000)
-    release = CentralRelease("table noise", 0.5, delta=own)
-    assert 0 < own < 1e-20
-    assert seen_event(release, "public").delta == pytest.approx((1 + math.exp(0.5)) * own)
+    release = CentralRelease("m", 0.5, delta=1e-20)
+    assert seen_event(release, "public").delta == pytest.approx((1 + math.exp(0.5)) * 1e-20)
     assert composed_epsilon({release: 3}, "public", 1e-9) == pytest.approx(3.0, rel=1e-3)
     large = CentralRelease("m", 0.5, delta=1e-6)
     assert composed_epsilon({large: 1}, "public", 1e-6) == math.inf
     assert composed_epsilon({large: 1}, "public", 1e-5) == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("sampling", [{}, {"sampling": "poisson", "sampling_probability": 0.1}])
+def test_a_releases_distance_is_the_same_for_a_replacement(sampling):
+    noise = DiscreteLaplace(10, sampler="table")
+    distance = noise.total_distance(1000)
+    assert 0 < distance < 1e-20
+    assert noise.delta(0.5, 1000) == pytest.approx((1 + math.exp(0.5)) * distance)
+    table = {
+        CentralRelease("m", 0.5, distance=distance, **sampling),
+        Laplace(2.0, neighboring="add_remove", distance=distance, **{"sampling": "none"} | sampling),
+    }
+    for release in table:
+        assert seen_event(release, "public").distance == distance
+        assert composed_epsilon({release: 3}, "public", 1e-9) < math.inf
+        assert composed_epsilon({release: 3}, "public", 6 * distance) == math.inf  # what it takes at an epsilon of 0
+    for release in (Gaussian(2.0, neighboring="add_remove", sampling="none", distance=distance),
+                    ZCDP("m", 0.1, neighboring="add_remove", sampling="none", distance=distance)):  # fmt: skip
+        assert seen_event(release, "public").distance == distance
 
 
 # ---- entities that are trusted where the server is not ------------------------------------------------------------

@@ -31,16 +31,16 @@ PROVEN = {"4": {5: (0.2268, 0.899), 20: (0.9925, 1.709)}, "5": {2: (0.6099, 1.27
 @pytest.fixture
 def tiny(monkeypatch):
     """Networks that train in no time."""
-    models = wang2021._models
+    models = wang2021.paper_models
 
-    def smaller(*arguments):
-        found = models(*arguments)
+    def smaller(*arguments, **options):
+        found = models(*arguments, **options)
         for model in found.values():
             if isinstance(model, PrivRec):
                 model.set_params(n_factors=16, hidden=(16,), n_rounds=2, local_epochs=1, learning_rate=0.05)
         return found
 
-    monkeypatch.setattr(wang2021, "_models", smaller)
+    monkeypatch.setattr(wang2021, "paper_models", smaller)
 
 
 def movies():
@@ -81,7 +81,7 @@ def test_a_row_by_hand(tiny):
     split = personalization_split(data, threshold=3, key=key)
     popularity = Popularity().fit(split.known_positives, key=key)
     assert found.rows["popularity"]["ours"] == evaluate_personalized(popularity, split)["all"]
-    model = wang2021._models(data, "2", False)["PrivRec"].fit(split.train, key=key)
+    model = wang2021.paper_models(data)["PrivRec"].fit(split.train, key=key)
     devices = model.personalize(split.personal, key=key)
     assert found.rows["PrivRec"]["ours"] == evaluate_personalized(devices, split)["all"]
     assert found.rows["PrivRec"]["published"]["hr@10"] == 0.168
@@ -155,8 +155,12 @@ def test_bad_inputs(arguments, error, message):
     ("argv", "message"),
     [
         (["privrec"], "one of the arguments --figure --table is required"),
-        (["privrec", "--figure", "4"], "--table of privrec must be one of 2, 3, 4, 5"),
+        (
+            ["privrec", "--figure", "2"],
+            "--figure of privrec must be one of 3, 4, 5, 6, 7, 8, 9; --table of privrec must",
+        ),
         (["privrec", "--table", "2"], "--data is required for table 2"),
+        (["privrec", "--figure", "4"], "--data is required for figure 4"),
         (["fmf-ldp", "--table", "2"], "--figure of fmf-ldp must be one of 4"),
     ],
 )

@@ -22,6 +22,7 @@ from fastfedrec.accounting.events import (
 )
 
 _UP = 1 + 2.0**-40  # far above the rounding errors of these formulas, far below what anybody reads off
+_MOST_STEPS = 100  # of a search that ends after two or three where delta is not nearly used up
 _SPREAD = np.exp(np.linspace(-16.0, 16.0, 8001))  # alpha - 1; every one of them gives a valid bound
 
 
@@ -102,9 +103,19 @@ class Accountant:
             An upper bound, at least 0; infinite where this accountant cannot vouch for so small a delta.
         """
         delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True) - self._lost()
-        if delta <= 0:
-            return math.inf
-        return max(0.0, float(self._epsilon(delta))) if self._events else 0.0
+        if not self._events:
+            return 0.0
+        # What noise from tables takes of delta grows with epsilon: look for one that pays for itself, from below.
+        epsilon, distance = 0.0, self._distance()
+        for _ in range(_MOST_STEPS):
+            left = delta - _delta_of(distance, epsilon)
+            if left <= 0:
+                return math.inf
+            least = max(0.0, float(self._epsilon(left)))
+            if least <= epsilon or not distance:
+                return least
+            epsilon = least * _UP
+        return math.inf
 
     def get_delta(self, epsilon: float) -> float:
         """The delta of everything composed so far.
@@ -120,7 +131,10 @@ class Accountant:
             An upper bound in [0, 1].
         """
         epsilon = check_real("epsilon", epsilon, low=0.0)
-        return min(1.0, max(0.0, float(self._delta(epsilon))) + self._lost()) if self._events else 0.0
+        if not self._events:
+            return 0.0
+        delta = max(0.0, float(self._delta(epsilon))) + self._lost() + _delta_of(self._distance(), epsilon)
+        return min(1.0, delta)
 
     def _lost(self) -> float:
         """The deltas of the releases themselves, added up.
@@ -131,7 +145,16 @@ class Accountant:
         total = math.fsum(
             times * event.count * event.delta
             for event, times in self._events.items()
-            if isinstance(event, CentralRelease | Gaussian)
+            if isinstance(event, CentralRelease)
+        )
+        return total * _UP
+
+    def _distance(self) -> float:
+        """How far all releases together are from what the events describe, in total variation: it adds up."""
+        total = math.fsum(
+            times * event.count * event.distance
+            for event, times in self._events.items()
+            if isinstance(event, Gaussian | Laplace | CentralRelease | ZCDP)
         )
         return total * _UP
 
@@ -191,11 +214,12 @@ class PureAccountant(Accountant):
         Returns
         -------
         float
-            In nats; infinite where the releases' own deltas add up to more.
+            In nats; infinite where the releases' own deltas and distances take more.
         """
         if check_real("delta", delta, low=0.0, high=1.0) == 1:
             raise ValueError("delta must be less than 1.0, got 1.0")
-        return math.inf if self._lost() > delta else float(self._sum())
+        total = float(self._sum())
+        return math.inf if self._lost() + _delta_of(self._distance(), total) > delta else total
 
     def _cost(self, event):
         epsilon, uses = pure_cost(event)
@@ -382,6 +406,11 @@ def renyi_delta(orders: np.ndarray, divergences: np.ndarray, epsilon: float) -> 
     """
     logs = (orders - 1) * (divergences - epsilon + np.log1p(-1 / orders)) - np.log(orders)
     return math.exp(min(0.0, float(logs.min()))) * _UP
+
+
+def _delta_of(distance, epsilon):
+    """What a total variation distance takes of delta: each of two neighbours' probabilities is off by it."""
+    return (1 + math.exp(min(epsilon, 700.0))) * distance * _UP
 
 
 def _leaves(event, times):

@@ -127,13 +127,15 @@ class _Central:
     count: int = 1
     privacy_unit: PrivacyUnit = "user"
     trust: Literal["central", "entity"] = "central"
+    distance: float = 0.0
 
     def __post_init__(self) -> None:
         check_choice("neighboring", self.neighboring, ("replace", "add_remove"))
         check_choice("sampling", self.sampling, tuple(_SAMPLING_FIELDS))
         check_choice("privacy_unit", self.privacy_unit, ("user", "interaction"))
         check_choice("trust", self.trust, ("central", "entity"))
-        _set(self, count=check_integer("count", self.count, low=1))
+        distance = check_real("distance", self.distance, low=0.0, high=1.0)
+        _set(self, count=check_integer("count", self.count, low=1), distance=distance)
         _check_sampling_fields(self)
 
     @property
@@ -171,21 +173,17 @@ class Gaussian(_Central):
         Whose data neighbours differ in, and what is sampled.
     trust : {"central", "entity"}
         Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
-    delta : float
-        Of one release, in [0, 1), beyond the normal noise's own: what its sampler costs, ``noise.delta(...)``.
+    distance : float
+        Total variation distance of one release from what is described here: that of noise from a table,
+        ``noise.total_distance(n_draws)``.
     """
 
     noise_multiplier: float
     mechanism: str = "Gaussian"
-    delta: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _set(
-            self,
-            noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True),
-            delta=_check_release_delta(self.delta),
-        )
+        _set(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
 
 
 @dataclass(frozen=True)
@@ -212,6 +210,9 @@ class Laplace(_Central):
         Whose data neighbours differ in, and what is sampled.
     trust : {"central", "entity"}
         Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
+    distance : float
+        Total variation distance of one release from what is described here: that of noise from a table,
+        ``noise.total_distance(n_draws)``.
 
     Notes
     -----
@@ -250,8 +251,11 @@ class CentralRelease(_Central):
         Whose data neighbours differ in, and what is sampled.
     trust : {"central", "entity"}
         Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
+    distance : float
+        Total variation distance of one release from what is described here: that of noise from a table,
+        ``noise.total_distance(n_draws)``.
     delta : float
-        Of one release, in [0, 1): 0 where the guarantee is pure.  Noise from a table has one: ``noise.delta(...)``.
+        Of one release, in [0, 1): 0 where the guarantee is pure.
     """
 
     mechanism: str
@@ -287,6 +291,9 @@ class ZCDP(_Central):
         Whose data neighbours differ in.
     trust : {"central", "entity"}
         Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
+    distance : float
+        Total variation distance of one release from what is described here: that of noise from a table,
+        ``noise.total_distance(n_draws)``.
     """
 
     mechanism: str

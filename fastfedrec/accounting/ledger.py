@@ -332,7 +332,8 @@ def _theorem(event: Event, view: View, delta: float) -> str:
         whose = (
             "the noise of the entity that holds the data" if seen.trust == "entity" else "the noise of a trusted server"
         )
-        return whose + ("" if isinstance(seen, CentralRelease) and not seen.delta else f", delta {delta:g}")
+        is_pure = isinstance(seen, CentralRelease) and not (seen.delta or seen.distance)
+        return whose + ("" if is_pure else f", delta {delta:g}")
     return "the noise of each report"
 
 

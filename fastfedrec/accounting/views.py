@@ -102,8 +102,9 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP) -> Event
         own = getattr(event, "delta", 0.0)
         delta = min((1 + math.exp(min(epsilon, 700.0))) * own, 1 - 2.0**-53)
         return CentralRelease(
-            event.mechanism, 2 * epsilon, delta=delta, neighboring="replace", sampling="none", count=uses
-        )
+            event.mechanism, 2 * epsilon, delta=delta, neighboring="replace", sampling="none", count=uses,
+            distance=event.distance,
+        )  # fmt: skip
     if isinstance(event, ZCDP):
         return replace(event, neighboring="replace", rho=4 * event.rho)
     raise UnsupportedEventError(f"no theorem is known here for the cost of replacing a user in {event!r}")
@@ -166,7 +167,9 @@ def _pure_total(event: Event) -> float | None:
     if isinstance(event, Composed):
         parts = [_pure_total(part) for part in event.events]
         return None if None in parts else event.count * math.fsum(part or 0.0 for part in parts)
-    if isinstance(event, LocalReports | CentralRelease | Laplace) and not getattr(event, "delta", 0.0):
+    # Stated at a delta: what has one of its own, or takes some by its distance from what it is said to be.
+    takes_delta = getattr(event, "delta", 0.0) or getattr(event, "distance", 0.0)
+    if isinstance(event, LocalReports | CentralRelease | Laplace) and not takes_delta:
         epsilon, uses = pure_cost(event)
         return epsilon * uses
     return None

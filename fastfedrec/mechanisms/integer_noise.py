@@ -102,6 +102,22 @@ class IntegerNoise:
         n_draws = check_integer("n_draws", n_draws, low=0)
         return min(float_upper((1 + 1 / exp_lower(-epsilon)) * n_draws * self.distance), 1.0)
 
+    def total_distance(self, n_draws: int) -> float:
+        """How far so many draws together are from ideal ones, in total variation; an event's `distance`.
+
+        Parameters
+        ----------
+        n_draws : int
+            Draws in one release.
+
+        Returns
+        -------
+        float
+            At most 1, rounded up; 0 for the exact sampler.
+        """
+        n_draws = check_integer("n_draws", n_draws, low=0)
+        return min(float_upper(n_draws * self.distance), 1.0)
+
     def sample(self, size: int, *, key: Key, purpose: str, round: int = 0, n_threads: int = 0) -> np.ndarray:
         """Draw noise.
 

@@ -1,6 +1,6 @@
 """Wang et al. 2021 (PrivRec): Tables 2 and 3 beside every baseline, and Tables 4 and 5 beside proven upper bounds.
 
-Table 1 is notation, and Table 6 (membership inference) is not here, nor are the figures.
+Table 1 is notation, and Table 6 (membership inference) is not here.  Figures: `wang2021_figures`.
 """
 
 import functools
@@ -25,6 +25,7 @@ from fastfedrec.reproduce._side_by_side import SideBySide, kept
 from fastfedrec.systems.baselines import DPPopularity, Popularity
 from fastfedrec.systems.fmf_ldp import FMFLDP
 from fastfedrec.systems.item_models import EASE, ItemKNN, OwnHistory
+from fastfedrec.systems.ncf import NCF
 from fastfedrec.systems.privrec import PrivRec
 
 TABLES = ("2", "3", "4", "5")
@@ -274,7 +275,7 @@ def accuracy_table(
     if not isinstance(data, wanted):
         raise TypeError(f"data of table {table} must be {wanted.__name__}, got {type(data).__name__}")
     split = personalization_split(data, threshold=3.0 if table == "2" else 0.0, key=key)
-    models = _models(data, table, quick)
+    models = paper_models(data, quick=quick)
     settings = {
         "version": __version__,
         "data": zlib.crc32(split.visited.indices.tobytes(), zlib.crc32(split.visited.indptr.tobytes())),
@@ -303,27 +304,55 @@ def accuracy_table(
     return AccuracyTable(source, described, table, rows)
 
 
-def _models(data: Interactions | InteractionLog, table: str, quick: bool) -> dict[str, Any]:
-    """What stands in a table; `quick` trains hardly at all."""
+def paper_models(data: Interactions | InteractionLog, *, quick: bool = False) -> dict[str, Any]:
+    """Every model of the tables and figures that is built, with its parameters.
+
+    Parameters
+    ----------
+    data : Interactions or InteractionLog
+        MovieLens 1M or Frappe.
+    quick : bool
+        Train hardly at all.
+
+    Returns
+    -------
+    dict of str to Recommender
+        By the name in the tables.
+    """
     features: dict[str, Any] = {"user": ["gender", "age", "occupation"], "item": ["genres"]}
     common: dict[str, Any] = {"threshold": 3.0}
+    papers = common | {"preset": "paper"}
     if isinstance(data, InteractionLog):
         # Public values: those of the whole log, so that a test user's context is known.
         features = {"item": ["cost"], "context": {name: np.unique(c).tolist() for name, c in data.contexts.items()}}
         common = {"negatives": 2, "n_rounds": 10, "cohort_size": 30, "local_epochs": 20}
+        papers = common | {"n_rounds": 40, "local_epochs": 100}
     if quick:
         common |= {"n_rounds": _QUICK_ROUNDS, "local_epochs": 1}
+        papers |= {"n_rounds": _QUICK_ROUNDS, "local_epochs": 1}
     one_step = common | {"local_epochs": 1, "batch_size": 2**31 - 1}
+    private = common | {"cohort_size": min(400, 2 * data.n_users // 5), "clip_norm": 0.3, "target_epsilon": 2.0}
+    private |= {
+        "n_rounds": _QUICK_ROUNDS if quick else 25,
+        "local_epochs": 1 if quick else 3,
+        "server_learning_rate": 2.0,
+    }
+    from_popularity = common | {"n_rounds": 0, "popularity_epsilon": 2.0, "local_epochs": 1 if quick else 10}
     return {
         "PrivRec": PrivRec(features, **common),
+        "PrivRec, the paper's E1, E2 and M": PrivRec(features, **papers),
         "FOFL-SELF": PrivRec(None, **common),
         "PrivRec-SGD": PrivRec(features, **one_step),
         "PrivRec-CEN": PrivRec(
             features, **(common | {"cohort_size": "all", "n_rounds": _QUICK_ROUNDS if quick else 10})
         ),
+        "DP-PrivRec-One, epsilon 2": PrivRec(features, **private),
+        "DP-PrivRec-One, private popularity fine-tuned, epsilon 2": PrivRec(features, **from_popularity),
         "FCF": FMFLDP(epsilon=None),
+        "NCF": NCF(threshold=common.get("threshold", 0.0), n_epochs=1 if quick else 20),
         "popularity": Popularity(),
         "DP popularity, epsilon 0.9": DPPopularity(0.45),  # for replacing a user, which costs twice
+        "DP popularity, epsilon 2": DPPopularity(1.0),
         "own history": OwnHistory(),
         "item-kNN": ItemKNN(),
         "EASE": EASE(),
@@ -334,6 +363,9 @@ def _run(model: Any, split: PersonalizationSplit, key: Key, n_threads: int) -> d
     if isinstance(model, PrivRec):
         model.fit(split.train, key=key, n_threads=n_threads)
         fitted: Any = model.personalize(split.personal, key=key, n_threads=n_threads)
+    elif isinstance(model, NCF):  # it knows what was seen and not liked
+        known = split.known.interactions if isinstance(split.known, InteractionLog) else split.known
+        fitted = model.fit(known, key=key, n_threads=n_threads)
     else:
         fitted = model.fit(split.known_positives, key=key, n_threads=n_threads)
     found = evaluate_personalized(fitted, split, n_threads=n_threads)

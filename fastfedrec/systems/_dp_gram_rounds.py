@@ -50,17 +50,17 @@ class NoisySum(FederatedSystem):
         What the server adds to each sum.
     key : Key
         The server's; whoever holds it can take the noise off again.
-    sampler_delta : float
-        What the noise's sampler costs beyond normal noise.
+    distance : float
+        Of all the draws together from rounded normal ones, in total variation.
     """
 
     _field: ClassVar[str]
     _purpose: ClassVar[str]
 
-    def __init__(self, noise: LayeredGaussian, key: Key, sampler_delta: float):
+    def __init__(self, noise: LayeredGaussian, key: Key, distance: float):
         self.noise = noise
         self.key = key
-        self.sampler_delta = sampler_delta
+        self.distance = distance
 
     @abstractmethod
     def _size(self, state: GramState) -> int:
@@ -110,7 +110,7 @@ class NoisySum(FederatedSystem):
             f"Gaussian noise on {self._field.replace('_', ' ')}",
             neighboring="add_remove",
             sampling="none",
-            delta=self.sampler_delta,
+            distance=self.distance,
         )
 
     def traffic(self, state: GramState, n_clients: int) -> RoundTraffic:

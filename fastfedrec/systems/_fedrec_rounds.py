@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 
@@ -115,6 +116,7 @@ class FedRecRounds(FederatedSystem):
     _redraws = True  # virtual items are drawn anew in each round
 
     _recorded: Collection[int] = ()
+    _n_sums: int  # that noise is added to in a round
 
     def __init__(self) -> None:
         self._devices: dict[str, Devices] = {}
@@ -163,6 +165,7 @@ class FedRecRounds(FederatedSystem):
         n_users, n_items = interactions.n_users, interactions.n_items
         self._limit(n_users)
         self._server_key, self._devices, self._records = key, {}, []
+        self._n_sums = n_items * self.n_factors
         uniform = key.uniform(_ITEMS, size=n_items * self.n_factors).reshape(n_items, self.n_factors)
         return FedRecState(
             centred(uniform),
@@ -300,7 +303,8 @@ class FedRecRounds(FederatedSystem):
         """What one round is about to cost."""
         if self.noise is None:
             return Unprotected("each user's gradients" + self._and_items)
-        return self._noise_event("clipped gradients with noise on their sums", self.noise, self._clip_steps)
+        name = "clipped gradients with noise on their sums"
+        return self._noise_event(name, self.noise, self._clip_steps, self._n_sums)
 
     @property
     def _and_items(self) -> str:
@@ -310,13 +314,14 @@ class FedRecRounds(FederatedSystem):
     def _clip_steps(self) -> Fraction:
         return Fraction(self.clip_norm or 0) * Fraction(self._scale)
 
-    def _noise_event(self, name: str, noise: RoundedGaussian, sensitivity: Fraction) -> Gaussian:
+    def _noise_event(self, name: str, noise: RoundedGaussian, sensitivity: Fraction, n_draws: int) -> Gaussian:
         # The cohort is drawn from a public seed, so it amplifies nothing.  But one user more or less is another cohort,
         # of others too: only a user who is replaced moves the sum by its own part alone, out of it and into it.
+        neighboring: Literal["add_remove", "replace"] = "add_remove"
         if self.client_share < 1:
-            multiplier = noise.noise_multiplier(2 * sensitivity)
-            return Gaussian(multiplier, name, neighboring="replace", sampling="none")
-        return Gaussian(noise.noise_multiplier(sensitivity), name, neighboring="add_remove", sampling="none")
+            neighboring, sensitivity = "replace", 2 * sensitivity
+        multiplier, distance = noise.noise_multiplier(sensitivity), noise.total_distance(n_draws)
+        return Gaussian(multiplier, name, neighboring=neighboring, sampling="none", distance=distance)
 
     def traffic(self, state: FedRecState, n_clients: int) -> RoundTraffic:
         """What one round moves, for a user who takes part, as the mean over users."""

@@ -61,6 +61,7 @@ class GridNoise:
     def event(self, n_users: int, cohort_size: int, n_draws: int) -> Gaussian | CentralRelease:
         """One release of the sum over a cohort drawn without replacement."""
         sensitivity = 2 * Fraction(self.clip_norm) / Fraction(self.step)
+        distance = self.mechanism.total_distance(n_draws)
         if isinstance(self.mechanism, RoundedGaussian):
             return Gaussian(
                 self.mechanism.noise_multiplier(sensitivity),
@@ -69,18 +70,15 @@ class GridNoise:
                 sampling="without_replacement",
                 n_users=n_users,
                 cohort_size=cohort_size,
+                distance=distance,
             )
         epsilon = self.mechanism.epsilon(sensitivity)
         return CentralRelease(
             "discrete Laplace on the sum of clipped updates",
             epsilon,
-            delta=self.mechanism.delta(epsilon, n_draws),
             neighboring="replace",
             sampling="without_replacement",
             n_users=n_users,
             cohort_size=cohort_size,
+            distance=distance,
         )
-
-    def table_delta(self, n_draws: int) -> float:
-        """What drawing from a table adds to the delta of a whole run, for epsilons up to 10."""
-        return self.mechanism.delta(10.0, n_draws)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from fastfedrec.accounting import ZCDP, ZCDPAccountant
 from fastfedrec.accounting.events import Event
 from fastfedrec.private_kmeans import clustering_events
-from fastfedrec.prototypes import LARGEST_EPSILON, Recovery
+from fastfedrec.prototypes import Recovery
 
 SHARES = {"grid": Fraction(1, 10), "swaps": Fraction(3, 10), "support": Fraction(1, 5)}  # the rest is for values
 N_SWAPS = 20
@@ -86,10 +86,10 @@ def plan(
     noisy = replace(
         sums, epsilon=left if pure else None, rho=None if pure else left, support_epsilon=support_epsilon
     )  # fmt: skip
-    if not pure and noisy.stddev * noisy.steps_per_unit <= _MAX_TABLE_STDDEV and 4 * epsilon <= LARGEST_EPSILON:
-        # Replacing a user costs 4 rho, which is at most 4 epsilon.
+    if not pure and noisy.stddev * noisy.steps_per_unit <= _MAX_TABLE_STDDEV:
         table = replace(noisy, sampler="table")
-        if table.table_delta(n_prototypes, n_items, n_rows=max_rows) <= float(delta or 0) * _TABLE_SHARE:
+        n_draws = table.n_draws(n_prototypes, n_items) * max_rows
+        if table.noise is not None and table.noise.delta(epsilon, n_draws) <= float(delta or 0) * _TABLE_SHARE:
             noisy = table
     accounting = "pure" if pure else "zcdp"
     events = noisy.events(n_prototypes, n_items, accounting=accounting, n_rows=max_rows).events

@@ -62,12 +62,13 @@ def check_settings(parameters: Mapping[str, Any]) -> None:
     """Raise for a constructor argument of PrivRec that makes no sense, alone or beside the others."""
     check_choice("preset", parameters["preset"], tuple(PRESETS))
     check_choice("noise", parameters["noise"], ("gaussian", "laplace"))
-    for name, high in (("n_rounds", 2**32 - 1), ("cohort_size", None), ("local_epochs", None), ("negatives", None)):
+    least = {"n_rounds": 0, "cohort_size": 1, "local_epochs": 1, "negatives": 0}
+    for name, low in least.items():
         value = parameters[name]
         if isinstance(value, str):
             check_choice(name, value, ("auto", "all") if name == "cohort_size" else ("auto",))
         else:
-            check_integer(name, value, low=0 if name == "negatives" else 1, high=high)
+            check_integer(name, value, low=low, high=2**32 - 1)
     for name in ("learning_rate", "server_learning_rate"):
         if isinstance(parameters[name], str):
             check_choice(name, parameters[name], ("auto",))
@@ -76,13 +77,24 @@ def check_settings(parameters: Mapping[str, Any]) -> None:
     for name in ("clip_norm", "noise_multiplier"):
         if parameters[name] is not None:
             check_real(name, parameters[name], low=1e-6, high=1e6)
+    if parameters["popularity_epsilon"] is not None:
+        check_epsilon("popularity_epsilon", parameters["popularity_epsilon"])
     if parameters["target_epsilon"] is not None:
-        check_epsilon("target_epsilon", parameters["target_epsilon"])
+        target = check_epsilon("target_epsilon", parameters["target_epsilon"])
         if parameters["noise_multiplier"] is not None:
             raise ValueError("give noise_multiplier or target_epsilon, not both: one follows from the other")
+        if parameters["popularity_epsilon"] is not None and parameters["popularity_epsilon"] >= target:
+            raise ValueError(
+                f"popularity_epsilon must be below target_epsilon ({target}), which holds the rounds as well, got "
+                f"{parameters['popularity_epsilon']}"
+            )
     private = parameters["noise_multiplier"] is not None or parameters["target_epsilon"] is not None
     if private and parameters["clip_norm"] is None:
         raise ValueError("clip_norm must be given where there is noise: without a bound, no noise hides a user")
+    if parameters["n_rounds"] == 0 and (private or parameters["popularity_epsilon"] is None):
+        raise ValueError(
+            "n_rounds may be 0 only with popularity_epsilon alone: without rounds nothing else is learnt or hidden"
+        )
     check_real("delta", parameters["delta"], low=0.0, high=1.0, exclusive=True)
     check_real("threshold", parameters["threshold"], low=0.0)
     check_integer("batch_size", parameters["batch_size"], low=1)
@@ -94,7 +106,8 @@ def _calibrate(parameters: Mapping[str, Any], n_users: int, cohort_size: int, n_
         "neighboring": "replace", "sampling": "without_replacement", "n_users": n_users, "cohort_size": cohort_size
     }  # fmt: skip
     # A part in a million less: room for the rounding of the grid and for the delta of the table.
-    target = {"epsilon": parameters["target_epsilon"] * (1 - 1e-6), "delta": parameters["delta"] * (1 - 1e-6)}
+    for_rounds = parameters["target_epsilon"] - (parameters["popularity_epsilon"] or 0.0)
+    target = {"epsilon": for_rounds * (1 - 1e-6), "delta": parameters["delta"] * (1 - 1e-6)}
     if parameters["noise"] == "gaussian":
         return calibrate_noise_multiplier(Gaussian(1.0, **sampled), **target, count=n_rounds)
     release = CentralRelease("discrete Laplace", 1.0, **sampled)

@@ -177,7 +177,7 @@ class DPGram(Recommender):
         engine = LocalEngine() if engine is None else engine
         n_threads = resolve_n_threads(n_threads)
         show_progress = check_flag("show_progress", show_progress)
-        mu, sampler_delta = self._budget(data.n_items)
+        mu, distance = self._budget(data.n_items)
         self.signal_ = n_users * mu / math.sqrt(data.n_items)
         is_open = data.n_items > 1 and (not self.gate or self.signal_ >= _LEAST_SIGNAL)
         key.claim(f"{type(self).__name__}.fit")
@@ -185,7 +185,7 @@ class DPGram(Recommender):
         self._note(n_users, is_open)
 
         def release(kind: type[NoisySum], state: GramState, share: float) -> tuple[NoisySum, np.ndarray]:
-            system = kind(LayeredGaussian(UNIT / (mu * math.sqrt(share))), key, sampler_delta)
+            system = kind(LayeredGaussian(UNIT / (mu * math.sqrt(share))), key, distance)
             state = engine.run(
                 system,
                 state,
@@ -243,17 +243,15 @@ class DPGram(Recommender):
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _budget(self, n_items: int) -> tuple[float, float]:
-        """The mu of the whole run, and the delta set aside for the noise sampler in each of the two rounds.
-
-        That delta grows as e^epsilon, so it is taken at an epsilon above what replacing a user costs.
-        """
+        """The mu of the whole run, and how far the draws of each of the two rounds are from rounded normal ones."""
         first = gaussian_mu(self.epsilon, self.delta)
         n_draws = n_items * (n_items + 1) // 2
         # The noise of both rounds is wider than this.
-        sampler_delta = LayeredGaussian(UNIT / first).delta(2.5 * self.epsilon + 1, n_draws)
-        if sampler_delta >= self.delta / 4:
-            raise ValueError(f"delta must be above {4 * sampler_delta:g} for {n_items} items, got {self.delta}")
-        return gaussian_mu(self.epsilon, self.delta - 2 * sampler_delta), sampler_delta
+        noise = LayeredGaussian(UNIT / first)
+        taken = noise.delta(self.epsilon, 2 * n_draws)
+        if taken >= self.delta / 2:
+            raise ValueError(f"delta must be above {2 * taken:g} for {n_items} items, got {self.delta}")
+        return gaussian_mu(self.epsilon, self.delta - taken), noise.total_distance(n_draws)
 
     def _note(self, n_users: int, is_open: bool) -> None:
         self.ledger_.note(

@@ -321,22 +321,16 @@ class FedRec(RatingModel, FedRecRounds):
             )
         if self.clip_norm is not None:
             if self.max_items is not None:
-                event = self._noise_event("counts of raters", self.count_noise, self._count_sensitivity)
-                ledger.record(event, simulation=key.is_simulation)
+                noise, most = self.count_noise, self._count_sensitivity
+                ledger.record(
+                    self._noise_event("counts of raters", noise, most, data.n_items), simulation=key.is_simulation
+                )
             ledger.note(
                 "central privacy covers the item factors that are released, not what the server receives, nor user "
-                "factors; to delta add what the noise's tables are off by, "
-                f"{self._table_delta(data.n_items):.2g} at an epsilon of 1"
+                "factors"
             )
         for note in self._not_protected(data, state):
             ledger.note(f"not protected: {note}")
-
-    def _table_delta(self, n_items: int) -> float:
-        noise = self.noise
-        if noise is None:
-            return 0.0
-        total = noise.delta(1.0, n_items * self.n_factors * self.n_rounds)
-        return total + (self.count_noise.delta(1.0, n_items) if self.max_items is not None else 0.0)
 
     def _not_protected(self, data: Interactions, state: FedRecState) -> list[str]:
         """What each party learns, in words."""

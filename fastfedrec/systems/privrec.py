@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fastfedrec._check import check_flag, check_instance, check_integer
-from fastfedrec._ids import column_array
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.local import LocalEngine
@@ -28,6 +27,7 @@ from fastfedrec.systems._grid_noise import GridNoise
 from fastfedrec.systems._privrec_rounds import ClientData, LocalTraining, PrivRecRounds, PrivRecState
 from fastfedrec.systems._privrec_serving import _Personalized, _TwoTowerRecommender
 from fastfedrec.systems._privrec_settings import PrivRecSettings, check_settings
+from fastfedrec.systems._privrec_start import MAX_ITEMS, describe_features, popularity_start, release_popularity
 from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.recommender import check_interactions
 
@@ -40,12 +40,12 @@ _TABLES = ("user", "item", "context")
 class PrivRec(_TwoTowerRecommender):
     """Federated meta-learning of a two-tower network with side features, with or without user-level privacy.
 
-    **Guarantee** (`noise_multiplier` or `target_epsilon` given: DP-PrivRec).  Replacing all data of one user
-    ("replace", privacy unit "user") is hidden from everybody who sees what the server releases: the parameters after
-    each round.  The server is trusted ("central"): it sees every update and draws the cohorts, in secret.  The figure
-    of a run is in `ledger_`, by an accountant for sampling without replacement.  A user's fine-tuned network never
-    leaves the device.  Values of features, and the lists of users and items, are taken to be public.  Without noise
-    there is no guarantee.
+    **Guarantee** (`noise_multiplier` or `target_epsilon` given, or no rounds and `popularity_epsilon`: DP-PrivRec).
+    Replacing all data of one user ("replace", privacy unit "user") is hidden from everybody who sees what the server
+    releases: the item counts, if asked for, and the parameters after each round.  The server is trusted ("central"):
+    it sees every update and draws the cohorts, in secret.  The figure of a run is in `ledger_`, by an accountant for
+    sampling without replacement.  A user's fine-tuned network never leaves the device.  Values of features, and the
+    lists of users and items, are taken to be public.  Otherwise there is no guarantee.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class PrivRec(_TwoTowerRecommender):
         from name to all values that may occur, where the data at hand need not show them all.  The item's id is always
         one.  None: nothing but the item's id.
     n_rounds : int or "auto"
-        Rounds (the paper's E1).
+        Rounds (the paper's E1).  0, where there is a `popularity_epsilon`: devices fine-tune what that gives.
     cohort_size : int, "auto" or "all"
         Clients of a round (M); exactly so many, drawn without replacement.
     local_epochs : int or "auto"
@@ -69,6 +69,9 @@ class PrivRec(_TwoTowerRecommender):
         z: the noise has standard deviation (Laplace: scale) z * 2 S on the sum of a cohort, in every parameter.
     target_epsilon : float or None
         Choose the least noise with which the whole run costs a user no more than this, at `delta`.
+    popularity_epsilon : float or None
+        Before the first round, release how many users have each item (at most 10 items a user, discrete Laplace noise),
+        and start with a network that scores items by that; part of `target_epsilon`.  None starts at random.
     noise : {"gaussian", "laplace"}
         "laplace" clips in the l1 norm, without which Laplace noise promises nothing.
     preset : {"recommended", "paper"}
@@ -95,7 +98,7 @@ class PrivRec(_TwoTowerRecommender):
     ledger_ : fastfedrec.accounting.Ledger
         What the run cost each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        What a client of each round received and sent.
+        What a client of each round received and sent; first of all the items that count, with `popularity_epsilon`.
 
     References
     ----------
@@ -130,6 +133,7 @@ class PrivRec(_TwoTowerRecommender):
         clip_norm: float | None = None,
         noise_multiplier: float | None = None,
         target_epsilon: float | None = None,
+        popularity_epsilon: float | None = None,
         noise: str = "gaussian",
         preset: str = "recommended",
         delta: float = 1e-6,
@@ -148,6 +152,7 @@ class PrivRec(_TwoTowerRecommender):
         self.clip_norm = clip_norm
         self.noise_multiplier = noise_multiplier
         self.target_epsilon = target_epsilon
+        self.popularity_epsilon = popularity_epsilon
         self.noise = noise
         self.preset = preset
         self.delta = delta
@@ -221,7 +226,7 @@ class PrivRec(_TwoTowerRecommender):
         n_threads = resolve_n_threads(n_threads)
         show_progress = check_flag("show_progress", show_progress)
         engine = LocalEngine() if engine is None else engine
-        features = self._describe(data, visited)
+        features = describe_features(self.features or {}, data, visited)
         settings = PrivRecSettings.resolve(self.get_params(), visited.n_users)
         folder = None
         if checkpoint is not None:
@@ -238,9 +243,9 @@ class PrivRec(_TwoTowerRecommender):
         self._network = self._build()
         self.noise_multiplier_ = settings.noise_multiplier
         system = self._system(settings, key, n_threads, folder)
-        state, first_round = self._resume(folder, system)
-        if system.noise is not None:
-            self._note(system, settings)
+        state, first_round = self._resume(folder, system) or (self._start(data, system), 0)
+        if system.noise is not None or self.popularity_epsilon is not None:
+            self.ledger_.note("the values of the features, and who is in the data at all, are taken to be public")
 
         if folder is not None and first_round == 0:
             folder.keep_state(self._header() | {"round": -1}, {"parameters": state.parameters})
@@ -322,26 +327,6 @@ class PrivRec(_TwoTowerRecommender):
 
     # ---- around a run -------------------------------------------------------------------------------------------
 
-    def _describe(self, data: Interactions | InteractionLog, visited: Interactions) -> Features:
-        """The features, with the values they may have, and with the users' and items' own."""
-        named = dict(self.features or {})
-        context = named.get("context", ())
-        if not context:
-            return Features.from_interactions(visited, user=named.get("user", ()), item=named.get("item", ()))
-        if not isinstance(data, InteractionLog):
-            raise ValueError(f"features of a context ({list(context)}) need an InteractionLog, got Interactions")
-        if missing := [name for name in context if name not in data.contexts]:
-            raise KeyError(f"features['context'] names {missing}; the log has {list(data.contexts)}")
-        columns = {name: column_array(data.contexts[name]) for name in context}
-        if isinstance(context, Mapping):
-            columns |= {name: column_array(values) for name, values in context.items() if values is not None}
-        longest = max(map(len, columns.values()))
-        columns = {name: np.resize(column, longest) for name, column in columns.items()}  # each with all its values
-        whole = Features.from_interactions(
-            visited, user=named.get("user", ()), item=named.get("item", ()), contexts=columns
-        )
-        return whole.with_contexts(None)
-
     def _build(self) -> TwoTower:
         return TwoTower(self.features_, n_factors=self.n_factors, hidden=tuple(self.hidden))
 
@@ -358,10 +343,19 @@ class PrivRec(_TwoTowerRecommender):
             key, n_threads, folder,
         )  # fmt: skip
 
-    def _resume(self, folder: Checkpoint | None, system: PrivRecRounds) -> tuple[PrivRecState, int]:
+    def _start(self, data: Interactions | InteractionLog, system: PrivRecRounds) -> PrivRecState:
+        state = system.initial_state()
+        if self.popularity_epsilon is None:
+            return state
+        positives = data.interactions.binarize() if isinstance(data, InteractionLog) else data.binarize(self.threshold)
+        counts = release_popularity(positives, self.popularity_epsilon, system.key, self.ledger_)
+        self.communication_.record(RoundTraffic(download=0, upload=4 * MAX_ITEMS, n_clients=positives.n_users))
+        return system.state_of(popularity_start(self._network, state.parameters, counts, system.local.negatives), 0)
+
+    def _resume(self, folder: Checkpoint | None, system: PrivRecRounds) -> tuple[PrivRecState, int] | None:
         found = folder.restore() if folder is not None else None
         if found is None:
-            return system.initial_state(), 0
+            return None
         header, arrays = found
         self.ledger_ = Ledger.from_dict(header["ledger"])
         self.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
@@ -380,13 +374,6 @@ class PrivRec(_TwoTowerRecommender):
         return {
             "parameters": self.get_params(), "settings": asdict(settings), "data": checksum, "shards": engine.n_shards
         }  # fmt: skip
-
-    def _note(self, system: PrivRecRounds, settings: PrivRecSettings) -> None:
-        assert system.noise is not None
-        self.ledger_.note("the values of the features, and who is in the data at all, are taken to be public")
-        if self.noise == "gaussian":
-            delta = system.noise.table_delta(settings.n_rounds * self._network.n_parameters)
-            self.ledger_.note(f"drawing the noise from a table adds at most {delta:.1g} to delta, for epsilon up to 10")
 
     def _check_convergence(
         self, state: PrivRecState, round_number: int, system: PrivRecRounds, settings: PrivRecSettings
