@@ -14,7 +14,7 @@ enum { LINE_BYTES = 64, BLOCK_USERS = 48 };
 enum { SHORT = 16 };
 static inline ptrdiff_t list_capacity(ptrdiff_t n, ptrdiff_t n_items) {
     if (n <= SHORT) return 0;
-    return 64 + (2 * n < n_items ? 2 * n : n_items);
+    return 64 + (4 * n < n_items ? 4 * n : n_items);
 }
 
 // A candidate is its score, of `size` bytes, and its column.

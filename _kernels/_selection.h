@@ -232,6 +232,11 @@ struct LongList {
     Real threshold() const { return worst; }
 
     void offer(uint64_t bits, const Real* offered, ptrdiff_t first) {
+        if (bits == ~(uint64_t)0) {  // then the next keys do not wait for each other
+            for (int i = 0; i < 64; ++i) keys[size + i] = key(offered[i], (uint32_t)(first + i));
+            size += 64;
+            bits = 0;
+        }
         for (; bits; bits &= bits - 1) {
             const int i = __builtin_ctzll(bits);
             keys[size++] = key(offered[i], (uint32_t)(first + i));
@@ -259,7 +264,7 @@ struct LongList {
         score += Real(0);
         Integer bits;
         __builtin_memcpy(&bits, &score, sizeof bits);
-        const Unsigned ordered = (Unsigned)(bits ^ (bits < 0 ? Integer(-1) : SIGN));
+        const Unsigned ordered = (Unsigned)(bits ^ (bits >> (8 * sizeof(Real) - 1) | SIGN));
         return (Key)ordered << 32 | (uint32_t)~column;
     }
 

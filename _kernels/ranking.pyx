@@ -9,7 +9,7 @@ trusted, but for what `held_out_ranks_factors` says.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
@@ -38,13 +38,16 @@ cdef extern from "_kernels/_ranking.h" namespace "fastfedrec" nogil:
 cdef extern from "_kernels/_held_out.h" namespace "fastfedrec" nogil:
     const Py_ssize_t HELD_OUT_LINE, HELD_OUT_ROWS
     const int NO_MEMORY
-    Py_ssize_t whole_lines(Py_ssize_t n, Py_ssize_t size) noexcept
-    Py_ssize_t held_out_scratch(Py_ssize_t n) noexcept
-    int pack_rows[Real](const Real* rows, Py_ssize_t n, Py_ssize_t n_factors, Real* out) noexcept
+    Py_ssize_t quantized_length(Py_ssize_t n_factors) noexcept
+    Py_ssize_t held_out_sums(Py_ssize_t n) noexcept
+    int quantize_items[Real](
+        const Real* rows, Py_ssize_t n, Py_ssize_t n_factors, int16_t* out, float* steps
+    ) noexcept
     int held_out_block[Real](
         const Real* users, Py_ssize_t n_rows, Py_ssize_t n_factors, const Real* items, Py_ssize_t n_items,
-        const int64_t* indptr, const int32_t* held_out, const int32_t* others, Py_ssize_t n_others,
-        const int64_t* counts, Real* x, Real* scores, int32_t* columns, double* out
+        const int16_t* quantized, const float* steps, const int64_t* indptr, const int32_t* held_out,
+        const int32_t* others, Py_ssize_t n_others, const int64_t* counts, int16_t* x, int32_t* sums,
+        float* sum_steps, double* out
     ) noexcept
     double rank[Real](Real score, const Real* others, Py_ssize_t n) noexcept
 
@@ -178,19 +181,20 @@ def held_out_ranks_factors(
     const int64_t[::1] counts,             # IN  (n_rows,), how many of a row's other items are there
     double[::1] out,                       # OUT (n_held_out,), NaN where an inner product is not finite
     int64_t[::1] wrong,                    # OUT (n_threads,), bits: NO_MEMORY, NOT_FINITE, OUT_OF_RANGE
-    Py_ssize_t longest,                    # most held-out items of a row
     int n_threads,
 ):
     """1 + greater + ties / 2 of the inner product of each held-out item among those of the row's other items.
 
+    Most items are ranked by 16-bit copies of the factors, those that are near the held-out one by the product itself.
     Whether factors are finite and other items are there is found out on the way: all are read anyway.
     """
     cdef Py_ssize_t n_rows = user_factors.shape[0], n_factors = user_factors.shape[1], n = others.shape[1], r, i
-    cdef Py_ssize_t n_items = item_factors.shape[0], stride = whole_lines(n_factors, sizeof(floating))
-    cdef floating* items = <floating*>aligned_alloc(HELD_OUT_LINE, (n_items + 1) * stride * sizeof(floating))
-    cdef floating* x
-    cdef floating* scores
-    cdef int32_t* columns
+    cdef Py_ssize_t n_items = item_factors.shape[0], length = quantized_length(n_factors)
+    cdef int16_t* items = <int16_t*>aligned_alloc(HELD_OUT_LINE, whole_lines(n_items * length * sizeof(int16_t)))
+    cdef float* steps = <float*>malloc((n_items + 1) * sizeof(float))
+    cdef int16_t* x
+    cdef int32_t* sums
+    cdef float* sum_steps
     cdef int thread
     cdef const int32_t* held_out_items = NULL
     cdef const int32_t* other_items = NULL
@@ -202,15 +206,15 @@ def held_out_ranks_factors(
         other_items = &others[0, 0]
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
-        x = <floating*>aligned_alloc(HELD_OUT_LINE, HELD_OUT_ROWS * stride * sizeof(floating))
-        scores = <floating*>malloc(held_out_scratch(longest + n) * sizeof(floating))
-        columns = <int32_t*>malloc(held_out_scratch(longest + n) * sizeof(int32_t))
-        if items == NULL or x == NULL or scores == NULL or columns == NULL:
+        x = <int16_t*>aligned_alloc(HELD_OUT_LINE, whole_lines(HELD_OUT_ROWS * length * sizeof(int16_t)))
+        sums = <int32_t*>malloc(held_out_sums(n) * sizeof(int32_t))
+        sum_steps = <float*>malloc(held_out_sums(n) * sizeof(float))
+        if items == NULL or steps == NULL or x == NULL or sums == NULL or sum_steps == NULL:
             wrong[thread] = NO_MEMORY
         for i in prange(0, n_items, HELD_OUT_ROWS, schedule="static"):
-            if items != NULL:
-                wrong[thread] |= pack_rows(
-                    &item_factors[i, 0], min(HELD_OUT_ROWS, n_items - i), n_factors, items + i * stride
+            if items != NULL and steps != NULL:
+                wrong[thread] |= quantize_items(
+                    &item_factors[i, 0], min(HELD_OUT_ROWS, n_items - i), n_factors, items + i * length, steps + i
                 )
         for r in prange(0, n_rows, HELD_OUT_ROWS, schedule="dynamic"):
             if not wrong[thread] & NO_MEMORY:
@@ -218,22 +222,30 @@ def held_out_ranks_factors(
                     &user_factors[r, 0],
                     min(HELD_OUT_ROWS, n_rows - r),
                     n_factors,
-                    items,
+                    &item_factors[0, 0],
                     n_items,
+                    items,
+                    steps,
                     &indptr[r],
                     held_out_items,
                     other_items + r * n,
                     n,
                     &counts[r],
                     x,
-                    scores,
-                    columns,
+                    sums,
+                    sum_steps,
                     ranks,
                 )
         free(x)
-        free(scores)
-        free(columns)
+        free(sums)
+        free(sum_steps)
     free(items)
+    free(steps)
+
+
+cdef inline Py_ssize_t whole_lines(Py_ssize_t n_bytes) noexcept nogil:
+    """Bytes of the lines that hold so many, and one more: aligned_alloc wants whole lines, and not none."""
+    return (n_bytes // HELD_OUT_LINE + 1) * HELD_OUT_LINE
 
 
 def top_k(

@@ -170,7 +170,9 @@ class HeldOutRanksFactors(OnEveryInstructionSet):
         return times_faster(self._numpy_einsum, self._fastfedrec)
 
     def track_floor_share(self, instruction_set, n_factors):
-        """Of the inner products, and of reading the factors of 100 items a user from the second-level cache."""
+        """Of the inner products of 100 items a user in single precision, and of reading their factors from the
+        second-level cache.  The 16-bit copies that we read are half of these bytes: a floor for the peers, not for us.
+        """
         flops, read = 2 * 100 * N_USERS * n_factors, 4 * 100 * N_USERS * n_factors
         floor = floor_seconds(instruction_set, flops=flops, bytes_read=read, working_set=SIZES["second-level cache"])
         return floor / fastest(self._fastfedrec)

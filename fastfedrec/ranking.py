@@ -175,7 +175,9 @@ def held_out_ranks_factors(
     Notes
     -----
     Inner products are added up in single precision where all factors are float32, otherwise in double, and in one
-    order on every instruction set: ranks are equal on all machines.
+    order on every instruction set: ranks are equal on all machines.  Most items need none: their products of factors
+    rounded to 16 bits tell on which side of the held-out item they are, because how far such a product can be off is
+    known.  Where many items are as good as the held-out one, or a user's factors are all 0, this saves nothing.
 
     Examples
     --------
@@ -198,14 +200,17 @@ def held_out_ranks_factors(
         others = np.full(others.shape, -1, dtype=np.int32)
         np.copyto(others, other_items, casting="unsafe", where=(other_items >= 0) & (other_items < n_items))
     places = _check_held_out_rows("held_out_items", held_out_items, rows, n_rows)
-    order = slice(None) if rows is None else np.argsort(places, kind="stable")
-    lengths = np.bincount(places, minlength=n_rows)
+    order: slice | np.ndarray = slice(None)
+    indptr = np.arange(n_rows + 1)
+    if rows is not None:
+        order = np.argsort(places, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(places, minlength=n_rows))])
     ranks = np.empty(len(places))
     n_threads = resolve_n_threads(n_threads)
     wrong = np.zeros(n_threads, dtype=np.int64)
     _kernel.held_out_ranks_factors(
-        user_factors, item_factors, np.concatenate([[0], np.cumsum(lengths)]), held_out_items[order],
-        np.ascontiguousarray(others), counts, ranks, wrong, int(lengths.max(initial=0)), n_threads,
+        user_factors, item_factors, indptr, held_out_items[order], np.ascontiguousarray(others), counts, ranks, wrong,
+        n_threads,
     )  # fmt: skip
     if wrong.any():
         _check_factors(user_factors, item_factors)
@@ -306,7 +311,7 @@ def recommend_factors(
     result does not depend on the other users.  Between instruction sets (`fastfedrec.hardware`) scores differ within
     that bound, and items whose scores are that close may change places.
 
-    A thread holds bitmaps of the items for 48 users: 6 bytes an item.  For an `n` above 16 it also holds 2 `n` + 64 of
+    A thread holds bitmaps of the items for 48 users: 6 bytes an item.  For an `n` above 16 it also holds 4 `n` + 64 of
     their candidates, at twice the bytes of a score.
 
     Examples

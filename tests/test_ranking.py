@@ -176,6 +176,29 @@ def test_ranks_of_every_number_of_lines_equal_naive(n_factors):
     assert held_out_ranks_factors(users, items, held_out, others, [21] * 40).tolist() == expected
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_factors", [1, 3, 9, 16, 31, 64, 100])
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+def test_ranks_of_close_equal_huge_and_tiny_items_equal_naive(instruction_set, n_factors, dtype):
+    """Where rounding to 16 bits does not tell two items apart, and where it is not possible at all."""
+    rng = np.random.default_rng(12)
+    users, items = (rng.integers(-255, 256, (n, n_factors)).astype(dtype) for n in (40, 300))
+    items[100:200] = items[:100]
+    items[150:200, 0] += rng.integers(-1, 2, 50)  # most of these differ from items 50 to 100 in one factor, by one
+    items[200:] = np.ldexp(items[200:], rng.integers(-60, 61, (100, 1)))  # so sums are still exact
+    users[10:30] = np.ldexp(users[10:30], rng.integers(-50, 51, (20, 1)))
+    users[7], items[[3, 60, 250]] = 0, 0
+    held_out = rng.integers(0, 300, (40, 3))
+    others = rng.integers(0, 300, (40, 141))
+    others[:, :99] = np.where(held_out[:, :1] < 200, held_out[:, :1] % 100 + 100 * (np.arange(99) % 2), others[:, :99])
+    counts = rng.integers(98, 142, 40)
+    with hardware.use_instruction_set(instruction_set):
+        ranks = held_out_ranks_factors(users, items, held_out.ravel(), others, counts, rows=np.arange(120) // 3)
+    expected = [naive.held_out_ranks_factors(users[r], items, held_out[r], others[r, : counts[r]]) for r in range(40)]
+    assert ranks.tolist() == np.concatenate(expected).tolist()
+    assert len(set(ranks.tolist())) > 50
+
+
 def test_samples_differ_between_users_purposes_and_keys():
     data = interactions_of(np.zeros((2, 500)))
     a, b = sample_unseen(data, [0, 1], 50, key=KEY, purpose="test")[0]
