@@ -44,7 +44,7 @@ class Round:
         for u in range(self.data.n_users):
             part = slice(spoken.indptr[u], spoken.indptr[u + 1])
             items, is_rated = spoken.items[part], spoken.kinds[part] == 0
-            vectors, old = self.state.item_factors[items], factors[u]
+            vectors, old = self.state.item_factors[items], factors[u].copy()
             rated, truth = vectors[is_rated], self.data.values[self.data.indptr[u] : self.data.indptr[u + 1]]
             copy = old
             for step in range(T_LOCAL):
