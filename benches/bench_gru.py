@@ -3,6 +3,8 @@
 Sizes are those of PrivRec's first stage: width 64, sequences of 50 items.  torch is held at one thread.
 """
 
+import functools
+
 import numpy as np
 
 from benches.floors import in_turns
@@ -51,7 +53,8 @@ def _torch_layers(torch, parameters):
 # ---- the unit alone ---------------------------------------------------------------------------------------------
 
 
-@compile_kernel
+# Without a cache on disk, which would not see that the kernel has changed.
+@functools.partial(compile_kernel, cache=False)
 def _there_and_back(parameters, w, e, slots, items, starts, d_last, room, lanes, rows):
     """Add the steps of all weights to w, those of the embeddings to e; `make_room` made the room."""
     width = e.shape[1]
@@ -67,7 +70,7 @@ def _there_and_back(parameters, w, e, slots, items, starts, d_last, room, lanes,
     kernel.run_back(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows)
 
 
-@compile_kernel
+@functools.partial(compile_kernel, cache=False)
 def _make(like, width, n_columns, n_sequences, n_items):
     return kernel.make_room(like, width, n_columns, n_sequences, n_items)
 
