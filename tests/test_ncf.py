@@ -7,7 +7,7 @@ from naive import network as naive
 from fastfedrec import DivergenceError, Interactions, Key, Popularity, datasets
 from fastfedrec.accounting import Unprotected
 from fastfedrec.client_examples import Events, draw_examples
-from fastfedrec.personalization import evaluate_personalized, personalization_split
+from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.systems.ncf import NCF
 
 KEY = Key.from_seed(5)
@@ -70,14 +70,16 @@ def test_the_ledger_promises_nothing():
     assert model.ledger_.epsilon("public") == np.inf
 
 
-def test_it_learns_more_than_popularity():
-    data = datasets.generate_implicit(400, 200, key=KEY)
-    split = personalization_split(data, key=KEY)
-    found = {
-        type(model).__name__: evaluate_personalized(model.fit(split.known_positives, key=KEY), split)["all"]["hr@10"]
+def test_it_finds_groups_of_users_that_popularity_cannot_see():
+    own_group = np.arange(300)[:, None] % 4 == np.arange(80) % 4
+    has = KEY.uniform("test", size=300 * 80).reshape(300, 80) < np.where(own_group, 0.5, 0.03)
+    train, test = leave_one_out(Interactions.from_arrays(*np.nonzero(has)), key=KEY)
+    ours, popularity = (
+        evaluate(model.fit(train, key=KEY), train, test, metrics=["hr@10"], n_negatives=40, key=KEY)["hr@10"]
         for model in (NCF(n_factors=16, hidden=(16,)), Popularity())
-    }
-    assert found["NCF"] > found["Popularity"] + 0.02
+    )
+    assert popularity < 0.4  # ten of 41
+    assert ours > popularity + 0.4
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
