@@ -216,6 +216,16 @@ def test_the_rules_refuse_what_so_many_users_cannot_send():
             assert accepted[name].violation(array + 3 * UNIT) is not None
 
 
+def test_a_user_without_items_is_served_what_is_popular():
+    data = datasets.generate_implicit(100, 60, key=KEY)
+    matrix = data.to_scipy().tolil()
+    matrix[3] = 0
+    model = DPALS(8.0, n_factors=2).fit(Interactions.from_scipy(matrix.tocsr()), key=Key.from_seed(2))
+    scores = model._score_block(np.array([2, 3]))
+    np.testing.assert_array_equal(scores[1], model.item_counts_)
+    assert (scores[0] != model.item_counts_).any()
+
+
 def test_traffic_and_repeated_fits():
     data = datasets.generate_implicit(100, 60, key=KEY)
     model = DPALS(4.0, n_factors=2).fit(data, key=Key.from_seed(2))

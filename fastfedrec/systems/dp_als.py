@@ -74,7 +74,8 @@ class DPALS(Recommender):
     item_factors_ : ndarray of shape (n_items, n_factors), float64
         Released.
     item_counts_ : ndarray of shape (n_items,), float64
-        Noisy numbers of users, each counted with at most `max_items` items; zeros with "uniform".
+        Noisy numbers of users, each counted with at most `max_items` items; zeros with "uniform".  A user without items
+        is served by them.
     ledger_ : fastfedrec.accounting.Ledger
         What the run cost each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
@@ -257,14 +258,14 @@ class DPALS(Recommender):
     # ---- the device ---------------------------------------------------------------------------------------------
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
+        own = self.interactions_._take_users(users)
         factors = als.solve_users(
-            self.interactions_._take_users(users),
-            self.item_factors_,
-            regularization=self.regularization,
-            confidence_weight=self.confidence_weight,
+            own, self.item_factors_, regularization=self.regularization, confidence_weight=self.confidence_weight
         )
         with one_blas_thread():
-            return factors @ self.item_factors_.T
+            scores = factors @ self.item_factors_.T
+        scores[own.interactions_per_user() == 0] = self.item_counts_  # what is popular, as far as that is known
+        return scores
 
     # ---- state --------------------------------------------------------------------------------------------------
 

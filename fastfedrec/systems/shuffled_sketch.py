@@ -273,7 +273,7 @@ class ShuffledSketchGram(GramModel):
 
 
 def mean_magnitude(n_terms: int) -> float:
-    """Mean of |sum of n_terms products of two independent standard normal numbers|.
+    """Mean magnitude of a sum of `n_terms` products of two independent standard normal numbers.
 
     The sum's sign correlates with each product by this over n_terms.
 
