@@ -215,7 +215,8 @@ def evaluate(
         Same users and items, as `leave_one_out` and `random_split` return.
     metrics : sequence of str
         ``"hr@K"`` (rank <= K), ``"ndcg@K"`` (1 / log2(1 + rank) where rank <= K, else 0) and ``"mrr"`` (1 / rank), for
-        any K of at least 1, in either case.
+        any K of at least 1, in either case.  Or, of a model that predicts ratings, ``"rmse"`` and ``"mae"`` alone: then
+        nothing is ranked, and this is `evaluate_ratings`.
     n_negatives : int or None
         Items to rank against, drawn uniformly from those that are neither in `train` nor in `test` for the user; None
         ranks against all of them.  A user with fewer is ranked against all there are, and one with none is left out;
@@ -262,6 +263,10 @@ def evaluate(
     >>> evaluate(LowIdsFirst(), train, test, metrics=["hr@1", "mrr"], n_negatives=None)
     {'hr@1': 0.6666666666666666, 'mrr': 0.8333333333333334}
     """
+    if not isinstance(metrics, str):
+        metrics = list(metrics)
+        if metrics and all(name in list(RATING_METRICS) for name in metrics):
+            return evaluate_ratings(model, test, metrics=metrics, batch_size=batch_size)
     if not callable(getattr(model, "score", None)):
         raise TypeError(f"model must have a method score(user_ids, item_ids), {type(model).__name__} has none")
     check_instance("train", train, Interactions, "use evaluation.leave_one_out")

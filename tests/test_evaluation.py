@@ -544,6 +544,7 @@ def test_rating_errors_are_the_definitions():
         assert found["rmse"] == pytest.approx(np.sqrt((1 + 0.25 + 4) / 3))
         assert found["mae"] == pytest.approx((1 + 0.5 + 2) / 3)
     assert list(evaluate_ratings(model, test, metrics=["mae"])) == ["mae"]
+    assert evaluate(model, test, test, metrics=("mae", "rmse")) == evaluate_ratings(model, test)
 
 
 def test_bad_inputs_of_rating_evaluation():

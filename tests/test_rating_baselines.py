@@ -12,10 +12,10 @@ from naive import rating_baselines as naive
 from scipy import stats
 from significance import ALPHA
 
-from fastfedrec import Interactions, Key, LaplaceRRSVD, load
+from fastfedrec import FedRec, Interactions, Key, LaplaceRRSVD, load
 from fastfedrec.accounting import Ledger, LocalReports, Unprotected
 from fastfedrec.datasets import load_movielens_folds
-from fastfedrec.evaluation import evaluate_ratings
+from fastfedrec.evaluation import evaluate, evaluate_ratings
 from fastfedrec.mechanisms import OptimalKary
 from fastfedrec.systems.rating_baselines import (
     BiasedMF,
@@ -145,6 +145,21 @@ def test_blocks_do_not_change_the_neighbors(monkeypatch):
     blocked = RatingItemKNN(5).fit(data)
     np.testing.assert_allclose(blocked.neighbor_similarities_, whole.neighbor_similarities_, atol=1e-12)
     np.testing.assert_allclose(blocked.predict(*every_pair(data)), predicted, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [UserMean, FedRec, LaplaceRRSVD])
+def test_models_of_ratings_evaluate_themselves(kind):
+    train, test = random_ratings(20, 9, 1), random_ratings(20, 9, 2)
+    model = kind().fit(train, key=Key.from_seed(1))
+    expected = evaluate_ratings(model, test)
+    assert list(expected) == ["rmse", "mae"]
+    assert model.evaluate(test, metrics=("rmse", "mae")) == evaluate(model, train, test, metrics=("rmse", "mae"))
+    assert model.evaluate(test) == expected
+    assert model.evaluate(test, metrics=["mae"]) == {"mae": expected["mae"]}
+    with pytest.raises(ValueError, match="unknown metric 'rmse'"):
+        evaluate(model, train, test, metrics=("hr@10", "rmse"))
+    with pytest.raises(ValueError, match="metrics must be a sequence out of"):
+        model.evaluate(test, metrics=("mse",))
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fastfedrec._rating_evaluation import evaluate_ratings
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms._arrays import check_grid
@@ -40,6 +41,23 @@ class RatingModel(Recommender):
             An id the model was not fitted on.
         """
         return np.clip(self.score(user_ids, item_ids), self.grid[0], self.grid[-1])
+
+    def evaluate(self, test: Interactions, metrics: Sequence[str] = ("rmse", "mae")) -> dict[str, float]:
+        """The errors of predicted test ratings, by `fastfedrec.evaluation.evaluate_ratings`.
+
+        Parameters
+        ----------
+        test : Interactions
+            With ratings as values.
+        metrics : sequence of {"rmse", "mae"}
+            Which errors.
+
+        Returns
+        -------
+        dict of str to float
+            Each metric under its name, on the scale of the ratings.
+        """
+        return evaluate_ratings(self, test, metrics=metrics)
 
     def _check_grid(self) -> None:
         check_grid("grid", self.grid, high=32)
