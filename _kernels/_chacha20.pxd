@@ -9,7 +9,7 @@ Inline functions only: a compiled module cannot be cimported under the `_kernels
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memmove
+from libc.string cimport memcpy, memmove
 
 cdef extern from "_kernels/_chacha20.h" namespace "fastfedrec" nogil:
     int chacha20_batch(const uint32_t* state, uint32_t* out) noexcept
@@ -58,6 +58,19 @@ cdef inline uint64_t stream_next(Stream* s) noexcept nogil:
         stream_refill(s)
     s.position += 1
     return s.buffer[s.position - 1]
+
+
+cdef inline void stream_read(Stream* s, uint64_t* words, Py_ssize_t n) noexcept nogil:
+    """The next n words of the stream."""
+    cdef Py_ssize_t size
+    while n > 0:
+        if s.position == s.end:
+            stream_refill(s)
+        size = min(n, <Py_ssize_t>(s.end - s.position))
+        memcpy(words, s.buffer + s.position, size * sizeof(uint64_t))
+        s.position += <int>size
+        words += size
+        n -= size
 
 
 cdef inline uint64_t stream_below(Stream* s, uint64_t bound) noexcept nogil:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from naive import fedrec as naive
 from significance import counts_are, share_is, tilted
 
-from fastfedrec import FedRec, Interactions, Key, load
+from fastfedrec import FedRec, Interactions, Key, hardware, load
 from fastfedrec.accounting import Gaussian, LocalReports, Unprotected
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.systems import _fedrec_devices as devices
@@ -96,7 +96,7 @@ def test_responses_equal_naive_twin(data, keep, add, seed):
     data=small_data,
     rho=st.integers(0, 3),
     seed=st.integers(0, 99),
-    n_factors=st.integers(1, 6),
+    n_factors=st.integers(1, 8) | st.sampled_from([15, 16, 23, 31, 32, 50]),  # on both sides of a row's vectors
     t_predict=st.integers(0, 3),
     t_local=st.integers(1, 4),
 )
@@ -394,6 +394,19 @@ def test_threads_do_not_change_the_model(options):
     np.testing.assert_array_equal(one.item_factors_, four.item_factors_)
     np.testing.assert_array_equal(one.user_factors_, four.user_factors_)
     np.testing.assert_array_equal(one.records_[0].server.values, four.records_[0].server.values)
+
+
+@pytest.mark.parametrize("n_factors", [3, 7, 8, 20, 40])
+@pytest.mark.parametrize("options", [{"rho": 2}, RESPONSES, {"rho": 1, "clip_norm": 1.0, "divisor": 9.0}])
+def test_instruction_sets_do_not_change_the_model(options, n_factors):
+    data, models = random_ratings(60, 30, 5), []
+    for name in hardware.instruction_sets():
+        with hardware.use_instruction_set(name):
+            model = FedRec(n_rounds=4, t_predict=2, n_factors=n_factors, **options)
+            models.append(model.fit(data, key=Key.from_seed(3)))
+    for other in models[1:]:
+        np.testing.assert_array_equal(models[0].item_factors_, other.item_factors_)
+        np.testing.assert_array_equal(models[0].user_factors_, other.user_factors_)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

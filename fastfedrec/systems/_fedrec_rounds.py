@@ -215,8 +215,7 @@ class FedRecRounds(FederatedSystem):
         if devices.spoken is None or self._redraws_in(round_number):
             devices.spoken = self._speak(state, shard, key, round_number, n_threads, devices.spoken)
         spoken, roles = devices.spoken, state.roles(shard.global_user_ids, round_number)
-        shape = len(self._fields), shard.n_items, self.n_factors + 1
-        sums = np.zeros((n_threads, *shape), dtype=np.uint64)
+        sums = np.zeros((len(self._fields), shard.n_items, self.n_factors + 1), dtype=np.uint64)
         records = round_number in self._recorded
         messages = np.zeros((2 * records, len(spoken.items), self.n_factors + 1), dtype=np.uint64)
         failed = np.zeros(n_threads, dtype=np.int64)
@@ -246,8 +245,7 @@ class FedRecRounds(FederatedSystem):
                     self._scale,
                 )
             )
-        total = sums.sum(axis=0)
-        return Update(round, sender, shard.n_users, {name: total[f] for f, name in enumerate(self._fields)})
+        return Update(round, sender, shard.n_users, dict(zip(self._fields, sums, strict=True)))
 
     def merge(self, a: Update, b: Update) -> Update:
         """Add two updates of one round, modulo 2^64: in any order."""
