@@ -3,14 +3,18 @@
 Only `load_table` also encodes the ids and makes the compressed rows: its seconds hold more work than its peers'.
 """
 
+import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from fastfedrec import Key
-from fastfedrec.datasets import generate_implicit, load_table
+from fastfedrec.datasets import generate_implicit, load_table, store_table
+from fastfedrec.interaction_store import open_interactions, store_interactions
 
 COLUMNS = ("userId", "movieId", "rating", "timestamp")
+ROLES = dict(zip(("user", "item", "value", "timestamp"), COLUMNS, strict=True))
 
 
 def write_ratings(path, n_ratings):
@@ -34,8 +38,7 @@ def write_ratings(path, n_ratings):
 
 
 def _fastfedrec(path):
-    user, item, value, timestamp = COLUMNS
-    data = load_table(path, user=user, item=item, value=value, timestamp=timestamp)
+    data = load_table(path, **ROLES)
     users = np.repeat(data.user_ids, data.interactions_per_user())
     return users, data.item_ids[data.indices], data.values, data.timestamps
 
@@ -97,3 +100,47 @@ class LoadTable20M(LoadTable):
     params = (["fastfedrec", "pandas", "polars", "pyarrow"],)  # NumPy takes minutes
     n_ratings = 20_000_000
     timeout = 1800
+
+
+class StoreTable:
+    """The same file into a folder on disk, beside reading it into memory and storing that."""
+
+    params = (["fastfedrec", "in_memory"],)
+    param_names = ("impl",)
+    timeout = 600
+
+    def setup_cache(self):
+        path = Path("ratings.csv").absolute()
+        write_ratings(path, LoadTable.n_ratings)
+        return path
+
+    def setup(self, path, impl):
+        self.folder = Path(tempfile.mkdtemp())
+        self.number = 0
+        self.run = self._store if impl == "fastfedrec" else self._load_and_store
+        wanted, got = load_table(path, **ROLES), open_interactions(self.run(path))
+        for name in ("indptr", "indices", "values", "timestamps", "user_ids", "item_ids"):
+            np.testing.assert_array_equal(getattr(got, name), getattr(wanted, name))
+
+    def teardown(self, path, impl):
+        shutil.rmtree(self.folder)
+
+    def time_store(self, path, impl):
+        self.run(path)
+
+    def peakmem_store(self, path, impl):
+        self.run(path)
+
+    def _next(self):
+        self.number += 1
+        return self.folder / str(self.number)
+
+    def _store(self, path):
+        folder = self._next()
+        store_table(path, folder, **ROLES)
+        return folder
+
+    def _load_and_store(self, path):
+        folder = self._next()
+        store_interactions(load_table(path, **ROLES), folder)
+        return folder

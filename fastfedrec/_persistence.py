@@ -26,7 +26,7 @@ def write_model(path: str | os.PathLike, header: dict[str, Any], arrays: dict[st
     plain: dict[str, Any] = {}
     for name, array in arrays.items():
         if array.dtype.kind == "O":
-            objects[name] = [_to_json(name, entry) for entry in array]
+            objects[name] = objects_to_json(name, array)
         else:
             plain[name] = array
     text = json.dumps({"format": _FORMAT, "header": header, "objects": objects})
@@ -69,10 +69,20 @@ def read_model(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.nd
     except Exception as error:
         raise ValueError(f"path {os.fspath(path)!r} is not a model saved by fastfedrec ({error})") from error
     for name, entries in document["objects"].items():
-        array = np.empty(len(entries), dtype=object)
-        array[:] = [_from_json(entry) for entry in entries]
-        arrays[name] = array
+        arrays[name] = objects_from_json(entries)
     return document["header"], arrays
+
+
+def objects_to_json(name: str, array: np.ndarray) -> list:
+    """An array of objects as JSON values; numbers, strings, and tuples of these, or a TypeError that names `name`."""
+    return [_to_json(name, entry) for entry in array]
+
+
+def objects_from_json(entries: list) -> np.ndarray:
+    """What `objects_to_json` was given."""
+    array = np.empty(len(entries), dtype=object)
+    array[:] = [_from_json(entry) for entry in entries]
+    return array
 
 
 def _to_json(name: str, value: Any) -> Any:

@@ -26,8 +26,8 @@ from fastfedrec._table import format_epsilon, format_table
 from fastfedrec._version import __version__
 from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix, load_table
+from fastfedrec.datasets._table_files import table_columns
 from fastfedrec.datasets.netflix import holds_netflix
-from fastfedrec.datasets.tables import table_columns
 from fastfedrec.evaluation import (
     RATING_METRICS,
     evaluate,

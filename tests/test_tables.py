@@ -16,7 +16,7 @@ from naive import tables as naive
 from fastfedrec._kernels import tables as kernel
 from fastfedrec.datasets import load_table
 from fastfedrec.datasets._columns import ColumnReader, Field, FieldError
-from fastfedrec.datasets.tables import table_columns
+from fastfedrec.datasets._table_files import table_columns
 from fastfedrec.interactions import MISSING_TIMESTAMP
 
 PLAYS = 'who,what,stars,when,note\nann,7,4.5,978300760,"loud, long"\nbob,7,0,,\nann,12,3,978302109,"a ""q"""\n'

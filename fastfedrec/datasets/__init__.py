@@ -7,6 +7,7 @@ from fastfedrec.datasets.generate_counts import PoissonCounts, generate_counts
 from fastfedrec.datasets.movielens import load_movielens, zip_regions
 from fastfedrec.datasets.movielens_folds import load_movielens_folds
 from fastfedrec.datasets.netflix import load_netflix
+from fastfedrec.datasets.stored_tables import store_table
 from fastfedrec.datasets.tables import load_table
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "load_movielens_folds",
     "load_netflix",
     "load_table",
+    "store_table",
     "zip_regions",
 ]

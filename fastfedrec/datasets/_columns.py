@@ -106,20 +106,31 @@ class ColumnReader:
             refuse(name, line + n_lines, "a line such as '1:', which names the movie, must come first")
         if problem == _kernel.OPEN_QUOTE and at_end:
             refuse(name, line + n_lines, "a quote is opened and not closed")
-        for blocks, place in zip(self._blocks, self._kept, strict=True):
-            decimal = place < len(self._fields) and self._fields[place].kind == _kernel.DECIMAL
-            blocks.append(_narrow(columns[place, :n].view(np.float64) if decimal else columns[place, :n]))
+        self._keep(
+            [
+                columns[place, :n].view(np.float64) if self._is(place, _kernel.DECIMAL) else columns[place, :n]
+                for place in self._kept
+            ]
+        )
         self.n_rows += n
         return done, n_lines
+
+    def _is(self, place: int, kind: int) -> bool:
+        return place < len(self._fields) and self._fields[place].kind == kind
+
+    def _keep(self, rows: list[np.ndarray]) -> None:
+        """Take some more rows: of each column that is not skipped."""
+        for blocks, column in zip(self._blocks, rows, strict=True):
+            blocks.append(_narrow(column))
 
     def columns(self) -> list[Any]:
         """Each column that is not skipped, `Coded` or the narrowest exact array; the reader is empty after that."""
         names = iter(self._names)
         columns: list[np.ndarray | Coded] = []
         for blocks, place in zip(self._blocks, self._kept, strict=True):
-            column = np.concatenate(blocks)
+            column = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
             blocks.clear()
-            is_text = place < len(self._fields) and self._fields[place].kind == _kernel.TEXT
+            is_text = self._is(place, _kernel.TEXT)
             columns.append(self._decode(place, next(names).to_list(), column) if is_text else column)
         return columns
 

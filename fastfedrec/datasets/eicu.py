@@ -11,7 +11,7 @@ from fastfedrec._check import check_choice
 from fastfedrec._ids import Coded
 from fastfedrec._kernels.tables import NATURAL, OPTIONAL, TEXT
 from fastfedrec.datasets._columns import ColumnReader, Field
-from fastfedrec.datasets.tables import open_text, table_columns
+from fastfedrec.datasets._table_files import open_text, table_columns
 from fastfedrec.interactions import Interactions
 
 _STAY, _PATIENT, _HOSPITAL = "patientunitstayid", "uniquepid", "hospitalid"

@@ -1,0 +1,85 @@
+"""The files of a folder of interactions: one for each array, and a document that says what they are."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastfedrec._persistence import objects_from_json, objects_to_json
+
+AXES = ("user", "item")
+
+_FORMAT = "fastfedrec interactions 1"
+_DOCUMENT = "interactions.json"
+
+
+class new_folder:
+    """A folder that is built beside its place under another name, and gets its own when the block ends well."""
+
+    def __init__(self, folder: str | os.PathLike):
+        self._folder = Path(folder)
+        self._partial = self._folder.with_name(self._folder.name + ".partial")
+
+    def __enter__(self) -> Path:
+        if self._folder.exists():
+            raise FileExistsError(f"folder {str(self._folder)!r} exists; pass another, or remove it")
+        shutil.rmtree(self._partial, ignore_errors=True)
+        self._partial.mkdir(parents=True)
+        return self._partial
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        if kind is None:
+            os.replace(self._partial, self._folder)
+        else:
+            shutil.rmtree(self._partial, ignore_errors=True)
+
+
+def write_array(folder: Path, name: str, array: np.ndarray) -> None:
+    """One array: as a NumPy file, or where it is of objects as JSON."""
+    if array.dtype.kind == "O":
+        (folder / f"{name}.json").write_text(json.dumps(objects_to_json(name, array)))
+    else:
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+
+
+def write_document(folder: Path, features: dict[str, list[str]]) -> None:
+    """What else is known: the names of feature columns by axis."""
+    (folder / _DOCUMENT).write_text(json.dumps({"format": _FORMAT, **features}))
+
+
+def read_document(folder: Path) -> dict[str, list[str]]:
+    """What `write_document` wrote."""
+    try:
+        document = json.loads((folder / _DOCUMENT).read_text())
+    except FileNotFoundError:
+        problem = f"folder {str(folder)!r} holds no stored interactions ({_DOCUMENT} is missing)"
+        raise FileNotFoundError(problem) from None
+    except ValueError as error:
+        raise ValueError(f"{folder / _DOCUMENT} is damaged ({error}); store the interactions again") from error
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise ValueError(f"{folder / _DOCUMENT} is not of {_FORMAT!r}; store the interactions again")
+    return document
+
+
+def is_there(folder: Path, name: str) -> bool:
+    """Whether an array of this name has been written."""
+    return any((folder / f"{name}.{kind}").exists() for kind in ("npy", "json"))
+
+
+def read_array(folder: Path, name: str) -> np.ndarray:
+    """An array that `write_array` wrote, mapped from its file where it is not of objects."""
+    objects = folder / f"{name}.json"
+    if objects.exists():
+        array = objects_from_json(json.loads(objects.read_text()))
+        array.flags.writeable = False
+        return array
+    path = folder / f"{name}.npy"
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing; store the interactions again") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); store the interactions again") from error

@@ -1,0 +1,320 @@
+"""Tables of any size into interactions on disk: one pass over the file, then blocks of what it held."""
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastfedrec._check import check_choice
+from fastfedrec._ids import Coded, encode_ids
+from fastfedrec._pairs import (
+    DUPLICATES,
+    check_item_count,
+    check_timestamps,
+    check_values,
+    merge_duplicates,
+    sort_pairs,
+)
+from fastfedrec._store_files import new_folder, write_array, write_document
+from fastfedrec.datasets._columns import ColumnReader, Field
+from fastfedrec.datasets._table_files import Layout, find_layout, parquet_batches, read_text
+from fastfedrec.interaction_store import StoredInteractions, open_interactions
+
+__all__ = ["store_table"]
+
+_BLOCK = 1 << 22  # rows that are in memory together
+
+
+def store_table(
+    path: str | os.PathLike,
+    folder: str | os.PathLike,
+    *,
+    user: str | int,
+    item: str | int,
+    value: str | int | None = None,
+    timestamp: str | int | None = None,
+    separator: str = ",",
+    header: bool = True,
+    duplicates: str | None = None,
+) -> StoredInteractions:
+    r"""Read a CSV, TSV or Parquet file into a folder, with memory for ids and blocks of rows only.
+
+    What `load_table` would return, on disk.  The file is read once; its columns, and then the rows by user, lie beside
+    `folder` while that goes on (at most 88 bytes a row).
+
+    Parameters
+    ----------
+    path : str or path-like
+        As in `load_table`.
+    folder : path-like
+        Must not exist.
+    user, item : str or int
+        As in `load_table`.
+    value, timestamp : str or int or None
+        As in `load_table`.
+    separator : str
+        As in `load_table`.
+    header : bool
+        As in `load_table`.
+    duplicates : {"sum", "last", "max", "error"} or None
+        As in `load_table`.
+
+    Returns
+    -------
+    StoredInteractions
+        As `fastfedrec.interaction_store.open_interactions` opens it.
+
+    Raises
+    ------
+    FileExistsError
+        Something at `folder`.
+    KeyError, ValueError, ImportError
+        As in `load_table`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from fastfedrec.datasets import store_table
+    >>> here = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (here / "plays.csv").write_text("who,what\nann,7\nbob,7\nann,9\n")
+    >>> store_table(here / "plays.csv", here / "plays", user="who", item="what")
+    <Interactions: 2 users x 2 items, 3 interactions>
+    """
+    if duplicates is not None:
+        check_choice("duplicates", duplicates, DUPLICATES)
+    layout = find_layout(path, user, item, value, timestamp, separator, header)
+    with new_folder(folder) as partial:
+        spool = partial / "spool"
+        spool.mkdir()
+        columns = _spool_parquet(layout, spool) if layout.is_parquet else read_text(layout, _SpooledReader, spool=spool)
+        _write_rows(partial, spool, columns, duplicates)
+        for file in spool.iterdir():
+            file.unlink()
+        spool.rmdir()
+    return open_interactions(folder)
+
+
+# ---- columns on disk ----------------------------------------------------------------------------------------------
+
+
+class _SpooledColumn:
+    """A column of 64-bit numbers in a file, which is appended to and read in blocks."""
+
+    def __init__(self, path: Path, dtype: np.dtype):
+        self._path, self.dtype = path, dtype
+
+    def append(self, column: np.ndarray) -> None:
+        """Add rows."""
+        if column.dtype != self.dtype:
+            raise AssertionError(f"{self._path.name} holds {self.dtype}, got {column.dtype}")
+        with open(self._path, "ab") as file:
+            column.tofile(file)
+
+    def __len__(self) -> int:
+        return self._path.stat().st_size // self.dtype.itemsize
+
+    def __getitem__(self, block: slice) -> np.ndarray:
+        offset, count = block.start * self.dtype.itemsize, block.stop - block.start
+        return np.fromfile(self._path, self.dtype, count=count, offset=offset)
+
+
+class _Spool(dict[str, _SpooledColumn]):
+    """Columns by name, made where they are first appended to."""
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self._folder = folder
+
+    def append(self, name: str, column: np.ndarray) -> None:
+        """Add rows to a column."""
+        if name not in self:
+            self[name] = _SpooledColumn(self._folder / name, column.dtype)
+        self[name].append(column)
+
+
+class _SpooledReader(ColumnReader):
+    """A reader whose columns go to disk."""
+
+    def __init__(self, fields: Sequence[Field], separator: str, *, spool: Path, **options: Any):
+        super().__init__(fields, separator, **options)
+        for file in spool.iterdir():  # of a reader that has found a column to be text
+            file.unlink()
+        self._spool = _Spool(spool)
+
+    def _keep(self, rows: list[np.ndarray]) -> None:
+        for place, column in zip(self._kept, rows, strict=True):
+            self._spool.append(str(place), column)
+
+    def columns(self) -> list[Any]:
+        """Each column that is not skipped, `Coded` or an array, mapped from its file."""
+        for blocks, place in zip(self._blocks, self._kept, strict=True):
+            blocks.append(self._spool[str(place)])  # type: ignore[arg-type]
+        return super().columns()
+
+
+def _spool_parquet(layout: Layout, folder: Path) -> dict[str, Any]:
+    spool = _Spool(folder)
+    numbers: dict[str, dict[str, int]] = {"user": {}, "item": {}}  # of text ids, in order of first appearance
+    for batch in parquet_batches(layout, max(_BLOCK // 4, 1)):
+        for role, column in batch.items():
+            if role == "value":
+                column = check_values("values", column, len(column)).astype(np.float64)
+            elif role == "timestamp":
+                column = check_timestamps(column, len(column)).astype(np.int64)
+            else:
+                column = _number(layout, role, column, numbers[role])
+            spool.append(role, column)
+    return {role: Coded(list(numbers[role]), c) if numbers.get(role) else c for role, c in spool.items()}  # type: ignore[arg-type]
+
+
+def _number(layout: Layout, role: str, column: np.ndarray | Coded, known: dict[str, int]) -> np.ndarray:
+    """Integers as they are, and text by its number among all that has appeared."""
+    if not isinstance(column, Coded) and column.dtype.kind in "OU":
+        distinct, rows = encode_ids(role, column)
+        column = Coded(distinct.tolist(), rows)
+    if isinstance(column, Coded) and all(isinstance(key, str) for key in column.ids):
+        places = [known.setdefault(key, len(known)) for key in column.ids]
+        return np.array(places, dtype=np.int64)[column.numbers]
+    if not isinstance(column, Coded) and column.dtype.kind in "iu" and np.can_cast(column.dtype, np.int64):
+        return column.astype(np.int64)
+    raise ValueError(
+        f"{layout.path}: column {layout.names[layout.places[role]]!r} ({role}) must hold text, or integers of at most "
+        "63 bits; load_table takes other ids"
+    )
+
+
+# ---- rows by user -------------------------------------------------------------------------------------------------
+
+
+def _write_rows(folder: Path, spool: Path, columns: dict[str, Any], duplicates: str | None) -> None:
+    """Write the folder's files: the rows by user, and in ranges of users by item."""
+    user_ids, user_rows = _encode("users", columns["user"])
+    item_ids, item_rows = _encode("items", columns["item"])
+    check_item_count(len(item_ids))
+    extra: dict[str, _SpooledColumn] = {role: columns[role] for role in ("value", "timestamp") if role in columns}
+    n = len(columns["user"].numbers if isinstance(columns["user"], Coded) else columns["user"])
+    indptr, items_by_user, extra_by_user = _group_by_user(
+        spool, n, len(user_ids), len(item_ids), user_rows, item_rows, extra
+    )
+    final = _Spool(spool)
+    starts, n_merged = np.zeros(len(indptr), dtype=np.int64), 0
+    for low, high in _user_ranges(indptr):
+        part = slice(indptr[low], indptr[high])
+        rows = np.repeat(np.arange(high - low), np.diff(indptr[low : high + 1]))
+        items = np.ascontiguousarray(items_by_user[part])
+        ends, order = sort_pairs(rows, items, high - low, len(item_ids))
+        order = slice(None) if order is None else order  # type: ignore[assignment]
+        value, time = (extra_by_user[role][part][order] if role in extra else None for role in ("value", "timestamp"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # told once, of all ranges, below
+            ends, items, value, time = merge_duplicates(
+                ends, items[order], value, time, duplicates, user_ids[low:high], item_ids
+            )
+        n_merged += len(rows) - len(items)
+        starts[low + 1 : high + 1] = starts[low] + ends[1:]
+        final.append("indices", items.astype(np.int32, copy=False))
+        final.append("values", np.ones(len(items)) if value is None else value.astype(np.float64))
+        if time is not None:
+            final.append("timestamps", time)
+    if n_merged and duplicates is None and "value" in extra:
+        warnings.warn(
+            f"{n_merged} rows repeat a user-item pair and their values were summed; choose duplicates='sum', "
+            "'last', 'max' or 'error' to say what is meant",
+            stacklevel=3,
+        )
+    for name, array in {
+        "indptr": starts,
+        "user_ids": user_ids,
+        "item_ids": item_ids,
+        "global_user_ids": np.arange(len(user_ids), dtype=np.uint64),
+    }.items():
+        write_array(folder, name, array)
+    _copy(folder, "indices", final["indices"], np.dtype(np.int32))
+    if (dtype := _dtype_of_values(final["values"])) is not None:
+        _copy(folder, "values", final["values"], dtype)
+    if "timestamp" in extra:
+        _copy(folder, "timestamps", final["timestamps"], np.dtype(np.int64))
+    write_document(folder, {"user": [], "item": []})
+
+
+def _group_by_user(
+    spool: Path,
+    n: int,
+    n_users: int,
+    n_items: int,
+    user_rows: Callable[[slice], np.ndarray],
+    item_rows: Callable[[slice], np.ndarray],
+    extra: Mapping[str, _SpooledColumn],
+) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """Where each user's rows begin, and their items and other columns in files, in the order of the table."""
+    indptr: np.ndarray = np.zeros(n_users + 1, dtype=np.int64)
+    for block in _blocks(n):
+        indptr[1:] += np.bincount(user_rows(block), minlength=n_users)
+    np.cumsum(indptr, out=indptr)
+    items = np.memmap(spool / "items_by_user", np.int32, mode="w+", shape=n)
+    others: dict[str, np.ndarray] = {
+        name: np.memmap(spool / f"{name}_by_user", c.dtype, mode="w+", shape=n) for name, c in extra.items()
+    }
+    free = indptr[:-1].copy()
+    for block in _blocks(n):
+        rows, chosen = user_rows(block), item_rows(block)
+        starts, order = sort_pairs(rows, chosen, n_users, n_items)
+        order = slice(None) if order is None else order  # type: ignore[assignment]
+        places = np.arange(len(rows)) + np.repeat(free - starts[:-1], np.diff(starts))
+        free += np.diff(starts)
+        items[places] = chosen[order]
+        for name, column in extra.items():
+            others[name][places] = column[block][order]
+    return indptr, items, others
+
+
+def _dtype_of_values(values: _SpooledColumn) -> np.dtype | None:
+    """None where all are 1, float32 where that loses nothing, as `compact_values` decides of arrays in memory."""
+    is_one, is_narrow = True, True
+    for block in _blocks(len(values)):
+        part = values[block]
+        with np.errstate(over="ignore"):
+            is_one, is_narrow = (
+                is_one and bool((part == 1).all()),
+                is_narrow and bool((part.astype("f4") == part).all()),
+            )
+    return None if is_one else np.dtype(np.float32 if is_narrow else np.float64)
+
+
+def _copy(folder: Path, name: str, column: _SpooledColumn, dtype: np.dtype) -> None:
+    file = np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=dtype, shape=(len(column),))
+    for block in _blocks(len(column)):
+        file[block] = column[block]
+    file.flush()
+
+
+def _encode(name: str, column: _SpooledColumn | Coded) -> tuple[np.ndarray, Callable[[slice], np.ndarray]]:
+    """Distinct ids, and a function from a block of rows to their places among them."""
+    if isinstance(column, Coded):
+        ids, rank = encode_ids(name, column.ids)
+        return ids, lambda block: rank[column.numbers[block]]
+    found = np.zeros(0, dtype=np.int64)
+    for block in _blocks(len(column)):
+        found = np.union1d(found, encode_ids(name, column[block])[0])
+    if found[0] >= 0 and found[-1] < 4 * len(column) + 1024:  # dense: looked up instead of searched for
+        places = np.zeros(found[-1] + 1, dtype=np.int32)
+        places[found] = np.arange(len(found), dtype=np.int32)
+        return found, lambda block: places[column[block]]
+    return found, lambda block: np.searchsorted(found, column[block]).astype(np.int32)
+
+
+def _blocks(n: int) -> list[slice]:
+    return [slice(start, min(start + _BLOCK, n)) for start in range(0, n, _BLOCK)]
+
+
+def _user_ranges(indptr: np.ndarray) -> list[tuple[int, int]]:
+    """Ranges of users with about a block of rows each, and at least one user."""
+    ranges, low, n_users = [], 0, len(indptr) - 1
+    while low < n_users:
+        high = max(low + 1, int(np.searchsorted(indptr, indptr[low] + _BLOCK, side="right")) - 1)
+        ranges.append((low, min(high, n_users)))
+        low = ranges[-1][1]
+    return ranges

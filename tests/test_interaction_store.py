@@ -1,0 +1,184 @@
+"""Interactions on disk: the same as in memory, pickled by path, and nothing damaged taken for whole."""
+
+import json
+import pickle
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastfedrec import FMFLDP, Interactions, Key
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.interaction_store import StoredInteractions, open_interactions, store_interactions
+
+FIELDS = ("indptr", "indices", "values", "timestamps", "user_ids", "item_ids", "global_user_ids")
+
+
+@pytest.fixture(scope="module")
+def data():
+    made = generate_implicit(300, 80, key=Key.from_seed(1), ratings=True, timestamps=True)
+    return made.with_features(
+        user_features={"age": np.arange(300), "city": [f"c{u % 7}" for u in range(300)]},
+        item_features={"genres": [("a", "b")[: i % 3] for i in range(80)]},
+    )
+
+
+@pytest.fixture
+def folder(data, tmp_path):
+    store_interactions(data, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def is_mapped(array):
+    while array.base is not None and not isinstance(array, np.memmap):
+        array = array.base
+    return isinstance(array, np.memmap)
+
+
+def assert_same(got, wanted):
+    for name in FIELDS:
+        ours, theirs = getattr(got, name), getattr(wanted, name)
+        assert (ours is None) == (theirs is None), name
+        if theirs is not None:
+            np.testing.assert_array_equal(ours, theirs)
+            assert ours.dtype == theirs.dtype, name
+    for axis in ("user_features", "item_features"):
+        ours, theirs = getattr(got, axis), getattr(wanted, axis)
+        assert list(ours) == list(theirs)
+        for name in theirs:
+            assert ours[name].tolist() == theirs[name].tolist()
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_opened_is_what_was_stored(data, folder):
+    opened = open_interactions(folder)
+    assert_same(opened, data)
+    assert is_mapped(opened.indices)
+    assert not is_mapped(data.indices)
+    assert not opened.indices.flags.writeable
+    assert repr(opened) == repr(data)
+
+
+@given(
+    n_users=st.integers(1, 6),
+    n_items=st.integers(0, 6),
+    seed=st.integers(0, 99),
+    density=st.sampled_from([0.0, 0.3, 1.0]),
+    names=st.booleans(),
+)
+def test_any_matrix_comes_back(n_users, n_items, seed, density, names):
+    rng = np.random.default_rng(seed)
+    dense = np.where(rng.random((n_users, n_items)) < density, rng.integers(1, 6, (n_users, n_items)), 0)
+    ids = [f"u{u}" for u in range(n_users)] if names else [(u, "x") for u in range(n_users)]
+    made = Interactions.from_scipy(scipy.sparse.csr_array(dense), user_ids=ids)
+    with tempfile.TemporaryDirectory() as place:
+        store_interactions(made, Path(place, "data"))
+        assert_same(open_interactions(Path(place, "data")), made)
+
+
+def test_models_do_not_see_the_difference(data, folder):
+    on_disk, in_memory = (
+        FMFLDP(n_rounds=3, n_factors=4).fit(source, key=Key.from_seed(2)).item_factors_
+        for source in (open_interactions(folder), data)
+    )
+    np.testing.assert_array_equal(on_disk, in_memory)
+
+
+# ---- pickling -------------------------------------------------------------------------------------------------------
+
+
+def test_a_shard_is_pickled_as_path_and_rows(data, folder):
+    shards = open_interactions(folder).shard(3)
+    for shard, wanted in zip(shards, data.shard(3), strict=True):
+        text = pickle.dumps(shard)
+        assert len(text) < 400
+        again = pickle.loads(text)
+        assert_same(again, wanted)
+        assert is_mapped(again.indices)
+    within = shards[1].shard(2)[1]
+    assert_same(pickle.loads(pickle.dumps(within)), data.shard(3)[1].shard(2)[1])
+
+
+def test_other_selections_are_pickled_whole(data, folder):
+    chosen = open_interactions(folder).select_users([5, 2, 9])
+    assert_same(pickle.loads(pickle.dumps(chosen)), data.select_users([5, 2, 9]))
+    assert_same(pickle.loads(pickle.dumps(chosen.shard(2)[1])), data.select_users([5, 2, 9]).shard(2)[1])
+    assert len(pickle.dumps(chosen)) > 1000
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_there_is_not_overwritten(data, folder):
+    with pytest.raises(FileExistsError, match=r"data' exists; pass another"):
+        store_interactions(data, folder)
+
+
+def test_what_cannot_be_stored_leaves_nothing_behind(tmp_path):
+    odd = Interactions.from_arrays([frozenset({1}), frozenset({2})], [1, 2])
+    with pytest.raises(TypeError, match=r"user_ids holds frozenset.* without pickle"):
+        store_interactions(odd, tmp_path / "odd")
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_folder_and_other_folders(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no stored interactions"):
+        open_interactions(tmp_path / "nothing")
+    (tmp_path / "interactions.json").write_text('{"format": "other"}')
+    with pytest.raises(ValueError, match="is not of 'fastfedrec interactions 1'"):
+        open_interactions(tmp_path)
+    (tmp_path / "interactions.json").write_text("{")
+    with pytest.raises(ValueError, match=r"interactions.json is damaged"):
+        open_interactions(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "message"),
+    [
+        ("indices", lambda a: a.__setitem__(3, 80), "indices.npy holds an item outside 0 to 79"),
+        ("indices", lambda a: a.__setitem__(3, -1), "indices.npy holds an item outside 0 to 79"),
+        ("indices", lambda a: a.__setitem__(1, a[0]), "indices.npy holds a row that does not ascend"),
+        ("indptr", lambda a: a.__setitem__(0, 1), "indptr.npy does not lead from 0"),
+        ("indptr", lambda a: a.__setitem__(2, 0), "indptr.npy does not lead from 0"),
+        ("values", lambda a: a.__setitem__(7, np.nan), "values.npy holds a value"),
+        ("values", lambda a: a.__setitem__(7, -1), "values.npy holds a value"),
+        ("timestamps", lambda a: a[:3], "timestamps.npy has shape"),
+        ("global_user_ids", lambda a: a[:3], "global_user_ids.npy has shape"),
+        ("user_feature_0", lambda a: a[:3], "user_feature_0.npy has 3 entries"),
+    ],
+)
+def test_damage_is_named(folder, name, spoil, message):
+    path = folder / f"{name}.npy"
+    array = np.load(path)
+    changed = spoil(array)
+    np.save(path, array if changed is None else changed)
+    with pytest.raises(ValueError, match=message):
+        open_interactions(folder)
+
+
+def test_a_missing_or_shortened_file_is_named(folder):
+    content = (folder / "indices.npy").read_bytes()
+    (folder / "indices.npy").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"indices.npy is damaged"):
+        open_interactions(folder)
+    (folder / "indices.npy").unlink()
+    with pytest.raises(FileNotFoundError, match=r"indices.npy is missing"):
+        open_interactions(folder)
+
+
+def test_pickled_arrays_are_not_read(folder):
+    np.save(folder / "user_ids.npy", np.array([{}] * 300, dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match=r"user_ids.npy is damaged"):
+        open_interactions(folder)
+
+
+def test_what_is_not_interactions_is_refused(tmp_path):
+    with pytest.raises(TypeError, match="interactions must be"):
+        store_interactions(json, tmp_path / "x")
+    assert issubclass(StoredInteractions, Interactions)
