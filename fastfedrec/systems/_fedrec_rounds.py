@@ -194,6 +194,21 @@ class FedRecRounds(FederatedSystem):
     def _count_sensitivity(self) -> Fraction:
         return Fraction(math.nextafter(math.sqrt(self.max_items or 1), math.inf))
 
+    def take_devices(self, sender: str) -> tuple[Devices | None, list[RecordedRound]]:
+        """A shard's factors and lists, and what has been recorded of it."""
+        records, self._records = self._records, []
+        return self._devices.get(sender), records
+
+    def put_devices(self, sender: str, devices: tuple[Devices | None, list[RecordedRound]]) -> None:
+        """Give them back."""
+        if devices[0] is not None:
+            self._devices[sender] = devices[0]
+        self._records += devices[1]
+
+    def forget_devices(self) -> None:
+        """Drop them all."""
+        self._devices, self._records = {}, []
+
     def local_round(
         self,
         state: FedRecState,

@@ -113,6 +113,37 @@ class FederatedSystem(ABC):
         """
         return shard.n_users
 
+    # What devices remember between rounds stays on them; an engine whose rounds run elsewhere carries it to and fro.
+
+    def take_devices(self, sender: str) -> Any:
+        """What a shard's devices remember from the last round.
+
+        Parameters
+        ----------
+        sender : str
+            The shard's name.
+
+        Returns
+        -------
+        object
+            None where they remember nothing.
+        """
+        return None
+
+    def put_devices(self, sender: str, devices: Any) -> None:  # noqa: B027 -- most systems' devices remember nothing
+        """Give a shard's devices back what `take_devices` took.
+
+        Parameters
+        ----------
+        sender : str
+            The shard's name.
+        devices : object
+            None where they remember nothing.
+        """
+
+    def forget_devices(self) -> None:  # noqa: B027
+        """Drop what the devices of all shards remember, as in a copy of the system that is sent elsewhere."""
+
     @abstractmethod
     def local_round(
         self, state: Any, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0

@@ -1,0 +1,117 @@
+"""What all engines share: the course of a run, round by round, as the server sees it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from fastfedrec._check import check_integer
+from fastfedrec._progress import progress_rounds
+from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key
+from fastfedrec.systems.base import FederatedSystem, Rejection, RoundReceiver
+
+
+class Engine(ABC):
+    """Runs a system's rounds; a subclass says where shards answer.
+
+    Parameters
+    ----------
+    n_shards : int
+        Into how many shards the users are split.  Integer updates, and so the model, do not depend on it.
+
+    Attributes
+    ----------
+    rejections : list of Rejection
+        Messages of the last run that the server refused.
+    """
+
+    def __init__(self, n_shards: int = 1):
+        self.n_shards = check_integer("n_shards", n_shards, low=1)
+        self.rejections: list[Rejection] = []
+
+    def run(
+        self,
+        system: FederatedSystem,
+        state: Any,
+        interactions: Interactions | Mapping[str, Interactions],
+        *,
+        key: Key,
+        n_rounds: int,
+        first_round: int = 0,
+        ledger: Ledger,
+        communication: CommunicationLedger,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        after_round: Callable[[int, Any], None] | None = None,
+    ) -> Any:
+        """Run rounds first_round, ..., n_rounds - 1.
+
+        Parameters
+        ----------
+        system : FederatedSystem
+            The three functions.
+        state : object
+            The first state.
+        interactions : Interactions or mapping of str to Interactions
+            All users; a mapping names the shards itself, such as entities that hold them.
+        key : Key
+            One key for all shards: a simulation of a deployment, where each node has its own.
+        n_rounds : int
+            How many there are.
+        first_round : int
+            Above 0 where a run is resumed: the round that `state` belongs to.
+        ledger, communication : Ledger and CommunicationLedger
+            Written to as rounds begin.
+        n_threads : int
+            0 for all.
+        show_progress : bool
+            Draw a bar.
+        after_round : callable or None
+            Called with the number of the finished round and the new state.
+
+        Returns
+        -------
+        object
+            The last state.
+        """
+        self.rejections = []
+        if isinstance(interactions, Mapping):
+            shards = dict(interactions)
+        else:
+            shards = {f"shard-{number}": shard for number, shard in enumerate(interactions.shard(self.n_shards))}
+        expected = {name: system.count_clients(shard) for name, shard in shards.items()}
+        n_clients = sum(expected.values())
+        rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=type(system).__name__)
+        with self._place(shards, key) as placed:
+            for round_number in (first_round + number for number in rounds):
+                event = system.round_event(n_clients)
+                ledger.record(event, simulation=key.is_simulation)
+                communication.record(system.traffic(state, n_clients))
+                receiver = RoundReceiver(system, state, round_number, expected)
+                for message in self._answers(system, state, placed, key, round_number, n_threads):
+                    receiver.receive(message)
+                heard = receiver.close()
+                ledger.amend(event, heard.n_clients)
+                state = system.apply(state, heard)
+                self.rejections += receiver.rejections
+                if after_round is not None:
+                    after_round(round_number, state)
+        return state
+
+    def _place(self, shards: Mapping[str, Interactions], key: Key) -> AbstractContextManager[Mapping[str, Any]]:
+        """Bring the shards to where they answer, for the time of a run."""
+        return nullcontext(shards)
+
+    @abstractmethod
+    def _answers(
+        self,
+        system: FederatedSystem,
+        state: Any,
+        placed: Mapping[str, Any],
+        key: Key,
+        round_number: int,
+        n_threads: int,
+    ) -> Iterable[Any]:
+        """What each shard answers in a round, in the shards' order: updates of floats are added in it."""

@@ -1,0 +1,142 @@
+"""The Dask engine: shards on the workers of a cluster that the caller brings."""
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from fastfedrec.engines.base import Engine
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key
+from fastfedrec.systems.base import FederatedSystem, Update
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+
+class DaskEngine(Engine):
+    """Runs a system's rounds on a Dask cluster (needs the extra "dask").
+
+    Each shard is one task a round, and answers with integers where the system sends integers, so that the model is the
+    same to the bit as on one machine.  What a lost worker held is computed again, by another one.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Connected to a cluster, which stays the caller's: nothing is started or stopped.
+    n_shards : int or None
+        Into how many shards the users are split; None takes one for each worker there is.  More than there are workers
+        shares work more evenly, and costs a message each.
+
+    Attributes
+    ----------
+    rejections : list of Rejection
+        Messages of the last run that the server refused.
+
+    Raises
+    ------
+    TypeError
+        `client` is no Dask client.
+    ValueError
+        It has no worker.
+
+    Notes
+    -----
+    Interactions in memory are sent to the workers through the scheduler, which keeps them, once.  Larger data belong on
+    a disk that the workers see at the same path (`fastfedrec.interaction_store`): then a shard travels as a path and
+    two numbers, and each worker reads its own part.
+
+    The key is sent to the workers, so it must come from a seed: a run on a cluster is a simulation of a deployment, and
+    its ledger says so.  Where a system's devices remember something between rounds (FedRec), that is sent to them and
+    back with each round.
+
+    Examples
+    --------
+    >>> from distributed import Client
+    >>> from fastfedrec import FMFLDP, Key
+    >>> from fastfedrec.datasets import generate_implicit
+    >>> from fastfedrec.engines import DaskEngine
+    >>> data = generate_implicit(300, 60, key=Key.from_seed(7))
+    >>> with Client(n_workers=1, processes=False, dashboard_address=":0") as client:
+    ...     model = FMFLDP(n_rounds=2).fit(data, key=Key.from_seed(1), engine=DaskEngine(client, n_shards=3))
+    >>> here = FMFLDP(n_rounds=2).fit(data, key=Key.from_seed(1))
+    >>> bool((model.item_factors_ == here.item_factors_).all())
+    True
+    """
+
+    def __init__(self, client: "Client", n_shards: int | None = None):
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise ImportError("DaskEngine needs Dask; install it: pip install 'fastfedrec[dask]'") from error
+        if not isinstance(client, Client):
+            raise TypeError(f"client must be a distributed.Client, got {type(client).__name__}")
+        n_workers = len(client.scheduler_info(n_workers=-1)["workers"])
+        if not n_workers:
+            raise ValueError("client has no worker; wait for one with client.wait_for_workers(1)")
+        super().__init__(n_workers if n_shards is None else n_shards)
+        self.client = client
+
+    @contextmanager
+    def _place(self, shards: Mapping[str, Interactions], key: Key) -> Iterator[Mapping[str, "Future"]]:
+        if not key.is_simulation:
+            raise ValueError(
+                "key must be Key.from_seed(...) with DaskEngine: an entropy key never leaves its process; got one"
+            )
+        placed = {name: self.client.submit(_hold, shard, pure=False) for name, shard in shards.items()}
+        try:
+            yield placed
+        finally:
+            self.client.cancel(list(placed.values()))
+
+    def _answers(
+        self,
+        system: FederatedSystem,
+        state: Any,
+        placed: Mapping[str, "Future"],
+        key: Key,
+        round_number: int,
+        n_threads: int,
+    ) -> Iterable[Update]:
+        bare = _without_results(system)
+        answers = [
+            self.client.submit(
+                _answer, bare, system.take_devices(name), state, shard, key, round_number, name, n_threads, pure=False
+            )
+            for name, shard in placed.items()
+        ]
+        for name, (update, devices) in zip(placed, self.client.gather(answers), strict=True):
+            system.put_devices(name, devices)
+            yield update
+
+
+def _hold(shard: Interactions) -> Interactions:
+    # A task of its own, so that a shard whose worker is lost is made again.
+    return shard
+
+
+def _without_results(system: FederatedSystem) -> FederatedSystem:
+    """A copy to send: what fitting has left on a model (names that end in _) is not needed to answer."""
+    bare = copy.copy(system)
+    bare.__dict__ = {name: value for name, value in vars(system).items() if not name.endswith("_")}
+    bare.forget_devices()
+    return bare
+
+
+def _answer(
+    system: FederatedSystem,
+    devices: Any,
+    state: Any,
+    shard: Interactions,
+    key: Key,
+    round_number: int,
+    name: str,
+    n_threads: int,
+) -> tuple[Update, Any]:
+    """One shard's round, on a worker; its devices' memory comes and goes with it."""
+    from distributed import get_worker
+
+    n_threads = min(n_threads or get_worker().state.nthreads, get_worker().state.nthreads)
+    system.put_devices(name, devices)
+    update = system.local_round(state, shard, key, round_number, sender=name, n_threads=n_threads)
+    return update, system.take_devices(name)
