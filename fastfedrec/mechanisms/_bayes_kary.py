@@ -24,7 +24,6 @@ from fastfedrec.mechanisms._optimal_kary import _FARTHEST, _MAX_STEPS, _TOLERANC
 _GAP = 1e-4  # relative distance from the optimum at which to stop
 _N_MORE = 64  # outputs added at a time
 _OTHERS = 0.05  # share of the least-variance outputs where the others do not tell all inputs apart
-_SLACK = 1e-4  # relative, of the largest variance
 _LEAST_SIGNAL = 1e-9  # singular value of a table that does
 
 
@@ -64,15 +63,10 @@ def solve(
         sets, values = np.concatenate([sets, all_factors[more] > 1]), np.concatenate([values, more_values[more]])
     sets, weights, values = _merge(*solution)
     weights = _balance(sets, weights, ratio)
-    if _worst_variance(sets, weights, values, x, ratio) > (1 + _SLACK) * largest:
-        # From an epsilon of about 10 on the weights are as small as the programme's tolerance, and little is to be won.
-        others = 1.0
-    else:
-        # Where reports tell the mean and not the share of every value, a few of the least-variance ones do.
-        others = 0.0 if _tells_apart(sets, weights, ratio) else _OTHERS
-    if others:
+    if not _tells_apart(sets, weights, ratio):
+        # Such reports tell the mean, but not the share of every value: a few of the least-variance ones do.
         found = _share(sets, weights, x, ratio, prior)
-        weights = np.concatenate([(1 - others) * weights, others * least[1]])
+        weights = np.concatenate([(1 - _OTHERS) * weights, _OTHERS * least[1]])
         sets, weights, values = _merge(np.concatenate([sets, least[0]]), weights, np.concatenate([values, least[2]]))
         best += found - _share(sets, weights, x, ratio, prior)
     return sets, weights, values * unit + centre, best
