@@ -8,8 +8,8 @@ with m, E and Var under that distribution: the estimate of least mean squared er
 shift of the mean with slope 1.  So means of users and items come out right, with less noise than from an unbiased
 decoder, which is right for every single rating.  Without noise it is the rating itself.
 
-For a group whose mean is far from m the slope is another one.  There the distribution is tilted, to
-p_x e^(theta x) with the mean that a first fit expects, and the report is decoded anew under it.
+Where a rating is expected is not m, once a first fit has been made.  So a report is decoded anew under the
+distribution tilted to p_x e^(theta x), with the expected mean: there the slope is right as well, and the noise is less.
 """
 
 import numpy as np
