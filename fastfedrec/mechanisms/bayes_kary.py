@@ -46,10 +46,10 @@ class BayesKary(Channel):
     Notes
     -----
     `OptimalKary` is best for every single value; where many reports are averaged, and the values' distribution can be
-    estimated from them, what counts is how much a report moves the estimate, and that is up to a half more here.  The
+    estimated from them, what counts is how much a report moves the estimate, and that is up to half as much again.  The
     unbiased decoder stays: `outputs` are solved for exactly, so that the mean of a report is its input.  Which outputs
-    there are, and how often, is a linear programme, solved when the channel is made, in less than a second for 10
-    values and about ten seconds for 16.  It only proposes, and is no part of the privacy argument: the proposal is
+    there are, and how often, is a linear programme, solved when the channel is made, in about a second for 10 values
+    and ten seconds for 16.  It only proposes, and is no part of the privacy argument: the proposal is
     rounded to 64-bit counts that keep epsilon in rational arithmetic.  See docs/explanation/privacy/bayes-kary.md.
 
     References
