@@ -18,6 +18,7 @@ from fastfedrec.audit import AuditResult, audit
 from fastfedrec.mechanisms import (
     GRR,
     OUE,
+    BayesKary,
     BinaryResponse,
     Channel,
     DiscreteGaussian,
@@ -71,7 +72,7 @@ def _oue(epsilon: float) -> _Case:
     return _Case(_privatize(OUE(epsilon, _N_VALUES)), (0, 1), epsilon)
 
 
-def _on_five_grades(kind: type[OptimalKary] | type[TruncatedGeometric], epsilon: float) -> _Case:
+def _on_five_grades(kind: type[BayesKary] | type[OptimalKary] | type[TruncatedGeometric], epsilon: float) -> _Case:
     channel = kind(epsilon, 5)
     return _Case(_privatize(channel), (0, 4), epsilon, table=(channel, 0, 4))
 
@@ -118,6 +119,7 @@ _CASES: dict[str, Callable[[float], _Case]] = {
     "grr": _grr,
     "oue": _oue,
     "optimal-kary": partial(_on_five_grades, OptimalKary),
+    "bayes-kary": partial(_on_five_grades, BayesKary),
     "truncated-geometric": partial(_on_five_grades, TruncatedGeometric),
     "piecewise": partial(_continuous, Piecewise),
     "hybrid": partial(_continuous, Hybrid),

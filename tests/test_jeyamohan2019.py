@@ -168,7 +168,7 @@ def test_figures_on_movielens_100k(data_path):
     low, high = rating_figure(folds, "equal-epsilon", epsilons=[2.0, 6.0]).cells
     assert low.mean("optimal") <= 0.985
     assert low.mean("optimal") < low.mean("laplace") - 0.02
-    assert low.mean("optimal") < low.mean("serial") - 0.01
+    assert low.mean("optimal") < low.mean("serial") - 0.02
     assert low.mean("optimal") < low.mean(ITEM_MEAN) < low.mean(GLOBAL_MEAN)
     assert not any(low.n_epochs["optimal"])
     assert all(high.n_epochs["optimal"])

@@ -16,7 +16,8 @@ from fastfedrec import FedRec, Interactions, Key, LaplaceRRSVD, load
 from fastfedrec.accounting import Ledger, LocalReports, Unprotected
 from fastfedrec.datasets import load_movielens_folds
 from fastfedrec.evaluation import evaluate, evaluate_ratings
-from fastfedrec.mechanisms import OptimalKary
+from fastfedrec.mechanisms import BayesKary
+from fastfedrec.systems._rating_decoder import ReportDecoder
 from fastfedrec.systems.rating_baselines import (
     BiasedMF,
     GlobalMean,
@@ -101,7 +102,7 @@ def test_private_means_state_what_they_cost(kind):
     reports, item_sets = model.ledger_.events
     assert isinstance(item_sets, Unprotected)
     assert isinstance(reports, LocalReports)
-    assert reports.epsilon == OptimalKary(1.5, STARS).epsilon <= 1.5
+    assert reports.epsilon == BayesKary(1.5, STARS).epsilon <= 1.5
     assert reports.n_reports == data.interactions_per_user().max()
     assert model.ledger_.epsilon() == math.inf
     assert isinstance(next(iter(kind().fit(data).ledger_.events)), Unprotected)
@@ -109,10 +110,10 @@ def test_private_means_state_what_they_cost(kind):
 
 def test_reports_are_those_of_the_system():
     data, key = random_ratings(20, 9, 1), Key.from_seed(4)
-    users, items, values = collect_ratings(data, 2.0, STARS, key, Ledger(), 1)
+    users, items, values, _ = collect_ratings(data, 2.0, STARS, key, Ledger(), 1)
     model = LaplaceRRSVD("optimal", 1.0, 1.0)
     reports = model.local_round(model.initial_state(data, key), data, key, 0).arrays["report"]
-    np.testing.assert_array_equal(values, model.channel.estimate(reports))
+    np.testing.assert_array_equal(values, ReportDecoder(model.channel, reports).decode())
     np.testing.assert_array_equal(items, data.indices)
     np.testing.assert_array_equal(users, np.repeat(np.arange(20), data.interactions_per_user()))
 

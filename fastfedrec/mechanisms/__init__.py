@@ -1,5 +1,6 @@
 """Randomizers; each states its guarantee in one sentence."""
 
+from fastfedrec.mechanisms.bayes_kary import BayesKary
 from fastfedrec.mechanisms.binary_response import BinaryResponse
 from fastfedrec.mechanisms.channel import Channel
 from fastfedrec.mechanisms.client_sampling import FixedSizeSampling, PoissonSampling
@@ -19,6 +20,7 @@ from fastfedrec.mechanisms.truncated_geometric import TruncatedGeometric
 __all__ = [
     "GRR",
     "OUE",
+    "BayesKary",
     "BinaryResponse",
     "Channel",
     "DiscreteGaussian",

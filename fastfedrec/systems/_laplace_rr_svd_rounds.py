@@ -17,9 +17,9 @@ from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import (
+    BayesKary,
     Channel,
     MixtureLaplaceRR,
-    OptimalKary,
     PublishedLaplaceRR,
     RatedOrNot,
     RoundedLaplace,
@@ -35,7 +35,7 @@ _CHOICE = "laplace_rr_svd.ratings"
 _REACH = 12.0  # scales of Laplace noise beyond the ratings; further out lie 6 reports in a million
 
 _NAMES = {
-    "optimal": "optimal k-ary channel",
+    "optimal": "k-ary channel of least Bayes error",
     "mixture": "Laplace noise or the rating, in a certified mixture,",
     "serial": "Laplace noise and then randomized response",
     "laplace": "Laplace noise",
@@ -43,14 +43,20 @@ _NAMES = {
 
 
 @functools.lru_cache(maxsize=256)
-def rating_channel(variant: str, epsilon_1: float, epsilon_2: float, grid: tuple[float, ...]) -> Channel:
+def rating_channel(
+    variant: str,
+    epsilon_1: float,
+    epsilon_2: float,
+    grid: tuple[float, ...],
+    prior: tuple[float, ...] | None = None,
+) -> Channel:
     """The exact channel of one rating in a guaranteed variant."""
     if variant == "serial":
         return SerialLaplaceRR(epsilon_1, epsilon_2, grid)
     if variant == "mixture":
         return MixtureLaplaceRR(epsilon_1, epsilon_2, grid)
     total = sum_lower(epsilon_1, epsilon_2)
-    return OptimalKary(total, grid) if variant == "optimal" else RoundedLaplace(total, grid, reach=_REACH)
+    return BayesKary(total, grid, prior) if variant == "optimal" else RoundedLaplace(total, grid, reach=_REACH)
 
 
 @functools.lru_cache(maxsize=16)
@@ -94,6 +100,7 @@ class RatingRounds(FederatedSystem):
     hide_items: bool
     n_reports: int
     grid: Sequence[float]
+    prior: Sequence[float] | None
 
     _longest: int | None = None  # reports of one user, at most; where items are not hidden, the server knows it anyway
     _mean_length = 0.0
@@ -106,7 +113,8 @@ class RatingRounds(FederatedSystem):
         grid = tuple(map(float, self.grid))
         if self.hide_items:
             return _hiding_channel(sum_lower(float(self.epsilon_1), float(self.epsilon_2)), grid)
-        return rating_channel(self.variant, float(self.epsilon_1), float(self.epsilon_2), grid)
+        prior = None if self.prior is None else tuple(map(float, self.prior))
+        return rating_channel(self.variant, float(self.epsilon_1), float(self.epsilon_2), grid, prior)
 
     @property
     def published_mechanism(self) -> PublishedLaplaceRR:

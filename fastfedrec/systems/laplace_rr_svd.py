@@ -1,8 +1,8 @@
 """Laplace-RR-SVD: locally private rating collection, then matrix factorisation (Jeyamohan, Chen, Aslam).
 
-Every user sends its ratings once, each through a randomizer on its own device; the server decodes them without bias and
-trains.  The published randomizer protects nothing; the variants that do are exact finite channels.  Corrections:
-docs/explanation/systems/laplace-rr-svd.md.
+Every user sends its ratings once, each through a randomizer on its own device; the server estimates how ratings are
+distributed, decodes the reports so that means come out right, and trains.  The published randomizer protects nothing;
+the variants that do are exact finite channels.  Corrections: docs/explanation/systems/laplace-rr-svd.md.
 """
 
 import warnings
@@ -18,9 +18,11 @@ from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import Channel, RatedOrNot
+from fastfedrec.mechanisms.bayes_kary import check_prior
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._laplace_rr_svd_rounds import RatingRounds, RatingState, truth_statement
 from fastfedrec.systems._rating_biases import Biases, fit_biases, fit_hidden_biases
+from fastfedrec.systems._rating_decoder import ReportDecoder
 from fastfedrec.systems._rating_factors import Training, fit_published_factors, fit_residual_factors
 from fastfedrec.systems._rating_model import STARS, AdditiveModel, check_ratings
 
@@ -46,7 +48,7 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
     Parameters
     ----------
     variant : {"optimal", "mixture", "serial", "laplace", "published"} or None
-        The randomizer of one rating.  "optimal": `OptimalKary` at ``epsilon_1 + epsilon_2``.  "mixture": the true
+        The randomizer of one rating.  "optimal": `BayesKary` at ``epsilon_1 + epsilon_2``.  "mixture": the true
         rating as often as that sum allows, else Laplace noise (`MixtureLaplaceRR`).  "serial": noise, then randomized
         response (`SerialLaplaceRR`; its epsilon is below either).  "laplace": noise alone, at the sum
         (`RoundedLaplace`).  "published": as printed, which protects nothing.  None: the ratings as they are.
@@ -70,6 +72,9 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
     learning_rate, regularization : float or "auto"
         Of stochastic gradient descent on residuals of variance 1.  "auto" is .04 and .13 (published: .02 and .02, on
         ratings from 0 to 1).
+    prior : sequence of float or None
+        How often each rating of the grid is expected, from public knowledge and never from the ratings to be collected;
+        for "optimal" only, which then tells most about such ratings.  None expects all alike.
 
     Attributes
     ----------
@@ -121,6 +126,7 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         n_epochs: int | str = "auto",
         learning_rate: float | str = "auto",
         regularization: float | str = "auto",
+        prior: Sequence[float] | None = None,
     ):
         self.variant = variant
         self.epsilon_1 = epsilon_1
@@ -133,6 +139,7 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         self.n_epochs = n_epochs
         self.learning_rate = learning_rate
         self.regularization = regularization
+        self.prior = prior
         self._check_parameters()
 
     def _check_parameters(self) -> None:
@@ -146,6 +153,10 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
             raise ValueError(f"hide_items needs variant='optimal', got {self.variant!r}: noise has no 'not rated'")
         check_integer("n_reports", self.n_reports, low=1)
         self._check_grid()
+        if self.prior is not None:
+            check_prior("prior", self.prior, len(self.grid))
+            if self.hide_items or self.variant != "optimal":
+                raise ValueError("prior needs variant='optimal' and hide_items=False: no other channel has one")
         check_integer("n_factors", self.n_factors, low=0)
         for name in ("n_epochs", "learning_rate", "regularization"):
             value = getattr(self, name)
@@ -255,10 +266,10 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
 
     # ---- the server's part ----------------------------------------------------------------------------------------
 
-    def _decode(self, state: RatingState) -> np.ndarray:
-        """An unbiased estimate of each rating that was reported on (of it times "is rated" where that is hidden)."""
+    def _decoder(self, state: RatingState) -> ReportDecoder | None:
+        """What makes values of the reports; None where they are values, and where it is hidden what was rated."""
         channel = self.channel
-        return state.reports if channel is None else channel.estimate(state.reports)
+        return None if channel is None or self.hide_items else ReportDecoder(channel, state.reports)
 
     @property
     def _training(self) -> Training:
@@ -270,22 +281,25 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
 
     def _train(self, state: RatingState, n_threads: int) -> None:
         """Everything from here on looks at the reports only."""
-        users, items, values = state.users, state.items, self._decode(state)
+        users, items, decoder = state.users, state.items, self._decoder(state)
         shape = len(state.global_user_ids), state.n_items
         options = (*shape, self._training, Key.from_seed(state.seed), n_threads)
         low, high = self.grid[0], self.grid[-1]
         channel = self.channel
         if self.variant == "published":
             biases = Biases(low, np.zeros(shape[0]), np.zeros(shape[1]))
-            factors = fit_published_factors(users, items, (values - low) / (high - low), *options)
+            factors = fit_published_factors(users, items, (state.reports - low) / (high - low), *options)
             factors = (high - low) * factors[0], *factors[1:]
         elif isinstance(channel, RatedOrNot):
-            biases = fit_hidden_biases(
-                users, items, channel.estimate_rated(state.reports), values, *shape, scale=(low, high)
-            )
+            rated, products = channel.estimate_rated(state.reports), channel.estimate(state.reports)
+            biases = fit_hidden_biases(users, items, rated, products, *shape, scale=(low, high))
             factors = np.zeros((shape[0], 0)), np.zeros((shape[1], 0)), 0
         else:
+            values = state.reports if decoder is None else decoder.decode()
             biases = fit_biases(users, items, values, *shape)
+            if decoder is not None:
+                values = decoder.decode_near(biases.mean + biases.users[users] + biases.items[items])
+                biases = fit_biases(users, items, values, *shape)
             residuals = values - biases.mean - biases.users[users] - biases.items[items]
             factors = fit_residual_factors(users, items, residuals, *options)
         self.mean_, self.user_biases_, self.item_biases_ = np.array(biases.mean), biases.users, biases.items

@@ -13,6 +13,7 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._rating_biases import fit_biases, fit_means
+from fastfedrec.systems._rating_decoder import ReportDecoder
 from fastfedrec.systems._rating_model import STARS, AdditiveModel, RatingModel, check_ratings
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 
@@ -84,10 +85,13 @@ class _Mean(RatingBaseline, AdditiveModel):
         self._check_grid()
 
     def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
-        users, items, values = collect_ratings(data, self.epsilon, self.grid, key, self.ledger_, n_threads)
+        users, items, values, decoder = collect_ratings(data, self.epsilon, self.grid, key, self.ledger_, n_threads)
         self.user_biases_, self.item_biases_ = np.zeros(data.n_users), np.zeros(data.n_items)
         self.user_factors_, self.item_factors_ = np.zeros((data.n_users, 0)), np.zeros((data.n_items, 0))
         self.mean_ = np.array(self._fit_means(users, items, values))
+        if decoder is not None:
+            values = decoder.decode_near(self.mean_ + self.user_biases_[users] + self.item_biases_[items])
+            self.mean_ = np.array(self._fit_means(users, items, values))
 
     @abstractmethod
     def _fit_means(self, users: np.ndarray, items: np.ndarray, values: np.ndarray) -> float:
@@ -103,7 +107,7 @@ class GlobalMean(_Mean):
     Parameters
     ----------
     epsilon : float or None
-        Per rating, in nats: each is reported through `OptimalKary`.  None takes the ratings as they are.
+        Per rating, in nats: each is reported through `BayesKary`.  None takes the ratings as they are.
     grid : sequence of float
         The ratings there are.
 
@@ -136,7 +140,7 @@ class UserMean(_Mean):
     Parameters
     ----------
     epsilon : float or None
-        Per rating, in nats: each is reported through `OptimalKary`.  None takes the ratings as they are.
+        Per rating, in nats: each is reported through `BayesKary`.  None takes the ratings as they are.
     grid : sequence of float
         The ratings there are.
 
@@ -170,7 +174,7 @@ class ItemMean(_Mean):
     Parameters
     ----------
     epsilon : float or None
-        Per rating, in nats: each is reported through `OptimalKary`.  None takes the ratings as they are.
+        Per rating, in nats: each is reported through `BayesKary`.  None takes the ratings as they are.
     grid : sequence of float
         The ratings there are.
 
@@ -279,7 +283,7 @@ class RatingItemKNN(RatingBaseline):
         self._check_grid()
 
     def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
-        users, items, values = collect_ratings(data, None, self.grid, key, self.ledger_, n_threads)
+        users, items, values, _ = collect_ratings(data, None, self.grid, key, self.ledger_, n_threads)
         biases = fit_biases(users, items, values, data.n_users, data.n_items)
         self.mean_, self.user_biases_, self.item_biases_ = np.array(biases.mean), biases.users, biases.items
         self.user_residuals_ = values - biases.mean - biases.users[users] - biases.items[items]
@@ -334,8 +338,8 @@ def collect_ratings(
     key: Key,
     ledger: Ledger,
     n_threads: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What a server has of all ratings: row, column, and the value or an unbiased private estimate of it.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, ReportDecoder | None]:
+    """What a server has of all ratings: row, column, and the value or a private estimate of it.
 
     Parameters
     ----------
@@ -358,8 +362,11 @@ def collect_ratings(
         In the order of `data`.
     values : ndarray of shape (n_ratings,), float64
         Decoded.
+    decoder : ReportDecoder or None
+        That decoded them, if they had to be.
     """
     half = 1.0 if epsilon is None else epsilon / 2  # exact, and two of them are epsilon again
     collector = LaplaceRRSVD(None if epsilon is None else "optimal", half, half, grid=grid)
     state = collector._collect(data, key, ledger, n_threads)
-    return state.users, state.items, collector._decode(state)
+    decoder = collector._decoder(state)
+    return state.users, state.items, state.reports if decoder is None else decoder.decode(), decoder

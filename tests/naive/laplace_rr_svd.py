@@ -57,3 +57,16 @@ def shrunk_means(groups):
     return grand, [
         0.0 if not g or spread == 0 else spread / (spread + rest / len(g)) * (sum(g) / len(g) - grand) for g in groups
     ]
+
+
+def decoded(shares, table, values):
+    """What each output stands for: the mean given it, stretched about the mean of all until its own slope is 1."""
+    mean = sum(s * v for s, v in zip(shares, values, strict=True))
+    likely, given = [], []
+    for column in zip(*table, strict=True):
+        joint = [s * c for s, c in zip(shares, column, strict=True)]
+        likely.append(sum(joint))
+        given.append(sum(j * v for j, v in zip(joint, values, strict=True)) / sum(joint))
+    variance = sum(s * (v - mean) ** 2 for s, v in zip(shares, values, strict=True))
+    explained = sum(p * (g - mean) ** 2 for p, g in zip(likely, given, strict=True))
+    return [mean + (g - mean) * variance / explained for g in given]
