@@ -6,24 +6,36 @@
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-// Scores of one row for NV vectors of clusters.  Few vectors are summed twice, of even and of odd entries: one sum would
-// wait for its own last addition.
-template <class T, int NV, bool DENSE>
-FASTFEDREC_INLINE void score(const Rows<T>& rows, int64_t from, int64_t to, const T* centers, const T* start,
-                             ptrdiff_t stride, T* scores) {
+// Scores of one row for NV vectors of clusters, and for those of the tail.  Few vectors are summed twice, of even and of
+// odd entries: one sum would wait for its own last addition.
+template <class T, int NV, bool DENSE, bool TAIL>
+FASTFEDREC_INLINE void score(const Rows<T>& rows, int64_t from, int64_t to, const Centers<T>& centers, ptrdiff_t at,
+                             T* scores) {
     constexpr int lanes = Native<T>::LANES, n_sums = NV <= 4 ? 2 : 1;
     typedef typename Vector<T, lanes>::Type V;
+    typedef typename Vector<T, 16 / sizeof(T)>::Type Tail;
+    const T* columns = centers.columns + at;
     V sums[n_sums][NV];
+    Tail tails[n_sums];
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) {
-        sums[0][v] = load<V>(start + v * lanes);
+        sums[0][v] = load<V>(centers.start + at + v * lanes);
         if constexpr (n_sums == 2) sums[1][v] = V{};
     }
+    if constexpr (TAIL) {
+        tails[0] = load<Tail>(centers.start + centers.stride);
+        if constexpr (n_sums == 2) tails[1] = Tail{};
+    }
     const auto add = [&](int64_t j, int s) __attribute__((always_inline)) {
-        const T* center = centers + (DENSE ? j - from : rows.indices[j]) * stride;
+        const ptrdiff_t column = DENSE ? j - from : rows.indices[j];
+        const T* center = columns + column * centers.stride;
         const V x = spread<V>(rows.values[j]);
 #pragma GCC unroll 8
         for (int v = 0; v < NV; ++v) sums[s][v] = multiply_add(x, load<V>(center + v * lanes), sums[s][v]);
+        if constexpr (TAIL) {
+            const Tail rest = load<Tail>(centers.tail + column * (ptrdiff_t)(16 / sizeof(T)));
+            tails[s] = multiply_add(spread<Tail>(rows.values[j]), rest, tails[s]);
+        }
     };
     int64_t j = from;
     for (; j + n_sums <= to; j += n_sums)
@@ -33,68 +45,151 @@ FASTFEDREC_INLINE void score(const Rows<T>& rows, int64_t from, int64_t to, cons
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) {
         if constexpr (n_sums == 2) sums[0][v] += sums[1][v];
-        store(scores + v * lanes, sums[0][v]);
+        store(scores + at + v * lanes, sums[0][v]);
+    }
+    if constexpr (TAIL) {
+        if constexpr (n_sums == 2) tails[0] += tails[1];
+        store(scores + centers.stride, tails[0]);
+    }
+}
+
+template <class T, bool DENSE, bool TAIL>
+FASTFEDREC_INLINE void score_vectors(const Rows<T>& rows, int64_t from, int64_t to, const Centers<T>& centers,
+                                     ptrdiff_t at, int n, T* scores) {
+    switch (n) {
+        case 1: return score<T, 1, DENSE, TAIL>(rows, from, to, centers, at, scores);
+        case 2: return score<T, 2, DENSE, TAIL>(rows, from, to, centers, at, scores);
+        case 3: return score<T, 3, DENSE, TAIL>(rows, from, to, centers, at, scores);
+        case 4: return score<T, 4, DENSE, TAIL>(rows, from, to, centers, at, scores);
+        case 5: return score<T, 5, DENSE, TAIL>(rows, from, to, centers, at, scores);
+        case 6: return score<T, 6, DENSE, TAIL>(rows, from, to, centers, at, scores);
+        case 7: return score<T, 7, DENSE, TAIL>(rows, from, to, centers, at, scores);
+        default: return score<T, 8, DENSE, TAIL>(rows, from, to, centers, at, scores);
     }
 }
 
 template <class T, bool DENSE>
-static void score_row(const Rows<T>& rows, int64_t from, int64_t to, const T* centers, const T* start,
-                      ptrdiff_t n_clusters, ptrdiff_t stride, T* scores) {
+static void score_row(const Rows<T>& rows, int64_t from, int64_t to, const Centers<T>& centers, T* scores) {
     constexpr int lanes = Native<T>::LANES;
-    ptrdiff_t at = 0, left = (n_clusters + lanes - 1) / lanes;
+    // Padding beyond the last cluster's vector is not read.
+    ptrdiff_t left = ((centers.tail ? centers.stride : centers.n) + lanes - 1) / lanes, at = 0;
     while (left > 0) {
         const int n = left < 8 ? (int)left : 8;
-        const T *c = centers + at, *s = start + at;
-        T* out = scores + at;
-        switch (n) {
-            case 1: score<T, 1, DENSE>(rows, from, to, c, s, stride, out); break;
-            case 2: score<T, 2, DENSE>(rows, from, to, c, s, stride, out); break;
-            case 3: score<T, 3, DENSE>(rows, from, to, c, s, stride, out); break;
-            case 4: score<T, 4, DENSE>(rows, from, to, c, s, stride, out); break;
-            case 5: score<T, 5, DENSE>(rows, from, to, c, s, stride, out); break;
-            case 6: score<T, 6, DENSE>(rows, from, to, c, s, stride, out); break;
-            case 7: score<T, 7, DENSE>(rows, from, to, c, s, stride, out); break;
-            default: score<T, 8, DENSE>(rows, from, to, c, s, stride, out);
-        }
+        if (centers.tail && at == 0) score_vectors<T, DENSE, true>(rows, from, to, centers, at, n, scores);
+        else score_vectors<T, DENSE, false>(rows, from, to, centers, at, n, scores);
         at += n * lanes;
         left -= n;
     }
 }
 
+// The place of the greatest score, the first of equal ones.  Scores of padding are -infinity, so never the first.
 template <class T>
-static void nearest(const Rows<T>& rows, ptrdiff_t first, ptrdiff_t last, const T* centers, const T* start,
-                    ptrdiff_t n_clusters, ptrdiff_t stride, T* scores, int32_t* labels, T* best) {
+FASTFEDREC_INLINE ptrdiff_t place_of_greatest(const T* scores, const Centers<T>& centers) {
+    constexpr int lanes = Native<T>::LANES;
+    typedef typename Vector<T, lanes>::Type V;
+    V greatest = load<V>(scores);
+    auto found = greatest > greatest;  // whole numbers as wide as T: the vector that each lane's greatest is in
+    auto vector = found, one = found;
+    one += 1;
+    const ptrdiff_t n = centers.tail ? centers.stride : centers.n;
+    for (ptrdiff_t at = lanes; at < n; at += lanes) {
+        const V x = load<V>(scores + at);
+        vector += one;
+        const auto is_greater = x > greatest;
+        greatest = is_greater ? x : greatest;
+        found = is_greater ? vector : found;
+    }
+    T tops[lanes];
+    store(tops, greatest);
+#pragma GCC unroll 4
+    for (int half = lanes / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+        for (int i = 0; i < half; ++i) tops[i] = tops[i + half] > tops[i] ? tops[i + half] : tops[i];
+    ptrdiff_t place = n;
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; ++i) {
+        const ptrdiff_t c = (ptrdiff_t)found[i] * lanes + i;
+        place = (greatest[i] == tops[0]) & (c < place) ? c : place;
+    }
+    if (place == n) place = 0;  // sums that overflowed
+    if (centers.tail)
+        for (ptrdiff_t c = centers.stride; c < centers.n; ++c) place = scores[c] > scores[place] ? c : place;
+    return place;
+}
+
+template <class T>
+static void nearest(const Rows<T>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<T>& centers, T* scores,
+                    int32_t* labels, T* best) {
     for (ptrdiff_t u = first; u < last; ++u) {
         const int64_t from = rows.indptr[u], to = rows.indptr[u + 1];
-        if (rows.indices) score_row<T, false>(rows, from, to, centers, start, n_clusters, stride, scores);
-        else score_row<T, true>(rows, from, to, centers, start, n_clusters, stride, scores);
-        T greatest = scores[0];
-        for (ptrdiff_t c = 1; c < n_clusters; ++c) greatest = scores[c] > greatest ? scores[c] : greatest;
-        ptrdiff_t label = 0;
-        while (label + 1 < n_clusters && scores[label] != greatest) ++label;
+        if (rows.indices) score_row<T, false>(rows, from, to, centers, scores);
+        else score_row<T, true>(rows, from, to, centers, scores);
+        const ptrdiff_t label = place_of_greatest(scores, centers);
         labels[u] = (int32_t)label;
-        best[u] = greatest;
+        best[u] = scores[label];
     }
 }
 
-void nearest_centers(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const float* centers,
-                     const float* start, ptrdiff_t n_clusters, ptrdiff_t stride, float* scores, int32_t* labels,
-                     float* best) {
-    nearest(rows, first, last, centers, start, n_clusters, stride, scores, labels, best);
+void nearest_centers(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers,
+                     float* scores, int32_t* labels, float* best) {
+    nearest(rows, first, last, centers, scores, labels, best);
 }
 
-void nearest_centers(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, const double* centers,
-                     const double* start, ptrdiff_t n_clusters, ptrdiff_t stride, double* scores, int32_t* labels,
-                     double* best) {
-    nearest(rows, first, last, centers, start, n_clusters, stride, scores, labels, best);
+void nearest_centers(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<double>& centers,
+                     double* scores, int32_t* labels, double* best) {
+    nearest(rows, first, last, centers, scores, labels, best);
 }
 
-void add_minima(const uint16_t* distances, ptrdiff_t n, uint16_t nearest, uint16_t second, uint32_t* kept,
-                uint32_t* left) {
+// ---- swaps ---------------------------------------------------------------------------------------------------------
+
+typedef Vector<uint16_t, VECTOR_BYTES / 2>::Type U16;
+
+// For NV vectors of candidates, the sums stay in registers.  Two distances of 16 bits are added as one number of 32, and
+// the upper one again by itself: what it has added to the first sum can then be taken away.
+template <int NV>
+FASTFEDREC_INLINE void add_minima(const Distances& distances, const int32_t* users, ptrdiff_t n, ptrdiff_t at, int skip,
+                                  int64_t* kept, int64_t* lost) {
+    constexpr int lanes = VECTOR_BYTES / 2;
+    U32 pairs[2][NV], uppers[2][NV];
+#pragma GCC unroll 8
+    for (int v = 0; v < NV; ++v) pairs[0][v] = pairs[1][v] = uppers[0][v] = uppers[1][v] = U32{};
     for (ptrdiff_t i = 0; i < n; ++i) {
-        const uint16_t d = distances[i];
-        kept[i] += d < nearest ? d : nearest;
-        left[i] += d < second ? d : second;
+        const int32_t u = users[i];
+        const uint16_t* row = distances.rows + u * distances.n_candidates + at;
+        const U16 nearest = U16{} + distances.nearest[u], second = U16{} + distances.second[u];
+#pragma GCC unroll 8
+        for (int v = 0; v < NV; ++v) {
+            const U16 d = load<U16>(row + v * lanes), with_nearest = d < nearest ? d : nearest;
+            const U16 more = (d < second ? d : second) - with_nearest;
+            pairs[0][v] += (U32)with_nearest, uppers[0][v] += (U32)with_nearest >> 16;
+            pairs[1][v] += (U32)more, uppers[1][v] += (U32)more >> 16;
+        }
+    }
+    for (int v = 0; v < NV; ++v)
+        for (int s = 0; s < 2; ++s) {
+            const U32 lower = pairs[s][v] - (uppers[s][v] << 16);
+            int64_t* to = (s ? lost : kept) + at + v * lanes;
+            for (int i = v ? 0 : skip; i < lanes; ++i) to[i] += i % 2 ? uppers[s][v][i / 2] : lower[i / 2];
+        }
+}
+
+void add_minima(const Distances& distances, const int32_t* users, ptrdiff_t n, int64_t* kept, int64_t* lost) {
+    constexpr int lanes = VECTOR_BYTES / 2, n_vectors = VECTOR_BYTES == 64 ? 4 : 2;
+    const ptrdiff_t n_candidates = distances.n_candidates;
+    ptrdiff_t at = 0;
+    for (; at + n_vectors * lanes <= n_candidates; at += n_vectors * lanes)
+        add_minima<n_vectors>(distances, users, n, at, 0, kept, lost);
+    for (; at + lanes <= n_candidates; at += lanes) add_minima<1>(distances, users, n, at, 0, kept, lost);
+    if (at == n_candidates) return;
+    if (n_candidates >= lanes)  // the last ones, in a vector with some that have been added
+        return add_minima<1>(distances, users, n, n_candidates - lanes, (int)(at + lanes - n_candidates), kept, lost);
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        const uint16_t nearest = distances.nearest[users[i]], second = distances.second[users[i]];
+        for (ptrdiff_t c = 0; c < n_candidates; ++c) {
+            const uint16_t d = distances.rows[users[i] * n_candidates + c], with_nearest = d < nearest ? d : nearest;
+            kept[c] += with_nearest;
+            lost[c] += (d < second ? d : second) - with_nearest;
+        }
     }
 }
 

@@ -15,40 +15,53 @@ struct Rows {
     const T* values;
 };
 
+// A column a cluster, so that an entry of a row reads one line for all of them.  `columns` starts at a cache line and is
+// (n_columns, stride) with whole lines a row.  Where only a few clusters are more than whole lines, 16 bytes at most, they
+// have a `tail` (n_columns, 16 bytes) of their own, which a near cache holds; otherwise it is NULL.
+template <class T>
+struct Centers {
+    const T* columns;
+    const T* tail;
+    const T* start;  // (stride, and 16 bytes of a tail): -|c|^2 / 2, and -infinity of padding
+    ptrdiff_t n, stride;
+};
+
+// Of users to candidates, and to the nearest two of the candidates that are chosen.
+struct Distances {
+    const uint16_t* rows;  // (n_users, n_candidates)
+    const uint16_t* nearest;
+    const uint16_t* second;
+    ptrdiff_t n_candidates;
+};
+
 }  // namespace fastfedrec
 
 #define FASTFEDREC_DECLARE(level) \
     namespace level { \
-    void nearest_centers(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const float* centers, \
-                         const float* start, ptrdiff_t n_clusters, ptrdiff_t stride, float* scores, int32_t* labels, \
-                         float* best); \
-    void nearest_centers(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, const double* centers, \
-                         const double* start, ptrdiff_t n_clusters, ptrdiff_t stride, double* scores, \
-                         int32_t* labels, double* best); \
-    void add_minima(const uint16_t* distances, ptrdiff_t n, uint16_t nearest, uint16_t second, uint32_t* kept, \
-                    uint32_t* left); \
+    void nearest_centers(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers, \
+                         float* scores, int32_t* labels, float* best); \
+    void nearest_centers(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<double>& centers, \
+                         double* scores, int32_t* labels, double* best); \
+    void add_minima(const Distances& distances, const int32_t* users, ptrdiff_t n, int64_t* kept, int64_t* lost); \
     }
 namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 #undef FASTFEDREC_DECLARE
 
 namespace fastfedrec {
 
-// Columns that `stride` and `start` are padded to: a multiple of every level's lanes.
-enum { CENTERS_AT_ONCE = 16 };
-
 // For rows [first, last): the cluster with the greatest start[c] + x'center[c], the first of equal ones, and that
-// greatest value.  `centers` is (n_columns, stride), one column a cluster; `scores` is scratch of `stride`.
+// greatest value.  `scores` is scratch of the size of `start`.
 template <class T>
-static inline void nearest_centers(const Rows<T>& rows, ptrdiff_t first, ptrdiff_t last, const T* centers,
-                                   const T* start, ptrdiff_t n_clusters, ptrdiff_t stride, T* scores, int32_t* labels,
-                                   T* best) {
-    FASTFEDREC_CALL(nearest_centers, rows, first, last, centers, start, n_clusters, stride, scores, labels, best);
+static inline void nearest_centers(const Rows<T>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<T>& centers,
+                                   T* scores, int32_t* labels, T* best) {
+    FASTFEDREC_CALL(nearest_centers, rows, first, last, centers, scores, labels, best);
 }
 
-// kept[i] += min(distances[i], nearest) and left[i] += min(distances[i], second), for n candidates.
-static inline void add_minima(const uint16_t* distances, ptrdiff_t n, uint16_t nearest, uint16_t second,
-                              uint32_t* kept, uint32_t* left) {
-    FASTFEDREC_CALL(add_minima, distances, n, nearest, second, kept, left);
+// For each candidate, summed over n < 2^16 users: kept += min(distance, nearest), and lost += what min(distance, second)
+// is more than that.
+static inline void add_minima(const Distances& distances, const int32_t* users, ptrdiff_t n, int64_t* kept,
+                              int64_t* lost) {
+    FASTFEDREC_CALL(add_minima, distances, users, n, kept, lost);
 }
 
 }  // namespace fastfedrec

@@ -7,7 +7,6 @@ from cython cimport floating
 from cython.parallel cimport parallel, prange
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
 
 include "_level.pxi"
 
@@ -16,9 +15,15 @@ cdef extern from "_kernels/_clustering.h" namespace "fastfedrec" nogil:
         const int64_t* indptr
         const int32_t* indices
         const T* values
+    cdef cppclass Centers[T]:
+        const T* columns
+        const T* tail
+        const T* start
+        Py_ssize_t n
+        Py_ssize_t stride
     void nearest_centers[T](
-        const Rows[T]& rows, Py_ssize_t first, Py_ssize_t last, const T* centers, const T* start,
-        Py_ssize_t n_clusters, Py_ssize_t stride, T* scores, int32_t* labels, T* best,
+        const Rows[T]& rows, Py_ssize_t first, Py_ssize_t last, const Centers[T]& centers, T* scores, int32_t* labels,
+        T* best,
     ) noexcept
 
 cdef enum:
@@ -52,13 +57,29 @@ def squared_norms(
             out[u] = total
 
 
+def are_multiples(
+    const floating[::1] values,    # IN  (n_values,)
+    double per_unit,
+):
+    """Whether each value, below 2^51 / per_unit, times `per_unit` is a whole number."""
+    cdef Py_ssize_t j
+    cdef double x, rounder = 1.5 * 2.0**52  # what is added to it loses all that is not whole
+    cdef bint whole = True
+    with nogil:
+        for j in range(values.shape[0]):
+            x = values[j] * per_unit
+            whole &= (x + rounder) - rounder == x
+    return whole
+
+
 def assign(
     const int64_t[::1] indptr,            # IN  (n_rows + 1,)
     const int32_t[::1] indices,           # IN  (n_values,) or (0,) where rows hold every column
     const floating[::1] values,           # IN  (n_values,)
     const double[::1] norms,              # IN  (n_rows,), |x|^2
-    const floating[:, ::1] centers,       # IN  (n_columns, stride), one column a cluster
-    const floating[::1] start,            # IN  (stride,), -|c|^2 / 2
+    const floating[:, ::1] columns,       # IN  (n_columns, stride), from a cache line on, one column a cluster
+    const floating[:, ::1] tail,          # IN  (n_columns, n_tail), n_tail 16 bytes or 0, the last clusters
+    const floating[::1] start,            # IN  (stride + n_tail,), -|c|^2 / 2, and -infinity beyond the last
     int32_t[::1] labels,                  # OUT (n_rows,)
     floating[::1] best,                   # OUT (n_rows,), x'c - |c|^2 / 2 of the nearest
     double[::1] distances,                # OUT (n_rows,), |x - c|^2, at least 0
@@ -66,23 +87,27 @@ def assign(
     int n_threads,
 ):
     """Each row to its nearest centre, the first of equally near ones."""
-    cdef Py_ssize_t n = labels.shape[0], stride = centers.shape[1], first, last, u
+    cdef Py_ssize_t n = labels.shape[0], first, last, u
     cdef Rows[floating] rows
+    cdef Centers[floating] centers
     cdef floating* scores
     cdef int failed = 0
     if n == 0:
         return
     _set_rows(&rows, indptr, indices, values)
+    centers.columns = &columns[0, 0]
+    centers.tail = &tail[0, 0] if tail.shape[1] else NULL
+    centers.start = &start[0]
+    centers.n = n_clusters
+    centers.stride = columns.shape[1]
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
-        scores = <floating*>malloc(stride * sizeof(floating))
+        scores = <floating*>malloc(start.shape[0] * sizeof(floating))
         for first in prange(0, n, ROWS_AT_ONCE, schedule="dynamic"):
             if scores == NULL:
                 failed |= 1
             else:
                 last = min(first + ROWS_AT_ONCE, n)
-                nearest_centers(
-                    rows, first, last, &centers[0, 0], &start[0], n_clusters, stride, scores, &labels[0], &best[0]
-                )
+                nearest_centers(rows, first, last, centers, scores, &labels[0], &best[0])
                 for u in range(first, last):
                     distances[u] = max(norms[u] - 2.0 * <double>best[u], 0.0)
         free(scores)
@@ -90,42 +115,42 @@ def assign(
         raise MemoryError
 
 
+cdef inline void _add_row(
+    const Rows[floating]* rows, int64_t u, Py_ssize_t n_columns, double sign, double* sums
+) noexcept nogil:
+    cdef int64_t j, at = rows.indptr[u]
+    if rows.indices == NULL:
+        for j in range(n_columns):
+            sums[j] += sign * rows.values[at + j]
+    else:
+        for j in range(at, rows.indptr[u + 1]):
+            sums[rows.indices[j]] += sign * rows.values[j]
+
+
 def update_centers(
     const int64_t[::1] indptr,            # IN  (n_rows + 1,)
     const int32_t[::1] indices,           # IN  (n_values,) or (0,) where rows hold every column
     const floating[::1] values,           # IN  (n_values,)
-    const int64_t[::1] members,           # IN  (n_rows,), rows in order of their cluster
+    const int64_t[::1] members,           # IN  (n_members,), rows that join or leave, in order of their cluster
+    const double[::1] signs,              # IN  (n_members,), 1 or -1
     const int64_t[::1] member_starts,     # IN  (n_clusters + 1,)
+    const int64_t[::1] sizes,             # IN  (n_clusters,), rows of each cluster then
+    double[:, ::1] sums,                  # IN/OUT (n_clusters, n_columns)
     floating[:, ::1] centers,             # IN/OUT (n_clusters, n_columns); an empty cluster keeps its centre
     int n_threads,
 ):
-    """The mean of each cluster's rows, added up in double in their order."""
-    cdef Py_ssize_t n_clusters = centers.shape[0], n_columns = centers.shape[1], c, i, j, f
-    cdef int64_t u, size
-    cdef double* sums
-    cdef bint dense = indices.shape[0] == 0
-    cdef int failed = 0
-    with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
-        sums = <double*>malloc(n_columns * sizeof(double))
-        for c in prange(n_clusters, schedule="dynamic"):
-            size = member_starts[c + 1] - member_starts[c]
-            if sums == NULL:
-                failed |= 1
-            elif size > 0:
-                memset(sums, 0, n_columns * sizeof(double))
-                for i in range(member_starts[c], member_starts[c + 1]):
-                    u = members[i]
-                    if dense:
-                        for f in range(n_columns):
-                            sums[f] += values[indptr[u] + f]
-                    else:
-                        for j in range(indptr[u], indptr[u + 1]):
-                            sums[indices[j]] += values[j]
-                for f in range(n_columns):
-                    centers[c, f] = <floating>(sums[f] / <double>size)
-        free(sums)
-    if failed:
-        raise MemoryError
+    """The mean of each cluster that changes; rows are added up in double, in their order."""
+    cdef Py_ssize_t n_clusters = centers.shape[0], n_columns = centers.shape[1], c, i, f
+    cdef Rows[floating] rows
+    _set_rows(&rows, indptr, indices, values)
+    for c in prange(
+        n_clusters, nogil=True, schedule="dynamic", num_threads=n_threads, use_threads_if=n_threads > 1
+    ):
+        for i in range(member_starts[c], member_starts[c + 1]):
+            _add_row(&rows, members[i], n_columns, signs[i], &sums[c, 0])
+        if member_starts[c + 1] > member_starts[c] and sizes[c] > 0:
+            for f in range(n_columns):
+                centers[c, f] = <floating>(sums[c, f] / <double>sizes[c])
 
 
 def approach(

@@ -6,7 +6,7 @@ so neither their order nor rounding matters.  Inputs are trusted.
 from cython.parallel cimport parallel, prange, threadid
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from _kernels._chacha20 cimport Stream, mulhi64, stream_open
@@ -15,13 +15,24 @@ from _kernels._subset cimport bitmap_words, mark_subset
 include "_level.pxi"
 
 cdef extern from "_kernels/_clustering.h" namespace "fastfedrec" nogil:
+    cdef cppclass Distances:
+        const uint16_t* rows
+        const uint16_t* nearest
+        const uint16_t* second
+        Py_ssize_t n_candidates
     void add_minima(
-        const uint16_t* distances, Py_ssize_t n, uint16_t nearest, uint16_t second, uint32_t* kept, uint32_t* left
+        const Distances& distances, const int32_t* users, Py_ssize_t n, int64_t* kept, int64_t* lost
     ) noexcept
 
 cdef enum:
     LARGEST = 65535           # a distance: the sensitivity of every sum
-    USERS_AT_ONCE = 4096      # their 16-bit distances add up to less than 2^32
+    USERS_AT_ONCE = 1024      # their distances stay in the second-level cache between two reads
+
+cdef struct Block:
+    int32_t cluster[USERS_AT_ONCE]
+    int32_t users[USERS_AT_ONCE]  # in order of their cluster
+    uint16_t nearest[USERS_AT_ONCE]
+    uint16_t second[USERS_AT_ONCE]
 
 
 def keep_entries(
@@ -109,65 +120,73 @@ cdef inline void _nearest_two(
     const uint16_t* distances, const int64_t* chosen, Py_ssize_t n, int32_t* cluster, uint16_t* nearest,
     uint16_t* second,
 ) noexcept nogil:
-    # No branches: which centre is nearer cannot be predicted.
-    cdef uint32_t first = distances[chosen[0]], next_one = LARGEST, d, nearer
-    cdef int32_t label = 0
+    # No branches: which centre is nearer cannot be predicted.  A distance and its cluster are one number, so of equally
+    # near ones the first is the least.
+    cdef uint64_t least = (<uint64_t>1 << 48) - 1, next_one = least, x
     cdef Py_ssize_t c
-    for c in range(1, n):
-        d = distances[chosen[c]]
-        nearer = d < first
-        next_one = min(next_one, max(first, d))
-        first = min(first, d)
-        label = <int32_t>c if nearer else label
-    cluster[0] = label
-    nearest[0] = <uint16_t>first
-    second[0] = <uint16_t>next_one
+    for c in range(n):
+        x = <uint64_t>distances[chosen[c]] << 32 | <uint64_t>c
+        next_one = min(next_one, max(least, x))
+        least = min(least, x)
+    cluster[0] = <int32_t><uint32_t>least
+    nearest[0] = <uint16_t>(least >> 32)
+    second[0] = <uint16_t>(next_one >> 32)
 
 
-def nearest_two(
-    const uint16_t[:, ::1] distances,  # IN  (n_users, n_candidates)
-    const int64_t[::1] chosen,         # IN  (n_clusters,), candidates
-    int32_t[::1] cluster,              # OUT (n_users,), the nearest, the first of equals
-    uint16_t[::1] nearest,             # OUT (n_users,)
-    uint16_t[::1] second,              # OUT (n_users,), to the nearest of the other clusters; LARGEST if there is none
-    int n_threads,
-):
-    """Distances to the two nearest of the chosen candidates."""
-    cdef Py_ssize_t n_users = distances.shape[0], u
-    for u in prange(
-        n_users, nogil=True, schedule="static", num_threads=n_threads, use_threads_if=n_threads > 1
-    ):
-        _nearest_two(&distances[u, 0], &chosen[0], chosen.shape[0], &cluster[u], &nearest[u], &second[u])
+cdef inline void _add_block(
+    const uint16_t* rows, Py_ssize_t n_users, const int64_t* chosen, Py_ssize_t n_clusters, Block* block, int32_t* ends,
+    Py_ssize_t n, int64_t* kept, int64_t* lost,
+) noexcept nogil:
+    cdef Distances distances
+    cdef Py_ssize_t u, c
+    cdef int32_t first = 0
+    memset(ends, 0, (n_clusters + 1) * sizeof(int32_t))
+    for u in range(n_users):
+        _nearest_two(
+            rows + u * n, chosen, n_clusters, &block.cluster[u], &block.nearest[u], &block.second[u]
+        )
+        ends[block.cluster[u] + 1] += 1
+    for c in range(n_clusters):
+        ends[c + 1] += ends[c]
+    for u in range(n_users):  # in order of their cluster; each start moves to its end
+        c = block.cluster[u]
+        block.users[ends[c]] = <int32_t>u
+        ends[c] += 1
+    distances.rows, distances.nearest, distances.second, distances.n_candidates = rows, block.nearest, block.second, n
+    for c in range(n_clusters):
+        if ends[c] > first:
+            add_minima(distances, block.users + first, ends[c] - first, kept, lost + c * n)
+        first = ends[c]
 
 
 def swap_sums(
     const uint16_t[:, ::1] distances,  # IN  (n_users, n_candidates)
-    const int32_t[::1] cluster,        # IN  (n_users,)
-    const uint16_t[::1] nearest,       # IN  (n_users,)
-    const uint16_t[::1] second,        # IN  (n_users,)
-    int64_t[:, :, :, ::1] out,         # IN/OUT (n_threads, 2, n_clusters, n_candidates)
+    const int64_t[::1] chosen,         # IN  (n_clusters,), candidates
+    int64_t[:, ::1] kept,              # IN/OUT (n_threads, n_candidates)
+    int64_t[:, :, ::1] lost,           # IN/OUT (n_threads, n_clusters, n_candidates)
     int n_threads,
 ):
-    """Add each cluster's sums of min(distance, nearest) and of min(distance, second), for every candidate."""
-    cdef Py_ssize_t n_users = distances.shape[0], n = distances.shape[1], size = out.shape[2] * n, first, u, i
-    cdef uint32_t* sums
-    cdef int64_t* total
+    """Add all users' min(distance, nearest) for every candidate, nearest being that of the chosen ones.
+
+    And of each cluster's users, for every candidate, what min(distance, second) is more than that.
+    """
+    cdef Py_ssize_t n_users = distances.shape[0], n_clusters = chosen.shape[0], first
+    cdef Block* block
+    cdef int32_t* ends
     cdef int failed = 0
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
-        sums = <uint32_t*>calloc(2 * size, sizeof(uint32_t))
-        total = &out[threadid(), 0, 0, 0]
+        block = <Block*>malloc(sizeof(Block))
+        ends = <int32_t*>malloc((n_clusters + 1) * sizeof(int32_t))
         for first in prange(0, n_users, USERS_AT_ONCE, schedule="dynamic"):
-            if sums == NULL:
+            if block == NULL or ends == NULL:
                 failed |= 1
             else:
-                for u in range(first, min(first + USERS_AT_ONCE, n_users)):
-                    add_minima(
-                        &distances[u, 0], n, nearest[u], second[u], sums + cluster[u] * n, sums + size + cluster[u] * n
-                    )
-                for i in range(2 * size):
-                    total[i] += sums[i]
-                memset(sums, 0, 2 * size * sizeof(uint32_t))
-        free(sums)
+                _add_block(
+                    &distances[first, 0], min(<Py_ssize_t>USERS_AT_ONCE, n_users - first), &chosen[0], n_clusters,
+                    block, ends, distances.shape[1], &kept[threadid(), 0], &lost[threadid(), 0, 0],
+                )
+        free(ends)
+        free(block)
     if failed:
         raise MemoryError
 

@@ -13,6 +13,7 @@ from fastfedrec import Key, PrivatePrototypes, hardware
 from fastfedrec.clustering import assign_rows, kmeans
 from fastfedrec.datasets import generate_counts, generate_implicit
 from fastfedrec.private_kmeans import draw_loss, private_kmeans, swap_losses
+from fastfedrec.private_lloyd import lloyd_rounds, private_lloyd
 from fastfedrec.projection import project_rows, public_candidates
 from fastfedrec.reproduce.ribero2020 import entity_prototypes
 
@@ -68,7 +69,8 @@ class Swaps:
 class EqualEpsilon:
     """k-means at the same true epsilon, pure, from the same rows.
 
-    "projected": the centres themselves, of 6,040 rows in 4 dimensions, in a ball (ours) or the cube around it (theirs).
+    "projected": the centres themselves, of 6,040 rows in 4 dimensions, in a ball (ours, `private_lloyd`) or the cube
+    around it (theirs).
     "counts": prototypes of 10,000 x 100 counts from 0 to 8, as `PrivatePrototypes` sends them.  The cost is the mean
     squared distance of rows to the nearest centre, over that of exact k-means; a mean of 5 seeds.
     """
@@ -123,6 +125,19 @@ class EqualEpsilon:
                 max_entries=COUNTS[1],
             )  # fmt: skip
             return entity_prototypes(model, self.data, key, n_threads=1)
+        n_rounds = lloyd_rounds(N_USERS, N_GROUPS, N_DIMENSIONS, epsilon)
+        return private_lloyd(
+            self.rows, N_GROUPS, radius=self.reach, n_rounds=n_rounds, epsilon=epsilon, key=key, n_threads=1
+        )
+
+    def track_cost_over_exact_of_swaps(self, space, epsilon):
+        """Of `private_kmeans` in few dimensions, with 20 swaps."""
+        if space == "counts":
+            raise NotImplementedError("the prototypes are made by swaps")
+        return self._cost(self._swaps, space, epsilon)
+
+    def _swaps(self, space, epsilon, seed):
+        key = Key.from_seed(seed)
         candidates = public_candidates(N_CANDIDATES, N_DIMENSIONS, self.reach, key=key, round=0)
         return private_kmeans(
             self.rows, candidates, N_GROUPS, radius=self.reach, n_swaps=N_SWAPS, epsilon=epsilon / (N_SWAPS + 1),

@@ -10,7 +10,8 @@ from fastfedrec._threads import resolve_n_threads
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 
-_LINE = 16  # clusters that the kernel's columns are padded to: the widest vector
+_LINE_BYTES, _TAIL_BYTES = 64, 16  # of the kernel's columns
+_PER_UNIT = 1024  # multiples of whose inverse have exact sums
 
 
 @dataclass(frozen=True)
@@ -101,13 +102,14 @@ def kmeans(
     n_iterations = check_integer("n_iterations", n_iterations, low=0)
     n_threads = resolve_n_threads(n_threads)
     centers = _first_centers(data, n_clusters, init, key, n_threads)
-    labels, distances = _assign(data, centers, n_threads)
-    done = 0
+    columns, means = _Columns.zeros(data, n_clusters), _Means.zeros(data, n_clusters)
+    labels, distances = _assign(data, centers, columns, n_threads)
+    done, before = 0, None
     while done < n_iterations:
         done += 1
-        _move(data, labels, centers, n_threads)
+        means.move(data, labels, before, centers, n_threads)
         before = labels
-        labels, distances = _assign(data, centers, n_threads)
+        labels, distances = _assign(data, centers, columns, n_threads)
         if np.array_equal(labels, before):
             break
     return KMeans(labels, centers, float(distances.sum()), done)
@@ -144,7 +146,8 @@ def assign_rows(
     data = _Rows.of(rows)
     centers = check_array("centers", centers, ndim=2, shape=(None, data.n_columns))
     check_integer("the number of centers", len(centers), low=1)
-    return _assign(data, centers.astype(data.values.dtype, copy=False), resolve_n_threads(n_threads))
+    columns = _Columns.zeros(data, len(centers))
+    return _assign(data, centers.astype(data.values.dtype, copy=False), columns, resolve_n_threads(n_threads))
 
 
 @dataclass(frozen=True)
@@ -193,27 +196,83 @@ class _Rows:
         return out
 
 
-def _assign(data: _Rows, centers: np.ndarray, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
-    n_clusters, dtype = len(centers), data.values.dtype
-    columns = np.zeros((data.n_columns, -(-n_clusters // _LINE) * _LINE), dtype=dtype)
-    columns[:, :n_clusters] = centers.T
-    start = np.zeros(columns.shape[1], dtype=dtype)
-    start[:n_clusters] = -0.5 * np.einsum("cf,cf->c", centers, centers, dtype=np.float64)
-    labels = np.empty(len(data), dtype=np.int32)
-    best, distances = np.empty(len(data), dtype=dtype), np.empty(len(data))
+@dataclass(frozen=True)
+class _Columns:
+    """Room for centres as the kernel reads them: a column a cluster, whole lines a row, and perhaps a tail.
+
+    `start` is -infinity for columns without a cluster.
+    """
+
+    body: np.ndarray
+    tail: np.ndarray
+    start: np.ndarray
+
+    @classmethod
+    def zeros(cls, data: _Rows, n_clusters: int) -> "_Columns":
+        dtype = data.values.dtype
+        in_line, in_tail = _LINE_BYTES // dtype.itemsize, _TAIL_BYTES // dtype.itemsize
+        has_tail = n_clusters > in_line and 0 < n_clusters % in_line <= in_tail
+        stride = (n_clusters // in_line if has_tail else -(-n_clusters // in_line)) * in_line
+        body = np.zeros(data.n_columns * stride + in_line, dtype=dtype)
+        offset = -body.ctypes.data % _LINE_BYTES // dtype.itemsize  # a vector on two lines is read twice
+        body = body[offset : offset + data.n_columns * stride].reshape(data.n_columns, stride)
+        tail = np.zeros((data.n_columns, in_tail * has_tail), dtype=dtype)
+        return cls(body, tail, np.full(stride + tail.shape[1], -np.inf, dtype=dtype))
+
+    def set(self, centers: np.ndarray) -> None:
+        n_clusters, in_body = len(centers), self.body.shape[1]
+        self.body[:, :n_clusters] = centers[:in_body].T
+        self.tail[:, : max(n_clusters - in_body, 0)] = centers[in_body:].T
+        self.start[:n_clusters] = -0.5 * np.einsum("cf,cf->c", centers, centers, dtype=np.float64)
+
+
+def _assign(data: _Rows, centers: np.ndarray, columns: _Columns, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
+    columns.set(centers)
+    labels, distances = np.empty(len(data), dtype=np.int32), np.empty(len(data))
+    best = np.empty(len(data), dtype=data.values.dtype)
     _kernel.assign(
-        data.indptr, data.indices, data.values, data.norms, columns, start, labels, best, distances, n_clusters,
-        n_threads,
+        data.indptr, data.indices, data.values, data.norms, columns.body, columns.tail, columns.start, labels, best,
+        distances, len(centers), n_threads,
     )  # fmt: skip
     return labels, distances
 
 
-def _move(data: _Rows, labels: np.ndarray, centers: np.ndarray, n_threads: int) -> None:
-    """Centres to the means of their rows, in place."""
-    starts = np.zeros(len(centers) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(labels, minlength=len(centers)), out=starts[1:])
-    members = np.argsort(labels, kind="stable")
-    _kernel.update_centers(data.indptr, data.indices, data.values, members, starts, centers, n_threads)
+@dataclass(frozen=True)
+class _Means:
+    """Sums of the clusters' rows.
+
+    Where all sums of the values are exact, as of ratings or counts, only rows that changed their cluster are added and
+    taken away: that gives the same bits.  Otherwise all rows are added up anew.
+    """
+
+    sums: np.ndarray
+    are_exact: bool
+
+    @classmethod
+    def zeros(cls, data: _Rows, n_clusters: int) -> "_Means":
+        most = float(np.sqrt(data.norms.max())) * len(data.values) * _PER_UNIT
+        are_exact = most < 2.0**51 and _kernel.are_multiples(data.values, float(_PER_UNIT))
+        return cls(np.zeros((n_clusters, data.n_columns)), are_exact)
+
+    def move(
+        self, data: _Rows, labels: np.ndarray, before: np.ndarray | None, centers: np.ndarray, n_threads: int
+    ) -> None:
+        """Centres to the means of their rows, in place; `before` are the labels of the last call."""
+        if before is None or not self.are_exact:
+            self.sums[:] = 0
+            rows, clusters, signs = np.arange(len(labels)), labels, np.ones(len(labels))
+        else:
+            moved = np.flatnonzero(labels != before)
+            rows, clusters = np.tile(moved, 2), np.concatenate([labels[moved], before[moved]])
+            signs = np.repeat([1.0, -1.0], len(moved))
+        order = np.argsort(clusters, kind="stable")
+        starts = np.zeros(len(centers) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(clusters, minlength=len(centers)), out=starts[1:])
+        sizes = np.bincount(labels, minlength=len(centers))
+        _kernel.update_centers(
+            data.indptr, data.indices, data.values, rows[order], signs[order], starts, sizes, self.sums, centers,
+            n_threads,
+        )  # fmt: skip
 
 
 def _first_centers(data: _Rows, n_clusters: int, init: str | np.ndarray, key: Key | None, n_threads: int) -> np.ndarray:

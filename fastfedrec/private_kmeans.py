@@ -135,14 +135,11 @@ def swap_losses(distances: np.ndarray, chosen: np.ndarray, n_threads: int) -> np
     ndarray of shape (n_clusters, n_candidates), int64
         Sums of all users' distances to the nearest candidate that is then chosen.
     """
-    n_users, n_candidates = distances.shape
-    cluster = np.empty(n_users, dtype=np.int32)
-    nearest, second = np.empty(n_users, dtype=np.uint16), np.empty(n_users, dtype=np.uint16)
-    _kernel.nearest_two(distances, chosen, cluster, nearest, second, n_threads)
-    sums = np.zeros((n_threads, 2, len(chosen), n_candidates), dtype=np.int64)
-    _kernel.swap_sums(distances, cluster, nearest, second, sums, n_threads)
-    kept, left = sums.sum(axis=0)
-    return kept.sum(axis=0) - kept + left
+    n_candidates = distances.shape[1]
+    kept = np.zeros((n_threads, n_candidates), dtype=np.int64)
+    lost = np.zeros((n_threads, len(chosen), n_candidates), dtype=np.int64)
+    _kernel.swap_sums(distances, chosen, kept, lost, n_threads)
+    return kept.sum(axis=0) + lost.sum(axis=0)
 
 
 def selection_weights(losses: np.ndarray, epsilon: float, sensitivity: int = LEVELS) -> np.ndarray:

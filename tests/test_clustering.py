@@ -1,5 +1,6 @@
 """k-means: against its definition in double, by what a fixed point must be, and by the law of its first centres."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -11,7 +12,7 @@ from naive import clustering as naive
 from significance import counts_are, tilted
 from strategies import seeds
 
-from fastfedrec import Interactions, Key, hardware
+from fastfedrec import Interactions, Key, clustering, hardware
 from fastfedrec.clustering import assign_rows, kmeans
 
 
@@ -72,6 +73,37 @@ def test_objective_never_rises_and_ends_at_a_fixed_point(seed, init):
     assert found.n_iterations < 200
     for c in set(found.labels.tolist()):
         np.testing.assert_allclose(found.centers[c], x[found.labels == c].mean(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("is_sparse", [True, False])
+@pytest.mark.parametrize("unit", [1.0, 0.5, 2.0**-10])
+def test_adding_only_rows_that_moved_gives_the_same_bits(unit, is_sparse, monkeypatch):
+    x = rows(300, 12, 4, np.float32) * np.float32(unit)
+    data = sparse(x) if is_sparse else x
+    means = clustering._Means.zeros(clustering._Rows.of(data), 9)
+    assert means.are_exact
+    moved = [kmeans(data, 9, key=Key.from_seed(1), n_iterations=n) for n in range(8)]
+    assert moved[-1].n_iterations > 3
+    monkeypatch.setattr(clustering._Means, "zeros", lambda *_: dataclasses.replace(means, are_exact=False))
+    for n, found in enumerate(moved):
+        anew = kmeans(data, 9, key=Key.from_seed(1), n_iterations=n)
+        assert found.centers.tobytes() == anew.centers.tobytes()
+        assert found.labels.tobytes() == anew.labels.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("value", "are_exact"), [(0.5, True), (3.0, True), (0.3, False), (2.0**-11, False), (1e12, False)]
+)
+def test_sums_are_exact_only_of_multiples_that_are_small_enough(value, are_exact):
+    x = np.ones((50, 30))
+    x[20, 7] = value
+    assert clustering._Means.zeros(clustering._Rows.of(x), 2).are_exact == are_exact
+
+
+def test_sums_that_overflow_leave_labels_in_range():
+    labels, distances = assign_rows(np.full((3, 4), -4e18, np.float32), np.full((20, 4), 1.2e19, np.float32))
+    assert labels.tolist() == [0, 0, 0]
+    assert np.isinf(distances).all()
 
 
 def test_an_empty_cluster_keeps_its_centre():

@@ -55,8 +55,20 @@ def test_swap_losses_equal_brute_force(seed, n, n_candidates, data, n_threads):
     assert swap_losses(distances, chosen, n_threads).tolist() == naive.swap_losses(distances.tolist(), chosen.tolist())
 
 
-def test_swap_losses_do_not_overflow():
-    distances = np.full((70_000, 3), LEVELS, dtype=np.uint16)
+@pytest.mark.parametrize("n_candidates", [1, 7, 8, 31, 32, 33, 130, 400])  # whole vectors of any level, and others
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+def test_swap_losses_of_any_number_of_candidates(n_candidates, instruction_set):
+    rng = np.random.default_rng(n_candidates)
+    distances = rng.choice([0, 1, 300, 65534, 65535], (40, n_candidates)).astype(np.uint16)
+    chosen = rng.integers(0, n_candidates, 3)
+    with hardware.use_instruction_set(instruction_set):
+        found = swap_losses(distances, chosen, 1)
+    assert found.tolist() == naive.swap_losses(distances.tolist(), chosen.tolist())
+
+
+@pytest.mark.parametrize("n_candidates", [3, 40])
+def test_swap_losses_do_not_overflow(n_candidates):
+    distances = np.full((70_000, n_candidates), LEVELS, dtype=np.uint16)
     assert (swap_losses(distances, np.array([0, 1]), 2) == 70_000 * LEVELS).all()
 
 
