@@ -63,6 +63,7 @@ class CohortRounds(FederatedSystem):
         Where messages are recorded, and found again.
     """
 
+    stage: ClassVar[str] = "training"  # what diverges
     streams: ClassVar[str]  # names of random streams begin with it: no two stages share a draw
     cohorts: ClassVar[str]
     what: ClassVar[str]  # clients send, for the ledger

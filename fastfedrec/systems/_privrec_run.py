@@ -16,6 +16,7 @@ from fastfedrec.systems._cohort_rounds import CohortRounds, PrivRecState
 from fastfedrec.systems.base import DivergenceError
 
 _LARGEST_PARAMETER = 10.0  # weights start below 1; at this size, logits are in the tens of thousands
+_NOISE_TO_LEARN_WITH = 0.003  # in each parameter of a step of the server
 
 
 @dataclass
@@ -106,9 +107,9 @@ def check_convergence(system: CohortRounds, parameters: np.ndarray, round_number
     if system.noise is not None:
         mean_noise = 2 * system.noise.noise_multiplier * system.noise.clip_norm / system.cohort_size
         reason = (
-            f"the noise is {mean_noise:.3g} in each parameter of the mean update, and training needs about .003 or "
-            "less: lower clip_norm, or enlarge cohort_size"
+            f"the noise is {mean_noise:.3g} in each parameter of the mean update, and training needs about "
+            f"{_NOISE_TO_LEARN_WITH / system.server_learning_rate:.2g} or less: lower clip_norm, or enlarge cohort_size"
         )
     raise DivergenceError(
-        f"training diverged in round {round_number}: the largest parameter is {largest:.3g}; {reason}"
+        f"{system.stage} diverged in round {round_number}: the largest parameter is {largest:.3g}; {reason}"
     )

@@ -23,8 +23,8 @@ from fastfedrec.systems._privrec_run import Run
 STAGES = ("none", "public", "dp", "published")
 #: Chosen on generated sequences (docs/explanation/pretraining.md); the paper names none of them.
 OPTIONS: dict[str, Any] = {
-    "n_rounds": 100, "cohort_size": 200, "local_epochs": 1, "learning_rate": 0.5, "server_learning_rate": 30.0,
-    "batch_size": 16, "length": 50, "negatives": 4, "clip_norm": None,
+    "n_rounds": 100, "cohort_size": 200, "local_epochs": 1, "learning_rate": 0.5, "server_learning_rate": 10.0,
+    "batch_size": 16, "length": 10, "negatives": 4, "clip_norm": None,
 }  # fmt: skip
 _LEAST = {"n_rounds": 1, "cohort_size": 1, "local_epochs": 1, "batch_size": 1, "length": 2, "negatives": 1}
 PUBLISHED_NOTE = (
@@ -159,6 +159,7 @@ class PretrainingRounds(CohortRounds):
         Where messages are recorded, and found again.
     """
 
+    stage: ClassVar[str] = "stage one"
     streams: ClassVar[str] = "privrec.stage1"
     cohorts: ClassVar[str] = "privrec.stage1.cohort"  # not those of stage two, or it would know who is in them
     what: ClassVar[str] = "updates of stage one"
