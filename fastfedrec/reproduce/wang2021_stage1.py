@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec._check import check_flag, check_instance, check_integer
+from fastfedrec._check import check_flag, check_integer
 from fastfedrec._progress import progress_rounds
 from fastfedrec._version import __version__
 from fastfedrec.datasets.generate_sequences import generate_sequences
 from fastfedrec.interactions import Interactions
 from fastfedrec.personalization import PersonalizationSplit, evaluate_personalized, personalization_split
+from fastfedrec.pretraining import check_sequences
 from fastfedrec.randomness import Key
 from fastfedrec.reproduce._side_by_side import SideBySide, checksum, kept
 from fastfedrec.systems.baselines import DPPopularity, Popularity
@@ -79,8 +80,9 @@ class StageOneTable(SideBySide):
 
     legend = (
         "Means over seeds, with the standard deviation where there are several: each seed draws the public people,\n"
-        "the test users and all else (a simulation).  epsilon: of the whole, as the ledger proves it, for replacing all\n"
-        "data of one user at delta 1e-6.  Test users' devices fine-tune the network; all unvisited items are ranked."
+        "the test users and all else (a simulation).  epsilon: of the whole, as the ledger proves it, for replacing\n"
+        "all data of one user at delta 1e-6.  Devices of test users fine-tune the network; all unvisited items are\n"
+        "ranked."
     )
 
     @property
@@ -166,7 +168,7 @@ def stage1_table(
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
     quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
     if data is not None:
-        check_instance("data", data, Interactions, "MovieLens 100K, with timestamps")
+        check_sequences("data", data)
     rows: dict[str, dict[str, Any]] = {}
     tasks = []
     sizes = set()
