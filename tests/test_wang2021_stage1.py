@@ -103,7 +103,7 @@ def test_ratings_with_features_and_the_command(tiny, tmp_path, capsys, monkeypat
     data = matrix._replace(values=values).with_features(user_features={"gender": np.arange(60) % 2})
     found = stage1_table(data, n_seeds=1, quick=True)
     assert isinstance(found, StageOneTable)
-    assert "'user': ['gender']" in found.settings["models"]["PrivRec, stage one public"]
+    assert "'user': {'gender': [0, 1]}" in found.settings["models"]["PrivRec, stage one public"]
     monkeypatch.setattr("fastfedrec._cli_reproduce.load_movielens", lambda path: data)
     arguments = ["reproduce", "privrec", "--table", "stage1", "--quick", "--out", str(tmp_path / "out")]
     main([*arguments, "--data", "ml-100k.zip"])

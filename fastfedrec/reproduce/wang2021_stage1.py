@@ -31,7 +31,7 @@ TABLE = "stage1"
 EPSILON = 2.0
 METRICS = ("hr@10", "ndcg@10")
 STAGES = {"none": "none", "public": "public", "dp": "private", "published": "as published"}
-FEATURES = {"user": ["gender", "age", "occupation"], "item": ["genres"]}
+USER, ITEM = ("gender", "age", "occupation"), ("genres",)
 _PUBLIC_SHARE = 0.25  # of all people: whose sequences are taken to be public, and nothing else of them is used
 _GENERATED = {"n_users": 2_000, "n_items": 300, "n_topics": 6}
 _SMALL = {"n_users": 200, "n_items": 100, "n_topics": 2}
@@ -213,8 +213,9 @@ def stage_models(data: Interactions, split: PersonalizationSplit, *, quick: bool
         By name.
     """
     features = {
-        "user": [name for name in FEATURES["user"] if name in data.user_features],
-        "item": [name for name in FEATURES["item"] if name in data.item_features],
+        # Public values: those of the whole, so that a test user's are known.
+        "user": {name: np.unique(column).tolist() for name, column in data.user_features.items() if name in USER},
+        "item": [name for name in ITEM if name in data.item_features],
     }
     n_train = len(split.train_users)
     common: dict[str, Any] = {"features": features, "threshold": split.threshold}
