@@ -45,7 +45,7 @@ class PrivRec(_TwoTowerRecommender):
     releases: the item counts, if asked for, and the parameters after each round.  The server is trusted ("central"):
     it sees every update and draws the cohorts, in secret.  The figure of a run is in `ledger_`, by an accountant for
     sampling without replacement.  A user's fine-tuned network never leaves the device.  Values of features, and the
-    lists of users and items, are taken to be public.  Otherwise there is no guarantee.
+    lists of users and items, are taken to be public.  Otherwise, or with ``stage1="published"``, there is none.
 
     Parameters
     ----------
