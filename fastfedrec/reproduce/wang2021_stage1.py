@@ -41,7 +41,13 @@ PRIVREC, DP, START = "PrivRec", "DP-PrivRec", "private popularity, fine-tuned"
 
 @dataclass
 class PublicPopularity:
-    """How many of the public people have each item: it costs nothing, and needs no network."""
+    """How many of the public people have each item: it costs nothing, and needs no network.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_items,) or None
+        None before they are counted.
+    """
 
     counts: np.ndarray | None = None
 
@@ -239,7 +245,7 @@ def stage_models(data: Interactions, split: PersonalizationSplit, *, quick: bool
             if kind == "dp":
                 own["stage1_options"] = noisy
                 own |= shared if family == START else {}
-            if family == DP or (family, kind) not in {(PRIVREC, "dp"), (START, "published")}:
+            if (family, kind) not in {(PRIVREC, "dp"), (START, "published")}:
                 models[f"{family}, stage one {said}"] = PrivRec(**(parameters | own))
     models["popularity"] = Popularity()
     models["DP popularity"] = DPPopularity(EPSILON / 2)  # for replacing a user, which costs twice
