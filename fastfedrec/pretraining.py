@@ -73,15 +73,7 @@ def draw_contrastive_examples(
     >>> len(examples.candidates), len(true_segment)
     (1, 1)
     """
-    check_instance("data", data, Interactions, "use Interactions.from_arrays with timestamps")
-    if data.timestamps is None:
-        raise ValueError("data must have timestamps: without them a user's items are a set, not a sequence")
-    if missing := np.count_nonzero(data.timestamps == MISSING_TIMESTAMP):
-        raise ValueError(
-            f"data must have all timestamps, {missing} of {len(data.timestamps)} are missing: no order is known"
-        )
-    if data.n_items < 2:
-        raise ValueError(f"data must have at least 2 items, one to take for another, got {data.n_items}")
+    check_sequences("data", data)
     users = check_rows("users", users, data.n_users)
     length = check_integer("length", length, low=2)
     n_negatives = check_integer("n_negatives", n_negatives, low=1)
@@ -126,6 +118,32 @@ def draw_contrastive_examples(
     items = history[np.where(replaced, elsewhere[example, 0] + into, sources[sequence] + place)]
     items[starts[:-1:each] + masked] = others[:, 0]
     return ContrastiveExamples(ids, indptr, items, starts, np.column_stack([true_item, others]))
+
+
+def check_sequences(name: str, data: Interactions) -> None:
+    """Raise for data that are no sequences: without all of their timestamps, or with a single item.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument, for the message.
+    data : Interactions
+        To be learnt from.
+
+    Raises
+    ------
+    ValueError
+        It says what is missing.
+    """
+    check_instance(name, data, Interactions, "use Interactions.from_arrays with timestamps")
+    if data.timestamps is None:
+        raise ValueError(f"{name} must have timestamps: without them a user's items are a set, not a sequence")
+    if missing := np.count_nonzero(data.timestamps == MISSING_TIMESTAMP):
+        raise ValueError(
+            f"{name} must have all timestamps, {missing} of {len(data.timestamps)} are missing: no order is known"
+        )
+    if data.n_items < 2:
+        raise ValueError(f"{name} must have at least 2 items, one to take for another, got {data.n_items}")
 
 
 def _other_than(taken: np.ndarray, drawn: np.ndarray) -> np.ndarray:

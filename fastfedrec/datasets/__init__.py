@@ -4,6 +4,7 @@ from fastfedrec.datasets.eicu import load_eicu
 from fastfedrec.datasets.frappe import load_frappe
 from fastfedrec.datasets.generate import generate_implicit
 from fastfedrec.datasets.generate_counts import PoissonCounts, generate_counts
+from fastfedrec.datasets.generate_sequences import generate_sequences
 from fastfedrec.datasets.movielens import load_movielens, zip_regions
 from fastfedrec.datasets.movielens_folds import load_movielens_folds
 from fastfedrec.datasets.netflix import load_netflix
@@ -14,6 +15,7 @@ __all__ = [
     "PoissonCounts",
     "generate_counts",
     "generate_implicit",
+    "generate_sequences",
     "load_eicu",
     "load_frappe",
     "load_movielens",

@@ -122,7 +122,9 @@ class FixedSizeSampling:
     def __init__(self, cohort_size: int):
         self.cohort_size = check_integer("cohort_size", cohort_size, low=1)
 
-    def sample(self, n_clients: int, *, key: Key, round: int = 0) -> np.ndarray:
+    def sample(
+        self, n_clients: int, *, key: Key, round: int = 0, purpose: str = "client_sampling.fixed_size"
+    ) -> np.ndarray:
         """Draw the cohort of one round.
 
         Parameters
@@ -133,6 +135,8 @@ class FixedSizeSampling:
             Source of the bits.  It is not used up here: the caller claims it, once for a whole run.
         round : int
             Use a new one for each round, or the cohort repeats.
+        purpose : str
+            Name of the stream: one for each part of a run that counts its rounds from 0.
 
         Returns
         -------
@@ -151,7 +155,7 @@ class FixedSizeSampling:
         check_instance("key", key, Key, _KEY_REMEDY)
         cohort = np.empty(self.cohort_size, dtype=np.int64)
         marked = np.zeros(-(-n_clients // 64), dtype=np.uint64)
-        _kernel.sample_fixed_size(cohort, marked, key.subkey("client_sampling.fixed_size"), n_clients, round_number)
+        _kernel.sample_fixed_size(cohort, marked, key.subkey(purpose), n_clients, round_number)
         return cohort
 
     def __repr__(self) -> str:

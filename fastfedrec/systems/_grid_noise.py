@@ -58,14 +58,16 @@ class GridNoise:
         noisy = self.mechanism.add_noise(total, key=key, purpose=purpose, round=round_number, n_threads=n_threads)
         return noisy * self.step
 
-    def event(self, n_users: int, cohort_size: int, n_draws: int) -> Gaussian | CentralRelease:
-        """One release of the sum over a cohort drawn without replacement."""
+    def event(
+        self, n_users: int, cohort_size: int, n_draws: int, what: str = "clipped updates"
+    ) -> Gaussian | CentralRelease:
+        """One release of the sum of `what` over a cohort drawn without replacement."""
         sensitivity = 2 * Fraction(self.clip_norm) / Fraction(self.step)
         distance = self.mechanism.total_distance(n_draws)
         if isinstance(self.mechanism, RoundedGaussian):
             return Gaussian(
                 self.mechanism.noise_multiplier(sensitivity),
-                "rounded Gaussian on the sum of clipped updates",
+                f"rounded Gaussian on the sum of {what}",
                 neighboring="replace",
                 sampling="without_replacement",
                 n_users=n_users,
@@ -74,7 +76,7 @@ class GridNoise:
             )
         epsilon = self.mechanism.epsilon(sensitivity)
         return CentralRelease(
-            "discrete Laplace on the sum of clipped updates",
+            f"discrete Laplace on the sum of {what}",
             epsilon,
             neighboring="replace",
             sampling="without_replacement",

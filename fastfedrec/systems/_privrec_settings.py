@@ -1,6 +1,6 @@
 """The numbers of a PrivRec run: what "auto" stands for, and what the noise must be for a target epsilon."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,11 @@ from fastfedrec._check import check_choice, check_epsilon, check_integer, check_
 from fastfedrec.accounting import (
     CentralRelease,
     Gaussian,
+    PLDAccountant,
     calibrate_epsilon_per_report,
     calibrate_noise_multiplier,
 )
+from fastfedrec.systems._privrec_stage1 import STAGES, Stage1Settings, check_options, resolve_options
 
 #: Chosen on MovieLens 1M; the paper's own are those of its section 4.1 (docs/explanation/systems/privrec.md).
 PRESETS: dict[str, dict[str, Any]] = {
@@ -37,9 +39,10 @@ class PrivRecSettings:
     negatives: int
     clip_norm: float | None
     noise_multiplier: float | None
+    stage1: Stage1Settings | None = None
 
     @classmethod
-    def resolve(cls, parameters: Mapping[str, Any], n_users: int) -> "PrivRecSettings":
+    def resolve(cls, parameters: Mapping[str, Any], n_users: int, n_public: int = 0) -> "PrivRecSettings":
         """Put numbers for "auto" and "all", and calibrate the noise, for a run over `n_users` users."""
         preset = PRESETS[parameters["preset"]]
         given = {name: parameters[name] for name in preset}
@@ -52,10 +55,17 @@ class PrivRecSettings:
                     f"cohort_size must be at most the number of users ({n_users}), got {numbers['cohort_size']}"
                 )
             numbers["cohort_size"] = n_users
-        multiplier = parameters["noise_multiplier"]
+        options = stage1 = None
+        if parameters["stage1"] != "none":
+            options = resolve_options(parameters, n_public if parameters["stage1"] == "public" else n_users)
+        multiplier = first = parameters["noise_multiplier"]
         if parameters["target_epsilon"] is not None:
-            multiplier = _calibrate(parameters, n_users, numbers["cohort_size"], numbers["n_rounds"])
-        return cls(**numbers, clip_norm=parameters["clip_norm"], noise_multiplier=multiplier)
+            multiplier, first = _calibrate(parameters, n_users, numbers, options)
+        if options is not None:
+            private = parameters["stage1"] == "dp"
+            bound = {"clip_norm": options["clip_norm"] if private else None}
+            stage1 = Stage1Settings(**(options | bound), noise_multiplier=first if private else None)
+        return cls(**numbers, clip_norm=parameters["clip_norm"], noise_multiplier=multiplier, stage1=stage1)
 
 
 def check_settings(parameters: Mapping[str, Any]) -> None:
@@ -89,26 +99,59 @@ def check_settings(parameters: Mapping[str, Any]) -> None:
                 f"{parameters['popularity_epsilon']}"
             )
     private = parameters["noise_multiplier"] is not None or parameters["target_epsilon"] is not None
+    stage1 = check_choice("stage1", parameters["stage1"], STAGES)
+    check_options(parameters["stage1_options"])
+    check_real("stage1_share", parameters["stage1_share"], low=1e-3, high=1 - 1e-3)
+    if stage1 == "dp" and not private:
+        raise ValueError("stage1='dp' needs noise: give target_epsilon or noise_multiplier, and clip_norm")
     if private and parameters["clip_norm"] is None:
         raise ValueError("clip_norm must be given where there is noise: without a bound, no noise hides a user")
-    if parameters["n_rounds"] == 0 and (private or parameters["popularity_epsilon"] is None):
+    to_hide = private and stage1 != "dp"
+    if parameters["n_rounds"] == 0 and (to_hide or parameters["popularity_epsilon"] is None):
         raise ValueError(
-            "n_rounds may be 0 only with popularity_epsilon alone: without rounds nothing else is learnt or hidden"
+            "n_rounds may be 0 only with popularity_epsilon alone, or beside stage1='dp': without rounds nothing else "
+            "is learnt or hidden"
         )
     check_real("delta", parameters["delta"], low=0.0, high=1.0, exclusive=True)
     check_real("threshold", parameters["threshold"], low=0.0)
     check_integer("batch_size", parameters["batch_size"], low=1)
 
 
-def _calibrate(parameters: Mapping[str, Any], n_users: int, cohort_size: int, n_rounds: int) -> float:
-    """The least noise multiplier that keeps a run of so many rounds within the target."""
-    sampled: dict[str, Any] = {
-        "neighboring": "replace", "sampling": "without_replacement", "n_users": n_users, "cohort_size": cohort_size
-    }  # fmt: skip
+def _calibrate(
+    parameters: Mapping[str, Any], n_users: int, numbers: Mapping[str, Any], stage1: Mapping[str, Any] | None
+) -> tuple[float | None, float | None]:
+    """The least noise multipliers, of the rounds and of a private stage one, that keep a run within the target."""
     # A part in a million less: room for the rounding of the grid and for the delta of the table.
-    for_rounds = parameters["target_epsilon"] - (parameters["popularity_epsilon"] or 0.0)
-    target = {"epsilon": for_rounds * (1 - 1e-6), "delta": parameters["delta"] * (1 - 1e-6)}
-    if parameters["noise"] == "gaussian":
-        return calibrate_noise_multiplier(Gaussian(1.0, **sampled), **target, count=n_rounds)
-    release = CentralRelease("discrete Laplace", 1.0, **sampled)
-    return 1 / calibrate_epsilon_per_report(release, **target, count=n_rounds)
+    budget = (parameters["target_epsilon"] - (parameters["popularity_epsilon"] or 0.0)) * (1 - 1e-6)
+    delta = parameters["delta"] * (1 - 1e-6)
+    is_gaussian = parameters["noise"] == "gaussian"
+
+    def event(multiplier: float, cohort_size: int) -> Gaussian | CentralRelease:
+        sampled: dict[str, Any] = {
+            "neighboring": "replace", "sampling": "without_replacement", "n_users": n_users, "cohort_size": cohort_size
+        }  # fmt: skip
+        if is_gaussian:
+            return Gaussian(multiplier, **sampled)
+        return CentralRelease("discrete Laplace", 1 / multiplier, **sampled)
+
+    def least(epsilon: float, cohort_size: int, count: int, accountant: Callable[[], Any]) -> float:
+        target: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "count": count, "accountant": accountant}
+        release = event(1.0, cohort_size)
+        if isinstance(release, Gaussian):
+            return calibrate_noise_multiplier(release, **target)
+        return 1 / calibrate_epsilon_per_report(release, **target)
+
+    def after_stage1() -> PLDAccountant:
+        accountant = PLDAccountant()
+        if stage1 is not None and first is not None:
+            accountant.compose(event(first, stage1["cohort_size"]), stage1["n_rounds"])
+        return accountant
+
+    first = None
+    if parameters["stage1"] == "dp" and stage1 is not None:
+        share = parameters["stage1_share"] if numbers["n_rounds"] else 1.0
+        first = least(share * budget, stage1["cohort_size"], stage1["n_rounds"], PLDAccountant)
+    if not numbers["n_rounds"]:
+        return None, first
+    # Stage one is composed with the rounds, not added to them.
+    return least(budget, numbers["cohort_size"], numbers["n_rounds"], after_stage1), first

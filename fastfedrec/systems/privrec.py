@@ -6,9 +6,9 @@ user's device fine-tunes the network on that user's own data.  Corrections: docs
 """
 
 import os
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, astuple
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,16 +24,16 @@ from fastfedrec.network import TwoTower
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems._grid_noise import GridNoise
-from fastfedrec.systems._privrec_rounds import ClientData, LocalTraining, PrivRecRounds, PrivRecState
+from fastfedrec.systems._privrec_rounds import ClientData, LocalTraining, PrivRecRounds
+from fastfedrec.systems._privrec_run import Run, checksum
 from fastfedrec.systems._privrec_serving import _Personalized, _TwoTowerRecommender
 from fastfedrec.systems._privrec_settings import PrivRecSettings, check_settings
+from fastfedrec.systems._privrec_stage1 import choose_sequences, learn_items, public_note, with_embeddings
 from fastfedrec.systems._privrec_start import MAX_ITEMS, describe_features, popularity_start, release_popularity
-from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["PrivRec"]
 
-_LARGEST_PARAMETER = 10.0  # weights start below 1; at this size, logits are in the tens of thousands
 _TABLES = ("user", "item", "context")
 
 
@@ -45,7 +45,7 @@ class PrivRec(_TwoTowerRecommender):
     releases: the item counts, if asked for, and the parameters after each round.  The server is trusted ("central"):
     it sees every update and draws the cohorts, in secret.  The figure of a run is in `ledger_`, by an accountant for
     sampling without replacement.  A user's fine-tuned network never leaves the device.  Values of features, and the
-    lists of users and items, are taken to be public.  Otherwise there is no guarantee.
+    lists of users and items, are taken to be public.  Otherwise, or with ``stage1="published"``, there is none.
 
     Parameters
     ----------
@@ -72,6 +72,16 @@ class PrivRec(_TwoTowerRecommender):
     popularity_epsilon : float or None
         Before the first round, release how many users have each item (at most 10 items a user, discrete Laplace noise),
         and start with a network that scores items by that; part of `target_epsilon`.  None starts at random.
+    stage1 : {"none", "public", "dp", "published"}
+        Whether items' embeddings start from what a recurrent encoder learns from sequences: of other people, passed to
+        `fit` ("public": costs nothing, if they are that); the users' own, in rounds with clipping and noise ("dp":
+        part of `target_epsilon`, or with the same `noise_multiplier`), or without, as the paper does it ("published":
+        no guarantee at all).
+    stage1_share : float
+        Of what `target_epsilon` leaves for rounds, the share that "dp" may spend on stage one; all without rounds.
+    stage1_options : mapping or None
+        Other numbers of stage one than its own: n_rounds, cohort_size, local_epochs, learning_rate,
+        server_learning_rate, batch_size, length (of sequences), negatives, clip_norm (None takes the model's).
     noise : {"gaussian", "laplace"}
         "laplace" clips in the l1 norm, without which Laplace noise promises nothing.
     preset : {"recommended", "paper"}
@@ -134,6 +144,9 @@ class PrivRec(_TwoTowerRecommender):
         noise_multiplier: float | None = None,
         target_epsilon: float | None = None,
         popularity_epsilon: float | None = None,
+        stage1: str = "none",
+        stage1_share: float = 0.5,
+        stage1_options: Mapping[str, Any] | None = None,
         noise: str = "gaussian",
         preset: str = "recommended",
         delta: float = 1e-6,
@@ -153,6 +166,9 @@ class PrivRec(_TwoTowerRecommender):
         self.noise_multiplier = noise_multiplier
         self.target_epsilon = target_epsilon
         self.popularity_epsilon = popularity_epsilon
+        self.stage1 = stage1
+        self.stage1_share = stage1_share
+        self.stage1_options = stage1_options
         self.noise = noise
         self.preset = preset
         self.delta = delta
@@ -181,6 +197,7 @@ class PrivRec(_TwoTowerRecommender):
         *,
         engine: LocalEngine | None = None,
         checkpoint: str | os.PathLike | None = None,
+        public: Interactions | None = None,
     ) -> Self:
         """Train by `n_rounds` federated rounds.
 
@@ -203,6 +220,8 @@ class PrivRec(_TwoTowerRecommender):
         checkpoint : path-like or None
             A folder in which the run is kept after every round; where one is there already, it is resumed, and ends
             with the same bits.  It holds the key, and sums without noise: only its owner may read it.
+        public : Interactions or None
+            With ``stage1="public"``: sequences, with timestamps, of people who are no users here.
 
         Returns
         -------
@@ -215,7 +234,7 @@ class PrivRec(_TwoTowerRecommender):
             The parameters, which are public, left the range in which the network means anything; the message names the
             round and what to change.
         ValueError
-            A checkpoint of a run on other data or with other parameters.
+            A checkpoint of a run on other data or with other parameters; a stage one on data without all timestamps.
         """
         self._check_parameters()
         visited = interactions.interactions if isinstance(interactions, InteractionLog) else interactions
@@ -227,10 +246,13 @@ class PrivRec(_TwoTowerRecommender):
         show_progress = check_flag("show_progress", show_progress)
         engine = LocalEngine() if engine is None else engine
         features = describe_features(self.features or {}, data, visited)
-        settings = PrivRecSettings.resolve(self.get_params(), visited.n_users)
+        sequences = choose_sequences(self.stage1, data, public, self.threshold)
+        n_public = 0 if public is None else public.n_users
+        settings = PrivRecSettings.resolve(self.get_params(), visited.n_users, n_public)
         folder = None
         if checkpoint is not None:
-            folder = Checkpoint(checkpoint, self._run_of(data, visited, settings, engine))
+            described = self._run_of(data, public, settings, engine)
+            folder = Checkpoint(checkpoint, described)
             key = folder.resolve_key(key)
         key = resolve_key(key)
         self.ledger_ = (
@@ -242,36 +264,21 @@ class PrivRec(_TwoTowerRecommender):
         self.features_ = features
         self._network = self._build()
         self.noise_multiplier_ = settings.noise_multiplier
+        run = Run(self.ledger_, self.communication_, engine, key, n_threads, show_progress)
+        learnt = None
+        if sequences is not None and settings.stage1 is not None:
+            inner = None if checkpoint is None else Checkpoint(Path(checkpoint) / "stage1", described)
+            learnt = learn_items(self.stage1, sequences, settings.stage1, run, inner, self.noise, self.n_factors)
         system = self._system(settings, key, n_threads, folder)
-        state, first_round = self._resume(folder, system) or (self._start(data, system), 0)
-        if system.noise is not None or self.popularity_epsilon is not None:
-            self.ledger_.note("the values of the features, and who is in the data at all, are taken to be public")
 
-        if folder is not None and first_round == 0:
-            folder.keep_state(self._header() | {"round": -1}, {"parameters": state.parameters})
-
-        def after_round(round_number: int, state: PrivRecState) -> None:
-            self._check_convergence(state, round_number, system, settings)
-            self.parameters_ = state.parameters
-            if folder is not None:
-                folder.keep_state(self._header() | {"round": round_number}, {"parameters": state.parameters})
+        def after_round(round_number: int, parameters: np.ndarray) -> None:
+            self._take(run, parameters)
             if callback is not None:
                 callback(self, round_number)
 
-        self.parameters_ = state.parameters
-        engine.run(
-            system,
-            state,
-            data,  # type: ignore[arg-type]
-            key=key,
-            n_rounds=settings.n_rounds,
-            first_round=first_round,
-            ledger=self.ledger_,
-            communication=self.communication_,
-            n_threads=n_threads,
-            show_progress=show_progress,
-            after_round=after_round,
-        )
+        parameters, first_round = run.open(system, lambda: self._start(data, system, run, sequences, learnt))
+        self._take(run, parameters)
+        self._take(run, run.rounds(system, data, parameters, first_round, settings.n_rounds, after_round))
         return self
 
     def personalize(
@@ -314,7 +321,9 @@ class PrivRec(_TwoTowerRecommender):
         if not np.array_equal(own.item_ids, visited.item_ids):
             raise ValueError("data must have the items the model was fitted with; see Interactions.select_items")
         # Nothing here depends on the noise or on the number of users, so there is nothing to calibrate.
-        settings = PrivRecSettings.resolve(self.get_params() | {"noise_multiplier": 1.0, "target_epsilon": None}, 2**31)
+        settings = PrivRecSettings.resolve(
+            self.get_params() | {"noise_multiplier": 1.0, "target_epsilon": None, "stage1": "none"}, 2**31
+        )
         epochs = settings.local_epochs
         if local_epochs is not None:
             epochs = check_integer("local_epochs", local_epochs, low=0)
@@ -343,54 +352,44 @@ class PrivRec(_TwoTowerRecommender):
             key, n_threads, folder,
         )  # fmt: skip
 
-    def _start(self, data: Interactions | InteractionLog, system: PrivRecRounds) -> PrivRecState:
-        state = system.initial_state()
+    def _start(
+        self,
+        data: Interactions | InteractionLog,
+        system: PrivRecRounds,
+        run: Run,
+        sequences: Interactions | None,
+        learnt: np.ndarray | None,
+    ) -> np.ndarray:
+        """The parameters of the first round of stage two."""
+        parameters = system.initial_state().parameters
+        if sequences is not None and learnt is not None:
+            parameters = with_embeddings(self._network, parameters, self.interactions_.item_ids, sequences, learnt)
+        if self.stage1 == "public" and sequences is not None:
+            run.ledger.note(public_note(sequences.n_users))
+        if system.noise is not None or self.popularity_epsilon is not None or self.stage1 == "dp":
+            run.ledger.note("the values of the features, and who is in the data at all, are taken to be public")
         if self.popularity_epsilon is None:
-            return state
+            return parameters
         positives = data.interactions.binarize() if isinstance(data, InteractionLog) else data.binarize(self.threshold)
-        counts = release_popularity(positives, self.popularity_epsilon, system.key, self.ledger_)
-        self.communication_.record(RoundTraffic(download=0, upload=4 * MAX_ITEMS, n_clients=positives.n_users))
-        return system.state_of(popularity_start(self._network, state.parameters, counts, system.local.negatives), 0)
+        counts = release_popularity(positives, self.popularity_epsilon, system.key, run.ledger)
+        run.communication.record(RoundTraffic(download=0, upload=4 * MAX_ITEMS, n_clients=positives.n_users))
+        return popularity_start(self._network, parameters, counts, system.local.negatives)
 
-    def _resume(self, folder: Checkpoint | None, system: PrivRecRounds) -> tuple[PrivRecState, int] | None:
-        found = folder.restore() if folder is not None else None
-        if found is None:
-            return None
-        header, arrays = found
-        self.ledger_ = Ledger.from_dict(header["ledger"])
-        self.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
-        return system.state_of(arrays["parameters"], header["round"] + 1), header["round"] + 1
+    def _take(self, run: Run, parameters: np.ndarray) -> None:
+        self.ledger_, self.communication_, self.parameters_ = run.ledger, run.communication, parameters
 
     def _run_of(
-        self, data: Interactions | InteractionLog, visited: Interactions, settings: PrivRecSettings, engine: LocalEngine
+        self,
+        data: Interactions | InteractionLog,
+        public: Interactions | None,
+        settings: PrivRecSettings,
+        engine: LocalEngine,
     ) -> dict[str, Any]:
         """Everything that the bits of a run depend on, beside the key."""
-        parts = [visited.indptr, visited.indices, visited.values_or_ones(), visited.global_user_ids]
-        if isinstance(data, InteractionLog):
-            parts += [data.users, data.items]
-        checksum = 0
-        for part in parts:
-            checksum = zlib.crc32(np.ascontiguousarray(part).tobytes(), checksum)
         return {
-            "parameters": self.get_params(), "settings": asdict(settings), "data": checksum, "shards": engine.n_shards
+            "parameters": self.get_params(), "settings": asdict(settings), "data": checksum(data),
+            "public": checksum(public), "shards": engine.n_shards,
         }  # fmt: skip
-
-    def _check_convergence(
-        self, state: PrivRecState, round_number: int, system: PrivRecRounds, settings: PrivRecSettings
-    ) -> None:
-        largest = float(np.abs(state.parameters).max())
-        if largest <= _LARGEST_PARAMETER:
-            return
-        reason = "lower learning_rate or server_learning_rate"
-        if system.noise is not None:
-            mean_noise = 2 * system.noise.noise_multiplier * system.noise.clip_norm / settings.cohort_size
-            reason = (
-                f"the noise is {mean_noise:.3g} in each parameter of the mean update, and training needs about .003 or "
-                "less: lower clip_norm, or enlarge cohort_size"
-            )
-        raise DivergenceError(
-            f"training diverged in round {round_number}: the largest parameter is {largest:.3g}; {reason}"
-        )
 
     # ---- saving -------------------------------------------------------------------------------------------------
 
