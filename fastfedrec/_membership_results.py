@@ -39,6 +39,8 @@ class MembershipResult:
         Share of the members who are found where at most this share of the others is called a member.
     ceiling : float
         AUC of the best function of all that the attack looks at: users whom it cannot tell apart get one score.
+    ceiling_accuracy : float
+        The most right answers of such a function: whom it cannot tell apart, it calls the same.
     guarantee : tuple of (float, float)
         The (epsilon, delta) that the target states, for replacing all data of one user; empty without any.
     scores : ndarray of shape (n_users,), float64
@@ -59,6 +61,7 @@ class MembershipResult:
     advantage: Estimate
     hits: dict[float, Estimate]
     ceiling: float
+    ceiling_accuracy: float
     guarantee: tuple[tuple[float, float], ...]
     scores: np.ndarray
     is_member: np.ndarray
@@ -102,6 +105,7 @@ class MembershipResult:
             With every figure.
         """
         ladder = Ladder(scores, is_member)
+        best = ceiling_scores(rows, is_member)
         advantage, *hits = ladder.resampled(RATES, n_bootstrap, alpha, key)
         return cls(
             attack,
@@ -111,7 +115,8 @@ class MembershipResult:
             ladder.accuracy(),
             advantage,
             dict(zip(RATES, hits, strict=True)),
-            Ladder(ceiling_scores(rows, is_member), is_member).auc(alpha).value,
+            Ladder(best, is_member).auc(alpha).value,
+            float(np.maximum(best, 1 - best).mean()),
             tuple((float(epsilon), float(delta)) for epsilon, delta in guarantee),
             scores,
             is_member,
@@ -204,6 +209,7 @@ class MembershipResult:
             "figures": self._figures(),
             "control_auc": None if self.control is None else asdict(self.control),
             "ceiling_auc": self.ceiling,
+            "ceiling_accuracy": self.ceiling_accuracy,
             "chance_advantage": self.chance_advantage,
             "beats_chance": self.beats_chance,
             "guarantee": [[None if math.isinf(epsilon) else epsilon, delta] for epsilon, delta in self.guarantee],
@@ -269,6 +275,7 @@ class MembershipResult:
             [
                 f"{self.attack} on {self.target}: {self.n_members:,} members, {self.n_others:,} others",
                 format_table(["", "reached", f"{1 - self.alpha:.0%} interval", "chance", "guarantee allows"], rows),
-                f"{control}ceiling of any function of what it sees: AUC {self.ceiling:.3f}; {stated}",
+                f"{control}ceiling of any function of what it sees: AUC {self.ceiling:.3f}, accuracy "
+                f"{self.ceiling_accuracy:.3f}; {stated}",
             ]
         )

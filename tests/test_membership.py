@@ -257,7 +257,9 @@ def test_without_history_users_of_one_answer_cannot_be_told_apart(data):
     assert len(np.unique(found.scores)) <= 4
     shares = np.array([found.is_member[cells == cell].mean() for cell in cells])
     assert found.ceiling == pytest.approx(Ladder(shares, found.is_member).auc(0.05).value)
+    assert found.ceiling_accuracy == pytest.approx(np.maximum(shares, 1 - shares).mean())
     assert found.auc.value <= found.ceiling < 0.75
+    assert found.accuracy <= found.ceiling_accuracy < 0.75
     assert shadow(Popularity(), data, 1, features=[], history=False, n_top=5).ceiling == 0.5
     assert shadow(Popularity(), data, 1).ceiling > 0.95
 
