@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -93,15 +93,24 @@ def _call(method: Callable[..., Any], data: Interactions, **options: Any) -> Any
     return method(data, **{name: value for name, value in options.items() if name in parameters})
 
 
-def score_blocks(served: Any, profiles: Interactions) -> Any:
-    """Yield (rows, scores of all items for them), a block at a time."""
-    step = max(1, _BLOCK_CELLS // profiles.n_items)
-    direct = isinstance(served, Recommender)
-    if direct and not np.array_equal(served.interactions_.item_ids, profiles.item_ids):
+def score_blocks(served: Any, profiles: Interactions) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows, and scores of all items for them, a block at a time."""
+    is_ours = isinstance(served, Recommender)
+    if is_ours and not np.array_equal(served.interactions_.item_ids, profiles.item_ids):
         raise ValueError("query must return a model of the same items, in their order")
+    # Looking up each id of each pair takes longer than the scores themselves.
+    places = served.interactions_.user_index(profiles.user_ids) if is_ours else None
+    step = max(1, _BLOCK_CELLS // profiles.n_items)
     for start in range(0, profiles.n_users, step):
         rows = np.arange(start, min(start + step, profiles.n_users))
-        yield rows, score_rows(served, profiles, rows)
+        yield rows, score_rows(served, profiles, rows) if places is None else _finite(served, places[rows])
+
+
+def _finite(served: Recommender, places: np.ndarray) -> np.ndarray:
+    scores = served._score_block(places)
+    if not np.isfinite(scores).all():
+        raise ValueError(f"{type(served).__name__} returned a score that is not finite; has the model diverged?")
+    return scores
 
 
 def best_items(served: Any, profiles: Interactions, n: int, n_threads: int) -> tuple[np.ndarray, np.ndarray]:

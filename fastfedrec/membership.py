@@ -33,6 +33,7 @@ __all__ = ["Estimate", "MembershipResult", "membership_loss", "membership_shadow
 
 _FOREST = "membership.forest"
 _LEAF = 5  # users in a leaf of the forest, at least: fewer learn shadow users by heart
+_MOST_VALUES = 64  # of a feature, that get a column each
 _LOSSES = ("rank", "cross_entropy", "squared")
 
 
@@ -115,10 +116,10 @@ def membership_shadow(
 
     Notes
     -----
-    The forest sees the features (one column a value), with `history` how many items the user has and how popular they
-    are, and of each of the best items its number, its popularity among the attacker's users, its score, and with
-    `history` whether the user has it.  Members are exactly half of the target's users, drawn at random, so whatever
-    does not depend on the fit has an AUC of .5 in expectation.
+    The forest sees the features (one column a value, or their numbers where there are more than 64), with `history` how
+    many items the user has and how popular they are, and of each of the best items its number, its popularity among
+    the attacker's users, its score, and with `history` whether the user has it.  Members are exactly half of the
+    target's users, drawn at random, so whatever does not depend on the fit has an AUC of .5 in expectation.
 
     References
     ----------
@@ -247,7 +248,7 @@ def membership_loss(
         check_flag("show_progress", show_progress),
     )
     has_own = data.binarize(common.threshold).interactions_per_user() > 0
-    data = data.select_users(has_own)
+    data = _check_enough(data.select_users(has_own))
     if n_references == 0:
         if n_reference_users is not None:
             raise ValueError("n_reference_users must be None where n_references is 0: there is no model to fit on them")
@@ -283,8 +284,7 @@ class _Common:
 
     def __init__(self, model, data, query, threshold, guarantee, against, alpha, n_bootstrap, key, n_threads):
         check_instance("data", data, Interactions, "use Interactions.from_arrays")
-        if data.n_users < 8:
-            raise ValueError(f"data must have at least 8 users, got {data.n_users}: 4 for the attacker, 4 to attack")
+        _check_enough(data)
         if query is not None and not callable(query):
             raise TypeError(f"query must be a function or None, got {type(query).__name__}")
         new_model(model)
@@ -302,6 +302,14 @@ class _Common:
             name, type(fitted).__name__, scores, is_member, user_ids, control=control, rows=rows, guarantee=stated,
             alpha=self.alpha, n_bootstrap=self.n_bootstrap, key=self.key,
         )  # fmt: skip
+
+
+def _check_enough(data: Interactions) -> Interactions:
+    if data.n_users < 8:
+        raise ValueError(
+            f"data must have at least 8 users with an item, got {data.n_users}: 4 for the attacker, 4 to attack"
+        )
+    return data
 
 
 def _import_forest() -> Any:
@@ -348,7 +356,9 @@ def _profile_columns(
     columns = [np.zeros((part.n_users, 1))]
     for name in features:
         values = np.unique(data.user_features[name])
-        columns.append((part.user_features[name][:, None] == values).astype(np.float64))
+        codes = np.searchsorted(values, part.user_features[name])
+        many = len(values) > _MOST_VALUES
+        columns.append(codes[:, None].astype(np.float64) if many else np.eye(len(values))[codes])
     if history:
         own = part.binarize(threshold)
         lengths = own.interactions_per_user()

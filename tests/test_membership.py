@@ -189,11 +189,12 @@ def test_ceiling_is_the_share_of_members_among_those_who_look_alike():
 
 @pytest.mark.parametrize("kind", ["rank", "cross_entropy", "squared"])
 def test_losses_equal_naive_ones(kind):
-    users, items = np.array([0, 0, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8]), np.array([0, 2, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2])
-    ratings = 1.0 + np.arange(12) % 5
+    users = np.concatenate([[0, 0, 1, 1, 1], np.arange(2, 12)])
+    items = np.concatenate([[0, 2, 1, 2, 3], np.arange(10) % 4])
+    ratings = 1.0 + np.arange(15) % 5
     data = Interactions.from_arrays(users, items, ratings)
     found = loss(Ignorant(), data, 1, loss=kind, n_references=0, threshold=1.0)
-    liked = {user: items[(users == user) & (ratings > 1)] for user in range(9)}
+    liked = {user: items[(users == user) & (ratings > 1)] for user in range(12)}
     expected = {}
     for user in found.user_ids.tolist():
         scores = Ignorant().score(np.full(4, user), np.arange(4))
@@ -206,7 +207,8 @@ def test_losses_equal_naive_ones(kind):
         else:
             stars = dict(zip(items[users == user], ratings[users == user], strict=True))
             expected[user] = np.mean([(scores[i] - stars[i]) ** 2 for i in own])
-    assert sorted(expected) == [user for user in range(9) if len(liked[user])]
+    assert sorted(expected) == [user for user in range(12) if len(liked[user])]
+    assert len(expected) < 12
     np.testing.assert_allclose(found.scores, [-expected[user] for user in found.user_ids.tolist()])
 
 
@@ -312,7 +314,7 @@ def test_bad_inputs(data):
     for attack in (shadow, loss):
         with pytest.raises(TypeError, match="data must be Interactions"):
             attack(Popularity(), 1, 1)
-        with pytest.raises(ValueError, match="data must have at least 8 users, got 3"):
+        with pytest.raises(ValueError, match="data must have at least 8 users with an item, got 3"):
             attack(Popularity(), data.select_users(np.arange(3)), 1)
         with pytest.raises(TypeError, match="model must have a method fit, or be a function"):
             attack(1, data, 1)
@@ -336,6 +338,8 @@ def test_bad_inputs(data):
         loss(Popularity(), data, 1, loss="hinge")
     with pytest.raises(ValueError, match="loss must return one finite number a user"):
         loss(Popularity(), data, 1, loss=lambda scores, users: scores)
+    with pytest.raises(ValueError, match="data must have at least 8 users with an item, got 0"):
+        loss(Popularity(), data, 1, threshold=2.0)
     with pytest.raises(ValueError, match="n_reference_users must be None where n_references is 0"):
         loss(Popularity(), data, 1, n_references=0, n_reference_users=20)
 
