@@ -13,7 +13,7 @@ from significance import mean_is
 
 from fastfedrec import EASE, FMFLDP, DPPopularity, Interactions, Key, Popularity, PrivRec, attacks, datasets
 from fastfedrec._membership_figures import Ladder, TradeOff, ceiling_scores, chance_advantage
-from fastfedrec.membership import MembershipResult, membership_loss, membership_shadow
+from fastfedrec.membership import MembershipResult, _profile_columns, membership_loss, membership_shadow
 from fastfedrec.systems.ncf import NCF
 from fastfedrec.testing import ALPHA
 
@@ -264,6 +264,16 @@ def test_without_history_users_of_one_answer_cannot_be_told_apart(data):
     assert found.accuracy <= found.ceiling_accuracy < 0.75
     assert shadow(Popularity(), data, 1, features=[], history=False, n_top=5).ceiling == 0.5
     assert shadow(Popularity(), data, 1).ceiling > 0.95
+
+
+def test_a_feature_of_many_values_is_one_column(data):
+    codes = np.arange(data.n_users)[::-1]
+    many = data.with_features(user_features={"zip": codes})
+    found = _profile_columns(data.with_features(user_features={"zip": codes}), many, ["zip"], np.zeros(40), False, 0.0)
+    np.testing.assert_array_equal(found[:, 1], codes)
+    few = _profile_columns(data, data, ["age", "sex"], np.zeros(40), False, 0.0)
+    assert few.shape == (240, 1 + 4 + 2)
+    np.testing.assert_array_equal(few[:, 1:].sum(axis=1), 2)
 
 
 def test_a_ledger_bounds_the_attack_and_an_exact_model_has_none(data):
