@@ -51,10 +51,11 @@ class Ladder:
         return true, np.cumsum(np.bincount(self.other_steps, minlength=self.n_steps)) / self.n_others
 
     def auc(self, alpha: float) -> Estimate:
-        """The area with DeLong's interval.
+        """The area with DeLong's interval, on the scale of the log odds.
 
         DeLong, DeLong, Clarke-Pearson, Biometrics 44, 1988, in the fast form of Sun and Xu, IEEE Signal Processing
-        Letters 21, 2014.  Where every pair is ordered alike his variance is 0, which is no certainty: there the limit
+        Letters 21, 2014.  On the plain scale a 95% interval misses an area of .96 with 60 users a side in 10% of cases,
+        on this one in 5%.  Where every pair is ordered alike his variance is 0, which is no certainty: there the limit
         is Clopper and Pearson's for as many pairs as share no user.
         """
         members = np.bincount(self.member_steps, minlength=self.n_steps)
@@ -67,8 +68,9 @@ class Ladder:
         if area in (0.0, 1.0):
             limit = (alpha / 2) ** (1 / min(self.n_members, self.n_others))
             return Estimate(area, *((limit, 1.0) if area else (0.0, 1 - limit)))
-        half = float(scipy.special.ndtri(1 - alpha / 2) * math.sqrt(variance))
-        return Estimate(area, max(area - half, 0.0), min(area + half, 1.0))
+        half = float(scipy.special.ndtri(1 - alpha / 2) * math.sqrt(variance)) / (area * (1 - area))
+        odds = float(scipy.special.logit(area))
+        return Estimate(area, *(float(scipy.special.expit(odds + side)) for side in (-half, half)))
 
     def accuracy(self) -> float:
         """Share of right answers if as many users as there are members are called so, from the top; ties by chance."""

@@ -27,7 +27,7 @@ class MembershipResult:
         The attacked model.
     auc : Estimate
         Chance that a member has a higher score than another user, ties counting half; .5 is no attack.  The interval
-        is DeLong's.
+        is DeLong's, on the scale of the log odds.
     control : Estimate or None
         The same for the control, which has not seen the target: it must be at chance.  None where there is none.
     accuracy : float
