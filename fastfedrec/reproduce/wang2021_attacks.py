@@ -104,28 +104,29 @@ class MembershipTable(SideBySide):
         return "\n".join(lines)
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
+        printed = self.table == "6"
         body = []
         for name, row in self.rows.items():
             for attack, found in row["attacks"].items():
                 figures = {figure["figure"]: figure for figure in found["figures"]}
-                auc, control = figures["auc"], found["control_auc"]
-                is_paper = attack == AS_PUBLISHED and row["published"] is not None
+                auc = figures["auc"]
+                published = [f"{row['published']:.2f}" if attack == AS_PUBLISHED else "-"] if printed else []
                 body.append(
                     [
                         name,
                         attack,
-                        f"{row['published']:.2f}" if is_paper else "-",
+                        *published,
                         f"{figures['accuracy']['value']:.3f}",
                         f"{found['ceiling_accuracy']:.3f}",
                         f"{auc['value']:.3f} [{auc['low']:.3f}, {auc['high']:.3f}]",
-                        f"{figures['hits at 0.01']['value']:.3f}",
-                        f"{control['value']:.3f}",
+                        f"{found['control_auc']['value']:.3f}",
                         f"{found['ceiling_auc']:.3f}",
                         f"{auc['bound']:.3f}",
+                        f"{figures['hits at 0.01']['value']:.3f}",
                     ]
                 )
-        header = ["target", "attack", "published", "accuracy", "ceiling", "AUC", "hits at 1%", "control", "ceiling"]
-        return [*header, "allowed"], body
+        columns = ["accuracy", "accuracy's ceiling", "AUC", "control", "AUC's ceiling", "allowed", "hits at 1%"]
+        return ["target", "attack", *(["published"] if printed else []), *columns], body
 
     def _draw(self, new_figure: Callable[..., Any]) -> Any:
         cells = [(name, attack, found) for name, row in self.rows.items() for attack, found in row["attacks"].items()]
