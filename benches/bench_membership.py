@@ -12,16 +12,10 @@ N_REPLICATES = 1000
 N_IN_THE_LOOP = 10  # of the peer's replicates, which all take as long
 
 
-class Figures:
-    """What is counted of users' scores; half of them are members, and no two scores are alike.
+class _Scores:
+    """Half of the users are members, and no two scores are alike."""
 
-    The peer's time is that of 10 replicates of 1,000.
-    """
-
-    param_names = ("impl", "n_users")
-    params = (("fastfedrec", "scikit-learn"), (600, 6000))
-
-    def setup(self, impl, n_users):
+    def _make(self, n_users):
         from sklearn.metrics import roc_auc_score, roc_curve
 
         self.curve_of, self.area_of = roc_curve, roc_auc_score
@@ -29,14 +23,7 @@ class Figures:
         self.is_member = np.arange(n_users) % 2 == 0
         self.scores = rng.normal(size=n_users) + 0.5 * self.is_member
         self.key, self.rng = Key.from_seed(1), rng
-        self.run = {"fastfedrec": self._fastfedrec, "scikit-learn": self._peer}[impl]
         self._check()
-
-    def time_figures(self, impl, n_users):
-        self.run()
-
-    def peakmem_figures(self, impl, n_users):
-        self.run()
 
     def _fastfedrec(self):
         ladder = Ladder(self.scores, self.is_member)
@@ -65,16 +52,32 @@ class Figures:
                 raise AssertionError(f"the interval {estimate} does not hold the middle of scikit-learn's replicates")
 
 
-class RatioToPeers(Figures):
+class Figures(_Scores):
+    """All that is counted of users' scores; the peer's time is that of 10 replicates of 1,000."""
+
+    param_names = ("impl", "n_users")
+    params = (("fastfedrec", "scikit-learn"), (600, 6000))
+
+    def setup(self, impl, n_users):
+        self._make(n_users)
+        self.run = {"fastfedrec": self._fastfedrec, "scikit-learn": self._peer}[impl]
+
+    def time_figures(self, impl, n_users):
+        self.run()
+
+    def peakmem_figures(self, impl, n_users):
+        self.run()
+
+
+class RatioToPeers(_Scores):
     """How many times faster than scikit-learn's curves, replicate by replicate; timed in turns in one process."""
 
     param_names = ("n_users",)
     params = ((600, 6000),)
     unit = "times faster"
-    time_figures = peakmem_figures = None
 
     def setup(self, n_users):
-        super().setup("fastfedrec", n_users)
+        self._make(n_users)
 
     def track_times_scikit_learn(self, n_users):
         turns = [[timeit.timeit(run, number=1) for run in (self._fastfedrec, self._peer)] for _ in range(5)]

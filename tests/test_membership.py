@@ -319,6 +319,12 @@ def test_results_are_told_in_every_form(data):
     assert chance_advantage(60, 60, 0.05) == pytest.approx(1.3581 * math.sqrt(2 / 60), abs=1e-4)  # Kolmogorov's table
 
 
+def test_progress_counts_models(data, capsys):
+    shadow(Popularity(), data, 1, show_progress=True)
+    assert "shadow models: 100%" in (shown := capsys.readouterr().err)
+    assert "3/3" in shown
+
+
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
