@@ -12,7 +12,14 @@ from fastfedrec.datasets import load_eicu, load_frappe, load_movielens, load_mov
 from fastfedrec.datasets._files import Files
 from fastfedrec.evaluation import k_fold
 from fastfedrec.randomness import Key
-from fastfedrec.reproduce import liang2021, ribero2020, wang2021, wang2021_figures, wang2021_stage1
+from fastfedrec.reproduce import (
+    liang2021,
+    ribero2020,
+    wang2021,
+    wang2021_attacks,
+    wang2021_figures,
+    wang2021_stage1,
+)
 from fastfedrec.reproduce._prototype_models import FIGURES as PROTOTYPE_FIGURES
 from fastfedrec.reproduce._prototype_models import ON_DATA
 from fastfedrec.reproduce._side_by_side import SideBySide
@@ -27,7 +34,10 @@ _FIGURES = {
     "fmf-ldp": ("4",), "laplace-rr-svd": FIGURES, "private-prototypes": PROTOTYPE_FIGURES,
     "privrec": wang2021_figures.FIGURES,
 }  # fmt: skip
-_TABLES = {"fedrec": liang2021.TABLES, "privrec": (*wang2021.TABLES, wang2021_stage1.TABLE)}
+_TABLES = {
+    "fedrec": liang2021.TABLES,
+    "privrec": (*wang2021.TABLES, wang2021_stage1.TABLE, *wang2021_attacks.TABLES),
+}
 
 
 def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -60,7 +70,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         choices=[table for tables in _TABLES.values() for table in tables],
         help="fedrec: 2 (MAE and RMSE over rho), communication (latent vectors) or client-share (MAE and RMSE); "
         "privrec: 2 or 3 (accuracy on MovieLens 1M or Frappe), 4 or 5 (epsilon; needs no data), stage1 (what its first "
-        "stage is worth)",
+        "stage is worth), 6 (membership inference), or attacks (the same on every system)",
     )
     command.add_argument(
         "--data",
@@ -68,7 +78,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="PATH",
         help="as downloaded: MovieLens 20M for fmf-ldp (without it data are generated), 100K or 1M for the others; for "
         "privrec MovieLens 1M, or frappe.csv (table 3, figures 5 and 7; figure 3 takes either), or 100K (table stage1; "
-        "without it sequences are generated); for "
+        "without it sequences are generated; tables 6 and attacks generate data without it); for "
         "private-prototypes MovieLens 1M, or a folder of eICU (figure 2)",
     )
     command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
@@ -174,6 +184,15 @@ def _compute_wang(arguments: argparse.Namespace, show_progress: bool) -> SideByS
         return wang2021_stage1.stage1_table(
             None if arguments.data is None else load_movielens(arguments.data),
             n_seeds=check_integer("--seeds", arguments.seeds or (1 if arguments.quick else 3), low=1),
+            quick=arguments.quick,
+            folder=arguments.out / "cells",
+            n_threads=arguments.threads,
+            show_progress=show_progress,
+        )
+    if arguments.table in wang2021_attacks.TABLES:
+        return wang2021_attacks.attack_table(
+            None if arguments.data is None else load_movielens(arguments.data),
+            arguments.table,
             quick=arguments.quick,
             folder=arguments.out / "cells",
             n_threads=arguments.threads,

@@ -2,6 +2,8 @@
 
 Every attack takes what parties received (``fit(record_views=...)``), claims of each pair (user, item) that the server
 saw whether it is rated, and is then scored against the data.  docs/explanation/systems/fedrec.md has the figures.
+
+The attacks of `fastfedrec.membership`, on whose data any model was fitted on, are offered here as well.
 """
 
 from collections.abc import Sequence
@@ -22,16 +24,20 @@ from fastfedrec._attack_results import (
 from fastfedrec._check import check_flag
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms._arrays import check_grid
+from fastfedrec.membership import MembershipResult, membership_loss, membership_shadow
 from fastfedrec.randomness import Key
 from fastfedrec.systems._fedrec_views import Messages, RecordedRound
 from fastfedrec.systems._rating_model import STARS
 
 __all__ = [
     "AttackResult",
+    "MembershipResult",
     "RatingResult",
     "gradients",
     "group_sums",
     "intersection",
+    "membership_loss",
+    "membership_shadow",
     "popularity",
     "run_attacks",
     "value_matching",

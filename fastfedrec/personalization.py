@@ -208,7 +208,7 @@ def evaluate_personalized(
         chosen = distinct[start : start + step]
         block = slice(edges[number], edges[number + 1])
         rows = query[block] - start
-        scores = _scores(model, visited, users[chosen], {name: column[chosen] for name, column in contexts.items()})
+        scores = score_rows(model, visited, users[chosen], {name: column[chosen] for name, column in contexts.items()})
         own = scores[rows, items[block]]
         lengths = np.diff(visited.indptr)[users[chosen]]
         entries = np.repeat(visited.indptr[users[chosen]] - (np.cumsum(lengths) - lengths), lengths)
@@ -239,20 +239,44 @@ def _first_of_each(users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first, inverse
 
 
-def _scores(model: Any, visited: Interactions, users: np.ndarray, contexts: Mapping[str, np.ndarray]) -> np.ndarray:
-    """All items for each row, float64, checked."""
-    name, ids, shape = type(model).__name__, visited.user_ids[users], (len(users), visited.n_items)
+def score_rows(
+    model: Any, data: Interactions, users: np.ndarray, contexts: Mapping[str, np.ndarray] | None = None
+) -> np.ndarray:
+    """Ask a model for the scores of all items for some users.
+
+    Parameters
+    ----------
+    model : object
+        With `score_items`, or else `score`; see `evaluate_personalized`.
+    data : Interactions
+        Names the users and the items.
+    users : ndarray of int64
+        Rows of `data`.
+    contexts : mapping of str to ndarray, or None
+        Columns of the context, an entry for each of `users`.
+
+    Returns
+    -------
+    ndarray of shape (len(users), n_items), float64
+        Finite.
+
+    Raises
+    ------
+    ValueError
+        Scores that are not finite or of the wrong shape.
+    """
+    name, ids, shape = type(model).__name__, data.user_ids[users], (len(users), data.n_items)
     if callable(getattr(model, "score_items", None)):
         found = np.asarray(model.score_items(ids, contexts=contexts) if contexts else model.score_items(ids))
         if found.shape != shape:
             raise ValueError(f"{name}.score_items must return shape {shape}, got {found.shape}")
     else:
-        found = np.asarray(model.score(np.repeat(ids, visited.n_items), np.tile(visited.item_ids, len(users))))
+        found = np.asarray(model.score(np.repeat(ids, data.n_items), np.tile(data.item_ids, len(users))))
         if found.shape != (shape[0] * shape[1],):
             raise ValueError(f"{name}.score must return one score a pair, got shape {found.shape}")
     scores = found.reshape(shape).astype(np.float64)
     if not np.isfinite(scores).all():
-        user = visited.user_ids[users[[int(np.argmin(np.isfinite(scores).all(axis=1)))]]].tolist()[0]
+        user = data.user_ids[users[[int(np.argmin(np.isfinite(scores).all(axis=1)))]]].tolist()[0]
         raise ValueError(f"{name} returned a score that is not finite for user {user!r}; has the model diverged?")
     return scores
 

@@ -140,6 +140,19 @@ def test_a_cohort_of_the_right_size_trains_and_nobody_else_moves():
     assert (asked != (state.roles(data.global_user_ids, 1) > 0)).any()
 
 
+def test_other_users_get_the_factors_of_least_squared_error():
+    model = FedRec(rho=0, n_rounds=3, n_factors=3, regularization=0.1).fit(
+        random_ratings(20, 8, 1), key=Key.from_seed(1)
+    )
+    others = random_ratings(7, 8, 2)
+    served = model.with_users(others)
+    for row, ratings in enumerate(rows_of(others)):
+        v = model.item_factors_[list(ratings)]
+        ridge = np.sqrt(0.1 * len(ratings)) * np.eye(3)
+        expected = np.linalg.lstsq(np.vstack([v, ridge]), np.append(list(ratings.values()), np.zeros(3)), rcond=None)[0]
+        np.testing.assert_allclose(served.user_factors_[row], expected, rtol=1e-6, atol=1e-9)
+
+
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 

@@ -157,6 +157,27 @@ def test_saved_models_serve_the_same(model, data, tmp_path):
     assert all(secret not in content and secret.hex().encode() not in content for content in members.values())
 
 
+def test_models_that_serve_other_users_serve_their_own_as_before(model, data):
+    if not hasattr(model, "with_users"):
+        pytest.skip("it answers only for the users it was fitted on")
+    if isinstance(model, NCF):
+        with pytest.raises(TypeError, match="NCF learns an embedding of each user"):
+            model.with_users(data)
+        return
+    rows = np.array([7, 3, 60])
+    ids, fitted = data.user_ids[rows], model.interactions_
+    served = model.with_users(data.select_users(rows))
+    for user in ids:
+        pairs = [user] * data.n_items, data.item_ids
+        if isinstance(model, FedRec):  # its own devices have only come near what is solved here
+            assert np.isfinite(served.score(*pairs)).all()
+        else:
+            np.testing.assert_allclose(served.score(*pairs), model.score(*pairs), rtol=1e-6, atol=1e-9)
+    assert model.interactions_ is fitted
+    with pytest.raises(ValueError, match="interactions must have the 50 items the model was fitted on"):
+        model.with_users(data.select_items(np.arange(20)))
+
+
 def test_refit_forgets_the_first_fit(model, data):
     other = rated(40, 45, 5)
     fitted = type(model)(**model.get_params()).fit(data, key=Key.from_seed(2)).fit(other, key=Key.from_seed(2))

@@ -1,6 +1,5 @@
 """What models of a released matrix of item pairs have in common: factors, the device's scores, new users, files."""
 
-import copy
 from dataclasses import astuple
 from typing import Any, ClassVar, Self
 
@@ -59,16 +58,7 @@ class GramModel(Recommender):
         ValueError
             Other items than the model was fitted on.
         """
-        items = self._fitted_interactions().item_ids
-        data = check_interactions(interactions).binarize()
-        if not np.array_equal(data.item_ids, items):
-            raise ValueError(
-                f"interactions must have the {len(items)} items the model was fitted on, in their order, got "
-                f"{data.n_items} others; build them with the same item ids"
-            )
-        model = copy.copy(self)
-        model.interactions_ = data
-        return model
+        return self._serving(check_interactions(interactions).binarize())
 
     def _scoring_factors(self, n_users: int) -> np.ndarray:
         if self.scoring != "knn":

@@ -1,15 +1,16 @@
 """What a fitted network offers its users: scores of all items, and the networks that devices have fine-tuned."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.features import Features
+from fastfedrec.interactions import Interactions
 from fastfedrec.network import ClientUpdates, TwoTower
 from fastfedrec.systems._privrec_rounds import ClientData
-from fastfedrec.systems.recommender import Recommender
+from fastfedrec.systems.recommender import Recommender, check_interactions
 
 
 class _TwoTowerRecommender(Recommender):
@@ -49,6 +50,31 @@ class _TwoTowerRecommender(Recommender):
         scores = network.score(self.parameters_, rows, contexts=np.arange(len(rows)), **self._personal(rows))
         return scores.astype(np.float64)
 
+    def with_users(self, interactions: Interactions) -> Self:
+        """Serve other users with the same released network, without refitting and at no cost to anybody.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Their data, over the same items.
+
+        Returns
+        -------
+        Recommender
+            A model of its own for these users, who are known to it by their features alone; see `personalize`.
+
+        Raises
+        ------
+        ValueError
+            Other items than the model was fitted on.
+        KeyError
+            A value of a feature that the model was not told of.
+        """
+        model = self._serving(check_interactions(interactions))
+        model.features_ = self.features_.encode(model.interactions_)
+        model._network = TwoTower(model.features_, n_factors=self._network.n_factors, hidden=self._network.hidden)
+        return model
+
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         if self.features_.context.n_features:
             raise ValueError("this model scores items in a context; use score_items(user_ids, contexts=...)")
@@ -72,6 +98,9 @@ class _Personalized(_TwoTowerRecommender):
 
     def _personal(self, users: np.ndarray) -> dict[str, Any]:
         return {"updates": self._updates, "clients": users}
+
+    def with_users(self, interactions: Interactions) -> Self:
+        raise TypeError("fine-tuned networks belong to their users; use personalize of the model they were made from")
 
     def save(self, path: Any, *, include_users: bool = True) -> None:
         raise TypeError("fine-tuned networks stay on the users' devices; save the model they were made from")

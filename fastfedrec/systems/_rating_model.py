@@ -4,6 +4,7 @@ from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 import numpy as np
+import scipy
 
 from fastfedrec._rating_evaluation import evaluate_ratings
 from fastfedrec._threads import one_blas_thread
@@ -13,6 +14,9 @@ from fastfedrec.systems.recommender import Recommender, check_interactions
 
 STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
 HALF_STARS = tuple(j / 2 for j in range(1, 11))
+
+_BLOCK_CELLS = 2**22  # entries of users' systems held at once
+_LEAST_RIDGE = 1e-9  # keeps a user with fewer ratings than factors from having no solution
 
 
 class RatingModel(Recommender):
@@ -92,3 +96,23 @@ def check_ratings(interactions: Interactions) -> Interactions:
             "interactions must hold ratings as values, got none, or only 1; pass values= to Interactions.from_arrays"
         )
     return data
+
+
+def solve_ratings(data: Interactions, item_factors: np.ndarray, regularization: float) -> np.ndarray:
+    """Each user's factors by least squares on the user's ratings, `regularization` for each; zeros without ratings."""
+    n_factors = item_factors.shape[1]
+    products = (item_factors[:, :, None] * item_factors[:, None, :]).reshape(len(item_factors), -1)
+    factors = np.zeros((data.n_users, n_factors))
+    step = max(1, _BLOCK_CELLS // n_factors**2)
+    for start in range(0, data.n_users, step):
+        block = data._user_range(start, min(start + step, data.n_users))
+        layout = block.indices, block.indptr
+        rated = scipy.sparse.csr_array((np.ones(block.n_interactions), *layout), shape=block.shape)
+        ratings = scipy.sparse.csr_array((block.values_or_ones(), *layout), shape=block.shape)
+        systems = (rated @ products).reshape(-1, n_factors, n_factors)
+        diagonal = np.einsum("uff->uf", systems)
+        diagonal += np.maximum(regularization * block.interactions_per_user(), _LEAST_RIDGE)[:, None]
+        with one_blas_thread():
+            found = np.linalg.solve(systems, (ratings @ item_factors)[:, :, None])
+        factors[start : start + step] = found[:, :, 0]
+    return factors

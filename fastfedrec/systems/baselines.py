@@ -72,6 +72,27 @@ class Baseline(Recommender):
         self._fit(data, key, n_threads, show_progress)
         return self
 
+    def with_users(self, interactions: Interactions) -> Self:
+        """Serve other users with the same released counts or similarities, without refitting and at no cost to anybody.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Their data, over the same items.
+
+        Returns
+        -------
+        Recommender
+            A model of its own for these users.
+
+        Raises
+        ------
+        ValueError
+            Other items than the model was fitted on.
+        """
+        data = check_interactions(interactions)
+        return self._serving(data.positive() if self._keeps_values else data.binarize())
+
     def _check_parameters(self) -> None:
         """Raise for a bad constructor argument; here there are none."""
 

@@ -22,7 +22,7 @@ from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._fedrec_rounds import FedRecRounds, FedRecState
 from fastfedrec.systems._fedrec_traffic import VectorTraffic, count_vectors
 from fastfedrec.systems._fedrec_views import Messages, RecordedRound
-from fastfedrec.systems._rating_model import STARS, RatingModel, check_ratings
+from fastfedrec.systems._rating_model import STARS, RatingModel, check_ratings, solve_ratings
 from fastfedrec.systems.base import DivergenceError
 
 __all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]
@@ -309,6 +309,29 @@ class FedRec(RatingModel, FedRecRounds):
             return float(np.minimum((1 + self.rho) * lengths, data.n_items).mean())
         added, kept = (row[1] / 2**64 for row in channel.counts)
         return float((kept * lengths + added * (data.n_items - lengths)).mean())
+
+    def with_users(self, interactions: Interactions) -> Self:
+        """Serve other users with the same item factors, without refitting and at no cost to anybody.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Their ratings, of the same items.
+
+        Returns
+        -------
+        Recommender
+            A model of its own for these users.  Each one's factors are those of least squared error, with the model's
+            `regularization` for each rating; devices of a run have only taken some steps toward these.
+
+        Raises
+        ------
+        ValueError
+            Other items than the model was fitted on.
+        """
+        model = self._serving(check_ratings(interactions))
+        model.user_factors_ = solve_ratings(model.interactions_, self.item_factors_, self.regularization)
+        return model
 
     # ---- the ledger ---------------------------------------------------------------------------------------------
 

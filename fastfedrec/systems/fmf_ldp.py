@@ -239,14 +239,40 @@ class FMFLDP(Recommender, FMFRounds):
     def _take_over(self, state: FMFState, n_threads: int) -> None:
         """Every user solves once more, for the factors that are served."""
         self.item_factors_ = state.item_factors
-        self.user_factors_ = als.solve_users(
+        self.user_factors_ = self._solve_users(n_threads)
+
+    def _solve_users(self, n_threads: int) -> np.ndarray:
+        return als.solve_users(
             self.interactions_,
-            state.item_factors,
+            self.item_factors_,
             regularization=self.regularization,
             confidence_weight=self._settings.confidence_weight,
             use_values=self.use_values,
             n_threads=n_threads,
         )
+
+    def with_users(self, interactions: Interactions) -> Self:
+        """Serve other users with the same released item factors, without refitting and at no cost to anybody.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Their data, over the same items.
+
+        Returns
+        -------
+        Recommender
+            A model of its own for these users.
+
+        Raises
+        ------
+        ValueError
+            Other items than the model was fitted on.
+        """
+        data = check_interactions(interactions)
+        model = self._serving(data.positive() if self.use_values else data.binarize())
+        model.user_factors_ = model._solve_users(resolve_n_threads(0))
+        return model
 
     # ---- after and around a round -------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """What can be had without privacy from which users have which items: own history, item neighbours, and EASE."""
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy
@@ -121,6 +121,11 @@ class OwnHistory(_Unprotected):
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
         self.user_values_ = data.values_or_ones().astype(np.float64)
+
+    def _serving(self, data: Interactions) -> Self:
+        model = super()._serving(data)
+        model.user_values_ = data.values_or_ones().astype(np.float64)
+        return model
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         data = self.interactions_

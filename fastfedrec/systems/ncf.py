@@ -1,6 +1,6 @@
 """Neural collaborative filtering, trained centrally: a network on embeddings of users and items (He et al. 2017)."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -130,6 +130,9 @@ class NCF(Baseline):
             parameters = (parameters + update.total()).astype(np.float32)
         self.weights_, embeddings = np.split(parameters, [network.n_dense])
         self.user_embeddings_, self.item_embeddings_ = np.split(embeddings.reshape(-1, self.n_factors), [data.n_users])
+
+    def _serving(self, data: Interactions) -> Self:
+        raise TypeError("NCF learns an embedding of each user it is fitted on, so it serves no others; fit it again")
 
     @property
     def _network(self) -> TwoTower:

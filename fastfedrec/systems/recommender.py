@@ -1,5 +1,6 @@
 """What every fitted model offers its users: score, recommend, save; and `load`."""
 
+import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
@@ -177,6 +178,18 @@ class Recommender(ABC):
         if not hasattr(self, "interactions_"):
             raise RuntimeError(f"this {type(self).__name__} is not fitted yet; call fit(interactions) first")
         return self.interactions_
+
+    def _serving(self, data: Interactions) -> Self:
+        """A copy that serves these users with what the server released; what is theirs is the caller's to set."""
+        items = self._fitted_interactions().item_ids
+        if not np.array_equal(data.item_ids, items):
+            raise ValueError(
+                f"interactions must have the {len(items)} items the model was fitted on, in their order, got "
+                f"{data.n_items} others; build them with the same item ids"
+            )
+        model = copy.copy(self)
+        model.interactions_ = data
+        return model
 
     def save(self, path: Any, *, include_users: bool = True) -> None:
         """Write the fitted model to one file, without pickle and without any key.
