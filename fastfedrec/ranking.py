@@ -257,7 +257,7 @@ def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple
     >>> top_k([[0.1, 0.9, 0.5, 0.9]], 3, seen=([0, 2], [2, 3]))
     (array([[1, 0, 2]], dtype=int32), array([[ 0.9,  0.1, -inf]]))
     """
-    scores = check_array("scores", scores, ndim=2)
+    scores = check_array("scores", scores, ndim=2, finite=False)  # the kernel, which reads all of them, finds that out
     n = check_integer("n", n, low=1, high=scores.shape[1])
     n_threads = resolve_n_threads(n_threads)
     indptr, indices = _seen_rows(seen, *scores.shape)
@@ -266,6 +266,8 @@ def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple
     failed = np.full(n_threads, len(scores), dtype=np.int64)
     _kernel.top_k(scores, indptr, indices, items, best, failed, n_threads)
     _check_memory(failed)
+    if failed.min() < len(scores):
+        check_array("scores", scores, ndim=2)
     return items, best
 
 
@@ -329,12 +331,23 @@ def recommend_factors(
     indptr, indices = _seen_rows(seen, n_users, n_items)
     items = np.empty((n_users, n), dtype=np.int32)
     best = np.empty((n_users, n), dtype=user_factors.dtype)
-    failed = np.full(n_threads, n_users, dtype=np.int64)
-    _kernel.recommend_factors(user_factors, item_factors, indptr, indices, items, best, failed, n_threads)
+    left = np.ones(n_users, dtype=np.int8)
+    if _pays_to_screen(n_users, n_items, user_factors, n):
+        gave_up = np.zeros(n_threads, dtype=np.int64)
+        _kernel.recommend_screened(
+            user_factors, item_factors, indptr, indices, items, best, left, gave_up, n_threads
+        )  # fmt: skip
+    rows, failed = np.flatnonzero(left), np.full(n_threads, n_users, dtype=np.int64)
+    if rows.size:
+        _kernel.recommend_factors(user_factors, item_factors, indptr, indices, rows, items, best, failed, n_threads)
     _check_memory(failed)
     if (overflowed := failed.min()) < n_users:
         raise ValueError(f"inner products of user row {overflowed} overflow; has the model diverged?")
     return items, best
+
+
+def _pays_to_screen(n_users: int, n_items: int, user_factors: np.ndarray, n: int) -> bool:
+    return n <= 16
 
 
 def _check_factors(user_factors: Any, item_factors: Any, finite: bool = True) -> tuple[np.ndarray, np.ndarray]:
