@@ -56,9 +56,9 @@ static inline void pack_items(const Real* items, ptrdiff_t n_items, ptrdiff_t n_
                 *out++ = i < n_items ? items[i * n_factors + f] : Real(0);
 }
 
-// The n best items of up to BLOCK_USERS users, best first; returns the first of them with a score that is not finite, or
-// n_users.  `rows` says which users, what else is given is of all.  Scratch: x for BLOCK_USERS * n_factors numbers, `taken` for BLOCK_USERS bitmaps of the items, `candidates` for
-// BLOCK_USERS lists.
+// The n best items of up to BLOCK_USERS users, best first; returns the first of them with a score that is not finite,
+// or n_users.  `rows` says which users they are, what else is given is of all.  Scratch: x for BLOCK_USERS * n_factors
+// numbers, `taken` for BLOCK_USERS bitmaps of the items, `candidates` for BLOCK_USERS lists.
 template <class Real>
 static inline ptrdiff_t recommend_block(const Real* users, const int64_t* rows, ptrdiff_t n_users, ptrdiff_t n_factors,
                                         const Real* items, ptrdiff_t n_items, const int64_t* indptr,

@@ -1,10 +1,13 @@
 // See _screening.h; compiled once for each level.
 //
-// A product of 8-bit copies of a user's and an item's factors tells their inner product up to an error that is known: by
-// the Cauchy-Schwarz inequality the lengths of what rounding took bound it.  So each item's score has a lower and an upper
-// bound, an item whose upper bound is not above the n-th lower bound so far is not among the n best, and only the others
-// need their score: 30 of 3,700 items for n = 10 and 128 normal factors.  An instruction multiplies 2.5 times as many of
-// these numbers as floats.
+// A product of 8-bit copies of a user's and an item's factors tells their inner product up to an error that is known: x
+// is x' + e and y is y' + d, and x y - x' y' = x' d + e y is at most |x'| |d| + |e| |y|.  So each item's score has a lower
+// and an upper bound, an item whose upper bound is not above the n-th lower bound so far is not among the n best, and few
+// others need their score: of 3,706 items and 128 normal factors, 18 for the best 10.  One instruction multiplies four
+// times as many of these numbers as floats.
+//
+// What was tried and is not faster: to keep tiles with candidates in a queue, without a branch; to fetch the factors of
+// candidates ahead; sums over 128 factors, which need wider bounds.
 #include "_kernels/_screening.h"
 
 #include "_kernels/_selection.h"
@@ -14,15 +17,19 @@ namespace FASTFEDREC_LEVEL {
 
 #if defined(__AVX2__)
 
-bool can_screen() { return true; }
-
 // A tile of sums is TILE_USERS x TILE_VECTORS accumulators.
-enum { TILE_USERS = 6, TILE_VECTORS = VECTOR_BYTES == 64 ? 4 : 2, LANES = VECTOR_BYTES / 4, TILE_ITEMS = TILE_VECTORS * LANES };
+enum {
+    TILE_USERS = 6,
+    TILE_VECTORS = VECTOR_BYTES == 64 ? 4 : 2,
+    LANES = VECTOR_BYTES / 4,
+    TILE_ITEMS = TILE_VECTORS * LANES,
+};
 
 // Of an item 8 bits hold a number from -LARGEST to LARGEST, and LARGEST is added: the sum of two products is a 16-bit
 // integer, as the instruction wants.  So are longer sums if the lengths of both vectors are at most LONGEST; they are
 // taken over every other pair of CHUNK quartets of factors.
 enum { LARGEST = 90, LONGEST = 181, CHUNK = SCREENED_CHUNK };
+static_assert(2 * (2 * LARGEST) * LARGEST <= INT16_MAX && LONGEST * LONGEST <= INT16_MAX && CHUNK == 16, "no overflow");
 
 typedef uint16_t Halves __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t Sums __attribute__((vector_size(VECTOR_BYTES)));
@@ -45,11 +52,11 @@ static inline Sums add_halves(Halves a) {
 #endif
 }
 
-// A row of factors in its own steps.
+// How a row of factors was rounded: lengths are of the row, of its integers in steps, and of what rounding took.  Of a
+// row that is too large or too small for this, the last is infinite.
 struct Quantized {
     float step;
-    double whole, rounded, residual;  // lengths: of the row, of its integers, and of the difference
-    bool ordinary() const { return step < 1e12f; }
+    double whole, rounded, residual;
 };
 
 template <class Real>
@@ -70,8 +77,8 @@ static inline typename Quartet<Real>::Type quartet(const Real* row, ptrdiff_t n_
     return v;
 }
 
-// Writes each quartet as four bytes, `stride` integers from the one before, with `bias` added to each number, and leaves
-// `heads` such places before each chunk.
+// Writes each quartet as four bytes, `stride` integers from the one before, with `bias` added to each number, and
+// leaves `heads` such places before each chunk.
 template <class Real>
 static inline Quantized quantize(const Real* row, ptrdiff_t n_factors, int bias, int heads, int32_t* out,
                                  ptrdiff_t stride) {
@@ -97,10 +104,10 @@ static inline Quantized quantize(const Real* row, ptrdiff_t n_factors, int bias,
     }
     Real peak = peaks[0];
     for (int i = 1; i < 4; ++i) peak = peaks[i] > peak ? peaks[i] : peak;
-    Quantized q = {__builtin_inff(), 0, 0, 0};
+    Quantized q = {0, 0, 0, 0};
     Real scale = 0;
-    if (peak == 0) q.step = 0;
-    if (peak >= Real(1e-12) && peak <= Real(1e12)) {
+    const bool ordinary = peak >= Real(1e-12) && peak <= Real(1e12);
+    if (ordinary) {
         // A pair of every quartet of a chunk is 32 numbers, and rounding adds at most half a step to each.
         const Real by_length = Real(LONGEST - 2.9) / __builtin_sqrt(longest);
         scale = LARGEST / peak;
@@ -117,31 +124,39 @@ static inline Quantized quantize(const Real* row, ptrdiff_t n_factors, int bias,
         const Bytes bytes = __builtin_convertvector((Integers)shifted + bias, Bytes);
         __builtin_memcpy(out + (k + heads * (k / CHUNK + 1)) * stride, &bytes, 4);
     }
+    if (peak > 0 && !ordinary) q.residual = __builtin_inff();
+    if (!ordinary) return q;
     // A little more, because all this was computed in single precision.
     const double more = 1 + 1e-6 * (n_factors + 10), root = __builtin_sqrt((double)n_factors);
-    q.whole = more * __builtin_sqrt((double)whole[0] + whole[1] + whole[2] + whole[3]);
+    q.whole = more * q.step * __builtin_sqrt((double)whole[0] + whole[1] + whole[2] + whole[3]);
     q.rounded = more * __builtin_sqrt((double)rounded[0] + rounded[1] + rounded[2] + rounded[3]);
-    q.residual = more * __builtin_sqrt((double)residual[0] + residual[1] + residual[2] + residual[3]) + 2e-5 * root;
+    q.residual = __builtin_sqrt((double)residual[0] + residual[1] + residual[2] + residual[3]);
+    q.residual = more * q.step * (q.residual + 2e-5 * root);
     return q;
+}
+
+// The step of an item; what rounding took from its length and this length are SCREENED_ITEMS and twice as many numbers
+// after it.
+template <class Bounds>
+static inline Bounds* bounds_of(Bounds* bounds, ptrdiff_t column) {
+    return bounds + column / SCREENED_ITEMS * 3 * SCREENED_ITEMS + column % SCREENED_ITEMS;
 }
 
 template <class Real>
 void Screening<Real>::screened_items(const Real* items, ptrdiff_t first, ptrdiff_t n_items, ptrdiff_t n_factors,
-                                     uint8_t* out, float* steps, ItemLengths* lengths) {
-    *lengths = {0, 0};
+                                     uint8_t* lines, float* bounds) {
     const ptrdiff_t n = quartets(n_factors);
     for (ptrdiff_t i = first; i < first + 64; ++i) {
-        int32_t* const line = (int32_t*)out + i / SCREENED_ITEMS * n * SCREENED_ITEMS + i % SCREENED_ITEMS;
-        if (i >= n_items) {
+        const ptrdiff_t before = i / SCREENED_ITEMS * SCREENED_ITEMS;
+        int32_t* const line = (int32_t*)lines + before * n + i - before;
+        float* const bound = bounds_of(bounds, i);
+        Quantized q = {0, 0, 0, 0};
+        if (i < n_items) q = quantize(items + i * n_factors, n_factors, LARGEST, 0, line, SCREENED_ITEMS);
+        else
             for (ptrdiff_t k = 0; k < n; ++k) line[k * SCREENED_ITEMS] = 0;
-            steps[i] = 0;
-            continue;
-        }
-        const Quantized q = quantize(items + i * n_factors, n_factors, LARGEST, 0, line, SCREENED_ITEMS);
-        steps[i] = q.step;
-        const float whole = q.ordinary() ? (float)q.whole : __builtin_inff();
-        if (whole > lengths->whole) lengths->whole = whole;
-        if ((float)q.residual > lengths->residual) lengths->residual = (float)q.residual;
+        bound[0] = q.step;
+        bound[SCREENED_ITEMS] = (float)q.residual;
+        bound[2 * SCREENED_ITEMS] = (float)q.whole;
     }
 }
 
@@ -186,48 +201,78 @@ static inline void tile(const int32_t* x, const uint8_t* lines, ptrdiff_t n_quar
     }
 }
 
+// A user, whose step is the unit of scores and bounds.  A product is off by at most `per_residual` times the length of
+// what rounding took from the item, and `per_length` times the length of the item.
+struct Scaled {
+    float step, per_residual, per_length;
+    bool ordinary() const { return step > 0 && per_length < __builtin_inff(); }
+    template <class Number>
+    Number margin(Number residual, Number length) const {
+        return per_residual * residual + per_length * length;
+    }
+};
+
 // A user's candidates: what had an upper bound above the n-th lower bound at its time.
 struct Candidates {
     struct Candidate {
         int32_t column;
         float lower;
     };
-    ShortList<float> best;  // lower bounds
-    float threshold, margin;
-    ptrdiff_t size;
+    enum { N_VECTORS = SHORT / LANES };
+    Floats best[N_VECTORS];  // lower bounds, the greatest first
+    float threshold;
+    Scaled user;
+    ptrdiff_t n, size;
     Candidate* list;
 
-    void open(ptrdiff_t n, float margin_, void* list_) {
-        best.open(nullptr, nullptr, n, nullptr, 0);
-        threshold = best.threshold();
-        margin = margin_;
+    void open(ptrdiff_t n_, const Scaled& user_, void* list_) {
+        n = n_;
+        user = user_;
         size = 0;
         list = (Candidate*)list_;
-        if (!(margin < __builtin_inff())) give_up();
+        for (int t = 0; t < N_VECTORS; ++t) best[t] = -__builtin_inff() - Floats{};
+        threshold = -__builtin_inff();
+        if (!user.ordinary()) give_up();
     }
 
     void give_up() { threshold = __builtin_inff(); }  // then no upper bound is above it
     bool gave_up() const { return threshold == __builtin_inff(); }
 
-    // Bits of the items whose upper bounds, and of those whose lower bounds are above the threshold.
-    void offer(uint64_t upper, uint64_t lower, const float* lower_bounds, const float* steps, ptrdiff_t first) {
-        best.offer(upper & lower, lower_bounds, first);
-        for (; upper; upper &= upper - 1) {
-            const int i = __builtin_ctzll(upper);
-            list[size++] = {(int32_t)(first + i), lower_bounds[i]};
-        }
-        threshold = best.threshold();
+    // Mostly it is one item: a branch on whether its lower bound is above the threshold would be mispredicted.
+    void offer(uint64_t bits, const float* lower, const float* bounds, ptrdiff_t first) {
+        Floats b[N_VECTORS];
+        __builtin_memcpy(b, best, sizeof b);
+        Candidate* next = list + size;
+        do {
+            const int i = __builtin_ctzll(bits);
+            const Floats bound = lower[i] - Floats{};
+            for (int t = N_VECTORS - 1; t >= 0; --t) {
+                const Floats before = push(t ? b[t - 1] : __builtin_inff() - Floats{}, b[t]);
+                const Floats least = before < bound ? before : bound;
+                b[t] = b[t] > least ? b[t] : least;
+            }
+            *next++ = {(int32_t)(first + i), lower[i]};
+        } while (bits &= bits - 1);
+        __builtin_memcpy(best, b, sizeof b);
+        size = next - list;
+        threshold = ((const float*)best)[n - 1];
         if (size <= SCREENED_CANDIDATES - 64) return;
-        drop(steps);
+        drop(bounds);
         if (size > SCREENED_CANDIDATES / 2) give_up();
     }
 
-    void drop(const float* steps) {
+    // Whether a candidate's upper bound is below a score; that of an item without bounds is NaN.
+    bool is_below(const Candidate& candidate, float score, const float* bounds) const {
+        const float* const bound = bounds_of(bounds, candidate.column);
+        return candidate.lower + 2 * user.margin(bound[SCREENED_ITEMS], bound[2 * SCREENED_ITEMS]) < score;
+    }
+
+    void drop(const float* bounds) {
         ptrdiff_t kept = 0;
         for (ptrdiff_t i = 0; i < size; ++i) {
             const Candidate candidate = list[i];
             list[kept] = candidate;
-            kept += candidate.lower + 2 * margin * steps[candidate.column] >= threshold;
+            kept += !is_below(candidate, threshold, bounds);
         }
         size = kept;
     }
@@ -239,43 +284,72 @@ static inline Real fused_number(Real a, Real b, Real c) {
     else return __builtin_fma(a, b, c);
 }
 
-enum { EXACT = 8 };
+// Scores of listed candidates, with the roundings of `Ranking::recommend_block`: each is a chain of additions, and so
+// many chains are what a processor can work on at a time.
+enum { EXACT = 10 };
 
-// Scores of EXACT items, with the roundings of `Ranking::recommend_block`.
 template <class Real>
-static inline void exact_scores(const Real* x, const Real* const rows[EXACT], ptrdiff_t n_factors, Real out[EXACT]) {
-    Real s[EXACT] = {};
-    for (ptrdiff_t f = 0; f < n_factors; ++f)
-#pragma GCC unroll 8
-        for (int i = 0; i < EXACT; ++i) s[i] = fused_number(x[f], rows[i][f], s[i]);
-    for (int i = 0; i < EXACT; ++i) out[i] = s[i];
+static void exact_scores(const Real* x, ptrdiff_t n_factors, const Real* items, const Candidates& candidates,
+                         const int32_t* which, ptrdiff_t n, Real* scores) {
+    for (ptrdiff_t start = 0; start < n; start += EXACT) {
+        const ptrdiff_t left = n - start < EXACT ? n - start : EXACT;
+        const Real* rows[EXACT];
+        Real s[EXACT] = {};
+        for (int i = 0; i < EXACT; ++i)
+            rows[i] = items + candidates.list[which[start + (i < left ? i : 0)]].column * n_factors;
+        for (ptrdiff_t f = 0; f < n_factors; ++f)
+#pragma GCC unroll 10
+            for (int i = 0; i < EXACT; ++i) s[i] = fused_number(x[f], rows[i][f], s[i]);
+        for (int i = 0; i < left; ++i) scores[which[start + i]] = s[i];
+    }
 }
 
+// The score of a candidate whose lower bound is one of the n greatest is hardly below the n-th best: these scores come
+// first, and only candidates whose upper bound is not below the least of them need theirs.  Returns whether all that
+// were needed are finite.
 template <class Real>
-static void best_of_candidates(const Real* x, ptrdiff_t n_factors, const Real* items, const Candidates& candidates,
-                               int32_t* out_items, Real* out_scores, ptrdiff_t n) {
+static bool best_of_candidates(const Real* x, ptrdiff_t n_factors, const Real* items, const float* bounds,
+                               const Candidates& candidates, int32_t* out_items, Real* out_scores, ptrdiff_t n) {
+    Real scores[SCREENED_CANDIDATES];
+    int32_t which[SCREENED_CANDIDATES];
+    bool is_known[SCREENED_CANDIDATES];
+    ptrdiff_t n_known = 0;
+    for (ptrdiff_t i = 0; i < candidates.size; ++i) {
+        which[n_known] = (int32_t)i;
+        is_known[i] = candidates.list[i].lower >= candidates.threshold;
+        n_known += is_known[i];
+    }
+    exact_scores(x, n_factors, items, candidates, which, n_known, scores);
+    if (n_known >= n) {
+        Real least = scores[which[0]];
+        for (ptrdiff_t i = 1; i < n_known; ++i) least = scores[which[i]] < least ? scores[which[i]] : least;
+        const float scaled = (float)(least / candidates.user.step);
+        const float below = scaled - 1e-6f * (scaled < 0 ? -scaled : scaled);
+        ptrdiff_t n_more = 0;
+        for (ptrdiff_t i = 0; i < candidates.size; ++i) {
+            which[n_more] = (int32_t)i;
+            const bool is_more = !is_known[i] & !candidates.is_below(candidates.list[i], below, bounds);
+            is_known[i] |= is_more;
+            n_more += is_more;
+        }
+        exact_scores(x, n_factors, items, candidates, which, n_more, scores);
+    }
+    bool finite = true;
     ShortList<Real> best;
     best.open(out_items, out_scores, n, nullptr, 0);
-    for (ptrdiff_t start = 0; start < candidates.size; start += EXACT) {
-        const ptrdiff_t left = candidates.size - start;
-        const Real* rows[EXACT];
-        int32_t columns[EXACT];
-        Real scores[EXACT];
-        for (int i = 0; i < EXACT; ++i) {
-            columns[i] = candidates.list[start + (i < left ? i : 0)].column;
-            rows[i] = items + columns[i] * n_factors;
-        }
-        exact_scores(x, rows, n_factors, scores);
-        for (int i = 0; i < EXACT && i < left; ++i)
-            if (scores[i] > best.threshold()) best.offer(1, scores + i, columns[i]);
+    for (ptrdiff_t i = 0; i < candidates.size; ++i) {
+        if (!is_known[i]) continue;
+        finite &= scores[i] - scores[i] == 0;
+        if (scores[i] > best.threshold()) best.offer(1, scores + i, candidates.list[i].column);
     }
     best.close();
+    return finite;
 }
 
 // Copies of a block of users: those of a tile together, and before each chunk of them what `start_of_chunk` says.
 template <class Real>
-static inline void quantize_users(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, ItemLengths items,
-                                  int32_t* x, float* margins) {
+static inline void quantize_users(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, int32_t* x,
+                                  Scaled* scaled) {
     const ptrdiff_t n = quartets(n_factors), tile_size = screened_length(n_factors) * TILE_USERS;
     for (ptrdiff_t u = 0; u < BLOCK_USERS; ++u) {
         int32_t* const to = x + u / TILE_USERS * tile_size + u % TILE_USERS;
@@ -287,78 +361,76 @@ static inline void quantize_users(const Real* users, ptrdiff_t n_users, ptrdiff_
         for (ptrdiff_t k = 0; k < n; k += CHUNK)
             to[(k + k / CHUNK) * TILE_USERS] =
                 start_of_chunk(to + (k + k / CHUNK + 1) * TILE_USERS, n - k < CHUNK ? n - k : CHUNK);
-        // By what rounding took from both vectors; by n_factors roundings of the score; and by those of the bounds.
-        const double magnitudes = q.whole * items.whole;
-        const double error = q.rounded * items.residual + q.residual * items.whole +
-                             (double)Shape<Real>::EPSILON * n_factors * magnitudes + 1 + 1e-6 * magnitudes;
-        margins[u] = q.ordinary() && q.step > 0 ? (float)error : __builtin_inff();
+        // Beside what rounding took from the user: n_factors roundings of the score, and those of the bounds.
+        const double relative = 2e-6 + (double)Shape<Real>::EPSILON * n_factors;
+        scaled[u] = {q.step, (float)q.rounded, (float)((q.residual + relative * q.whole) / q.step)};
     }
 }
 
 template <class Real>
 ptrdiff_t Screening<Real>::recommend_screened(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors,
                                               const Real* items, ptrdiff_t n_items, const uint8_t* lines,
-                                              const float* steps, ItemLengths lengths, const int64_t* indptr,
-                                              const int32_t* indices, int32_t* out_items, Real* out_scores,
-                                              ptrdiff_t n, int32_t* x, uint64_t* taken, char* lists, char* left) {
+                                              const float* bounds, const int64_t* indptr, const int32_t* indices,
+                                              int32_t* out_items, Real* out_scores, ptrdiff_t n, int32_t* x,
+                                              uint64_t* taken, char* lists, char* left) {
     const ptrdiff_t n_words = bitmap_words(n_items), n_quartets = quartets(n_factors);
     const ptrdiff_t tile_size = screened_length(n_factors) * TILE_USERS;
     Candidates candidates[BLOCK_USERS];
-    float margins[BLOCK_USERS];
-    quantize_users(users, n_users, n_factors, lengths, x, margins);
+    Scaled scaled[BLOCK_USERS];
+    quantize_users(users, n_users, n_factors, x, scaled);
     for (ptrdiff_t u = 0; u < n_users; ++u) {
-        candidates[u].open(n, margins[u], lists + u * SCREENED_CANDIDATES * sizeof(Candidates::Candidate));
+        candidates[u].open(n, scaled[u], lists + u * SCREENED_CANDIDATES * sizeof(Candidates::Candidate));
         mark_taken(indices + indptr[u], indptr[u + 1] - indptr[u], n_items, taken + u * n_words);
     }
     for (ptrdiff_t first = 0; first < n_items; first += TILE_ITEMS) {
-        Floats step[TILE_VECTORS];
-        for (int t = 0; t < TILE_VECTORS; ++t) step[t] = load(steps + first + t * LANES);
+        const float* bound[TILE_VECTORS];
+        for (int t = 0; t < TILE_VECTORS; ++t) bound[t] = bounds_of(bounds, first + t * LANES);
         for (ptrdiff_t start = 0; start < n_users; start += TILE_USERS) {
             Sums sums[TILE_USERS][TILE_VECTORS];
             tile(x + start / TILE_USERS * tile_size, lines, n_quartets, first, sums);
             for (int i = 0; i < TILE_USERS && start + i < n_users; ++i) {
                 const ptrdiff_t u = start + i;
-                const float threshold = candidates[u].threshold, margin = candidates[u].margin;
-                uint64_t upper = 0, lower = 0;
+                const float threshold = candidates[u].threshold;
+                Floats margin[TILE_VECTORS];
+                uint64_t upper = 0;
                 for (int t = 0; t < TILE_VECTORS; ++t) {
                     const Floats sum = __builtin_convertvector(sums[i][t], Floats);
-                    upper |= greater((sum + margin) * step[t], threshold) << (t * LANES);
+                    margin[t] = candidates[u].user.margin(load(bound[t] + SCREENED_ITEMS),
+                                                          load(bound[t] + 2 * SCREENED_ITEMS));
+                    upper |= greater(fused(sum, load(bound[t]), margin[t]), threshold) << (t * LANES);
                 }
                 upper &= ~(taken[u * n_words + (first >> 6)] >> (first & 63));
                 if (!upper) continue;
-                Floats bounds[TILE_VECTORS];
-                for (int t = 0; t < TILE_VECTORS; ++t) {
-                    bounds[t] = (__builtin_convertvector(sums[i][t], Floats) - margin) * step[t];
-                    lower |= greater(bounds[t], threshold) << (t * LANES);
-                }
-                candidates[u].offer(upper, lower, (const float*)bounds, steps, first);
+                Floats lower[TILE_VECTORS];
+                for (int t = 0; t < TILE_VECTORS; ++t)
+                    lower[t] = fused(__builtin_convertvector(sums[i][t], Floats), load(bound[t]), -margin[t]);
+                candidates[u].offer(upper, (const float*)lower, bounds, first);
             }
         }
     }
     ptrdiff_t n_left = 0;
     for (ptrdiff_t u = 0; u < n_users; ++u) {
         left[u] = candidates[u].gave_up();
+        if (!left[u]) {
+            candidates[u].drop(bounds);
+            left[u] = !best_of_candidates(users + u * n_factors, n_factors, items, bounds, candidates[u],
+                                          out_items + u * n, out_scores + u * n, n);
+            fill_up(out_items + u * n, n, taken + u * n_words);
+        }
         n_left += left[u];
-        if (left[u]) continue;
-        candidates[u].drop(steps);
-        best_of_candidates(users + u * n_factors, n_factors, items, candidates[u], out_items + u * n,
-                           out_scores + u * n, n);
-        fill_up(out_items + u * n, n, taken + u * n_words);
     }
     return n_left;
 }
 
 #else
 
-bool can_screen() { return false; }
-
 template <class Real>
-void Screening<Real>::screened_items(const Real*, ptrdiff_t, ptrdiff_t, ptrdiff_t, uint8_t*, float*, ItemLengths*) {}
+void Screening<Real>::screened_items(const Real*, ptrdiff_t, ptrdiff_t, ptrdiff_t, uint8_t*, float*) {}
 
 template <class Real>
 ptrdiff_t Screening<Real>::recommend_screened(const Real*, ptrdiff_t n_users, ptrdiff_t, const Real*, ptrdiff_t,
-                                              const uint8_t*, const float*, ItemLengths, const int64_t*, const int32_t*,
-                                              int32_t*, Real*, ptrdiff_t, int32_t*, uint64_t*, char*, char* left) {
+                                              const uint8_t*, const float*, const int64_t*, const int32_t*, int32_t*,
+                                              Real*, ptrdiff_t, int32_t*, uint64_t*, char*, char* left) {
     for (ptrdiff_t u = 0; u < n_users; ++u) left[u] = 1;
     return n_users;
 }

@@ -12,12 +12,6 @@ namespace fastfedrec {
 // candidates at a time.
 enum { SCREENED_ITEMS = LINE_BYTES / 4, SCREENED_CHUNK = 16, SCREENED_CANDIDATES = 320 };
 
-// The greatest lengths of any item and of what rounding took from it, in steps of the item; infinite where an item is too
-// large or too small for this.
-struct ItemLengths {
-    float whole, residual;
-};
-
 static inline ptrdiff_t quartets(ptrdiff_t n_factors) { return (n_factors + 3) / 4; }
 
 
@@ -26,38 +20,29 @@ static inline ptrdiff_t screened_length(ptrdiff_t n_factors) {
     return quartets(n_factors) + (quartets(n_factors) + SCREENED_CHUNK - 1) / SCREENED_CHUNK;
 }
 
-// Bytes of the copies of all items, and of a block of users.
+// Bytes of the copies of all items, how many numbers bound them, and bytes of a block of users and of their candidates.
 static inline ptrdiff_t screened_items_bytes(ptrdiff_t n_items, ptrdiff_t n_factors) {
     return 64 * bitmap_words(n_items) * 4 * quartets(n_factors);
 }
+static inline ptrdiff_t screened_bounds(ptrdiff_t n_items) { return 3 * 64 * bitmap_words(n_items); }
 static inline ptrdiff_t screened_users_bytes(ptrdiff_t n_factors) {
     return BLOCK_USERS * 4 * screened_length(n_factors);
 }
 static inline ptrdiff_t screened_candidates_bytes() { return BLOCK_USERS * SCREENED_CANDIDATES * 8; }
 
-static inline ItemLengths greatest(const ItemLengths* lengths, ptrdiff_t n) {
-    ItemLengths out = {0, 0};
-    for (ptrdiff_t i = 0; i < n; ++i) {
-        if (lengths[i].whole > out.whole) out.whole = lengths[i].whole;
-        if (lengths[i].residual > out.residual) out.residual = lengths[i].residual;
-    }
-    return out;
-}
-
 }  // namespace fastfedrec
 
 #define FASTFEDREC_DECLARE(level) \
     namespace level { \
-    bool can_screen(); \
     template <class Real> \
     struct Screening { \
         static void screened_items(const Real* items, ptrdiff_t first, ptrdiff_t n_items, ptrdiff_t n_factors, \
-                                   uint8_t* out, float* steps, ItemLengths* lengths); \
+                                   uint8_t* lines, float* bounds); \
         static ptrdiff_t recommend_screened(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, \
                                             const Real* items, ptrdiff_t n_items, const uint8_t* lines, \
-                                            const float* steps, ItemLengths lengths, const int64_t* indptr, \
-                                            const int32_t* indices, int32_t* out_items, Real* out_scores, \
-                                            ptrdiff_t n, int32_t* x, uint64_t* taken, char* candidates, char* left); \
+                                            const float* bounds, const int64_t* indptr, const int32_t* indices, \
+                                            int32_t* out_items, Real* out_scores, ptrdiff_t n, int32_t* x, \
+                                            uint64_t* taken, char* candidates, char* left); \
     }; \
     }
 namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
@@ -65,27 +50,25 @@ namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 
 namespace fastfedrec {
 
-// Whether the level in use has products of 8-bit numbers.
-static inline bool can_screen() { return FASTFEDREC_CALL(can_screen); }
-
-// Copies of the 64 items from `first` on, or of those there are, their steps, and the greatest of their lengths.
+// Copies of the 64 items from `first` on, or of those there are, and what bounds how far they are from the items.
 template <class Real>
 static inline void screened_items(const Real* items, ptrdiff_t first, ptrdiff_t n_items, ptrdiff_t n_factors,
-                                  uint8_t* out, float* steps, ItemLengths* lengths) {
-    FASTFEDREC_CALL(Screening<Real>::screened_items, items, first, n_items, n_factors, out, steps, lengths);
+                                  uint8_t* lines, float* bounds) {
+    FASTFEDREC_CALL(Screening<Real>::screened_items, items, first, n_items, n_factors, lines, bounds);
 }
 
-// The n <= SHORT best items of up to BLOCK_USERS users, as `recommend_block` finds them, but for users that have too many
-// candidates or too large or small factors: these are marked in `left`, and their number is returned.  Scratch: x for
-// `screened_users_bytes`, `taken` for BLOCK_USERS bitmaps of the items, `candidates` for `screened_candidates_bytes`.
+// The n <= SHORT best items of up to BLOCK_USERS users, as `recommend_block` finds them, but for users that have too
+// many candidates, or too large or small factors: these are marked in `left`, and their number is returned; of plain code
+// these are all.  Scratch: x for `screened_users_bytes`, `taken` for BLOCK_USERS bitmaps of the items, `candidates` for
+// `screened_candidates_bytes`.
 template <class Real>
 static inline ptrdiff_t recommend_screened(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* items,
-                                           ptrdiff_t n_items, const uint8_t* lines, const float* steps,
-                                           ItemLengths lengths, const int64_t* indptr, const int32_t* indices,
-                                           int32_t* out_items, Real* out_scores, ptrdiff_t n, int32_t* x,
-                                           uint64_t* taken, char* candidates, char* left) {
-    return FASTFEDREC_CALL(Screening<Real>::recommend_screened, users, n_users, n_factors, items, n_items, lines, steps,
-                           lengths, indptr, indices, out_items, out_scores, n, x, taken, candidates, left);
+                                           ptrdiff_t n_items, const uint8_t* lines, const float* bounds,
+                                           const int64_t* indptr, const int32_t* indices, int32_t* out_items,
+                                           Real* out_scores, ptrdiff_t n, int32_t* x, uint64_t* taken,
+                                           char* candidates, char* left) {
+    return FASTFEDREC_CALL(Screening<Real>::recommend_screened, users, n_users, n_factors, items, n_items, lines,
+                           bounds, indptr, indices, out_items, out_scores, n, x, taken, candidates, left);
 }
 
 }  // namespace fastfedrec

@@ -4,8 +4,9 @@ Negatives are ranks among the items a user has not seen, drawn by Floyd's algori
 items by one walk along the user's row.
 
 Scores of a block of users and a tile of items are computed in registers, compared with the worst of the best so far,
-and dropped: no row of scores exists.  What runs in vectors is in `_ranking.cpp` and `_held_out.cpp`.  Inputs are
-trusted, but for what `held_out_ranks_factors` says.
+and dropped: no row of scores exists.  Where that is faster, bounds from 8-bit copies of the factors say which scores
+are needed.  What runs in vectors is in `_ranking.cpp`, `_screening.cpp` and `_held_out.cpp`.  Inputs are trusted, but
+for what `held_out_ranks_factors` says.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
@@ -52,20 +53,17 @@ cdef extern from "_kernels/_held_out.h" namespace "fastfedrec" nogil:
     double rank[Real](Real score, const Real* others, Py_ssize_t n) noexcept
 
 cdef extern from "_kernels/_screening.h" namespace "fastfedrec" nogil:
-    ctypedef struct ItemLengths:
-        pass
     Py_ssize_t screened_items_bytes(Py_ssize_t n_items, Py_ssize_t n_factors) noexcept
     Py_ssize_t screened_users_bytes(Py_ssize_t n_factors) noexcept
     Py_ssize_t screened_candidates_bytes() noexcept
-    ItemLengths greatest(const ItemLengths* lengths, Py_ssize_t n) noexcept
+    Py_ssize_t screened_bounds(Py_ssize_t n_items) noexcept
     void screened_items[Real](
-        const Real* items, Py_ssize_t first, Py_ssize_t n_items, Py_ssize_t n_factors, uint8_t* out, float* steps,
-        ItemLengths* lengths
+        const Real* items, Py_ssize_t first, Py_ssize_t n_items, Py_ssize_t n_factors, uint8_t* lines, float* bounds
     ) noexcept
     Py_ssize_t recommend_screened_block "fastfedrec::recommend_screened"[Real](
         const Real* users, Py_ssize_t n_users, Py_ssize_t n_factors, const Real* items, Py_ssize_t n_items,
-        const uint8_t* lines, const float* steps, ItemLengths lengths, const int64_t* indptr, const int32_t* indices,
-        int32_t* out_items, Real* out_scores, Py_ssize_t n, int32_t* x, uint64_t* taken, char* candidates, char* left
+        const uint8_t* lines, const float* bounds, const int64_t* indptr, const int32_t* indices, int32_t* out_items,
+        Real* out_scores, Py_ssize_t n, int32_t* x, uint64_t* taken, char* candidates, char* left
     ) noexcept
 
 cdef extern from "<cstdlib>" nogil:
@@ -321,9 +319,7 @@ def recommend_screened(
     cdef Py_ssize_t n_users = user_factors.shape[0], n_factors = user_factors.shape[1], n = out_items.shape[1]
     cdef Py_ssize_t n_items = item_factors.shape[0], n_words = bitmap_words(n_items), word, block, start, n_block
     cdef uint8_t* lines = <uint8_t*>aligned_alloc(LINE_BYTES, screened_items_bytes(n_items, n_factors))
-    cdef float* steps = <float*>malloc(64 * n_words * sizeof(float))
-    cdef ItemLengths* lengths = <ItemLengths*>malloc(n_words * sizeof(ItemLengths))
-    cdef ItemLengths longest
+    cdef float* bounds = <float*>malloc(screened_bounds(n_items) * sizeof(float))
     cdef int32_t* x
     cdef uint64_t* taken
     cdef char* candidates
@@ -336,12 +332,11 @@ def recommend_screened(
         x = <int32_t*>malloc(screened_users_bytes(n_factors))
         taken = <uint64_t*>malloc(BLOCK_USERS * n_words * sizeof(uint64_t))
         candidates = <char*>malloc(screened_candidates_bytes())
-        if lines == NULL or steps == NULL or lengths == NULL or x == NULL or taken == NULL or candidates == NULL:
+        if lines == NULL or bounds == NULL or x == NULL or taken == NULL or candidates == NULL:
             gave_up[thread] = 1
         for word in prange(n_words, schedule="static"):
             if not gave_up[thread]:
-                screened_items(&item_factors[0, 0], 64 * word, n_items, n_factors, lines, steps, lengths + word)
-        longest = greatest(lengths, n_words)
+                screened_items(&item_factors[0, 0], 64 * word, n_items, n_factors, lines, bounds)
         for block in prange((n_users + BLOCK_USERS - 1) // BLOCK_USERS, schedule="dynamic"):
             if not gave_up[thread]:
                 start = block * BLOCK_USERS
@@ -353,8 +348,7 @@ def recommend_screened(
                     &item_factors[0, 0],
                     n_items,
                     lines,
-                    steps,
-                    longest,
+                    bounds,
                     &indptr[start],
                     seen,
                     &out_items[start, 0],
@@ -369,8 +363,7 @@ def recommend_screened(
         free(taken)
         free(candidates)
     free(lines)
-    free(steps)
-    free(lengths)
+    free(bounds)
 
 
 def recommend_factors(

@@ -48,7 +48,7 @@ def normal(dtype=np.float32, n_factors=48):
 
 
 def hard_cases():
-    """(users, items, least share of users that are screened all the same)."""
+    """(name, users, items, the least and the greatest share of users that screening has a result for)."""
     rng = np.random.default_rng(2)
     users, items = normal()
 
@@ -57,25 +57,30 @@ def hard_cases():
         out[rows] = by
         return out
 
-    yield "normal", users, items, 1
-    yield "one huge item", users, changed([7], 1e6 * items[7]), 1
-    yield "items of lengths from 1e-5 to 1e5", users, items * np.float32(10) ** rng.uniform(-5, 5, (900, 1)), 1
-    yield "numbers from 1e-5 to 1e5", users, items * np.float32(10) ** rng.uniform(-5, 5, items.shape), 1
-    yield "few factors that are not 0", users, items * (rng.random(items.shape) < 0.03), 1
-    yield "half of the items are 0", users, changed(slice(None, None, 2), 0), 1
-    yield "no item but 0", users, 0 * items, 1
-    yield "a third is one item", users, changed(slice(None, None, 3), items[1]), 0
-    yield "all are one item", users, changed(slice(None), items[1]), 0
-    yield "pairs that differ in the last bit", users, np.repeat(items[:450] * np.float32(1 + 2.0**-23), 2, 0) + (
-        2.0**-24 * (np.arange(900) % 2)[:, None]
-    ), 1
-    yield "integers, with many ties", np.rint(users), np.rint(items), 0.9
-    yield "positive", abs(users), abs(items), 0.9
-    yield "an item below every normal number", users, changed([5], 1e-40), 0
-    yield "an item of 1e20", users, changed([5], 1e20), 0
+    yield "normal", users, items, 1, 1
+    yield "one huge item", users, changed([7], 1e6 * items[7]), 1, 1
+    yield "items of lengths from 1e-5 to 1e5", users, items * np.float32(10) ** rng.uniform(-5, 5, (900, 1)), 1, 1
+    yield "numbers from 1e-5 to 1e5", users, items * np.float32(10) ** rng.uniform(-5, 5, items.shape), 1, 1
+    yield "few factors that are not 0", users, items * (rng.random(items.shape) < 0.03), 1, 1
+    yield "half of the items are 0", users, changed(slice(None, None, 2), 0), 1, 1
+    yield "no item but 0", users, 0 * items, 1, 1
+    yield "a third is one item", users, changed(slice(None, None, 3), items[1]), 0.1, 1
+    yield "all are one item", users, changed(slice(None), items[1]), 0, 0
+    yield (
+        "pairs that differ in the last bit",
+        users,
+        np.repeat(items[:450] * np.float32(1 + 2.0**-23), 2, 0) + (2.0**-24 * (np.arange(900) % 2)[:, None]),
+        1,
+        1,
+    )
+    yield "integers, with many ties", np.rint(users), np.rint(items), 0.9, 1
+    yield "positive", abs(users), abs(items), 0.9, 1
+    yield "an item below every normal number", users, changed([5], 1e-40), 1, 1
+    yield "an item of 1e20", users, changed([5], 1e20), 1, 1
+    yield "half of the items are 1e20", users, changed(slice(None, None, 2), 1e20), 0, 0
     mixed = users.copy()
     mixed[[3, 40]], mixed[9], mixed[50] = 0, mixed[9] * 1e-30, mixed[50] * np.float32(1e20)
-    yield "users of 0, 1e-30 and 1e20", mixed, items, 66 / 70
+    yield "users of 0, 1e-30 and 1e20", mixed, items, 66 / 70, 66 / 70
 
 
 # ---- oracle ------------------------------------------------------------------------------------------------------
@@ -87,10 +92,9 @@ def hard_cases():
 def test_hard_cases_have_the_bits_of_every_score(instruction_set, dtype, n):
     seen = random_seen(np.random.default_rng(3), 70, 900, 0.2)
     with hardware.use_instruction_set(instruction_set):
-        for name, users, items, least in hard_cases():
+        for name, users, items, least, greatest in hard_cases():
             share = share_with_same_bits(users.astype(dtype), items.astype(dtype), n, seen)
-            assert share >= (least if instruction_set != "plain" else 0), name
-            assert share < 1 or least > 0.5, name  # a case that is meant to fall back does
+            assert least <= share <= greatest if instruction_set != "plain" else share == 0, name
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -105,7 +109,7 @@ def test_every_number_of_factors_has_the_bits_of_every_score(instruction_set, n_
 @pytest.mark.parametrize("n_factors", [2, 4, 8, 9, 16, 32, 64, 65, 128, 131])
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS[1:])
 def test_the_longest_sums_do_not_overflow(instruction_set, n_factors):
-    """Users that are items, of signs alone or with a few large numbers: 16-bit sums come as near to their ends as any."""
+    """Users that are items, of signs alone or with a few large numbers: 16-bit sums come near to their ends."""
     rng = np.random.default_rng(5)
     items = rng.choice([-1.0, 1.0], (600, n_factors)).astype(np.float32)
     items[300:] *= np.where(rng.random((300, n_factors)) < 0.3, 1, 0.3).astype(np.float32)
