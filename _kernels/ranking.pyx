@@ -335,7 +335,7 @@ def recommend_screened(
         if lines == NULL or bounds == NULL or x == NULL or taken == NULL or candidates == NULL:
             gave_up[thread] = 1
         for word in prange(n_words, schedule="static"):
-            if not gave_up[thread]:
+            if lines != NULL and bounds != NULL:  # for the other threads too
                 screened_items(&item_factors[0, 0], 64 * word, n_items, n_factors, lines, bounds)
         for block in prange((n_users + BLOCK_USERS - 1) // BLOCK_USERS, schedule="dynamic"):
             if not gave_up[thread]:
