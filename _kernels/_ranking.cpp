@@ -10,23 +10,6 @@ namespace FASTFEDREC_LEVEL {
 // loaded is used several times.
 enum { TILE_USERS = 6, TILE_VECTORS = VECTOR_BYTES == 64 ? 4 : 2 };
 
-// Places that are left where too few columns were offered go to the first of those that were taken.
-static inline void fill_up(int32_t* columns, ptrdiff_t n, const uint64_t* taken) {
-    ptrdiff_t filled = n;
-    while (filled && columns[filled - 1] == INT32_MAX) --filled;
-    for (ptrdiff_t word = 0; filled < n; ++word)
-        for (uint64_t bits = taken[word]; bits && filled < n; bits &= bits - 1)
-            columns[filled++] = (int32_t)(64 * word + __builtin_ctzll(bits));
-}
-
-// A bitmap of the columns that are not offered: what is seen, and what lies past the last item.
-static inline void mark_taken(const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items, uint64_t* taken) {
-    const ptrdiff_t n_words = bitmap_words(n_items);
-    for (ptrdiff_t word = 0; word < n_words; ++word) taken[word] = 0;
-    for (ptrdiff_t i = 0; i < n_seen; ++i) taken[seen[i] >> 6] |= (uint64_t)1 << (seen[i] & 63);
-    if (n_items & 63) taken[n_words - 1] |= ~(uint64_t)0 << (n_items & 63);
-}
-
 // Scores of TILE_USERS users (x: a factor of all of them, then the next) and TILE_ITEMS items from column `first` on.
 // Each is a sum over the factors in ascending order, so it does not depend on what else the tile holds.
 template <class Real, class Vector = typename Shape<Real>::Vector>
@@ -51,22 +34,24 @@ static inline void tile(const Real* x, const Real* items, ptrdiff_t n_factors, p
 }
 
 template <class Selection, class Real>
-static ptrdiff_t recommend(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* items,
-                           ptrdiff_t n_items, const int64_t* indptr, const int32_t* indices, int32_t* out_items,
-                           Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken, char* candidates) {
+static ptrdiff_t recommend(const Real* users, const int64_t* rows, ptrdiff_t n_users, ptrdiff_t n_factors,
+                           const Real* items, ptrdiff_t n_items, const int64_t* indptr, const int32_t* indices,
+                           int32_t* out_items, Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken,
+                           char* candidates) {
     typedef Shape<Real> S;
     typedef typename S::Vector Vector;
     const ptrdiff_t n_words = bitmap_words(n_items), capacity = list_capacity(n, n_items);
     Vector not_finite[BLOCK_USERS] = {};  // 0, or NaN
     Selection best[BLOCK_USERS];
     for (ptrdiff_t u = 0; u < n_users; ++u) {
-        best[u].open(out_items + u * n, out_scores + u * n, n, candidates + u * list_bytes(n, n_items, sizeof(Real)), capacity);
-        mark_taken(indices + indptr[u], indptr[u + 1] - indptr[u], n_items, taken + u * n_words);
+        best[u].open(out_items + rows[u] * n, out_scores + rows[u] * n, n,
+                     candidates + u * list_bytes(n, n_items, sizeof(Real)), capacity);
+        mark_taken(indices + indptr[rows[u]], indptr[rows[u] + 1] - indptr[rows[u]], n_items, taken + u * n_words);
     }
     for (ptrdiff_t u = 0; u < BLOCK_USERS; ++u)
         for (ptrdiff_t f = 0; f < n_factors; ++f)
             x[(u / TILE_USERS * n_factors + f) * TILE_USERS + u % TILE_USERS] =
-                u < n_users ? users[u * n_factors + f] : Real(0);
+                u < n_users ? users[rows[u] * n_factors + f] : Real(0);
     // The items of one tile stay in the first cache for all users of the block.
     for (ptrdiff_t first = 0; first < n_items; first += TILE_VECTORS * S::LANES)
         for (ptrdiff_t start = 0; start < n_users; start += TILE_USERS) {
@@ -91,7 +76,7 @@ static ptrdiff_t recommend(const Real* users, ptrdiff_t n_users, ptrdiff_t n_fac
     ptrdiff_t first_bad = n_users;
     for (ptrdiff_t u = n_users - 1; u >= 0; --u) {
         best[u].close();
-        fill_up(out_items + u * n, n, taken + u * n_words);
+        fill_up(out_items + rows[u] * n, n, taken + u * n_words);
         for (int lane = 0; lane < S::LANES; ++lane)
             if (not_finite[u][lane] != 0) first_bad = u;
     }
@@ -99,18 +84,20 @@ static ptrdiff_t recommend(const Real* users, ptrdiff_t n_users, ptrdiff_t n_fac
 }
 
 template <class Real>
-ptrdiff_t Ranking<Real>::recommend_block(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* items,
-                                         ptrdiff_t n_items, const int64_t* indptr, const int32_t* indices,
-                                         int32_t* out_items, Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken,
-                                         char* candidates) {
+ptrdiff_t Ranking<Real>::recommend_block(const Real* users, const int64_t* rows, ptrdiff_t n_users, ptrdiff_t n_factors,
+                                         const Real* items, ptrdiff_t n_items, const int64_t* indptr,
+                                         const int32_t* indices, int32_t* out_items, Real* out_scores, ptrdiff_t n,
+                                         Real* x, uint64_t* taken, char* candidates) {
     const auto function = n <= SHORT ? recommend<ShortList<Real>, Real> : recommend<LongList<Real>, Real>;
-    return function(users, n_users, n_factors, items, n_items, indptr, indices, out_items, out_scores, n, x, taken,
-                    candidates);
+    return function(users, rows, n_users, n_factors, items, n_items, indptr, indices, out_items, out_scores, n, x,
+                    taken, candidates);
 }
 
 template <class Selection, class Real>
-static void best_of_row(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen,
+static bool best_of_row(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen,
                         int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken, char* candidates) {
+    typedef Shape<Real> S;
+    typename S::Vector not_finite[64 / S::LANES] = {};  // 0, or NaN; several, because one would wait for itself
     Selection best;
     best.open(out_items, out_scores, n, candidates, list_capacity(n, n_items));
     mark_taken(seen, n_seen, n_items, taken);
@@ -123,18 +110,25 @@ static void best_of_row(const Real* scores, ptrdiff_t n_items, const int32_t* se
         }
         const Real threshold = best.threshold();
         uint64_t bits = 0;
-        for (int i = 0; i < 64; i += Shape<Real>::LANES) bits |= greater(load(offered + i), threshold) << i;
+        for (int t = 0; t < 64 / S::LANES; ++t) {
+            const auto v = load(offered + t * S::LANES);
+            bits |= greater(v, threshold) << (t * S::LANES);
+            not_finite[t] = fused(v, typename S::Vector{}, not_finite[t]);
+        }
         best.offer(bits & ~taken[first >> 6], offered, first);
     }
     best.close();
     fill_up(out_items, n, taken);
+    bool finite = true;
+    for (int i = 0; i < 64; ++i) finite &= ((const Real*)not_finite)[i] == 0;
+    return finite;
 }
 
 template <class Real>
-void Ranking<Real>::top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen,
+bool Ranking<Real>::top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen,
                           int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken, char* candidates) {
     const auto function = n <= SHORT ? best_of_row<ShortList<Real>, Real> : best_of_row<LongList<Real>, Real>;
-    function(scores, n_items, seen, n_seen, out_items, out_scores, n, taken, candidates);
+    return function(scores, n_items, seen, n_seen, out_items, out_scores, n, taken, candidates);
 }
 
 template struct Ranking<float>;

@@ -30,11 +30,11 @@ static inline ptrdiff_t bitmap_words(ptrdiff_t n) { return (n + 63) >> 6; }
     namespace level { \
     template <class Real> \
     struct Ranking { \
-        static ptrdiff_t recommend_block(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* items, \
-                                         ptrdiff_t n_items, const int64_t* indptr, const int32_t* indices, \
-                                         int32_t* out_items, Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken, \
-                                         char* candidates); \
-        static void top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen, \
+        static ptrdiff_t recommend_block(const Real* users, const int64_t* rows, ptrdiff_t n_users, \
+                                         ptrdiff_t n_factors, const Real* items, ptrdiff_t n_items, \
+                                         const int64_t* indptr, const int32_t* indices, int32_t* out_items, \
+                                         Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken, char* candidates); \
+        static bool top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen, \
                           int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken, char* candidates); \
     }; \
     void unseen_items(uint64_t* marked, const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items, uint64_t* taken, \
@@ -56,23 +56,24 @@ static inline void pack_items(const Real* items, ptrdiff_t n_items, ptrdiff_t n_
                 *out++ = i < n_items ? items[i * n_factors + f] : Real(0);
 }
 
-// The n best items of up to BLOCK_USERS users, best first; returns the first user with a score that is not finite, or
-// n_users.  Scratch: x for BLOCK_USERS * n_factors numbers, `taken` for BLOCK_USERS bitmaps of the items, `candidates` for
-// BLOCK_USERS lists.
+// The n best items of up to BLOCK_USERS users, best first; returns the first of them with a score that is not finite,
+// or n_users.  `rows` says which users they are, what else is given is of all.  Scratch: x for BLOCK_USERS * n_factors
+// numbers, `taken` for BLOCK_USERS bitmaps of the items, `candidates` for BLOCK_USERS lists.
 template <class Real>
-static inline ptrdiff_t recommend_block(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* items,
-                                        ptrdiff_t n_items, const int64_t* indptr, const int32_t* indices,
-                                        int32_t* out_items, Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken,
-                                        char* candidates) {
-    return FASTFEDREC_CALL(Ranking<Real>::recommend_block, users, n_users, n_factors, items, n_items, indptr, indices,
-                           out_items, out_scores, n, x, taken, candidates);
+static inline ptrdiff_t recommend_block(const Real* users, const int64_t* rows, ptrdiff_t n_users, ptrdiff_t n_factors,
+                                        const Real* items, ptrdiff_t n_items, const int64_t* indptr,
+                                        const int32_t* indices, int32_t* out_items, Real* out_scores, ptrdiff_t n,
+                                        Real* x, uint64_t* taken, char* candidates) {
+    return FASTFEDREC_CALL(Ranking<Real>::recommend_block, users, rows, n_users, n_factors, items, n_items, indptr,
+                           indices, out_items, out_scores, n, x, taken, candidates);
 }
 
-// The same from one row of scores; scratch: one bitmap and one list.
+// The same from one row of scores; returns whether all are finite.  Scratch: one bitmap and one list.
 template <class Real>
-static inline void top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen,
+static inline bool top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen,
                          int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken, char* candidates) {
-    FASTFEDREC_CALL(Ranking<Real>::top_k, scores, n_items, seen, n_seen, out_items, out_scores, n, taken, candidates);
+    return FASTFEDREC_CALL(Ranking<Real>::top_k, scores, n_items, seen, n_seen, out_items, out_scores, n, taken,
+                           candidates);
 }
 
 // Items from ranks among the unseen ones, ascending.  `marked` is a bitmap of ranks with one word more than n_items

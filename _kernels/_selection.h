@@ -22,6 +22,7 @@ struct Shape<float> {
     typedef float Vector __attribute__((vector_size(VECTOR_BYTES)));
     typedef int32_t Integers __attribute__((vector_size(VECTOR_BYTES)));
     enum { LANES = VECTOR_BYTES / 4, LINE = LINE_BYTES / 4 };
+    static constexpr float EPSILON = __FLT_EPSILON__;
 };
 
 template <>
@@ -32,6 +33,7 @@ struct Shape<double> {
     typedef double Vector __attribute__((vector_size(VECTOR_BYTES)));
     typedef int64_t Integers __attribute__((vector_size(VECTOR_BYTES)));
     enum { LANES = VECTOR_BYTES / 8, LINE = LINE_BYTES / 8 };
+    static constexpr double EPSILON = __DBL_EPSILON__;
 };
 
 template <class Real>
@@ -79,6 +81,23 @@ static inline uint64_t greater(Shape<double>::Vector a, double b) {
     for (int i = 0; i < Shape<double>::LANES; ++i) bits |= (uint64_t)(a[i] > b) << i;
     return bits;
 #endif
+}
+
+// Places that are left where too few columns were offered go to the first of those that were taken.
+static inline void fill_up(int32_t* columns, ptrdiff_t n, const uint64_t* taken) {
+    ptrdiff_t filled = n;
+    while (filled && columns[filled - 1] == INT32_MAX) --filled;
+    for (ptrdiff_t word = 0; filled < n; ++word)
+        for (uint64_t bits = taken[word]; bits && filled < n; bits &= bits - 1)
+            columns[filled++] = (int32_t)(64 * word + __builtin_ctzll(bits));
+}
+
+// A bitmap of the columns that are not offered: what is seen, and what lies past the last item.
+static inline void mark_taken(const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items, uint64_t* taken) {
+    const ptrdiff_t n_words = bitmap_words(n_items);
+    for (ptrdiff_t word = 0; word < n_words; ++word) taken[word] = 0;
+    for (ptrdiff_t i = 0; i < n_seen; ++i) taken[seen[i] >> 6] |= (uint64_t)1 << (seen[i] & 63);
+    if (n_items & 63) taken[n_words - 1] |= ~(uint64_t)0 << (n_items & 63);
 }
 
 // Two ways to keep the n best of the columns offered so far.  Columns are offered in ascending order, and a tie stays

@@ -4,12 +4,13 @@ Negatives are ranks among the items a user has not seen, drawn by Floyd's algori
 items by one walk along the user's row.
 
 Scores of a block of users and a tile of items are computed in registers, compared with the worst of the best so far,
-and dropped: no row of scores exists.  What runs in vectors is in `_ranking.cpp` and `_held_out.cpp`.  Inputs are
-trusted, but for what `held_out_ranks_factors` says.
+and dropped: no row of scores exists.  Where that is faster, bounds from 8-bit copies of the factors say which scores
+are needed.  What runs in vectors is in `_ranking.cpp`, `_screening.cpp` and `_held_out.cpp`.  Inputs are trusted, but
+for what `held_out_ranks_factors` says.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
-from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
@@ -23,11 +24,11 @@ cdef extern from "_kernels/_ranking.h" namespace "fastfedrec" nogil:
     Py_ssize_t list_bytes(Py_ssize_t n, Py_ssize_t n_items, Py_ssize_t size) noexcept
     void pack_items[Real](const Real* items, Py_ssize_t n_items, Py_ssize_t n_factors, Real* out) noexcept
     Py_ssize_t recommend_block[Real](
-        const Real* users, Py_ssize_t n_users, Py_ssize_t n_factors, const Real* items, Py_ssize_t n_items,
-        const int64_t* indptr, const int32_t* indices, int32_t* out_items, Real* out_scores, Py_ssize_t n,
-        Real* x, uint64_t* taken, char* candidates
+        const Real* users, const int64_t* rows, Py_ssize_t n_users, Py_ssize_t n_factors, const Real* items,
+        Py_ssize_t n_items, const int64_t* indptr, const int32_t* indices, int32_t* out_items, Real* out_scores,
+        Py_ssize_t n, Real* x, uint64_t* taken, char* candidates
     ) noexcept
-    void select_best "fastfedrec::top_k"[Real](
+    bint select_best "fastfedrec::top_k"[Real](
         const Real* scores, Py_ssize_t n_items, const int32_t* seen, Py_ssize_t n_seen,
         int32_t* out_items, Real* out_scores, Py_ssize_t n, uint64_t* taken, char* candidates
     ) noexcept
@@ -50,6 +51,20 @@ cdef extern from "_kernels/_held_out.h" namespace "fastfedrec" nogil:
         float* sum_steps, double* out
     ) noexcept
     double rank[Real](Real score, const Real* others, Py_ssize_t n) noexcept
+
+cdef extern from "_kernels/_screening.h" namespace "fastfedrec" nogil:
+    Py_ssize_t screened_items_bytes(Py_ssize_t n_items, Py_ssize_t n_factors) noexcept
+    Py_ssize_t screened_users_bytes(Py_ssize_t n_factors) noexcept
+    Py_ssize_t screened_candidates_bytes() noexcept
+    Py_ssize_t screened_bounds(Py_ssize_t n_items) noexcept
+    void screened_items[Real](
+        const Real* items, Py_ssize_t first, Py_ssize_t n_items, Py_ssize_t n_factors, uint8_t* lines, float* bounds
+    ) noexcept
+    Py_ssize_t recommend_screened_block "fastfedrec::recommend_screened"[Real](
+        const Real* users, Py_ssize_t n_users, Py_ssize_t n_factors, const Real* items, Py_ssize_t n_items,
+        const uint8_t* lines, const float* bounds, const int64_t* indptr, const int32_t* indices, int32_t* out_items,
+        Real* out_scores, Py_ssize_t n, int32_t* x, uint64_t* taken, char* candidates, char* left
+    ) noexcept
 
 cdef extern from "<cstdlib>" nogil:
     void* aligned_alloc(size_t alignment, size_t size) noexcept
@@ -254,7 +269,7 @@ def top_k(
     const int32_t[::1] indices,         # IN  (n_seen,)
     int32_t[:, ::1] out_items,          # OUT (n_rows, n)
     floating[:, ::1] out_scores,        # OUT (n_rows, n)
-    int64_t[::1] failed,                # OUT (n_threads,), n_rows; -1 where a thread had no memory
+    int64_t[::1] failed,                # OUT (n_threads,), n_rows; a row that is not finite, or -1: no memory
     int n_threads,
 ):
     """The n best columns of each row, best first."""
@@ -270,20 +285,85 @@ def top_k(
         for r in prange(n_rows, schedule="static"):
             if taken == NULL or candidates == NULL:
                 failed[threadid()] = -1
-            else:
-                select_best(
-                    &scores[r, 0],
-                    n_items,
-                    seen + indptr[r],
-                    indptr[r + 1] - indptr[r],
-                    &out_items[r, 0],
-                    &out_scores[r, 0],
-                    n,
-                    taken,
-                    candidates,
-                )
+            elif not select_best(
+                &scores[r, 0],
+                n_items,
+                seen + indptr[r],
+                indptr[r + 1] - indptr[r],
+                &out_items[r, 0],
+                &out_scores[r, 0],
+                n,
+                taken,
+                candidates,
+            ):
+                failed[threadid()] = r
         free(taken)
         free(candidates)
+
+
+def recommend_screened(
+    const floating[:, ::1] user_factors,   # IN  (n_users, n_factors)
+    const floating[:, ::1] item_factors,   # IN  (n_items, n_factors)
+    const int64_t[::1] indptr,             # IN  (n_users + 1,)
+    const int32_t[::1] indices,            # IN  (n_seen,)
+    int32_t[:, ::1] out_items,             # OUT (n_users, n), n up to 16
+    floating[:, ::1] out_scores,           # OUT (n_users, n)
+    char[::1] left,                        # IN  (n_users,), ones; OUT 1 for users that have no result
+    int64_t[::1] gave_up,                  # OUT (n_threads,), 1 where a thread left most users of a block
+    int n_threads,
+):
+    """The n best items as `recommend_factors` finds them, for users where 8-bit copies of the factors exclude most.
+
+    A thread that left most users of a block leaves all that follow, and so does one without memory.
+    """
+    cdef Py_ssize_t n_users = user_factors.shape[0], n_factors = user_factors.shape[1], n = out_items.shape[1]
+    cdef Py_ssize_t n_items = item_factors.shape[0], n_words = bitmap_words(n_items), word, block, start, n_block
+    cdef uint8_t* lines = <uint8_t*>aligned_alloc(LINE_BYTES, screened_items_bytes(n_items, n_factors))
+    cdef float* bounds = <float*>malloc(screened_bounds(n_items) * sizeof(float))
+    cdef int32_t* x
+    cdef uint64_t* taken
+    cdef char* candidates
+    cdef int thread
+    cdef const int32_t* seen = NULL
+    if indices.shape[0]:
+        seen = &indices[0]
+    with nogil, parallel(num_threads=n_threads):
+        thread = threadid()
+        x = <int32_t*>malloc(screened_users_bytes(n_factors))
+        taken = <uint64_t*>malloc(BLOCK_USERS * n_words * sizeof(uint64_t))
+        candidates = <char*>malloc(screened_candidates_bytes())
+        if lines == NULL or bounds == NULL or x == NULL or taken == NULL or candidates == NULL:
+            gave_up[thread] = 1
+        for word in prange(n_words, schedule="static"):
+            if lines != NULL and bounds != NULL:  # for the other threads too
+                screened_items(&item_factors[0, 0], 64 * word, n_items, n_factors, lines, bounds)
+        for block in prange((n_users + BLOCK_USERS - 1) // BLOCK_USERS, schedule="dynamic"):
+            if not gave_up[thread]:
+                start = block * BLOCK_USERS
+                n_block = min(BLOCK_USERS, n_users - start)
+                gave_up[thread] = 2 * recommend_screened_block(
+                    &user_factors[start, 0],
+                    n_block,
+                    n_factors,
+                    &item_factors[0, 0],
+                    n_items,
+                    lines,
+                    bounds,
+                    &indptr[start],
+                    seen,
+                    &out_items[start, 0],
+                    &out_scores[start, 0],
+                    n,
+                    x,
+                    taken,
+                    candidates,
+                    &left[start],
+                ) > n_block
+        free(x)
+        free(taken)
+        free(candidates)
+    free(lines)
+    free(bounds)
 
 
 def recommend_factors(
@@ -291,14 +371,15 @@ def recommend_factors(
     const floating[:, ::1] item_factors,   # IN  (n_items, n_factors)
     const int64_t[::1] indptr,             # IN  (n_users + 1,)
     const int32_t[::1] indices,            # IN  (n_seen,)
+    const int64_t[::1] rows,               # IN  (n_rows,), ascending: of which users
     int32_t[:, ::1] out_items,             # OUT (n_users, n)
     floating[:, ::1] out_scores,           # OUT (n_users, n)
     int64_t[::1] failed,                   # OUT (n_threads,), n_users; first user whose scores overflow, -1 no memory
     int n_threads,
 ):
-    """The n best items of each user by inner product, best first."""
-    cdef Py_ssize_t n_users = user_factors.shape[0], n_factors = user_factors.shape[1], n = out_items.shape[1]
-    cdef Py_ssize_t n_items = item_factors.shape[0], n_words = bitmap_words(n_items), block, start, bad
+    """The n best items of these users by inner product, best first."""
+    cdef Py_ssize_t n_rows = rows.shape[0], n_factors = user_factors.shape[1], n = out_items.shape[1]
+    cdef Py_ssize_t n_items = item_factors.shape[0], n_words = bitmap_words(n_items), block, start, n_block, bad
     cdef floating* items = <floating*>aligned_alloc(LINE_BYTES, 64 * n_words * n_factors * sizeof(floating))
     cdef floating* x
     cdef uint64_t* taken
@@ -314,28 +395,30 @@ def recommend_factors(
         x = <floating*>malloc(BLOCK_USERS * n_factors * sizeof(floating))
         taken = <uint64_t*>malloc(BLOCK_USERS * n_words * sizeof(uint64_t))
         candidates = <char*>malloc(1 + BLOCK_USERS * list_bytes(n, n_items, sizeof(floating)))
-        for block in prange((n_users + BLOCK_USERS - 1) // BLOCK_USERS, schedule="dynamic"):
+        for block in prange((n_rows + BLOCK_USERS - 1) // BLOCK_USERS, schedule="dynamic"):
             if items == NULL or x == NULL or taken == NULL or candidates == NULL:
                 failed[thread] = -1
             else:
                 start = block * BLOCK_USERS
-                bad = start + recommend_block(
-                    &user_factors[start, 0],
-                    min(BLOCK_USERS, n_users - start),
+                n_block = min(BLOCK_USERS, n_rows - start)
+                bad = recommend_block(
+                    &user_factors[0, 0],
+                    &rows[start],
+                    n_block,
                     n_factors,
                     items,
                     n_items,
-                    &indptr[start],
+                    &indptr[0],
                     seen,
-                    &out_items[start, 0],
-                    &out_scores[start, 0],
+                    &out_items[0, 0],
+                    &out_scores[0, 0],
                     n,
                     x,
                     taken,
                     candidates,
                 )
-                if bad < min(start + BLOCK_USERS, n_users) and bad < failed[thread]:
-                    failed[thread] = bad
+                if bad < n_block and rows[start + bad] < failed[thread]:
+                    failed[thread] = rows[start + bad]
         free(x)
         free(taken)
         free(candidates)

@@ -233,7 +233,7 @@ class RecommendTop10(OnEveryInstructionSet):
         return times_faster(self._numpy, self._fastfedrec)
 
     def track_floor_share(self, instruction_set, n_factors):
-        """Of the inner products alone."""
+        """Of all inner products in single precision: where 8-bit copies are used, a floor for the peers only."""
         floor = floor_seconds(instruction_set, flops=2 * N_USERS * N_ITEMS * n_factors)
         return floor / fastest(self._fastfedrec)
 

@@ -4,11 +4,16 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec import hardware
 from fastfedrec._check import check_array, check_instance, check_integer
 from fastfedrec._kernels import ranking as _kernel
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
+
+# Products of numbers a user, for each item wanted, from which on 8-bit copies of the factors pay; as measured, for both
+# sizes of a number.  Code that multiplies 16 floats at once gains little.
+_SCREENED = {("x86-64-v3", 4): 12_000, ("x86-64-v3", 8): 6_000, ("x86-64-v4", 4): 60_000, ("x86-64-v4", 8): 8_000}
 
 
 def sample_unseen(
@@ -257,7 +262,7 @@ def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple
     >>> top_k([[0.1, 0.9, 0.5, 0.9]], 3, seen=([0, 2], [2, 3]))
     (array([[1, 0, 2]], dtype=int32), array([[ 0.9,  0.1, -inf]]))
     """
-    scores = check_array("scores", scores, ndim=2)
+    scores = check_array("scores", scores, ndim=2, finite=False)  # the kernel, which reads all of them, finds that out
     n = check_integer("n", n, low=1, high=scores.shape[1])
     n_threads = resolve_n_threads(n_threads)
     indptr, indices = _seen_rows(seen, *scores.shape)
@@ -266,6 +271,8 @@ def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple
     failed = np.full(n_threads, len(scores), dtype=np.int64)
     _kernel.top_k(scores, indptr, indices, items, best, failed, n_threads)
     _check_memory(failed)
+    if failed.min() < len(scores):
+        check_array("scores", scores, ndim=2)
     return items, best
 
 
@@ -312,7 +319,9 @@ def recommend_factors(
     that bound, and items whose scores are that close may change places.
 
     A thread holds bitmaps of the items for 48 users: 6 bytes an item.  For an `n` above 16 it also holds 4 `n` + 64 of
-    their candidates, at twice the bytes of a score.
+    their candidates, at twice the bytes of a score.  For an `n` up to 16 of many users, items and factors most items
+    are excluded by copies of the factors that are rounded to 8 bits, because how far a product of these can be off is
+    known, and only the others have their scores computed: this changes the time, not the result.
 
     Examples
     --------
@@ -329,12 +338,25 @@ def recommend_factors(
     indptr, indices = _seen_rows(seen, n_users, n_items)
     items = np.empty((n_users, n), dtype=np.int32)
     best = np.empty((n_users, n), dtype=user_factors.dtype)
-    failed = np.full(n_threads, n_users, dtype=np.int64)
-    _kernel.recommend_factors(user_factors, item_factors, indptr, indices, items, best, failed, n_threads)
+    left = np.ones(n_users, dtype=np.int8)
+    if _pays_to_screen(n_users, n_items, user_factors.shape[1], user_factors.itemsize, n):
+        gave_up = np.zeros(n_threads, dtype=np.int64)
+        _kernel.recommend_screened(user_factors, item_factors, indptr, indices, items, best, left, gave_up, n_threads)
+    rows, failed = np.flatnonzero(left), np.full(n_threads, n_users, dtype=np.int64)
+    if rows.size:
+        _kernel.recommend_factors(user_factors, item_factors, indptr, indices, rows, items, best, failed, n_threads)
     _check_memory(failed)
     if (overflowed := failed.min()) < n_users:
         raise ValueError(f"inner products of user row {overflowed} overflow; has the model diverged?")
     return items, best
+
+
+def _pays_to_screen(n_users: int, n_items: int, n_factors: int, itemsize: int, n: int) -> bool:
+    """Whether 8-bit copies of the factors, before the scores, save more than they take; the result is the same."""
+    least = _SCREENED.get((hardware.instruction_set(), itemsize))
+    if least is None or n > 16 or n_users < 400 or n_factors * itemsize < 128:
+        return False
+    return n_items * n_factors >= least * n
 
 
 def _check_factors(user_factors: Any, item_factors: Any, finite: bool = True) -> tuple[np.ndarray, np.ndarray]:
