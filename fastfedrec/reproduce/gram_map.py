@@ -23,7 +23,7 @@ from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.reproduce._side_by_side import SideBySide, kept
-from fastfedrec.systems._gram_model import LEAST_SIGNAL, GramModel
+from fastfedrec.systems._gram_model import LEAST_SIGNAL
 from fastfedrec.systems.baselines import Popularity
 from fastfedrec.systems.dp_gram import DPGram
 from fastfedrec.systems.shuffled_sketch import ShuffledSketchGram
@@ -298,7 +298,7 @@ def _length(n_items: int) -> int:
     return 1 << (n_items - 1).bit_length()
 
 
-def _model(name: str, epsilon: float, n_items: int, *, gate: bool) -> GramModel:
+def _model(name: str, epsilon: float, n_items: int, *, gate: bool) -> DPGram | ShuffledSketchGram:
     if name == DP_GRAM:
         return DPGram(epsilon, gate=gate)
     return ShuffledSketchGram(epsilon, gate=gate, n_rotations=min(8, MOST_SKETCH_CELLS // _length(n_items) ** 2))

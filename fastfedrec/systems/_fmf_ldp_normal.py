@@ -10,7 +10,7 @@ from fastfedrec.randomness import Key
 
 _SIGNS = "fmf_ldp.signs"
 _LANES = 16  # the kernel's rows are a multiple of it
-_CLIP = 1.5  # of numbers whose mean square is 1 over all coordinates
+_CLIP = 1.0  # of numbers whose mean square is 1 over all coordinates
 
 
 @dataclass(frozen=True)

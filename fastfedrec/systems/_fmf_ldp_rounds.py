@@ -1,5 +1,6 @@
 """The three functions of FMF-LDP and what its server accepts; `fmf_ldp.FMFLDP` is the model around them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -25,25 +26,23 @@ _GRADIENT_BLOCKS = 8  # of users; fixed, so that float sums do not depend on n_t
 
 @dataclass(frozen=True)
 class _Settings:
-    """What "auto" stands for; chosen on MovieLens 1M, "normalized" on generated data (docs/explanation/systems/fmf-ldp.md).
+    """What "auto" stands for; chosen on MovieLens 1M (docs/explanation/systems/fmf-ldp.md).
 
     `learning_rate` is None where it follows the noise: the first round's noise then moves every item factor by a
-    standard deviation of `step_noise`, round t's by that over 1 + t / `_STEP_DECAY`, and a gradient of `largest_rate`
-    is never stepped over.
+    standard deviation of `_FIRST_STEP_NOISE`, round t's by that over 1 + t / `_STEP_DECAY`.
     """
 
     learning_rate: float | None
     init_scale: float
     confidence_weight: float
-    step_noise: float = 0.06
 
 
 _AUTO = {
     "private": _Settings(learning_rate=None, init_scale=0.01, confidence_weight=0.0),
-    "normalized": _Settings(learning_rate=None, init_scale=0.01, confidence_weight=0.0, step_noise=0.06),
     "non-private": _Settings(learning_rate=0.3, init_scale=0.1, confidence_weight=1.5),
     "published": _Settings(learning_rate=0.001, init_scale=0.01, confidence_weight=0.0),
 }
+_FIRST_STEP_NOISE = 0.06
 _STEP_DECAY = 10
 _LARGEST_AUTO_RATE = 0.3  # with so many reports that noise is no limit, the step of the non-private twin
 
@@ -85,11 +84,7 @@ class FMFRounds(FederatedSystem):
     @property
     def _settings(self) -> _Settings:
         """The three settings with "auto" resolved."""
-        if self.normalize is not None:
-            name = "normalized"
-        else:
-            name = "non-private" if self.epsilon is None else "published" if self._is_published else "private"
-        auto = _AUTO[name]
+        auto = _AUTO["non-private" if self.epsilon is None else "published" if self._is_published else "private"]
         given = {name: getattr(self, name) for name in ("learning_rate", "init_scale", "confidence_weight")}
         return replace(auto, **{name: float(value) for name, value in given.items() if not isinstance(value, str)})
 
@@ -269,10 +264,11 @@ class FMFRounds(FederatedSystem):
             return fixed
         # A coordinate's estimate adds up about n_reports / size answers, each off by about the decoder.
         noise = self._channel.decoder * np.sqrt(self._n_coordinates(state) / update.arrays["n_reports"][0])
-        step = self._settings.step_noise / (1 + update.round / _STEP_DECAY)
-        if self.normalize is None:
-            return float(min(step / noise / self.server_steps, _LARGEST_AUTO_RATE))
-        return float(step / (noise * self._normal(state, update.round).unit) / self.server_steps)
+        if self.normalize is not None:
+            noise *= self._normal(state, update.round).unit
+        step = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / noise
+        largest = math.inf if self.normalize is not None else _LARGEST_AUTO_RATE  # the twin's gradients have no norm
+        return float(min(step / self.server_steps, largest))
 
     def mean_gradient(self, state: FMFState, update: Update) -> np.ndarray | None:
         """The gradient that `apply` steps along: an unbiased estimate of the users' mean clipped gradient.
@@ -306,7 +302,8 @@ class FMFRounds(FederatedSystem):
 
     def _normal(self, state: FMFState, round_number: int) -> NormalGradient:
         """What reports are about where gradients are normalised."""
-        return NormalGradient(*state.item_factors.shape, state.rotation if self.rotate else None, round_number)
+        n_items, n_factors = state.item_factors.shape
+        return NormalGradient(n_items, n_factors, state.rotation if self.rotate else None, round_number)
 
     def _n_coordinates(self, state: FMFState) -> int:
         """How many numbers a report may be about."""
@@ -352,7 +349,7 @@ class FMFRounds(FederatedSystem):
         return LocalReports("binary response", self._channel.epsilon, self.n_reports, n_clients, separable=True)
 
     def traffic(self, state: FMFState, n_clients: int) -> RoundTraffic:
-        """What one round moves: V down as float32 (and what names a rotation); up, an index and a bit a report, or the gradient as float32."""
+        """What one round moves: V and a rotation's name down; up, an index and a bit a report, or the gradient."""
         size = state.item_factors.size
         index_bytes = 4 if self._n_coordinates(state) <= 2**32 else 8
         upload = 4 * size if self.epsilon is None else index_bytes * self.n_reports + -(-self.n_reports // 8)

@@ -156,7 +156,7 @@ class FMFLDP(Recommender, FMFRounds):
         if self.normalize is not None:
             check_choice("normalize", self.normalize, ("l2",))
             if self.epsilon is None or self._is_published:
-                raise ValueError("normalize is for reports of the guaranteed variant; give an epsilon, or leave it None")
+                raise ValueError("normalize is for reports of the guaranteed variant; give an epsilon, or no normalize")
         if check_flag("rotate", self.rotate) and self.normalize is None:
             raise ValueError("rotate=True needs gradients of a public norm; set normalize='l2'")
 
