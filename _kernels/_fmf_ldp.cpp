@@ -216,5 +216,25 @@ int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, c
     return clipped;
 }
 
+void fmf_add_gradient(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* scratch,
+                      int64_t* sums) {
+    float* const residual = scratch;
+    int32_t* const whole = (int32_t*)(scratch + normal.length);
+    const double inverse = FASTFEDREC_LEVEL::fmf_residual(round, normal, user, residual);
+    if (inverse == 0.0) return;
+    double x_square = 0.0;
+    for (ptrdiff_t f = 0; f < round.n_factors; ++f) x_square += user.x[f] * user.x[f];
+    const double x_norm = __builtin_sqrt(x_square);
+    // The room is far beyond the rounding errors of the norms, so that no vector is longer than it should be.
+    const double room = 1.0 - 1.0 / (1 << 30);
+    const double of_row = normal.scale * room * inverse * x_norm, of_x = normal.scale * room / x_norm;
+    for (ptrdiff_t i = 0; i < normal.length; ++i) whole[i] = (int32_t)(of_row * (double)residual[i]);
+    for (ptrdiff_t f = 0; f < round.n_factors; ++f) {
+        const int64_t x = (int64_t)(of_x * user.x[f]);
+        int64_t* const sum = sums + f * normal.length;
+        for (ptrdiff_t i = 0; i < normal.length; ++i) sum[i] += x * whole[i];
+    }
+}
+
 }  // namespace FASTFEDREC_LEVEL
 }  // namespace fastfedrec

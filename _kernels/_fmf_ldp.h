@@ -50,6 +50,8 @@ struct FMFUser {
     double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* residual); \
     int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, \
                                    const uint64_t* words, float* scratch, int64_t* coordinates, int64_t* answers); \
+    void fmf_add_gradient(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* scratch, \
+                          int64_t* sums); \
     }
 namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 #undef FASTFEDREC_DECLARE
@@ -81,6 +83,13 @@ static inline int64_t fmf_normalized_reports(const FMFRound& round, const FMFNor
                                              const uint64_t* words, float* scratch, int64_t* coordinates,
                                              int64_t* answers) {
     return FASTFEDREC_CALL(fmf_normalized_reports, round, normal, user, words, scratch, coordinates, answers);
+}
+
+// Adds the gradient of norm 1 to sums (n_factors, length), in whole numbers: the outer product of two vectors cut toward
+// zero to whole numbers whose norms are at most normal.scale, below 2^31; scratch (2, length).
+static inline void fmf_add_gradient(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* scratch,
+                                    int64_t* sums) {
+    FASTFEDREC_CALL(fmf_add_gradient, round, normal, user, scratch, sums);
 }
 
 }  // namespace fastfedrec

@@ -66,6 +66,9 @@ cdef extern from "_kernels/_fmf_ldp.h" namespace "fastfedrec" nogil:
         const FMFRound& round, const FMFNormal& normal, const FMFUser& user, const uint64_t* words, float* scratch,
         int64_t* coordinates, int64_t* answers,
     ) noexcept
+    void fmf_add_gradient(
+        const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* scratch, int64_t* sums,
+    ) noexcept
 
 cdef enum:
     CHUNK = 32                # users a thread takes at a time
@@ -305,6 +308,70 @@ cdef int64_t _report_chunk(
             for r in range(k):
                 bits[u * k + r] = s.answers[r] > 0
     return clipped
+
+
+def gradient_sums(
+    const int64_t[::1] indptr,            # IN  (n_users + 1,)
+    const int32_t[::1] indices,           # IN  (n_interactions,)
+    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
+    const double[:, ::1] inverse,         # IN  (n_factors, n_factors), R^-1 with V'V + reg I = R'R
+    const float[:, ::1] columns,          # IN  (n_factors, length), V'; zeros beyond the items
+    int64_t[:, :, ::1] sums,              # OUT (n_threads, n_factors, length), zeros
+    int64_t[::1] failed,                  # OUT (n_threads,), zeros; 1 where a thread had no memory
+    double scale,
+    int n_threads,
+):
+    """Sum of the users' gradients of norm 1 in whole numbers, at confidence weight 0: each one's is at most scale^2."""
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, u
+    cdef const int32_t* items = NULL
+    cdef const floating* no_values = NULL
+    cdef void* memory
+    cdef Scratch* scratch
+    cdef FMFRound plan
+    cdef FMFNormal normal
+    cdef int thread
+    if indices.shape[0] == 0:
+        return                # a user without items has no gradient
+    items = &indices[0]
+    plan.n_items, plan.n_factors, plan.n_reports = item_factors.shape[0], item_factors.shape[1], 1
+    plan.width = (plan.n_factors + 7) // 8 * 8
+    normal.length, normal.rows, normal.scale = columns.shape[1], &columns[0, 0], scale
+    memory = calloc((plan.n_items + 2 * plan.n_factors) * plan.width * sizeof(double) + LINE, 1)
+    if memory == NULL:
+        failed[0] = 1
+        return
+    _pad_rows(
+        &item_factors[0, 0], &inverse[0, 0], <double*>((<uintptr_t>memory + LINE - 1) // LINE * LINE), &plan
+    )
+    with nogil, parallel(num_threads=n_threads):
+        thread = threadid()
+        scratch = <Scratch*>malloc(sizeof(Scratch))
+        if scratch == NULL or not _allocate(scratch, &plan, &normal, False):
+            failed[thread] = 1
+        for u in prange(n_users, schedule="dynamic", chunksize=CHUNK):
+            if not failed[thread]:
+                _solve_and_mark(
+                    scratch, &plan, items + indptr[u], no_values, 0, indptr[u + 1] - indptr[u], &item_factors[0, 0],
+                    &inverse[0, 0], 0.0,
+                )
+                _add_gradient(
+                    scratch, &plan, &normal, items + indptr[u], indptr[u + 1] - indptr[u], &sums[thread, 0, 0]
+                )
+        if scratch != NULL:
+            _release(scratch)
+        free(scratch)
+    free(memory)
+
+
+cdef void _add_gradient(
+    Scratch* s, const FMFRound* plan, const FMFNormal* normal, const int32_t* items, Py_ssize_t n_own, int64_t* sums,
+) noexcept nogil:
+    cdef FMFUser user
+    user.x = s.x
+    user.items = items
+    user.n_own = n_own
+    user.confidence = NULL
+    fmf_add_gradient(plan[0], normal[0], user, s.gradient, sums)
 
 
 def interaction_gradient(
