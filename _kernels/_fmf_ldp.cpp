@@ -4,6 +4,7 @@
 // factors and with them every report are the same on all of them.
 #include "_kernels/_fmf_ldp.h"
 
+#include "_kernels/_hadamard_passes.h"
 #include "_kernels/_response_threshold.h"
 #include "_kernels/_vector.h"
 
@@ -57,9 +58,9 @@ void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t
 
 // Coordinates of 8 reports: the high half of word x (n_items n_factors), as item and factor without a division.  The
 // high half of word x n_items is the item, and that of (its low half) x n_factors the factor: both products are exact.
-static inline void draw_coordinates(const FMFRound& round, const uint64_t* words, uint64_t* item, uint64_t* factor,
-                                    int64_t* coordinates, uint64_t* answer_words) {
-    const U64 n_items = U64{} + (uint64_t)round.n_items, n_factors = U64{} + (uint64_t)round.n_factors;
+static inline void draw_coordinates(ptrdiff_t n_rows, ptrdiff_t n_columns, const uint64_t* words, uint64_t* item,
+                                    uint64_t* factor, int64_t* coordinates, uint64_t* answer_words) {
+    const U64 n_items = U64{} + (uint64_t)n_rows, n_factors = U64{} + (uint64_t)n_columns;
     for (int c = 0; c < PER_CHUNK; ++c) {
         U64 a, b;
         __builtin_memcpy(&a, words + 2 * LANES * c, sizeof a);
@@ -131,8 +132,8 @@ int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* 
     for (ptrdiff_t start = 0; start < round.n_reports; start += TILE) {
         const int n = round.n_reports - start < TILE ? (int)(round.n_reports - start) : TILE;
         for (int r = 0; r < n; r += 8)
-            draw_coordinates(round, words + 2 * (start + r), item + r, factor + r, coordinates + start + r,
-                             answer_words + r);
+            draw_coordinates(round.n_items, round.n_factors, words + 2 * (start + r), item + r, factor + r,
+                             coordinates + start + r, answer_words + r);
         for (int r = 0; r < n; ++r) {
             is_own[r] = marks[item[r]] == mark;  // an integer: as a double it became a branch that nothing predicts
             x_factor[r] = x[factor[r]];
@@ -153,6 +154,86 @@ int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* 
         }
     }
     return clipped;
+}
+
+double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* residual) {
+    enum { WIDE = 16 };
+    double squares[WIDE] = {}, x_square = 0.0;  // in a fixed number of sums, whatever the level
+    for (ptrdiff_t start = 0; start < normal.length; start += WIDE) {
+        float y[WIDE] = {};
+        for (ptrdiff_t f = 0; f < round.n_factors; ++f) {
+            const float x = (float)user.x[f];
+            const float* const row = normal.rows + f * normal.length + start;
+            for (int c = 0; c < WIDE; ++c) y[c] += x * row[c];
+        }
+        __builtin_memcpy(residual + start, y, sizeof y);
+    }
+    for (ptrdiff_t j = 0; j < user.n_own; ++j) {
+        float* const r = residual + user.items[j];
+        *r = (float)((user.confidence ? user.confidence[j] : 1.0) * ((double)*r - 1.0));
+    }
+    for (ptrdiff_t start = 0; start < normal.length; start += WIDE)
+        for (int c = 0; c < WIDE; ++c) squares[c] += (double)residual[start + c] * (double)residual[start + c];
+    for (int c = 1; c < WIDE; ++c) squares[0] += squares[c];
+    for (ptrdiff_t f = 0; f < round.n_factors; ++f) x_square += user.x[f] * user.x[f];
+    const double inverse = 1.0 / (__builtin_sqrt(squares[0]) * __builtin_sqrt(x_square));
+    return inverse <= __DBL_MAX__ ? inverse : 0.0;
+}
+
+int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, const FMFUser& user,
+                               const uint64_t* words, float* scratch, int64_t* coordinates, int64_t* answers) {
+    const ptrdiff_t length = normal.length, n_factors = round.n_factors;
+    float *residual = scratch, *between = scratch + length, *rotated = scratch + 2 * length;
+    const double inverse = FASTFEDREC_LEVEL::fmf_residual(round, normal, user, residual);
+    for (ptrdiff_t f = 0; f < n_factors; ++f) {
+        float* const column = rotated + f * length;
+        float* const start = normal.n_passes % 2 ? between : column;  // where the passes want it
+        const float* const signs = normal.signs + f * length;
+        // Each number has norm 1 before it is turned, so none leaves the range of floats.
+        const float x = (float)(normal.scale * inverse * user.x[f]);
+        for (ptrdiff_t i = 0; i < length; ++i) start[i] = x * signs[i] * residual[i];
+        if (normal.n_passes) hadamard_passes(column, between, normal.n_passes);
+    }
+    uint64_t row[TILE], factor[TILE], answer_words[TILE];
+    double values[TILE];
+    int64_t clipped = 0;
+    for (ptrdiff_t start = 0; start < round.n_reports; start += TILE) {
+        const int n = round.n_reports - start < TILE ? (int)(round.n_reports - start) : TILE;
+        for (int r = 0; r < n; r += 8)
+            draw_coordinates(normal.n_rows, normal.n_columns, words + 2 * (start + r), row + r, factor + r,
+                             coordinates + start + r, answer_words + r);
+        for (int r = 0; r < n; ++r) {
+            const float* const mix = normal.mix + factor[r] * n_factors;
+            float value = 0.0f;
+            for (ptrdiff_t f = 0; f < n_factors; ++f) value += mix[f] * rotated[f * length + row[r]];
+            values[r] = value;
+        }
+        for (int r = 0; r < n; ++r) {
+            clipped += __builtin_fabs(values[r]) > 1.0;
+            answers[start + r] = response(answer_words[r], response_threshold(values[r], round.span));
+        }
+    }
+    return clipped;
+}
+
+void fmf_add_gradient(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* scratch,
+                      int64_t* sums) {
+    float* const residual = scratch;
+    int32_t* const whole = (int32_t*)(scratch + normal.length);
+    const double inverse = FASTFEDREC_LEVEL::fmf_residual(round, normal, user, residual);
+    if (inverse == 0.0) return;
+    double x_square = 0.0;
+    for (ptrdiff_t f = 0; f < round.n_factors; ++f) x_square += user.x[f] * user.x[f];
+    const double x_norm = __builtin_sqrt(x_square);
+    // The room is far beyond the rounding errors of the norms, so that no vector is longer than it should be.
+    const double room = 1.0 - 1.0 / (1 << 30);
+    const double of_row = normal.scale * room * inverse * x_norm, of_x = normal.scale * room / x_norm;
+    for (ptrdiff_t i = 0; i < normal.length; ++i) whole[i] = (int32_t)(of_row * (double)residual[i]);
+    for (ptrdiff_t f = 0; f < round.n_factors; ++f) {
+        const int64_t x = (int64_t)(of_x * user.x[f]);
+        int64_t* const sum = sums + f * normal.length;
+        for (ptrdiff_t i = 0; i < normal.length; ++i) sum[i] += x * whole[i];
+    }
 }
 
 }  // namespace FASTFEDREC_LEVEL

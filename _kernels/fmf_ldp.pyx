@@ -8,6 +8,10 @@ Minto et al. 2021, Algorithms 1 and 2, corrected as in docs/explanation/systems/
 is evaluated only there, clipped to [-1, 1] and answered by binary response.  Neither users x items nor, per user,
 items x factors is ever formed.  Every user reads the stream (subkey, round, global user id): for each report one word
 for the coordinate, one for the answer.  Inputs are trusted.
+
+Given a `mix`, reports are about the user's gradient divided by its norm instead: c (x'v - p) x', of rank one, is
+formed for one user at a time, each factor's column turned by signs and a Hadamard matrix of n_rows, the columns among
+each other by `mix`, n_columns x n_factors; coordinates are then of that, n_rows x n_columns.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
@@ -32,8 +36,20 @@ cdef extern from "_kernels/_fmf_ldp.h" namespace "fastfedrec" nogil:
         double scale
         int64_t span
 
+    cdef cppclass FMFNormal:
+        const float* rows
+        const float* signs
+        const float* mix
+        Py_ssize_t length
+        Py_ssize_t n_rows
+        Py_ssize_t n_columns
+        int n_passes
+        double scale
+
     cdef cppclass FMFUser:
         const double* x
+        const int32_t* items
+        Py_ssize_t n_own
         const uint8_t* marks
         const int32_t* position
         const double* confidence
@@ -45,6 +61,13 @@ cdef extern from "_kernels/_fmf_ldp.h" namespace "fastfedrec" nogil:
     ) noexcept
     int64_t fmf_reports(
         const FMFRound& round, const FMFUser& user, const uint64_t* words, int64_t* coordinates, int64_t* answers
+    ) noexcept
+    int64_t fmf_normalized_reports(
+        const FMFRound& round, const FMFNormal& normal, const FMFUser& user, const uint64_t* words, float* scratch,
+        int64_t* coordinates, int64_t* answers,
+    ) noexcept
+    void fmf_add_gradient(
+        const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* scratch, int64_t* sums,
     ) noexcept
 
 cdef enum:
@@ -62,10 +85,11 @@ cdef struct Scratch:
     double* confidence        # (n_items,), by position, where the weight is not 0
     int64_t* coordinates      # (n_reports,), and room for 7 more
     int64_t* answers          # (n_reports,), +1 or -1; likewise
+    float* gradient           # (n_factors + 2, length), where it is normalised
     uint8_t mark
 
 
-cdef bint _allocate(Scratch* s, const FMFRound* plan, bint is_weighted) noexcept nogil:
+cdef bint _allocate(Scratch* s, const FMFRound* plan, const FMFNormal* normal, bint is_weighted) noexcept nogil:
     cdef bint has_streams = streams_allocate(&s.streams, 2 * plan.n_reports)
     s.solve = <double*>calloc((plan.n_factors + 4) * plan.width, sizeof(double))
     s.x = s.solve + (plan.n_factors + 3) * plan.width
@@ -74,10 +98,11 @@ cdef bint _allocate(Scratch* s, const FMFRound* plan, bint is_weighted) noexcept
     s.confidence = <double*>malloc(plan.n_items * sizeof(double) if is_weighted else 1)
     s.coordinates = <int64_t*>malloc((plan.n_reports + 7) * sizeof(int64_t))
     s.answers = <int64_t*>malloc((plan.n_reports + 7) * sizeof(int64_t))
+    s.gradient = <float*>malloc(((plan.n_factors + 2) * normal.length + 1) * sizeof(float))
     s.mark = 0
     return (
         has_streams and s.solve != NULL and s.marks != NULL and s.position != NULL and s.confidence != NULL
-        and s.coordinates != NULL and s.answers != NULL
+        and s.coordinates != NULL and s.answers != NULL and s.gradient != NULL
     )
 
 
@@ -89,6 +114,7 @@ cdef void _release(Scratch* s) noexcept nogil:
     free(s.confidence)
     free(s.coordinates)
     free(s.answers)
+    free(s.gradient)
 
 
 cdef void _solve_and_mark(
@@ -114,16 +140,24 @@ cdef void _solve_and_mark(
         s.confidence[j] = 1.0 + (weight if values == NULL else weight * values[start + j])
 
 
-cdef int64_t _report(Scratch* s, const FMFRound* plan, bint is_weighted) noexcept nogil:
+cdef int64_t _report(
+    Scratch* s, const FMFRound* plan, const FMFNormal* normal, const int32_t* items, Py_ssize_t n_own, bint is_weighted,
+) noexcept nogil:
     """The next user's coordinates and answers; returns how many values were clipped."""
     cdef FMFUser user
     user.x = s.x
+    user.items = items
+    user.n_own = n_own
     user.marks = s.marks
     user.position = s.position
     user.confidence = NULL
     if is_weighted:
         user.confidence = s.confidence
     user.mark = s.mark
+    if normal.length:
+        return fmf_normalized_reports(
+            plan[0], normal[0], user, streams_next(&s.streams), s.gradient, s.coordinates, s.answers
+        )
     return fmf_reports(plan[0], user, streams_next(&s.streams), s.coordinates, s.answers)
 
 
@@ -151,9 +185,12 @@ def private_round(
     const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
     const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
     const double[:, ::1] gram,            # IN  (n_factors, n_factors), V'V + reg I = R'R; where weight is 0, R^-1
+    const float[:, ::1] columns,          # IN  (n_factors, length), V'; (0, 0) where gradients are not normalised
+    const float[:, ::1] signs,            # IN  the same shape
+    const float[:, ::1] mix,              # IN  (n_columns, n_factors), likewise
     const uint64_t[::1] users,            # IN  (n_users,), global user ids
     const uint32_t[::1] subkey,           # IN  (8,)
-    int64_t[:, ::1] sums,                 # OUT (n_threads, n_items * n_factors), zeros; sum of +-1 answers
+    int64_t[:, ::1] sums,                 # OUT (n_threads, coordinates), zeros; sum of +-1 answers
     int64_t[::1] report_coordinates,      # OUT (n_users * n_reports,) or (0,) where only sums are wanted
     uint8_t[::1] report_bits,             # OUT the same length, 1 for +
     int64_t[::1] clipped,                 # OUT (n_threads,), zeros; number of clipped values
@@ -162,6 +199,7 @@ def private_round(
     double gradient_scale,
     int64_t span,
     Py_ssize_t n_reports,
+    int n_passes,
     uint32_t round_number,
     int n_threads,
 ):
@@ -175,6 +213,7 @@ def private_round(
     cdef void* memory
     cdef Scratch* scratch
     cdef FMFRound plan
+    cdef FMFNormal normal
     cdef int thread
     if values.shape[0]:
         data = &values[0]
@@ -189,6 +228,11 @@ def private_round(
     plan.n_items, plan.n_factors, plan.n_reports = item_factors.shape[0], item_factors.shape[1], n_reports
     plan.width = (plan.n_factors + 7) // 8 * 8
     plan.scale, plan.span = gradient_scale, span
+    normal.length, normal.n_columns = columns.shape[1], mix.shape[0]
+    normal.n_passes, normal.scale = n_passes, gradient_scale
+    normal.n_rows = normal.length if n_passes else plan.n_items
+    if normal.length:
+        normal.rows, normal.signs, normal.mix = &columns[0, 0], &signs[0, 0], &mix[0, 0]
     memory = calloc((plan.n_items + 2 * plan.n_factors) * plan.width * sizeof(double) + LINE, 1)
     if memory == NULL:
         failed[0] = 1
@@ -199,13 +243,14 @@ def private_round(
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
         scratch = <Scratch*>malloc(sizeof(Scratch))
-        if scratch == NULL or not _allocate(scratch, &plan, confidence_weight != 0.0):
+        if scratch == NULL or not _allocate(scratch, &plan, &normal, confidence_weight != 0.0):
             failed[thread] = 1
         for chunk in prange(n_chunks, schedule="dynamic"):
             if not failed[thread]:
                 clipped[thread] += _report_chunk(
                     scratch,
                     &plan,
+                    &normal,
                     &indptr[0],
                     items,
                     data,
@@ -230,6 +275,7 @@ def private_round(
 cdef int64_t _report_chunk(
     Scratch* s,
     const FMFRound* plan,
+    const FMFNormal* normal,
     const int64_t* indptr,
     const int32_t* items,
     const floating* values,
@@ -253,7 +299,7 @@ cdef int64_t _report_chunk(
         _solve_and_mark(
             s, plan, items + indptr[u], values, indptr[u], indptr[u + 1] - indptr[u], item_factors, gram, weight
         )
-        clipped += _report(s, plan, weight != 0.0)
+        clipped += _report(s, plan, normal, items + indptr[u], indptr[u + 1] - indptr[u], weight != 0.0)
         if coordinates == NULL:
             for r in range(k):
                 sums[s.coordinates[r]] += s.answers[r]
@@ -262,6 +308,70 @@ cdef int64_t _report_chunk(
             for r in range(k):
                 bits[u * k + r] = s.answers[r] > 0
     return clipped
+
+
+def gradient_sums(
+    const int64_t[::1] indptr,            # IN  (n_users + 1,)
+    const int32_t[::1] indices,           # IN  (n_interactions,)
+    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
+    const double[:, ::1] inverse,         # IN  (n_factors, n_factors), R^-1 with V'V + reg I = R'R
+    const float[:, ::1] columns,          # IN  (n_factors, length), V'; zeros beyond the items
+    int64_t[:, :, ::1] sums,              # OUT (n_threads, n_factors, length), zeros
+    int64_t[::1] failed,                  # OUT (n_threads,), zeros; 1 where a thread had no memory
+    double scale,
+    int n_threads,
+):
+    """Sum of the users' gradients of norm 1 in whole numbers, at confidence weight 0: each one's is at most scale^2."""
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, u
+    cdef const int32_t* items = NULL
+    cdef const floating* no_values = NULL
+    cdef void* memory
+    cdef Scratch* scratch
+    cdef FMFRound plan
+    cdef FMFNormal normal
+    cdef int thread
+    if indices.shape[0] == 0:
+        return                # a user without items has no gradient
+    items = &indices[0]
+    plan.n_items, plan.n_factors, plan.n_reports = item_factors.shape[0], item_factors.shape[1], 1
+    plan.width = (plan.n_factors + 7) // 8 * 8
+    normal.length, normal.rows, normal.scale = columns.shape[1], &columns[0, 0], scale
+    memory = calloc((plan.n_items + 2 * plan.n_factors) * plan.width * sizeof(double) + LINE, 1)
+    if memory == NULL:
+        failed[0] = 1
+        return
+    _pad_rows(
+        &item_factors[0, 0], &inverse[0, 0], <double*>((<uintptr_t>memory + LINE - 1) // LINE * LINE), &plan
+    )
+    with nogil, parallel(num_threads=n_threads):
+        thread = threadid()
+        scratch = <Scratch*>malloc(sizeof(Scratch))
+        if scratch == NULL or not _allocate(scratch, &plan, &normal, False):
+            failed[thread] = 1
+        for u in prange(n_users, schedule="dynamic", chunksize=CHUNK):
+            if not failed[thread]:
+                _solve_and_mark(
+                    scratch, &plan, items + indptr[u], no_values, 0, indptr[u + 1] - indptr[u], &item_factors[0, 0],
+                    &inverse[0, 0], 0.0,
+                )
+                _add_gradient(
+                    scratch, &plan, &normal, items + indptr[u], indptr[u + 1] - indptr[u], &sums[thread, 0, 0]
+                )
+        if scratch != NULL:
+            _release(scratch)
+        free(scratch)
+    free(memory)
+
+
+cdef void _add_gradient(
+    Scratch* s, const FMFRound* plan, const FMFNormal* normal, const int32_t* items, Py_ssize_t n_own, int64_t* sums,
+) noexcept nogil:
+    cdef FMFUser user
+    user.x = s.x
+    user.items = items
+    user.n_own = n_own
+    user.confidence = NULL
+    fmf_add_gradient(plan[0], normal[0], user, s.gradient, sums)
 
 
 def interaction_gradient(

@@ -69,6 +69,73 @@ class Round:
             self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads)
 
 
+class NormalizedRound:
+    """One round of normalised, rotated reports at 20,000 x 1,000, beside NumPy's turned gradients, a user at a time."""
+
+    param_names = ("n_threads", "instruction_set")
+    params = ([1, 2], ["x86-64-v4", "x86-64-v3", "plain"])
+    timeout = 300
+
+    def setup_cache(self):
+        return datasets.generate_implicit(20_000, 1_000, key=Key.from_seed(1))
+
+    def setup(self, data, n_threads, instruction_set):
+        if instruction_set not in hardware.instruction_sets():
+            raise NotImplementedError(f"no {instruction_set} here")
+        self.model = FMFLDP(n_reports=N_REPORTS, regularization=REGULARIZATION, normalize="l2", rotate=True)
+        self.state = self.model.initial_state(data.n_items, Key.from_seed(2))
+        shard = data.shard(40)[0]
+        with hardware.use_instruction_set(instruction_set):
+            update = self.model.local_round(self.state, shard, Key.from_seed(3), 0)
+        ours = np.zeros(1024 * 8)
+        ours[update.arrays["coordinate"]] = update.arrays["total"]
+        theirs = self._numpy(shard)
+        spread = np.sum((ours - theirs) ** 2) / (2 * shard.n_users * N_REPORTS)
+        if not 0.8 < spread < 1.2 or np.corrcoef(ours, theirs)[0, 1] < 0.05:
+            raise AssertionError(f"the two rounds do not estimate the same numbers (spread {spread:.3f})")
+
+    def _numpy(self, shard):
+        """As `numpy_round`, with one transform of the whole gradient, pass by pass."""
+        rng = np.random.default_rng(0)
+        channel = BinaryResponse(2.5)
+        normal = self.model._normal(self.state, 0)
+        factors, signs = self.state.item_factors.astype(np.float64), normal.signs()
+        inverse = np.linalg.inv(factors.T @ factors + REGULARIZATION * np.eye(5))
+        sums = np.zeros(normal.size, dtype=np.int64)
+        for user in range(shard.n_users):
+            items = shard.indices[shard.indptr[user] : shard.indptr[user + 1]]
+            x = inverse @ factors[items].sum(axis=0)
+            residual = factors @ x
+            residual[items] -= 1
+            turned = np.zeros(normal.shape)
+            turned[:1_000, :5] = signs * np.outer(residual, x) / np.sqrt((residual @ residual) * (x @ x))
+            turned = turned.reshape(-1)
+            for half in 2 ** np.arange(13):
+                pairs = turned.reshape(-1, 2, half)
+                turned = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).reshape(-1)
+            coordinates = rng.integers(normal.size, size=N_REPORTS)
+            value = np.clip(normal.scale * turned[coordinates], -1, 1)
+            plus = rng.random(N_REPORTS) < 0.5 + value / (2 * channel.decoder)
+            np.add.at(sums, coordinates, 2 * plus - 1)
+        return sums
+
+    def time_round(self, data, n_threads, instruction_set):
+        with hardware.use_instruction_set(instruction_set):
+            self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads)
+
+    def track_times_numpy(self, data, n_threads, instruction_set):
+        """Beside a NumPy loop over 500 of the users."""
+        some = data.shard(40)[0]
+        with hardware.use_instruction_set(instruction_set):
+            ours, theirs = in_turns(
+                lambda: self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads),
+                lambda: self._numpy(some),
+            )
+        return data.n_users / some.n_users * theirs / ours
+
+    track_times_numpy.unit = "times faster"
+
+
 class LargeRound:
     """One round at 50,000 x 5,000 with some 11.5 million interactions; every instruction set gives the same sums."""
 

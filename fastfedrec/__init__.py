@@ -20,6 +20,7 @@ from fastfedrec.randomness import Key
 from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
 from fastfedrec.systems.dp_als import DPALS
+from fastfedrec.systems.dp_fmf import DPFMF
 from fastfedrec.systems.dp_gram import DPGram
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fedrec import FedRec
@@ -35,6 +36,7 @@ from fastfedrec.systems.shuffled_sketch import ShuffledSketchGram
 
 __all__ = [
     "DPALS",
+    "DPFMF",
     "DPLCF",
     "EASE",
     "FMFLDP",

@@ -23,6 +23,8 @@ from fastfedrec.reproduce import (
 from fastfedrec.reproduce._prototype_models import FIGURES as PROTOTYPE_FIGURES
 from fastfedrec.reproduce._prototype_models import ON_DATA
 from fastfedrec.reproduce._side_by_side import SideBySide
+from fastfedrec.reproduce.gram_map import FIGURES as GRAM_FIGURES
+from fastfedrec.reproduce.gram_map import gain_map
 from fastfedrec.reproduce.jeyamohan2019 import FIGURES, rating_figure
 from fastfedrec.reproduce.liang2021 import fedrec_table
 from fastfedrec.reproduce.minto2021 import figure_4
@@ -31,7 +33,7 @@ from fastfedrec.reproduce.wang2021_figures import privrec_figure
 from fastfedrec.systems._rating_model import HALF_STARS, STARS
 
 _FIGURES = {
-    "fmf-ldp": ("4",), "laplace-rr-svd": FIGURES, "private-prototypes": PROTOTYPE_FIGURES,
+    "dp-gram": GRAM_FIGURES, "fmf-ldp": ("4",), "laplace-rr-svd": FIGURES, "private-prototypes": PROTOTYPE_FIGURES,
     "privrec": wang2021_figures.FIGURES,
 }  # fmt: skip
 _TABLES = {
@@ -52,7 +54,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="SYSTEM",
         choices=list(dict.fromkeys([*_FIGURES, *_TABLES])),
         help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019), fedrec (Liang et al. 2021), "
-        "privrec (Wang et al. 2021), or private-prototypes (Ribero et al. 2020)",
+        "privrec (Wang et al. 2021), private-prototypes (Ribero et al. 2020), or dp-gram (ours, no paper)",
     )
     what = command.add_mutually_exclusive_group(required=True)
     what.add_argument(
@@ -62,7 +64,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         help="fmf-ldp: 4 (HR@10 over users and items); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon; "
         "private-prototypes: 1, 5, 6 or 7 (generated counts), 3 or 4 (k-means objective), structured, 2 (eICU), 8 or 9 "
         "(MovieLens), or entity-size; privrec: 3 (Hits over rounds, epochs and cohort), 4 or 6 (with privacy; 5 or 7 "
-        "on Frappe), 8 (inactive users) or 9 (time)",
+        "on Frappe), 8 (inactive users) or 9 (time); dp-gram: map (gain over popularity, and the gate) or order (the "
+        "last item drawn held out), on generated data",
     )
     what.add_argument(
         "--table",
@@ -122,6 +125,20 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
         print(document)
     else:
         print(f"{figure.summary()}\n\nWritten to {out}: {name}.json, .md{', .png' if plot else ''}")
+
+
+def _compute_gram(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
+    if arguments.data is not None:
+        raise ValueError(f"--data is not for figure {arguments.figure} of dp-gram, whose data are generated")
+    if arguments.seeds is not None:
+        raise ValueError("--seeds is not for dp-gram, which runs with seed 0")
+    return gain_map(
+        arguments.figure,
+        quick=arguments.quick,
+        folder=arguments.out / "cells",
+        n_threads=arguments.threads,
+        show_progress=show_progress,
+    )
 
 
 def _compute_minto(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
@@ -237,6 +254,7 @@ def _compute_ribero(arguments: argparse.Namespace, show_progress: bool) -> SideB
 
 
 _COMPUTE: dict[str, Callable[[argparse.Namespace, bool], SideBySide]] = {
+    "dp-gram": _compute_gram,
     "fmf-ldp": _compute_minto,
     "laplace-rr-svd": _compute_jeyamohan,
     "fedrec": _compute_liang,

@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from fastfedrec import (
     DPALS,
+    DPFMF,
     DPLCF,
     EASE,
     FMFLDP,
@@ -41,6 +42,7 @@ from fastfedrec.systems.recommender import Recommender
 
 MODELS = [
     FMFLDP(n_rounds=2, n_reports=10),
+    FMFLDP(n_rounds=2, n_reports=10, normalize="l2", rotate=True),
     FMFLDP(n_rounds=2, epsilon=None),
     Random(),
     Popularity(),
@@ -48,6 +50,7 @@ MODELS = [
     DPPopularity(5.0, trust="local"),
     DPLCF(2.5),
     DPALS(8.0, n_factors=3),
+    DPFMF(8.0, n_factors=3, n_rounds=2),
     DPGram(8.0, gate=False),
     DPGram(1.0, score="knn"),
     DPGram(8.0, score="knn", gate=False),

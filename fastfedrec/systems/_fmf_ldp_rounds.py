@@ -1,5 +1,6 @@
 """The three functions of FMF-LDP and what its server accepts; `fmf_ldp.FMFLDP` is the model around them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -13,11 +14,13 @@ from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.systems._fmf_ldp_normal import NormalGradient
 from fastfedrec.systems.base import ArrayRule, FederatedSystem, Update
 
 _REPORTS = "fmf_ldp.reports"
 _SHUFFLE = "fmf_ldp.shuffle"
 _START = "fmf_ldp.item_factors"
+_ROTATION = "fmf_ldp.rotation"
 _GRADIENT_BLOCKS = 8  # of users; fixed, so that float sums do not depend on n_threads
 
 
@@ -52,9 +55,12 @@ class FMFState:
     ----------
     item_factors : ndarray of shape (n_items, n_factors), float32
         V.
+    rotation : int
+        Names the public signs by which normalised gradients are turned; 0 where they are not.
     """
 
     item_factors: np.ndarray
+    rotation: int = 0
 
 
 class FMFRounds(FederatedSystem):
@@ -70,6 +76,8 @@ class FMFRounds(FederatedSystem):
     regularization: float
     variant: str
     use_values: bool
+    normalize: str | None
+    rotate: bool
 
     _clipped: int | None = None  # clipped values of the current round, counted only for diagnostics
 
@@ -109,7 +117,8 @@ class FMFRounds(FederatedSystem):
             Normal with standard deviation `init_scale`.
         """
         draws = key.normal(_START, size=n_items * self.n_factors).reshape(n_items, self.n_factors)
-        return FMFState((self._settings.init_scale * draws).astype(np.float32))
+        rotation = int(key.words(_ROTATION, size=1)[0] >> 1) if self.rotate else 0
+        return FMFState((self._settings.init_scale * draws).astype(np.float32), rotation)
 
     def local_round(
         self, state: FMFState, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0
@@ -161,7 +170,7 @@ class FMFRounds(FederatedSystem):
         Returns
         -------
         index : ndarray of shape (n_users * n_reports,), int64
-            Coordinate ``item * n_factors + factor``.
+            Coordinate ``item * n_factors + factor``; of the turned gradient with `rotate`.
         bit : ndarray of shape (n_users * n_reports,), uint8
             1 for +, 0 for -.
         """
@@ -199,8 +208,9 @@ class FMFRounds(FederatedSystem):
                 "index and bit must be integer arrays of one length, got "
                 f"{index.dtype} {index.shape} and {bit.dtype} {bit.shape}"
             )
-        sound = (index >= 0) & (index < state.item_factors.size) & ((bit == 0) | (bit == 1))
-        sums = np.zeros(state.item_factors.size, dtype=np.int64)
+        size = self._n_coordinates(state)
+        sound = (index >= 0) & (index < size) & ((bit == 0) | (bit == 1))
+        sums = np.zeros(size, dtype=np.int64)
         np.add.at(sums, index[sound].astype(np.int64), 2 * bit[sound].astype(np.int64) - 1)
         return Update(round, sender, n_clients, self._sums_to_arrays(sums, int(sound.sum())))
 
@@ -232,7 +242,7 @@ class FMFRounds(FederatedSystem):
         with np.errstate(over="ignore", invalid="ignore"):  # divergence is named by fit
             for _ in range(self.server_steps):
                 factors = factors - rate * (gradient + 2 * self.regularization * factors)
-            return FMFState(factors.astype(np.float32))
+            return replace(state, item_factors=factors.astype(np.float32))
 
     def round_learning_rate(self, state: FMFState, update: Update) -> float:
         """The step size of one round; under "auto" it follows the noise of the estimate, which is public.
@@ -253,9 +263,12 @@ class FMFRounds(FederatedSystem):
         if fixed is not None:
             return fixed
         # A coordinate's estimate adds up about n_reports / size answers, each off by about the decoder.
-        noise = self._channel.decoder * np.sqrt(state.item_factors.size / update.arrays["n_reports"][0])
+        noise = self._channel.decoder * np.sqrt(self._n_coordinates(state) / update.arrays["n_reports"][0])
+        if self.normalize is not None:
+            noise *= self._normal(state, update.round).unit
         step = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / noise
-        return float(min(step / self.server_steps, _LARGEST_AUTO_RATE))
+        largest = math.inf if self.normalize is not None else _LARGEST_AUTO_RATE  # the twin's gradients have no norm
+        return float(min(step / self.server_steps, largest))
 
     def mean_gradient(self, state: FMFState, update: Update) -> np.ndarray | None:
         """The gradient that `apply` steps along: an unbiased estimate of the users' mean clipped gradient.
@@ -277,11 +290,24 @@ class FMFRounds(FederatedSystem):
         n_reports = int(update.arrays["n_reports"][0])
         if n_reports == 0:
             return None
-        size = state.item_factors.size
+        size = self._n_coordinates(state)
         divisor = n_reports / self.n_reports if self._is_published else n_reports
         estimate = np.zeros(size)
         estimate[update.arrays["coordinate"]] = update.arrays["total"]
-        return (estimate * (self._channel.decoder * size / divisor)).reshape(state.item_factors.shape)
+        estimate *= self._channel.decoder * size / divisor
+        if self.normalize is None:
+            return estimate.reshape(state.item_factors.shape)
+        normal = self._normal(state, update.round)
+        return normal.turn_back(normal.unit * estimate)
+
+    def _normal(self, state: FMFState, round_number: int) -> NormalGradient:
+        """What reports are about where gradients are normalised."""
+        n_items, n_factors = state.item_factors.shape
+        return NormalGradient(n_items, n_factors, state.rotation if self.rotate else None, round_number)
+
+    def _n_coordinates(self, state: FMFState) -> int:
+        """How many numbers a report may be about."""
+        return state.item_factors.size if self.normalize is None else self._normal(state, 0).size
 
     # ---- what a server accepts ----------------------------------------------------------------------------------
 
@@ -297,7 +323,7 @@ class FMFRounds(FederatedSystem):
             return {"gradient": ArrayRule(np.float64, state.item_factors.shape)}
         most = n_clients * self.n_reports
         return {
-            "coordinate": ArrayRule(np.int64, (None,), 0, state.item_factors.size - 1),
+            "coordinate": ArrayRule(np.int64, (None,), 0, self._n_coordinates(state) - 1),
             "total": ArrayRule(np.int64, (None,), -most, most),
             "n_reports": ArrayRule(np.int64, (1,), 0, most),
         }
@@ -323,11 +349,11 @@ class FMFRounds(FederatedSystem):
         return LocalReports("binary response", self._channel.epsilon, self.n_reports, n_clients, separable=True)
 
     def traffic(self, state: FMFState, n_clients: int) -> RoundTraffic:
-        """What one round moves: V down as float32; up, an index and a bit a report, or the gradient as float32."""
+        """What one round moves: V and a rotation's name down; up, an index and a bit a report, or the gradient."""
         size = state.item_factors.size
-        index_bytes = 4 if size <= 2**32 else 8
+        index_bytes = 4 if self._n_coordinates(state) <= 2**32 else 8
         upload = 4 * size if self.epsilon is None else index_bytes * self.n_reports + -(-self.n_reports // 8)
-        return RoundTraffic(download=4 * size, upload=upload, n_clients=n_clients)
+        return RoundTraffic(download=4 * size + 8 * self.rotate, upload=upload, n_clients=n_clients)
 
     # ---- kernels ------------------------------------------------------------------------------------------------
 
@@ -336,7 +362,12 @@ class FMFRounds(FederatedSystem):
         settings = self._settings
         factors = als.check_item_factors(state.item_factors, shard.n_items)
         n_singles = shard.n_users * self.n_reports if as_stream else 0
-        sums = np.zeros((n_threads, 0 if as_stream else factors.size), dtype=np.int64)
+        scale, n_passes = 1.0 if self._is_published else 2.0, 0
+        shared = (np.empty((0, 0), dtype=np.float32),) * 3
+        if self.normalize is not None:
+            normal = self._normal(state, round_number)
+            scale, n_passes, shared = normal.scale, normal.n_passes, normal.for_kernel(factors)
+        sums = np.zeros((n_threads, 0 if as_stream else self._n_coordinates(state)), dtype=np.int64)
         index, bit = np.empty(n_singles, dtype=np.int64), np.empty(n_singles, dtype=np.uint8)
         clipped = np.zeros(n_threads, dtype=np.int64)
         failed = np.zeros(n_threads, dtype=np.int64)
@@ -346,6 +377,7 @@ class FMFRounds(FederatedSystem):
             als.kernel_values(shard, factors.dtype, self.use_values),
             factors,
             self._public_gram(factors),
+            *shared,
             shard.global_user_ids,
             key.subkey(_REPORTS),
             sums,
@@ -354,9 +386,10 @@ class FMFRounds(FederatedSystem):
             clipped,
             failed,
             settings.confidence_weight,
-            1.0 if self._is_published else 2.0,
+            scale,
             self._channel.span,
             self.n_reports,
+            n_passes,
             check_integer("round", round_number, low=0, high=2**32 - 1),
             n_threads,
         )

@@ -61,6 +61,12 @@ class FMFLDP(Recommender, FMFRounds):
         `n_reports` times too large.  The guarantee is the same, and is not the one the paper states.
     use_values : bool
         Multiply the confidence weight by each interaction's value; otherwise values are binarised (> 0).
+    normalize : {"l2"} or None
+        "l2" divides each user's gradient by its norm before reports are drawn, so that little is lost to clipping and
+        nothing to short gradients.  Not the published system.
+    rotate : bool
+        With `normalize`: turn it by public random signs and a Hadamard matrix, anew each round, so that every number a
+        bit is about tells as much as any other.
 
     Attributes
     ----------
@@ -109,6 +115,8 @@ class FMFLDP(Recommender, FMFRounds):
         delta: float = 1e-6,
         variant: str = "guaranteed",
         use_values: bool = False,
+        normalize: str | None = None,
+        rotate: bool = False,
     ):
         self.n_factors = n_factors
         self.epsilon = epsilon
@@ -122,6 +130,8 @@ class FMFLDP(Recommender, FMFRounds):
         self.delta = delta
         self.variant = variant
         self.use_values = use_values
+        self.normalize = normalize
+        self.rotate = rotate
         self._check_parameters()
 
     def _check_parameters(self) -> None:
@@ -143,6 +153,12 @@ class FMFLDP(Recommender, FMFRounds):
                 check_real(name, value, low=0.0, exclusive=name != "confidence_weight")
         if self.epsilon is None and self.variant == "published":
             raise ValueError("variant='published' is the private system; give an epsilon, or use variant='guaranteed'")
+        if self.normalize is not None:
+            check_choice("normalize", self.normalize, ("l2",))
+            if self.epsilon is None or self._is_published:
+                raise ValueError("normalize is for reports of the guaranteed variant; give an epsilon, or no normalize")
+        if check_flag("rotate", self.rotate) and self.normalize is None:
+            raise ValueError("rotate=True needs gradients of a public norm; set normalize='l2'")
 
     def fit(
         self,

@@ -31,16 +31,36 @@ def reports(words, clipped_gradient, span):
     return out
 
 
-def private_sums(interactions, item_factors, key, round, *, span, n_reports, regularization, weight, use_values):
-    """Sum of the +-1 answers by coordinate, and how many values were clipped."""
-    sums, clipped = np.zeros(item_factors.size, dtype=np.int64), 0
+def normalize(exact_gradient):
+    """Norm 1; a gradient of zeros stays one."""
+    norm = np.sqrt((exact_gradient**2).sum())
+    return exact_gradient / norm if norm else exact_gradient
+
+
+def turn(unit_gradient, signs, length, n_columns):
+    """H D z with the Hadamard matrix written out, divided so that the norm stays."""
+    padded = np.zeros((length, n_columns))
+    padded[: signs.shape[0], : signs.shape[1]] = signs * unit_gradient
+    number = np.arange(length * n_columns)
+    common = number[:, None] & number[None, :]
+    parity = np.zeros_like(common)
+    while common.any():
+        parity ^= common & 1
+        common >>= 1
+    return ((1 - 2 * parity) @ padded.reshape(-1)).reshape(length, n_columns) / np.sqrt(length * n_columns)
+
+
+def private_sums(interactions, item_factors, key, round, *, span, n_reports, regularization, weight, use_values,
+                 of_gradient=lambda gradient: gradient):  # fmt: skip
+    """Sum of the +-1 answers by coordinate of what is made `of_gradient`, and how many values were clipped."""
+    sums, clipped = np.zeros(of_gradient(np.zeros(item_factors.shape)).size, dtype=np.int64), 0
     values = interactions.values_or_ones()
     for user in range(interactions.n_users):
         row = slice(interactions.indptr[user], interactions.indptr[user + 1])
         items = interactions.indices[row]
         strengths = values[row] if use_values else np.ones(len(items))
         x = solve_user(items, strengths, item_factors, regularization, weight)
-        exact = gradient(items, strengths, item_factors, x, weight)
+        exact = of_gradient(gradient(items, strengths, item_factors, x, weight))
         words = key.words(
             "fmf_ldp.reports", round=round, user=int(interactions.global_user_ids[user]), size=2 * n_reports
         )

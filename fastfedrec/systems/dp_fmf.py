@@ -1,0 +1,216 @@
+"""DP-FMF: federated matrix factorisation from noisy sums of gradients of norm 1, with a trusted server: a comparison.
+
+What FMF-LDP's turned reports estimate, without the reports: users add up their normalised gradients exactly, and the
+server adds Gaussian noise.  See docs/explanation/systems/dp-fmf.md and docs/explanation/privacy/dp-fmf.md.
+"""
+
+import math
+from dataclasses import astuple
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fastfedrec import als
+from fastfedrec._check import check_epsilon, check_flag, check_instance, check_integer, check_real
+from fastfedrec._threads import one_blas_thread, resolve_n_threads
+from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.engines.local import LocalEngine
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.systems._dp_als_rounds import MAX_USERS, ALSState
+from fastfedrec.systems._dp_fmf_rounds import GradientRound
+from fastfedrec.systems.dp_gram import gaussian_mu
+from fastfedrec.systems.recommender import Recommender, check_interactions
+
+__all__ = ["DPFMF"]
+
+_START = "dp_fmf.item_factors"
+_INIT_SCALE = 0.01
+
+
+class DPFMF(Recommender):
+    """Federated matrix factorisation whose item factors are differentially private: a baseline with a trusted server.
+
+    **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for adding or removing one
+    user with all data ("add_remove", privacy unit "user"), the whole run together, against everyone but the server,
+    which sees exact sums and adds the noise ("central").  What a device computes with the released factors and its own
+    data is shown to its user alone (joint differential privacy).  `ledger_` also states the figure for replacing a
+    user, about twice as large.  The list of items is public.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of the whole run, in nats.
+    delta : float
+        Of the whole run.
+    n_factors : int
+        1 to 256, and no more than there are items.
+    n_rounds : int
+        How often every user is asked; the budget is divided by it.
+    regularization : float
+        Of the users' factors.
+
+    Attributes
+    ----------
+    item_factors_ : ndarray of shape (n_items, n_factors), float64
+        Released.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the run cost each user.
+    communication_ : fastfedrec.accounting.CommunicationLedger
+        What each user received and sent.
+
+    See Also
+    --------
+    fastfedrec.FMFLDP : With `normalize` and `rotate`, the same gradients by one-bit reports.
+    fastfedrec.DPGram : One release instead of several.
+
+    Notes
+    -----
+    Every user's gradient is divided by its norm, not clipped: then all users count alike, and no bound has to be tuned.
+    A user without items has a gradient of zeros, and is scored 0 for everything.
+
+    References
+    ----------
+    .. [1] Ammad-ud-din et al., "Federated collaborative filtering for privacy-preserving personalized recommendation
+       system", arXiv:1901.09888, 2019 (the rounds, without privacy).
+    .. [2] Balle, Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018 (the noise's exact cost).
+
+    Examples
+    --------
+    >>> from fastfedrec import DPFMF, Key, datasets
+    >>> data = datasets.generate_implicit(3000, 100, key=Key.from_seed(1))
+    >>> model = DPFMF(epsilon=2.0).fit(data, key=Key.from_seed(2))
+    >>> model.item_factors_.shape
+    (100, 20)
+    >>> round(model.ledger_.epsilon("public"), 2)
+    4.32
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = ("item_factors_",)
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        n_factors: int = 20,
+        n_rounds: int = 10,
+        regularization: float = 1e-6,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.n_factors = n_factors
+        self.n_rounds = n_rounds
+        self.regularization = regularization
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        check_epsilon("epsilon", self.epsilon)
+        check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
+        check_integer("n_rounds", self.n_rounds, low=1)
+        check_real("regularization", self.regularization, low=0.0, exclusive=True)
+
+    def fit(
+        self,
+        interactions: Interactions,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+        *,
+        engine: LocalEngine | None = None,
+    ) -> Self:
+        """Release the item factors of each round.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Entries with value 0 are no interactions; values do not matter otherwise.
+        key : Key or None
+            Source of the first item factors and of the server's noise; None draws one from entropy.  An entropy key
+            serves one fit.
+        n_threads : int
+            0 for all; the model does not depend on it.
+        show_progress : bool
+            Draw a progress bar (needs tqdm).
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this run is added; None starts one.
+        engine : LocalEngine or None
+            Where shards run; None runs one shard in this process.
+
+        Returns
+        -------
+        DPFMF
+            This model, fitted.
+        """
+        self._check_parameters()
+        data = check_interactions(interactions).binarize()
+        check_integer("the number of users in interactions", data.n_users, low=1, high=MAX_USERS)
+        check_integer("n_factors", self.n_factors, low=1, high=data.n_items)
+        key = resolve_key(key)
+        ledger = (
+            Ledger(self.delta) if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
+        )
+        engine = LocalEngine() if engine is None else engine
+        n_threads = resolve_n_threads(n_threads)
+        show_progress = check_flag("show_progress", show_progress)
+        system = self._plan(data.n_items, key)
+        key.claim(f"{type(self).__name__}.fit")
+        self.interactions_, self.ledger_, self.communication_ = data, ledger, CommunicationLedger()
+        ledger.note(
+            f"DPFMF: epsilon {self.epsilon:g} at delta {self.delta:g} for adding or removing one user, the whole run "
+            "together; its list of items is public"
+        )
+        first = _INIT_SCALE * key.normal(_START, size=data.n_items * self.n_factors)
+        state = engine.run(
+            system,
+            ALSState(np.zeros(data.n_items), first.reshape(data.n_items, self.n_factors)),
+            data,
+            key=key,
+            n_rounds=self.n_rounds,
+            ledger=ledger,
+            communication=self.communication_,
+            n_threads=n_threads,
+            show_progress=show_progress,
+        )
+        self.item_factors_ = state.item_factors
+        return self
+
+    # ---- privacy ------------------------------------------------------------------------------------------------
+
+    def _plan(self, n_items: int, key: Key) -> GradientRound:
+        """The round whose repetition costs what was asked for."""
+
+        def at(mu: float) -> GradientRound:
+            return GradientRound(mu / math.sqrt(self.n_rounds), n_items, self.n_factors, key, self.regularization)
+
+        # Twice what the draws' distance from normal ones takes of delta at a little less noise than there will be.
+        taken = 2 * self._taken(at(gaussian_mu(self.epsilon, self.delta)))
+        if taken < self.delta / 2:
+            system = at(gaussian_mu(self.epsilon, self.delta - taken))
+            if self._taken(system) <= taken:
+                return system
+        raise ValueError(f"delta must be above {2 * taken:g} for {n_items} items, got {self.delta}")
+
+    def _taken(self, system: GradientRound) -> float:
+        """What the draws' distance from normal ones takes of delta."""
+        return (1 + math.exp(min(self.epsilon, 700.0))) * self.n_rounds * float(system.round_event(1).distance)
+
+    # ---- the device ---------------------------------------------------------------------------------------------
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        own = self.interactions_._take_users(users)
+        factors = als.solve_users(own, self.item_factors_, regularization=self.regularization, confidence_weight=0.0)
+        with one_blas_thread():
+            return factors @ self.item_factors_.T
+
+    # ---- state --------------------------------------------------------------------------------------------------
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | {"rounds": [astuple(traffic) for traffic in self.communication_.rounds]}
+
+    @classmethod
+    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
+        model = super()._from_saved(header, arrays)
+        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
+        return model
