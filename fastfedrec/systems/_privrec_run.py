@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 import numpy as np
 
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
-from fastfedrec.engines.local import LocalEngine
+from fastfedrec.engines.base import Engine
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
@@ -25,7 +25,7 @@ class Run:
 
     ledger: Ledger
     communication: CommunicationLedger
-    engine: LocalEngine
+    engine: Engine
     key: Key
     n_threads: int
     show_progress: bool

@@ -14,6 +14,7 @@ from fastfedrec import als
 from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.engines.base import Engine
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key, resolve_key
@@ -157,7 +158,7 @@ class DPALS(Recommender):
         show_progress: bool = False,
         ledger: Ledger | None = None,
         *,
-        engine: LocalEngine | None = None,
+        engine: Engine | None = None,
     ) -> Self:
         """Release noisy counts, a noisy start, and the item factors of each round.
 
@@ -174,7 +175,7 @@ class DPALS(Recommender):
             Draw a progress bar (needs tqdm).
         ledger : Ledger or None
             An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : LocalEngine or None
+        engine : Engine or None
             Where shards run; None runs one shard in this process.
 
         Returns

@@ -14,6 +14,7 @@ from fastfedrec import als
 from fastfedrec._check import check_epsilon, check_flag, check_instance, check_integer, check_real
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.engines.base import Engine
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key, resolve_key
@@ -118,7 +119,7 @@ class DPFMF(Recommender):
         show_progress: bool = False,
         ledger: Ledger | None = None,
         *,
-        engine: LocalEngine | None = None,
+        engine: Engine | None = None,
     ) -> Self:
         """Release the item factors of each round.
 
@@ -135,7 +136,7 @@ class DPFMF(Recommender):
             Draw a progress bar (needs tqdm).
         ledger : Ledger or None
             An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : LocalEngine or None
+        engine : Engine or None
             Where shards run; None runs one shard in this process.
 
         Returns

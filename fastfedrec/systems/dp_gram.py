@@ -13,6 +13,7 @@ import numpy as np
 from fastfedrec._check import check_epsilon, check_flag, check_instance, check_integer, check_real
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec.engines.base import Engine
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
@@ -131,7 +132,7 @@ class DPGram(GramModel):
         show_progress: bool = False,
         ledger: Ledger | None = None,
         *,
-        engine: LocalEngine | None = None,
+        engine: Engine | None = None,
     ) -> Self:
         """Release the mean row, then the matrix of pairs, and denoise it.
 
@@ -147,7 +148,7 @@ class DPGram(GramModel):
             Draw a progress bar (needs tqdm).
         ledger : Ledger or None
             An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : LocalEngine or None
+        engine : Engine or None
             Where shards run; None runs one shard in this process.
 
         Returns

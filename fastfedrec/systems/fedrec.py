@@ -16,6 +16,7 @@ from fastfedrec._check import check_choice, check_flag, check_instance, check_in
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, LocalReports, RoundTraffic
 from fastfedrec.attacks import run_attacks
+from fastfedrec.engines.base import Engine
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key, resolve_key
@@ -203,7 +204,7 @@ class FedRec(RatingModel, FedRecRounds):
         ledger: Ledger | None = None,
         *,
         record_views: Collection[int] = (),
-        engine: LocalEngine | None = None,
+        engine: Engine | None = None,
     ) -> Self:
         """Train by `n_rounds` federated rounds.
 
@@ -223,7 +224,7 @@ class FedRec(RatingModel, FedRecRounds):
             Rounds of which everything that was sent is kept in `records_`; 8 (n_factors + 1) bytes a vector.  The
             attacks of `fastfedrec.attacks` are then carried out on it, most of which need two rounds, and what they
             reach is put into the ledger.
-        engine : LocalEngine or None
+        engine : Engine or None
             Where shards run; None runs one shard in this process.
 
         Returns

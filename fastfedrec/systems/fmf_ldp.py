@@ -16,6 +16,7 @@ from fastfedrec import als, ranking
 from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.engines.base import Engine
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key, resolve_key
@@ -170,7 +171,7 @@ class FMFLDP(Recommender, FMFRounds):
         ledger: Ledger | None = None,
         diagnostics: bool = False,
         *,
-        engine: LocalEngine | None = None,
+        engine: Engine | None = None,
     ) -> Self:
         """Train by `n_rounds` federated rounds.
 
@@ -190,7 +191,7 @@ class FMFLDP(Recommender, FMFRounds):
             An earlier ledger on the same people, to which this run is added; None starts one.
         diagnostics : bool
             Keep `history_`: figures computed from raw data, which no guarantee covers.
-        engine : LocalEngine or None
+        engine : Engine or None
             Where shards run; None runs one shard in this process.
 
         Returns

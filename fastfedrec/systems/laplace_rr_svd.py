@@ -15,6 +15,7 @@ import numpy as np
 from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.engines.base import Engine
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import Channel, RatedOrNot
@@ -175,7 +176,7 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         show_progress: bool = False,
         ledger: Ledger | None = None,
         *,
-        engine: LocalEngine | None = None,
+        engine: Engine | None = None,
     ) -> Self:
         """Collect every user's ratings once, and train on what came.
 
@@ -191,7 +192,7 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
             Draw a progress bar (needs tqdm).
         ledger : Ledger or None
             An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : LocalEngine or None
+        engine : Engine or None
             Where shards run; None runs one shard in this process.
 
         Returns
@@ -224,7 +225,7 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         ledger: Ledger,
         n_threads: int,
         show_progress: bool = False,
-        engine: LocalEngine | None = None,
+        engine: Engine | None = None,
     ) -> RatingState:
         """Run the one round."""
         channel = self.channel  # one that cannot be made is refused before anybody is asked

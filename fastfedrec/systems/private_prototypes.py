@@ -15,6 +15,7 @@ from fastfedrec._check import check_choice, check_epsilon, check_flag, check_ins
 from fastfedrec._ids import id_at
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.engines.base import Engine
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key, resolve_key
@@ -209,7 +210,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         ledger: Ledger | None = None,
         *,
         public_sizes: Mapping[Hashable, int] | None = None,
-        engine: LocalEngine | None = None,
+        engine: Engine | None = None,
     ) -> Self:
         """Collect every entity's prototypes once, factorise them, and let entities solve for their users.
 
@@ -231,7 +232,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
             An earlier ledger on the same people, to which this run is added; None starts one, at `delta`.
         public_sizes : mapping or None
             About how many users each entity has, where that is public: what "auto" and the warning go by.
-        engine : LocalEngine or None
+        engine : Engine or None
             Where entities run; None runs them in this process.
 
         Returns

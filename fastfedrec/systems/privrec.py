@@ -16,6 +16,7 @@ import numpy as np
 from fastfedrec._check import check_flag, check_instance, check_integer
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.engines.base import Engine
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.features import Features, FeatureTable
 from fastfedrec.interaction_log import InteractionLog
@@ -195,7 +196,7 @@ class PrivRec(_TwoTowerRecommender):
         callback: Callable[["PrivRec", int], None] | None = None,
         ledger: Ledger | None = None,
         *,
-        engine: LocalEngine | None = None,
+        engine: Engine | None = None,
         checkpoint: str | os.PathLike | None = None,
         public: Interactions | None = None,
     ) -> Self:
@@ -215,7 +216,7 @@ class PrivRec(_TwoTowerRecommender):
             Called as ``callback(model, round)`` after each round, with the model ready to use.
         ledger : Ledger or None
             An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : LocalEngine or None
+        engine : Engine or None
             Where shards run; None runs one shard in this process.
         checkpoint : path-like or None
             A folder in which the run is kept after every round; where one is there already, it is resumed, and ends
@@ -383,7 +384,7 @@ class PrivRec(_TwoTowerRecommender):
         data: Interactions | InteractionLog,
         public: Interactions | None,
         settings: PrivRecSettings,
-        engine: LocalEngine,
+        engine: Engine,
     ) -> dict[str, Any]:
         """Everything that the bits of a run depend on, beside the key."""
         return {

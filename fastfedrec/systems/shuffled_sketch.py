@@ -14,6 +14,7 @@ import numpy as np
 from fastfedrec._check import check_epsilon, check_flag, check_instance, check_integer, check_real
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
+from fastfedrec.engines.base import Engine
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
@@ -140,7 +141,7 @@ class ShuffledSketchGram(GramModel):
         show_progress: bool = False,
         ledger: Ledger | None = None,
         *,
-        engine: LocalEngine | None = None,
+        engine: Engine | None = None,
     ) -> Self:
         """Ask every user for its reports, once, and denoise what they estimate.
 
@@ -158,7 +159,7 @@ class ShuffledSketchGram(GramModel):
             Draw a progress bar (needs tqdm).
         ledger : Ledger or None
             An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : LocalEngine or None
+        engine : Engine or None
             Where shards run; None runs one shard in this process.
 
         Returns
