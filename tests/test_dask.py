@@ -11,6 +11,7 @@ from distributed import Client
 
 from fastfedrec import (
     DPALS,
+    DPFMF,
     FMFLDP,
     DPGram,
     FedRec,
@@ -42,6 +43,8 @@ SYSTEMS = {
     "dp_gram": DPGram(1.0, gate=False),
     "shuffled_sketch": ShuffledSketchGram(1.0, gate=False),
     "dp_als": DPALS(1.0),
+    "dp_fmf": DPFMF(1.0, n_rounds=2),
+    "fmf_ldp turned": FMFLDP(n_rounds=2, normalize="l2", rotate=True),
 }
 
 
