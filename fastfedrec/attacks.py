@@ -24,14 +24,13 @@ from fastfedrec._attack_results import (
 from fastfedrec._check import check_flag
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms._arrays import check_grid
-from fastfedrec.membership import MembershipResult, membership_loss, membership_shadow
+from fastfedrec.membership import membership_loss, membership_shadow
 from fastfedrec.randomness import Key
 from fastfedrec.systems._fedrec_views import Messages, RecordedRound
 from fastfedrec.systems._rating_model import STARS
 
 __all__ = [
     "AttackResult",
-    "MembershipResult",
     "RatingResult",
     "gradients",
     "group_sums",
