@@ -13,7 +13,7 @@ from significance import mean_is
 
 from fastfedrec import EASE, FMFLDP, DPPopularity, Interactions, Key, Popularity, PrivRec, attacks, datasets
 from fastfedrec._membership_figures import Ladder, TradeOff, ceiling_scores, chance_advantage
-from fastfedrec.membership import MembershipResult, _profile_columns, membership_loss, membership_shadow
+from fastfedrec.membership import _profile_columns, membership_loss, membership_shadow
 from fastfedrec.systems.ncf import NCF
 from fastfedrec.testing import ALPHA
 
