@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from movielens_users import hit_ratio, leave_one_out_users, resampled
 from naive import fmf_ldp as naive
 from scipy.sparse import csr_array
 from strategies import interaction_matrices
@@ -202,3 +203,12 @@ def test_it_beats_popularity_on_generated_data_where_there_are_enough_users():
         for model in (Popularity().fit(train), DPFMF(1.0).fit(train, key=Key.from_seed(3)))
     ]
     assert found[1] > found[0] + 0.03
+
+
+@pytest.mark.slow
+def test_movielens():
+    as_they_are = leave_one_out_users()
+    train, test = resampled(*as_they_are, 50_000)
+    assert hit_ratio(DPFMF(0.5).fit(train, key=Key.from_seed(3)), train, test) >= 0.53
+    for epsilon, least in ((0.5, 0.38), (1.0, 0.47), (2.0, 0.55)):
+        assert hit_ratio(DPFMF(epsilon).fit(as_they_are[0], key=Key.from_seed(3)), *as_they_are) >= least

@@ -7,13 +7,13 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from movielens_users import hit_ratio, leave_one_out_users, resampled
 from naive import dp_gram as naive
 
 from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import Gaussian, PLDAccountant
 from fastfedrec.audit import audit
 from fastfedrec.engines.local import LocalEngine
-from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.systems import _dp_gram_rounds as rounds
 from fastfedrec.systems._dp_gram_rounds import SCALE, UNIT, GramState, PairSum, ShareSum
@@ -318,27 +318,7 @@ def test_audit_finds_no_more_than_the_claim_and_catches_a_norm_or_noise_off(norm
 
 @pytest.fixture(scope="module")
 def movielens():
-    from conftest import find_data
-
-    data = datasets.load_movielens(find_data("ml-1m.zip")).binarize().top_items(1000)
-    data = data.select_users(np.flatnonzero(data.interactions_per_user() >= 20))
-    return leave_one_out(data, key=Key.from_seed(1))
-
-
-def resampled(train, test, n_users, seed=5):
-    """Users drawn with replacement, each with 70% of its row."""
-    rng = np.random.default_rng(seed)
-    who, numbers = rng.integers(0, train.n_users, n_users), np.arange(n_users)
-
-    def rename(data):
-        return data._replace(user_ids=numbers, global_user_ids=numbers.astype(np.uint64))
-
-    rows = train._take_users(who)
-    return rename(rows.keep_interactions(rng.random(rows.n_interactions) < 0.7)), rename(test._take_users(who))
-
-
-def hit_ratio(model, train, test):
-    return evaluate(model, train, test, metrics=["hr@10"], key=Key.from_seed(1))["hr@10"]
+    return leave_one_out_users()
 
 
 @pytest.mark.slow

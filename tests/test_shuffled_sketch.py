@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from movielens_users import hit_ratio, leave_one_out_users, resampled
 from naive import shuffled_sketch as naive
 from scipy import stats
 
@@ -399,33 +400,9 @@ def test_audit_finds_no_more_than_the_claim_and_catches_broken_ones():
     assert bound(2.5, 1) > claim  # a shuffler that keeps each user's reports apart
 
 
-@pytest.fixture(scope="module")
-def movielens():
-    from conftest import find_data
-
-    from fastfedrec.evaluation import leave_one_out
-
-    data = datasets.load_movielens(find_data("ml-1m.zip")).binarize().top_items(1000)
-    data = data.select_users(np.flatnonzero(data.interactions_per_user() >= 20))
-    return leave_one_out(data, key=Key.from_seed(1))
-
-
 @pytest.mark.slow
-def test_movielens_users_resampled(movielens):
-    train, test = movielens
-    # As for DPGram: 50,000 users drawn with replacement, each with 70% of its row.
-    rng = np.random.default_rng(5)
-    who, numbers = rng.integers(0, train.n_users, 50_000), np.arange(50_000)
-    rows = train._take_users(who)
-    rows = rows.keep_interactions(rng.random(rows.n_interactions) < 0.7)
-    ids = {"user_ids": numbers, "global_user_ids": numbers.astype(np.uint64)}
-    train, test = rows._replace(**ids), test._take_users(who)._replace(**ids)
-
-    def hit_ratio(model):
-        from fastfedrec.evaluation import evaluate
-
-        return evaluate(model.fit(train, key=KEY), train, test, metrics=["hr@10"], key=Key.from_seed(1))["hr@10"]
-
-    assert hit_ratio(Popularity()) == pytest.approx(0.326, abs=0.01)
+def test_movielens_users_resampled():
+    train, test = resampled(*leave_one_out_users(), 50_000)
+    assert hit_ratio(Popularity().fit(train), train, test) == pytest.approx(0.326, abs=0.01)
     for epsilon, least in ((1.0, 0.44), (2.0, 0.51)):
-        assert hit_ratio(ShuffledSketchGram(epsilon)) >= least
+        assert hit_ratio(ShuffledSketchGram(epsilon).fit(train, key=KEY), train, test) >= least
