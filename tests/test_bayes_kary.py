@@ -14,8 +14,9 @@ from significance import counts_are, mean_is, tilted
 from fastfedrec import Key
 from fastfedrec.mechanisms import GRR, BayesKary, BinaryResponse, OptimalKary, RoundedLaplace
 from fastfedrec.mechanisms import _bayes_kary as solver
+from fastfedrec.mechanisms import _kary_tables as tables
 from fastfedrec.mechanisms.bayes_kary import explained_share
-from fastfedrec.mechanisms.optimal_kary import _propose
+from fastfedrec.mechanisms.optimal_kary import propose, read_tables
 
 STARS = [1, 2, 3, 4, 5]
 UNIFORM = (0.2,) * 5
@@ -97,11 +98,36 @@ def test_any_grid_prior_and_epsilon_make_a_channel_that_keeps_epsilon(epsilon, g
     assert channel.explained >= explained_share(least, channel.prior) * (1 - 1e-4)
 
 
+@pytest.mark.parametrize(("size", "epsilon"), [(2, 8.0), (3, 0.1), (5, 2.0), (7, 2.5)])
+def test_tables_are_what_the_generator_makes(size, epsilon):
+    made, shipped = tables.bayes_entry(size, epsilon), read_tables("bayes_kary.json")[str(size)][str(epsilon)]
+    x, prior = np.linspace(-1, 1, size), np.full(size, 1 / size)
+
+    def share(entry):
+        masks, weights, _ = map(np.array, zip(*entry["outputs"], strict=True))
+        sets = masks[:, None] >> np.arange(size) & 1 == 1
+        return weights @ solver.score(np.where(sets, math.exp(epsilon), 1.0), x, prior)
+
+    assert math.isclose(share(made), share(shipped), rel_tol=1e-3)  # the programme stops within 1e-4 of the best
+
+
+def test_a_shipped_solution_and_one_on_the_spot_say_the_same(monkeypatch):
+    shipped = BayesKary(2.0, 5)
+    monkeypatch.setattr("fastfedrec.mechanisms.bayes_kary.find_solution", lambda *_: None)
+    solved = BayesKary(2.0, 5)
+    assert math.isclose(shipped.explained, solved.explained, rel_tol=1e-4)
+    assert shipped.explained > 0
+    # A prior or a ratio of one's own is not in the tables.
+    monkeypatch.undo()
+    assert BayesKary(2.0, 5, prior=[1, 1, 1, 1, 4]).counts != shipped.counts
+    assert BayesKary(2.0, 5, variance_ratio=2.0).counts != shipped.counts
+
+
 def test_a_broken_proposal_cannot_break_epsilon(monkeypatch):
-    sets, weights, values, _ = _propose(tuple(map(Fraction, range(5))), 2.0)
+    sets, weights, values, _ = propose(np.arange(5.0), 2.0)
     wrong_sets = sets.copy()
     wrong_sets[0, 0] ^= True
-    monkeypatch.setattr(solver, "solve", lambda *_: (wrong_sets, 1.1 * weights, values, 0.0))
+    monkeypatch.setattr(BayesKary, "_propose", lambda *_: (wrong_sets, 1.1 * weights, values, 0.0))
     channel = BayesKary(2.0, 5)
     assert channel.likelihood_ratio <= naive_bounds.exp_bounds(2.0)[0]
     assert [channel.mean(x) for x in range(5)] == list(range(5))

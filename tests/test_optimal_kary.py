@@ -13,9 +13,9 @@ from significance import counts_are, mean_is, tilted
 
 from fastfedrec import Key
 from fastfedrec.mechanisms import GRR, BinaryResponse, OptimalKary, TruncatedGeometric
+from fastfedrec.mechanisms import _kary_tables as tables
 from fastfedrec.mechanisms import _optimal_kary as solver
-from fastfedrec.mechanisms import _optimal_kary_tables as tables
-from fastfedrec.mechanisms.optimal_kary import _propose, _tables
+from fastfedrec.mechanisms.optimal_kary import propose, read_tables
 
 UNIT = [0, 0.25, 0.5, 0.75, 1]
 
@@ -64,7 +64,7 @@ def test_two_values_are_binary_response():
 
 @pytest.mark.parametrize(("size", "epsilon"), [(2, 8.0), (3, 0.1), (5, 1.0), (7, 2.5)])
 def test_tables_are_what_the_generator_makes(size, epsilon):
-    made, shipped = tables.entry(size, epsilon), _tables()[str(size)][str(epsilon)]
+    made, shipped = tables.optimal_entry(size, epsilon), read_tables("optimal_kary.json")[str(size)][str(epsilon)]
     x = np.linspace(-1, 1, size)
 
     def variance(entry):
@@ -75,10 +75,12 @@ def test_tables_are_what_the_generator_makes(size, epsilon):
     assert math.isclose(variance(made), variance(shipped), rel_tol=1e-6)
 
 
-def test_tables_cover_the_stated_range():
-    assert sorted(map(int, _tables())) == list(tables.SIZES) == list(range(2, 12))
+@pytest.mark.parametrize("name", ["optimal_kary.json", "bayes_kary.json"])
+def test_tables_cover_the_stated_range(name):
+    shipped = read_tables(name)
+    assert sorted(map(int, shipped)) == list(tables.SIZES) == list(range(2, 12))
     for size in tables.SIZES:
-        assert tuple(map(float, _tables()[str(size)])) == tuple(tables.EPSILONS) == OptimalKary.table_epsilons()
+        assert tuple(map(float, shipped[str(size)])) == tuple(tables.EPSILONS) == OptimalKary.table_epsilons()
     assert (min(tables.EPSILONS), max(tables.EPSILONS)) == (0.1, 8.0)
 
 
@@ -97,7 +99,7 @@ def test_every_table_makes_a_channel_that_keeps_epsilon(size):
         channel = OptimalKary(epsilon, size)
         check_channel(channel, epsilon, range(size))
         # What the table promises, up to what rounding to 64 bits and to the table's digits costs.
-        sets, weights, values, gap = _propose(channel.inputs, epsilon)
+        sets, weights, values, gap = propose(np.arange(size, dtype=float), epsilon)
         proposed = worst_variance(range(size), epsilon, sets, weights, values)
         assert math.isclose(channel.worst_variance, proposed, rel_tol=1e-6, abs_tol=1e-6)
         assert gap == channel.optimality_gap <= 2e-6 * proposed + 1e-6
@@ -114,11 +116,11 @@ def test_any_grid_and_epsilon_make_a_channel_that_keeps_epsilon(epsilon, grid):
 
 def test_a_broken_proposal_cannot_break_epsilon(monkeypatch):
     # The tables only propose: weights that are 10% off and a set that is wrong still give a channel that keeps epsilon.
-    sets, weights, values, gap = _propose(tuple(map(Fraction, range(5))), 2.0)
+    sets, weights, values, gap = propose(np.arange(5.0), 2.0)
     wrong_sets = sets.copy()
     wrong_sets[0, 0] ^= True
     monkeypatch.setattr(
-        "fastfedrec.mechanisms.optimal_kary._propose", lambda *_: (wrong_sets, 1.1 * weights, values, gap)
+        "fastfedrec.mechanisms.optimal_kary.propose", lambda *_: (wrong_sets, 1.1 * weights, values, gap)
     )
     channel = OptimalKary(2.0, 5)
     assert channel.likelihood_ratio <= naive_bounds.exp_bounds(2.0)[0]

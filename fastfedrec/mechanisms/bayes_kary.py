@@ -9,7 +9,11 @@ from fastfedrec._check import check_real
 from fastfedrec.mechanisms._arrays import check_grid
 from fastfedrec.mechanisms._exact import counts_within, unbiased_outputs
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower
-from fastfedrec.mechanisms.optimal_kary import _propose
+from fastfedrec.mechanisms.optimal_kary import find_solution, propose
+
+VARIANCE_RATIO = 1.5
+
+_TABLES = "bayes_kary.json"  # of the default prior and ratio
 
 
 class BayesKary(Channel):
@@ -48,9 +52,11 @@ class BayesKary(Channel):
     `OptimalKary` is best for every single value; where many reports are averaged, and the values' distribution can be
     estimated from them, what counts is how much a report moves the estimate, and that is up to half as much again.  The
     unbiased decoder stays: `outputs` are solved for exactly, so that the mean of a report is its input.  Which outputs
-    there are, and how often, is a linear programme, solved when the channel is made, in about a second for 10 values
-    and ten seconds for 16.  It only proposes, and is no part of the privacy argument: the proposal is
-    rounded to 64-bit counts that keep epsilon in rational arithmetic.  See docs/explanation/privacy/bayes-kary.md.
+    there are, and how often, is a linear programme.  For 2 to 11 evenly spaced values that are expected alike, and the
+    epsilons of ``OptimalKary.table_epsilons()``, its solutions are shipped; otherwise it is solved when the channel is
+    made, in about a second for 10 values and ten seconds for 16.  It only proposes, and is no part of the privacy
+    argument: the proposal is rounded to 64-bit counts that keep epsilon in rational arithmetic.  See
+    docs/explanation/privacy/bayes-kary.md.
 
     References
     ----------
@@ -76,19 +82,14 @@ class BayesKary(Channel):
         nominal_epsilon: float,
         grid: int | Sequence[float],
         prior: Sequence[float] | None = None,
-        variance_ratio: float = 1.5,
+        variance_ratio: float = VARIANCE_RATIO,
     ):
-        from fastfedrec.mechanisms._bayes_kary import solve  # loads scipy.optimize
-
         self.nominal_epsilon = check_real("epsilon", nominal_epsilon, low=0.01, high=12.0)
         inputs = check_grid("grid", grid, high=16)
         self.prior = check_prior("prior", prior, len(inputs))
         self.variance_ratio = check_real("variance_ratio", variance_ratio, low=1.01)
         ratio, x = exp_lower(self.nominal_epsilon), np.array([float(v) for v in inputs])
-        *least, _ = _propose(inputs, self.nominal_epsilon)
-        sets, weights, values, self.optimality_gap = solve(
-            x, self.nominal_epsilon, np.array(self.prior), self.variance_ratio, (least[0], least[1], least[2])
-        )
+        sets, weights, values, self.optimality_gap = self._propose(x)
         wishes = [
             [Fraction(float(w)) * (ratio if row[i] else 1) for w, row in zip(weights, sets, strict=True)]
             for i in range(len(inputs))
@@ -97,6 +98,18 @@ class BayesKary(Channel):
         start = [Fraction(float(v)) for v in values]
         super().__init__(counts, inputs=inputs, outputs=unbiased_outputs(counts, inputs, start))
         self.explained = explained_share(self, self.prior)
+
+    def _propose(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        """Sets, weights and values of the outputs, and the gap: from the table, or from the solver."""
+        if self.prior == (1 / len(x),) * len(x) and self.variance_ratio == VARIANCE_RATIO:
+            found = find_solution(_TABLES, x, self.nominal_epsilon)
+            if found is not None:
+                return found
+        from fastfedrec.mechanisms._bayes_kary import solve  # loads scipy.optimize
+
+        sets, weights, values, _ = propose(x, self.nominal_epsilon)
+        least = sets, weights, values
+        return solve(x, self.nominal_epsilon, np.array(self.prior), self.variance_ratio, least)
 
 
 def check_prior(name: str, prior: Sequence[float] | None, n_values: int) -> tuple[float, ...]:

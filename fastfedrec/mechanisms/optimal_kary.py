@@ -67,7 +67,7 @@ class OptimalKary(Channel):
         self.nominal_epsilon = check_real("epsilon", nominal_epsilon, low=0.01, high=12.0)
         inputs = check_grid("grid", grid, high=16)
         ratio = exp_lower(self.nominal_epsilon)
-        sets, weights, values, self.optimality_gap = _propose(inputs, self.nominal_epsilon)
+        sets, weights, values, self.optimality_gap = propose(np.array([float(v) for v in inputs]), self.nominal_epsilon)
         wishes = [
             [Fraction(float(w)) * (ratio if row[x] else 1) for w, row in zip(weights, sets, strict=True)]
             for x in range(len(inputs))
@@ -85,23 +85,32 @@ class OptimalKary(Channel):
         tuple of float
             Ascending.
         """
-        return tuple(map(float, _tables()["2"]))
+        return tuple(map(float, read_tables(_TABLES)["2"]))
 
 
 @functools.cache
-def _tables() -> dict[str, dict[str, dict]]:
-    return json.loads(resources.files(__package__).joinpath(_TABLES).read_text())
+def read_tables(name: str) -> dict[str, dict[str, dict]]:
+    """A file of `_kary_tables`."""
+    return json.loads(resources.files(__package__).joinpath(name).read_text())
 
 
-def _propose(inputs: tuple[Fraction, ...], epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+def find_solution(name: str, x: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float] | None:
+    """Sets, weights, values and the gap in units of half the range, from a file of tables; None where it has none."""
+    entry = read_tables(name).get(str(len(x)), {}).get(str(epsilon))
+    if entry is None or not np.allclose(x, np.linspace(x[0], x[-1], len(x)), rtol=0.0, atol=1e-9 * (x[-1] - x[0])):
+        return None
+    masks, weights, values = zip(*entry["outputs"], strict=True)
+    half = (x[-1] - x[0]) / 2
+    sets = np.array(masks)[:, None] >> np.arange(len(x)) & 1 == 1
+    return sets, np.array(weights), np.array(values) * half + (x[0] + x[-1]) / 2, entry["gap"]
+
+
+def propose(x: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """Sets, weights and values of the outputs, and the gap: from the table, or from the solver."""
-    n, x = len(inputs), np.array([float(v) for v in inputs])
-    entry = _tables().get(str(n), {}).get(str(epsilon))
-    if entry is None or not np.allclose(x, np.linspace(x[0], x[-1], n), rtol=0.0, atol=1e-9 * (x[-1] - x[0])):
+    found = find_solution(_TABLES, x, epsilon)
+    if found is None:
         from fastfedrec.mechanisms._optimal_kary import solve  # loads scipy.optimize
 
         return solve(x, epsilon)
-    masks, weights, values = zip(*entry["outputs"], strict=True)
     half = (x[-1] - x[0]) / 2
-    sets = np.array(masks)[:, None] >> np.arange(n) & 1 == 1
-    return sets, np.array(weights), np.array(values) * half + (x[0] + x[-1]) / 2, entry["gap"] * half**2
+    return *found[:3], found[3] * half**2
