@@ -15,8 +15,8 @@ from fastfedrec import Key
 from fastfedrec.mechanisms import GRR, BayesKary, BinaryResponse, OptimalKary, RoundedLaplace
 from fastfedrec.mechanisms import _bayes_kary as solver
 from fastfedrec.mechanisms import _kary_tables as tables
+from fastfedrec.mechanisms._kary_solutions import propose, read_tables
 from fastfedrec.mechanisms.bayes_kary import explained_share
-from fastfedrec.mechanisms.optimal_kary import propose, read_tables
 
 STARS = [1, 2, 3, 4, 5]
 UNIFORM = (0.2,) * 5

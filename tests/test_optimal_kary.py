@@ -15,7 +15,7 @@ from fastfedrec import Key
 from fastfedrec.mechanisms import GRR, BinaryResponse, OptimalKary, TruncatedGeometric
 from fastfedrec.mechanisms import _kary_tables as tables
 from fastfedrec.mechanisms import _optimal_kary as solver
-from fastfedrec.mechanisms.optimal_kary import propose, read_tables
+from fastfedrec.mechanisms._kary_solutions import propose, read_tables
 
 UNIT = [0, 0.25, 0.5, 0.75, 1]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from fastfedrec.mechanisms import _bayes_kary, _optimal_kary
+from fastfedrec.mechanisms._kary_solutions import BAYES, OPTIMAL, propose
 from fastfedrec.mechanisms.bayes_kary import VARIANCE_RATIO
-from fastfedrec.mechanisms.optimal_kary import propose
 
 SIZES = range(2, 12)
 EPSILONS = (*np.arange(1, 10) / 10, *np.arange(4, 16) / 4, *np.arange(8, 17) / 2)
@@ -48,5 +48,5 @@ def write(name: str, entry: Callable[[int, float], dict]) -> None:
 
 
 if __name__ == "__main__":
-    write("optimal_kary.json", optimal_entry)
-    write("bayes_kary.json", bayes_entry)
+    write(OPTIMAL, optimal_entry)
+    write(BAYES, bayes_entry)

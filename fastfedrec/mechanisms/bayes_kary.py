@@ -8,12 +8,10 @@ import numpy as np
 from fastfedrec._check import check_real
 from fastfedrec.mechanisms._arrays import check_grid
 from fastfedrec.mechanisms._exact import counts_within, unbiased_outputs
+from fastfedrec.mechanisms._kary_solutions import BAYES, find_solution, propose
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower
-from fastfedrec.mechanisms.optimal_kary import find_solution, propose
 
 VARIANCE_RATIO = 1.5
-
-_TABLES = "bayes_kary.json"  # of the default prior and ratio
 
 
 class BayesKary(Channel):
@@ -102,7 +100,7 @@ class BayesKary(Channel):
     def _propose(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         """Sets, weights and values of the outputs, and the gap: from the table, or from the solver."""
         if self.prior == (1 / len(x),) * len(x) and self.variance_ratio == VARIANCE_RATIO:
-            found = find_solution(_TABLES, x, self.nominal_epsilon)
+            found = find_solution(BAYES, x, self.nominal_epsilon)
             if found is not None:
                 return found
         from fastfedrec.mechanisms._bayes_kary import solve  # loads scipy.optimize

@@ -1,19 +1,15 @@
 """The optimal mechanism for a few known values, such as ratings: unbiased, with the least worst-case variance."""
 
-import functools
-import json
 from collections.abc import Sequence
 from fractions import Fraction
-from importlib import resources
 
 import numpy as np
 
 from fastfedrec._check import check_real
 from fastfedrec.mechanisms._arrays import check_grid
 from fastfedrec.mechanisms._exact import counts_within, unbiased_outputs
+from fastfedrec.mechanisms._kary_solutions import OPTIMAL, propose, read_tables
 from fastfedrec.mechanisms.channel import Channel, exp_lower
-
-_TABLES = "optimal_kary.json"
 
 
 class OptimalKary(Channel):
@@ -85,32 +81,4 @@ class OptimalKary(Channel):
         tuple of float
             Ascending.
         """
-        return tuple(map(float, read_tables(_TABLES)["2"]))
-
-
-@functools.cache
-def read_tables(name: str) -> dict[str, dict[str, dict]]:
-    """A file of `_kary_tables`."""
-    return json.loads(resources.files(__package__).joinpath(name).read_text())
-
-
-def find_solution(name: str, x: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float] | None:
-    """Sets, weights, values and the gap in units of half the range, from a file of tables; None where it has none."""
-    entry = read_tables(name).get(str(len(x)), {}).get(str(epsilon))
-    if entry is None or not np.allclose(x, np.linspace(x[0], x[-1], len(x)), rtol=0.0, atol=1e-9 * (x[-1] - x[0])):
-        return None
-    masks, weights, values = zip(*entry["outputs"], strict=True)
-    half = (x[-1] - x[0]) / 2
-    sets = np.array(masks)[:, None] >> np.arange(len(x)) & 1 == 1
-    return sets, np.array(weights), np.array(values) * half + (x[0] + x[-1]) / 2, entry["gap"]
-
-
-def propose(x: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Sets, weights and values of the outputs, and the gap: from the table, or from the solver."""
-    found = find_solution(_TABLES, x, epsilon)
-    if found is None:
-        from fastfedrec.mechanisms._optimal_kary import solve  # loads scipy.optimize
-
-        return solve(x, epsilon)
-    half = (x[-1] - x[0]) / 2
-    return *found[:3], found[3] * half**2
+        return tuple(map(float, read_tables(OPTIMAL)["2"]))
