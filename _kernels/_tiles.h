@@ -268,6 +268,14 @@ static bool factor(T* a, ptrdiff_t order, ptrdiff_t width, ptrdiff_t stride, T t
     return true;
 }
 
+// What a solved unknown i takes from those that remain, above or below it: x there negated, 0 elsewhere.
+template <bool ABOVE, class V>
+FASTFEDREC_INLINE V taken(const V& x, int i) {
+    V mask;
+    for (int k = 0; k < BLOCK; ++k) mask[k] = (ABOVE ? k > i : k < i) ? -1 : 0;
+    return mask * x;
+}
+
 // Solves R'y = b; overwrites b. What lies beside R's triangle is finite and meets zeros only.
 template <class T>
 static void solve_transposed(const T* r, ptrdiff_t order, ptrdiff_t stride, const T* inverse_roots, T* b, T* y) {
@@ -276,20 +284,20 @@ static void solve_transposed(const T* r, ptrdiff_t order, ptrdiff_t stride, cons
     constexpr ptrdiff_t lanes = Native<T>::LANES;
     for (ptrdiff_t row = 0; row < order; row += BLOCK) {
         const T* rows = r + row * stride;
-        V t = load<V>(b + row);
-        T solved[BLOCK];
+        const V inverses = load<V>(inverse_roots + row);
+        V t = load<V>(b + row) * inverses;  // of a unit diagonal, so that y is what remains of t
 #pragma GCC unroll 8
-        for (int i = 0; i < BLOCK; ++i) {
-            solved[i] = t[i] * inverse_roots[row + i];
-            t = multiply_add(spread<V>(-solved[i]), load<V>(rows + i * stride + row), t);
-        }
-        for (int i = 0; i < BLOCK; ++i) y[row + i] = solved[i];
+        for (int i = 0; i < BLOCK - 1; ++i)
+            t = multiply_add(spread<V>(t[i]), taken<true>(load<V>(rows + i * stride + row) * inverses, i), t);
+        store(y + row, t);
         for (ptrdiff_t column = (row + BLOCK) / lanes * lanes; column < order; column += lanes) {
-            Wide rest = load<Wide>(b + column);
+            Wide even = load<Wide>(b + column), odd = Wide{};
 #pragma GCC unroll 8
-            for (int i = 0; i < BLOCK; ++i)
-                rest = multiply_add(spread<Wide>(-solved[i]), load<Wide>(rows + i * stride + column), rest);
-            store(b + column, rest);
+            for (int i = 0; i < BLOCK; i += 2) {
+                even = multiply_add(spread<Wide>(-t[i]), load<Wide>(rows + i * stride + column), even);
+                odd = multiply_add(spread<Wide>(-t[i + 1]), load<Wide>(rows + (i + 1) * stride + column), odd);
+            }
+            store(b + column, even + odd);
         }
     }
 }
@@ -313,12 +321,11 @@ static void solve_triangle(const T* r, ptrdiff_t order, ptrdiff_t stride, const 
 #pragma GCC unroll 8
             for (int i = 0; i < BLOCK; ++i) sums[i] = multiply_add(load<V>(rows + i * stride + column), known, sums[i]);
         }
-        V t = load<V>(y + row) - lane_sums<BLOCK>(sums);
+        const V inverses = load<V>(inverse_roots + row);
+        V t = (load<V>(y + row) - lane_sums<BLOCK>(sums)) * inverses;
 #pragma GCC unroll 8
-        for (int i = BLOCK - 1; i >= 0; --i) {
-            x[row + i] = t[i] * inverse_roots[row + i];
-            t = multiply_add(spread<V>(-x[row + i]), columns[i], t);
-        }
+        for (int i = BLOCK - 1; i > 0; --i) t = multiply_add(spread<V>(t[i]), taken<false>(columns[i] * inverses, i), t);
+        store(x + row, t);
     }
 }
 
