@@ -3,6 +3,11 @@
 import uuid
 import warnings
 
+import numpy as np
+
+from fastfedrec import Key
+from fastfedrec.engines.flower import client_app, server_app
+
 with warnings.catch_warnings():  # Flower's own dependencies warn when imported
     warnings.simplefilter("ignore")
     from flwr.app import Context, Message, RecordDict
@@ -64,3 +69,38 @@ class MemoryGrid(Grid):
 
     def send_and_receive(self, messages, *, timeout=None):
         raise NotImplementedError
+
+
+# ---- two nodes with half of the users each, and their server ---------------------------------------------------------
+
+KEY, SEED = Key.from_seed(7), 3
+HALF = np.where(np.arange(300) % 2, "b", "a")
+
+
+def of_node(data):
+    """Each node's own users, by its name."""
+    return lambda context: data.select_users(np.flatnonzero(context.node_config["name"] == HALF))
+
+
+def serve(system, data, grid, **options):
+    """A server's run: its model and its engine."""
+    found = []
+    options = {"n_nodes": 2, "seed": SEED, "join_timeout": 0.3, "round_timeout": 0.3} | options
+    app = server_app(system, data.item_ids, lambda *result: found.append(result), **options)
+    app(grid, make_context(1, {}))
+    return found[0]
+
+
+def two_nodes(system, data, names="ab", **options):
+    app = client_app(system, of_node(data), **({"seed": SEED} | options))
+    return {11 + place: (app, {"name": name}) for place, name in enumerate(names)}
+
+
+def in_folders(system, data, folder, **options):
+    """Two nodes of a deployment."""
+    app = client_app(system, of_node(data), **options)
+    return {node: (app, {"name": name, "folder": str(folder / name)}) for node, name in ((11, "a"), (12, "b"))}
+
+
+def requests_of(grid, kind="train"):
+    return [message for message in grid.asked if message.metadata.message_type == kind]

@@ -155,9 +155,8 @@ class FlowerEngine(Engine):
                 self._pending[message_id] = node
         if self._pending:
             for reply in self._grid.pull_messages(list(self._pending)):
-                node = self._pending.pop(reply.metadata.reply_to_message_id, None)
-                if node is not None:
-                    self._admit(node, reply)
+                if reply.metadata.reply_to_message_id in self._pending:
+                    self._admit(self._pending.pop(reply.metadata.reply_to_message_id), reply)
 
     def _admit(self, node: int, reply: "Message") -> None:
         name = f"node {node}"

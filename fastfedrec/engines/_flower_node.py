@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastfedrec._check import check_integer
 from fastfedrec._persistence import objects_to_json
 from fastfedrec.engines._flower_records import array_record, config_record, read_arrays, read_values
 from fastfedrec.engines._node_memory import NodeMemory, RefusalError, check_run_name
@@ -119,7 +120,7 @@ class Node:
         objection = self._deployment.objection(state, shard, name)
         if objection is not None:
             raise RefusalError(objection)
-        key = Key.from_seed(self._seed) if memory is None and self._seed is not None else memory.key(run)  # type: ignore[union-attr]
+        key = Key.from_seed(check_integer("seed", self._seed)) if memory is None else memory.key(run)
         update = system.local_round(state, shard, key, round_number, sender=name, n_threads=self._n_threads)
         if memory is not None:
             memory.keep_answer(run, update)

@@ -45,7 +45,7 @@ class NodeMemory:
             raise RefusalError(f"this node has taken part in {len(known)} runs, and max_runs is {self._max_runs}")
 
     def key(self, run: str) -> Key:
-        """This node's own key of a run, drawn here when the run is new."""
+        """The node's own key of a run, drawn here when the run is new."""
         self.check_run(run)
         return Checkpoint(self._run_folder(run), {}).resolve_key(None)
 

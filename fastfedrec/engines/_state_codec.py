@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-_ONE_OF: dict[Any, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
+_ONE_OF: dict[Any, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = {
     # type: what is sent, how it is written, how it is read.  64-bit words do not fit the transports' signed integers.
     int: (str, str, int),
     float: (float, float, float),
@@ -40,11 +40,12 @@ def encode_state(state: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     TypeError
         A field that is not known, or does not hold what it declares.
     """
-    arrays, values = {}, {}
+    arrays: dict[str, np.ndarray] = {}
+    values: dict[str, Any] = {}
     for name, kind in _declared(type(state)).items():
-        value = getattr(state, name)
+        value: Any = getattr(state, name)
         item = _TUPLE_OF.get(kind)
-        wanted = tuple if item else kind
+        wanted: Any = tuple if item else kind
         if type(value) is not wanted or (item and any(type(entry) is not item for entry in value)):
             raise TypeError(f"{type(state).__name__}.{name} must be {kind}, got {value!r}")
         if kind is np.ndarray:
