@@ -217,6 +217,56 @@ def test_a_run_is_resumed_without_a_member_that_is_gone(data, tmp_path):
         serve(FMFLDP(n_rounds=3), data, MemoryGrid(nodes), folder=tmp_path)
 
 
+def test_a_node_that_is_killed_comes_back_in_the_round(data):
+    """Its connection is lost with the question; it returns under another number of Flower's, and is asked again."""
+    system = FMFLDP(n_rounds=3)
+    nodes = two_nodes(system, data)
+    grid = MemoryGrid(nodes)
+
+    def tamper(reply):
+        if (
+            reply.metadata.src_node_id == 12
+            and reply.metadata.message_type == "train"
+            and reply.content["config"]["round"]
+        ):
+            del grid.nodes[12]
+            grid.nodes[99] = nodes[12]
+            return []
+        return [reply]
+
+    grid.tamper = tamper
+    model, engine = serve(system, data, grid, round_timeout=20)
+    np.testing.assert_array_equal(model.item_factors_, system.fit(data, key=Key.from_seed(SEED)).item_factors_)
+    assert engine.rejections == []
+    assert 99 in {message.metadata.dst_node_id for message in requests_of(grid)}
+
+
+def test_a_node_that_stays_away_is_waited_for_once(data):
+    system = FMFLDP(n_rounds=4)
+    looks, since = [0], []  # how often the server looked who is there, in all and at each of a's answers
+
+    class Counting(MemoryGrid):
+        def get_node_ids(self):
+            looks[0] += 1
+            return super().get_node_ids()
+
+    def tamper(reply):
+        if reply.metadata.message_type != "train":
+            return [reply]
+        if reply.metadata.src_node_id == 12:
+            grid.nodes.pop(12)
+            return []
+        since.append(looks[0])
+        return [reply]
+
+    grid = Counting(two_nodes(system, data), tamper)
+    _, engine = serve(system, data, grid, round_timeout=0.5)
+    assert [(r.round, r.sender) for r in engine.rejections] == [(number, "b") for number in range(4)]
+    waited, *later = np.diff(since)
+    assert waited > 3
+    assert later == [1, 1]
+
+
 SERVER = """
 import os, signal, sys
 import numpy as np

@@ -1,7 +1,7 @@
 """The Flower engine: each shard is a node's own, and all that is seen of it are its messages."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ class FlowerEngine(Engine):
     is_simulation : bool
         Whether the server's key comes from a seed; only nodes of which the same is true take part.
     round_timeout : float
-        Seconds after which a round goes on without those who did not answer.
+        Seconds after which a round goes on without those who did not answer, or are gone.
     join_timeout : float
         Seconds to wait for nodes before the first round.
     max_clients : int
@@ -87,6 +87,7 @@ class FlowerEngine(Engine):
         self._is_open = True  # to members who were not there before
         self._nodes: dict[str, int] = {}  # who is there, by name
         self._strangers: set[int] = set()  # nodes that were refused
+        self._absent: set[str] = set()  # who did not answer in the last round
         self._pending: dict[str, int] = {}  # questions about taking part, and the node that each went to
 
     # ---- who takes part -----------------------------------------------------------------------------------------
@@ -134,7 +135,7 @@ class FlowerEngine(Engine):
         """
         return {name: RemoteShard(n_clients) for name, n_clients in self.members.items()}
 
-    def _wait(self, is_over: Any) -> None:
+    def _wait(self, is_over: Callable[[], bool]) -> None:
         deadline, pause = time.monotonic() + self._join_timeout, _FIRST_PAUSE
         self._look_around()
         while not is_over() and time.monotonic() < deadline:
@@ -209,32 +210,52 @@ class FlowerEngine(Engine):
                 "values": config_record(values),
             }
         )
-        self._look_around()
-        asked = {name: self._nodes[name] for name in placed if name in self._nodes}
-        names = {node: name for name, node in asked.items()}
-        replies = list(self._exchange([self._message(question, node, "train") for node in asked.values()]))
-        sizes = [count_bytes(reply.content) for reply in replies if reply.has_content()]
+        replies = self._exchange(question, placed)
+        sizes = [count_bytes(reply.content) for _, reply in replies if reply.has_content()]
         upload = round(sum(sizes) / len(sizes)) if sizes else 0
-        self.messages.record(RoundTraffic(count_bytes(question), upload, len(asked)))
-        order = {name: place for place, name in enumerate(asked)}  # floats are added in it
-        known = [reply for reply in replies if reply.metadata.src_node_id in names]
-        for reply in sorted(known, key=lambda reply: order[names[reply.metadata.src_node_id]]):
-            name = names[reply.metadata.src_node_id]
+        self.messages.record(RoundTraffic(count_bytes(question), upload, len({name for name, _ in replies})))
+        order = {name: place for place, name in enumerate(placed)}  # floats are added in it
+        for name, reply in sorted(replies, key=lambda answer: order[answer[0]]):
             try:
                 yield self._read_update(reply, name, self._deployment.largest_update(state, self.members[name]))
             except Exception as error:
                 reason = str(error)[:500] if type(error) is ValueError else f"unreadable ({type(error).__name__})"
                 self.rejections.append(Rejection(round_number, name, reason))
 
-    def _exchange(self, messages: list["Message"]) -> Iterator["Message"]:
+    def _exchange(self, question: "RecordDict", names: Iterable[str]) -> list[tuple[str, "Message"]]:
+        """What comes back to a question, and from whom: by the node that it went to, not by what it says.
+
+        Who is gone has until the end of the round to return and is asked again; in the next round it is asked if it is
+        there, and not waited for if it is not.
+        """
         # Not grid.send_and_receive, which looks at the mail every three seconds.
-        waiting = set(self._grid.push_messages(messages))
+        waiting: dict[str, tuple[str, int]] = {}  # name and node, by message
+        found: list[tuple[str, Message]] = []
+        tried: set[int] = set()
+        done: set[str] = set()
+        awaited = set(names) - self._absent
         deadline, pause = time.monotonic() + self._round_timeout, _FIRST_PAUSE
-        while waiting and time.monotonic() < deadline:
-            replies = list(self._grid.pull_messages(list(waiting)))
-            yield from replies
-            waiting.difference_update(reply.metadata.reply_to_message_id for reply in replies)
-            if waiting and not replies:
+        while True:
+            self._look_around()
+            for name, node in self._nodes.items():
+                if name not in done and node not in tried:
+                    tried.add(node)
+                    for message_id in self._grid.push_messages([self._message(question, node, "train")]):
+                        waiting[message_id] = (name, node)
+            arrived = list(self._grid.pull_messages(list(waiting))) if waiting else []
+            asked = dict(waiting)
+            for reply in arrived:
+                name, node = asked.get(reply.metadata.reply_to_message_id, ("", 0))
+                if name and reply.metadata.src_node_id == node:
+                    found.append((name, reply))
+                    waiting.pop(reply.metadata.reply_to_message_id, None)
+                    if reply.has_content() or self._nodes.get(name) == node:  # else it is gone, and may return
+                        done.add(name)
+            missing = (awaited | {name for name, _ in waiting.values()}) - done
+            if not missing or time.monotonic() > deadline:
+                self._absent = set(names) - done
+                return found
+            if not arrived:
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
