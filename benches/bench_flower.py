@@ -50,7 +50,7 @@ class Wire:
 
 
 class Rounds:
-    """200,000 users x 5,000 items, two nodes."""
+    """50,000 users x 5,000 items, two nodes."""
 
     timeout = 900
 
@@ -62,7 +62,7 @@ class Rounds:
         from fastfedrec.engines.flower import client_app
 
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-        self.data = generate_implicit(200_000, 5_000, key=Key.from_seed(0))
+        self.data = generate_implicit(50_000, 5_000, key=Key.from_seed(0))
         shards = self.data.shard(2)
         self.app = client_app(self._system(), lambda context: shards[context.node_config["partition-id"]], seed=1)
         if (self._there()[0] != self._here()[0]).any():

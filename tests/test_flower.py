@@ -24,6 +24,7 @@ from flwr.app import Array, ArrayRecord, Message, RecordDict
 from fastfedrec import FMFLDP, Key, PrivatePrototypes, load
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines import LocalEngine
+from fastfedrec.engines._flower_node import digest_of_items
 from fastfedrec.engines.flower import client_app
 
 FMF = {
@@ -94,6 +95,13 @@ def test_no_shuffler_no_shufflers_figure(data):
     there = serve(system, data, MemoryGrid(two_nodes(system, data)))[0].ledger_
     assert here.epsilon("shuffled_server") < here.epsilon("server") == there.epsilon("server")
     assert there.epsilon("shuffled_server") == there.epsilon("server")
+
+
+def test_a_catalogue_is_the_same_however_it_is_stored():
+    ids = np.arange(5)
+    same = [ids, ids.astype(np.int32), ids.astype(object)]
+    assert len({digest_of_items(form) for form in same}) == 1
+    assert len({digest_of_items(form) for form in (ids, ids[::-1], ids[:4], ids.astype(str))}) == 4
 
 
 def test_the_bytes_that_were_sent_are_counted(data):
@@ -217,28 +225,33 @@ def test_a_run_is_resumed_without_a_member_that_is_gone(data, tmp_path):
         serve(FMFLDP(n_rounds=3), data, MemoryGrid(nodes), folder=tmp_path)
 
 
-def test_a_node_that_is_killed_comes_back_in_the_round(data):
-    """Its connection is lost with the question; it returns under another number of Flower's, and is asked again."""
+@pytest.mark.parametrize("number", [12, 99])
+def test_a_node_that_is_killed_comes_back_in_the_round(data, number):
+    """Its connection is lost with the question; it returns, under its number or another, and is asked again."""
     system = FMFLDP(n_rounds=3)
-    nodes = two_nodes(system, data)
-    grid = MemoryGrid(nodes)
+    nodes, gone = two_nodes(system, data), []
+
+    class Returning(MemoryGrid):
+        def get_node_ids(self):
+            there = super().get_node_ids()
+            if gone:
+                self.nodes[number] = gone.pop()
+            return there
 
     def tamper(reply):
-        if (
-            reply.metadata.src_node_id == 12
-            and reply.metadata.message_type == "train"
-            and reply.content["config"]["round"]
-        ):
-            del grid.nodes[12]
-            grid.nodes[99] = nodes[12]
+        is_b = reply.metadata.src_node_id == 12 and reply.metadata.message_type == "train"
+        if is_b and reply.content["config"]["round"] == 1 and not killed:
+            killed.append(gone.append(grid.nodes.pop(12)))
             return []
         return [reply]
 
-    grid.tamper = tamper
+    killed, grid = [], Returning(nodes, tamper)
     model, engine = serve(system, data, grid, round_timeout=20)
     np.testing.assert_array_equal(model.item_factors_, system.fit(data, key=Key.from_seed(SEED)).item_factors_)
     assert engine.rejections == []
-    assert 99 in {message.metadata.dst_node_id for message in requests_of(grid)}
+    asked = [message.metadata.dst_node_id for message in requests_of(grid)]
+    assert len(asked) == 7
+    assert number in asked
 
 
 def test_a_node_that_stays_away_is_waited_for_once(data):

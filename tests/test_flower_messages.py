@@ -1,5 +1,7 @@
 """Flower: what a node refuses whoever asks, and what a server refuses whoever answers; over real messages."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -222,3 +224,12 @@ def test_divergence_is_named(data):
     system = FMFLDP(n_rounds=2, epsilon=None, learning_rate=1e9)
     with pytest.raises(DivergenceError, match="training diverged in round 0"):
         serve(system, data, MemoryGrid(two_nodes(system, data)))
+
+
+def test_without_flower_there_is_advice(data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "flwr.clientapp", None)
+    monkeypatch.setitem(sys.modules, "flwr.serverapp", None)
+    with pytest.raises(ImportError, match=r"pip install 'fastfedrec\[flower\]'"):
+        client_app(FMFLDP(), of_node(data))
+    with pytest.raises(ImportError, match=r"pip install 'fastfedrec\[flower\]'"):
+        server_app(FMFLDP(), data.item_ids, print, n_nodes=1)

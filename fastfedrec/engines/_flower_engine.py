@@ -237,6 +237,7 @@ class FlowerEngine(Engine):
         deadline, pause = time.monotonic() + self._round_timeout, _FIRST_PAUSE
         while True:
             self._look_around()
+            tried &= set(self._nodes.values())  # an authenticated node returns under its old number
             for name, node in self._nodes.items():
                 if name not in done and node not in tried:
                     tried.add(node)

@@ -28,7 +28,8 @@ _LOG = logging.getLogger("fastfedrec")
 
 def digest_of_items(item_ids: np.ndarray) -> str:
     """A catalogue in 32 hexadecimal digits, whatever integers or strings it is stored as."""
-    text = json.dumps(objects_to_json("item_ids", item_ids))
+    plain = item_ids.tolist() if item_ids.dtype.kind in "iuU" else objects_to_json("item_ids", item_ids)
+    text = json.dumps(plain)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

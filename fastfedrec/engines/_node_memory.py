@@ -62,7 +62,12 @@ class NodeMemory:
     def keep_answer(self, run: str, update: Update) -> None:
         """Write an answer before it leaves."""
         header = {"round": update.round, "n_clients": update.n_clients}
-        write_model(self._run_folder(run) / "answer", header, dict(update.arrays))
+        folder = self._run_folder(run)
+        write_model(folder / "answer", header, dict(update.arrays))
+        for path in (folder / "answer", folder, self._folder):  # a power cut must not undo what the server has seen
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
 
     def _run_folder(self, run: str) -> Path:
         return self._folder / f"run-{run}"
