@@ -8,6 +8,7 @@ from typing import Any
 from fastfedrec._check import check_integer
 from fastfedrec._progress import progress_rounds
 from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec.accounting.events import Event
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems.base import FederatedSystem, Rejection, RoundReceiver
@@ -86,7 +87,7 @@ class Engine(ABC):
         rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=type(system).__name__)
         with self._place(shards, key) as placed:
             for round_number in (first_round + number for number in rounds):
-                event = system.round_event(n_clients)
+                event = self._as_carried(system.round_event(n_clients))
                 ledger.record(event, simulation=key.is_simulation)
                 communication.record(system.traffic(state, n_clients))
                 receiver = RoundReceiver(system, state, round_number, expected)
@@ -99,6 +100,10 @@ class Engine(ABC):
                 if after_round is not None:
                     after_round(round_number, state)
         return state
+
+    def _as_carried(self, event: Event) -> Event:
+        """What a round does to people's data, as those who carry this engine's messages see it."""
+        return event
 
     def _place(self, shards: Mapping[str, Interactions], key: Key) -> AbstractContextManager[Mapping[str, Any]]:
         """Bring the shards to where they answer, for the time of a run."""

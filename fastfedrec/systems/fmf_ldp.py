@@ -218,11 +218,7 @@ class FMFLDP(Recommender, FMFRounds):
         self.interactions_ = data
         self.ledger_ = ledger
         self.communication_ = CommunicationLedger()
-        if self._is_published:
-            ledger.note(
-                "variant 'published': the paper states n_reports * epsilon, which is one round's cost; the rounds of a "
-                "run use the same data, so their costs add up"
-            )
+        self._tell(ledger)
         self.__dict__.pop("history_", None)
         history: list[dict[str, Any]] = []
         self._clipped = 0 if diagnostics else None
@@ -252,6 +248,14 @@ class FMFLDP(Recommender, FMFRounds):
             self.history_ = history
             ledger.note("diagnostics were kept (history_): figures of raw data, not covered by the guarantee")
         return self
+
+    def _tell(self, ledger: Ledger) -> None:
+        """Put into the ledger what the rounds' own events cannot say."""
+        if self._is_published:
+            ledger.note(
+                "variant 'published': the paper states n_reports * epsilon, which is one round's cost; the rounds of a "
+                "run use the same data, so their costs add up"
+            )
 
     def _take_over(self, state: FMFState, n_threads: int) -> None:
         """Every user solves once more, for the factors that are served."""

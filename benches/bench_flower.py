@@ -1,0 +1,111 @@
+"""FMF-LDP on two Flower nodes in this process: the engine's own share of a round, without processes and network.
+
+Messages take their wire form; what processes and polling add in a deployment is measured by the slow tests.
+"""
+
+import time
+import uuid
+
+from fastfedrec import FMFLDP, Key
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.engines import LocalEngine
+
+N_ROUNDS = 6
+
+
+class Wire:
+    """A grid that answers at once; the server needs no more of Flower's than this."""
+
+    def __init__(self, app, n_nodes):
+        from flwr.app import Context, RecordDict
+
+        self.app, self.answers = app, {}
+        self.contexts = {
+            11 + place: Context(1, 11 + place, {"partition-id": place}, RecordDict(), {}) for place in range(n_nodes)
+        }
+
+    def get_node_ids(self):
+        return list(self.contexts)
+
+    def push_messages(self, messages):
+        for message in messages:
+            message.metadata.__dict__["_message_id"] = str(uuid.uuid4())
+            self._send(message)
+            reply = self.app(message, self.contexts[message.metadata.dst_node_id])
+            self._send(reply)
+            self.answers[message.metadata.message_id] = reply
+            yield message.metadata.message_id
+
+    def pull_messages(self, message_ids):
+        return [self.answers.pop(name) for name in message_ids if name in self.answers]
+
+    @staticmethod
+    def _send(message):
+        from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+        from flwr.proto.recorddict_pb2 import RecordDict
+
+        message.content = recorddict_from_proto(
+            RecordDict.FromString(recorddict_to_proto(message.content).SerializeToString())
+        )
+
+
+class Rounds:
+    """50,000 users x 5,000 items, two nodes."""
+
+    timeout = 900
+
+    def setup(self):
+        try:
+            from flwr.supercore.task_identity import TaskIdentity
+        except ImportError:
+            raise NotImplementedError("Flower is not installed") from None
+        from fastfedrec.engines.flower import client_app
+
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+        self.data = generate_implicit(50_000, 5_000, key=Key.from_seed(0))
+        shards = self.data.shard(2)
+        self.app = client_app(self._system(), lambda context: shards[context.node_config["partition-id"]], seed=1)
+        if (self._there()[0] != self._here()[0]).any():
+            raise AssertionError("the model is another")
+
+    def _system(self):
+        return FMFLDP(n_rounds=N_ROUNDS)
+
+    def _there(self):
+        """The factors, and the seconds of a whole run."""
+        from fastfedrec.engines.flower import server_app
+
+        found = []
+        server = server_app(self._system(), self.data.item_ids, lambda *end: found.append(end), n_nodes=2, seed=1)
+        start = time.perf_counter()
+        server(Wire(self.app, 2), None)
+        return found[0][0].item_factors_, time.perf_counter() - start
+
+    def _here(self):
+        """The same rounds by the local engine."""
+        from fastfedrec.accounting import CommunicationLedger, Ledger
+
+        system, key = self._system(), Key.from_seed(1)
+        start = time.perf_counter()
+        state = LocalEngine(2).run(
+            system,
+            system.initial_state(self.data.n_items, key),
+            self.data.binarize(),
+            key=key,
+            n_rounds=N_ROUNDS,
+            ledger=Ledger(),
+            communication=CommunicationLedger(),
+        )
+        return state.item_factors, time.perf_counter() - start
+
+    def track_seconds_a_round(self):
+        return min(self._there()[1] for _ in range(3)) / N_ROUNDS
+
+    track_seconds_a_round.unit = "s"
+
+    def track_share_of_the_engine(self):
+        """Of a run, beyond what the same rounds take without messages."""
+        pairs = [(self._there()[1], self._here()[1]) for _ in range(3)]
+        return max(0.0, 1 - min(here for _, here in pairs) / min(there for there, _ in pairs))
+
+    track_share_of_the_engine.unit = "of 1"

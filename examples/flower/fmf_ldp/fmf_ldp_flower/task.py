@@ -1,0 +1,30 @@
+"""What the server and all nodes agree on before anything is sent: the system, the catalogue, and whether it is real."""
+
+import csv
+import os
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from fastfedrec import FMFLDP, Interactions, Key
+from fastfedrec.datasets import generate_implicit
+
+SYSTEM = FMFLDP(epsilon=2.5, n_reports=100, n_rounds=5)
+CATALOGUE = np.arange(60)
+
+# A seed makes it a simulation, in which one key is everybody's; without it each node draws its own and keeps it.
+SEED = int(os.environ["FASTFEDREC_SEED"]) if "FASTFEDREC_SEED" in os.environ else None
+
+
+def load(context) -> Interactions:
+    """The node's own users: from the file that its configuration names, or a part of generated data."""
+    path = context.node_config.get("data")
+    if path is None:
+        data = generate_implicit(300, len(CATALOGUE), key=Key.from_seed(1))
+        return data.shard(int(context.node_config["num-partitions"]))[int(context.node_config["partition-id"])]
+    with open(str(path), newline="") as file:
+        rows = list(csv.DictReader(file))
+    users, of = np.unique([row["user"] for row in rows], return_inverse=True)
+    columns = np.searchsorted(CATALOGUE, [int(row["item"]) for row in rows])  # all of them in the catalogue
+    matrix = csr_matrix((np.ones(len(rows)), (of, columns)), shape=(len(users), len(CATALOGUE)))
+    return Interactions.from_scipy(matrix, users, CATALOGUE)

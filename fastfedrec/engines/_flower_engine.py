@@ -1,0 +1,285 @@
+"""The Flower engine: each shard is a node's own, and all that is seen of it are its messages."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from fastfedrec.accounting import CommunicationLedger, LocalReports, RoundTraffic
+from fastfedrec.accounting.events import Event
+from fastfedrec.engines._flower_records import array_record, config_record, count_bytes, read_arrays, read_values
+from fastfedrec.engines._state_codec import encode_state
+from fastfedrec.engines.base import Engine
+from fastfedrec.randomness import Key
+from fastfedrec.systems._deployment import Deployment
+from fastfedrec.systems.base import FederatedSystem, Rejection, Update
+
+if TYPE_CHECKING:
+    from flwr.app import Message, RecordDict
+    from flwr.serverapp import Grid
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0  # seconds between two looks at the mail
+_ENVELOPE = 4096  # bytes of names, numbers and headers around the arrays of a sound answer
+_JOINING = -1  # the round of what is refused before the first
+
+
+@dataclass(frozen=True)
+class RemoteShard:
+    """Users who are elsewhere: all that the course of a run asks about a shard.
+
+    Parameters
+    ----------
+    n_users : int
+        As its node says.
+    """
+
+    n_users: int
+
+
+class FlowerEngine(Engine):
+    """Runs a system's rounds on the nodes behind a Flower grid; made by `server_app`, and handed to its `on_finish`.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+        Carries the messages.
+    deployment : Deployment
+        The system's server.
+    request : mapping of str to str
+        What every message says: run, system and catalogue.
+    is_simulation : bool
+        Whether the server's key comes from a seed; only nodes of which the same is true take part.
+    round_timeout : float
+        Seconds after which a round goes on without those who did not answer, or are gone.
+    join_timeout : float
+        Seconds to wait for nodes before the first round.
+    max_clients : int
+        Users that a node may claim.
+
+    Attributes
+    ----------
+    rejections : list of Rejection
+        Messages that the server refused; those of round -1 asked to take part.
+    messages : CommunicationLedger
+        Bytes of the records as they were sent, by round: of one message down, and of the mean answer up.
+    members : dict of str to int
+        Names of the nodes that take part, and the users each stands for.
+    """
+
+    def __init__(
+        self,
+        grid: "Grid",
+        deployment: Deployment,
+        request: Mapping[str, str],
+        *,
+        is_simulation: bool,
+        round_timeout: float,
+        join_timeout: float,
+        max_clients: int,
+    ):
+        super().__init__()
+        self._grid, self._deployment, self._request = grid, deployment, dict(request)
+        self._is_simulation, self._max_clients = is_simulation, max_clients
+        self._round_timeout, self._join_timeout = round_timeout, join_timeout
+        self.messages = CommunicationLedger()
+        self.members: dict[str, int] = {}
+        self.refused: list[Rejection] = []
+        self._is_open = True  # to members who were not there before
+        self._nodes: dict[str, int] = {}  # who is there, by name
+        self._strangers: set[int] = set()  # nodes that were refused
+        self._absent: set[str] = set()  # who did not answer in the last round
+        self._pending: dict[str, int] = {}  # questions about taking part, and the node that each went to
+
+    # ---- who takes part -----------------------------------------------------------------------------------------
+
+    def gather(self, n_nodes: int) -> None:
+        """Wait for the first `n_nodes` nodes.
+
+        Parameters
+        ----------
+        n_nodes : int
+            All that are there when so many have come take part.
+
+        Raises
+        ------
+        RuntimeError
+            They did not come in time.
+        """
+        self._wait(lambda: len(self.members) >= n_nodes)
+        if len(self.members) < n_nodes:
+            reasons = "".join(f"; {refusal.sender}: {refusal.reason}" for refusal in self.refused)
+            raise RuntimeError(
+                f"{len(self.members)} of {n_nodes} nodes came within {self._join_timeout:g} seconds{reasons}"
+            )
+        self.members = dict(sorted(self.members.items()))  # an order that does not depend on who came first
+        self._is_open = False
+
+    def gather_again(self, members: Mapping[str, int]) -> None:
+        """Wait for the members of a run that is resumed; it goes on without those who do not come.
+
+        Parameters
+        ----------
+        members : mapping of str to int
+            As they were.
+        """
+        self.members, self._is_open = dict(members), False
+        self._wait(lambda: len(self._nodes) == len(self.members))
+
+    def shards(self) -> dict[str, Any]:
+        """The members, as `run` takes shards.
+
+        Returns
+        -------
+        dict of str to RemoteShard
+            By name.
+        """
+        return {name: RemoteShard(n_clients) for name, n_clients in self.members.items()}
+
+    def _wait(self, is_over: Callable[[], bool]) -> None:
+        deadline, pause = time.monotonic() + self._join_timeout, _FIRST_PAUSE
+        self._look_around()
+        while not is_over() and time.monotonic() < deadline:
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            self._look_around()
+
+    def _look_around(self) -> None:
+        """See who is there, ask those who are new, and read what was answered; waits for nobody."""
+        from flwr.app import RecordDict
+
+        there = set(self._grid.get_node_ids())
+        self._nodes = {name: node for name, node in self._nodes.items() if node in there}
+        asked = self._strangers | set(self._pending.values()) | set(self._nodes.values())
+        for node in sorted(there - asked):
+            question = RecordDict({"request": config_record(self._request)})
+            for message_id in self._grid.push_messages([self._message(question, node, "query", self._join_timeout)]):
+                self._pending[message_id] = node
+        if self._pending:
+            for reply in self._grid.pull_messages(list(self._pending)):
+                if reply.metadata.reply_to_message_id in self._pending:
+                    self._admit(self._pending.pop(reply.metadata.reply_to_message_id), reply)
+
+    def _admit(self, node: int, reply: "Message") -> None:
+        name = f"node {node}"
+        try:
+            content = self._content(reply, _ENVELOPE)
+            told, metrics = read_values(content["config"]), read_values(content["metrics"])
+            name = told["name"] if type(told["name"]) is str and len(told["name"]) <= 200 else name
+            reason = self._reason_to_refuse(name, told.get("simulation"), metrics.get("num_examples"))
+        except Exception as error:  # whatever a hostile message does when looked at, the others are waited for
+            reason = str(error)[:500] if type(error) is ValueError else f"could not be read ({type(error).__name__})"
+        if reason is not None:
+            self.refused.append(Rejection(_JOINING, name, reason))
+            self._strangers.add(node)
+        elif name not in self._nodes:  # a name that is taken stays with the node that has it, while that is there
+            self._nodes[name] = node
+            self.members.setdefault(name, int(metrics["num_examples"]))
+
+    def _reason_to_refuse(self, name: str, is_simulation: Any, n_clients: Any) -> str | None:
+        if is_simulation is not self._is_simulation:
+            own, other = ("a seed", "of its own") if self._is_simulation else ("of its own", "a seed")
+            return f"its key is {other} and the server's is {own}: a run is a simulation for all, or for nobody"
+        if type(n_clients) is not int or not 1 <= n_clients <= self._max_clients:
+            return f"num-examples must be from 1 to max_clients={self._max_clients}, got {n_clients!r}"
+        if name not in self.members:
+            return None if self._is_open else "the run has begun without it"
+        return None if self.members[name] == n_clients else f"it came with {self.members[name]} users, now {n_clients}"
+
+    # ---- a round ------------------------------------------------------------------------------------------------
+
+    def _as_carried(self, event: Event) -> Event:
+        # Flower's messages name their node, and a node adds up its users: there is no shuffler behind which to hide.
+        return replace(event, separable=False) if isinstance(event, LocalReports) else event
+
+    def _answers(
+        self,
+        system: FederatedSystem,
+        state: Any,
+        placed: Mapping[str, Any],
+        key: Key,
+        round_number: int,
+        n_threads: int,
+    ) -> Iterable[Update]:
+        from flwr.app import RecordDict
+
+        arrays, values = encode_state(state)
+        question = RecordDict(
+            {
+                "request": config_record({**self._request, "round": round_number}),
+                "state": array_record(arrays),
+                "values": config_record(values),
+            }
+        )
+        replies = self._exchange(question, placed)
+        sizes = [count_bytes(reply.content) for _, reply in replies if reply.has_content()]
+        upload = round(sum(sizes) / len(sizes)) if sizes else 0
+        self.messages.record(RoundTraffic(count_bytes(question), upload, len({name for name, _ in replies})))
+        order = {name: place for place, name in enumerate(placed)}  # floats are added in it
+        for name, reply in sorted(replies, key=lambda answer: order[answer[0]]):
+            try:
+                yield self._read_update(reply, name, self._deployment.largest_update(state, self.members[name]))
+            except Exception as error:
+                reason = str(error)[:500] if type(error) is ValueError else f"unreadable ({type(error).__name__})"
+                self.rejections.append(Rejection(round_number, name, reason))
+
+    def _exchange(self, question: "RecordDict", names: Iterable[str]) -> list[tuple[str, "Message"]]:
+        """What comes back to a question, and from whom: by the node that it went to, not by what it says.
+
+        Who is gone has until the end of the round to return and is asked again; in the next round it is asked if it is
+        there, and not waited for if it is not.
+        """
+        # Not grid.send_and_receive, which looks at the mail every three seconds.
+        waiting: dict[str, tuple[str, int]] = {}  # name and node, by message
+        found: list[tuple[str, Message]] = []
+        tried: set[int] = set()
+        done: set[str] = set()
+        awaited = set(names) - self._absent
+        deadline, pause = time.monotonic() + self._round_timeout, _FIRST_PAUSE
+        while True:
+            self._look_around()
+            tried &= set(self._nodes.values())  # an authenticated node returns under its old number
+            for name, node in self._nodes.items():
+                if name not in done and node not in tried:
+                    tried.add(node)
+                    for message_id in self._grid.push_messages([self._message(question, node, "train")]):
+                        waiting[message_id] = (name, node)
+            arrived = list(self._grid.pull_messages(list(waiting))) if waiting else []
+            asked = dict(waiting)
+            for reply in arrived:
+                name, node = asked.get(reply.metadata.reply_to_message_id, ("", 0))
+                if name and reply.metadata.src_node_id == node:
+                    found.append((name, reply))
+                    waiting.pop(reply.metadata.reply_to_message_id, None)
+                    if reply.has_content() or self._nodes.get(name) == node:  # else it is gone, and may return
+                        done.add(name)
+            missing = (awaited | {name for name, _ in waiting.values()}) - done
+            if not missing or time.monotonic() > deadline:
+                self._absent = set(names) - done
+                return found
+            if not arrived:
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _message(self, content: "RecordDict", node: int, kind: str, lifetime: float | None = None) -> "Message":
+        from flwr.app import Message
+
+        return Message(content, dst_node_id=node, message_type=kind, ttl=lifetime or self._round_timeout)
+
+    def _read_update(self, reply: "Message", name: str, largest: int) -> Update:
+        """An answer under the name of the node that the transport says sent it; `RoundReceiver` does the rest."""
+        content = self._content(reply, largest + _ENVELOPE)
+        told, metrics = read_values(content["config"]), read_values(content["metrics"])
+        return Update(told["round"], name, metrics["num_examples"], read_arrays(content["update"]))
+
+    @staticmethod
+    def _content(reply: "Message", largest: int) -> "RecordDict":
+        """Records that are small enough to be read, or why not."""
+        if not reply.has_content():
+            raise ValueError(f"the node failed: {str(reply.error.reason)[:200]!r}")
+        size = count_bytes(reply.content)
+        if size > largest:
+            raise ValueError(f"its message of {size} bytes is larger than the {largest} a sound one may have")
+        refusal = read_values(reply.content["config"]).get("refusal")
+        if refusal is not None:
+            raise ValueError(f"the node refuses: {str(refusal)[:400]!r}")
+        return reply.content

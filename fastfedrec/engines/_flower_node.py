@@ -1,0 +1,167 @@
+"""A node's end of a Flower run: what it answers, and what it refuses whoever asks."""
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastfedrec._check import check_integer
+from fastfedrec._persistence import objects_to_json
+from fastfedrec.engines._flower_records import array_record, config_record, read_arrays, read_values
+from fastfedrec.engines._node_memory import NodeMemory, RefusalError, check_run_name
+from fastfedrec.engines._state_codec import decode_state
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key
+from fastfedrec.systems._deployment import Deployment
+from fastfedrec.systems.base import Update
+
+if TYPE_CHECKING:
+    from flwr.app import Context, Message, RecordDict
+
+_LOG = logging.getLogger("fastfedrec")
+
+
+def digest_of_items(item_ids: np.ndarray) -> str:
+    """A catalogue in 32 hexadecimal digits, whatever integers or strings it is stored as."""
+    plain = item_ids.tolist() if item_ids.dtype.kind in "iuU" else objects_to_json("item_ids", item_ids)
+    text = json.dumps(plain)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class Node:
+    """The functions behind a ClientApp; arguments as those of `client_app`."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        data_loader: Callable[["Context"], Interactions],
+        seed: int | None,
+        max_runs: int,
+        n_threads: int,
+    ):
+        self._deployment, self._data_loader = deployment, data_loader
+        self._seed, self._max_runs, self._n_threads = seed, max_runs, n_threads
+        self._text = repr(deployment.model)  # before fitting: the class and all parameters
+
+    def answer(self, work: Callable[["Message", "Context"], "RecordDict"]) -> Callable[..., "Message"]:
+        """A message's handler; where it fails, the server is told that it did, and the node's own log says why."""
+
+        def handle(message: "Message", context: "Context") -> "Message":
+            from flwr.app import Message, RecordDict
+
+            try:
+                content = work(message, context)
+            except RefusalError as error:
+                content = RecordDict({"config": config_record({"refusal": str(error)})})
+            except Exception as error:  # its text may quote data
+                _LOG.exception("a request of the server failed")
+                refusal = f"the node failed ({type(error).__name__}); its own log says why"
+                content = RecordDict({"config": config_record({"refusal": refusal})})
+            return Message(content, reply_to=message)
+
+        return handle
+
+    def join(self, message: "Message", context: "Context") -> "RecordDict":
+        """Say by which name this node signs and how many users it stands for."""
+        from flwr.app import MetricRecord, RecordDict
+
+        run, _ = self._read_request(message.content)
+        shard, memory = self._load(message.content, context), self._memory(context)
+        if memory is not None:
+            memory.check_run(run)
+        return RecordDict(
+            {
+                "metrics": MetricRecord({"num-examples": self._deployment.model.count_clients(shard)}),
+                "config": config_record({"name": _name(context), "simulation": memory is None}),
+            }
+        )
+
+    def train(self, message: "Message", context: "Context") -> "RecordDict":
+        """Answer a round, once: asked again, the same message is sent again."""
+        from flwr.app import MetricRecord, RecordDict
+
+        run, round_number = self._read_request(message.content)
+        if round_number is None or not 0 <= round_number < self._deployment.n_rounds:
+            raise RefusalError(f"round must be from 0 to {self._deployment.n_rounds - 1}, got {round_number}")
+        memory, name = self._memory(context), _name(context)
+        with nullcontext() if memory is None else memory.alone():
+            update = None if memory is None else memory.answer(run, round_number, name)
+            if update is None:
+                update = self._work(message.content, context, memory, run, round_number, name)
+        return RecordDict(
+            {
+                "update": array_record(update.arrays),
+                "metrics": MetricRecord({"num-examples": update.n_clients}),
+                "config": config_record({"round": update.round}),
+            }
+        )
+
+    def _work(
+        self,
+        content: "RecordDict",
+        context: "Context",
+        memory: NodeMemory | None,
+        run: str,
+        round_number: int,
+        name: str,
+    ) -> Update:
+        system = self._deployment.model
+        shard = self._load(content, context)
+        try:
+            state = decode_state(
+                self._deployment.state_type, read_arrays(content["state"]), read_values(content["values"])
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise RefusalError(f"the state could not be read: {error}") from error
+        objection = self._deployment.objection(state, shard, name)
+        if objection is not None:
+            raise RefusalError(objection)
+        key = Key.from_seed(check_integer("seed", self._seed)) if memory is None else memory.key(run)
+        update = system.local_round(state, shard, key, round_number, sender=name, n_threads=self._n_threads)
+        if memory is not None:
+            memory.keep_answer(run, update)
+        return update
+
+    def _read_request(self, content: "RecordDict") -> tuple[str, int | None]:
+        """Run and round; refused where the server means another system, whose privacy nobody here agreed to."""
+        try:
+            asked = read_values(content["request"])
+        except (KeyError, ValueError) as error:
+            raise RefusalError("the request could not be read") from error
+        if asked.get("system") != self._text:
+            raise RefusalError(f"the server asks for {asked.get('system')!r}, and this node is set up for {self._text}")
+        round_number = asked.get("round")
+        return check_run_name(asked.get("run")), round_number if type(round_number) is int else None
+
+    def _load(self, content: "RecordDict", context: "Context") -> Interactions:
+        data = self._data_loader(context)
+        if not isinstance(data, Interactions):
+            raise TypeError(f"data_loader must return Interactions, got {type(data).__name__}")
+        if read_values(content["request"]).get("items") != digest_of_items(data.item_ids):
+            raise RefusalError("this node's items are not those of the server's catalogue, in its order")
+        return self._deployment.prepare(data)
+
+    def _memory(self, context: "Context") -> NodeMemory | None:
+        """None in a simulation, where a seed is everybody's key and nothing needs to be kept."""
+        if self._seed is not None:
+            return None
+        folder = context.node_config.get("folder")
+        if not isinstance(folder, str) or not folder:
+            raise RefusalError("this node has no folder for its key: start it with --node-config 'folder=\"...\"'")
+        return NodeMemory(os.path.expanduser(folder), self._max_runs)
+
+
+def _name(context: "Context") -> str:
+    """The node's own, or the one a simulation gives it; a place in a list of eight digits sorts as its number."""
+    config: Any = context.node_config
+    name = config.get("name")
+    if isinstance(name, str) and name:
+        return name
+    if "partition-id" in config:
+        return f"shard-{int(config['partition-id']):08d}"
+    raise RefusalError("this node has no name: start it with --node-config 'name=\"...\"'")

@@ -1,0 +1,153 @@
+"""Flower's records to plain arrays and back: kebab-case names, nothing pickled, nothing read beyond a bound."""
+
+import io
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+_LONGEST_HEADER = 10_000
+
+
+def to_kebab(name: str) -> str:
+    """A field's name as Flower's users write it."""
+    return name.replace("_", "-")
+
+
+def from_kebab(name: str) -> str:
+    """And back."""
+    return name.replace("-", "_")
+
+
+def array_record(arrays: Mapping[str, np.ndarray]) -> "ArrayRecord":
+    """Arrays as a record.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        Of numbers or text.
+
+    Returns
+    -------
+    flwr.app.ArrayRecord
+        In NumPy's own format.
+    """
+    from flwr.app import Array, ArrayRecord
+
+    return ArrayRecord({to_kebab(name): Array(np.ascontiguousarray(array)) for name, array in arrays.items()})
+
+
+def config_record(values: Mapping[str, Any]) -> "ConfigRecord":
+    """Plain values as a record.
+
+    Parameters
+    ----------
+    values : mapping of str to object
+        Numbers, text, or lists of one of them.
+
+    Returns
+    -------
+    flwr.app.ConfigRecord
+        Of the same values.
+    """
+    from flwr.app import ConfigRecord
+
+    return ConfigRecord({to_kebab(name): value for name, value in values.items()})
+
+
+def read_arrays(record: Any) -> dict[str, np.ndarray]:
+    """The arrays of a record that a stranger sent.
+
+    Parameters
+    ----------
+    record : object
+        An ArrayRecord, if it is sound.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Their bytes are those of the message, so this takes no memory that the message did not.
+
+    Raises
+    ------
+    ValueError
+        Another record, a format that is not NumPy's, objects, or a header that does not fit the bytes behind it.
+    """
+    from flwr.app import ArrayRecord
+
+    if type(record) is not ArrayRecord:
+        raise ValueError(f"must be an ArrayRecord, got {type(record).__name__}")
+    return {from_kebab(name): _read_array(name, array) for name, array in record.items()}
+
+
+def _read_array(name: str, array: "Array") -> np.ndarray:
+    # Not numpy.load: it would make room for whatever size the header claims before it looks at the bytes.
+    if array.stype != "numpy.ndarray":
+        raise ValueError(f"array {name!r} is serialized as {array.stype!r}")
+    stream = io.BytesIO(array.data)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError(f"array {name!r} is of another version of NumPy's format")
+    shape, in_columns, dtype = np.lib.format.read_array_header_1_0(stream, max_header_size=_LONGEST_HEADER)
+    if dtype.kind not in "biufU":
+        raise ValueError(f"array {name!r} must be numbers or text, got {dtype.str}")
+    size = dtype.itemsize
+    for length in shape:
+        size *= int(length)
+    if size != len(array.data) - stream.tell():
+        raise ValueError(f"array {name!r} of {dtype} {shape} has {len(array.data) - stream.tell()} bytes")
+    flat = np.frombuffer(array.data, dtype=dtype, offset=stream.tell()) if size else np.zeros(0, dtype=dtype)
+    return flat.reshape(shape, order="F" if in_columns else "C")
+
+
+def read_values(record: Any) -> dict[str, Any]:
+    """The values of a record that a stranger sent.
+
+    Parameters
+    ----------
+    record : object
+        A ConfigRecord or a MetricRecord, if it is sound.
+
+    Returns
+    -------
+    dict of str to object
+        As sent; whoever uses one checks its type.
+
+    Raises
+    ------
+    ValueError
+        Another record.
+    """
+    from flwr.app import ConfigRecord, MetricRecord
+
+    if type(record) not in (ConfigRecord, MetricRecord):
+        raise ValueError(f"must be a ConfigRecord or a MetricRecord, got {type(record).__name__}")
+    return {from_kebab(name): value for name, value in record.items()}
+
+
+def count_bytes(content: "RecordDict") -> int:
+    """Bytes of a message's records: names, arrays as serialized, 8 for a number; the transport's envelope is apart.
+
+    Parameters
+    ----------
+    content : flwr.app.RecordDict
+        A message's content; nothing in it is decoded.
+
+    Returns
+    -------
+    int
+        At least 0.
+    """
+    return sum(
+        len(name) + sum(len(key) + _size(value) for key, value in record.items()) for name, record in content.items()
+    )
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, list):
+        return sum(map(_size, value))
+    if isinstance(value, str | bytes):
+        return len(value)
+    return len(value.data) if hasattr(value, "data") else 8

@@ -1,0 +1,238 @@
+"""Flower: a system's rounds on nodes that keep their own data and their own keys (needs the extra "flower")."""
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastfedrec._check import check_integer, check_real
+from fastfedrec._ids import axis_ids
+from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.engines._flower_engine import FlowerEngine
+from fastfedrec.engines._flower_node import Node, digest_of_items
+from fastfedrec.engines._state_codec import decode_state, encode_state
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key
+from fastfedrec.systems._checkpoint import Checkpoint
+from fastfedrec.systems._deployment import Deployment, PrototypesDeployment, deployment_of
+from fastfedrec.systems.base import FederatedSystem
+
+if TYPE_CHECKING:
+    from flwr.app import Context
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid, ServerApp
+
+__all__ = ["FlowerEngine", "client_app", "server_app"]
+
+
+def client_app(
+    system: FederatedSystem,
+    data_loader: Callable[["Context"], Interactions],
+    *,
+    seed: int | None = None,
+    max_runs: int = 1,
+    n_threads: int = 0,
+) -> "ClientApp":
+    """A node: it answers with what `system` sends, and refuses a server that asks for anything else.
+
+    Parameters
+    ----------
+    system : FMFLDP or PrivatePrototypes
+        Its parameters are this node's own promise to its users: a server that names others, more rounds or another
+        catalogue is refused.
+    data_loader : callable
+        Called with Flower's context, for each message; returns this node's users as `Interactions` over the whole
+        catalogue, in its order (`Interactions.from_scipy`).  What is large is best opened from a file
+        (`interaction_store`).
+    seed : int or None
+        None is a deployment: this node draws a key of its own for each run, and keeps it in its folder.  A seed is a
+        simulation, in which all nodes have one key, the server has it too, and nothing is kept.
+    max_runs : int
+        How many runs this node answers in; each costs its users the whole guarantee once more.
+    n_threads : int
+        0 for all.
+
+    Returns
+    -------
+    flwr.clientapp.ClientApp
+        With a "query" (to take part) and a "train" (one round).
+
+    Raises
+    ------
+    TypeError
+        A system that cannot be deployed.
+    ImportError
+        Flower is not installed.
+
+    Notes
+    -----
+    Of the node's configuration, ``name`` is the name by which the server knows it (in Flower's own simulation
+    ``partition-id`` does), and ``folder`` where its key and its last answer are kept, readable by its owner only.
+    """
+    try:
+        from flwr.clientapp import ClientApp
+    except ImportError as error:
+        raise ImportError("client_app needs Flower; install it: pip install 'fastfedrec[flower]'") from error
+    if seed is not None:
+        check_integer("seed", seed, low=0)
+    node = Node(
+        deployment_of(system),
+        data_loader,
+        seed,
+        check_integer("max_runs", max_runs, low=1),
+        check_integer("n_threads", n_threads, low=0),
+    )
+    app = ClientApp()
+    app.query()(node.answer(node.join))
+    app.train()(node.answer(node.train))
+    return app
+
+
+def server_app(
+    system: FederatedSystem,
+    item_ids: Sequence | np.ndarray,
+    on_finish: Callable[[Any, FlowerEngine], None],
+    *,
+    n_nodes: int,
+    folder: str | os.PathLike | None = None,
+    seed: int | None = None,
+    public_sizes: Mapping[str, int] | None = None,
+    round_timeout: float = 600.0,
+    join_timeout: float = 600.0,
+    max_clients: int = 10_000_000,
+) -> "ServerApp":
+    """A server: it waits for nodes, runs the rounds, and hands over a fitted model that holds no user.
+
+    Parameters
+    ----------
+    system : FMFLDP or PrivatePrototypes
+        With the parameters that the nodes agreed to.
+    item_ids : array_like of shape (n_items,)
+        The public catalogue.
+    on_finish : callable
+        Called as ``on_finish(model, engine)`` after the last round: to `save` the model, say, and to look at the
+        engine's `rejections` and `messages`.  An owner of data serves its users by the model's ``with_users`` (FMFLDP)
+        or ``serve`` (PrivatePrototypes).
+    n_nodes : int
+        How many must have come before the first round.
+    folder : path-like or None
+        Where the state is kept after each round, readable by its owner only; a server that is started again with it
+        goes on.  None keeps nothing.
+    seed : int or None
+        As `client_app`.
+    public_sizes : mapping or None
+        Of `PrivatePrototypes.fit`, by the nodes' names.
+    round_timeout : float
+        Seconds after which a round goes on without those who did not answer.
+    join_timeout : float
+        Seconds to wait for nodes before the first round, or for their return when a run is resumed.
+    max_clients : int
+        Users that a node may claim; what it claims is the weight of its word.
+
+    Returns
+    -------
+    flwr.serverapp.ServerApp
+        Its main function returns when the run is over.
+
+    Raises
+    ------
+    TypeError
+        A system that cannot be deployed.
+    ImportError
+        Flower is not installed.
+
+    Notes
+    -----
+    A node's name is worth as much as Flower's own authentication of nodes; without it anybody may come under any name
+    that is free.
+    """
+    try:
+        from flwr.serverapp import ServerApp
+    except ImportError as error:
+        raise ImportError("server_app needs Flower; install it: pip install 'fastfedrec[flower]'") from error
+    deployment_of(system)  # complains now, not on a server
+    ids = axis_ids("item_ids", item_ids, len(item_ids))
+    if seed is not None:
+        check_integer("seed", seed, low=0)
+    if public_sizes is not None and not isinstance(deployment_of(system), PrototypesDeployment):
+        raise ValueError("public_sizes is for PrivatePrototypes; leave it out")
+    options = {
+        "round_timeout": check_real("round_timeout", round_timeout, low=0.0, exclusive=True),
+        "join_timeout": check_real("join_timeout", join_timeout, low=0.0, exclusive=True),
+        "max_clients": check_integer("max_clients", max_clients, low=1),
+    }
+    check_integer("n_nodes", n_nodes, low=1)
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: "Grid", context: "Context") -> None:
+        deployment = deployment_of(system)
+        if isinstance(deployment, PrototypesDeployment):
+            deployment.public_sizes = public_sizes
+        on_finish(*_serve(grid, deployment, ids, n_nodes, folder, seed, options))
+
+    return app
+
+
+def _serve(
+    grid: "Grid",
+    deployment: Deployment,
+    item_ids: np.ndarray,
+    n_nodes: int,
+    folder: str | os.PathLike | None,
+    seed: int | None,
+    options: Mapping[str, Any],
+) -> tuple[Any, FlowerEngine]:
+    """A whole run, or what is left of it."""
+    request = {"system": repr(deployment.model), "items": digest_of_items(item_ids)}
+    kept = None if folder is None else Checkpoint(folder, request)
+    key = None if seed is None else Key.from_seed(seed)
+    key = kept.resolve_key(key) if kept is not None else key or Key.from_entropy()
+    found = None if kept is None else kept.restore()
+    request["run"] = found[0]["run"] if found else secrets.token_hex(16)
+    engine = FlowerEngine(grid, deployment, request, is_simulation=key.is_simulation, **options)
+    model = deployment.model
+    if found:
+        header, arrays = found
+        engine.gather_again(header["members"])
+        deployment.open(item_ids, list(engine.members), Ledger.from_dict(header["ledger"]))
+        model.communication_, engine.messages = map(_traffic, (header["rounds"], header["messages"]))
+        state, last_round = decode_state(deployment.state_type, arrays, header["values"]), header["round"]
+    else:
+        engine.gather(n_nodes)
+        deployment.open(item_ids, list(engine.members), deployment.new_ledger())
+        state, last_round = deployment.start(list(engine.members), key), -1
+
+    def keep(round_number: int, state: Any) -> None:
+        deployment.check(state, round_number)
+        if kept is None:
+            return
+        arrays, values = encode_state(state)
+        header = {
+            "run": request["run"], "members": engine.members, "round": round_number, "values": values,
+            "ledger": model.ledger_.to_dict(), "rounds": [astuple(t) for t in model.communication_.rounds],
+            "messages": [astuple(traffic) for traffic in engine.messages.rounds],
+        }  # fmt: skip
+        kept.keep_state(header, arrays)
+
+    keep(last_round, state)  # before anybody is asked: a server that is killed now comes back as the same run
+    state = engine.run(
+        model,
+        state,
+        engine.shards(),
+        key=key,
+        n_rounds=deployment.n_rounds,
+        first_round=last_round + 1,
+        ledger=model.ledger_,
+        communication=model.communication_,
+        after_round=keep,
+    )
+    engine.rejections = engine.refused + engine.rejections
+    return deployment.finish(state), engine
+
+
+def _traffic(rounds: Sequence[Sequence[int]]) -> CommunicationLedger:
+    return CommunicationLedger([RoundTraffic(*traffic) for traffic in rounds])

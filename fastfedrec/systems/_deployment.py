@@ -1,0 +1,180 @@
+"""A system whose data stay on nodes: what its server begins and ends with, and what a node does and refuses to do.
+
+`fit` looks at everybody's data before its rounds (their catalogue, their number) and after them (users' factors).
+Where data stay with their owners, the server has public numbers only, and a node takes no promise from the server.
+"""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key
+from fastfedrec.systems._private_prototypes_budget import MAX_PROTOTYPES
+from fastfedrec.systems.base import FederatedSystem
+from fastfedrec.systems.fmf_ldp import FMFLDP, FMFState
+from fastfedrec.systems.private_prototypes import PrivatePrototypes, PrototypeState
+
+
+class Deployment(ABC):
+    """Both ends of one system; `model` is a copy, so that what is fitted here is nobody else's."""
+
+    state_type: ClassVar[type]
+    n_rounds: int
+
+    def __init__(self, model: Any):
+        self.model = copy.copy(model)
+
+    # ---- a node's end -------------------------------------------------------------------------------------------
+
+    def prepare(self, data: Interactions) -> Interactions:
+        """What `fit` does to everybody's data first."""
+        return data
+
+    @abstractmethod
+    def objection(self, state: Any, shard: Interactions, sender: str) -> str | None:
+        """Why a state, which any server may have sent, is not answered; None where it is sound."""
+
+    # ---- the server's end ---------------------------------------------------------------------------------------
+
+    def open(self, item_ids: np.ndarray, senders: Sequence[str], ledger: Ledger) -> None:
+        """Get ready for a run, or for the rest of one: a model of the catalogue and of no users."""
+        empty = np.zeros(0, dtype=np.int64)
+        self.model.interactions_ = Interactions(np.zeros(1, dtype=np.int64), empty, None, None, empty, item_ids, empty)
+        self.model.ledger_, self.model.communication_ = ledger, CommunicationLedger()
+
+    @abstractmethod
+    def new_ledger(self) -> Ledger:
+        """As `fit` starts one."""
+
+    @abstractmethod
+    def start(self, senders: Sequence[str], key: Key) -> Any:
+        """The first state; what the rounds' events cannot say goes into the ledger."""
+
+    def check(self, state: Any, round_number: int) -> None:  # noqa: B027 -- of one round there is nothing to check
+        """Raise where training has left the numbers in which the model means anything."""
+
+    @abstractmethod
+    def finish(self, state: Any) -> Any:
+        """The fitted model, without users."""
+
+    @abstractmethod
+    def largest_update(self, state: Any, n_clients: int) -> int:
+        """Bytes of the largest sound answer's arrays: more is refused before it is looked at."""
+
+
+class FMFDeployment(Deployment):
+    """FMF-LDP: the model serves a node's own users by `with_users`."""
+
+    state_type = FMFState
+
+    def __init__(self, model: FMFLDP):
+        super().__init__(model)
+        self.n_rounds = model.n_rounds
+
+    def prepare(self, data: Interactions) -> Interactions:
+        return data.positive() if self.model.use_values else data.binarize()
+
+    def objection(self, state: FMFState, shard: Interactions, sender: str) -> str | None:
+        factors, expected = state.item_factors, (shard.n_items, self.model.n_factors)
+        if factors.shape != expected or factors.dtype != np.float32:
+            return f"item_factors must be float32 of shape {expected}, got {factors.dtype} {factors.shape}"
+        if not np.isfinite(factors).all():
+            return "item_factors hold NaN or infinite entries"
+        if state.rotation and not self.model.rotate:
+            return "a rotation was sent, and rotate is False"
+        return None
+
+    def new_ledger(self) -> Ledger:
+        return Ledger(self.model.delta)
+
+    def start(self, senders: Sequence[str], key: Key) -> FMFState:
+        self.model._tell(self.model.ledger_)
+        return self.model.initial_state(self.model.interactions_.n_items, key)
+
+    def check(self, state: FMFState, round_number: int) -> None:
+        self.model._check_convergence(state, round_number)
+
+    def finish(self, state: FMFState) -> FMFLDP:
+        self.model.item_factors_ = state.item_factors
+        self.model.user_factors_ = np.zeros((0, self.model.n_factors), dtype=np.float32)
+        return self.model
+
+    def largest_update(self, state: FMFState, n_clients: int) -> int:
+        if self.model.epsilon is None:
+            return 8 * state.item_factors.size
+        return 16 * min(self.model._n_coordinates(state), n_clients * self.model.n_reports) + 8
+
+
+class PrototypesDeployment(Deployment):
+    """Private prototypes: a node is an entity; the model serves its users by `serve`."""
+
+    state_type = PrototypeState
+    n_rounds = 1
+
+    def __init__(self, model: PrivatePrototypes):
+        super().__init__(model)
+        self.public_sizes: Mapping[str, int] | None = None
+        if model.grouping == "exemplars":
+            raise ValueError("grouping='exemplars' sends users' rows as they are and is never deployed")
+        if model.refine:
+            raise ValueError("refine=True is each entity's own work on its own data; deploy with refine=False")
+
+    def objection(self, state: PrototypeState, shard: Interactions, sender: str) -> str | None:
+        if state.n_items != shard.n_items:
+            return f"n_items must be {shard.n_items}, got {state.n_items}"
+        if state.names.count(sender) != 1 or len(state.n_prototypes) != len(state.names):
+            return f"names must hold {sender!r} once, with a number of prototypes each"
+        # The budget rests on this number, so it is no server's to raise.
+        asked, own = state.n_prototypes[state.names.index(sender)], self.model.n_prototypes
+        if not (1 <= asked <= MAX_PROTOTYPES if isinstance(own, str) else asked == own):
+            return f"{asked} prototypes are asked for, and n_prototypes is {own!r}"
+        return None
+
+    def open(self, item_ids: np.ndarray, senders: Sequence[str], ledger: Ledger) -> None:
+        super().open(item_ids, senders, ledger)
+        model = self.model
+        model.entity_ids_, model.user_entities_ = np.array(senders), np.zeros(0, dtype=np.int64)
+        model.n_prototypes_ = model._plan_prototypes(
+            model._check_sizes(self.public_sizes, model.entity_ids_), model.interactions_
+        )
+        model._announced = model.budget(len(item_ids))
+
+    def new_ledger(self) -> Ledger:
+        return Ledger() if self.model.delta is None else Ledger(self.model.delta)
+
+    def start(self, senders: Sequence[str], key: Key) -> PrototypeState:
+        self.model._tell(self.model.ledger_, key)
+        planned = tuple(self.model.n_prototypes_.tolist())
+        return self.model.initial_state(tuple(senders), planned, self.model.interactions_.n_items, key)
+
+    def finish(self, state: PrototypeState) -> PrivatePrototypes:
+        if not len(state.entities):
+            raise RuntimeError("no entity sent an acceptable message, so there is no model")
+        model = self.model
+        model.item_factors_ = model._train(state, 1)
+        model.user_factors_ = np.zeros((0, model.n_factors))
+        model.user_side_item_factors_ = np.zeros((0, *model.item_factors_.shape))
+        return model
+
+    def largest_update(self, state: PrototypeState, n_clients: int) -> int:
+        return 8 * max(state.n_prototypes) * (1 + 3 * self.model._n_support(state.n_items))
+
+
+_KINDS: dict[type, type] = {FMFLDP: FMFDeployment, PrivatePrototypes: PrototypesDeployment}
+
+
+def deployment_of(system: FederatedSystem) -> Deployment:
+    """Both ends of a system, or a TypeError where it has none yet."""
+    for kind, deployment in _KINDS.items():
+        if isinstance(system, kind):
+            return deployment(system)
+    known = ", ".join(kind.__name__ for kind in _KINDS)
+    raise TypeError(
+        f"system must be one of {known}, got {type(system).__name__}: its fit looks at everybody's data, or trusts the "
+        "server with its noise, so it runs where the data are (LocalEngine, DaskEngine)"
+    )

@@ -1,0 +1,106 @@
+"""A Flower grid in memory for tests: real apps, real messages in their wire form, and as many misfortunes as wanted."""
+
+import uuid
+import warnings
+
+import numpy as np
+
+from fastfedrec import Key
+from fastfedrec.engines.flower import client_app, server_app
+
+with warnings.catch_warnings():  # Flower's own dependencies warn when imported
+    warnings.simplefilter("ignore")
+    from flwr.app import Context, Message, RecordDict
+    from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+    from flwr.proto.recorddict_pb2 import RecordDict as WireRecordDict
+    from flwr.serverapp import Grid
+    from flwr.supercore.task_identity import TaskIdentity
+
+
+def over_the_wire(content):
+    """What the other side gets."""
+    wire = recorddict_to_proto(content).SerializeToString()
+    return recorddict_from_proto(WireRecordDict.FromString(wire))
+
+
+def make_context(node, config):
+    return Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={})
+
+
+class MemoryGrid(Grid):
+    """Nodes are (ClientApp, node_config) by node id; `tamper` may change or swallow a reply: (message) -> list."""
+
+    def __init__(self, nodes, tamper=None):
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+        self.nodes, self.tamper, self.replies, self.asked = dict(nodes), tamper, {}, []
+
+    def set_run(self, run):
+        raise NotImplementedError
+
+    @property
+    def run(self):
+        raise NotImplementedError
+
+    def create_message(self, *args, **kwargs):
+        raise NotImplementedError
+
+    def get_node_ids(self):
+        return list(self.nodes)
+
+    def push_messages(self, messages):
+        ids = []
+        for message in messages:
+            node = message.metadata.dst_node_id
+            message.metadata.__dict__["_message_id"] = str(uuid.uuid4())
+            message = Message(over_the_wire(message.content), metadata=message.metadata)
+            self.asked.append(message)
+            app, config = self.nodes[node]
+            reply = app(message, make_context(node, config))
+            self.replies[message.metadata.message_id] = [reply] if self.tamper is None else self.tamper(reply)
+            ids.append(message.metadata.message_id)
+        return ids
+
+    def pull_messages(self, message_ids):
+        found = [reply for name in message_ids for reply in self.replies.pop(name, [])]
+        return [
+            Message(over_the_wire(reply.content), metadata=reply.metadata) if reply.has_content() else reply
+            for reply in found
+        ]
+
+    def send_and_receive(self, messages, *, timeout=None):
+        raise NotImplementedError
+
+
+# ---- two nodes with half of the users each, and their server ---------------------------------------------------------
+
+KEY, SEED = Key.from_seed(7), 3
+HALF = np.where(np.arange(300) % 2, "b", "a")
+
+
+def of_node(data):
+    """Each node's own users, by its name."""
+    return lambda context: data.select_users(np.flatnonzero(context.node_config["name"] == HALF))
+
+
+def serve(system, data, grid, **options):
+    """A server's run: its model and its engine."""
+    found = []
+    options = {"n_nodes": 2, "seed": SEED, "join_timeout": 0.3, "round_timeout": 0.3} | options
+    app = server_app(system, data.item_ids, lambda *result: found.append(result), **options)
+    app(grid, make_context(1, {}))
+    return found[0]
+
+
+def two_nodes(system, data, names="ab", **options):
+    app = client_app(system, of_node(data), **({"seed": SEED} | options))
+    return {11 + place: (app, {"name": name}) for place, name in enumerate(names)}
+
+
+def in_folders(system, data, folder, **options):
+    """Two nodes of a deployment."""
+    app = client_app(system, of_node(data), **options)
+    return {node: (app, {"name": name, "folder": str(folder / name)}) for node, name in ((11, "a"), (12, "b"))}
+
+
+def requests_of(grid, kind="train"):
+    return [message for message in grid.asked if message.metadata.message_type == kind]

@@ -1,0 +1,235 @@
+"""Flower: what a node refuses whoever asks, and what a server refuses whoever answers; over real messages."""
+
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
+
+from flower_grid import KEY, SEED, MemoryGrid, in_folders, make_context, of_node, requests_of, serve, two_nodes
+from flwr.app import Array, Error, Message, MetricRecord
+
+from fastfedrec import FMFLDP, DPGram, Key, PrivatePrototypes
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.engines.flower import client_app, server_app
+from fastfedrec.systems.base import DivergenceError
+
+
+@pytest.fixture(scope="module")
+def data():
+    return generate_implicit(300, 60, key=KEY, ratings=True)
+
+
+# ---- what a node refuses --------------------------------------------------------------------------------------------
+
+
+def ask(system, data, change, tmp_path=None, node_system=None):
+    """What a node says to a request that was changed on its way."""
+    nodes = two_nodes(system, data) if tmp_path is None else in_folders(system, data, tmp_path)
+    grid = MemoryGrid(nodes)
+    serve(system, data, grid, seed=SEED if tmp_path is None else None)
+    message = requests_of(grid)[-1]
+    change(message.content)
+    app, config = nodes[message.metadata.dst_node_id]
+    return app(message, make_context(11, config)).content["config"]["refusal"]
+
+
+def set_value(record, name, value):
+    return lambda content: content[record].__setitem__(name, value)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (set_value("request", "round", 1), "round must be from 0 to 0, got 1"),
+        (set_value("request", "round", "0"), "round must be from 0 to 0, got None"),
+        (set_value("request", "system", "FMFLDP(epsilon=99.0)"), "this node is set up for FMFLDP"),
+        (set_value("request", "items", "0" * 32), "not those of the server's catalogue"),
+        (set_value("request", "run", "../../etc"), "must be named by 32 hexadecimal digits"),
+        (set_value("values", "rotation", 1), "rotation must be sent as str"),
+        (set_value("values", "rotation", "5"), "a rotation was sent"),
+        (set_value("values", "rotation", "9" * 50), "at most 40 digits"),
+        (set_value("values", "shift", "5"), "has the fields"),
+        (set_value("state", "item-factors", Array(np.zeros((3, 5), dtype=np.float32))), "must be float32 of shape"),
+        (set_value("state", "item-factors", Array(np.full((60, 5), np.nan, np.float32))), "hold NaN"),
+        (lambda content: content.__delitem__("state"), "could not be read"),
+        (lambda content: content.__delitem__("request"), "the request could not be read"),
+    ],
+)
+def test_a_node_refuses_what_its_users_did_not_agree_to(data, change, reason):
+    assert reason in ask(FMFLDP(n_rounds=1), data, change)
+
+
+def test_an_entity_refuses_more_prototypes_than_its_budget_is_for(data):
+    system = PrivatePrototypes(n_prototypes=2)
+    refusal = ask(system, data, set_value("values", "n-prototypes", ["2", "3"]))
+    assert "3 prototypes are asked for, and n_prototypes is 2" in refusal
+    assert "hold 'b' once" in ask(system, data, set_value("values", "names", ["b", "b"]))
+
+
+def test_a_node_that_fails_tells_nothing_of_its_data(data, caplog):
+    def fail(context):
+        raise ValueError("row 17: patient Jane Doe")
+
+    app = client_app(FMFLDP(), fail, seed=SEED)
+    with pytest.raises(RuntimeError, match=r"the node failed \(ValueError\)") as caught:
+        serve(FMFLDP(), data, MemoryGrid({11: (app, {"name": "a"})}), n_nodes=1)
+    assert "Jane" not in str(caught.value)
+    assert "Jane" in caplog.text
+
+
+def test_a_node_needs_a_name_and_a_folder(data):
+    with pytest.raises(RuntimeError, match="this node has no name"):
+        serve(FMFLDP(), data, MemoryGrid({11: (client_app(FMFLDP(), lambda _: data, seed=SEED), {})}), n_nodes=1)
+    app = client_app(FMFLDP(), of_node(data))
+    with pytest.raises(RuntimeError, match="this node has no folder"):
+        serve(FMFLDP(), data, MemoryGrid({11: (app, {"name": "a"})}), n_nodes=1, seed=None)
+
+
+# ---- what a server refuses ------------------------------------------------------------------------------------------
+
+
+def spoil(change, node=12):
+    """Change what one node answers in rounds; `change` gets the reply and returns all that arrives instead."""
+
+    def tamper(reply):
+        is_victim = reply.metadata.src_node_id == node and reply.metadata.message_type == "train"
+        return change(reply) if is_victim else [reply]
+
+    return tamper
+
+
+def altered(record, name, value):
+    def change(reply):
+        reply.content[record][name] = value(reply.content[record][name]) if callable(value) else value
+        return [reply]
+
+    return change
+
+
+def array_of(descr, shape, data):
+    """What claims in NumPy's own header to be of this type and shape."""
+    header = str({"descr": descr, "fortran_order": False, "shape": shape}).encode().ljust(117) + b"\n"
+    start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
+    return Array("int64", (1,), "numpy.ndarray", start + header + data)
+
+
+HUGE, PICKLED = array_of("<i8", (2**40,), b""), array_of("|O", (1,), b"cos\n.")
+HOSTILE = {
+    "shape": (altered("update", "total", Array(np.zeros((3, 3), dtype=np.int64))), "must have shape"),
+    "length": (altered("update", "total", lambda a: Array(a.numpy()[:-1])), "coordinates and"),
+    "dtype": (altered("update", "total", lambda a: Array(a.numpy().astype(float))), "must have dtype int64"),
+    "NaN": (altered("update", "total", lambda a: Array(np.full(len(a.numpy()), np.nan))), "must have dtype int64"),
+    "range": (altered("update", "coordinate", lambda a: Array(a.numpy() + 10**6)), "must be at most 299"),
+    "weight": (altered("update", "total", lambda a: Array(a.numpy() * 10**6)), "must be at"),
+    "replayed round": (altered("config", "round", 0), r"it answers round 0, and round 1 is open"),
+    "late": (altered("config", "round", 7), "late or replayed"),
+    "twice": (lambda reply: [reply, reply], "answered this round before"),
+    "other users": (altered("metrics", "num-examples", 999), "it claims 999 clients, and 150 were asked"),
+    "fields": (altered("update", "more", Array(np.zeros(1))), "it must have the fields"),
+    "100 times": (altered("update", "total", lambda a: Array(np.zeros(30_000, dtype=np.int64))), "is larger than the"),
+    "long text": (altered("config", "why", "x" * 100_000), "is larger than the"),
+    "a lying header": (altered("update", "total", HUGE), "has 0 bytes"),
+    "a pickle": (altered("update", "total", PICKLED), "must be numbers or text"),
+    "no NumPy": (altered("update", "total", Array("int64", (1,), "pickle", b"x")), "serialized as 'pickle'"),
+    "garbage": (altered("update", "total", Array("int64", (1,), "numpy.ndarray", b"x" * 99)), "magic"),
+    "missing": (lambda reply: [reply.content.__delitem__("update"), reply][1:], "KeyError"),
+    "mixed up": (lambda reply: [reply.content.__setitem__("update", MetricRecord({"x": 1})), reply][1:], "ArrayRecord"),
+    "an error": (lambda reply: [Message(Error(0, "boom"), metadata=reply.metadata)], "the node failed: 'boom'"),
+    "silence": (lambda reply: [], "no acceptable message arrived"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_message_is_refused_by_name_and_the_run_goes_on(data, name):
+    change, reason = HOSTILE[name]
+    system = FMFLDP(n_rounds=2)
+    model, engine = serve(system, data, MemoryGrid(two_nodes(system, data), spoil(change)))
+    found = [rejection for rejection in engine.rejections if rejection.round == 1]
+    assert {rejection.sender for rejection in found} == {"b"}
+    assert any(reason in rejection.reason for rejection in found)
+    assert np.isfinite(model.item_factors_).all()
+    if name not in ("twice", "replayed round"):  # what is refused counts as nobody: as if node a were alone
+        alone, _ = serve(system, data, MemoryGrid({11: two_nodes(system, data)[11]}), n_nodes=1)
+        np.testing.assert_array_equal(model.item_factors_, alone.item_factors_)
+
+
+def test_an_honest_run_rejects_nothing(data):
+    system = FMFLDP(n_rounds=2)  # the control of the above: what `spoil` does to nobody
+    _, engine = serve(system, data, MemoryGrid(two_nodes(system, data), spoil(lambda reply: [reply])))
+    assert engine.rejections == []
+
+
+def test_a_node_that_speaks_for_another_entity_is_refused(data):
+    system = PrivatePrototypes(n_prototypes=2)
+    change = altered("update", "entity", lambda a: Array(np.zeros_like(a.numpy())))
+    _, engine = serve(system, data, MemoryGrid(two_nodes(system, data), spoil(change)))
+    assert any("speaks for another entity" in rejection.reason for rejection in engine.rejections)
+    silent = MemoryGrid(two_nodes(system, data), lambda r: [r] if r.metadata.message_type == "query" else [])
+    with pytest.raises(RuntimeError, match="no entity sent an acceptable message"):
+        serve(system, data, silent)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (altered("metrics", "num-examples", 10**9), "num-examples must be from 1 to max_clients=10000000"),
+        (altered("metrics", "num-examples", 0.5), "num-examples must be from 1"),
+        (altered("config", "name", "x" * 10_000), "is larger than the"),
+        (lambda reply: [Message(Error(0, "boom"), metadata=reply.metadata)], "the node failed: 'boom'"),
+    ],
+)
+def test_who_asks_badly_does_not_take_part(data, change, reason):
+    system = FMFLDP(n_rounds=1)
+
+    def tamper(reply):
+        return change(reply) if reply.metadata.src_node_id == 12 else [reply]
+
+    with pytest.raises(RuntimeError, match="1 of 2 nodes came") as caught:
+        serve(system, data, MemoryGrid(two_nodes(system, data), tamper))
+    assert reason in str(caught.value)
+
+
+def test_a_name_belongs_to_who_came_first(data):
+    system = FMFLDP(n_rounds=1)
+    nodes = two_nodes(system, data, "ab")
+    nodes[13] = nodes[12]  # a second "b"
+    model, engine = serve(system, data, MemoryGrid(nodes))
+    np.testing.assert_array_equal(model.item_factors_, system.fit(data, key=Key.from_seed(SEED)).item_factors_)
+    assert engine.members == {"a": 150, "b": 150}
+
+
+def test_bad_arguments(data):
+    finish = print
+    with pytest.raises(TypeError, match="system must be one of FMFLDP, PrivatePrototypes, got DPGram"):
+        client_app(DPGram(1.0), of_node(data))
+    with pytest.raises(TypeError, match="got DPGram"):
+        server_app(DPGram(1.0), data.item_ids, finish, n_nodes=2)
+    with pytest.raises(ValueError, match="deploy with refine=False"):
+        server_app(PrivatePrototypes(refine=True), data.item_ids, finish, n_nodes=2)
+    with pytest.raises(ValueError, match="is never deployed"):
+        client_app(PrivatePrototypes(epsilon=None, grouping="exemplars"), of_node(data))
+    with pytest.raises(ValueError, match="public_sizes is for PrivatePrototypes"):
+        server_app(FMFLDP(), data.item_ids, finish, n_nodes=2, public_sizes={"a": 3})
+    with pytest.raises(ValueError, match="item_ids must be distinct"):
+        server_app(FMFLDP(), [1, 1], finish, n_nodes=2)
+    with pytest.raises(ValueError, match="n_nodes must be at least 1"):
+        server_app(FMFLDP(), [1, 2], finish, n_nodes=0)
+    with pytest.raises(ValueError, match="max_runs must be at least 1"):
+        client_app(FMFLDP(), of_node(data), max_runs=0)
+
+
+def test_divergence_is_named(data):
+    system = FMFLDP(n_rounds=2, epsilon=None, learning_rate=1e9)
+    with pytest.raises(DivergenceError, match="training diverged in round 0"):
+        serve(system, data, MemoryGrid(two_nodes(system, data)))
+
+
+def test_without_flower_there_is_advice(data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "flwr.clientapp", None)
+    monkeypatch.setitem(sys.modules, "flwr.serverapp", None)
+    with pytest.raises(ImportError, match=r"pip install 'fastfedrec\[flower\]'"):
+        client_app(FMFLDP(), of_node(data))
+    with pytest.raises(ImportError, match=r"pip install 'fastfedrec\[flower\]'"):
+        server_app(FMFLDP(), data.item_ids, print, n_nodes=1)

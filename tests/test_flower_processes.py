@@ -1,0 +1,172 @@
+"""Flower as it is deployed: the examples over a SuperLink and two SuperNodes on loopback, and what SIGKILL does.
+
+Every message is a new process, so this takes minutes; what is sent is tested in `test_flower.py`.
+"""
+
+import importlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
+
+from fastfedrec import Key, load
+from fastfedrec._persistence import read_model
+
+EXAMPLES = Path(__file__).parent.parent / "examples/flower"
+BIN = Path(sys.executable).parent
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
+    pytest.mark.skipif(not (BIN / "flower-superlink").exists(), reason="Flower's commands are not beside Python"),
+]
+
+
+def wait_for(what, seconds, patience=0.5):
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline, f"not within {seconds} seconds"
+        time.sleep(patience)
+    return found
+
+
+class Federation:
+    """A SuperLink and its nodes, each a process group of its own; all that is started here ends here."""
+
+    def __init__(self, folder, app, seed):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.folder, self.groups = folder, {}
+        self.app = folder / "app"  # installing an app writes beside it
+        shutil.copytree(app, self.app, ignore=shutil.ignore_patterns("__pycache__"))
+        home = folder / "home"
+        home.mkdir()
+        address = f'address = "127.0.0.1:{self.port}"\ninsecure = true\n'
+        (home / "config.toml").write_text(f'[superlink]\ndefault = "here"\n\n[superlink.here]\n{address}')
+        own = {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "FASTFEDREC_FOLDER": str(folder / "server")}
+        path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+        self.environment = os.environ | own | {"PATH": path} | ({} if seed is None else {"FASTFEDREC_SEED": str(seed)})
+        link = ["flower-superlink", "--insecure", "--disable-runtime-dependency-installation"]
+        self.start("link", [*link, "--host", "127.0.0.1", "--port", str(self.port)])
+        wait_for(self.is_up, 60)
+
+    def is_up(self):
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def start(self, name, command):
+        with open(self.folder / f"{name}.log", "ab") as log:
+            self.groups[name] = subprocess.Popen(
+                [str(BIN / command[0]), *command[1:]],
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def start_node(self, name, place, port):
+        config = f'name="{name}" folder="{self.folder / name}" partition-id={place} num-partitions=2'
+        address = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(port), "--node-config", config]
+        self.start(name, ["flower-supernode", "--insecure", *address])
+
+    def run(self):
+        command = [str(BIN / "flwr"), "run", str(self.app), "here"]
+        subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=120)
+
+    def finished_round(self):
+        state = self.folder / "server/state"
+        return read_model(state)[0]["round"] if state.exists() else -1
+
+    def processes(self, command):
+        """Those of this federation only: the home in their environment is a folder of this test."""
+        mark, found = f"FLWR_HOME={self.folder / 'home'}".encode(), []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdecimal() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found += [int(entry.name)] * (command.encode() in (entry / "cmdline").read_bytes())
+            except OSError:
+                continue
+        return found
+
+    def kill(self, name):
+        process = self.groups.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def close(self):
+        for name in list(self.groups):
+            self.kill(name)
+        for pid in self.processes(""):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def federation(tmp_path):
+    made = []
+
+    def make(app, seed=None):
+        made.append(Federation(tmp_path, EXAMPLES / app, seed))
+        ports = [made[0].port + 1, made[0].port + 2]
+        for place, name in enumerate("ab"):
+            made[0].start_node(name, place, ports[place])
+        return made[0]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def task_of(app, monkeypatch):
+    """The example's own module."""
+    monkeypatch.syspath_prepend(str(EXAMPLES / app))
+    return importlib.import_module(f"{app}_flower.task")
+
+
+def everybody(task):
+    class Context:
+        node_config = {"num-partitions": 1, "partition-id": 0}  # noqa: RUF012 -- as Flower's
+
+    return task.load(Context)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_the_server_is_killed_and_then_a_node(federation, monkeypatch):
+    there = federation("fmf_ldp", seed=3)
+    there.run()
+    wait_for(lambda: there.finished_round() >= 0, 240)
+    for pid in wait_for(lambda: there.processes("flwr-serverapp"), 10):
+        os.kill(pid, signal.SIGKILL)
+    before = there.finished_round()
+    there.run()
+    wait_for(lambda: there.finished_round() > before, 240)
+    there.kill("b")
+    there.start_node("b", 1, there.port + 3)
+    wait_for((there.folder / "server/model").exists, 600)
+    task = task_of("fmf_ldp", monkeypatch)
+    here = task.SYSTEM.fit(everybody(task), key=Key.from_seed(3))
+    np.testing.assert_array_equal(load(there.folder / "server/model").item_factors_, here.item_factors_)
+
+
+def test_entities_with_keys_of_their_own(federation, monkeypatch):
+    there = federation("private_prototypes")
+    there.run()
+    wait_for((there.folder / "server/model").exists, 300)
+    assert {path.stat().st_mode & 0o777 for path in there.folder.glob("[ab]/run-*/key.json")} == {0o600}
+    model = load(there.folder / "server/model")
+    assert not model.ledger_.is_simulation
+    task = task_of("private_prototypes", monkeypatch)
+    data = everybody(task)
+    here = task.SYSTEM.fit(data, entities=np.arange(data.n_users) < 150, key=Key.from_seed(3))
+    assert (model.item_factors_ != here.item_factors_).any()  # other keys, other noise
+    assert model.ledger_.epsilon("server") == here.ledger_.epsilon("server")
