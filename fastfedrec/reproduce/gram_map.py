@@ -44,10 +44,10 @@ MOST_INTERACTIONS = 110_000_000
 MOST_PAIRS = 2**30  # items squared: two numbers of 8 bytes are held for every other one
 MOST_SKETCH_CELLS = 2**28  # of all rotations, in 4 bytes for each thread and 16 for the server
 MOST_ANSWERS = 200_000_000  # users times reports
-# Beyond these only at the middle epsilon, of which one takes minutes; several rotations share the latter.
+# Beyond these one fit takes minutes, so only one length of rows and one epsilon are run.
 MANY_PAIRS = 2**27
-MANY_SKETCH_CELLS = 2**26
-MIDDLE_EPSILON = 1.0
+MANY_SKETCH_CELLS = 2**26  # as many rotations as fit are used, at least one and at most eight
+FEW_CELLS = (30.0, 1.0)
 LEGEND = (
     "gain: HR@10 with the gate off less that of exact popularity, leave one out among 99 unseen items.  closed: the "
     "same for the model whose gate closed.  signal: the public number that the gate compares with 30.  epsilon of the "
@@ -263,7 +263,7 @@ def _plans(figure: str, quick: bool, skipped: dict[str, list[str]]) -> Iterator[
             continue
         wanted: dict[str, list[float]] = {}
         for name, epsilon in itertools.product((DP_GRAM, SKETCH), EPSILONS):
-            rule = _too_large(name, n_users, n_items, epsilon)
+            rule = _too_large(name, size, epsilon)
             if rule is None:
                 wanted.setdefault(name, []).append(epsilon)
             else:
@@ -274,8 +274,9 @@ def _plans(figure: str, quick: bool, skipped: dict[str, list[str]]) -> Iterator[
 
 
 @functools.cache
-def _too_large(name: str, n_users: int, n_items: int, epsilon: float) -> str | None:
+def _too_large(name: str, size: _Size, epsilon: float) -> str | None:
     """The limit that a cell is beyond."""
+    n_users, n_items, length = size
     if name == DP_GRAM:
         cells, many, most, what = n_items**2, MANY_PAIRS, MOST_PAIRS, "items squared"
     else:
@@ -283,8 +284,8 @@ def _too_large(name: str, n_users: int, n_items: int, epsilon: float) -> str | N
         what = "cells of one rotation of the items"
     if cells > most:
         return f"{name}, {what} beyond {most:,}"
-    if cells > many and epsilon != MIDDLE_EPSILON:
-        return f"{name}, {what} beyond {many:,} and epsilon not {MIDDLE_EPSILON:g}"
+    if cells > many and (length, epsilon) != FEW_CELLS:
+        return f"{name}, {what} beyond {many:,} but for rows of {FEW_CELLS[0]:g} at epsilon {FEW_CELLS[1]:g}"
     if name == DP_GRAM:
         return None
     n_reports = _n_reports(n_users, epsilon)
