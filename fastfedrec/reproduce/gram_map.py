@@ -41,7 +41,7 @@ METRIC = "hr@10"
 MOST_TESTED = 20_000  # users of a cell: their share's standard error is below .004
 # What one cell may take, so that the map is done in two hours on two cores with 12 GB.
 MOST_INTERACTIONS = 110_000_000
-MOST_PAIRS = 2**30  # items squared: two numbers of 8 bytes are held for every other one
+MOST_PAIRS = 2**30  # items squared: for half of them two numbers of 8 bytes are held
 MOST_SKETCH_CELLS = 2**28  # of all rotations, in 4 bytes for each thread and 16 for the server
 MOST_ANSWERS = 200_000_000  # users times reports
 # Beyond these one fit takes minutes, so only one length of rows and one epsilon are run.
@@ -209,7 +209,7 @@ def gain_map(
     seed : int
         Of data, split and noise: these are simulations.
     folder : str, Path or None
-        Keep every finished data set there, and read those that were made with the same settings.
+        Keep each model's finished cells of a data set there, and read those that were made with the same settings.
     n_threads : int
         0 for all processors; no hit ratio depends on it.
     show_progress : bool
