@@ -1,6 +1,7 @@
 """DPGram: exact sums of bounded norm, the budget, the server's algebra, and the figures it must reach."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -162,6 +163,28 @@ def test_shards_do_not_change_the_model():
     parts = DPGram(2.0).fit(data, key=Key.from_seed(2), engine=LocalEngine(n_shards=3))
     for name in whole._saved:
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+
+
+def test_nobody_adds_nothing_on_either_side():
+    system, state = PairSum(NOISE, Key.from_seed(1), 0.0), GramState(np.arange(80, dtype=np.int64))
+    update = system.local_round(state, generated(50), Key.from_seed(1), 0)
+    (sums,) = update.arrays.values()
+    assert sums.any()
+    for pair in ((system.zero_update(state, 0), update), (update, system.zero_update(state, 0))):
+        merged = system.merge(*pair)
+        assert (merged.round, merged.sender, merged.n_clients) == (0, "merged", 50)
+        np.testing.assert_array_equal(merged.arrays["item_pairs"], sums)
+
+
+def test_a_fit_holds_two_arrays_of_pairs_at_once():
+    data, n_items = generated(1000, 2000), 2000
+    tracemalloc.start()
+    try:
+        DPGram(gate=False).fit(data, key=Key.from_seed(2))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 2 <= peak / (8 * n_items * (n_items - 1) // 2) < 2.7
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])

@@ -55,7 +55,7 @@ def test_cells_by_hand(small, monkeypatch, figure):
 
 def test_finished_data_sets_are_kept_and_read_again(small, tmp_path, monkeypatch):
     first = gain_map(folder=tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 4  # two data sets, two models
     with monkeypatch.context() as patch:
         patch.setattr(module, "_run", lambda *_: pytest.fail("a finished data set was computed again"))
         assert gain_map(folder=tmp_path) == first
@@ -63,14 +63,15 @@ def test_finished_data_sets_are_kept_and_read_again(small, tmp_path, monkeypatch
     made = []
     monkeypatch.setattr(module, "_run", lambda *arguments: made.append(arguments) or [])
     gain_map(folder=tmp_path)
-    assert len(made) == 2
+    assert len(made) == 4
 
 
 def test_what_is_too_large_is_left_out_and_named(monkeypatch):
     monkeypatch.setattr(module, "_run", lambda *_: [])
     remarks = " ".join(gain_map().remarks)
-    assert "DPGram, items squared beyond 134,217,728: 1,000 x 30,000" in remarks
-    assert "ShuffledSketchGram, one rotation of the items beyond" in remarks
+    assert "DPGram, items squared beyond 134,217,728 but for rows of 30 at epsilon 1: 1,000 x 30,000" in remarks
+    assert "one rotation of the items beyond 67,108,864 but for rows of 30 at epsilon 1: 1,000 x 10,000" in remarks
+    assert "cells of one rotation of the items beyond 268,435,456: 1,000 x 30,000" in remarks
     assert "more than 200,000,000 reports: 100,000 x 300 at 2" in remarks
     assert gain_map(quick=True).remarks == ()
 

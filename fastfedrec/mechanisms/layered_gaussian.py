@@ -15,7 +15,7 @@ _STDDEV = 1024  # of every layer but the coarsest
 _BASE = 480  # a layer's unit in units of the one below: less than half of _STDDEV, so that no gaps show
 _TOP = 2048  # the coarsest layer has at most this standard deviation
 _LOWEST, _HIGHEST = 2**15, 2**56
-_CHUNK = 2**20
+_CHUNK = 2**14  # its arrays stay in a cache, and in memory that is not given back and taken anew
 
 
 class LayeredGaussian(RoundedGaussian):
@@ -103,11 +103,13 @@ class LayeredGaussian(RoundedGaussian):
         return float(self._variance)
 
     def _add(self, values, key, purpose, round_number, out, n_threads) -> np.ndarray:
-        out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
+        if out is not None:
+            out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
         noise = np.zeros(values.shape, dtype=np.int64)
         for level, table in enumerate(self._tables):
             noise *= _BASE
             self._add_draws(table, noise, key, f"{purpose}.{level}", round_number, resolve_n_threads(n_threads))
+        out = noise if out is None else out  # values may be gigabytes: no third array of their size
         ours, theirs, sums = values.reshape(-1), noise.reshape(-1), out.reshape(-1)
         ends = np.iinfo(np.int64)
         for start in range(0, len(sums), _CHUNK):

@@ -39,11 +39,15 @@ SIZES = {
 QUICK_USERS = 10_000
 METRIC = "hr@10"
 MOST_TESTED = 20_000  # users of a cell: their share's standard error is below .004
-# What one cell may take, so that the map is done in an hour on two cores with 8 GB.
+# What one cell may take, so that the map is done in two hours on two cores with 12 GB.
 MOST_INTERACTIONS = 110_000_000
-MOST_PAIRS = 2**27  # items squared: numbers of 4 and 8 bytes are held for each
-MOST_SKETCH_CELLS = 2**26  # of all rotations, in 4 bytes for each thread and 8 for the server
+MOST_PAIRS = 2**30  # items squared: for half of them two numbers of 8 bytes are held
+MOST_SKETCH_CELLS = 2**28  # of all rotations, in 4 bytes for each thread and 16 for the server
 MOST_ANSWERS = 200_000_000  # users times reports
+# Beyond these one fit takes minutes, so only one length of rows and one epsilon are run.
+MANY_PAIRS = 2**27
+MANY_SKETCH_CELLS = 2**26  # as many rotations as fit are used, at least one and at most eight
+FEW_CELLS = (30.0, 1.0)
 LEGEND = (
     "gain: HR@10 with the gate off less that of exact popularity, leave one out among 99 unseen items.  closed: the "
     "same for the model whose gate closed.  signal: the public number that the gate compares with 30.  epsilon of the "
@@ -205,7 +209,7 @@ def gain_map(
     seed : int
         Of data, split and noise: these are simulations.
     folder : str, Path or None
-        Keep every finished data set there, and read those that were made with the same settings.
+        Keep each model's finished cells of a data set there, and read those that were made with the same settings.
     n_threads : int
         0 for all processors; no hit ratio depends on it.
     show_progress : bool
@@ -226,16 +230,12 @@ def gain_map(
         "epsilons": list(EPSILONS),
         "most_tested": MOST_TESTED,
         "least_signal": LEAST_SIGNAL,
-        "limits": [MOST_INTERACTIONS, MOST_PAIRS, MOST_SKETCH_CELLS, MOST_ANSWERS],
     }
     skipped: dict[str, list[str]] = {}
     plans = list(_plans(figure, quick, skipped))
     found: list[list[dict[str, Any]]] = []
     for number in progress_rounds(len(plans), show=show_progress, description=figure, unit="data set"):
-        size, latest, wanted = plans[number]
-        n_users, n_items, length = size
-        name = f"gram-{n_users}x{n_items}x{length:g}-{'last' if latest else 'random'}-seed-{seed}"
-        found.append(kept(folder, name, settings, functools.partial(_run, size, latest, wanted, seed, n_threads)))
+        found += _parts(plans[number], settings, folder, n_threads)
     cells = (MapCell(**cell) for cells in found for cell in cells)
     return GainMap(
         "GENERATED DATA (generate_implicit, movielens-1m preset), not MovieLens",
@@ -247,11 +247,10 @@ def gain_map(
 
 
 _Size = tuple[int, int, float]
+_Plan = tuple[_Size, bool, dict[str, list[float]]]
 
 
-def _plans(
-    figure: str, quick: bool, skipped: dict[str, list[str]]
-) -> Iterator[tuple[_Size, bool, list[tuple[str, float]]]]:
+def _plans(figure: str, quick: bool, skipped: dict[str, list[str]]) -> Iterator[_Plan]:
     """Data sets from small to large, and what is fitted on each; what is too large goes into `skipped`."""
     users, items, lengths = SIZES[figure]
     for size in sorted(itertools.product(users, items, lengths), key=lambda size: (size[0] * size[2], size)):
@@ -262,11 +261,11 @@ def _plans(
         if n_users * length > MOST_INTERACTIONS:
             skipped.setdefault(f"more than {MOST_INTERACTIONS:,} interactions", []).append(f"{label} x {length:g}")
             continue
-        wanted = []
+        wanted: dict[str, list[float]] = {}
         for name, epsilon in itertools.product((DP_GRAM, SKETCH), EPSILONS):
-            rule = _too_large(name, n_users, n_items, epsilon)
+            rule = _too_large(name, size, epsilon)
             if rule is None:
-                wanted.append((name, epsilon))
+                wanted.setdefault(name, []).append(epsilon)
             else:
                 skipped.setdefault(rule, []).append(label if "items" in rule else f"{label} at {epsilon:g}")
         for latest in (False, True) if figure == "order" else (False,):
@@ -275,12 +274,20 @@ def _plans(
 
 
 @functools.cache
-def _too_large(name: str, n_users: int, n_items: int, epsilon: float) -> str | None:
+def _too_large(name: str, size: _Size, epsilon: float) -> str | None:
     """The limit that a cell is beyond."""
+    n_users, n_items, length = size
     if name == DP_GRAM:
-        return f"{name}, items squared beyond {MOST_PAIRS:,}" if n_items**2 > MOST_PAIRS else None
-    if _length(n_items) ** 2 > MOST_SKETCH_CELLS:
-        return f"{name}, one rotation of the items beyond {MOST_SKETCH_CELLS:,} cells"
+        cells, many, most, what = n_items**2, MANY_PAIRS, MOST_PAIRS, "items squared"
+    else:
+        cells, many, most = _length(n_items) ** 2, MANY_SKETCH_CELLS, MOST_SKETCH_CELLS
+        what = "cells of one rotation of the items"
+    if cells > most:
+        return f"{name}, {what} beyond {most:,}"
+    if cells > many and (length, epsilon) != FEW_CELLS:
+        return f"{name}, {what} beyond {many:,} but for rows of {FEW_CELLS[0]:g} at epsilon {FEW_CELLS[1]:g}"
+    if name == DP_GRAM:
+        return None
     n_reports = _n_reports(n_users, epsilon)
     if n_reports == 0:
         return f"{name}, not one report fits epsilon"
@@ -301,11 +308,25 @@ def _length(n_items: int) -> int:
 def _model(name: str, epsilon: float, n_items: int, *, gate: bool) -> DPGram | ShuffledSketchGram:
     if name == DP_GRAM:
         return DPGram(epsilon, gate=gate)
-    return ShuffledSketchGram(epsilon, gate=gate, n_rotations=min(8, MOST_SKETCH_CELLS // _length(n_items) ** 2))
+    n_rotations = max(1, min(8, MANY_SKETCH_CELLS // _length(n_items) ** 2))
+    return ShuffledSketchGram(epsilon, gate=gate, n_rotations=n_rotations)
 
 
-def _run(size: _Size, latest: bool, wanted: list[tuple[str, float]], seed: int, n_threads: int) -> list[dict[str, Any]]:
-    """Every model and epsilon on one data set and one split."""
+def _parts(
+    plan: _Plan, settings: dict[str, Any], folder: str | Path | None, n_threads: int
+) -> Iterator[list[dict[str, Any]]]:
+    """The cells of each model on one data set, which is made only if one of them is not there yet."""
+    size, latest, wanted = plan
+    n_users, n_items, length = size
+    data = functools.cache(functools.partial(_data, size, latest, settings["seed"], n_threads))
+    for name, epsilons in wanted.items():
+        title = f"{name}-{n_users}x{n_items}x{length:g}-{'last' if latest else 'random'}-seed-{settings['seed']}"
+        fit = functools.partial(_run, plan, name, data, settings["seed"], n_threads)
+        yield kept(folder, title, settings | {"epsilons": epsilons}, fit)
+
+
+def _data(size: _Size, latest: bool, seed: int, n_threads: int) -> tuple[Interactions, Interactions, float]:
+    """One split of one data set, and popularity's hit ratio on it."""
     key = Key.from_seed(seed)
     n_users, n_items, length = size
     data = generate_implicit(
@@ -315,10 +336,19 @@ def _run(size: _Size, latest: bool, wanted: list[tuple[str, float]], seed: int, 
     del data
     tested = np.arange(n_users) < MOST_TESTED  # users are exchangeable, so the first ones are as good as any
     test = test.keep_interactions(np.repeat(tested, test.interactions_per_user()))
+    return train, test, _hit_ratio(Popularity().fit(train), train=train, test=test, key=key, n_threads=n_threads)
+
+
+def _run(
+    plan: _Plan, name: str, data: Callable[[], tuple[Interactions, Interactions, float]], seed: int, n_threads: int
+) -> list[dict[str, Any]]:
+    """One model at every epsilon on one data set and one split."""
+    key = Key.from_seed(seed)
+    (n_users, n_items, length), latest, wanted = plan
+    train, test, popularity = data()
     hit_ratio = functools.partial(_hit_ratio, train=train, test=test, key=key, n_threads=n_threads)
-    popularity = hit_ratio(Popularity().fit(train))
     cells = []
-    for name, epsilon in wanted:
+    for epsilon in wanted[name]:
         model = _model(name, epsilon, n_items, gate=False).fit(train, key=key, n_threads=n_threads)
         is_closed = model.signal_ < LEAST_SIGNAL
         shut = _model(name, epsilon, n_items, gate=True).fit(train, key=key, n_threads=n_threads) if is_closed else None

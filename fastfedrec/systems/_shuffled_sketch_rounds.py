@@ -211,6 +211,8 @@ class SketchRound(FederatedSystem):
 
     def merge(self, a: Update, b: Update) -> Update:
         """Add two updates of one round; integer sums are exact, so in any order."""
+        if a.n_clients == 0:  # zeros, by the rules; and a copy of the others' sums may be gigabytes
+            return Update(a.round, "merged", b.n_clients, b.arrays)
         arrays = {name: a.arrays[name] + b.arrays[name] for name in a.arrays}
         return Update(a.round, "merged", a.n_clients + b.n_clients, arrays)
 
@@ -220,10 +222,12 @@ class SketchRound(FederatedSystem):
         signs = state.signs[:, :, :n_items].astype(np.int64)
         decoded = np.zeros((n_items, n_items) if self.has_pairs else n_items, dtype=np.int64)
         for total, sides in zip(sums, signs, strict=True):
-            back = hadamard_transform(total)[..., :n_items] * sides[-1]
+            back = hadamard_transform(total)[..., :n_items]
+            back *= sides[-1]
             if self.has_pairs:
-                back = hadamard_transform(back.T)[:, :n_items] * sides[0]  # the transpose, as are its signs
-                back += back.T.copy()
+                back = hadamard_transform(back.T)[:, :n_items]
+                back *= sides[0]  # the transpose, as are its signs
+                decoded += back.T
             decoded += back
         return SketchState(state.signs, decoded, int(update.arrays["n_answers"][0]), update.n_clients)
 
@@ -243,7 +247,8 @@ class SketchRound(FederatedSystem):
 
     def inconsistency(self, state: SketchState, update: Update) -> str | None:
         """Why an update's fields contradict each other, each of which has passed its rule."""
-        found, n_answers = int(np.abs(update.arrays["answers"]).sum()), int(update.arrays["n_answers"][0])
+        rows, n_answers = update.arrays["answers"].reshape(-1, self.length), int(update.arrays["n_answers"][0])
+        found = sum(int(np.abs(row).sum()) for row in rows)  # no second array of gigabytes
         added = n_answers * self.n_terms
         if found > added or (added - found) % 2:
             return f"its sums need {found} terms or an even number more, and it claims {added}"
