@@ -98,6 +98,9 @@ def test_what_is_shown_and_kept(table, folder, tmp_path, monkeypatch):
     )
     assert f"DP-PrivRec: stage one private changes HR@10 by {gain:+.3f}, and is ahead on" in text
     assert "stage one none changes" not in text
+    joint, alone = (table.rows[f"DP-PrivRec, stage one public{end}"]["hr@10"] for end in (", joint loss", ""))
+    gain = np.mean(joint) - np.mean(alone)
+    assert f"DP-PrivRec: the joint loss after public changes HR@10 by {gain:+.3f}, and is ahead on" in text
     table.plot(tmp_path / "table.png")
     assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
     json.dumps(table.to_dict(), allow_nan=False)
