@@ -113,6 +113,23 @@ def step_batch(w, e, slots, items, starts, candidates, batch, room, learning_rat
 # ---- clients ----------------------------------------------------------------------------------------------------
 
 
+@compile_part
+def room_of_clients(parameters, width, starts, candidates, batch_size, lanes):
+    """Room for any batch of these examples."""
+    each, longest, most = (len(starts) - 1) // max(len(candidates), 1), 0, 0
+    for s in range(len(starts) - 1):
+        longest = max(longest, starts[s + 1] - starts[s])
+    for k in range(len(candidates)):
+        most = max(most, starts[(k + 1) * each] - starts[k * each])
+    return make_room(
+        parameters,
+        width,
+        whole(batch_size * most, lanes) + longest * len(lanes),
+        whole(batch_size * each, lanes),
+        whole(batch_size * candidates.shape[1], lanes),
+    )
+
+
 @compile_kernel
 def train_clients(
     parameters,  # IN (n_parameters,) dense weights, then embeddings
@@ -146,18 +163,7 @@ def train_clients(
     embeddings = parameters[n_dense:].reshape(-1, width)
     slots = np.zeros(len(embeddings), dtype=np.int32)
     w = aligned_zeros(parameters, n_dense)
-    each, longest, most = (len(starts) - 1) // max(len(candidates), 1), 0, 0
-    for s in range(len(starts) - 1):
-        longest = max(longest, starts[s + 1] - starts[s])
-    for k in range(len(candidates)):
-        most = max(most, starts[(k + 1) * each] - starts[k * each])
-    room = make_room(
-        parameters,
-        width,
-        whole(batch_size * most, lanes) + longest * len(lanes),
-        whole(batch_size * each, lanes),
-        whole(batch_size * candidates.shape[1], lanes),
-    )
+    room = room_of_clients(parameters, width, starts, candidates, batch_size, lanes)
     place = take_next(counter)
     while place < len(order):
         client = order[place]

@@ -213,7 +213,6 @@ class TwoTower:
             Parameters of another shape or not finite, or examples of users, items or contexts that the features do
             not have.
         """
-        from fastfedrec._kernels import _examples
         from fastfedrec._kernels import network as _kernel
 
         parameters = self._check_parameters(parameters)
@@ -227,11 +226,8 @@ class TwoTower:
         users, indptr, items, contexts = self._check_examples(examples)
         lengths = np.diff(indptr)
         n_clients = len(users)
-        row_starts, rows = np.zeros(n_clients + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
         data = self._tables(), users, indptr, items
-        for _ in range(2):
-            _examples.touched_rows(*data, contexts, row_starts, rows, self.features.n_embeddings)
-            rows = np.empty(row_starts[-1], dtype=np.int32) if not rows.size else rows
+        row_starts, rows = self._touched(*data, contexts)
         starts = self.n_dense * np.arange(n_clients + 1) + self.n_factors * row_starts
         values = np.empty(starts[-1], dtype=parameters.dtype)
         n_words = (n_epochs * np.maximum(lengths - 1, 0) + 1) // 2
@@ -353,6 +349,18 @@ class TwoTower:
         if indptr.shape != (len(users) + 1,) or indptr[0] or indptr[-1] != len(items) or (np.diff(indptr) < 0).any():
             raise ValueError(f"examples.indptr must ascend from 0 to {len(items)} in {len(users)} steps")
         return users, np.ascontiguousarray(indptr, dtype=np.int64), items, contexts
+
+    def _touched(
+        self, tables: Any, users: np.ndarray, indptr: np.ndarray, items: np.ndarray, contexts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Where each client's embeddings begin, and these, ascending."""
+        from fastfedrec._kernels import _examples
+
+        row_starts, rows = np.zeros(len(users) + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
+        for _ in range(2):
+            _examples.touched_rows(tables, users, indptr, items, contexts, row_starts, rows, self.features.n_embeddings)
+            rows = np.empty(row_starts[-1], dtype=np.int32) if not rows.size else rows
+        return row_starts, rows
 
     def _tables(self) -> Any:
         from fastfedrec._kernels import network as _kernel

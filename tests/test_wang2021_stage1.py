@@ -13,8 +13,8 @@ from fastfedrec.reproduce import wang2021_stage1 as stage1
 from fastfedrec.reproduce.wang2021_stage1 import EPSILON, StageOneTable, stage1_table
 
 
-@pytest.fixture
-def tiny(monkeypatch):
+@pytest.fixture(scope="module")
+def tiny():
     """Networks that train in no time."""
     models = stage1.stage_models
 
@@ -25,12 +25,20 @@ def tiny(monkeypatch):
                 model.set_params(n_factors=16, hidden=(16,))
         return found
 
-    monkeypatch.setattr(stage1, "stage_models", smaller)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(stage1, "stage_models", smaller)
+        yield
 
 
-@pytest.fixture
-def table(tiny, tmp_path):
-    return stage1_table(n_seeds=2, quick=True, folder=tmp_path)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("stage1")
+
+
+@pytest.fixture(scope="module")
+def table(tiny, folder):
+    """Made once: every test reads it, none changes it."""
+    return stage1_table(n_seeds=2, quick=True, folder=folder)
 
 
 # ---- oracle: by hand -------------------------------------------------------------------------------------------------
@@ -82,7 +90,7 @@ def test_every_private_row_is_at_the_same_epsilon(table):
             assert row["epsilon"] is None
 
 
-def test_what_is_shown_and_kept(table, tiny, tmp_path, monkeypatch):
+def test_what_is_shown_and_kept(table, folder, tmp_path, monkeypatch):
     text = table.summary()
     assert text.startswith("Generated sequences: <Interactions: 200 users x 100 items")
     gain = np.mean(table.rows["DP-PrivRec, stage one private"]["hr@10"]) - np.mean(
@@ -90,11 +98,14 @@ def test_what_is_shown_and_kept(table, tiny, tmp_path, monkeypatch):
     )
     assert f"DP-PrivRec: stage one private changes HR@10 by {gain:+.3f}, and is ahead on" in text
     assert "stage one none changes" not in text
+    joint, alone = (table.rows[f"DP-PrivRec, stage one public{end}"]["hr@10"] for end in (", joint loss", ""))
+    gain = np.mean(joint) - np.mean(alone)
+    assert f"DP-PrivRec: the joint loss after public changes HR@10 by {gain:+.3f}, and is ahead on" in text
     table.plot(tmp_path / "table.png")
     assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
     json.dumps(table.to_dict(), allow_nan=False)
     monkeypatch.setattr(stage1, "_run", lambda *_: pytest.fail("a finished model was trained again"))
-    assert stage1_table(n_seeds=2, quick=True, folder=tmp_path).rows == table.rows
+    assert stage1_table(n_seeds=2, quick=True, folder=folder).rows == table.rows
 
 
 def test_ratings_with_features_and_the_command(tiny, tmp_path, capsys, monkeypatch):

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastfedrec.client_examples import Events, draw_examples
+from fastfedrec.client_examples import ClientExamples, Events, draw_examples
 from fastfedrec.features import Features
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
@@ -54,6 +54,15 @@ class ClientData:
         self.network = TwoTower(encoded, n_factors=network.n_factors, hidden=network.hidden)
         self.events = _events(data, threshold, with_contexts=contexts is not None)
 
+    def draw(
+        self, users: np.ndarray, local: LocalTraining, key: Key, purpose: str, round_number: int, n_threads: int
+    ) -> ClientExamples:
+        """What these users (rows) train on in a round."""
+        return draw_examples(
+            self.visited, self.events, users, local.negatives,
+            key=key, purpose=f"{purpose}.negatives", round=round_number, n_threads=n_threads,
+        )  # fmt: skip
+
     def train(
         self,
         parameters: np.ndarray,
@@ -68,10 +77,7 @@ class ClientData:
         n_threads: int,
     ) -> ClientUpdates:
         """What each of these users (rows) sends."""
-        examples = draw_examples(
-            self.visited, self.events, users, local.negatives,
-            key=key, purpose=f"{purpose}.negatives", round=round_number, n_threads=n_threads,
-        )  # fmt: skip
+        examples = self.draw(users, local, key, purpose, round_number, n_threads)
         return self.network.train_clients(
             parameters, examples, learning_rate=local.learning_rate, n_epochs=local.epochs,
             batch_size=local.batch_size, clip_norm=clip_norm, clip_order=clip_order,
@@ -126,6 +132,14 @@ class PrivRecRounds(CohortRounds):
     checkpoint: Checkpoint | None = None
     _ready: dict[int, tuple[Any, ClientData]] = field(default_factory=dict, init=False)
 
+    def network_part(self, parameters: np.ndarray) -> np.ndarray:
+        """Of all parameters those that recommend."""
+        return parameters
+
+    def whole(self, network: np.ndarray, learnt: np.ndarray | None) -> np.ndarray:
+        """All parameters, from the network's and what stage one has learnt."""
+        return network
+
     def _train(
         self,
         clients: ClientData,
@@ -144,8 +158,11 @@ class PrivRecRounds(CohortRounds):
     def _client_data(self, shard: Any) -> ClientData:
         # A shard is the same object in every round, and encoding its features takes longer than a short round.
         if id(shard) not in self._ready:
-            self._ready[id(shard)] = (shard, ClientData(shard, self.features, self.network, self.local.threshold))
+            self._ready[id(shard)] = (shard, self._new_data(shard))
         return self._ready[id(shard)][1]
+
+    def _new_data(self, shard: Any) -> ClientData:
+        return ClientData(shard, self.features, self.network, self.local.threshold)
 
 
 def _events(data: Interactions | InteractionLog, threshold: float, *, with_contexts: bool) -> Events:

@@ -12,7 +12,13 @@ from fastfedrec.accounting import (
     calibrate_epsilon_per_report,
     calibrate_noise_multiplier,
 )
-from fastfedrec.systems._privrec_stage1 import STAGES, Stage1Settings, check_options, resolve_options
+from fastfedrec.systems._privrec_stage1 import (
+    STAGES,
+    Stage1Settings,
+    check_options,
+    has_joint_loss,
+    resolve_options,
+)
 
 #: Chosen on MovieLens 1M; the paper's own are those of its section 4.1 (docs/explanation/systems/privrec.md).
 PRESETS: dict[str, dict[str, Any]] = {
@@ -102,6 +108,11 @@ def check_settings(parameters: Mapping[str, Any]) -> None:
     stage1 = check_choice("stage1", parameters["stage1"], STAGES)
     check_options(parameters["stage1_options"])
     check_real("stage1_share", parameters["stage1_share"], low=1e-3, high=1 - 1e-3)
+    if has_joint_loss(parameters) and (stage1 == "none" or parameters["n_rounds"] == 0):
+        raise ValueError(
+            "stage1_options['contrastive_weight'] is for rounds after a stage one: they go on with its losses, got "
+            f"stage1={stage1!r} and n_rounds={parameters['n_rounds']!r}"
+        )
     if stage1 == "dp" and not private:
         raise ValueError("stage1='dp' needs noise: give target_epsilon or noise_multiplier, and clip_norm")
     if private and parameters["clip_norm"] is None:

@@ -24,7 +24,7 @@ STAGES = ("none", "public", "dp", "published")
 #: Chosen on generated sequences (docs/explanation/pretraining.md); the paper names none of them.
 OPTIONS: dict[str, Any] = {
     "n_rounds": 100, "cohort_size": 200, "local_epochs": 1, "learning_rate": 0.5, "server_learning_rate": 10.0,
-    "batch_size": 16, "length": 10, "negatives": 4, "clip_norm": None,
+    "batch_size": 16, "length": 10, "negatives": 4, "clip_norm": None, "contrastive_weight": 0.0,
 }  # fmt: skip
 _LEAST = {"n_rounds": 1, "cohort_size": 1, "local_epochs": 1, "batch_size": 1, "length": 2, "negatives": 1}
 PUBLISHED_NOTE = (
@@ -45,6 +45,7 @@ class Stage1Settings:
     length: int
     negatives: int
     clip_norm: float | None
+    contrastive_weight: float
     noise_multiplier: float | None
 
 
@@ -61,8 +62,15 @@ def check_options(options: Mapping[str, Any] | None) -> None:
             check_integer(label, value, low=_LEAST[name], high=2**32 - 1)
         elif name == "clip_norm":
             check_real(label, value, low=1e-6, high=1e6)
+        elif name == "contrastive_weight":
+            check_real(label, value, low=0.0)
         else:
             check_real(label, value, low=0.0, exclusive=True)
+
+
+def has_joint_loss(parameters: Mapping[str, Any]) -> bool:
+    """Whether the rounds after stage one go on with its losses (equation 11)."""
+    return dict(parameters["stage1_options"] or {}).get("contrastive_weight", 0.0) > 0
 
 
 def resolve_options(parameters: Mapping[str, Any], n_users: int) -> dict[str, Any]:
@@ -81,30 +89,43 @@ def resolve_options(parameters: Mapping[str, Any], n_users: int) -> dict[str, An
     return numbers
 
 
-def choose_sequences(stage1: str, data: Interactions | InteractionLog, public: Any, threshold: float) -> Any:
+def choose_sequences(
+    stage1: str, data: Interactions | InteractionLog, public: Any, threshold: float, *, joint: bool = False
+) -> Any:
     """What stage one learns from, in order and with positives only; None without a stage one."""
     if stage1 != "public" and public is not None:
         raise ValueError(f"public is for stage1='public', and stage1 is {stage1!r}")
     if stage1 == "none":
         return None
     if stage1 == "public":
-        if public is None:
-            raise ValueError("public must be given with stage1='public': sequences of other people, with timestamps")
-        check_instance("public", public, Interactions, "use Interactions.from_arrays with timestamps")
-        own = data.interactions if isinstance(data, InteractionLog) else data
-        if np.array_equal(public.indptr, own.indptr) and np.array_equal(public.indices, own.indices):
-            raise ValueError("public must be other people's sequences, got the users' own: pass stage1='dp' for these")
-        if not set(public.item_ids.tolist()) & set(own.item_ids.tolist()):
-            raise ValueError("public must have items of the data (equal item ids), and has none")
-        check_sequences("public", public)
-        return public.binarize(threshold)
+        _check_public(data, public)
+    if stage1 != "public" or joint:
+        _check_own("contrastive_weight" if stage1 == "public" else f"stage1={stage1!r}", data)
+    sequences: Any = public if stage1 == "public" else data
+    return sequences.binarize(threshold)
+
+
+def _check_public(data: Interactions | InteractionLog, public: Any) -> None:
+    """Raise for what cannot be other people's sequences."""
+    if public is None:
+        raise ValueError("public must be given with stage1='public': sequences of other people, with timestamps")
+    check_instance("public", public, Interactions, "use Interactions.from_arrays with timestamps")
+    own = data.interactions if isinstance(data, InteractionLog) else data
+    if np.array_equal(public.indptr, own.indptr) and np.array_equal(public.indices, own.indices):
+        raise ValueError("public must be other people's sequences, got the users' own: pass stage1='dp' for these")
+    if not set(public.item_ids.tolist()) & set(own.item_ids.tolist()):
+        raise ValueError("public must have items of the data (equal item ids), and has none")
+    check_sequences("public", public)
+
+
+def _check_own(what: str, data: Any) -> None:
+    """Raise where the users' own items have no order."""
     if isinstance(data, InteractionLog):
         raise ValueError(
-            f"stage1={stage1!r} learns from each user's items in order, and an InteractionLog has no timestamps; use "
+            f"{what} learns from each user's items in order, and an InteractionLog has no timestamps; use "
             "stage1='none', or 'public' with other people's sequences"
         )
     check_sequences("interactions", data)
-    return data.binarize(threshold)
 
 
 def public_note(n_users: int) -> str:

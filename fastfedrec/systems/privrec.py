@@ -21,15 +21,23 @@ from fastfedrec.engines.local import LocalEngine
 from fastfedrec.features import Features, FeatureTable
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
+from fastfedrec.joint_loss import JointNetwork
 from fastfedrec.network import TwoTower
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems._grid_noise import GridNoise
+from fastfedrec.systems._privrec_joint import JointRounds
 from fastfedrec.systems._privrec_rounds import ClientData, LocalTraining, PrivRecRounds
 from fastfedrec.systems._privrec_run import Run, checksum
 from fastfedrec.systems._privrec_serving import _Personalized, _TwoTowerRecommender
 from fastfedrec.systems._privrec_settings import PrivRecSettings, check_settings
-from fastfedrec.systems._privrec_stage1 import choose_sequences, learn_items, public_note, with_embeddings
+from fastfedrec.systems._privrec_stage1 import (
+    choose_sequences,
+    has_joint_loss,
+    learn_items,
+    public_note,
+    with_embeddings,
+)
 from fastfedrec.systems._privrec_start import MAX_ITEMS, describe_features, popularity_start, release_popularity
 from fastfedrec.systems.recommender import check_interactions
 
@@ -82,7 +90,8 @@ class PrivRec(_TwoTowerRecommender):
         Of what `target_epsilon` leaves for rounds, the share that "dp" may spend on stage one; all without rounds.
     stage1_options : mapping or None
         Other numbers of stage one than its own: n_rounds, cohort_size, local_epochs, learning_rate,
-        server_learning_rate, batch_size, length (of sequences), negatives, clip_norm (None takes the model's).
+        server_learning_rate, batch_size, length (of sequences), negatives, clip_norm (None takes the model's).  And
+        contrastive_weight: above 0, rounds go on with its losses beside their own (equation 11), so many times.
     noise : {"gaussian", "laplace"}
         "laplace" clips in the l1 norm, without which Laplace noise promises nothing.
     preset : {"recommended", "paper"}
@@ -247,7 +256,8 @@ class PrivRec(_TwoTowerRecommender):
         show_progress = check_flag("show_progress", show_progress)
         engine = LocalEngine() if engine is None else engine
         features = describe_features(self.features or {}, data, visited)
-        sequences = choose_sequences(self.stage1, data, public, self.threshold)
+        joint = has_joint_loss(self.get_params())
+        sequences = choose_sequences(self.stage1, data, public, self.threshold, joint=joint)
         n_public = 0 if public is None else public.n_users
         settings = PrivRecSettings.resolve(self.get_params(), visited.n_users, n_public)
         folder = None
@@ -273,13 +283,14 @@ class PrivRec(_TwoTowerRecommender):
         system = self._system(settings, key, n_threads, folder)
 
         def after_round(round_number: int, parameters: np.ndarray) -> None:
-            self._take(run, parameters)
+            self._take(run, system, parameters)
             if callback is not None:
                 callback(self, round_number)
 
         parameters, first_round = run.open(system, lambda: self._start(data, system, run, sequences, learnt))
-        self._take(run, parameters)
-        self._take(run, run.rounds(system, data, parameters, first_round, settings.n_rounds, after_round))
+        self._take(run, system, parameters)
+        parameters = run.rounds(system, data, parameters, first_round, settings.n_rounds, after_round)
+        self._take(run, system, parameters)
         return self
 
     def personalize(
@@ -347,11 +358,13 @@ class PrivRec(_TwoTowerRecommender):
         noise = None
         if settings.noise_multiplier is not None and settings.clip_norm is not None:
             noise = GridNoise.calibrated(self.noise, settings.clip_norm, settings.noise_multiplier)
-        return PrivRecRounds(
-            self.features_, self._network, self.interactions_.global_user_ids, settings.cohort_size,
-            self._local(settings, settings.local_epochs), settings.server_learning_rate, settings.clip_norm, noise,
-            key, n_threads, folder,
+        described = (
+            self.interactions_.global_user_ids, settings.cohort_size, self._local(settings, settings.local_epochs),
+            settings.server_learning_rate, settings.clip_norm, noise, key, n_threads, folder,
         )  # fmt: skip
+        if settings.stage1 is not None and settings.stage1.contrastive_weight:
+            return JointRounds(self.features_, JointNetwork(self._network), *described, settings.stage1)
+        return PrivRecRounds(self.features_, self._network, *described)
 
     def _start(
         self,
@@ -362,7 +375,7 @@ class PrivRec(_TwoTowerRecommender):
         learnt: np.ndarray | None,
     ) -> np.ndarray:
         """The parameters of the first round of stage two."""
-        parameters = system.initial_state().parameters
+        parameters = system.network_part(system.initial_state().parameters)
         if sequences is not None and learnt is not None:
             parameters = with_embeddings(self._network, parameters, self.interactions_.item_ids, sequences, learnt)
         if self.stage1 == "public" and sequences is not None:
@@ -370,14 +383,15 @@ class PrivRec(_TwoTowerRecommender):
         if system.noise is not None or self.popularity_epsilon is not None or self.stage1 == "dp":
             run.ledger.note("the values of the features, and who is in the data at all, are taken to be public")
         if self.popularity_epsilon is None:
-            return parameters
+            return system.whole(parameters, learnt)
         positives = data.interactions.binarize() if isinstance(data, InteractionLog) else data.binarize(self.threshold)
         counts = release_popularity(positives, self.popularity_epsilon, system.key, run.ledger)
         run.communication.record(RoundTraffic(download=0, upload=4 * MAX_ITEMS, n_clients=positives.n_users))
-        return popularity_start(self._network, parameters, counts, system.local.negatives)
+        return system.whole(popularity_start(self._network, parameters, counts, system.local.negatives), learnt)
 
-    def _take(self, run: Run, parameters: np.ndarray) -> None:
-        self.ledger_, self.communication_, self.parameters_ = run.ledger, run.communication, parameters
+    def _take(self, run: Run, system: PrivRecRounds, parameters: np.ndarray) -> None:
+        self.ledger_, self.communication_ = run.ledger, run.communication
+        self.parameters_ = system.network_part(parameters)
 
     def _run_of(
         self,

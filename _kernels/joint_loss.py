@@ -1,0 +1,111 @@
+"""Clients' steps on the recommender's loss and the contrastive ones (docs/explanation/pretraining.md), in Numba.
+
+    L = cross-entropy of a batch of examples + weight (loss of the items + loss of the segments of a batch of sequences)
+
+which is equation 11 of Wang et al. 2021, divided by its weight of the first term.  The network and the encoder share
+nothing but the embeddings of items' ids.  So a step is one of `network` and one of `gru` from the same embeddings, the
+latter on a copy of them, and what both have moved is added up: it goes down the gradient of the sum.
+
+Inputs are trusted.  As there, functions release the GIL and are called from threads, each client by one of them.
+"""
+
+import numpy as np
+
+from fastfedrec._kernels._layers import aligned_zeros, compile_part, copy, shuffle, take_next
+from fastfedrec._kernels.gru import room_of_clients
+from fastfedrec._kernels.gru import step_batch as step_sequences
+from fastfedrec._kernels.network import make_room
+from fastfedrec._kernels.network import step_batch as step_examples
+from fastfedrec._kernels.sgd import compile_kernel
+
+
+@compile_part
+def add_moves(e, after, before):
+    """What the copy has moved."""
+    for k in range(len(e)):
+        for j in range(e.shape[1]):
+            e[k, j] += after[k, j] - before[k, j]
+
+
+@compile_kernel
+def train_clients(
+    parameters,  # IN (n_parameters,) dense weights of the network, those of the encoder, then embeddings
+    layers,  # IN (n_layers, 4) as for `network`
+    tables,
+    users,  # IN (n_clients,) rows of the user table
+    starts,  # IN (n_clients + 1,) where the examples of each client begin
+    items,  # IN (n_examples,)
+    labels,  # IN (n_examples,)
+    contexts,  # IN (n_examples,)
+    indptr,  # IN (n_clients + 1,) where the masked examples of each client begin
+    sequence_items,  # IN (sequence_starts[-1],) as for `gru`
+    sequence_starts,  # IN (n_masked * n_each + 1,)
+    candidates,  # IN (n_masked, n_candidates) items
+    words,  # IN (n_words,) uint64, uniform, two draws each: for the order of examples
+    word_starts,  # IN (n_clients + 1,)
+    sequence_words,  # IN (n_sequence_words,) uint64: for that of masked ones
+    sequence_word_starts,  # IN (n_clients + 1,)
+    row_starts,  # IN (n_clients + 1,) where the touched rows of each client begin
+    touched,  # IN (n_touched,)
+    order,  # IN (n_clients,) in which clients are taken
+    counter,  # IN/OUT (1,) 0; shared by all threads
+    out_starts,  # IN (n_clients + 1,)
+    out,  # OUT (out_starts[-1],) each client's update: dense weights, then its touched rows
+    first_item,  # row of the first item's id among the embeddings
+    learning_rate,
+    contrastive_weight,
+    n_epochs,
+    batch_size,
+    sequence_batch_size,
+    lanes,
+    rows,
+):
+    """SGD of clients, each on its own; called by every thread with the same arguments."""
+    width, n_network = layers[0, 1], layers[-1, 3] + 1
+    n_dense = n_network + 7 * width * (width + 1)
+    embeddings = parameters[n_dense:].reshape(-1, width)
+    slots = np.zeros(len(embeddings), dtype=np.int32)
+    item_slots = slots[first_item:]
+    w, u = aligned_zeros(parameters, n_network), aligned_zeros(parameters, n_dense - n_network)
+    room = make_room(parameters, layers, -(-batch_size // len(lanes)) * len(lanes))
+    sequence_room = room_of_clients(parameters, width, sequence_starts, candidates, sequence_batch_size, lanes)
+    place = take_next(counter)
+    while place < len(order):
+        client = order[place]
+        copy(parameters[:n_network], w)
+        copy(parameters[n_network:n_dense], u)
+        mine = touched[row_starts[client] : row_starts[client + 1]]
+        size = len(mine) * width
+        flat, before = aligned_zeros(parameters, size), aligned_zeros(parameters, size)
+        after = aligned_zeros(parameters, size)
+        e, e_after, e_before = (flat.reshape(-1, width), after.reshape(-1, width), before.reshape(-1, width))
+        for k in range(len(mine)):
+            slots[mine[k]] = k
+            copy(embeddings[mine[k]], e[k])
+        turn, masked = np.arange(starts[client], starts[client + 1]), np.arange(indptr[client], indptr[client + 1])
+        draws, sequence_draws, at = 2 * word_starts[client], 2 * sequence_word_starts[client], len(masked)
+        for _ in range(n_epochs):
+            draws = shuffle(turn, words, draws)
+            for b in range(0, len(turn), batch_size):
+                copy(flat, before)
+                copy(flat, after)
+                step_examples(w, e, slots, layers, tables, users[client], items, labels, contexts,
+                              turn[b : b + batch_size], room, learning_rate, lanes, rows)  # fmt: skip
+                if len(masked) == 0:
+                    continue
+                if at >= len(masked):  # all have had their turn: again, in another order
+                    sequence_draws, at = shuffle(masked, sequence_words, sequence_draws), 0
+                step_sequences(u, e_after, item_slots, sequence_items, sequence_starts, candidates,
+                               masked[at : at + sequence_batch_size], sequence_room,
+                               learning_rate * contrastive_weight, 1.0, 1.0, lanes, rows)  # fmt: skip
+                at += sequence_batch_size
+                add_moves(e, e_after, e_before)
+        update = out[out_starts[client] : out_starts[client + 1]]
+        for k in range(n_network):
+            update[k] = w[k] - parameters[k]
+        for k in range(n_dense - n_network):
+            update[n_network + k] = u[k] - parameters[n_network + k]
+        for k in range(len(mine)):
+            for j in range(width):
+                update[n_dense + k * width + j] = e[k, j] - embeddings[mine[k], j]
+        place = take_next(counter)

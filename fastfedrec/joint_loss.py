@@ -1,0 +1,264 @@
+"""A network that scores items and an encoder of sequences on the same embeddings of items, trained on both losses."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from fastfedrec._check import check_array, check_instance, check_integer, check_real
+from fastfedrec._kernels import clipping as _clipping
+from fastfedrec._rows import frozen
+from fastfedrec._threads import resolve_n_threads
+from fastfedrec._tiles import run_tasks, tile_of, worth_threads
+from fastfedrec.client_examples import ClientExamples
+from fastfedrec.gru import ContrastiveExamples, GRUEncoder
+from fastfedrec.network import ClientUpdates, TwoTower
+from fastfedrec.randomness import Key
+
+
+class JointNetwork:
+    """A two-tower network and a recurrent encoder that have the embeddings of items' ids in common.
+
+    All parameters are one array: the network's dense ones, the encoder's, then the network's embeddings.
+
+    Parameters
+    ----------
+    network : TwoTower
+        Of features that have the items' ids.
+
+    Attributes
+    ----------
+    encoder : GRUEncoder
+        Of the same items and width.
+    n_parameters : int
+        Dense weights and embeddings.
+    n_dense : int
+        Dense weights and biases of both.
+
+    References
+    ----------
+    .. [1] Wang, Yin, Chen, Yu, Zhou, Zhang, "Fast-adapting and privacy-preserving federated recommender system", The
+       VLDB Journal 31, 2022.  Equation 11.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions, Key
+    >>> from fastfedrec.client_examples import Events, draw_examples
+    >>> from fastfedrec.features import Features
+    >>> from fastfedrec.joint_loss import JointNetwork
+    >>> from fastfedrec.network import TwoTower
+    >>> from fastfedrec.pretraining import draw_contrastive_examples
+    >>> key = Key.from_seed(1)
+    >>> data = Interactions.from_arrays(["ann", "ann", "bob", "bob"], ["a", "b", "b", "c"], timestamps=[1, 2, 3, 4])
+    >>> joint = JointNetwork(TwoTower(Features.from_interactions(data), n_factors=16, hidden=(16,)))
+    >>> parameters = joint.initial_parameters(key)
+    >>> examples = draw_examples(data, Events.from_interactions(data), [0, 1], 1, key=key)
+    >>> masked = draw_contrastive_examples(data, [0, 1], key=key)
+    >>> updates = joint.train_clients(
+    ...     parameters, examples, masked, contrastive_weight=0.5, learning_rate=0.1, n_epochs=2, key=key
+    ... )
+    >>> parameters += updates.total().astype(parameters.dtype) / 2
+    >>> joint.network.score(joint.network_part(parameters), [0, 1]).shape
+    (2, 3)
+    """
+
+    def __init__(self, network: TwoTower):
+        self.network = check_instance("network", network, TwoTower, "use TwoTower(features)")
+        items = network.features.item
+        self._first_item = network.features.user.n_values + network.features.context.n_values
+        if items.names[:1] != ("item id",):
+            raise ValueError("network must have embeddings of the items' ids, which it shares with the encoder")
+        self.encoder = GRUEncoder(items.n_entries, n_factors=network.n_factors)
+        self.n_dense = network.n_dense + self.encoder.n_dense
+        self.n_parameters = network.n_parameters + self.encoder.n_dense
+
+    def initial_parameters(
+        self, key: Key, *, purpose: str = "network.start", dtype: DTypeLike = np.float32
+    ) -> np.ndarray:
+        """Draw parameters to start from: the network's own, and an encoder's.
+
+        Parameters
+        ----------
+        key : Key
+            Source of the randomness; it is not used up.
+        purpose : str
+            Name of the stream.
+        dtype : dtype
+            float32 or float64; the same draws, rounded.
+
+        Returns
+        -------
+        ndarray of shape (n_parameters,)
+            The network's part is what `TwoTower.initial_parameters` draws.
+        """
+        network = self.network.initial_parameters(key, purpose=purpose, dtype=dtype)
+        return self.join(network, self.encoder.initial_parameters(key, purpose=f"{purpose}.encoder", dtype=dtype))
+
+    def join(self, network: np.ndarray, encoder: np.ndarray) -> np.ndarray:
+        """Put parameters together: the network's, and the encoder's dense ones.
+
+        Parameters
+        ----------
+        network : ndarray of shape (network.n_parameters,), float32 or float64
+            All of the network's.
+        encoder : ndarray of shape (at least encoder.n_dense,)
+            Of an encoder of this width; its embeddings are left out.
+
+        Returns
+        -------
+        ndarray of shape (n_parameters,)
+            Of the type of `network`.
+        """
+        network = check_array("network", network, ndim=1, shape=(self.network.n_parameters,))
+        dense = np.asarray(encoder)[: self.encoder.n_dense]
+        if dense.shape != (self.encoder.n_dense,):
+            raise ValueError(f"encoder must begin with {self.encoder.n_dense} dense parameters, got {dense.shape}")
+        at = self.network.n_dense
+        return np.concatenate([network[:at], dense.astype(network.dtype), network[at:]])
+
+    def network_part(self, parameters: np.ndarray) -> np.ndarray:
+        """The network's own parameters, which are all that recommends.
+
+        Parameters
+        ----------
+        parameters : ndarray of shape (n_parameters,), float32 or float64
+            All of them.
+
+        Returns
+        -------
+        ndarray of shape (network.n_parameters,)
+            A copy.
+        """
+        parameters = self._check_parameters(parameters)
+        return np.concatenate([parameters[: self.network.n_dense], parameters[self.n_dense :]])
+
+    def train_clients(
+        self,
+        parameters: np.ndarray,
+        examples: ClientExamples,
+        masked: ContrastiveExamples,
+        *,
+        contrastive_weight: float,
+        learning_rate: float,
+        n_epochs: int,
+        batch_size: int = 32,
+        masked_batch_size: int = 16,
+        clip_norm: float | None = None,
+        clip_order: int = 2,
+        key: Key,
+        purpose: str = "joint_loss.order",
+        round: int = 0,
+        n_threads: int = 0,
+    ) -> ClientUpdates:
+        """Let each client take its own steps of SGD on the sum of both losses.
+
+        A step takes the next batch of examples, whose mean cross-entropy counts once, and the next batch of masked
+        ones, whose mean loss (`GRUEncoder.train_clients`) counts `contrastive_weight` times.  When all masked ones have
+        had their turn, they begin again in a new order.  A client without masked ones trains the network alone.
+
+        Parameters
+        ----------
+        parameters : ndarray of shape (n_parameters,), float32 or float64
+            Finite; where every client starts.
+        examples : ClientExamples
+            One client a row.
+        masked : ContrastiveExamples
+            Of the same clients.
+        contrastive_weight : float
+            At least 0.
+        learning_rate : float
+            Above 0.
+        n_epochs : int
+            Passes over a client's examples, each in a new order; at least 0.
+        batch_size, masked_batch_size : int
+            Examples of a step, at least 1; the last batch of a pass may have fewer.
+        clip_norm : float or None
+            A bound on the norm of a client's update, over all dense weights and embeddings together, after all its
+            epochs; it is never exceeded.  None for no bound.
+        clip_order : int
+            2 for the Euclidean norm, 1 for the sum of absolute values.
+        key : Key
+            For the order of examples; it is not used up.
+        purpose : str
+            A client's streams are (purpose, round, global user id), and the same with ".masked" after the purpose.
+        round : int
+            Below 2**32.
+        n_threads : int
+            0 for all processors; the result does not depend on it.
+
+        Returns
+        -------
+        ClientUpdates
+            One for each client; zeros where it has no examples, or diverged.
+
+        Raises
+        ------
+        ValueError
+            Parameters of another shape or not finite, examples that the features do not have, or masked ones of other
+            clients.
+        """
+        from fastfedrec._kernels import joint_loss as _kernel
+
+        parameters = self._check_parameters(parameters)
+        check_instance("examples", examples, ClientExamples, "use draw_examples")
+        check_instance("masked", masked, ContrastiveExamples, "use draw_contrastive_examples")
+        if not np.array_equal(examples.global_user_ids, masked.global_user_ids):
+            raise ValueError("masked must be of the clients that examples are of, in the same order")
+        weight = check_real("contrastive_weight", contrastive_weight, low=0.0)
+        learning_rate = check_real("learning_rate", learning_rate, low=0.0, exclusive=True)
+        n_epochs = check_integer("n_epochs", n_epochs, low=0)
+        batch_size = check_integer("batch_size", batch_size, low=1)
+        masked_batch_size = check_integer("masked_batch_size", masked_batch_size, low=1)
+        bound = np.inf if clip_norm is None else check_real("clip_norm", clip_norm, low=1e-100, high=1e100)
+        clip_order = check_integer("clip_order", clip_order, low=1, high=2)
+        n_threads = resolve_n_threads(n_threads)
+        users, indptr, items, contexts = self.network._check_examples(examples)
+        sequences = self.encoder._check_examples(masked)
+        data = self.network._tables(), users, indptr, items
+        row_starts, rows = self._touched(self.network._touched(*data, contexts), self.encoder._touched(*sequences))
+        lengths, n_masked, n_clients = np.diff(indptr), np.diff(sequences[0]), len(users)
+        out_starts = self.n_dense * np.arange(n_clients + 1) + self.network.n_factors * row_starts
+        values = np.empty(out_starts[-1], dtype=parameters.dtype)
+        # All masked examples have had their turn after so many steps, and are put in a new order.
+        n_turn = np.maximum(-(-n_masked // masked_batch_size), 1)
+        n_turns = -(-(n_epochs * -(-lengths // batch_size)) // n_turn)
+        draws: list[np.ndarray] = []
+        for name, n in ((purpose, n_epochs * (lengths - 1)), (f"{purpose}.masked", n_turns * (n_masked - 1))):
+            n_words = (np.maximum(n, 0) + 1) // 2
+            threads = worth_threads(n_threads, n_words.sum())
+            draws += key.ragged_words(name, examples.global_user_ids, n_words, round=round, n_threads=threads)
+        order = np.argsort(-lengths, kind="stable")
+        counter = np.zeros(1, dtype=np.int64)
+        batches = [
+            min(size, max(of_clients.max(initial=0), 1))
+            for size, of_clients in ((batch_size, lengths), (masked_batch_size, n_masked))
+        ]
+
+        def work(_: int) -> None:
+            _kernel.train_clients(
+                frozen(parameters), self.network._layers, *data, frozen(examples.labels), contexts, *sequences, *draws,
+                row_starts, rows, order, counter, out_starts, values, self._first_item, learning_rate, weight, n_epochs,
+                *batches, *tile_of(parameters),
+            )  # fmt: skip
+
+        with np.errstate(all="ignore"):  # what is not finite is rejected below
+            run_tasks(work, min(n_threads, max(n_clients, 1)))
+        rejected = np.zeros(n_clients, dtype=np.uint8)
+        _clipping.clip_ragged(values, out_starts, rejected, bound, clip_order, worth_threads(n_threads, len(values)))
+        sizes = self.n_dense, self.network.n_factors, self.n_parameters
+        return ClientUpdates(values, out_starts, rows, row_starts, rejected.view(np.bool_), *sizes)
+
+    def _check_parameters(self, parameters: Any) -> np.ndarray:
+        return check_array("parameters", parameters, ndim=1, shape=(self.n_parameters,))
+
+    def _touched(
+        self, of_network: tuple[np.ndarray, np.ndarray], of_encoder: tuple[np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Where each client's embeddings begin, and these, ascending: those of either part."""
+        n = self.network.features.n_embeddings
+        pairs = []
+        for (starts, rows), first in ((of_network, 0), (of_encoder, self._first_item)):
+            clients = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+            pairs.append(clients * n + first + rows)
+        owners, touched = np.divmod(np.unique(np.concatenate(pairs)), n)
+        return np.searchsorted(owners, np.arange(len(of_network[0]))), touched.astype(np.int32)
