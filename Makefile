@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 KERNEL_TESTS := $(patsubst _kernels/%.pyx,tests/test_%.py,$(wildcard _kernels/*.pyx))
 SOURCES := setup.py pyproject.toml README.md $(wildcard fastfedrec/*.py fastfedrec/*/*.py _kernels/*.p[yx]* _kernels/*.h _kernels/*.cpp fastfedrec/*/*.json)
 
-.PHONY: demo test test-fast test-levels docs bench lint clean
+.PHONY: demo test test-fast test-levels test-flower docs bench lint clean
 
 # The main job: private federated training on generated data, compared, accounted for and plotted.
 demo: $(VENV)/.installed-cli
@@ -16,6 +16,7 @@ test: $(VENV)/.installed-test
 	$(BIN)/pytest -n 2
 	$(BIN)/pytest -n 2 -m slow
 	$(MAKE) test-levels
+	$(MAKE) test-flower
 	$(BIN)/pytest --doctest-modules --pyargs fastfedrec -p no:cacheprovider
 	$(BIN)/pytest --doctest-glob='*.md' README.md docs
 
@@ -24,6 +25,14 @@ test-levels: $(VENV)/.installed-test
 	for name in $$($(BIN)/python -P -c 'from fastfedrec import hardware; print(*hardware.instruction_sets()[:-1])'); do \
 		$(BIN)/pytest -q -n 2 --instruction-set=$$name $(KERNEL_TESTS) || exit 1; \
 	done
+
+# Flower's tests in an environment of their own: it holds some packages at older versions than the other extras.
+test-flower: $(VENV)/.built
+	$(PYTHON) -m venv $(VENV)-flower
+	$(VENV)-flower/bin/pip install --quiet --disable-pip-version-check "$$(echo $(VENV)/wheel/*.whl)[cli,flower]" \
+		"pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6.100"
+	$(VENV)-flower/bin/python -c "import flwr"  # without it the tests would be skipped, not fail
+	$(VENV)-flower/bin/pytest -n 2 tests/test_flower.py tests/test_flower_messages.py tests/test_state_codec.py
 
 test-fast: $(VENV)/.installed-test
 	$(BIN)/pytest -n 2
@@ -73,4 +82,4 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo-output docs/_build docs/reference/generated
+	rm -rf $(VENV) $(VENV)-flower build dist *.egg-info demo-output docs/_build docs/reference/generated
