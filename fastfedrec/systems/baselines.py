@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer
+from fastfedrec._check import check_choice, check_epsilon, check_flag, check_integer
 from fastfedrec._kernels import baselines as _kernel
 from fastfedrec._kernels import binary_response as _response_kernel
 from fastfedrec._threads import resolve_n_threads
@@ -15,6 +15,7 @@ from fastfedrec.accounting import CentralRelease, Ledger, LocalReports, Unprotec
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.systems._fit import resolve_ledger
 from fastfedrec.systems.recommender import Recommender, check_interactions
 
 _SEED = "random.seed"
@@ -64,7 +65,7 @@ class Baseline(Recommender):
         data = check_interactions(interactions)
         data = data.positive() if self._keeps_values else data.binarize()
         key = resolve_key(key)
-        ledger = Ledger() if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
+        ledger = resolve_ledger(ledger)
         n_threads = resolve_n_threads(n_threads)
         show_progress = check_flag("show_progress", show_progress)
         key.claim(f"{type(self).__name__}.fit")

@@ -11,13 +11,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fastfedrec import als
-from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
-from fastfedrec._threads import one_blas_thread, resolve_n_threads
+from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
+from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.base import Engine
-from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key
 from fastfedrec.systems._dp_als_rounds import (
     MAX_USERS,
     ALSState,
@@ -26,6 +25,7 @@ from fastfedrec.systems._dp_als_rounds import (
     NoisyRound,
     StartRound,
 )
+from fastfedrec.systems._fit import Fit
 from fastfedrec.systems.dp_gram import gaussian_mu
 from fastfedrec.systems.recommender import Recommender, check_interactions
 
@@ -187,34 +187,17 @@ class DPALS(Recommender):
         data = check_interactions(interactions).binarize()
         check_integer("the number of users in interactions", data.n_users, low=1, high=MAX_USERS)
         check_integer("n_factors", self.n_factors, low=1, high=data.n_items)
-        key = resolve_key(key)
-        ledger = (
-            Ledger(self.delta) if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
-        )
-        engine = LocalEngine() if engine is None else engine
-        n_threads = resolve_n_threads(n_threads)
-        show_progress = check_flag("show_progress", show_progress)
-        phases = self._plan(data.n_items, key)
-        key.claim(f"{type(self).__name__}.fit")
-        self.interactions_, self.ledger_, self.communication_ = data, ledger, CommunicationLedger()
-        ledger.note(
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        phases = self._plan(data.n_items, fit.key)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
+        fit.ledger.note(
             f"DPALS: epsilon {self.epsilon:g} at delta {self.delta:g} for adding or removing one user, the whole run "
             "together; its list of items is public"
         )
-        first = 2 * key.uniform(_FIRST, size=data.n_items * self.n_factors) - 1
+        first = 2 * fit.key.uniform(_FIRST, size=data.n_items * self.n_factors) - 1
         state = ALSState(np.zeros(data.n_items), first.reshape(data.n_items, self.n_factors))
         for system, n_rounds in phases:
-            state = engine.run(
-                system,
-                state,
-                data,
-                key=key,
-                n_rounds=n_rounds,
-                ledger=ledger,
-                communication=self.communication_,
-                n_threads=n_threads,
-                show_progress=show_progress,
-            )
+            state = fit.rounds(system, state, data, n_rounds)
         self.item_factors_, self.item_counts_ = state.item_factors, state.item_counts
         return self
 

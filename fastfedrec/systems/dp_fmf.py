@@ -11,15 +11,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fastfedrec import als
-from fastfedrec._check import check_epsilon, check_flag, check_instance, check_integer, check_real
-from fastfedrec._threads import one_blas_thread, resolve_n_threads
+from fastfedrec._check import check_epsilon, check_integer, check_real
+from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.base import Engine
-from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key
 from fastfedrec.systems._dp_als_rounds import MAX_USERS, ALSState
 from fastfedrec.systems._dp_fmf_rounds import GradientRound
+from fastfedrec.systems._fit import Fit
 from fastfedrec.systems.dp_gram import gaussian_mu
 from fastfedrec.systems.recommender import Recommender, check_interactions
 
@@ -148,32 +148,16 @@ class DPFMF(Recommender):
         data = check_interactions(interactions).binarize()
         check_integer("the number of users in interactions", data.n_users, low=1, high=MAX_USERS)
         check_integer("n_factors", self.n_factors, low=1, high=data.n_items)
-        key = resolve_key(key)
-        ledger = (
-            Ledger(self.delta) if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
-        )
-        engine = LocalEngine() if engine is None else engine
-        n_threads = resolve_n_threads(n_threads)
-        show_progress = check_flag("show_progress", show_progress)
-        system = self._plan(data.n_items, key)
-        key.claim(f"{type(self).__name__}.fit")
-        self.interactions_, self.ledger_, self.communication_ = data, ledger, CommunicationLedger()
-        ledger.note(
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        system = self._plan(data.n_items, fit.key)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
+        fit.ledger.note(
             f"DPFMF: epsilon {self.epsilon:g} at delta {self.delta:g} for adding or removing one user, the whole run "
             "together; its list of items is public"
         )
-        first = _INIT_SCALE * key.normal(_START, size=data.n_items * self.n_factors)
-        state = engine.run(
-            system,
-            ALSState(np.zeros(data.n_items), first.reshape(data.n_items, self.n_factors)),
-            data,
-            key=key,
-            n_rounds=self.n_rounds,
-            ledger=ledger,
-            communication=self.communication_,
-            n_threads=n_threads,
-            show_progress=show_progress,
-        )
+        first = _INIT_SCALE * fit.key.normal(_START, size=data.n_items * self.n_factors)
+        state = ALSState(np.zeros(data.n_items), first.reshape(data.n_items, self.n_factors))
+        state = fit.rounds(system, state, data, self.n_rounds)
         self.item_factors_ = state.item_factors
         return self
 

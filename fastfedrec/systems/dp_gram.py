@@ -10,15 +10,14 @@ from typing import Self
 
 import numpy as np
 
-from fastfedrec._check import check_epsilon, check_flag, check_instance, check_integer, check_real
-from fastfedrec._threads import resolve_n_threads
-from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec._check import check_epsilon, check_integer, check_real
+from fastfedrec.accounting import Ledger
 from fastfedrec.engines.base import Engine
-from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key
 from fastfedrec.systems._dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, NoisySum, PairSum, ShareSum
+from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._gram_model import LEAST_SIGNAL, GramModel
 from fastfedrec.systems._spectrum import shrink_spectrum
 from fastfedrec.systems.recommender import check_interactions
@@ -160,34 +159,16 @@ class DPGram(GramModel):
         data = check_interactions(interactions).binarize()
         check_integer("the number of users in interactions", data.n_users, low=1, high=MAX_USERS)
         n_users = self.n_users or data.n_users
-        key = resolve_key(key)
-        ledger = (
-            Ledger(self.delta) if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
-        )
-        engine = LocalEngine() if engine is None else engine
-        n_threads = resolve_n_threads(n_threads)
-        show_progress = check_flag("show_progress", show_progress)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         mu, distance = self._budget(data.n_items)
         self.signal_ = n_users * mu / math.sqrt(data.n_items)
         is_open = data.n_items > 1 and (not self.gate or self.signal_ >= LEAST_SIGNAL)
-        key.claim(f"{type(self).__name__}.fit")
-        self.interactions_, self.ledger_, self.communication_ = data, ledger, CommunicationLedger()
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
         self._note(n_users, is_open)
 
         def release(kind: type[NoisySum], state: GramState, share: float) -> tuple[NoisySum, np.ndarray]:
-            system = kind(LayeredGaussian(UNIT / (mu * math.sqrt(share))), key, distance)
-            state = engine.run(
-                system,
-                state,
-                data,
-                key=key,
-                n_rounds=1,
-                ledger=ledger,
-                communication=self.communication_,
-                n_threads=n_threads,
-                show_progress=show_progress,
-            )
-            return system, state.noisy / UNIT
+            system = kind(LayeredGaussian(UNIT / (mu * math.sqrt(share))), fit.key, distance)
+            return system, fit.rounds(system, state, data).noisy / UNIT
 
         state = GramState(np.zeros(data.n_items, dtype=np.int64))
         _, shares = release(ShareSum, state, self.mean_share if is_open else 1.0)

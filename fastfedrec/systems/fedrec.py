@@ -12,17 +12,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_flag, check_instance, check_integer, check_real
-from fastfedrec._threads import one_blas_thread, resolve_n_threads
+from fastfedrec._check import check_choice, check_integer, check_real
+from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import CommunicationLedger, Ledger, LocalReports, RoundTraffic
 from fastfedrec.attacks import run_attacks
 from fastfedrec.engines.base import Engine
-from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key
 from fastfedrec.systems._fedrec_rounds import FedRecRounds, FedRecState
 from fastfedrec.systems._fedrec_traffic import VectorTraffic, count_vectors
 from fastfedrec.systems._fedrec_views import Messages, RecordedRound
+from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._rating_model import STARS, RatingModel, check_ratings, solve_ratings
 from fastfedrec.systems.base import DivergenceError
 
@@ -239,31 +239,17 @@ class FedRec(RatingModel, FedRecRounds):
         """
         self._check_parameters()
         data = check_ratings(interactions)
-        key = resolve_key(key)
-        ledger = Ledger() if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
-        n_threads = resolve_n_threads(n_threads)
-        show_progress = check_flag("show_progress", show_progress)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
         self._recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
         self._limit(data.n_users)  # too many users are refused before anybody is asked
-        key.claim(f"{type(self).__name__}.fit")
-        self.interactions_, self.ledger_ = data, ledger
-        self.communication_ = CommunicationLedger()
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
         self._mean_sent = self._expected_sent(data)
-        state = self.initial_state(data, key)
-        self._tell(data, state, key)
+        state = self.initial_state(data, fit.key)
+        self._tell(data, state, fit.key)
         self._keep(state, 0)
         try:
-            (LocalEngine() if engine is None else engine).run(
-                self,
-                state,
-                data,
-                key=key,
-                n_rounds=self.n_rounds,
-                ledger=ledger,
-                communication=self.communication_,
-                n_threads=n_threads,
-                show_progress=show_progress,
-                after_round=lambda number, state: self._keep(state, number + 1),
+            fit.rounds(
+                self, state, data, self.n_rounds, after_round=lambda number, state: self._keep(state, number + 1)
             )
         except DivergenceError as error:
             warnings.warn(str(error), RuntimeWarning, stacklevel=2)

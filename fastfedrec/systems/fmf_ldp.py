@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fastfedrec import als, ranking
-from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
+from fastfedrec._check import check_choice, check_epsilon, check_flag, check_integer, check_real
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.base import Engine
-from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key
+from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._fmf_ldp_rounds import FMFRounds, FMFState
 from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.recommender import Recommender, check_interactions
@@ -207,18 +207,10 @@ class FMFLDP(Recommender, FMFRounds):
         self._check_parameters()
         data = check_interactions(interactions)
         data = data.positive() if self.use_values else data.binarize()
-        key = resolve_key(key)
-        ledger = (
-            Ledger(self.delta) if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
-        )
-        engine = LocalEngine() if engine is None else engine
-        n_threads = resolve_n_threads(n_threads)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         diagnostics = check_flag("diagnostics", diagnostics)
-        key.claim(f"{type(self).__name__}.fit")
-        self.interactions_ = data
-        self.ledger_ = ledger
-        self.communication_ = CommunicationLedger()
-        self._tell(ledger)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
+        self._tell(fit.ledger)
         self.__dict__.pop("history_", None)
         history: list[dict[str, Any]] = []
         self._clipped = 0 if diagnostics else None
@@ -228,25 +220,15 @@ class FMFLDP(Recommender, FMFRounds):
             if diagnostics:
                 history.append(self._diagnose(round_number, state))
             if callback is not None:
-                self._take_over(state, n_threads)
+                self._take_over(state, fit.n_threads)
                 callback(self, round_number)
 
-        state = engine.run(
-            self,
-            self.initial_state(data.n_items, key),
-            data,
-            key=key,
-            n_rounds=self.n_rounds,
-            ledger=ledger,
-            communication=self.communication_,
-            n_threads=n_threads,
-            show_progress=check_flag("show_progress", show_progress),
-            after_round=after_round,
-        )
-        self._take_over(state, n_threads)
+        state = self.initial_state(data.n_items, fit.key)
+        state = fit.rounds(self, state, data, self.n_rounds, after_round=after_round)
+        self._take_over(state, fit.n_threads)
         if diagnostics:
             self.history_ = history
-            ledger.note("diagnostics were kept (history_): figures of raw data, not covered by the guarantee")
+            fit.ledger.note("diagnostics were kept (history_): figures of raw data, not covered by the guarantee")
         return self
 
     def _tell(self, ledger: Ledger) -> None:

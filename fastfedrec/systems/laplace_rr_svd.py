@@ -12,15 +12,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
-from fastfedrec._threads import resolve_n_threads
+from fastfedrec._check import check_choice, check_epsilon, check_flag, check_integer, check_real
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.base import Engine
-from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import Channel, RatedOrNot
 from fastfedrec.mechanisms.bayes_kary import check_prior
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key
+from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._laplace_rr_svd_rounds import RatingRounds, RatingState, truth_statement
 from fastfedrec.systems._rating_biases import Biases, fit_biases, fit_hidden_biases
 from fastfedrec.systems._rating_decoder import ReportDecoder
@@ -209,24 +208,11 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         """
         self._check_parameters()
         data = check_ratings(interactions)
-        key = resolve_key(key)
-        ledger = Ledger() if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
-        n_threads = resolve_n_threads(n_threads)
-        show_progress = check_flag("show_progress", show_progress)
-        self.interactions_, self.ledger_ = data, ledger
-        state = self._collect(data, key, ledger, n_threads, show_progress, engine)
-        self._train(state, n_threads)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
+        self._train(self._collect(data, fit), fit.n_threads)
         return self
 
-    def _collect(
-        self,
-        data: Interactions,
-        key: Key,
-        ledger: Ledger,
-        n_threads: int,
-        show_progress: bool = False,
-        engine: Engine | None = None,
-    ) -> RatingState:
+    def _collect(self, data: Interactions, fit: Fit) -> RatingState:
         """Run the one round."""
         channel = self.channel  # one that cannot be made is refused before anybody is asked
         if n_off := int((np.array(self.grid)[self._codes(data)] != data.values_or_ones()).sum()):
@@ -236,21 +222,10 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
                 UserWarning,
                 stacklevel=3,
             )
-        key.claim(f"{type(self).__name__}.fit")
-        self.communication_ = CommunicationLedger()
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
         self._measure(data)
-        self._tell(ledger, channel, data.n_users, key)
-        return (LocalEngine() if engine is None else engine).run(
-            self,
-            self.initial_state(data, key),
-            data,
-            key=key,
-            n_rounds=1,
-            ledger=ledger,
-            communication=self.communication_,
-            n_threads=n_threads,
-            show_progress=show_progress,
-        )
+        self._tell(fit.ledger, channel, data.n_users, fit.key)
+        return fit.rounds(self, self.initial_state(data, fit.key), data)
 
     def _tell(self, ledger: Ledger, channel: Channel | None, n_users: int, key: Key) -> None:
         """Put into the ledger what the round's own event cannot say."""

@@ -16,9 +16,9 @@ from fastfedrec._ids import id_at
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.base import Engine
-from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key
+from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._private_prototypes_budget import choose_n_prototypes
 from fastfedrec.systems._private_prototypes_entities import _EntityModels
 from fastfedrec.systems._private_prototypes_rounds import PrototypeRounds, PrototypeState
@@ -248,33 +248,19 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         self._check_parameters()
         data = check_interactions(interactions)
         entity_ids, user_entities = encode_labels("entities", entities, data.n_users)
-        kept = self._choose_rows(users, data, key := resolve_key(key))
-        default = Ledger() if self.delta is None else Ledger(self.delta)
-        ledger = default if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
-        n_threads = resolve_n_threads(n_threads)
-        show_progress = check_flag("show_progress", show_progress)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        kept = self._choose_rows(users, data, fit.key)
         sizes = self._check_sizes(public_sizes, entity_ids)
-        key.claim(f"{type(self).__name__}.fit")
-        self.interactions_, self.ledger_, self.communication_ = data, ledger, CommunicationLedger()
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
         self.entity_ids_, self.user_entities_ = entity_ids, user_entities
         self.n_prototypes_ = self._plan_prototypes(sizes, data)
         names = tuple(f"entity {id_at(entity_ids, h)!r}" for h in range(len(entity_ids)))
         shards = {name: data.select_users(np.flatnonzero((user_entities == h) & kept)) for h, name in enumerate(names)}
         self._announced = self.budget(data.n_items)
-        self._tell(ledger, key)
-        state = (LocalEngine() if engine is None else engine).run(
-            self,
-            self.initial_state(names, tuple(self.n_prototypes_.tolist()), data.n_items, key),
-            shards,
-            key=key,
-            n_rounds=1,
-            ledger=ledger,
-            communication=self.communication_,
-            n_threads=n_threads,
-            show_progress=show_progress,
-        )
-        self.item_factors_ = self._train(state, n_threads)
-        self._solve(n_threads)
+        self._tell(fit.ledger, fit.key)
+        state = self.initial_state(names, tuple(self.n_prototypes_.tolist()), data.n_items, fit.key)
+        self.item_factors_ = self._train(fit.rounds(self, state, shards), fit.n_threads)
+        self._solve(fit.n_threads)
         return self
 
     def serve(

@@ -25,6 +25,7 @@ from fastfedrec.joint_loss import JointNetwork
 from fastfedrec.network import TwoTower
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._checkpoint import Checkpoint
+from fastfedrec.systems._fit import resolve_ledger
 from fastfedrec.systems._grid_noise import GridNoise
 from fastfedrec.systems._privrec_joint import JointRounds
 from fastfedrec.systems._privrec_rounds import ClientData, LocalTraining, PrivRecRounds
@@ -266,9 +267,7 @@ class PrivRec(_TwoTowerRecommender):
             folder = Checkpoint(checkpoint, described)
             key = folder.resolve_key(key)
         key = resolve_key(key)
-        self.ledger_ = (
-            Ledger(self.delta) if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
-        )
+        self.ledger_ = resolve_ledger(ledger, self.delta)
         key.claim(f"{type(self).__name__}.fit")
         self.interactions_ = visited
         self.communication_ = CommunicationLedger()

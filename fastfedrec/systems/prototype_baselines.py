@@ -5,12 +5,13 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from fastfedrec._check import check_flag, check_instance, check_integer, check_real
+from fastfedrec._check import check_flag, check_integer, check_real
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.interactions import Interactions
 from fastfedrec.nmf import fit_nmf, solve_rows_nonnegative
 from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.systems._fit import resolve_ledger
 from fastfedrec.systems._private_prototypes_server import encode_labels
 from fastfedrec.systems.recommender import Recommender, check_interactions
 
@@ -110,7 +111,7 @@ class CentralNMF(Recommender):
         data = check_interactions(interactions)
         _, labels = encode_labels("entities", entities, data.n_users)
         key = resolve_key(key)
-        ledger = Ledger() if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
+        ledger = resolve_ledger(ledger)
         n_threads = resolve_n_threads(n_threads)
         check_flag("show_progress", show_progress)
         self.interactions_, self.ledger_ = data, ledger

@@ -7,11 +7,12 @@ from typing import ClassVar, Self
 import numpy as np
 import scipy
 
-from fastfedrec._check import check_epsilon, check_flag, check_instance, check_integer, check_real
+from fastfedrec._check import check_epsilon, check_flag, check_integer, check_real
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import Ledger
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.systems._fit import Fit, resolve_ledger
 from fastfedrec.systems._rating_biases import fit_biases, fit_means
 from fastfedrec.systems._rating_decoder import ReportDecoder
 from fastfedrec.systems._rating_model import STARS, AdditiveModel, RatingModel, check_ratings
@@ -55,7 +56,7 @@ class RatingBaseline(RatingModel):
         self._check_parameters()
         data = check_ratings(interactions)
         key = resolve_key(key)
-        ledger = Ledger() if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
+        ledger = resolve_ledger(ledger)
         n_threads = resolve_n_threads(n_threads)
         check_flag("show_progress", show_progress)
         self.interactions_, self.ledger_ = data, ledger
@@ -367,6 +368,6 @@ def collect_ratings(
     """
     half = 1.0 if epsilon is None else epsilon / 2  # exact, and two of them are epsilon again
     collector = LaplaceRRSVD(None if epsilon is None else "optimal", half, half, grid=grid)
-    state = collector._collect(data, key, ledger, n_threads)
+    state = collector._collect(data, Fit.resolve(key, n_threads, False, ledger, None))
     decoder = collector._decoder(state)
     return state.users, state.items, state.reports if decoder is None else decoder.decode(), decoder

@@ -11,14 +11,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastfedrec._check import check_epsilon, check_flag, check_instance, check_integer, check_real
-from fastfedrec._threads import resolve_n_threads
-from fastfedrec.accounting import CommunicationLedger, Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
+from fastfedrec._check import check_epsilon, check_integer, check_real
+from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
 from fastfedrec.engines.base import Engine
-from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key
+from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._gram_model import LEAST_SIGNAL, GramModel
 from fastfedrec.systems._shuffled_sketch_rounds import MAX_CELLS, N_TERMS, SketchRound, SketchState
 from fastfedrec.systems._spectrum import shrink_spectrum
@@ -174,13 +173,7 @@ class ShuffledSketchGram(GramModel):
         """
         self._check_parameters()
         data = check_interactions(interactions).binarize()
-        key = resolve_key(key)
-        ledger = (
-            Ledger(self.delta) if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
-        )
-        engine = LocalEngine() if engine is None else engine
-        n_threads = resolve_n_threads(n_threads)
-        show_progress = check_flag("show_progress", show_progress)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         channel = BinaryResponse(self.epsilon_0)
         self.n_reports_ = self._budget(channel, data.n_users)
         self.signal_ = self._signal(channel, data)
@@ -188,20 +181,9 @@ class ShuffledSketchGram(GramModel):
         system = SketchRound(
             channel, data.n_items, self.n_reports_, self.n_rotations, is_open, float(self.honest_fraction)
         )
-        key.claim(f"{type(self).__name__}.fit")
-        self.interactions_, self.ledger_, self.communication_ = data, ledger, CommunicationLedger()
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
         self._note(is_open)
-        state = engine.run(
-            system,
-            system.initial_state(key),
-            data,
-            key=key,
-            n_rounds=1,
-            ledger=ledger,
-            communication=self.communication_,
-            n_threads=n_threads,
-            show_progress=show_progress,
-        )
+        state = fit.rounds(system, system.initial_state(fit.key), data)
         self._note_who_was_heard(system, state.n_users)
         self._estimate(system, state)
         return self
