@@ -9,6 +9,8 @@ from fastfedrec import doctor
 STARTS = {
     "numpy": ("import numpy", "pass"),
     "fastfedrec beyond numpy": ("import fastfedrec", "import numpy"),
+    "fastfedrec.systems.fmf_ldp beyond numpy": ("import fastfedrec.systems.fmf_ldp", "import numpy"),
+    "all of fastfedrec beyond numpy": ("import fastfedrec; dir(fastfedrec); from fastfedrec import *", "import numpy"),
     "scipy.sparse beyond numpy": ("import scipy.sparse", "import numpy"),
 }
 
@@ -19,7 +21,7 @@ class Import:
 
     def setup(self, impl):
         statement, before = STARTS[impl]
-        module = statement.split()[1]
+        module = statement.split()[1].rstrip(";")
         code = f"{before}; import sys; print({module!r} in sys.modules); {statement}; print({module!r} in sys.modules)"
         printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
         assert printed.split() == ["False", "True"]

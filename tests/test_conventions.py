@@ -94,17 +94,39 @@ def test_docstring_test_sees_a_fault(monkeypatch):
     assert {"SS02", "PR01"} <= {code for code, _ in checked_errors("fastfedrec.als.solve_users")}
 
 
+def modules_after(statement):
+    code = f"import sys, json; {statement}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True, text=True)
+    return json.loads(done.stdout)
+
+
 def test_import_is_light():
-    code = "import sys, json, fastfedrec; print(json.dumps(sorted(sys.modules)))"
-    loaded = json.loads(
-        subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True, text=True).stdout
-    )
+    loaded = modules_after("from fastfedrec import *")
     for heavy in ("numba", "matplotlib", "pandas", "polars", "tqdm", "dask", "flwr", "torch", "hypothesis"):
         assert heavy not in loaded
     # `import scipy` loads a part at its first use; `import scipy.sparse` would double the package's own time.
     for part in ("scipy.fft", "scipy.optimize", "scipy.sparse", "scipy.special", "scipy.stats", "scipy.linalg"):
         assert part not in loaded
     assert "fastfedrec.systems.fmf_ldp" in loaded
+
+
+def test_names_are_imported_when_they_are_used():
+    ours = [name for name in modules_after("import fastfedrec") if name.startswith("fastfedrec")]
+    kernels = ["_kernels", "_kernels.hardware"]
+    assert ours == ["fastfedrec", *(f"fastfedrec.{name}" for name in ["_check", *kernels, "_threads", "_version"])]
+    loaded = modules_after("from fastfedrec import FMFLDP")
+    assert "fastfedrec.systems.fmf_ldp" in loaded
+    assert "fastfedrec.systems.privrec" not in loaded
+    assert dir(fastfedrec) == sorted(fastfedrec.__all__)
+    for name in fastfedrec.__all__:
+        found = getattr(fastfedrec, name)
+        home = fastfedrec._HOMES.get(name)
+        if home is not None:
+            assert found.__module__ == f"fastfedrec.{home}"
+        else:
+            assert name == "__version__" or found.__name__ == f"fastfedrec.{name}"
+    with pytest.raises(AttributeError, match="no attribute 'FMFLPD'"):
+        fastfedrec.FMFLPD  # noqa: B018
 
 
 def test_files_are_short():
