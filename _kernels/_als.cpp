@@ -14,6 +14,7 @@ namespace FASTFEDREC_LEVEL {
 enum {
     FEW = 16,          // up to this many factors, a batch of users is solved with one user a lane
     MAX_PACKED = 256,  // items
+    AHEAD = 16,        // items: how far rows are asked for before they are needed
     REGISTERS = VECTOR_BYTES == 64 ? 28 : 13,  // for sums, of 32 or 16
 };
 
@@ -128,6 +129,12 @@ FASTFEDREC_INLINE void sum_rows(const AlsProblem<T>& problem, int64_t start, int
             }
     };
     int64_t k = start;
+    for (; k + n_sums + AHEAD <= stop; k += n_sums)
+#pragma GCC unroll 2
+        for (int s = 0; s < n_sums; ++s) {
+            __builtin_prefetch(problem.item_factors + (ptrdiff_t)problem.indices[k + s + AHEAD] * W);
+            add(k + s, s);
+        }
     for (; k + n_sums <= stop; k += n_sums)
 #pragma GCC unroll 2
         for (int s = 0; s < n_sums; ++s) add(k + s, s);
