@@ -302,7 +302,7 @@ np.save(os.path.join(sys.argv[1], "model.npy"), model.item_factors_)
 def test_sigkill_of_the_server(data, tmp_path):
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     environment = os.environ | {"PYTHONPATH": paths}
-    command = [sys.executable, "-c", textwrap.dedent(SERVER), str(tmp_path / "server")]
+    command = [sys.executable, "-P", "-c", textwrap.dedent(SERVER), str(tmp_path / "server")]
     dead = subprocess.run([*command, "dies"], env=environment, check=False, capture_output=True)
     assert dead.returncode == -signal.SIGKILL, dead.stderr.decode()
     assert not (tmp_path / "server/model.npy").exists()
