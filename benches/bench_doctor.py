@@ -10,7 +10,10 @@ STARTS = {
     "numpy": ("import numpy", "pass"),
     "fastfedrec beyond numpy": ("import fastfedrec", "import numpy"),
     "fastfedrec.systems.fmf_ldp beyond numpy": ("import fastfedrec.systems.fmf_ldp", "import numpy"),
-    "all of fastfedrec beyond numpy": ("import fastfedrec; dir(fastfedrec); from fastfedrec import *", "import numpy"),
+    "all of fastfedrec beyond numpy": (
+        "import fastfedrec; [getattr(fastfedrec, name) for name in fastfedrec.__all__]",
+        "import numpy",
+    ),
     "scipy.sparse beyond numpy": ("import scipy.sparse", "import numpy"),
 }
 
