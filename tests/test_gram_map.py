@@ -69,8 +69,7 @@ def test_finished_data_sets_are_kept_and_read_again(small, tmp_path, monkeypatch
 def test_what_is_too_large_is_left_out_and_named(monkeypatch):
     monkeypatch.setattr(module, "_run", lambda *_: [])
     remarks = " ".join(gain_map().remarks)
-    assert "DPGram, items squared beyond 134,217,728 but for rows of 30 at epsilon 1: 1,000 x 30,000" in remarks
-    assert "one rotation of the items beyond 67,108,864 but for rows of 30 at epsilon 1: 1,000 x 10,000" in remarks
+    assert "items squared" not in remarks
     assert "cells of one rotation of the items beyond 268,435,456: 1,000 x 30,000" in remarks
     assert "more than 200,000,000 reports: 100,000 x 300 at 2" in remarks
     assert gain_map(quick=True).remarks == ()

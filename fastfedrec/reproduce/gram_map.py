@@ -39,15 +39,12 @@ SIZES = {
 QUICK_USERS = 10_000
 METRIC = "hr@10"
 MOST_TESTED = 20_000  # users of a cell: their share's standard error is below .004
-# What one cell may take, so that the map is done in two hours on two cores with 12 GB.
+# What one cell may take, so that the map is done in an afternoon on two cores with 12 GB.
 MOST_INTERACTIONS = 110_000_000
 MOST_PAIRS = 2**30  # items squared: for half of them two numbers of 8 bytes are held
 MOST_SKETCH_CELLS = 2**28  # of all rotations, in 4 bytes for each thread and 16 for the server
 MOST_ANSWERS = 200_000_000  # users times reports
-# Beyond these one fit takes minutes, so only one length of rows and one epsilon are run.
-MANY_PAIRS = 2**27
 MANY_SKETCH_CELLS = 2**26  # as many rotations as fit are used, at least one and at most eight
-FEW_CELLS = (30.0, 1.0)
 LEGEND = (
     "gain: HR@10 with the gate off less that of exact popularity, leave one out among 99 unseen items.  closed: the "
     "same for the model whose gate closed.  signal: the public number that the gate compares with 30.  epsilon of the "
@@ -276,16 +273,13 @@ def _plans(figure: str, quick: bool, skipped: dict[str, list[str]]) -> Iterator[
 @functools.cache
 def _too_large(name: str, size: _Size, epsilon: float) -> str | None:
     """The limit that a cell is beyond."""
-    n_users, n_items, length = size
+    n_users, n_items, _ = size
     if name == DP_GRAM:
-        cells, many, most, what = n_items**2, MANY_PAIRS, MOST_PAIRS, "items squared"
+        cells, most, what = n_items**2, MOST_PAIRS, "items squared"
     else:
-        cells, many, most = _length(n_items) ** 2, MANY_SKETCH_CELLS, MOST_SKETCH_CELLS
-        what = "cells of one rotation of the items"
+        cells, most, what = _length(n_items) ** 2, MOST_SKETCH_CELLS, "cells of one rotation of the items"
     if cells > most:
         return f"{name}, {what} beyond {most:,}"
-    if cells > many and (length, epsilon) != FEW_CELLS:
-        return f"{name}, {what} beyond {many:,} but for rows of {FEW_CELLS[0]:g} at epsilon {FEW_CELLS[1]:g}"
     if name == DP_GRAM:
         return None
     n_reports = _n_reports(n_users, epsilon)
