@@ -186,7 +186,7 @@ class RatioToPeers:
                 for impl in IMPLS:
                     with contextlib.suppress(NotImplementedError):
                         fits[impl] = _checked(impl, data, n_factors, n_threads)
-                turns = [[[_seconds(fit, n) for n in (N_EPOCHS, 5)] for fit in fits.values()] for _ in range(2)]
+                turns = [[[_seconds(fit, n) for n in (N_EPOCHS, 5)] for fit in fits.values()] for _ in range(5)]
                 for impl, (long, short) in zip(fits, np.min(turns, axis=0).tolist(), strict=True):
                     seconds[impl, "fit", n_factors, n_threads] = long
                     seconds[impl, "epochs", n_factors, n_threads] = long - short

@@ -34,10 +34,13 @@ class Ratings:
 
     records: np.ndarray
     total_weight: float
+    largest: float  # of the ratings' absolute values
 
-
-def _total_weight(ratings: np.ndarray, weights: np.ndarray) -> float:
-    return float(weights.sum(dtype=np.float64)) if weights.size else float(len(ratings))
+    @classmethod
+    def of(cls, records: np.ndarray, ratings: np.ndarray, weights: np.ndarray) -> "Ratings":
+        """With the two numbers of `ratings` and `weights`, which are quicker to read than `records`."""
+        total = float(weights.sum(dtype=np.float64)) if weights.size else float(len(ratings))
+        return cls(records, total, max(float(ratings.max()), -float(ratings.min())))
 
 
 def spread_rows(counts: np.ndarray, n_blocks: int) -> tuple[np.ndarray, int]:
@@ -119,13 +122,11 @@ class Training:
 
     def _arrange(self, users, items, ratings, weights, shape, key, n_blocks) -> tuple[int, int]:
         """Put the ratings in order, by blocks and at random within each; the lengths of blocks of users and items."""
-        words, user_counts, item_counts = self._run_all(
+        words, (self.user_row, user_length), (self.item_row, item_length) = self._run_all(
             lambda: key.words("sgd.order", size=len(users)),
-            lambda: _kernel.count_ids(users, shape[0]),
-            lambda: _kernel.count_ids(items, shape[1]),
+            lambda: spread_rows(_kernel.count_ids(users, shape[0]), n_blocks),
+            lambda: spread_rows(_kernel.count_ids(items, shape[1]), n_blocks),
         )
-        self.user_row, user_length = spread_rows(user_counts, n_blocks)
-        self.item_row, item_length = spread_rows(item_counts, n_blocks)
         pairs = users, items
         blocks = self.user_row // user_length * n_blocks, self.item_row // item_length
         counts = np.zeros((self.n_tasks, n_blocks**2), dtype=np.int64)
@@ -139,7 +140,7 @@ class Training:
         self._run(lambda task: _kernel.place_ratings(*pairs, ratings, weights, *rows, *blocks, slots, records, task))
         self._run(lambda task: _kernel.shuffle_blocks(words, self._starts, records, task, self.n_tasks))
         self._block_losses = np.zeros((n_blocks, n_blocks))
-        self.data = Ratings(records, _total_weight(ratings, weights))
+        self.data = Ratings.of(records, ratings, weights)
         return user_length, item_length
 
     def __enter__(self) -> "Training":
@@ -183,7 +184,7 @@ class Training:
         records = np.empty(len(users), dtype=self.data.records.dtype)
         records["user"], records["item"], records["rating"] = self.user_row[users], self.item_row[items], ratings
         records["weight"] = weights if weights.size else 1
-        return Ratings(records, _total_weight(ratings, weights))
+        return Ratings.of(records, ratings, weights)
 
     def run_epoch(self, rate: float, regularization: float, bias_regularization: float) -> float:
         """Visit every rating once; the mean loss before each step."""

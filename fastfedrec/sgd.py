@@ -286,9 +286,9 @@ class _Run:
         self._keep(0)
         self.best_loss = training.mean_loss(held_out) if held_out is not None else np.inf
         # Where the start fits exactly, rounding errors are no explosion.
-        ratings = training.data.records["rating"]
-        rounding = float(np.finfo(ratings.dtype).eps) * (1 + max(float(ratings.max()), -float(ratings.min())) ** 2)
-        self.bound = _EXPLODED * (abs(training.mean_loss(training.data)) + rounding)
+        data = training.data
+        rounding = float(np.finfo(data.records["rating"].dtype).eps) * (1 + data.largest**2)
+        self.bound = _EXPLODED * (abs(training.mean_loss(data)) + rounding)
 
     @property
     def kept_epoch(self) -> int:
@@ -335,9 +335,11 @@ def _check_ids(name: str, ids: Any, n: int, length: int | None = None) -> np.nda
     if ids.ndim != 1 or length not in (None, len(ids)):
         wanted = "1 dimension" if length is None else f"shape ({length},), one entry a rating"
         raise ValueError(f"{name} must have {wanted}, got shape {ids.shape}")
-    if ids.size and not (ids.min() >= 0 and ids.max() < n):
+    checked = np.ascontiguousarray(ids, dtype=np.int64)
+    # Read as unsigned a negative id is beyond all others, so one pass finds both kinds.
+    if checked.size and checked.view(np.uint64).max() >= n:
         raise ValueError(f"{name} must be from 0 to {n - 1}, got {ids.min()} to {ids.max()}")
-    return np.ascontiguousarray(ids, dtype=np.int64)
+    return checked
 
 
 def _check_ratings(names, users, items, ratings, weights, shape, dtype, loss) -> tuple[np.ndarray, ...]:
