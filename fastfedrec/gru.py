@@ -6,15 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from fastfedrec._check import check_array, check_instance, check_integer, check_real
-from fastfedrec._kernels import clipping as _clipping
+from fastfedrec._check import check_instance, check_integer, check_real
+from fastfedrec._client_model import ClientModel, Steps, largest_batch
 from fastfedrec._rows import check_rows, frozen
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec._tiles import check_width, run_tasks, tile_of, worth_threads
-from fastfedrec.network import ClientUpdates
+from fastfedrec._tiles import check_width, run_tasks, tile_of
+from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.randomness import Key
-
-_EMBEDDING_STDDEV = 0.05
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class ContrastiveExamples:
     candidates: np.ndarray
 
 
-class GRUEncoder:
+class GRUEncoder(ClientModel):
     """Encode sequences of items by a gated recurrent unit, and items by a dense layer: their product is a score.
 
     A sequence is encoded by the state after its last item, an item by a layer of rectified units on its embedding.  All
@@ -111,16 +109,11 @@ class GRUEncoder:
             Recurrent weights uniform within 1 / sqrt(n_factors) of 0, those of the items' layer within
             sqrt(6 / n_factors) (He et al. 2015), biases 0, embeddings normal with standard deviation 0.05.
         """
-        check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
-        if np.dtype(dtype) not in (np.float32, np.float64):
-            raise TypeError(f"dtype must be float32 or float64, got {np.dtype(dtype)}")
-        out, square = np.zeros(self.n_parameters), self.n_factors**2
+        out, square = self._empty_start(key, purpose, dtype), self.n_factors**2
         weights = 2 * key.uniform(f"{purpose}.weights", size=7 * square) - 1
         out[: 6 * square] = weights[: 6 * square] / np.sqrt(self.n_factors)
         at = 6 * square + 6 * self.n_factors
         out[at : at + square] = np.sqrt(6 / self.n_factors) * weights[6 * square :]
-        size = self.n_parameters - self.n_dense
-        out[self.n_dense :] = _EMBEDDING_STDDEV * key.normal(f"{purpose}.embeddings", size=size)
         return out.astype(dtype)
 
     def embeddings(self, parameters: np.ndarray) -> np.ndarray:
@@ -255,41 +248,20 @@ class GRUEncoder:
 
         parameters = self._check_parameters(parameters)
         check_instance("examples", examples, ContrastiveExamples, "use draw_contrastive_examples")
-        learning_rate = check_real("learning_rate", learning_rate, low=0.0, exclusive=True)
-        n_epochs = check_integer("n_epochs", n_epochs, low=0)
-        batch_size = check_integer("batch_size", batch_size, low=1)
+        steps = Steps.checked(learning_rate, n_epochs, batch_size, clip_norm, clip_order, n_threads)
         weights = check_real("item_weight", item_weight, low=0.0), check_real("segment_weight", segment_weight, low=0.0)
-        bound = np.inf if clip_norm is None else check_real("clip_norm", clip_norm, low=1e-100, high=1e100)
-        clip_order = check_integer("clip_order", clip_order, low=1, high=2)
-        n_threads = resolve_n_threads(n_threads)
         data = self._check_examples(examples)
-        lengths, n_clients = np.diff(data[0]), len(data[0]) - 1
-        row_starts, rows = self._touched(*data)
-        out_starts = self.n_dense * np.arange(n_clients + 1) + self.n_factors * row_starts
-        values = np.empty(out_starts[-1], dtype=parameters.dtype)
-        n_words = (n_epochs * np.maximum(lengths - 1, 0) + 1) // 2
-        words, word_starts = key.ragged_words(
-            purpose, examples.global_user_ids, n_words, round=round, n_threads=worth_threads(n_threads, n_words.sum())
-        )
-        order = np.argsort(-lengths, kind="stable")
-        counter = np.zeros(1, dtype=np.int64)
-        batch_size = min(batch_size, max(lengths.max(initial=0), 1))
+        lengths = np.diff(data[0])
+        draws = steps.order(key, purpose, examples.global_user_ids, steps.n_epochs * (lengths - 1), round)
+        sizes = steps.n_epochs, largest_batch(steps.batch_size, lengths)
 
-        def work(_: int) -> None:
+        def train(*places: np.ndarray) -> None:
             _kernel.train_clients(
-                frozen(parameters), *data, words, word_starts, row_starts, rows, order, counter, out_starts, values,
-                self.n_factors, learning_rate, n_epochs, batch_size, *weights, *tile_of(parameters),
+                frozen(parameters), *data, *draws, *places, self.n_factors, steps.learning_rate, *sizes, *weights,
+                *tile_of(parameters),
             )  # fmt: skip
 
-        with np.errstate(all="ignore"):  # what is not finite is rejected below
-            run_tasks(work, min(n_threads, max(n_clients, 1)))
-        rejected = np.zeros(n_clients, dtype=np.uint8)
-        _clipping.clip_ragged(values, out_starts, rejected, bound, clip_order, worth_threads(n_threads, len(values)))
-        sizes = self.n_dense, self.n_factors, self.n_parameters
-        return ClientUpdates(values, out_starts, rows, row_starts, rejected.view(np.bool_), *sizes)
-
-    def _check_parameters(self, parameters: Any) -> np.ndarray:
-        return check_array("parameters", parameters, ndim=1, shape=(self.n_parameters,))
+        return self._train(steps, parameters.dtype, lengths, self._touched(*data), train)
 
     def _check_examples(self, examples: ContrastiveExamples) -> tuple[np.ndarray, ...]:
         items = check_rows("examples.items", examples.items, self.n_items)

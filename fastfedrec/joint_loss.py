@@ -1,22 +1,20 @@
 """A network that scores items and an encoder of sequences on the same embeddings of items, trained on both losses."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import DTypeLike
 
 from fastfedrec._check import check_array, check_instance, check_integer, check_real
-from fastfedrec._kernels import clipping as _clipping
+from fastfedrec._client_model import ClientModel, Steps, largest_batch
 from fastfedrec._rows import frozen
-from fastfedrec._threads import resolve_n_threads
-from fastfedrec._tiles import run_tasks, tile_of, worth_threads
+from fastfedrec._tiles import tile_of
 from fastfedrec.client_examples import ClientExamples
+from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.gru import ContrastiveExamples, GRUEncoder
-from fastfedrec.network import ClientUpdates, TwoTower
+from fastfedrec.network import TwoTower
 from fastfedrec.randomness import Key
 
 
-class JointNetwork:
+class JointNetwork(ClientModel):
     """A two-tower network and a recurrent encoder that have the embeddings of items' ids in common.
 
     All parameters are one array: the network's dense ones, the encoder's, then the network's embeddings.
@@ -69,6 +67,7 @@ class JointNetwork:
         if items.names[:1] != ("item id",):
             raise ValueError("network must have embeddings of the items' ids, which it shares with the encoder")
         self.encoder = GRUEncoder(items.n_entries, n_factors=network.n_factors)
+        self.n_factors = network.n_factors
         self.n_dense = network.n_dense + self.encoder.n_dense
         self.n_parameters = network.n_parameters + self.encoder.n_dense
 
@@ -205,51 +204,28 @@ class JointNetwork:
         if not np.array_equal(examples.global_user_ids, masked.global_user_ids):
             raise ValueError("masked must be of the clients that examples are of, in the same order")
         weight = check_real("contrastive_weight", contrastive_weight, low=0.0)
-        learning_rate = check_real("learning_rate", learning_rate, low=0.0, exclusive=True)
-        n_epochs = check_integer("n_epochs", n_epochs, low=0)
-        batch_size = check_integer("batch_size", batch_size, low=1)
+        steps = Steps.checked(learning_rate, n_epochs, batch_size, clip_norm, clip_order, n_threads)
         masked_batch_size = check_integer("masked_batch_size", masked_batch_size, low=1)
-        bound = np.inf if clip_norm is None else check_real("clip_norm", clip_norm, low=1e-100, high=1e100)
-        clip_order = check_integer("clip_order", clip_order, low=1, high=2)
-        n_threads = resolve_n_threads(n_threads)
         users, indptr, items, contexts = self.network._check_examples(examples)
         sequences = self.encoder._check_examples(masked)
         data = self.network._tables(), users, indptr, items
-        row_starts, rows = self._touched(self.network._touched(*data, contexts), self.encoder._touched(*sequences))
-        lengths, n_masked, n_clients = np.diff(indptr), np.diff(sequences[0]), len(users)
-        out_starts = self.n_dense * np.arange(n_clients + 1) + self.network.n_factors * row_starts
-        values = np.empty(out_starts[-1], dtype=parameters.dtype)
+        lengths, n_masked = np.diff(indptr), np.diff(sequences[0])
         # All masked examples have had their turn after so many steps, and are put in a new order.
         n_turn = np.maximum(-(-n_masked // masked_batch_size), 1)
-        n_turns = -(-(n_epochs * -(-lengths // batch_size)) // n_turn)
-        draws: list[np.ndarray] = []
-        for name, n in ((purpose, n_epochs * (lengths - 1)), (f"{purpose}.masked", n_turns * (n_masked - 1))):
-            n_words = (np.maximum(n, 0) + 1) // 2
-            threads = worth_threads(n_threads, n_words.sum())
-            draws += key.ragged_words(name, examples.global_user_ids, n_words, round=round, n_threads=threads)
-        order = np.argsort(-lengths, kind="stable")
-        counter = np.zeros(1, dtype=np.int64)
-        batches = [
-            min(size, max(of_clients.max(initial=0), 1))
-            for size, of_clients in ((batch_size, lengths), (masked_batch_size, n_masked))
-        ]
+        n_turns = -(-(steps.n_epochs * -(-lengths // steps.batch_size)) // n_turn)
+        ids = examples.global_user_ids
+        draws = steps.order(key, purpose, ids, steps.n_epochs * (lengths - 1), round)
+        draws += steps.order(key, f"{purpose}.masked", ids, n_turns * (n_masked - 1), round)
+        batches = largest_batch(steps.batch_size, lengths), largest_batch(masked_batch_size, n_masked)
 
-        def work(_: int) -> None:
+        def train(*places: np.ndarray) -> None:
             _kernel.train_clients(
                 frozen(parameters), self.network._layers, *data, frozen(examples.labels), contexts, *sequences, *draws,
-                row_starts, rows, order, counter, out_starts, values, self._first_item, learning_rate, weight, n_epochs,
-                *batches, *tile_of(parameters),
+                *places, self._first_item, steps.learning_rate, weight, steps.n_epochs, *batches, *tile_of(parameters),
             )  # fmt: skip
 
-        with np.errstate(all="ignore"):  # what is not finite is rejected below
-            run_tasks(work, min(n_threads, max(n_clients, 1)))
-        rejected = np.zeros(n_clients, dtype=np.uint8)
-        _clipping.clip_ragged(values, out_starts, rejected, bound, clip_order, worth_threads(n_threads, len(values)))
-        sizes = self.n_dense, self.network.n_factors, self.n_parameters
-        return ClientUpdates(values, out_starts, rows, row_starts, rejected.view(np.bool_), *sizes)
-
-    def _check_parameters(self, parameters: Any) -> np.ndarray:
-        return check_array("parameters", parameters, ndim=1, shape=(self.n_parameters,))
+        touched = self._touched(self.network._touched(*data, contexts), self.encoder._touched(*sequences))
+        return self._train(steps, parameters.dtype, lengths, touched, train)
 
     def _touched(
         self, of_network: tuple[np.ndarray, np.ndarray], of_encoder: tuple[np.ndarray, np.ndarray]

@@ -1,74 +1,22 @@
 """The two-tower network on side features: its parameters, the updates that clients compute, scores of all items."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from fastfedrec._check import check_array, check_instance, check_integer, check_real
-from fastfedrec._kernels import clipping as _clipping
+from fastfedrec._check import check_array, check_instance
+from fastfedrec._client_model import ClientModel, Steps, largest_batch
 from fastfedrec._rows import check_rows, frozen
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec._tiles import check_width, run_tasks, tile_of, worth_threads
+from fastfedrec._tiles import check_width, run_tasks, tile_of
 from fastfedrec.client_examples import ClientExamples
+from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.features import Features
 from fastfedrec.randomness import Key
 
-_EMBEDDING_STDDEV = 0.05
 
-
-@dataclass(frozen=True)
-class ClientUpdates:
-    """What clients found: the difference between each one's own parameters and those it started from.
-
-    Only dense weights and the embeddings that a client's examples use are stored; all others did not change.
-
-    Parameters
-    ----------
-    values : ndarray of shape (starts[-1],)
-        Client i's update is ``values[starts[i]:starts[i + 1]]``: dense weights, then its rows of embeddings.
-    starts : ndarray of shape (n_clients + 1,), int64
-        Where each client's update begins.
-    rows : ndarray of shape (row_starts[-1],), int32
-        Embeddings that client i uses, ascending: ``rows[row_starts[i]:row_starts[i + 1]]``.
-    row_starts : ndarray of shape (n_clients + 1,), int64
-        Where each client's rows begin.
-    rejected : ndarray of shape (n_clients,), bool
-        Updates that were not finite, and were replaced by zeros.  They depend on the data and are not covered by any
-        guarantee: do not release them.
-    n_dense, n_factors, n_parameters : int
-        Sizes of the network.
-    """
-
-    values: np.ndarray
-    starts: np.ndarray
-    rows: np.ndarray
-    row_starts: np.ndarray
-    rejected: np.ndarray
-    n_dense: int
-    n_factors: int
-    n_parameters: int
-
-    def total(self) -> np.ndarray:
-        """The sum of all updates, added up in double, client by client.
-
-        Returns
-        -------
-        ndarray of shape (n_parameters,), float64
-            Zeros where no client has an entry.
-        """
-        from fastfedrec._kernels import network as _kernel
-
-        out = np.zeros(self.n_parameters)
-        _kernel.add_updates(*self._stored(), out, self.n_dense, self.n_factors, 0, len(self.rejected))
-        return out
-
-    def _stored(self) -> tuple[np.ndarray, ...]:
-        return frozen(self.values), frozen(self.starts), frozen(self.row_starts), frozen(self.rows)
-
-
-class TwoTower:
+class TwoTower(ClientModel):
     """A network that scores pairs of users and items from their features.
 
     The user's embeddings side by side go through a dense layer of `n_factors` rectified units, the item's through
@@ -147,16 +95,11 @@ class TwoTower:
             Weights uniform within sqrt(6 / inputs) of 0 (He et al. 2015), biases 0, embeddings normal with standard
             deviation 0.05.
         """
-        check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
-        if np.dtype(dtype) not in (np.float32, np.float64):
-            raise TypeError(f"dtype must be float32 or float64, got {np.dtype(dtype)}")
-        out = np.zeros(self.n_parameters)
+        out = self._empty_start(key, purpose, dtype)
         uniform = key.uniform(f"{purpose}.weights", size=self.n_dense)
         for n_in, n_out, at, _ in self._layers.tolist():
             if n_in:
                 out[at : at + n_in * n_out] = np.sqrt(6 / n_in) * (2 * uniform[at : at + n_in * n_out] - 1)
-        n_embedded = self.n_parameters - self.n_dense
-        out[self.n_dense :] = _EMBEDDING_STDDEV * key.normal(f"{purpose}.embeddings", size=n_embedded)
         return out.astype(dtype)
 
     def train_clients(
@@ -217,40 +160,20 @@ class TwoTower:
 
         parameters = self._check_parameters(parameters)
         check_instance("examples", examples, ClientExamples, "use draw_examples")
-        learning_rate = check_real("learning_rate", learning_rate, low=0.0, exclusive=True)
-        n_epochs = check_integer("n_epochs", n_epochs, low=0)
-        batch_size = check_integer("batch_size", batch_size, low=1)
-        bound = np.inf if clip_norm is None else check_real("clip_norm", clip_norm, low=1e-100, high=1e100)
-        clip_order = check_integer("clip_order", clip_order, low=1, high=2)
-        n_threads = resolve_n_threads(n_threads)
+        steps = Steps.checked(learning_rate, n_epochs, batch_size, clip_norm, clip_order, n_threads)
         users, indptr, items, contexts = self._check_examples(examples)
         lengths = np.diff(indptr)
-        n_clients = len(users)
         data = self._tables(), users, indptr, items
-        row_starts, rows = self._touched(*data, contexts)
-        starts = self.n_dense * np.arange(n_clients + 1) + self.n_factors * row_starts
-        values = np.empty(starts[-1], dtype=parameters.dtype)
-        n_words = (n_epochs * np.maximum(lengths - 1, 0) + 1) // 2
-        words, word_starts = key.ragged_words(
-            purpose, examples.global_user_ids, n_words, round=round, n_threads=worth_threads(n_threads, n_words.sum())
-        )
-        order = np.argsort(-lengths, kind="stable")
-        counter = np.zeros(1, dtype=np.int64)
-        lanes, tile_rows = tile_of(parameters)
-        batch_size = min(batch_size, max(lengths.max(initial=0), 1))
+        draws = steps.order(key, purpose, examples.global_user_ids, steps.n_epochs * (lengths - 1), round)
+        sizes = steps.n_epochs, largest_batch(steps.batch_size, lengths)
 
-        def work(_: int) -> None:
+        def train(*places: np.ndarray) -> None:
             _kernel.train_clients(
-                frozen(parameters), self._layers, *data, frozen(examples.labels), contexts, words, word_starts,
-                row_starts, rows, order, counter, starts, values, learning_rate, n_epochs, batch_size, lanes, tile_rows,
+                frozen(parameters), self._layers, *data, frozen(examples.labels), contexts, *draws, *places,
+                steps.learning_rate, *sizes, *tile_of(parameters),
             )  # fmt: skip
 
-        with np.errstate(all="ignore"):  # what is not finite is rejected below
-            run_tasks(work, min(n_threads, max(n_clients, 1)))
-        rejected = np.zeros(n_clients, dtype=np.uint8)
-        _clipping.clip_ragged(values, starts, rejected, bound, clip_order, worth_threads(n_threads, len(values)))
-        sizes = self.n_dense, self.n_factors, self.n_parameters
-        return ClientUpdates(values, starts, rows, row_starts, rejected.view(np.bool_), *sizes)
+        return self._train(steps, parameters.dtype, lengths, self._touched(*data, contexts), train)
 
     def score(
         self,
@@ -305,7 +228,7 @@ class TwoTower:
             if updates.n_parameters != self.n_parameters or updates.values.dtype != parameters.dtype:
                 raise ValueError(f"updates must be of this network and of {parameters.dtype}, like the parameters")
             clients = check_rows("clients", clients, len(updates.rejected))
-            stored = updates._stored()
+            stored = updates.stored()
         if len(clients) != len(users):
             raise ValueError(f"clients must have one entry a query ({len(users)}), got {len(clients)}")
         out = np.empty((len(users), self.features.item.n_entries), dtype=parameters.dtype)
@@ -325,9 +248,6 @@ class TwoTower:
             bad = users[int(np.argmin(np.isfinite(out).all(axis=1)))]
             raise ValueError(f"scores of user row {bad} are not finite; has the network diverged?")
         return out
-
-    def _check_parameters(self, parameters: Any) -> np.ndarray:
-        return check_array("parameters", parameters, ndim=1, shape=(self.n_parameters,))
 
     def _check_contexts(self, name: str, contexts: Any, length: int) -> np.ndarray:
         n = self.features.context.n_entries

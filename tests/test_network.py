@@ -1,17 +1,16 @@
 """The two-tower network: the twin's and autograd's trajectories, the same bits on any threads, and norms in bounds."""
 
-import itertools
 import os
 import subprocess
 import sys
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import network as naive
+from network_case import KEY, Case, spread
 from strategies import seeds
 
 from fastfedrec import Interactions, Key, hardware
@@ -20,88 +19,6 @@ from fastfedrec.features import Features
 from fastfedrec.network import TwoTower
 
 TOLERANCE = {np.float32: 2e-5, np.float64: 1e-11}
-KEY = Key.from_seed(1)
-HIDDEN = (32, 16)
-
-
-class Case:
-    """A small network, its data and examples; `contexts` makes the user's side differ from example to example."""
-
-    def __init__(
-        self, seed=0, n_users=6, n_items=12, n_events=40, negatives=2, user=2, contexts=0, genres=True,
-        dtype=np.float64, n_factors=16, hidden=HIDDEN, item_ids=True, batch_size=4,
-    ):  # fmt: skip
-        rng = np.random.default_rng(seed)
-        users, items = rng.integers(0, n_users, n_events), rng.integers(0, n_items, n_events)
-        users, items = np.r_[users, np.arange(n_users)], np.r_[items, np.zeros(n_users, dtype=np.int64)]
-        self.data = Interactions.from_arrays(users, items, duplicates="sum").with_features(
-            user_features={f"u{k}": rng.integers(0, 3, n_users) for k in range(user)}
-        )
-        n_items = self.data.n_items
-        tags = [tuple(rng.permutation(5)[: rng.integers(0, 4)].tolist()) for _ in range(n_items)]
-        tags[0] = (0, 3)
-        self.data = self.data.with_features(item_features={"tags": tags})
-        log = {f"c{k}": rng.integers(0, 4, len(users)) for k in range(contexts)}
-        self.features = Features.from_interactions(
-            self.data, user=[f"u{k}" for k in range(user)], item=["tags"] if genres else [], item_ids=item_ids,
-            contexts=log,
-        )  # fmt: skip
-        events = Events.from_log(self.data, users, items) if contexts else Events.from_interactions(self.data)
-        self.network = TwoTower(self.features, n_factors=n_factors, hidden=hidden)
-        self.examples = draw_examples(self.data, events, np.arange(n_users), negatives, key=Key.from_seed(seed))
-        self.parameters = self.network.initial_parameters(Key.from_seed(seed), dtype=dtype)
-        self.parameters[self.network.n_dense :] *= 10  # else nothing but the biases of layers matters
-        self.options = {"learning_rate": 0.3, "n_epochs": 3, "batch_size": batch_size, "key": KEY}
-
-    def train(self, **changes):
-        arguments = {"parameters": self.parameters, "examples": self.examples} | self.options | changes
-        return self.network.train_clients(**({"n_threads": 1} | arguments))
-
-    def unpacked(self, parameters=None):
-        table = self.features
-        sizes = table.user.n_features + table.context.n_features, table.item.n_features
-        parameters = self.parameters if parameters is None else parameters
-        return naive.unpack(parameters, *sizes, self.network.n_factors, self.network.hidden)
-
-    def fields(self, side, entry):
-        """The embedding rows of each field of a user, context or item."""
-        table = getattr(self.features, side)
-        before = {"user": 0, "context": self.features.user.n_values}
-        offset = before.get(side, self.features.n_embeddings - self.features.item.n_values)
-        n = table.n_features
-        places = table.indptr[entry * n : entry * n + n + 1]
-        return [(table.indices[a:b] + offset).tolist() for a, b in itertools.pairwise(places)]
-
-    def client(self, k):
-        """(users' fields, items' fields, labels) of each example of a client."""
-        first, last = self.examples.indptr[k : k + 2]
-        user = self.fields("user", self.examples.users[k])
-        contexts = self.examples.contexts[first:last]
-        user_fields = [user + (self.fields("context", c) if self.features.context.names else []) for c in contexts]
-        items = [self.fields("item", i) for i in self.examples.items[first:last]]
-        return user_fields, items, self.examples.labels[first:last].astype(float)
-
-    def words(self, k, purpose="network.order", round=0):
-        user = int(self.examples.global_user_ids[k])
-        return KEY.words(purpose, user=user, round=round, size=self.options["n_epochs"] * len(self.examples.items))
-
-    def expected(self, k):
-        """A client's update as the twin computes it."""
-        layers, embeddings = self.unpacked()
-        options = {name: value for name, value in self.options.items() if name != "key"}
-        naive.train_client(layers, embeddings, *self.client(k), self.words(k), **options)
-        return naive.pack(layers, embeddings) - self.parameters
-
-
-def spread(case, updates, k):
-    """A client's update with the zeros of what it does not touch."""
-    out = np.zeros(case.network.n_parameters, dtype=updates.values.dtype)
-    n, width = case.network.n_dense, case.network.n_factors
-    stored = updates.values[updates.starts[k] : updates.starts[k + 1]]
-    rows = updates.rows[updates.row_starts[k] : updates.row_starts[k + 1]]
-    out[:n] = stored[:n]
-    out[n:].reshape(-1, width)[rows] = stored[n:].reshape(-1, width)
-    return out
 
 
 CASES = {
@@ -247,7 +164,8 @@ def test_every_width_of_vectors_equals_the_twin(name):
 def test_without_a_compiler():
     code = """if True:
         import numpy as np
-        from test_network import Case, naive, spread
+        from naive import network as naive
+        from network_case import Case, spread
         from fastfedrec._kernels import network as kernel
         assert not hasattr(kernel.train_clients, "py_func")
         for contexts in (0, 1):
@@ -274,40 +192,6 @@ def run_python(code, **environment):
 # ---- invariants -------------------------------------------------------------------------------------------------
 
 
-def norm_at_most(values, bound, order):
-    exact = [abs(Fraction(float(x))) for x in values]
-    return sum(exact) <= Fraction(bound) if order == 1 else sum(x * x for x in exact) <= Fraction(bound) ** 2
-
-
-@settings(max_examples=20)
-@given(
-    seed=seeds(),
-    bound=st.floats(1e-4, 10.0),
-    order=st.sampled_from([1, 2]),
-    dtype=st.sampled_from([np.float32, np.float64]),
-)
-def test_clipped_norms_never_exceed_the_bound(seed, bound, order, dtype):
-    case = Case(seed=seed, dtype=dtype, n_users=3, n_events=10)
-    free, clipped = case.train(), case.train(clip_norm=bound, clip_order=order)
-    for k in range(3):
-        a, b = spread(case, free, k).astype(float), spread(case, clipped, k).astype(float)
-        assert norm_at_most(b, bound, order)
-        norm = np.linalg.norm(a, order)
-        np.testing.assert_allclose(b, a * min(1, bound / norm), rtol=1e-5, atol=1e-6 * np.abs(a).max())
-
-
-def test_an_update_that_is_not_finite_is_rejected_and_named():
-    case = Case(dtype=np.float32)
-    for bound in (None, 0.5):
-        updates = case.train(learning_rate=1e30, clip_norm=bound)
-        assert updates.rejected.all()
-        assert not updates.values.any()
-    lengths = np.diff(case.examples.indptr)
-    some = case.train(learning_rate=1e30, n_epochs=1, batch_size=int(lengths.max()))
-    again = case.train(learning_rate=1e30, n_epochs=1, batch_size=int(lengths.max()))
-    assert (some.values.tobytes(), some.rejected.tobytes()) == (again.values.tobytes(), again.rejected.tobytes())
-
-
 def test_a_client_without_data_and_one_with_one_item():
     case = Case()
     e = case.examples
@@ -324,31 +208,6 @@ def test_a_client_without_data_and_one_with_one_item():
         e.users[:0], e.global_user_ids[:0], np.array([0]), e.items[:0], e.labels[:0], e.contexts[:0]
     )
     assert case.train(examples=nobody).total().tolist() == [0] * case.network.n_parameters
-
-
-def test_updates_do_not_depend_on_the_other_clients_and_nothing_else_changes():
-    case = Case(contexts=1)
-    before = case.parameters.copy()
-    updates = case.train()
-    assert (case.parameters == before).all()
-    a, b = case.examples.indptr[3:5]
-    e = case.examples
-    alone = ClientExamples(
-        e.users[3:4], e.global_user_ids[3:4], np.array([0, b - a]), e.items[a:b], e.labels[a:b], e.contexts[a:b]
-    )
-    assert spread(case, case.train(examples=alone), 0).tobytes() == spread(case, updates, 3).tobytes()
-    rows = updates.rows[updates.row_starts[3] : updates.row_starts[4]]
-    assert rows.tolist() == sorted({r for side in case.client(3)[:2] for f in side for rows in f for r in rows})
-
-
-def test_the_total_is_the_sum_in_order():
-    for dtype in (np.float32, np.float64):
-        case = Case(dtype=dtype)
-        updates = case.train()
-        expected = np.zeros(case.network.n_parameters)
-        for k in range(len(case.examples.users)):
-            expected += spread(case, updates, k)
-        assert (updates.total() == expected).all()
 
 
 def test_rounds_and_purposes_name_the_order():
@@ -485,7 +344,7 @@ def test_bits_do_not_depend_on_threads(dtype, contexts):
 def test_a_forked_child_can_train():
     code = """if True:
         import os
-        from test_network import Case
+        from network_case import Case
         case = Case()
         before = case.train(n_threads=2).values.tobytes()
         child = os.fork()
@@ -501,7 +360,7 @@ def test_a_forked_child_can_train():
 
 def test_the_cache_serves_the_next_process(tmp_path):
     code = """if True:
-        from test_network import Case
+        from network_case import Case
         from fastfedrec._kernels import network as kernel
         case = Case()
         case.network.score(case.parameters, [0], updates=case.train(), clients=[0])

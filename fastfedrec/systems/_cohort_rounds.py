@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfedrec.accounting import CentralRelease, Gaussian, RoundTraffic, Unprotected
+from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.gru import GRUEncoder
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import FixedSizeSampling
-from fastfedrec.network import ClientUpdates, TwoTower
+from fastfedrec.network import TwoTower
 from fastfedrec.randomness import Key
 from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems._grid_noise import GridNoise

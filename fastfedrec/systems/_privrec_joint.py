@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.features import Features
 from fastfedrec.interactions import Interactions
 from fastfedrec.joint_loss import JointNetwork
-from fastfedrec.network import ClientUpdates
 from fastfedrec.pretraining import draw_contrastive_examples
 from fastfedrec.randomness import Key
 from fastfedrec.systems._privrec_rounds import ClientData, PrivRecRounds

@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfedrec.client_examples import ClientExamples, Events, draw_examples
+from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.features import Features
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
-from fastfedrec.network import ClientUpdates, TwoTower
+from fastfedrec.network import TwoTower
 from fastfedrec.randomness import Key
 from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems._cohort_rounds import CohortRounds

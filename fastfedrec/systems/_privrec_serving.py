@@ -6,9 +6,10 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec.accounting import Ledger
+from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.features import Features
 from fastfedrec.interactions import Interactions
-from fastfedrec.network import ClientUpdates, TwoTower
+from fastfedrec.network import TwoTower
 from fastfedrec.systems._privrec_rounds import ClientData
 from fastfedrec.systems.recommender import Recommender, check_interactions
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from fastfedrec._check import check_instance, check_integer, check_real
 from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.gru import GRUEncoder
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
-from fastfedrec.network import ClientUpdates, TwoTower
+from fastfedrec.network import TwoTower
 from fastfedrec.pretraining import check_sequences, draw_contrastive_examples
 from fastfedrec.randomness import Key
 from fastfedrec.systems._checkpoint import Checkpoint

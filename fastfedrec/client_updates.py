@@ -1,0 +1,64 @@
+"""What clients found by their own steps of SGD, one after the other."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastfedrec._rows import frozen
+
+
+@dataclass(frozen=True)
+class ClientUpdates:
+    """What clients found: the difference between each one's own parameters and those it started from.
+
+    Only dense weights and the embeddings that a client's examples use are stored; all others did not change.
+
+    Parameters
+    ----------
+    values : ndarray of shape (starts[-1],)
+        Client i's update is ``values[starts[i]:starts[i + 1]]``: dense weights, then its rows of embeddings.
+    starts : ndarray of shape (n_clients + 1,), int64
+        Where each client's update begins.
+    rows : ndarray of shape (row_starts[-1],), int32
+        Embeddings that client i uses, ascending: ``rows[row_starts[i]:row_starts[i + 1]]``.
+    row_starts : ndarray of shape (n_clients + 1,), int64
+        Where each client's rows begin.
+    rejected : ndarray of shape (n_clients,), bool
+        Updates that were not finite, and were replaced by zeros.  They depend on the data and are not covered by any
+        guarantee: do not release them.
+    n_dense, n_factors, n_parameters : int
+        Sizes of the network.
+    """
+
+    values: np.ndarray
+    starts: np.ndarray
+    rows: np.ndarray
+    row_starts: np.ndarray
+    rejected: np.ndarray
+    n_dense: int
+    n_factors: int
+    n_parameters: int
+
+    def total(self) -> np.ndarray:
+        """The sum of all updates, added up in double, client by client.
+
+        Returns
+        -------
+        ndarray of shape (n_parameters,), float64
+            Zeros where no client has an entry.
+        """
+        from fastfedrec._kernels import network as _kernel
+
+        out = np.zeros(self.n_parameters)
+        _kernel.add_updates(*self.stored(), out, self.n_dense, self.n_factors, 0, len(self.rejected))
+        return out
+
+    def stored(self) -> tuple[np.ndarray, ...]:
+        """The arrays as the kernels take them.
+
+        Returns
+        -------
+        tuple of ndarray
+            Values, where they begin, where rows begin, and rows: read-only.
+        """
+        return frozen(self.values), frozen(self.starts), frozen(self.row_starts), frozen(self.rows)
