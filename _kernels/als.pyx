@@ -40,6 +40,7 @@ cdef extern from "_kernels/_als.h" namespace "fastfedrec" nogil:
 
 cdef enum:
     USERS_AT_ONCE = 32   # of a thread: a multiple of every vector's lanes
+    ROWS_AT_ONCE = 8     # of V, whose products are added up before they go to memory
     ALIGNMENT = 64
 
 
@@ -48,6 +49,31 @@ def factor_gram(
 ):
     """Replace `gram` by its Cholesky factor in the upper triangle; return whether it is numerically regular."""
     return bool(cholesky_factor(&gram[0, 0], gram.shape[0]))
+
+
+def small_gram(
+    const floating[:, ::1] factors,   # IN  (n_rows, n_factors), at most 8 factors
+    double[:, ::1] gram,              # IN/OUT (n_factors, n_factors), zeros
+):
+    """V'V in double, row after row: where factors are few, BLAS takes longer to begin than to multiply."""
+    cdef Py_ssize_t n_rows = factors.shape[0], n_factors = factors.shape[1], i = 0, j, f, g
+    cdef double rows[ROWS_AT_ONCE][8]
+    cdef double total
+    with nogil:
+        while i < n_rows:
+            for j in range(ROWS_AT_ONCE):
+                for f in range(n_factors):
+                    rows[j][f] = factors[i + j, f] if i + j < n_rows else 0
+            for f in range(n_factors):
+                for g in range(f + 1):
+                    total = 0
+                    for j in range(ROWS_AT_ONCE):
+                        total += rows[j][f] * rows[j][g]
+                    gram[f, g] += total
+            i += ROWS_AT_ONCE
+        for f in range(n_factors):
+            for g in range(f):
+                gram[g, f] = gram[f, g]
 
 
 cdef inline char* _aligned(void* memory) noexcept nogil:

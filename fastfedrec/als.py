@@ -10,6 +10,7 @@ from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.interactions import Interactions
 
 MAX_FACTORS = 256
+_FEW_FACTORS = 8  # of which the kernel makes V'V itself
 
 
 def solve_users(
@@ -170,11 +171,16 @@ def regularized_gram(item_factors: np.ndarray, regularization: float, confidence
 
 def _plain_gram(item_factors: np.ndarray, regularization: float) -> np.ndarray:
     """V'V + regularization * I in double, not factored."""
-    with one_blas_thread(), np.errstate(over="ignore"):
-        wide = item_factors.astype(np.float64)
-        gram = wide.T @ wide
+    n_factors = item_factors.shape[1]
+    if n_factors <= _FEW_FACTORS:
+        gram = np.zeros((n_factors, n_factors))
+        _kernel.small_gram(item_factors, gram)
+    else:
+        with one_blas_thread(), np.errstate(over="ignore"):
+            wide = item_factors.astype(np.float64)
+            gram = wide.T @ wide
     if not np.isfinite(gram).all():
-        raise ValueError(f"item_factors must be small enough for V'V, got {abs(wide).max():g}; scale them down")
+        raise ValueError(f"item_factors must be small enough for V'V, got {abs(item_factors).max():g}; scale them down")
     gram[np.diag_indices_from(gram)] += regularization
     return gram
 
