@@ -275,5 +275,130 @@ void nmf_solve(const NmfProblem<double>& problem, ptrdiff_t row, double* gram, d
     solve_row(problem, row, gram, packed, out);
 }
 
+// ---- multiplicative steps ------------------------------------------------------------------------------------------
+// As many entries as a vector has lanes at a time: first the products u'v of them all, whose sums over factors become
+// lanes of one vector; then both sums, of x v and of (u'v) v, for which the item factors come from the nearest cache.
+template <class T, int NV>
+struct Sums {
+    enum { N = NV <= 2 ? 2 : 1 };  // one sum would wait for its own last addition
+    typename Vector<T, Native<T>::LANES>::Type above[N][NV], below[N][NV];
+};
+
+template <class T, int NV>
+FASTFEDREC_INLINE void add_entries(const T* const* rows, ptrdiff_t at, const T* xs, const T* products, Sums<T, NV>& to) {
+    constexpr int lanes = Native<T>::LANES;
+    typedef typename Vector<T, lanes>::Type V;
+#pragma GCC unroll 16
+    for (int j = 0; j < lanes; ++j)
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; ++v) {
+            const V factors = load<V>(rows[j] + at + v * lanes);
+            to.above[j % to.N][v] = multiply_add(spread<V>(xs[j]), factors, to.above[j % to.N][v]);
+            to.below[j % to.N][v] = multiply_add(spread<V>(products[j]), factors, to.below[j % to.N][v]);
+        }
+}
+
+template <class T, int NV>
+FASTFEDREC_INLINE void move_factors(const Sums<T, NV>& sums, T regularization, T* u) {
+    constexpr int lanes = Native<T>::LANES;
+    typedef typename Vector<T, lanes>::Type V;
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+        const V x = load<V>(u + v * lanes);
+        V above = sums.above[0][v], below = sums.below[0][v];
+        if constexpr (sums.N == 2) above += sums.above[1][v], below += sums.below[1][v];
+        below = multiply_add(spread<V>(regularization), x, below);
+        const V moved = x * above / below;
+        store(u + v * lanes, below > 0 ? moved : V{});  // 0 / 0 where the factor is 0 already, or no entry has it
+    }
+}
+
+// More than NV vectors of factors are added up NV at a time, in memory.
+template <class T, int NV, bool IN_PARTS, bool WEIGHTED>
+static void multiply(const NmfProblem<T>& problem, ptrdiff_t row, T regularization, T* u) {
+    constexpr int lanes = Native<T>::LANES, part = NV * lanes;
+    typedef typename Vector<T, lanes>::Type V;
+    const int64_t start = problem.indptr[row], stop = problem.indptr[row + 1];
+    const T* rows[lanes];
+    Sums<T, NV> sums = {}, parts[IN_PARTS ? NMF_MAX_STRIDE / part : 1];
+    if constexpr (IN_PARTS) __builtin_memset(parts, 0, sizeof parts);
+    const auto point = [&](int j, int64_t entry) __attribute__((always_inline)) {
+        const ptrdiff_t item = problem.indices ? (ptrdiff_t)problem.indices[entry] : entry - start;
+        rows[j] = problem.item_factors + item * problem.stride;
+    };
+    const auto add = [&](const T* xs, const T* ws) __attribute__((always_inline)) {
+        V terms[lanes];
+        alignas(VECTOR_BYTES) T weighted[lanes], products[lanes];
+#pragma GCC unroll 16
+        for (int j = 0; j < lanes; ++j) {
+            terms[j] = load<V>(u) * load<V>(rows[j]);
+#pragma GCC unroll 4
+            for (int at = lanes; at < part; at += lanes)
+                terms[j] = multiply_add(load<V>(u + at), load<V>(rows[j] + at), terms[j]);
+            if constexpr (IN_PARTS)
+                for (int at = part; at < problem.n_factors; at += lanes)
+                    terms[j] = multiply_add(load<V>(u + at), load<V>(rows[j] + at), terms[j]);
+        }
+        V product = lane_sums<lanes>(terms);
+        if (ws) {
+            const V w = load<V>(ws), x = load<V>(xs) * w;
+            product *= w;
+            store(weighted, x);
+            xs = weighted;
+        }
+        store(products, product);
+        __asm__ volatile("" ::: "memory");  // rows are loaded again: kept until here, they would be stored elsewhere first
+        if constexpr (IN_PARTS)
+            for (int p = 0; p * part < problem.n_factors; ++p) add_entries(rows, p * part, xs, products, parts[p]);
+        else add_entries(rows, 0, xs, products, sums);
+    };
+    int64_t k = start;
+    for (; k + lanes <= stop; k += lanes) {
+#pragma GCC unroll 16
+        for (int j = 0; j < lanes; ++j) point(j, k + j);
+        add(problem.values + k, WEIGHTED ? problem.weights + k : (const T*)nullptr);
+    }
+    if (k < stop) {  // as many again: the last ones of the row, of which some count for nothing
+        T xs[lanes], ws[lanes];
+        const int64_t first = stop - start < lanes ? start : stop - lanes;
+        for (int j = 0; j < lanes; ++j) {
+            const bool is_new = k <= first + j && first + j < stop;
+            const int64_t entry = is_new ? first + j : start;
+            point(j, entry);
+            xs[j] = problem.values[entry];
+            ws[j] = !is_new ? 0 : WEIGHTED ? problem.weights[entry] : 1;
+        }
+        add(xs, ws);
+    }
+    if constexpr (IN_PARTS)
+        for (int p = 0; p * part < problem.n_factors; ++p) move_factors(parts[p], regularization, u + p * part);
+    else move_factors(sums, regularization, u);
+}
+
+template <class T, int NV, bool IN_PARTS = false>
+static void multiply_row(const NmfProblem<T>& problem, ptrdiff_t row, T regularization, T* u) {
+    if (problem.weights) multiply<T, NV, IN_PARTS, true>(problem, row, regularization, u);
+    else multiply<T, NV, IN_PARTS, false>(problem, row, regularization, u);
+}
+
+template <class T>
+static void multiply_row(const NmfProblem<T>& problem, ptrdiff_t row, T regularization, T* u) {
+    switch ((problem.n_factors - 1) / Native<T>::LANES) {
+        case 0: return multiply_row<T, 1>(problem, row, regularization, u);
+        case 1: return multiply_row<T, 2>(problem, row, regularization, u);
+        case 2: return multiply_row<T, 3>(problem, row, regularization, u);
+        case 3: return multiply_row<T, 4>(problem, row, regularization, u);
+        default: return multiply_row<T, 4, true>(problem, row, regularization, u);
+    }
+}
+
+void nmf_multiply(const NmfProblem<float>& problem, ptrdiff_t row, float regularization, float* u) {
+    multiply_row(problem, row, regularization, u);
+}
+
+void nmf_multiply(const NmfProblem<double>& problem, ptrdiff_t row, double regularization, double* u) {
+    multiply_row(problem, row, regularization, u);
+}
+
 }  // namespace FASTFEDREC_LEVEL
 }  // namespace fastfedrec

@@ -29,6 +29,8 @@ struct NmfProblem {
     void nmf_descend(const float* gram, float* right, int n, int stride, int max_sweeps, float tolerance, float* x); \
     void nmf_descend(const double* gram, double* right, int n, int stride, int max_sweeps, double tolerance, \
                      double* x); \
+    void nmf_multiply(const NmfProblem<float>& problem, ptrdiff_t row, float regularization, float* u); \
+    void nmf_multiply(const NmfProblem<double>& problem, ptrdiff_t row, double regularization, double* u); \
     }
 namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 #undef FASTFEDREC_DECLARE
@@ -52,6 +54,12 @@ static inline void nmf_solve(const NmfProblem<T>& problem, ptrdiff_t row, T* gra
 template <class T>
 static inline void nmf_descend(const T* gram, T* right, int n, int stride, int max_sweeps, T tolerance, T* x) {
     FASTFEDREC_CALL(nmf_descend, gram, right, n, stride, max_sweeps, tolerance, x);
+}
+
+// One multiplicative step of a row's factors u (stride,), in place; needs neither `base` nor what is about sweeps.
+template <class T>
+static inline void nmf_multiply(const NmfProblem<T>& problem, ptrdiff_t row, T regularization, T* u) {
+    FASTFEDREC_CALL(nmf_multiply, problem, row, regularization, u);
 }
 
 }  // namespace fastfedrec

@@ -1,8 +1,10 @@
-"""Row numbers and read-only arrays, as kernels take them."""
+"""Row numbers, read-only arrays and aligned ones, as kernels take them."""
 
 from typing import Any
 
 import numpy as np
+
+LINE_BYTES = 64  # of a cache
 
 
 def check_rows(name: str, rows: Any, n: int) -> np.ndarray:
@@ -20,3 +22,11 @@ def frozen(array: np.ndarray) -> np.ndarray:
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
+
+
+def zeros_on_lines(n_rows: int, n_columns: int, dtype: Any) -> np.ndarray:
+    """Zeros that start at a cache line: a vector that lies on two is read and written twice."""
+    dtype = np.dtype(dtype)
+    memory = np.zeros(n_rows * n_columns + LINE_BYTES // dtype.itemsize, dtype=dtype)
+    first = -memory.ctypes.data % LINE_BYTES // dtype.itemsize
+    return memory[first : first + n_rows * n_columns].reshape(n_rows, n_columns)

@@ -6,11 +6,12 @@ import numpy as np
 
 from fastfedrec._check import check_array, check_instance, check_integer
 from fastfedrec._kernels import clustering as _kernel
+from fastfedrec._rows import LINE_BYTES, zeros_on_lines
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 
-_LINE_BYTES, _TAIL_BYTES = 64, 16  # of the kernel's columns
+_TAIL_BYTES = 16  # of the kernel's columns
 _PER_UNIT = 1024  # multiples of whose inverse have exact sums
 
 
@@ -210,12 +211,10 @@ class _Columns:
     @classmethod
     def zeros(cls, data: _Rows, n_clusters: int) -> "_Columns":
         dtype = data.values.dtype
-        in_line, in_tail = _LINE_BYTES // dtype.itemsize, _TAIL_BYTES // dtype.itemsize
+        in_line, in_tail = LINE_BYTES // dtype.itemsize, _TAIL_BYTES // dtype.itemsize
         has_tail = n_clusters > in_line and 0 < n_clusters % in_line <= in_tail
         stride = (n_clusters // in_line if has_tail else -(-n_clusters // in_line)) * in_line
-        body = np.zeros(data.n_columns * stride + in_line, dtype=dtype)
-        offset = -body.ctypes.data % _LINE_BYTES // dtype.itemsize  # a vector on two lines is read twice
-        body = body[offset : offset + data.n_columns * stride].reshape(data.n_columns, stride)
+        body = zeros_on_lines(data.n_columns, stride, dtype)
         tail = np.zeros((data.n_columns, in_tail * has_tail), dtype=dtype)
         return cls(body, tail, np.full(stride + tail.shape[1], -np.inf, dtype=dtype))
 

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from fastfedrec._check import check_array, check_instance, check_integer, check_real
+from fastfedrec._check import check_array, check_choice, check_instance, check_integer, check_real
 from fastfedrec._kernels import nmf as _kernel
+from fastfedrec._rows import zeros_on_lines
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 
 _LINE = 16  # factors that the kernel's rows are padded to: the widest vector
+_LONG_LINE = 64  # above two lines, where multiplicative steps take four vectors at a time
 MAX_FACTORS = 256
 
 
@@ -38,6 +40,7 @@ def fit_nmf(
     regularization: float,
     n_epochs: int = 20,
     weights: np.ndarray | None = None,
+    solver: str = "cd",
     n_sweeps: int = 3,
     key: Key,
     n_threads: int = 0,
@@ -45,8 +48,9 @@ def fit_nmf(
     """Factorise observed entries without negative factors.
 
     The result reduces ``sum w_ui (x_ui - u'v)^2 + regularization (|U|^2 + |V|^2)`` over observed entries, with U and V
-    at least 0, from epoch to epoch.  An epoch takes `n_sweeps` of coordinate descent for each row and then for each
-    item [1]_, from where the last epoch ended.
+    at least 0, from epoch to epoch.  An epoch of solver "cd" takes `n_sweeps` of coordinate descent for each row and
+    then for each item [1]_, from where the last epoch ended.  An epoch of "mu" takes one multiplicative step of all
+    rows and then one of all items [2]_: shorter, and worth far less.
 
     Parameters
     ----------
@@ -62,8 +66,11 @@ def fit_nmf(
     weights : ndarray or None
         At least 0; 0 for an entry that is missing.  One for each interaction in storage order, or of the array's shape;
         None weighs all entries 1.
+    solver : {"cd", "mu"}
+        Coordinate descent, or multiplicative updates, as other packages have them: for comparison.  With "mu" ratings
+        are at least 0, and a factor that is 0 stays 0.
     n_sweeps : int
-        At least 1: sweeps over a row's factors in an epoch.
+        At least 1: sweeps over a row's factors in an epoch of "cd".
     key : Key
         Where the first factors come from.
     n_threads : int
@@ -77,12 +84,15 @@ def fit_nmf(
     Raises
     ------
     ValueError
-        Negative weights, no entries, or an argument out of range.
+        Negative weights, negative ratings with "mu", no entries, or an argument out of range.
 
     References
     ----------
     .. [1] Hsieh, Dhillon, "Fast coordinate descent methods with variable selection for non-negative matrix
        factorization", KDD 2011.
+    .. [2] Lee, Seung, "Algorithms for non-negative matrix factorization", NIPS 2000; of observed entries: Luo, Zhou,
+       Xia, Zhu, "An efficient non-negative matrix-factorization-based approach to collaborative filtering for
+       recommender systems", IEEE Transactions on Industrial Informatics 10(2), 2014.
 
     Examples
     --------
@@ -99,9 +109,14 @@ def fit_nmf(
     n_factors = check_integer("n_factors", n_factors, low=1, high=MAX_FACTORS)
     regularization = check_real("regularization", regularization, low=0.0)
     n_epochs = check_integer("n_epochs", n_epochs, low=1)
+    check_choice("solver", solver, ("cd", "mu"))
     n_sweeps = check_integer("n_sweeps", n_sweeps, low=1)
     key = check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) to repeat a run")
     n_threads = resolve_n_threads(n_threads)
+    if solver == "mu" and rows.values.min() < 0:
+        raise ValueError(
+            f"ratings must be at least 0 for solver 'mu', got {rows.values.min()}; shift them, or use 'cd'"
+        )
     items = rows.transposed()
     # Uniform factors whose products are about as large as the entries.
     scale = 2 * np.sqrt(max(rows.mean(), 1e-30) / n_factors)
@@ -110,6 +125,12 @@ def fit_nmf(
         (scale * key.uniform(f"nmf.{side}", size=n * n_factors)).reshape(n, n_factors).astype(rows.values.dtype)
         for side, n in sizes.items()
     )
+    if solver == "mu":
+        padded = [_padded(row_factors), _padded(item_factors)]
+        for _ in range(n_epochs):
+            _multiply(rows, padded[1], n_factors, regularization, padded[0], n_threads)
+            _multiply(items, padded[0], n_factors, regularization, padded[1], n_threads)
+        return NMF(*(np.ascontiguousarray(side[:, :n_factors]) for side in padded))
     for _ in range(n_epochs):
         _solve(rows, item_factors, regularization, row_factors, 0.0, n_sweeps, n_threads)
         _solve(items, row_factors, regularization, item_factors, 0.0, n_sweeps, n_threads)
@@ -215,6 +236,13 @@ class _Entries:
     def n_rows(self) -> int:
         return len(self.indptr) - 1
 
+    @property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """In the kernels' order; empty ones stand for all items, and for weights of 1."""
+        indices = np.empty(0, dtype=np.int32) if self.indices is None else self.indices
+        weights = np.empty(0, dtype=self.values.dtype) if self.weights is None else self.weights
+        return self.indptr, indices, self.values, weights
+
     def mean(self) -> float:
         return float(np.average(self.values, weights=self.weights) if self.weights is None or self.weights.any() else 0)
 
@@ -254,7 +282,27 @@ def _solve(
             right = rows.values.reshape(rows.n_rows, rows.n_items) @ padded
         _kernel.solve_rows_shared(gram, right, out, tolerance, max_sweeps, n_threads)
         return
-    nothing = np.empty(0, dtype=dtype)
-    indices = np.empty(0, dtype=np.int32) if rows.indices is None else rows.indices
-    weights = nothing if rows.weights is None else rows.weights
-    _kernel.solve_rows(rows.indptr, indices, rows.values, weights, padded, base, out, tolerance, max_sweeps, n_threads)
+    _kernel.solve_rows(*rows.arrays, padded, base, out, tolerance, max_sweeps, n_threads)
+
+
+def _padded(factors: np.ndarray) -> np.ndarray:
+    """At cache lines, with zeros in whole vectors: a multiplicative step leaves zeros as they are."""
+    n, n_factors = factors.shape
+    line = _LINE if n_factors <= 2 * _LINE else _LONG_LINE
+    padded = zeros_on_lines(n, -(-n_factors // line) * line, factors.dtype)
+    padded[:, :n_factors] = factors
+    return padded
+
+
+def _multiply(
+    rows: _Entries, factors: np.ndarray, n_factors: int, regularization: float, out: np.ndarray, n_threads: int
+) -> None:
+    """One multiplicative step of every row's factors for the other side's, in place; both padded."""
+    if rows.indices is not None or rows.weights is not None:
+        _kernel.multiply_rows(*rows.arrays, factors, out, n_factors, regularization, n_threads)
+        return
+    with one_blas_thread():
+        out_of_values = out * (rows.values.reshape(rows.n_rows, rows.n_items) @ factors)
+        out_of_products = out @ (factors.T @ factors) + regularization * out
+    out[:] = 0  # where both are
+    np.divide(out_of_values, out_of_products, out=out, where=out_of_products > 0)

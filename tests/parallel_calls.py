@@ -78,7 +78,12 @@ CALLS = {
     "hadamard": lambda n: hadamard_transform(values().reshape(-1, 32), n_threads=n),
     "integer_noise": lambda n: DiscreteLaplace(2, sampler="table").privatize(values(), key=KEY, n_threads=n),
     "laplace_rr_svd": lambda n: LaplaceRRSVD(n_factors=0).fit(ratings(), key=KEY, n_threads=n).item_biases_,
-    "nmf": lambda n: nmf.fit_nmf(ratings(), 3, regularization=1.0, n_epochs=1, key=KEY, n_threads=n).item_factors,
+    "nmf": lambda n: np.stack(
+        [
+            nmf.fit_nmf(ratings(), 3, regularization=1.0, n_epochs=1, solver=s, key=KEY, n_threads=n).item_factors
+            for s in ("cd", "mu")
+        ]
+    ),
     "piecewise": lambda n: Piecewise(1.0).privatize(values() / 4, key=KEY, n_threads=n),
     "private_kmeans": lambda n: private_kmeans.private_kmeans(
         values().reshape(-1, 2) / 9, CANDIDATES, 3, radius=1.0, n_swaps=2, epsilon=1.0, key=KEY, n_threads=n

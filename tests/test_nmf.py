@@ -103,12 +103,82 @@ def test_one_epoch_with_many_sweeps_is_two_exact_halves(seed, dtype, n_factors):
     np.testing.assert_allclose(found.item_factors, again, atol=1e-2 if dtype == np.float32 else 1e-4)
 
 
+@given(
+    seed=seeds(),
+    n_factors=st.sampled_from([1, 4, 9, 16, 17, 24, 33, 48, 64, 65, 130, 256]),
+    m=st.integers(1, 70),
+    regularization=st.sampled_from([0.0, 0.7]),
+    form=st.sampled_from(["sparse", "weighted sparse", "dense", "weighted dense"]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    instruction_set=st.sampled_from(hardware.instruction_sets()),
+)
+def test_an_epoch_of_multiplicative_steps_is_those_steps(
+    seed, n_factors, m, regularization, form, dtype, instruction_set
+):
+    """All rows, and then all items for the rows' new factors."""
+    x, held, _, weights = problem(7, m, 1, seed, dtype)
+    held[0, 0] = True
+    weights[:, 0] = 0  # an item that no entry has
+    data = observed(x, held) if "sparse" in form else x
+    w = (held if "sparse" in form else np.ones_like(held)) * (weights if "weighted" in form else 1.0)
+    given_weights = None if "weighted" not in form else weights[held] if "sparse" in form else weights
+    with hardware.use_instruction_set(instruction_set):
+        before, after = (
+            fit_nmf(
+                data, n_factors, regularization=regularization, n_epochs=n, solver="mu", weights=given_weights,
+                key=Key.from_seed(seed),
+            )
+            for n in (1, 2)
+        )  # fmt: skip
+    rows = naive.multiply_rows(x, w, before.row_factors, before.item_factors, regularization)
+    items = naive.multiply_rows(x.T, w.T, before.item_factors, rows, regularization)
+    rtol = 1e-9 if after.row_factors.dtype == np.float64 else 1e-3
+    np.testing.assert_allclose(after.row_factors, rows, rtol=rtol, atol=1e-30)
+    np.testing.assert_allclose(after.item_factors, items, rtol=rtol, atol=1e-30)
+
+
+def test_multiplicative_epochs_are_those_of_scikit_learn():
+    decomposition = pytest.importorskip("sklearn.decomposition")
+    x = np.random.default_rng(1).random((30, 20)) + 0.1
+    started, found = (fit_nmf(x, 4, regularization=0.6, n_epochs=n, solver="mu", key=Key.from_seed(1)) for n in (1, 11))
+    theirs = decomposition.NMF(
+        4, solver="mu", init="custom", max_iter=10, tol=0, alpha_W=0.6 / 20, alpha_H=0.6 / 30, l1_ratio=0
+    )
+    rows = theirs.fit_transform(x, W=started.row_factors, H=started.item_factors.T.copy())
+    np.testing.assert_allclose(found.row_factors, rows, rtol=1e-9)
+    np.testing.assert_allclose(found.item_factors, theirs.components_.T, rtol=1e-9)
+
+
+def test_a_multiplicative_step_is_that_of_cornac():
+    """Cornac moves items by the users' old factors, and weighs the regularization by numbers of entries."""
+    cornac = pytest.importorskip("cornac")
+    x = np.random.default_rng(1).integers(1, 6, (12, 9)).astype(np.float32)
+    everywhere = np.ones(x.shape, dtype=bool)
+    started, found = (
+        fit_nmf(observed(x, everywhere), 4, regularization=0.9, n_epochs=n, solver="mu", key=Key.from_seed(1))
+        for n in (1, 2)
+    )
+    entries = [(u, i, float(x[u, i])) for u, i in np.ndindex(*x.shape)]
+    first = {"U": started.row_factors.copy(), "V": started.item_factors.copy()}
+    theirs = cornac.models.NMF(k=4, max_iter=1, lambda_u=0.9 / 9, lambda_v=0.9 / 12, init_params=first, seed=1)
+    theirs.fit(cornac.data.Dataset.from_uir(entries))
+    np.testing.assert_allclose(found.row_factors, theirs.u_factors, rtol=1e-5)
+    items = naive.multiply_rows(x.T, everywhere.T, started.item_factors, started.row_factors, 0.9)
+    np.testing.assert_allclose(items, theirs.i_factors, rtol=1e-5)
+    assert np.abs(found.item_factors / items - 1).max() > 1e-3
+
+
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=40)
-@given(seed=seeds(), form=st.sampled_from(["sparse", "dense", "weighted dense"]), regularization=st.floats(0, 5))
-def test_loss_never_rises_and_factors_stay_nonnegative(seed, form, regularization):
+@given(
+    seed=seeds(),
+    form=st.sampled_from(["sparse", "dense", "weighted dense"]),
+    regularization=st.floats(0, 5),
+    solver=st.sampled_from(["cd", "mu"]),
+)
+def test_loss_never_rises_and_factors_stay_nonnegative(seed, form, regularization, solver):
     x, held, _, weights = problem(10, 12, 3, seed)
     held[0, 0] = True
     data = observed(x, held) if form == "sparse" else x
@@ -117,17 +187,34 @@ def test_loss_never_rises_and_factors_stay_nonnegative(seed, form, regularizatio
     for n_epochs in (1, 2, 4, 8):
         found = fit_nmf(
             data, 3, regularization=regularization, n_epochs=n_epochs, key=Key.from_seed(seed),
-            weights=weights if "weighted" in form else None,
+            weights=weights if "weighted" in form else None, solver=solver,
         )  # fmt: skip
         assert min(found.row_factors.min(), found.item_factors.min()) >= 0
         losses.append(naive.loss(x, w, found.row_factors, found.item_factors, regularization))
     assert all(b <= a * (1 + 1e-5) + 1e-6 for a, b in itertools.pairwise(losses))
 
 
-def test_a_matrix_of_low_rank_is_found():
+def test_loss_rises_where_both_sides_move_by_old_factors():
+    """The control of the test above: from products that are four times the entries they go to a quarter, and back."""
+    x = w = np.ones((3, 3))
+    u = v = np.full((3, 1), 2.0)
+    losses, alternating = [naive.loss(x, w, u, v, 0.0)], [naive.loss(x, w, u, v, 0.0)]
+    a, b = u, v
+    for _ in range(3):
+        u, v = naive.multiply_rows(x, w, u, v, 0.0), naive.multiply_rows(x.T, w.T, v, u, 0.0)
+        losses.append(naive.loss(x, w, u, v, 0.0))
+        a = naive.multiply_rows(x, w, a, b, 0.0)
+        b = naive.multiply_rows(x.T, w.T, b, a, 0.0)
+        alternating.append(naive.loss(x, w, a, b, 0.0))
+    assert any(b > a + 1 for a, b in itertools.pairwise(losses))
+    assert all(b <= a for a, b in itertools.pairwise(alternating))
+
+
+@pytest.mark.parametrize(("solver", "n_epochs"), [("cd", 500), ("mu", 5_000)])
+def test_a_matrix_of_low_rank_is_found(solver, n_epochs):
     rng = np.random.default_rng(1)
     x = rng.random((40, 3)) @ rng.random((3, 30))
-    found = fit_nmf(x, 3, regularization=0.0, n_epochs=500, key=Key.from_seed(1))
+    found = fit_nmf(x, 3, regularization=0.0, n_epochs=n_epochs, solver=solver, key=Key.from_seed(1))
     assert np.abs(found.row_factors @ found.item_factors.T - x).max() < 0.05
 
 
@@ -140,6 +227,27 @@ def test_weights_of_zero_are_missing_entries_and_empty_rows_get_zeros():
     np.testing.assert_allclose(dense, sparse, atol=1e-4)
     assert (sparse[3] == 0).all()
     assert (dense[3] == 0).all()
+
+
+@pytest.mark.parametrize("form", ["sparse", "dense", "weighted dense"])
+@pytest.mark.parametrize("regularization", [0.0, 1.0])
+def test_multiplicative_steps_have_zeros_where_nothing_was_liked(form, regularization):
+    """Rows and items without entries, or with ratings of 0 alone: 0 / 0 where nothing is regularized."""
+    x, held, _, weights = problem(9, 8, 1, 6)
+    x[2], x[:, 5] = 0, 0
+    held[4], held[:, 1] = False, False
+    held[2, 0] = True
+    if form != "sparse":
+        x[4], x[:, 1] = 0, 0
+    found = fit_nmf(
+        observed(x, held) if form == "sparse" else x, 3, regularization=regularization, n_epochs=5, solver="mu",
+        key=Key.from_seed(1), weights=weights if "weighted" in form else None,
+    )  # fmt: skip
+    assert (found.row_factors[[2, 4]] == 0).all()
+    assert (found.item_factors[[1, 5]] == 0).all()
+    assert np.isfinite(found.row_factors).all()
+    assert np.isfinite(found.item_factors).all()
+    assert found.row_factors[0].min() > 0
 
 
 def test_a_start_at_the_solution_stays():
@@ -166,6 +274,10 @@ def test_bad_arguments():
         fit_nmf([[1.0]], 1, regularization=1.0, key=Key.from_seed(1))
     with pytest.raises(ValueError, match="n_factors must be at most 256, got 257"):
         fit_nmf(x, 257, regularization=1.0, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match="ratings must be at least 0 for solver 'mu', got -1"):
+        fit_nmf(-x, 1, regularization=1.0, solver="mu", key=Key.from_seed(1))
+    with pytest.raises(ValueError, match="solver must be one of"):
+        fit_nmf(x, 1, regularization=1.0, solver="hals", key=Key.from_seed(1))
     with pytest.raises(ValueError, match="regularization must be at least 0"):
         fit_nmf(x, 1, regularization=-1.0, key=Key.from_seed(1))
     with pytest.raises(ValueError, match="start must be at least 0, got -1"):
@@ -181,12 +293,14 @@ def test_bad_arguments():
 
 @pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
 @pytest.mark.parametrize("form", ["sparse", "dense"])
-def test_threads_do_not_change_a_bit(instruction_set, form):
+@pytest.mark.parametrize("solver", ["cd", "mu"])
+def test_threads_do_not_change_a_bit(instruction_set, form, solver):
     x, held, _, _ = problem(200, 40, 5, 3, np.float32)
     data = observed(x, held) if form == "sparse" else x
     with hardware.use_instruction_set(instruction_set):
         one, four = (
-            fit_nmf(data, 5, regularization=1.0, n_epochs=2, key=Key.from_seed(1), n_threads=n) for n in (1, 4)
+            fit_nmf(data, 5, regularization=1.0, n_epochs=2, solver=solver, key=Key.from_seed(1), n_threads=n)
+            for n in (1, 4)
         )
     assert one.row_factors.tobytes() == four.row_factors.tobytes()
     assert one.item_factors.tobytes() == four.item_factors.tobytes()

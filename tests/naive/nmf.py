@@ -1,4 +1,4 @@
-"""A row's non-negative least squares by SciPy's active set method, and coordinate descent step by step."""
+"""A row's non-negative least squares by SciPy's active set method, and both descents step by step."""
 
 import numpy as np
 from scipy.optimize import nnls
@@ -22,6 +22,14 @@ def descend_row(x, weights, item_factors, regularization, start, n_sweeps):
             curvature = (weights * v * v).sum() + regularization
             u[f] = max(0.0, (weights * without * v).sum() / curvature) if curvature else 0.0
     return u
+
+
+def multiply_rows(x, weights, row_factors, item_factors, regularization):
+    """One multiplicative step of every row: u times what of its gradient lowers the loss, over what raises it."""
+    u, v = row_factors.astype(float), item_factors.astype(float)
+    above = u * ((weights * x) @ v)
+    below = (weights * (u @ v.T)) @ v + regularization * u
+    return np.divide(above, below, out=np.zeros_like(u), where=below > 0)
 
 
 def loss(x, weights, row_factors, item_factors, regularization):
