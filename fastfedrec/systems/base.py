@@ -379,6 +379,10 @@ class RoundReceiver:
                 self.rejections.append(Rejection(self.round, sender, "no acceptable message arrived"))
         return self.total
 
+    def _can_speak_for(self, n_clients: int, n_asked: int) -> bool:
+        """Whether an answer counts for those who were asked: a shard that answers does so for all of its users."""
+        return n_clients == n_asked
+
     def _reason_to_reject(self, message: Any) -> str | None:
         if type(message) is not Update:
             return f"must be an Update, got {type(message).__name__}"
@@ -389,9 +393,9 @@ class RoundReceiver:
         if message.sender in self._answered:
             return "the sender has answered this round before (replayed)"
         n_clients = self.expected[message.sender]
-        if type(message.n_clients) is not int or message.n_clients != n_clients:
+        if type(message.n_clients) is not int or not self._can_speak_for(message.n_clients, n_clients):
             return f"it claims {message.n_clients!r} clients, and {n_clients} were asked"
-        rules = self.system.rules(self.state, n_clients)
+        rules = self.system.rules(self.state, message.n_clients)
         if type(message.arrays) is not dict or set(message.arrays) != set(rules):
             return f"it must have the fields {sorted(rules)}, got {sorted(map(str, message.arrays))}"
         for name, rule in rules.items():
