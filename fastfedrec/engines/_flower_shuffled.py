@@ -73,7 +73,7 @@ class ShuffledFlowerEngine(FlowerEngine):
                     batch = self._release(round_number, 0)
                     break
                 replies = self._exchange(question, placed)
-                batch = self._collect(replies, round_number, is_last)
+                batch = self._fetch(replies, round_number, is_last)
                 break
             except ShufflerError as error:
                 complaint = Rejection(round_number, _NAME, str(error)[:500])
@@ -103,7 +103,7 @@ class ShuffledFlowerEngine(FlowerEngine):
             raise ShufflerError(f"the shuffler is set up for {about}, and the server for {wanted}", is_final=True)
         return self._shuffler.open(self._request["run"], round_number)
 
-    def _collect(self, replies: list[tuple[str, "Message"]], round_number: int, is_last: bool) -> bytes:
+    def _fetch(self, replies: list[tuple[str, "Message"]], round_number: int, is_last: bool) -> bytes:
         """The batch; a ShufflerError where some of it has not come or was lost, and all are to be asked once more."""
         told = [(name, self._complaint(reply, round_number)) for name, reply in replies]
         if not is_last and any(complaint is not None and complaint[1] for _, complaint in told):

@@ -91,8 +91,7 @@ class Engine(ABC):
                 ledger.record(event, simulation=key.is_simulation)
                 communication.record(system.traffic(state, n_clients))
                 receiver = self._receiver(system, state, round_number, expected)
-                for message in self._answers(system, state, placed, key, round_number, n_threads):
-                    receiver.receive(message)
+                self._collect(receiver, placed, key, n_threads)
                 heard = receiver.close()
                 self._amend(ledger, event, heard.n_clients)
                 state = system.apply(state, heard)
@@ -118,6 +117,12 @@ class Engine(ABC):
     def _place(self, shards: Mapping[str, Interactions], key: Key) -> AbstractContextManager[Mapping[str, Any]]:
         """Bring the shards to where they answer, for the time of a run."""
         return nullcontext(shards)
+
+    def _collect(self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int) -> None:
+        """Have every shard answer the receiver's round, and the receiver look at each answer."""
+        system, state, round_number = receiver.system, receiver.state, receiver.round
+        for message in self._answers(system, state, placed, key, round_number, n_threads):
+            receiver.receive(message)
 
     @abstractmethod
     def _answers(

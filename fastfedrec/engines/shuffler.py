@@ -28,7 +28,15 @@ _LONGEST_TEXT = 4096  # bytes of an answer that is no batch
 
 
 class ShufflerError(Exception):
-    """What a shuffler refuses, or that it could not be reached; `is_final` where asking again cannot help."""
+    """What a shuffler refuses, or that it could not be reached.
+
+    Parameters
+    ----------
+    reason : str
+        Why.
+    is_final : bool
+        Whether asking again cannot help.
+    """
 
     def __init__(self, reason: str, *, is_final: bool = False):
         super().__init__(reason)

@@ -306,6 +306,25 @@ class Rejection:
     reason: str
 
 
+@dataclass(frozen=True)
+class Heard:
+    """What came of some senders' messages, to be joined with what came of others'.
+
+    Parameters
+    ----------
+    total : Update
+        The sum of what was accepted.
+    rejections : tuple of Rejection
+        What was not.
+    answered : frozenset of str
+        Whose message was accepted.
+    """
+
+    total: Update
+    rejections: tuple[Rejection, ...]
+    answered: frozenset[str]
+
+
 @dataclass
 class RoundReceiver:
     """The server's side of one round: checks what arrives, adds up what is sound, names what is not.
@@ -365,6 +384,30 @@ class RoundReceiver:
         self._answered.add(message.sender)
         self.total = self.system.merge(self.total, message)
         return True
+
+    def heard(self) -> Heard:
+        """What has come so far, to be added by another receiver of the same round.
+
+        Returns
+        -------
+        Heard
+            Without the system and the state, so that it is as small as an update.
+        """
+        return Heard(self.total, tuple(self.rejections), frozenset(self._answered))
+
+    def add(self, heard: Heard) -> None:
+        """Add what another receiver of this round has checked and summed, where messages were sent to.
+
+        Parameters
+        ----------
+        heard : Heard
+            Of senders who are expected here, and from whom nothing has come yet.
+        """
+        if heard.total.round != self.round or heard.answered & self._answered or heard.answered - set(self.expected):
+            raise ValueError(f"heard must be of round {self.round} and of senders who have not answered")
+        self.total = self.system.merge(self.total, heard.total)
+        self.rejections += heard.rejections
+        self._answered |= heard.answered
 
     def close(self) -> Update:
         """End the round and name who did not answer.
