@@ -2,6 +2,7 @@
 
 import argparse
 import ipaddress
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,9 +35,9 @@ def run_shuffler(arguments: argparse.Namespace) -> None:
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
         raise ValueError(f"--listen takes HOST:PORT, got {arguments.listen!r}")
     files = (arguments.authority, arguments.certificate, arguments.private_key)
-    if arguments.insecure and not (any(files) or _is_loopback(host)):
+    if arguments.insecure and not any(files) and not _is_loopback(host):
         raise ValueError(f"--insecure is for 127.0.0.1, got {host!r}")
-    if arguments.insecure == all(files) or (any(files) and not all(files)):
+    if arguments.insecure == all(files) or any(files) != all(files):
         raise ValueError("give --authority, --certificate and --private-key, or --insecure")
     shuffler = Shuffler(
         arguments.min_crowd,
@@ -48,7 +49,8 @@ def run_shuffler(arguments: argparse.Namespace) -> None:
     )
     tls = None if arguments.insecure else make_tls(*files)
     with ShufflerServer(shuffler, (host, int(port)), tls, arguments.server_name) as server:
-        print(f"listening on {host}:{server.server_address[1]}", flush=True)
+        address = f"{host}:{server.server_address[1]}"
+        print(json.dumps({"listening": address}) if arguments.json else f"listening on {address}", flush=True)
         server.serve_forever()
 
 
