@@ -32,7 +32,8 @@ test-flower: $(VENV)/.built
 	$(VENV)-flower/bin/pip install --quiet --disable-pip-version-check "$$(echo $(VENV)/wheel/*.whl)[cli,flower]" \
 		"pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6.100"
 	$(VENV)-flower/bin/python -c "import flwr"  # without it the tests would be skipped, not fail
-	$(VENV)-flower/bin/pytest -n 2 tests/test_flower.py tests/test_flower_messages.py tests/test_state_codec.py
+	$(VENV)-flower/bin/pytest -n 2 tests/test_flower.py tests/test_flower_messages.py \
+		tests/test_flower_shuffled.py tests/test_state_codec.py
 
 test-fast: $(VENV)/.installed-test
 	$(BIN)/pytest -n 2

@@ -1,4 +1,4 @@
-"""The command line: ``fastfedrec demo | fit | evaluate | recommend | account | audit | reproduce | doctor``."""
+"""The command line: ``fastfedrec demo | fit | evaluate | recommend | account | audit | reproduce | doctor | ...``."""
 
 import argparse
 import ast
@@ -21,6 +21,7 @@ from fastfedrec._cli_account import add_account
 from fastfedrec._cli_audit import add_audit
 from fastfedrec._cli_doctor import add_doctor
 from fastfedrec._cli_reproduce import add_reproduce
+from fastfedrec._cli_shuffler import add_shuffler
 from fastfedrec._demo import EPSILON_LEGEND, missing_extra, run_demo
 from fastfedrec._table import format_epsilon, format_table
 from fastfedrec._version import __version__
@@ -157,6 +158,7 @@ def _build_parser() -> _Parser:
     add_audit(add)
     add_reproduce(add)
     add_doctor(add)
+    add_shuffler(add)
     return parser
 
 

@@ -61,6 +61,27 @@ def test_good_messages_are_added():
     assert server.rejections == []
 
 
+def test_receivers_of_one_round_are_joined():
+    """Where messages are looked at by several, what they found adds up to what one would have found."""
+    b, stranger = Update(4, "b", 7, {"sum": np.array([0, 2, 2])}), message(sender="c")
+    alone, parts = receiver(), [receiver() for _ in range(3)]
+    for part, each in zip(parts, (message(), b, stranger), strict=True):
+        assert part.receive(each) == alone.receive(each)
+    server = receiver()
+    for part in parts:
+        server.add(part.heard())
+    assert server.close().arrays["sum"].tolist() == alone.close().arrays["sum"].tolist() == [1, 2, 7]
+    assert server.rejections == alone.rejections
+    assert not server.receive(b)  # it has answered
+    for wrong in (parts[0].heard(), RoundReceiver(Adder(), STATE, 5, {"a": 5}).heard()):
+        with pytest.raises(ValueError, match="heard must be of round 4"):
+            server.add(wrong)
+    stranger_heard = RoundReceiver(Adder(), STATE, 4, {"z": 5})
+    assert stranger_heard.receive(message(sender="z"))
+    with pytest.raises(ValueError, match="heard must be of round 4"):
+        receiver().add(stranger_heard.heard())
+
+
 class Boom:
     """Looks like an array until it is looked at."""
 

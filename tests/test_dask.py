@@ -27,7 +27,7 @@ from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines import DaskEngine, LocalEngine
 from fastfedrec.engines.dask import _without_results
 from fastfedrec.interaction_store import open_interactions, store_interactions
-from fastfedrec.systems.base import Update
+from fastfedrec.systems.base import Heard, RoundReceiver, Update
 
 # A cluster that closes leaves sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
@@ -133,6 +133,22 @@ def test_data_and_results_stay_behind_when_a_system_is_sent(data):
     system.local_round(system.initial_state(data, KEY), data, KEY, 0)
     assert _without_results(system).take_devices("shard-0") == (None, [])
     assert system.take_devices("shard-0")[0] is not None
+
+
+def test_whole_numbers_are_added_up_on_the_workers(client, data, monkeypatch):
+    added = []
+    for method in ("receive", "add"):
+        original = getattr(RoundReceiver, method)
+        monkeypatch.setattr(
+            RoundReceiver,
+            method,
+            lambda self, what, m=method, f=original: (added.append((m, type(what))), f(self, what))[1],
+        )
+    FMFLDP(n_rounds=2).fit(data, key=KEY, engine=DaskEngine(client, n_shards=5))
+    assert added == [("add", Heard)] * 2  # one sum a round
+    added.clear()
+    FMFLDP(n_rounds=2, epsilon=None).fit(data, key=KEY, engine=DaskEngine(client, n_shards=5))
+    assert added == [("receive", Update)] * 10  # floats, whose sum depends on the order
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

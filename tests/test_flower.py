@@ -322,7 +322,7 @@ def test_node_answers_are_unrelated_between_keys(data, tmp_path):
         grid, seen = MemoryGrid({11 + n: (app, config) for n, config in enumerate(configs)}), []
         grid.tamper = lambda reply: [seen.append(reply.content), reply][1:]
         serve(system, data, grid, seed=seed)
-        return [content["update"]["coordinate"].data for content in seen if "update" in content]
+        return [content["update"]["total"].data for content in seen if "update" in content]
 
     everybody = client_app(system, lambda context: data)
     own = totals(everybody, [{"name": name, "folder": str(tmp_path / name)} for name in "ab"], None)

@@ -18,6 +18,8 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
+from shuffler_process import Certificates, ShufflerProcess
+
 from fastfedrec import Key, load
 from fastfedrec._persistence import read_model
 
@@ -41,21 +43,28 @@ def wait_for(what, seconds, patience=0.5):
 class Federation:
     """A SuperLink and its nodes, each a process group of its own; all that is started here ends here."""
 
-    def __init__(self, folder, app, seed):
+    def __init__(self, folder, app, seed, files=None, **environment):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.folder, self.groups = folder, {}
+        self.folder, self.groups, self.files = folder, {}, files
         self.app = folder / "app"  # installing an app writes beside it
         shutil.copytree(app, self.app, ignore=shutil.ignore_patterns("__pycache__"))
         home = folder / "home"
         home.mkdir()
-        address = f'address = "127.0.0.1:{self.port}"\ninsecure = true\n'
+        secure = "insecure = true" if files is None else f'root-certificates = "{files("server")["authority"]}"'
+        address = f'address = "127.0.0.1:{self.port}"\n{secure}\n'
         (home / "config.toml").write_text(f'[superlink]\ndefault = "here"\n\n[superlink.here]\n{address}')
         own = {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "FASTFEDREC_FOLDER": str(folder / "server")}
         path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-        self.environment = os.environ | own | {"PATH": path} | ({} if seed is None else {"FASTFEDREC_SEED": str(seed)})
-        link = ["flower-superlink", "--insecure", "--disable-runtime-dependency-installation"]
+        own |= environment | ({} if seed is None else {"FASTFEDREC_SEED": str(seed)})
+        self.environment = os.environ | own | {"PATH": path}
+        link = ["flower-superlink", "--disable-runtime-dependency-installation"]
+        if files is None:
+            link += ["--insecure"]
+        else:
+            pairs = zip(("ca-cert", "cert", "key"), files("server").values(), strict=True)
+            link += ["--enable-supernode-auth", *(f"--ssl-{kind}file={path}" for kind, path in pairs)]
         self.start("link", [*link, "--host", "127.0.0.1", "--port", str(self.port)])
         wait_for(self.is_up, 60)
 
@@ -73,10 +82,24 @@ class Federation:
                 start_new_session=True,
             )
 
-    def start_node(self, name, place, port):
-        config = f'name="{name}" folder="{self.folder / name}" partition-id={place} num-partitions=2'
+    def start_node(self, name, place, port, config="", signs_as=None):
+        config = f'name="{name}" folder="{self.folder / name}" partition-id={place} num-partitions=2 {config}'
         address = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(port), "--node-config", config]
-        self.start(name, ["flower-supernode", "--insecure", *address])
+        if self.files is None:
+            self.start(name, ["flower-supernode", "--insecure", *address])
+            return
+        secure = ["--root-certificates", self.files(name)["authority"]]
+        secure += ["--auth-supernode-private-key", self.folder / f"{signs_as or name}.ssh"]
+        self.start(name, ["flower-supernode", *map(str, secure), *address])
+
+    def make_ssh_key(self, name):
+        command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", str(self.folder / f"{name}.ssh")]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def register(self, name):
+        """Tell the SuperLink which key a node signs with."""
+        command = [str(BIN / "flwr"), "supernode", "register", str(self.folder / f"{name}.ssh.pub"), "here"]
+        subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=120)
 
     def run(self):
         command = [str(BIN / "flwr"), "run", str(self.app), "here"]
@@ -170,3 +193,37 @@ def test_entities_with_keys_of_their_own(federation, monkeypatch):
     here = task.SYSTEM.fit(data, entities=np.arange(data.n_users) < 150, key=Key.from_seed(3))
     assert (model.item_factors_ != here.item_factors_).any()  # other keys, other noise
     assert model.ledger_.epsilon("server") == here.ledger_.epsilon("server")
+
+
+@pytest.mark.skipif(not all(map(shutil.which, ("openssl", "ssh-keygen"))), reason="makes certificates and keys")
+def test_a_shuffler_certificates_and_nodes_that_are_known(tmp_path, monkeypatch):
+    """As docs/how-to/deploy-with-flower.md says: TLS everywhere, two nodes that were registered, one that was not."""
+    files = Certificates(tmp_path / "certificates")
+    files("server")
+    hop = ShufflerProcess(tmp_path, 200, 100, 300, files)
+    addresses = {"FASTFEDREC_SHUFFLER": hop.url, "FASTFEDREC_CERTIFICATES": str(files.folder)}
+    there = Federation(tmp_path, EXAMPLES / "fmf_ldp", None, files, **addresses)
+    try:
+        for place, name in enumerate(["a", "b", "stranger"]):
+            there.make_ssh_key(name)
+            if name != "stranger":
+                there.register(name)
+            own = " ".join(f'shuffler-{kind}="{path}"' for kind, path in files(name).items())
+            there.start_node(name, place % 2, there.port + 1 + place, f'shuffler="{hop.url}" {own}')
+        there.run()
+        wait_for(lambda: there.finished_round() >= 1, 240)
+        hop.kill()
+        hop.start()
+        wait_for((there.folder / "server/model").exists, 400)
+        assert "stranger" not in (tmp_path / "link.log").read_text()
+        assert there.groups["stranger"].poll() is not None  # it was sent away, and ended
+    finally:
+        there.close()
+        hop.kill()
+    model = load(there.folder / "server/model")
+    assert {type(event).__name__: times for event, times in model.ledger_.events.items()} == {"ShuffledReports": 5}
+    assert model.ledger_.epsilon("server") == 5 * 250.0
+    assert not model.ledger_.is_simulation
+    assert hop.log() == ""
+    header, _ = read_model(there.folder / "server/state")
+    assert header["members"] == {"a": 150, "b": 150}

@@ -114,6 +114,21 @@ def test_amend_makes_the_crowd_smaller_never_larger():
     assert nobody.epsilon("shuffled_server") == 250.0
 
 
+def test_reports_are_shuffled_only_once_a_batch_has_come():
+    local = LocalReports("binary response", epsilon=2.5, n_reports=100, n_users=60_000)  # not separable: no claim yet
+    ledger = ledger_of(local, local)
+    assert ledger.epsilon("shuffled_server") == ledger.epsilon("server") == 500.0
+    ledger.confirm_shuffled(local, 50_000, honest_fraction=0.5)
+    shuffled = ShuffledReports("binary response", 2.5, 100, 50_000, 0.5)
+    assert dict(ledger.events) == {local: 1, shuffled: 1}
+    assert 250.0 < ledger.epsilon("shuffled_server") < 255.0
+    ledger.confirm_shuffled(local, 50_000, honest_fraction=0.5)
+    assert ledger.epsilon("shuffled_server") == ledger_of(shuffled, shuffled).epsilon("shuffled_server") < 5
+    assert ledger.epsilon("server") == 500.0
+    with pytest.raises(ValueError, match="the ledger holds no LocalReports"):
+        ledger.confirm_shuffled(local, 50_000)
+
+
 def test_simulation_is_marked_for_good():
     ledger = Ledger()
     ledger.record(REPORTS, simulation=True)

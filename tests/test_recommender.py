@@ -1,6 +1,8 @@
 """What every model must do, run against each of them."""
 
 import pickle
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -208,6 +210,13 @@ def test_not_fitted_is_said(model):
     for call in (lambda: fresh.score(["u"], ["i"]), lambda: fresh.recommend(["u"]), lambda: fresh.save("x")):
         with pytest.raises(RuntimeError, match="not fitted yet; call fit"):
             call()
+
+
+def test_a_model_is_loaded_where_its_class_was_never_imported(tmp_path, data):
+    Popularity().fit(data, key=Key.from_seed(0)).save(tmp_path / "model")
+    code = f"from fastfedrec import load; print(type(load({str(tmp_path / 'model')!r})).__name__)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == "Popularity"
 
 
 def test_load_refuses_what_is_no_model(tmp_path, data):

@@ -116,12 +116,31 @@ class Ledger:
         n_users_heard : int
             How many users' reports arrived.
         """
-        if not isinstance(event, LocalReports | ShuffledReports) or n_users_heard >= event.n_users:
-            return
+        if isinstance(event, LocalReports | ShuffledReports) and n_users_heard < event.n_users:
+            self._restate(event, replace(event, n_users=n_users_heard))
+
+    def confirm_shuffled(self, event: LocalReports, n_users: int, honest_fraction: float = 1.0) -> None:
+        """Correct the last record of some reports: they did go through a shuffler, in a batch that was large enough.
+
+        Parameters
+        ----------
+        event : LocalReports
+            As recorded, before anybody knew whether a batch would come.
+        n_users : int
+            The public number of users without whom the shuffler gives nothing away.
+        honest_fraction : float
+            Share of them, in (0, 1], who follow the protocol and do not tell what they sent.
+        """
+        reports = event.mechanism, event.epsilon, event.n_reports
+        self._restate(event, ShuffledReports(*reports, n_users, honest_fraction))
+
+    def _restate(self, event: Event, as_event: Event) -> None:
+        if not self.events[event]:
+            raise ValueError(f"the ledger holds no {event!r}")
         self.events[event] -= 1
         if not self.events[event]:
             del self.events[event]
-        self.events[replace(event, n_users=n_users_heard)] += 1
+        self.events[as_event] += 1
 
     def note(self, text: str) -> None:
         """Add a remark, once.

@@ -200,20 +200,9 @@ class FlowerEngine(Engine):
         round_number: int,
         n_threads: int,
     ) -> Iterable[Update]:
-        from flwr.app import RecordDict
-
-        arrays, values = encode_state(state)
-        question = RecordDict(
-            {
-                "request": config_record({**self._request, "round": round_number}),
-                "state": array_record(arrays),
-                "values": config_record(values),
-            }
-        )
+        question = self._question(state, round_number)
         replies = self._exchange(question, placed)
-        sizes = [count_bytes(reply.content) for _, reply in replies if reply.has_content()]
-        upload = round(sum(sizes) / len(sizes)) if sizes else 0
-        self.messages.record(RoundTraffic(count_bytes(question), upload, len({name for name, _ in replies})))
+        self._count(question, replies)
         order = {name: place for place, name in enumerate(placed)}  # floats are added in it
         for name, reply in sorted(replies, key=lambda answer: order[answer[0]]):
             try:
@@ -221,6 +210,24 @@ class FlowerEngine(Engine):
             except Exception as error:
                 reason = str(error)[:500] if type(error) is ValueError else f"unreadable ({type(error).__name__})"
                 self.rejections.append(Rejection(round_number, name, reason))
+
+    def _question(self, state: Any, round_number: int) -> "RecordDict":
+        from flwr.app import RecordDict
+
+        arrays, values = encode_state(state)
+        return RecordDict(
+            {
+                "request": config_record({**self._request, "round": round_number}),
+                "state": array_record(arrays),
+                "values": config_record(values),
+            }
+        )
+
+    def _count(self, question: "RecordDict", replies: list[tuple[str, "Message"]], n_more: int = 0) -> None:
+        """Write down what was sent, and `n_more` bytes that came another way."""
+        sizes = [count_bytes(reply.content) for _, reply in replies if reply.has_content()]
+        upload = round((sum(sizes) + n_more) / len(sizes)) if sizes else 0
+        self.messages.record(RoundTraffic(count_bytes(question), upload, len({name for name, _ in replies})))
 
     def _exchange(self, question: "RecordDict", names: Iterable[str]) -> list[tuple[str, "Message"]]:
         """What comes back to a question, and from whom: by the node that it went to, not by what it says.

@@ -15,6 +15,7 @@ from fastfedrec._persistence import objects_to_json
 from fastfedrec.engines._flower_records import array_record, config_record, read_arrays, read_values
 from fastfedrec.engines._node_memory import NodeMemory, RefusalError, check_run_name
 from fastfedrec.engines._state_codec import decode_state
+from fastfedrec.engines.shuffler import ShufflerClient, ShufflerError, encode_reports
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._deployment import Deployment
@@ -33,6 +34,12 @@ def digest_of_items(item_ids: np.ndarray) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+def name_system(deployment: Deployment, min_crowd: int | None) -> str:
+    """What server and nodes must agree on: class and parameters, before fitting, and whether there is a shuffler."""
+    through = "" if min_crowd is None else f", behind a shuffler, among at least {min_crowd} users"
+    return repr(deployment.model) + through
+
+
 class Node:
     """The functions behind a ClientApp; arguments as those of `client_app`."""
 
@@ -43,10 +50,11 @@ class Node:
         seed: int | None,
         max_runs: int,
         n_threads: int,
+        min_crowd: int | None,
     ):
         self._deployment, self._data_loader = deployment, data_loader
-        self._seed, self._max_runs, self._n_threads = seed, max_runs, n_threads
-        self._text = repr(deployment.model)  # before fitting: the class and all parameters
+        self._seed, self._max_runs, self._n_threads, self._min_crowd = seed, max_runs, n_threads, min_crowd
+        self._text = name_system(deployment, min_crowd)
 
     def answer(self, work: Callable[["Message", "Context"], "RecordDict"]) -> Callable[..., "Message"]:
         """A message's handler; where it fails, the server is told that it did, and the node's own log says why."""
@@ -93,6 +101,8 @@ class Node:
             update = None if memory is None else memory.answer(run, round_number, name)
             if update is None:
                 update = self._work(message.content, context, memory, run, round_number, name)
+        if self._min_crowd is not None:
+            return self._send_single(update, run, context, self._min_crowd)
         return RecordDict(
             {
                 "update": array_record(update.arrays),
@@ -100,6 +110,23 @@ class Node:
                 "config": config_record({"round": update.round}),
             }
         )
+
+    def _send_single(self, update: Update, run: str, context: "Context", min_crowd: int) -> "RecordDict":
+        """Give single reports to the shuffler; the server is only told whether they are there."""
+        from flwr.app import MetricRecord, RecordDict
+
+        told: dict[str, Any] = {"round": update.round}
+        try:
+            shuffler = _shuffler(context)
+            about = shuffler.about()
+            wanted = {"min_crowd": min_crowd, "n_reports": self._deployment.check_separable()}
+            if about["min_crowd"] < wanted["min_crowd"] or about["n_reports"] != wanted["n_reports"]:
+                raise RefusalError(f"the shuffler is set up for {about}, and this node for {wanted}")
+            body = encode_reports(update.arrays["index"], update.arrays["bit"], about["n_coordinates"])
+            shuffler.submit(run, update.round, body)
+        except ShufflerError as error:
+            told |= {"unsent": str(error)[:400], "again": not error.is_final}
+        return RecordDict({"metrics": MetricRecord({"num-examples": update.n_clients}), "config": config_record(told)})
 
     def _work(
         self,
@@ -122,7 +149,10 @@ class Node:
         if objection is not None:
             raise RefusalError(objection)
         key = Key.from_seed(check_integer("seed", self._seed)) if memory is None else memory.key(run)
-        update = system.local_round(state, shard, key, round_number, sender=name, n_threads=self._n_threads)
+        if self._min_crowd is None:
+            update = system.local_round(state, shard, key, round_number, sender=name, n_threads=self._n_threads)
+        else:
+            update = self._deployment.single_reports(state, shard, key, round_number, name, self._n_threads)
         if memory is not None:
             memory.keep_answer(run, update)
         return update
@@ -154,6 +184,26 @@ class Node:
         if not isinstance(folder, str) or not folder:
             raise RefusalError("this node has no folder for its key: start it with --node-config 'folder=\"...\"'")
         return NodeMemory(os.path.expanduser(folder), self._max_runs)
+
+
+def _shuffler(context: "Context") -> ShufflerClient:
+    """The one that this node's own configuration names; the server has no say in it."""
+    config: Any = context.node_config
+
+    def path(name: str) -> str | None:
+        found = config.get(f"shuffler-{name}")
+        return None if found is None else os.path.expanduser(str(found))
+
+    try:
+        return ShufflerClient(
+            str(config.get("shuffler", "")),
+            name=_name(context),
+            authority=path("authority"),
+            certificate=path("certificate"),
+            private_key=path("private-key"),
+        )
+    except (ValueError, OSError) as error:  # the text may hold this node's paths
+        raise RefusalError(f"this node's shuffler cannot be used ({type(error).__name__})") from error
 
 
 def _name(context: "Context") -> str:

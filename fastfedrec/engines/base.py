@@ -90,11 +90,10 @@ class Engine(ABC):
                 event = self._as_carried(system.round_event(n_clients))
                 ledger.record(event, simulation=key.is_simulation)
                 communication.record(system.traffic(state, n_clients))
-                receiver = RoundReceiver(system, state, round_number, expected)
-                for message in self._answers(system, state, placed, key, round_number, n_threads):
-                    receiver.receive(message)
+                receiver = self._receiver(system, state, round_number, expected)
+                self._collect(receiver, placed, key, n_threads)
                 heard = receiver.close()
-                ledger.amend(event, heard.n_clients)
+                self._amend(ledger, event, heard.n_clients)
                 state = system.apply(state, heard)
                 self.rejections += receiver.rejections
                 if after_round is not None:
@@ -105,9 +104,25 @@ class Engine(ABC):
         """What a round does to people's data, as those who carry this engine's messages see it."""
         return event
 
+    def _receiver(
+        self, system: FederatedSystem, state: Any, round_number: int, expected: Mapping[str, int]
+    ) -> RoundReceiver:
+        """The server's side of a round in which every shard answers for itself."""
+        return RoundReceiver(system, state, round_number, expected)
+
+    def _amend(self, ledger: Ledger, event: Event, n_heard: int) -> None:
+        """Correct a round's entry once it is known who was heard."""
+        ledger.amend(event, n_heard)
+
     def _place(self, shards: Mapping[str, Interactions], key: Key) -> AbstractContextManager[Mapping[str, Any]]:
         """Bring the shards to where they answer, for the time of a run."""
         return nullcontext(shards)
+
+    def _collect(self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int) -> None:
+        """Have every shard answer the receiver's round, and the receiver look at each answer."""
+        system, state, round_number = receiver.system, receiver.state, receiver.round
+        for message in self._answers(system, state, placed, key, round_number, n_threads):
+            receiver.receive(message)
 
     @abstractmethod
     def _answers(

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
-from fastfedrec.systems.base import FederatedSystem, Update
+from fastfedrec.systems.base import FederatedSystem, Heard, RoundReceiver, Update
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -89,6 +91,27 @@ class DaskEngine(Engine):
         finally:
             self.client.cancel(list(placed.values()))
 
+    def _collect(self, receiver: RoundReceiver, placed: Mapping[str, "Future"], key: Key, n_threads: int) -> None:
+        # Whole numbers add up to the same sum in any order, so workers check and add them, two and two.  Floats are
+        # added here, in the order of shards, as in one process; and what devices remember comes here in any case.
+        system = receiver.system
+        has_floats = any(np.dtype(rule.dtype).kind not in "biu" for rule in system.rules(receiver.state, 1).values())
+        if has_floats or type(system).take_devices is not FederatedSystem.take_devices:
+            super()._collect(receiver, placed, key, n_threads)
+            return
+        bare, state, round_number = _without_results(system), receiver.state, receiver.round
+        level = [
+            self.client.submit(
+                _hear, bare, state, shard, key, round_number, name, receiver.expected[name], n_threads, pure=False
+            )
+            for name, shard in placed.items()
+        ]
+        while len(level) > 1:
+            pairs = zip(level[::2], level[1::2], strict=False)
+            joined = [self.client.submit(_join, bare, a, b, pure=False) for a, b in pairs]
+            level = joined + level[2 * len(joined) :]
+        receiver.add(level[0].result())
+
     def _answers(
         self,
         system: FederatedSystem,
@@ -121,6 +144,27 @@ def _without_results(system: FederatedSystem) -> FederatedSystem:
     bare.__dict__ = {name: value for name, value in vars(system).items() if not name.endswith("_")}
     bare.forget_devices()
     return bare
+
+
+def _hear(
+    system: FederatedSystem,
+    state: Any,
+    shard: Interactions,
+    key: Key,
+    round_number: int,
+    name: str,
+    n_clients: int,
+    n_threads: int,
+) -> Heard:
+    """One shard's round, on a worker, looked at as if it came from a stranger."""
+    receiver = RoundReceiver(system, state, round_number, {name: n_clients})
+    receiver.receive(_answer(system, None, state, shard, key, round_number, name, n_threads)[0])
+    return receiver.heard()
+
+
+def _join(system: FederatedSystem, a: Heard, b: Heard) -> Heard:
+    """What came of two sets of shards, on a worker."""
+    return Heard(system.merge(a.total, b.total), a.rejections + b.rejections, a.answered | b.answered)
 
 
 def _answer(

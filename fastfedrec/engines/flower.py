@@ -10,10 +10,12 @@ import numpy as np
 
 from fastfedrec._check import check_integer, check_real
 from fastfedrec._ids import axis_ids
-from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic, ShuffledReports
 from fastfedrec.engines._flower_engine import FlowerEngine
-from fastfedrec.engines._flower_node import Node, digest_of_items
+from fastfedrec.engines._flower_node import Node, digest_of_items, name_system
+from fastfedrec.engines._flower_shuffled import ShuffledFlowerEngine
 from fastfedrec.engines._state_codec import decode_state, encode_state
+from fastfedrec.engines.shuffler import ShufflerClient
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._checkpoint import Checkpoint
@@ -35,6 +37,7 @@ def client_app(
     seed: int | None = None,
     max_runs: int = 1,
     n_threads: int = 0,
+    min_crowd: int | None = None,
 ) -> "ClientApp":
     """A node: it answers with what `system` sends, and refuses a server that asks for anything else.
 
@@ -54,6 +57,9 @@ def client_app(
         How many runs this node answers in; each costs its users the whole guarantee once more.
     n_threads : int
         0 for all.
+    min_crowd : int or None
+        None sends sums of reports to the server.  A number sends single reports through a shuffler
+        (`fastfedrec.engines.shuffler`) that gives none away among fewer users.
 
     Returns
     -------
@@ -71,6 +77,8 @@ def client_app(
     -----
     Of the node's configuration, ``name`` is the name by which the server knows it (in Flower's own simulation
     ``partition-id`` does), and ``folder`` where its key and its last answer are kept, readable by its owner only.
+    ``shuffler`` is the shuffler's address, ``shuffler-authority``, ``shuffler-certificate`` and
+    ``shuffler-private-key`` the files for TLS: the node's own, so that no server chooses them.
     """
     try:
         from flwr.clientapp import ClientApp
@@ -84,6 +92,7 @@ def client_app(
         seed,
         check_integer("max_runs", max_runs, low=1),
         check_integer("n_threads", n_threads, low=0),
+        _check_crowd(system, min_crowd),
     )
     app = ClientApp()
     app.query()(node.answer(node.join))
@@ -103,6 +112,9 @@ def server_app(
     round_timeout: float = 600.0,
     join_timeout: float = 600.0,
     max_clients: int = 10_000_000,
+    shuffler: ShufflerClient | None = None,
+    min_crowd: int | None = None,
+    honest_fraction: float = 1.0,
 ) -> "ServerApp":
     """A server: it waits for nodes, runs the rounds, and hands over a fitted model that holds no user.
 
@@ -131,6 +143,12 @@ def server_app(
         Seconds to wait for nodes before the first round, or for their return when a run is resumed.
     max_clients : int
         Users that a node may claim; what it claims is the weight of its word.
+    shuffler : ShufflerClient or None
+        Where the reports of a round are fetched, if nodes send them through a shuffler.
+    min_crowd : int or None
+        With `shuffler`, as the nodes' own: the users among whom the ledger says that a report hides.
+    honest_fraction : float
+        Share of the users, in (0, 1], whom the ledger counts on: the others may tell the server what they sent.
 
     Returns
     -------
@@ -159,12 +177,17 @@ def server_app(
         check_integer("seed", seed, low=0)
     if public_sizes is not None and not isinstance(deployment_of(system), PrototypesDeployment):
         raise ValueError("public_sizes is for PrivatePrototypes; leave it out")
-    options = {
+    options: dict[str, Any] = {
         "round_timeout": check_real("round_timeout", round_timeout, low=0.0, exclusive=True),
         "join_timeout": check_real("join_timeout", join_timeout, low=0.0, exclusive=True),
         "max_clients": check_integer("max_clients", max_clients, low=1),
     }
     check_integer("n_nodes", n_nodes, low=1)
+    if (shuffler is None) != (_check_crowd(system, min_crowd) is None):
+        raise ValueError("shuffler and min_crowd belong together; give both or neither")
+    if shuffler is not None and min_crowd is not None:
+        ShuffledReports("checked before any report is sent", 1.0, 1, min_crowd, honest_fraction)
+        options |= {"shuffler": shuffler, "min_crowd": min_crowd, "honest_fraction": honest_fraction}
     app = ServerApp()
 
     @app.main()
@@ -177,6 +200,13 @@ def server_app(
     return app
 
 
+def _check_crowd(system: FederatedSystem, min_crowd: int | None) -> int | None:
+    if min_crowd is None:
+        return None
+    deployment_of(system).check_separable()
+    return check_integer("min_crowd", min_crowd, low=2)
+
+
 def _serve(
     grid: "Grid",
     deployment: Deployment,
@@ -187,13 +217,14 @@ def _serve(
     options: Mapping[str, Any],
 ) -> tuple[Any, FlowerEngine]:
     """A whole run, or what is left of it."""
-    request = {"system": repr(deployment.model), "items": digest_of_items(item_ids)}
+    request = {"system": name_system(deployment, options.get("min_crowd")), "items": digest_of_items(item_ids)}
     kept = None if folder is None else Checkpoint(folder, request)
     key = None if seed is None else Key.from_seed(seed)
     key = kept.resolve_key(key) if kept is not None else key or Key.from_entropy()
     found = None if kept is None else kept.restore()
     request["run"] = found[0]["run"] if found else secrets.token_hex(16)
-    engine = FlowerEngine(grid, deployment, request, is_simulation=key.is_simulation, **options)
+    kind = ShuffledFlowerEngine if "shuffler" in options else FlowerEngine
+    engine = kind(grid, deployment, request, is_simulation=key.is_simulation, **options)
     model = deployment.model
     if found:
         header, arrays = found

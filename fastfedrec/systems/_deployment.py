@@ -15,7 +15,7 @@ from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._private_prototypes_budget import MAX_PROTOTYPES
-from fastfedrec.systems.base import FederatedSystem
+from fastfedrec.systems.base import FederatedSystem, Update
 from fastfedrec.systems.fmf_ldp import FMFLDP, FMFState
 from fastfedrec.systems.private_prototypes import PrivatePrototypes, PrototypeState
 
@@ -66,6 +66,28 @@ class Deployment(ABC):
     def largest_update(self, state: Any, n_clients: int) -> int:
         """Bytes of the largest sound answer's arrays: more is refused before it is looked at."""
 
+    # ---- behind a shuffler, where the system's reports mean something one by one -----------------------------------
+
+    def check_separable(self) -> int:
+        """How many reports each user sends in a round; a ValueError where they are no single binary responses."""
+        raise ValueError(
+            f"{type(self.model).__name__} sends nothing that a shuffler may take apart; leave min_crowd out"
+        )
+
+    def single_reports(
+        self, state: Any, shard: Interactions, key: Key, round_number: int, sender: str, n_threads: int
+    ) -> Update:
+        """A node's answer with "index" and "bit" of each report instead of their sums."""
+        raise NotImplementedError
+
+    def add_up(self, state: Any, index: np.ndarray, bit: np.ndarray, round_number: int, sender: str) -> Update:
+        """A batch as the update that all of its users together would have sent."""
+        raise NotImplementedError
+
+    def n_coordinates(self, state: Any) -> int:
+        """What a report may be about."""
+        raise NotImplementedError
+
 
 class FMFDeployment(Deployment):
     """FMF-LDP: the model serves a node's own users by `with_users`."""
@@ -108,6 +130,24 @@ class FMFDeployment(Deployment):
         if self.model.epsilon is None:
             return 8 * state.item_factors.size
         return 16 * min(self.model._n_coordinates(state), n_clients * self.model.n_reports) + 8
+
+    def check_separable(self) -> int:
+        if self.model.epsilon is None:
+            raise ValueError("epsilon must be given behind a shuffler: without it there are no reports")
+        return self.model.n_reports
+
+    def single_reports(
+        self, state: FMFState, shard: Interactions, key: Key, round_number: int, sender: str, n_threads: int
+    ) -> Update:
+        index, bit = self.model.report_stream(state, shard, key, round_number, sender=sender, n_threads=n_threads)
+        return Update(round_number, sender, shard.n_users, {"index": index, "bit": bit})
+
+    def add_up(self, state: FMFState, index: np.ndarray, bit: np.ndarray, round_number: int, sender: str) -> Update:
+        n_users = len(index) // self.model.n_reports
+        return self.model.collect_reports(state, index, bit, round_number, sender=sender, n_clients=n_users)
+
+    def n_coordinates(self, state: FMFState) -> int:
+        return self.model._n_coordinates(state)
 
 
 class PrototypesDeployment(Deployment):

@@ -306,6 +306,25 @@ class Rejection:
     reason: str
 
 
+@dataclass(frozen=True)
+class Heard:
+    """What came of some senders' messages, to be joined with what came of others'.
+
+    Parameters
+    ----------
+    total : Update
+        The sum of what was accepted.
+    rejections : tuple of Rejection
+        What was not.
+    answered : frozenset of str
+        Whose message was accepted.
+    """
+
+    total: Update
+    rejections: tuple[Rejection, ...]
+    answered: frozenset[str]
+
+
 @dataclass
 class RoundReceiver:
     """The server's side of one round: checks what arrives, adds up what is sound, names what is not.
@@ -366,6 +385,30 @@ class RoundReceiver:
         self.total = self.system.merge(self.total, message)
         return True
 
+    def heard(self) -> Heard:
+        """What has come so far, to be added by another receiver of the same round.
+
+        Returns
+        -------
+        Heard
+            Without the system and the state, so that it is as small as an update.
+        """
+        return Heard(self.total, tuple(self.rejections), frozenset(self._answered))
+
+    def add(self, heard: Heard) -> None:
+        """Add what another receiver of this round has checked and summed, where messages were sent to.
+
+        Parameters
+        ----------
+        heard : Heard
+            Of senders who are expected here, and from whom nothing has come yet.
+        """
+        if heard.total.round != self.round or heard.answered & self._answered or heard.answered - set(self.expected):
+            raise ValueError(f"heard must be of round {self.round} and of senders who have not answered")
+        self.total = self.system.merge(self.total, heard.total)
+        self.rejections += heard.rejections
+        self._answered |= heard.answered
+
     def close(self) -> Update:
         """End the round and name who did not answer.
 
@@ -379,6 +422,10 @@ class RoundReceiver:
                 self.rejections.append(Rejection(self.round, sender, "no acceptable message arrived"))
         return self.total
 
+    def _can_speak_for(self, n_clients: int, n_asked: int) -> bool:
+        """Whether an answer counts for those who were asked: a shard that answers does so for all of its users."""
+        return n_clients == n_asked
+
     def _reason_to_reject(self, message: Any) -> str | None:
         if type(message) is not Update:
             return f"must be an Update, got {type(message).__name__}"
@@ -389,9 +436,9 @@ class RoundReceiver:
         if message.sender in self._answered:
             return "the sender has answered this round before (replayed)"
         n_clients = self.expected[message.sender]
-        if type(message.n_clients) is not int or message.n_clients != n_clients:
+        if type(message.n_clients) is not int or not self._can_speak_for(message.n_clients, n_clients):
             return f"it claims {message.n_clients!r} clients, and {n_clients} were asked"
-        rules = self.system.rules(self.state, n_clients)
+        rules = self.system.rules(self.state, message.n_clients)
         if type(message.arrays) is not dict or set(message.arrays) != set(rules):
             return f"it must have the fields {sorted(rules)}, got {sorted(map(str, message.arrays))}"
         for name, rule in rules.items():

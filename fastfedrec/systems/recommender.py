@@ -259,7 +259,12 @@ def load(path: Any) -> Recommender:
         Not a model of this package.
     """
     header, arrays = read_model(path)
-    kind = Recommender._registry.get(header.get("class", ""))
+    import fastfedrec
+
+    name = header.get("class", "")
+    if name in fastfedrec.__all__:
+        getattr(fastfedrec, name)  # names are imported when they are first used, and only then is a class known
+    kind = Recommender._registry.get(name)
     if kind is None:
         raise ValueError(f"path {path!r} holds a {header.get('class')!r}, which this version does not know")
     return kind._from_saved(header, arrays)

@@ -1,6 +1,6 @@
 """A node."""
 
 from fastfedrec.engines.flower import client_app
-from fmf_ldp_flower.task import SEED, SYSTEM, load
+from fmf_ldp_flower.task import MIN_CROWD, SEED, SYSTEM, load
 
-app = client_app(SYSTEM, load, seed=SEED)
+app = client_app(SYSTEM, load, seed=SEED, min_crowd=MIN_CROWD)

@@ -15,6 +15,10 @@ CATALOGUE = np.arange(60)
 # A seed makes it a simulation, in which one key is everybody's; without it each node draws its own and keeps it.
 SEED = int(os.environ["FASTFEDREC_SEED"]) if "FASTFEDREC_SEED" in os.environ else None
 
+# Where the shuffler is; without it nodes send sums of reports straight to the server.
+SHUFFLER = os.environ.get("FASTFEDREC_SHUFFLER")
+MIN_CROWD = None if SHUFFLER is None else 200
+
 
 def load(context) -> Interactions:
     """The node's own users: from the file that its configuration names, or a part of generated data."""

@@ -1,0 +1,88 @@
+"""Nodes with keys of their own recommend as well as a simulation with one key, over real messages; takes minutes."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
+
+from flower_grid import MemoryGrid, serve
+from scipy.stats import ttest_ind
+from shuffler_process import ShufflerProcess
+
+from fastfedrec import FMFLDP, Interactions, Key
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.engines.flower import client_app
+from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.testing import ALPHA
+
+pytestmark = pytest.mark.slow
+
+N_NODES, N_USERS, N_ITEMS, N_RUNS = 8, 2000, 100, 16
+SYSTEM = FMFLDP(n_reports=8, n_rounds=6)
+
+
+@pytest.fixture(scope="module")
+def split():
+    """All users, the item that each holds out, and what each node has; a node numbers its users from 0."""
+    train, test = leave_one_out(generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(5)), key=Key.from_seed(5))
+    parts = [train.select_users(np.flatnonzero(np.arange(N_USERS) % N_NODES == node)) for node in range(N_NODES)]
+    own = [Interactions.from_scipy(part.to_scipy(), np.arange(part.n_users), part.item_ids) for part in parts]
+    return train, test, own
+
+
+def quality(model, split):
+    train, test, _ = split
+    return evaluate(model, train, test, metrics=["ndcg@10"], key=Key.from_seed(0), n_negatives=None)["ndcg@10"]
+
+
+def deployed(split, seed, folder, hop=None):
+    """One run; with a seed every node has the same key, though its users are others: the fault that is looked for."""
+    train, _, own = split
+    crowd = None if hop is None else N_USERS
+    app = client_app(SYSTEM, lambda context: own[int(context.node_config["name"])], seed=seed, min_crowd=crowd)
+    nodes = {}
+    for node in range(N_NODES):
+        config = {"name": str(node), "folder": str(folder / f"{seed}-{node}")}
+        nodes[11 + node] = (app, config if hop is None else config | {"shuffler": hop.url})
+    link = {} if hop is None else {"shuffler": hop.client("server"), "min_crowd": crowd}
+    model, engine = serve(SYSTEM, train, MemoryGrid(nodes), n_nodes=N_NODES, seed=seed, round_timeout=30.0, **link)
+    assert engine.rejections == []
+    return quality(model.with_users(train), split)
+
+
+@pytest.fixture(scope="module")
+def one_key(split):
+    return [quality(SYSTEM.fit(split[0], key=Key.from_seed(seed)), split) for seed in range(N_RUNS)]
+
+
+def is_alike(a, b):
+    return ttest_ind(a, b, equal_var=False).pvalue > ALPHA
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+def test_a_key_for_each_node_is_as_good_as_one_for_all(split, one_key, tmp_path):
+    own = [deployed(split, None, tmp_path / str(run)) for run in range(N_RUNS)]
+    assert is_alike(own, one_key)
+    assert abs(np.mean(own) - np.mean(one_key)) < 3 * np.std(one_key, ddof=1) * np.sqrt(2 / N_RUNS) + 0.01
+    # Control: nodes that share a key draw the same noise for their first users, their second users, and so on.
+    shared = [deployed(split, seed, tmp_path) for seed in range(N_RUNS)]
+    print(
+        "SHARED",
+        np.mean(shared),
+        np.std(shared, ddof=1),
+        ttest_ind(shared, one_key, equal_var=False),
+        ttest_ind(own, one_key, equal_var=False),
+    )
+    assert not is_alike(shared, one_key)
+    assert np.mean(shared) < np.mean(one_key)
+
+
+def test_behind_a_shuffler_as_well(split, one_key, tmp_path):
+    hop = ShufflerProcess(tmp_path, N_USERS, SYSTEM.n_reports, N_ITEMS * SYSTEM.n_factors)
+    try:
+        own = [deployed(split, None, tmp_path / str(run), hop) for run in range(N_RUNS)]
+    finally:
+        hop.kill()
+    assert is_alike(own, one_key)
