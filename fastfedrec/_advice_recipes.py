@@ -1,0 +1,267 @@
+"""What is offered in each trust model, and the setting of each that costs no more than a given true epsilon.
+
+The accountants answer before anything is fitted: from the events that a fit is going to record, for so many users and
+items (`planned_ledger`; tests hold it equal to the ledgers of fits).
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+from fastfedrec._sweep_cells import TRUST_VIEWS
+from fastfedrec.accounting import CentralRelease, Ledger, LocalReports
+from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace, LayeredGaussian
+from fastfedrec.randomness import Key
+from fastfedrec.systems._dp_gram_rounds import UNIT, PairSum, ShareSum
+from fastfedrec.systems._gram_model import LEAST_SIGNAL
+from fastfedrec.systems._names import make_system
+from fastfedrec.systems._shuffled_sketch_rounds import SketchRound
+from fastfedrec.systems.baselines import best_n_reports, split_epsilon
+
+POPULARITY = "DPPopularity"
+_NO_KEY = Key.from_seed(0)  # nothing is drawn: the rounds' constructors ask for one
+_CLOSE = 0.985  # of the target: an epsilon this near is not worth another search step
+_MOST_STEPS = 24
+_REPORT_EPSILON = 2.5
+_MOST_ASKED = 2_000.0  # nats of local cost: some 900 items that each user answers for, and counts are as good as exact
+_MOST_ANSWERS = 200_000_000  # users times reports, as in the map of the gate
+_MOST_CELLS = 100_000_000  # users times items, of systems that go over all items for each user in each round
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One system in one trust model, with a strength that makes it cost more and learn more.
+
+    Parameters
+    ----------
+    system : str
+        Name of the class.
+    trust : {"local", "shuffle", "central"}
+        Whom it needs.
+    make : callable
+        From strength, epsilon and delta to the parameters of the system.
+    first : callable
+        From epsilon and the number of users to the strength that the search starts with.
+    power : float
+        Roughly, the strength grows as the epsilon to this.
+    most : float
+        Strength beyond which nothing more is learnt.
+    is_small : callable
+        From users, items and the system whether a fit takes no more than minutes.
+    """
+
+    system: str
+    trust: str
+    make: Callable[[float, float, float], dict[str, Any]]
+    first: Callable[[float, int], float] = lambda epsilon, n_users: epsilon / 2.2
+    power: float = 1.0
+    most: float = math.inf
+    is_small: Callable[[int, int, Any], bool] = lambda n_users, n_items, model: True
+
+
+def _few_cells(n_users: int, n_items: int, model: Any) -> bool:
+    return n_users * n_items <= _MOST_CELLS
+
+
+def _few_answers(n_users: int, n_items: int, model: Any) -> bool:
+    n_reports = model._budget(BinaryResponse(model.epsilon_0), n_users)
+    return n_users * n_reports <= _MOST_ANSWERS
+
+
+def _released(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
+    return {"epsilon": strength, "delta": delta}
+
+
+def _turned(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
+    """FMF-LDP's turned gradients, as its page has them for a run behind a shuffler."""
+    return {
+        "n_factors": 20, "epsilon": _REPORT_EPSILON, "n_reports": max(1, int(strength)), "n_rounds": 10,
+        "delta": delta, "normalize": "l2", "rotate": True,
+    }  # fmt: skip
+
+
+def _turned_once(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
+    """The same with no shuffler: so few reports fit that one round takes all."""
+    n_reports = best_n_reports(epsilon)
+    return _turned(n_reports, epsilon, delta) | {"n_rounds": 1, "epsilon": split_epsilon(strength, n_reports)}
+
+
+RECIPES = (
+    Recipe("DPGram", "central", _released),
+    Recipe("DPFMF", "central", _released, is_small=_few_cells),
+    Recipe("DPALS", "central", _released),
+    Recipe(
+        POPULARITY, "central", lambda strength, epsilon, delta: {"epsilon": strength}, lambda epsilon, n_users: epsilon / 2
+    ),
+    Recipe("ShuffledSketchGram", "shuffle", _released, is_small=_few_answers),
+    Recipe(
+        "FMFLDP", "shuffle", _turned, lambda epsilon, n_users: max(1.0, n_users / 4_000 * epsilon**2), 2.0,
+        is_small=_few_cells,
+    ),
+    Recipe(
+        POPULARITY, "shuffle", lambda strength, epsilon, delta: {"epsilon": strength, "trust": "local"},
+        most=_MOST_ASKED,
+    ),
+    Recipe("FMFLDP", "local", _turned_once, lambda epsilon, n_users: epsilon, is_small=_few_cells),
+    Recipe(
+        POPULARITY, "local", lambda strength, epsilon, delta: {"epsilon": strength, "trust": "local"},
+        lambda epsilon, n_users: epsilon,
+    ),
+)  # fmt: skip
+
+
+# ---- what a fit will record -----------------------------------------------------------------------------------------
+
+
+def planned_ledger(model: Any, n_users: int, n_items: int, delta: float) -> Ledger:
+    """The ledger that a fit is going to have, before it.
+
+    Parameters
+    ----------
+    model : Recommender
+        Of a system that a recipe names.
+    n_users, n_items : int
+        Of the data.
+    delta : float
+        Of the ledger.
+
+    Returns
+    -------
+    Ledger
+        With the events of the whole run.
+
+    Raises
+    ------
+    TypeError
+        Another system: what it will record is not known here.
+    ValueError
+        The system refuses so few users, or so small a delta.
+    """
+    ledger = Ledger(delta)
+    for event, times in _PLANS[_plan_of(model)](model, n_users, n_items):
+        ledger.record(event)
+        ledger.events[event] += times - 1
+    return ledger
+
+
+def _plan_of(model: Any) -> str:
+    name = type(model).__name__
+    if name not in _PLANS or (name == "FMFLDP" and model.epsilon is None):
+        raise TypeError(f"what a fit of {model!r} will record is not known before it; fit it, and read its ledger_")
+    return name
+
+
+def _plan_dp_gram(model, n_users, n_items):
+    mu, distance = model._budget(n_items)
+    signal = (model.n_users or n_users) * mu / math.sqrt(n_items)
+    is_open = n_items > 1 and (not model.gate or signal >= LEAST_SIGNAL)
+    shares = {ShareSum: model.mean_share if is_open else 1.0} | ({PairSum: 1 - model.mean_share} if is_open else {})
+    for kind, share in shares.items():
+        noise = LayeredGaussian(UNIT / (mu * math.sqrt(share)))
+        yield kind(noise, _NO_KEY, distance).round_event(n_users), 1
+
+
+def _plan_sketch(model, n_users, n_items):
+    channel = BinaryResponse(model.epsilon_0)
+    planned = type(model)(**model.get_params())
+    planned.n_reports_ = planned._budget(channel, n_users)
+    signal = planned._signal(channel, SimpleNamespace(n_users=n_users, n_items=n_items))
+    is_open = n_items > 1 and (not model.gate or signal >= LEAST_SIGNAL)
+    system = SketchRound(channel, n_items, planned.n_reports_, model.n_rotations, is_open, float(model.honest_fraction))
+    yield system.round_event(n_users), 1
+
+
+def _plan_fmf_ldp(model, n_users, n_items):
+    epsilon = BinaryResponse(model.epsilon).epsilon
+    yield LocalReports("binary response", epsilon, model.n_reports, n_users, separable=True), model.n_rounds
+
+
+def _plan_dp_als(model, n_users, n_items):
+    for system, n_rounds in model._plan(n_items, _NO_KEY):
+        yield system.round_event(n_users), n_rounds
+
+
+def _plan_dp_fmf(model, n_users, n_items):
+    yield model._plan(n_items, _NO_KEY).round_event(n_users), model.n_rounds
+
+
+def _plan_popularity(model, n_users, n_items):
+    if model.trust == "central":
+        noise = DiscreteLaplace(Fraction(model.max_items_per_user) / Fraction(model.epsilon))
+        yield CentralRelease("discrete Laplace on item counts", noise.epsilon(model.max_items_per_user)), 1
+        return
+    n_reports = best_n_reports(model.epsilon) if isinstance(model.n_reports, str) else model.n_reports
+    epsilon = BinaryResponse(split_epsilon(model.epsilon, n_reports)).epsilon
+    yield LocalReports("binary response on interaction bits", epsilon, n_reports, n_users, separable=True), 1
+
+
+_PLANS: dict[str, Callable[..., Any]] = {
+    "DPGram": _plan_dp_gram,
+    "ShuffledSketchGram": _plan_sketch,
+    "FMFLDP": _plan_fmf_ldp,
+    "DPALS": _plan_dp_als,
+    "DPFMF": _plan_dp_fmf,
+    POPULARITY: _plan_popularity,
+}
+
+
+# ---- the setting that costs so much ---------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=256)
+def calibrated(
+    recipe: Recipe, epsilon: float, delta: float, n_users: int, n_items: int
+) -> tuple[dict[str, Any], Ledger] | None:
+    """The setting of a system whose whole run costs no more than a true epsilon, and its planned ledger.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Which system, and in which trust model.
+    epsilon : float
+        Target: for replacing all data of one user, against the adversary of the trust model.
+    delta : float
+        Target.
+    n_users, n_items : int
+        Of the data.
+
+    Returns
+    -------
+    tuple of dict and Ledger, or None
+        Parameters that cost at most `epsilon`, as a rule more than .985 of it; None where no setting is so cheap.
+    """
+    view = TRUST_VIEWS[recipe.trust]
+    found = None
+    low, high = 0.0, math.inf  # strengths that are known to be cheap enough, and too dear
+    strength = _round_down(min(recipe.first(epsilon, n_users), recipe.most))
+    for _ in range(_MOST_STEPS):
+        parameters = recipe.make(strength, epsilon, delta)
+        try:
+            ledger = planned_ledger(make_system(recipe.system, parameters), n_users, n_items, delta)
+            cost = ledger.epsilon(view)
+        except ValueError:  # too little for a single report, or for the noise's own share of delta
+            low, strength = strength, 2 * strength
+        else:
+            if cost <= epsilon:
+                low, found = strength, (parameters, ledger)
+                if cost >= _CLOSE * epsilon or strength >= recipe.most:
+                    break
+            else:
+                high = strength
+            strength *= min((epsilon / cost) ** recipe.power, 16.0) * (1 - 2.0**-20)
+        if high <= 1.002 * low or (parameters.get("n_reports", 0) == 1 and found is None and high < math.inf):
+            break
+        if not low < strength < high:
+            strength = math.sqrt(max(low, high / 4) * high) if high < math.inf else 2 * low
+        strength = _round_down(min(strength, recipe.most))
+    return found
+
+
+def _round_down(strength: float) -> float:
+    """Keep four digits, which a person can type; less costs less."""
+    unit = 10.0 ** (math.floor(math.log10(strength)) - 3)
+    return float(f"{math.floor(strength / unit * (1 + 1e-12)) * unit:.4g}")
