@@ -1,22 +1,26 @@
 """What is offered in each trust model, and the setting of each that costs no more than a given true epsilon.
 
 The accountants answer before anything is fitted: from the events that a fit is going to record, for so many users and
-items (`planned_ledger`; tests hold it equal to the ledgers of fits).
+items (`plan_run`; tests hold it equal to what fits record).
 """
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
-from fastfedrec._sweep_cells import TRUST_VIEWS
-from fastfedrec.accounting import CentralRelease, Ledger, LocalReports
+import numpy as np
+
+from fastfedrec.accounting import CentralRelease, CommunicationLedger, Ledger, LocalReports, RoundTraffic
+from fastfedrec.accounting.events import Event
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace, LayeredGaussian
 from fastfedrec.randomness import Key
-from fastfedrec.systems._dp_gram_rounds import UNIT, PairSum, ShareSum
+from fastfedrec.sweep_cells import TRUST_VIEWS
+from fastfedrec.systems._dp_als_rounds import ALSState
+from fastfedrec.systems._dp_gram_rounds import UNIT, GramState, NoisySum, PairSum, ShareSum
 from fastfedrec.systems._gram_model import LEAST_SIGNAL
 from fastfedrec.systems._names import make_system
 from fastfedrec.systems._shuffled_sketch_rounds import SketchRound
@@ -30,6 +34,7 @@ _REPORT_EPSILON = 2.5
 _MOST_ASKED = 2_000.0  # nats of local cost: some 900 items that each user answers for, and counts are as good as exact
 _MOST_ANSWERS = 200_000_000  # users times reports, as in the map of the gate
 _MOST_CELLS = 100_000_000  # users times items, of systems that go over all items for each user in each round
+_MOST_DENSE = 20_000_000  # the same, of what a user adds whole vectors to
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,10 @@ def _few_cells(n_users: int, n_items: int, model: Any) -> bool:
     return n_users * n_items <= _MOST_CELLS
 
 
+def _few_dense(n_users: int, n_items: int, model: Any) -> bool:
+    return n_users * n_items <= _MOST_DENSE
+
+
 def _few_answers(n_users: int, n_items: int, model: Any) -> bool:
     n_reports = model._budget(BinaryResponse(model.epsilon_0), n_users)
     return n_users * n_reports <= _MOST_ANSWERS
@@ -77,9 +86,9 @@ def _released(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
 
 
 def _turned(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
-    """FMF-LDP's turned gradients, as its page has them for a run behind a shuffler."""
+    """FMF-LDP's turned gradients with half the factors and rounds of its page, which take a quarter of the time."""
     return {
-        "n_factors": 20, "epsilon": _REPORT_EPSILON, "n_reports": max(1, int(strength)), "n_rounds": 10,
+        "n_factors": 10, "epsilon": _REPORT_EPSILON, "n_reports": max(1, int(strength)), "n_rounds": 5,
         "delta": delta, "normalize": "l2", "rotate": True,
     }  # fmt: skip
 
@@ -92,14 +101,15 @@ def _turned_once(strength: float, epsilon: float, delta: float) -> dict[str, Any
 
 RECIPES = (
     Recipe("DPGram", "central", _released),
-    Recipe("DPFMF", "central", _released, is_small=_few_cells),
+    Recipe("DPFMF", "central", _released, is_small=_few_dense),
     Recipe("DPALS", "central", _released),
     Recipe(
-        POPULARITY, "central", lambda strength, epsilon, delta: {"epsilon": strength}, lambda epsilon, n_users: epsilon / 2
+        POPULARITY, "central", lambda strength, epsilon, delta: {"epsilon": strength},
+        lambda epsilon, n_users: epsilon / 2,
     ),
     Recipe("ShuffledSketchGram", "shuffle", _released, is_small=_few_answers),
     Recipe(
-        "FMFLDP", "shuffle", _turned, lambda epsilon, n_users: max(1.0, n_users / 4_000 * epsilon**2), 2.0,
+        "FMFLDP", "shuffle", _turned, lambda epsilon, n_users: max(1.0, n_users / 2_000 * epsilon**2), 2.0,
         is_small=_few_cells,
     ),
     Recipe(
@@ -117,8 +127,24 @@ RECIPES = (
 # ---- what a fit will record -----------------------------------------------------------------------------------------
 
 
-def planned_ledger(model: Any, n_users: int, n_items: int, delta: float) -> Ledger:
-    """The ledger that a fit is going to have, before it.
+@dataclass(frozen=True)
+class Planned:
+    """A run before it is run.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        With the events of the whole run.
+    communication : CommunicationLedger or None
+        What a client receives and sends; None where the system counts nothing.
+    """
+
+    ledger: Ledger
+    communication: CommunicationLedger | None
+
+
+def plan_run(model: Any, n_users: int, n_items: int, delta: float) -> Planned:
+    """What a fit is going to record, before it.
 
     Parameters
     ----------
@@ -131,8 +157,8 @@ def planned_ledger(model: Any, n_users: int, n_items: int, delta: float) -> Ledg
 
     Returns
     -------
-    Ledger
-        With the events of the whole run.
+    Planned
+        The two accounts of the fit.
 
     Raises
     ------
@@ -141,65 +167,75 @@ def planned_ledger(model: Any, n_users: int, n_items: int, delta: float) -> Ledg
     ValueError
         The system refuses so few users, or so small a delta.
     """
-    ledger = Ledger(delta)
-    for event, times in _PLANS[_plan_of(model)](model, n_users, n_items):
-        ledger.record(event)
-        ledger.events[event] += times - 1
-    return ledger
-
-
-def _plan_of(model: Any) -> str:
     name = type(model).__name__
     if name not in _PLANS or (name == "FMFLDP" and model.epsilon is None):
         raise TypeError(f"what a fit of {model!r} will record is not known before it; fit it, and read its ledger_")
-    return name
+    ledger, communication = Ledger(delta), CommunicationLedger()
+    for event, traffic, n_rounds in _PLANS[name](model, n_users, n_items):
+        for _ in range(n_rounds):
+            ledger.record(event)
+            if traffic is not None:
+                communication.record(traffic)
+    return Planned(ledger, communication if communication.rounds else None)
 
 
-def _plan_dp_gram(model, n_users, n_items):
+_Step = tuple[Event, RoundTraffic | None, int]
+
+
+def _plan_dp_gram(model: Any, n_users: int, n_items: int) -> Iterator[_Step]:
     mu, distance = model._budget(n_items)
     signal = (model.n_users or n_users) * mu / math.sqrt(n_items)
     is_open = n_items > 1 and (not model.gate or signal >= LEAST_SIGNAL)
-    shares = {ShareSum: model.mean_share if is_open else 1.0} | ({PairSum: 1 - model.mean_share} if is_open else {})
-    for kind, share in shares.items():
-        noise = LayeredGaussian(UNIT / (mu * math.sqrt(share)))
-        yield kind(noise, _NO_KEY, distance).round_event(n_users), 1
+    means = np.zeros(n_items, dtype=np.int64), np.ones(n_items, dtype=np.int64)
+    parts: list[tuple[type[NoisySum], float]] = [(ShareSum, model.mean_share if is_open else 1.0)]
+    parts += [(PairSum, 1 - model.mean_share)] * is_open
+    for (kind, share), mean in zip(parts, means, strict=False):
+        system = kind(LayeredGaussian(UNIT / (mu * math.sqrt(share))), _NO_KEY, distance)
+        yield system.round_event(n_users), system.traffic(GramState(mean), n_users), 1
 
 
-def _plan_sketch(model, n_users, n_items):
+def _plan_sketch(model: Any, n_users: int, n_items: int) -> Iterator[_Step]:
     channel = BinaryResponse(model.epsilon_0)
     planned = type(model)(**model.get_params())
     planned.n_reports_ = planned._budget(channel, n_users)
     signal = planned._signal(channel, SimpleNamespace(n_users=n_users, n_items=n_items))
     is_open = n_items > 1 and (not model.gate or signal >= LEAST_SIGNAL)
     system = SketchRound(channel, n_items, planned.n_reports_, model.n_rotations, is_open, float(model.honest_fraction))
-    yield system.round_event(n_users), 1
+    yield system.round_event(n_users), system.traffic(system.initial_state(_NO_KEY), n_users), 1
 
 
-def _plan_fmf_ldp(model, n_users, n_items):
+def _plan_fmf_ldp(model: Any, n_users: int, n_items: int) -> Iterator[_Step]:
     epsilon = BinaryResponse(model.epsilon).epsilon
-    yield LocalReports("binary response", epsilon, model.n_reports, n_users, separable=True), model.n_rounds
+    state: Any = SimpleNamespace(item_factors=np.empty((n_items, model.n_factors)), rotation=0)
+    event = LocalReports("binary response", epsilon, model.n_reports, n_users, separable=True)
+    yield event, model.traffic(state, n_users), model.n_rounds
 
 
-def _plan_dp_als(model, n_users, n_items):
+def _plan_dp_als(model: Any, n_users: int, n_items: int) -> Iterator[_Step]:
     for system, n_rounds in model._plan(n_items, _NO_KEY):
-        yield system.round_event(n_users), n_rounds
+        yield system.round_event(n_users), system.traffic(_factors(model, n_items), n_users), n_rounds
 
 
-def _plan_dp_fmf(model, n_users, n_items):
-    yield model._plan(n_items, _NO_KEY).round_event(n_users), model.n_rounds
+def _plan_dp_fmf(model: Any, n_users: int, n_items: int) -> Iterator[_Step]:
+    system = model._plan(n_items, _NO_KEY)
+    yield system.round_event(n_users), system.traffic(_factors(model, n_items), n_users), model.n_rounds
 
 
-def _plan_popularity(model, n_users, n_items):
+def _factors(model: Any, n_items: int) -> ALSState:
+    return ALSState(np.zeros(n_items), np.zeros((n_items, model.n_factors)))
+
+
+def _plan_popularity(model: Any, n_users: int, n_items: int) -> Iterator[_Step]:
     if model.trust == "central":
         noise = DiscreteLaplace(Fraction(model.max_items_per_user) / Fraction(model.epsilon))
-        yield CentralRelease("discrete Laplace on item counts", noise.epsilon(model.max_items_per_user)), 1
+        yield CentralRelease("discrete Laplace on item counts", noise.epsilon(model.max_items_per_user)), None, 1
         return
     n_reports = best_n_reports(model.epsilon) if isinstance(model.n_reports, str) else model.n_reports
     epsilon = BinaryResponse(split_epsilon(model.epsilon, n_reports)).epsilon
-    yield LocalReports("binary response on interaction bits", epsilon, n_reports, n_users, separable=True), 1
+    yield LocalReports("binary response on interaction bits", epsilon, n_reports, n_users, separable=True), None, 1
 
 
-_PLANS: dict[str, Callable[..., Any]] = {
+_PLANS: dict[str, Callable[..., Iterator[_Step]]] = {
     "DPGram": _plan_dp_gram,
     "ShuffledSketchGram": _plan_sketch,
     "FMFLDP": _plan_fmf_ldp,
@@ -215,8 +251,8 @@ _PLANS: dict[str, Callable[..., Any]] = {
 @functools.lru_cache(maxsize=256)
 def calibrated(
     recipe: Recipe, epsilon: float, delta: float, n_users: int, n_items: int
-) -> tuple[dict[str, Any], Ledger] | None:
-    """The setting of a system whose whole run costs no more than a true epsilon, and its planned ledger.
+) -> tuple[dict[str, Any], Planned] | None:
+    """The setting of a system whose whole run costs no more than a true epsilon, and what its fit will record.
 
     Parameters
     ----------
@@ -231,7 +267,7 @@ def calibrated(
 
     Returns
     -------
-    tuple of dict and Ledger, or None
+    tuple of dict and Planned, or None
         Parameters that cost at most `epsilon`, as a rule more than .985 of it; None where no setting is so cheap.
     """
     view = TRUST_VIEWS[recipe.trust]
@@ -241,13 +277,13 @@ def calibrated(
     for _ in range(_MOST_STEPS):
         parameters = recipe.make(strength, epsilon, delta)
         try:
-            ledger = planned_ledger(make_system(recipe.system, parameters), n_users, n_items, delta)
-            cost = ledger.epsilon(view)
+            planned = plan_run(make_system(recipe.system, parameters), n_users, n_items, delta)
+            cost = planned.ledger.epsilon(view)
         except ValueError:  # too little for a single report, or for the noise's own share of delta
             low, strength = strength, 2 * strength
         else:
             if cost <= epsilon:
-                low, found = strength, (parameters, ledger)
+                low, found = strength, (parameters, planned)
                 if cost >= _CLOSE * epsilon or strength >= recipe.most:
                     break
             else:

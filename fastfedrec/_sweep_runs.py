@@ -153,8 +153,8 @@ def _measure(data: Any, job: Job, protocol: Protocol, n_threads: int) -> dict[st
     started = time.perf_counter()
     model.fit(train, key=key, n_threads=n_threads)
     seconds = time.perf_counter() - started
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*have fewer than n_negatives", category=UserWarning)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", UserWarning)
         metrics = evaluate(
             model, train, test, metrics=protocol.metrics, n_negatives=protocol.n_negatives, key=key,
             n_threads=n_threads,
@@ -163,6 +163,7 @@ def _measure(data: Any, job: Job, protocol: Protocol, n_threads: int) -> dict[st
     totals = None if communication is None else communication.to_dict()
     return {
         "metrics": metrics,
+        "warnings": [str(warning.message) for warning in warned],
         "n_tested": int((test.interactions_per_user() > 0).sum()),
         "users_items_interactions": [*train.shape, train.n_interactions + test.n_interactions],
         "privacy": {

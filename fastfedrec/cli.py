@@ -1,4 +1,4 @@
-"""The command line: ``fastfedrec demo | fit | evaluate | recommend | account | audit | reproduce | doctor``."""
+"""The command line: ``fastfedrec demo``, ``fit``, ``evaluate``, ``recommend``, ``account`` and all others."""
 
 import argparse
 import json
@@ -19,6 +19,7 @@ from fastfedrec._cli_audit import add_audit
 from fastfedrec._cli_doctor import add_doctor
 from fastfedrec._cli_inputs import DATA_HELP, UsageError, load_data, make_system, natural, parse_literal, positive
 from fastfedrec._cli_reproduce import add_reproduce
+from fastfedrec._cli_sweep import add_sweep
 from fastfedrec._demo import EPSILON_LEGEND, missing_extra, run_demo
 from fastfedrec._table import format_epsilon, format_table
 from fastfedrec._version import __version__
@@ -126,6 +127,7 @@ def _build_parser() -> _Parser:
     add_account(commands, common)
     add_audit(add)
     add_reproduce(add)
+    add_sweep(add)
     add_doctor(add)
     return parser
 

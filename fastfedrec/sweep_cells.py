@@ -114,12 +114,9 @@ class Cell:
         Returns
         -------
         float
-            Standard error over seeds, and never less than that of a share among the tested users of one seed: those
-            of other seeds may be the same people.
+            As `share_error`.
         """
-        values, share = self.metrics[metric], self.mean(metric)
-        of_users = math.sqrt(max(share * (1 - share), 0.0) / self.n_tested)
-        return max(of_users, (self.std(metric) or 0.0) / math.sqrt(len(values)))
+        return share_error(self.metrics[metric], self.n_tested)
 
     def true_epsilon(self, trust: str) -> float | None:
         """What a user pays where no more than this is trusted.
@@ -138,6 +135,26 @@ class Cell:
         if trust != "central" and "entity" in self.trust:
             return None
         return self.epsilon[TRUST_VIEWS[trust]]
+
+
+def share_error(values: Sequence[float], n_tested: int) -> float:
+    """Standard error of the mean of some shares.
+
+    Parameters
+    ----------
+    values : sequence of float
+        One for each seed, between 0 and 1.
+    n_tested : int
+        Users under one seed, who may be the same people under the next.
+
+    Returns
+    -------
+    float
+        Over seeds, and never less than that of a share among the users of one seed.
+    """
+    share = statistics.fmean(values)
+    of_users = math.sqrt(max(share * (1 - share), 0.0) / n_tested)
+    return max(of_users, statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0)
 
 
 def margin(a: Cell, b: Cell, metric: str) -> float:
