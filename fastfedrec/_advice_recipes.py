@@ -33,8 +33,8 @@ _MOST_STEPS = 24
 _REPORT_EPSILON = 2.5
 _MOST_ASKED = 2_000.0  # nats of local cost: some 900 items that each user answers for, and counts are as good as exact
 _MOST_ANSWERS = 200_000_000  # users times reports, as in the map of the gate
-_MOST_CELLS = 100_000_000  # users times items, of systems that go over all items for each user in each round
-_MOST_DENSE = 20_000_000  # the same, of what a user adds whole vectors to
+_MOST_CELLS = 30_000_000  # users times items, of systems that go over all items for each user in each round
+_MOST_DENSE = 10_000_000  # the same, of what a user adds whole vectors to
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _turned_once(strength: float, epsilon: float, delta: float) -> dict[str, Any
 RECIPES = (
     Recipe("DPGram", "central", _released),
     Recipe("DPFMF", "central", _released, is_small=_few_dense),
-    Recipe("DPALS", "central", _released),
+    Recipe("DPALS", "central", _released, is_small=_few_dense),
     Recipe(
         POPULARITY, "central", lambda strength, epsilon, delta: {"epsilon": strength},
         lambda epsilon, n_users: epsilon / 2,

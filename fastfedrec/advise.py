@@ -291,12 +291,17 @@ def _check_range(rows: Sequence[dict[str, Any]], **asked: float | None) -> list[
         # With more users and a larger epsilon nothing gets worse; of items and lengths of rows that is not known.
         if value < min(known) or (is_beyond and name in ("n_items", "row_length")):
             raise ValueError(
-                f"{name} must be from {min(known):,g} to {max(known):,g}, where there are sweeps, got {value:,g}; for "
-                "others run your own: fastfedrec sweep --users N --items M"
+                f"{name} must be from {_number(min(known))} to {_number(max(known))}, where there are sweeps, got "
+                f"{_number(value)}; for others run your own: fastfedrec sweep --users N --items M"
             )
         if is_beyond:
-            remarks.append(f"{name} {value:,g} lies beyond what was measured; the figures are those of {max(known):,g}")
+            most = _number(max(known))
+            remarks.append(f"{name} {_number(value)} lies beyond what was measured; the figures are those of {most}")
     return remarks
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _offer(

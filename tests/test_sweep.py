@@ -23,9 +23,8 @@ def data():
 
 
 def quick(settings, data=SMALL, **arguments):
-    return sweep(
-        settings, data, **({"seeds": 2, "with_baselines": False, "n_threads": 1, "n_negatives": 20} | arguments)
-    )
+    usual = {"seeds": 2, "with_baselines": False, "n_threads": 1, "n_negatives": 20}
+    return sweep(settings, data, **(usual | arguments))
 
 
 # ---- oracle: by hand -------------------------------------------------------------------------------------------------
@@ -91,7 +90,7 @@ def test_finished_runs_are_kept_and_read_again(tmp_path, monkeypatch):
     [
         {"delta": 1e-9},
         {"n_tested": 50},
-        {"n_negatives": 20},
+        {"n_negatives": 19},
         {"metrics": ["mrr"]},
         {"data": GeneratedData(300, 61, 28.0)},
     ],
