@@ -39,6 +39,8 @@ class Offer:
         That cost no more than the budget, for the users and items asked about; all others have their defaults.
     epsilon : float
         What the whole run costs, by the accountants; rounded up.
+    epsilon_alone : float or None
+        The same where nothing but the user's own device is trusted; None where nothing is guaranteed then.
     expected : float
         HR@10 that was measured where it is no easier: the least of what lies around.
     gain : float
@@ -47,6 +49,8 @@ class Offer:
         What chance alone explains of that gain: two standard errors.
     measured_at : tuple of str
         Where.
+    n_measured : int
+        Users there, at least.
     download, upload : int or None
         Bytes of a client in the whole run, for the users and items asked about; None where the system counts none.
     seconds : float
@@ -56,10 +60,12 @@ class Offer:
     system: str
     parameters: dict[str, Any]
     epsilon: float
+    epsilon_alone: float | None
     expected: float
     gain: float
     margin: float
     measured_at: tuple[str, ...]
+    n_measured: int
     download: int | None
     upload: int | None
     seconds: float
@@ -153,11 +159,12 @@ class Advice:
             "",
         ]
         if self.popularity_is_as_good:
-            lines.append("Popularity is as good: nothing gains more over it than chance explains.")
+            lines.append("Popularity is as good: nothing that was measured gains more over it than chance explains.")
         lines += [
             f"Use {best.setting}",
             f"  true epsilon {format_epsilon(best.epsilon)} of the whole run, in nats, for replacing all data of one "
             "user (unit: user), by the accountants for these users and items",
+            *self._caveats(best),
             f"  expected HR@10 {best.expected:.3f} among 99 unseen items"
             + (f", {best.gain:+.3f} over DP popularity (chance: {best.margin:.3f})" if best in self.offers else ""),
             f"  {_bytes(best)}; {best.seconds:.1f} s to simulate all clients where it was measured",
@@ -178,6 +185,15 @@ class Advice:
             f"{self.source}.  Yours differ; sweep them before you decide: fastfedrec sweep --data PATH.",
         ]  # fmt: skip
         return "\n".join(lines)
+
+    def _caveats(self, best: Offer) -> list[str]:
+        """What becomes of the guarantee if the trust is misplaced; what else is as good."""
+        alone = "nothing" if best.epsilon_alone is None else f"epsilon {format_epsilon(best.epsilon_alone)}"
+        lines = [] if self.trust == "local" else [f"  if that trust is misplaced, {alone} is left of it"]
+        ties = [o.system for o in self.offers if o is not best and best.gain - o.gain <= max(best.margin, o.margin)]
+        if best in self.offers and ties:
+            lines.append(f"  by these figures not clearly better than {' or '.join(ties)}")
+        return lines
 
 
 def _count(n: int | None) -> str:
@@ -270,6 +286,10 @@ def advise(
             popularity = found
         else:
             offers.append(found)
+            if found.n_measured < max(row["n_users"] for row in rows if row["n_users"] <= n_users):
+                remarks.append(
+                    f"{found.system}: measured with no more than {found.n_measured:,} users; with yours it may do better"
+                )
     remarks += _without_privacy(stored["rows"], n_items, row_length)
     if popularity is None:
         raise ValueError(f"epsilon {epsilon:g} at delta {delta:g} is too little even for DP popularity")
@@ -315,6 +335,8 @@ def _offer(
     stored_delta: float,
 ) -> Offer | str:
     """What a system is worth, or why that is not known."""
+    if not any(row["system"] == recipe.system for row in rows):
+        return "it was not measured"
     chosen = calibrated(recipe, epsilon, delta, n_users, n_items)
     if chosen is None:
         return f"no setting costs as little as epsilon {epsilon:g}"
@@ -344,6 +366,7 @@ def _offer(
         recipe.system,
         parameters,
         cost,
+        None if math.isinf(alone := ledger.epsilon("server", delta)) else alone,
         min(map(_mean, measured)),
         gain,
         margin,
@@ -352,6 +375,7 @@ def _offer(
             f"{row['target']:g}: {_mean(row):.3f}"
             for row in measured
         ),
+        min(row["n_users"] for row in measured),
         traffic.get("download_per_client"),
         traffic.get("upload_per_client"),
         max(row["seconds"] for row in measured),

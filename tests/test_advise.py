@@ -131,6 +131,30 @@ def test_a_smaller_delta_reads_a_smaller_epsilon(write):
     assert there.offers[0].epsilon <= 1.0
 
 
+def test_what_is_left_where_trust_is_misplaced_and_ties_are_told(write):
+    rows = [*corner(1_000, 1.0, 0.60, 0.50), row(1_000, 300, 1.0, "DPFMF", 0.595), row(1_000, 300, 1.0, "DPALS", 0.55)]
+    central = advise(1_000, 300, 1.0, "central", measured=write(*rows))
+    assert [offer.system for offer in central.offers] == ["DPGram", "DPFMF", "DPALS"]
+    assert "if that trust is misplaced, nothing is left of it" in central.summary()
+    assert "by these figures not clearly better than DPFMF\n" in central.summary()
+    shuffle = advise(5_000, 300, 2.0, "shuffle", measured=write(row(1_000, 300, 2.0, POPULARITY, 0.3, trust="shuffle")))
+    alone = shuffle.popularity.epsilon_alone
+    assert alone == pytest.approx(shuffle.popularity.parameters["epsilon"])
+    assert alone > 2.0
+    assert f"if that trust is misplaced, epsilon {alone:.1f}" in shuffle.summary()
+
+
+def test_fewer_users_than_asked_about_are_told(write):
+    dense = row(1_000, 300, 1.0, "DPFMF", 0.6)
+    hard = row(10_000, 300, 2.0, "DPALS", 0.6)
+    measured = write(*corner(1_000, 1.0, 0.6, 0.5), *corner(10_000, 1.0, 0.7, 0.5), dense, hard)
+    assert advise(20_000, 300, 1.0, "central", measured=measured).remarks == (
+        "n_users 20,000 lies beyond what was measured; the figures are those of 10,000",
+        "DPFMF: measured with no more than 1,000 users; with yours it may do better",
+        "DPALS: nothing was measured at 300 items with so few users and so small an epsilon",
+    )
+
+
 def test_answers_are_for_the_users_asked_about(write):
     rows = [row(1_000, 300, 2.0, system, hr, trust="shuffle") for system, hr in ((POPULARITY, 0.3), ("FMFLDP", 0.5))]
     few, many = (advise(n, 300, 2.0, "shuffle", measured=write(*rows)).offers[0] for n in (2_000, 50_000))
@@ -155,10 +179,7 @@ def test_answers_are_for_the_users_asked_about(write):
 def test_no_answer_where_nothing_is_known(write, question, message):
     measured = write(*corner(1_000, 1.0, 0.6, 0.5), *corner(10_000, 2.0, 0.7, 0.5))
     usual = {"n_users": 5_000, "n_items": 300, "epsilon": 1.5, "trust": "central", "measured": measured}
-    assert advise(**usual).remarks == tuple(
-        f"{name}: nothing was measured at 300 items with so few users and so small an epsilon"
-        for name in ("DPFMF", "DPALS")
-    )
+    assert advise(**usual).remarks == tuple(f"{name}: it was not measured" for name in ("DPFMF", "DPALS"))
     with pytest.raises(ValueError, match=message):
         advise(**(usual | question))
 
