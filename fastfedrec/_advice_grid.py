@@ -47,7 +47,7 @@ def measure(
     for n_users, n_items, length in itertools.product(USERS, ITEMS, ROW_LENGTHS):
         plan = _plan(n_users, n_items)
         run = sweep(
-            [setting for setting, _, _ in plan],
+            [setting for setting, *_ in plan],
             GeneratedData(n_users, n_items, length),
             seeds=SEEDS.get(n_users, 1),
             folder=folder / "cells",
@@ -60,7 +60,7 @@ def measure(
         )
         failures += run.failures
         cells = {(cell.system, str(cell.parameters)): cell for cell in run.cells}
-        for setting, recipe, epsilon in plan:
+        for setting, recipe, epsilon, is_popularity in plan:
             cell = cells.get((setting.system, str(plain(dict(setting.parameters)))))
             if cell is None:
                 continue
@@ -74,6 +74,7 @@ def measure(
                     "target": epsilon,
                     "epsilon": recipe and cell.epsilon[TRUST_VIEWS[recipe.trust]],
                     "parameters": cell.parameters,
+                    "is_popularity": is_popularity,
                     "metrics": {name: [round(value, 5) for value in values] for name, values in cell.metrics.items()},
                     "n_tested": cell.n_tested,
                     "bytes_per_client": cell.bytes_per_client,
@@ -100,11 +101,17 @@ def measure(
     return document, tuple(failures)
 
 
-def _plan(n_users: int, n_items: int) -> list[tuple[Setting, Recipe | None, float | None]]:
+_Step = tuple[Setting, Recipe | None, float | None, bool]
+
+
+def _plan(n_users: int, n_items: int) -> list[_Step]:
     """What is fitted on one data set: each system at each epsilon that it can meet, in reasonable time."""
-    plan: list[tuple[Setting, Recipe | None, float | None]] = [(Setting(name, {}), None, None) for name in REFERENCES]
+    plan: list[_Step] = [(Setting(name, {}), None, None, name == "Popularity") for name in REFERENCES]
     for recipe, epsilon in itertools.product(RECIPES, EPSILONS if n_users == USERS[0] else FEW_EPSILONS):
-        planned = calibrated(recipe, epsilon, DELTA, n_users, n_items)
-        if planned is not None and recipe.is_small(n_users, n_items, make_system(recipe.system, planned[0])):
-            plan.append((Setting(recipe.system, planned[0]), recipe, epsilon))
+        found = calibrated(recipe, epsilon, DELTA, n_users, n_items)
+        if found is None:
+            continue
+        parameters, planned = found
+        if recipe.is_small(n_users, n_items, make_system(recipe.system, parameters)):
+            plan.append((Setting(recipe.system, parameters), recipe, epsilon, planned.is_popularity))
     return plan

@@ -27,6 +27,10 @@ from fastfedrec.systems._shuffled_sketch_rounds import SketchRound
 from fastfedrec.systems.baselines import best_n_reports, split_epsilon
 
 POPULARITY = "DPPopularity"
+_COUNTS = {
+    "discrete Laplace on item counts", "binary response on interaction bits",
+    "Gaussian noise on item shares", "binary response on sketched items",  # of a closed gate
+}  # fmt: skip
 _NO_KEY = Key.from_seed(0)  # nothing is drawn: the rounds' constructors ask for one
 _CLOSE = 0.985  # of the target: an epsilon this near is not worth another search step
 _MOST_STEPS = 24
@@ -141,6 +145,11 @@ class Planned:
 
     ledger: Ledger
     communication: CommunicationLedger | None
+
+    @property
+    def is_popularity(self) -> bool:
+        """Whether nothing but counts of items is released, so that everybody gets the same list."""
+        return {event.mechanism for event in self.ledger.events} <= _COUNTS
 
 
 def plan_run(model: Any, n_users: int, n_items: int, delta: float) -> Planned:

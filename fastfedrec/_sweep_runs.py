@@ -7,6 +7,7 @@ import multiprocessing
 import platform
 import time
 import warnings
+import zlib
 from collections.abc import Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -87,7 +88,8 @@ def describe_data(data: Any) -> dict[str, Any]:
     """What tells one source of data from another, in plain JSON."""
     if not isinstance(data, Interactions):
         return {"generated": [data.n_users, data.n_items, data.row_length]}
-    return {"users_items_interactions": [*data.shape, data.n_interactions], "checksum": checksum([data])}
+    sums = [checksum([data]), zlib.crc32(data.global_user_ids.tobytes())]  # splits go by the users' ids
+    return {"users_items_interactions": [*data.shape, data.n_interactions], "checksums": sums}
 
 
 def plain(value: Any) -> Any:

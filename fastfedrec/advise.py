@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from fastfedrec._advice_recipes import POPULARITY, RECIPES, Recipe, calibrated
+from fastfedrec._advice_recipes import RECIPES, Recipe, calibrated
 from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
 from fastfedrec._sweep_runs import plain
 from fastfedrec._table import format_epsilon, format_table
@@ -44,13 +44,15 @@ class Offer:
     expected : float
         HR@10 that was measured where it is no easier: the least of what lies around.
     gain : float
-        Over DP popularity at the same epsilon, where that is least, against the best popularity that lies around.
+        Over private popularity at the same epsilon, where that is least, against the best that lies around.
     margin : float
         What chance alone explains of that gain: two standard errors.
     measured_at : tuple of str
         Where.
     n_measured : int
         Users there, at least.
+    is_popularity : bool
+        Whether it releases counts only, as DPGram does where its gate is closed: everybody gets the same list.
     download, upload : int or None
         Bytes of a client in the whole run, for the users and items asked about; None where the system counts none.
     seconds : float
@@ -66,6 +68,7 @@ class Offer:
     margin: float
     measured_at: tuple[str, ...]
     n_measured: int
+    is_popularity: bool
     download: int | None
     upload: int | None
     seconds: float
@@ -94,9 +97,9 @@ class Advice:
     trust : {"local", "shuffle", "central"}
         Whom one trusts.
     offers : tuple of Offer
-        Systems other than popularity, the largest gain first.
-    popularity : Offer
-        DP popularity at the same budget.
+        Systems that give people lists of their own, the largest gain first.
+    popularities : tuple of Offer
+        Those that give everybody the same list, the best first.
     remarks : tuple of str
         What was left out, and where the answer is not from settings around the question.
     source : str
@@ -109,7 +112,7 @@ class Advice:
     delta: float
     trust: str
     offers: tuple[Offer, ...]
-    popularity: Offer
+    popularities: tuple[Offer, ...]
     remarks: tuple[str, ...]
     source: str
 
@@ -122,7 +125,7 @@ class Advice:
     def best(self) -> Offer:
         """What to use."""
         better = [offer for offer in self.offers if offer.is_better_than_popularity]
-        return better[0] if better else self.popularity
+        return better[0] if better else self.popularities[0]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings.
@@ -153,6 +156,7 @@ class Advice:
             The setting, its guarantee, what it is worth, and all that was weighed.
         """
         best = self.best
+        over = f", {best.gain:+.3f} over private popularity (chance: {best.margin:.3f})" if best in self.offers else ""
         lines = [
             f"{self.n_users:,} users, {self.n_items:,} items, epsilon {self.epsilon:g} at delta {self.delta:g}; "
             f"trust: {self.trust} ({TRUST_WORDS[self.trust]})",
@@ -165,8 +169,7 @@ class Advice:
             f"  true epsilon {format_epsilon(best.epsilon)} of the whole run, in nats, for replacing all data of one "
             "user (unit: user), by the accountants for these users and items",
             *self._caveats(best),
-            f"  expected HR@10 {best.expected:.3f} among 99 unseen items"
-            + (f", {best.gain:+.3f} over DP popularity (chance: {best.margin:.3f})" if best in self.offers else ""),
+            f"  expected HR@10 {best.expected:.3f} among 99 unseen items{over}",
             f"  {_bytes(best)}; {best.seconds:.1f} s to simulate all clients where it was measured",
             "",
             format_table(
@@ -176,7 +179,7 @@ class Advice:
                         offer.setting, format_epsilon(offer.epsilon), f"{offer.expected:.3f}", f"{offer.gain:+.3f}",
                         f"{offer.margin:.3f}", _count(offer.download), _count(offer.upload),
                     )
-                    for offer in (*self.offers, self.popularity)
+                    for offer in (*self.offers, *self.popularities)
                 ],
             ),
             "",
@@ -189,7 +192,8 @@ class Advice:
     def _caveats(self, best: Offer) -> list[str]:
         """What becomes of the guarantee if the trust is misplaced; what else is as good."""
         alone = "nothing" if best.epsilon_alone is None else f"epsilon {format_epsilon(best.epsilon_alone)}"
-        lines = [] if self.trust == "local" else [f"  if that trust is misplaced, {alone} is left of it"]
+        lines = ["  everybody gets the same list"] if best.is_popularity else []
+        lines += [] if self.trust == "local" else [f"  if that trust is misplaced, {alone} is left of it"]
         ties = [o.system for o in self.offers if o is not best and best.gain - o.gain <= max(best.margin, o.margin)]
         if best in self.offers and ties:
             lines.append(f"  by these figures not clearly better than {' or '.join(ties)}")
@@ -259,12 +263,12 @@ def advise(
     -----
     A system's figure is the least of those measured with the numbers of items (and lengths of rows) next below and
     above, with no more users and no larger epsilon, at delta 1e-6; where `delta` is less, the accountants say which
-    epsilon the same noise has at 1e-6.  It is compared with the best DP popularity measured around the question.
+    epsilon the same noise has at 1e-6.  It is compared with the best private popularity measured around the question.
 
     Examples
     --------
     >>> from fastfedrec.advise import advise
-    >>> answer = advise(50_000, 1_000, epsilon=2.0, trust="central")
+    >>> answer = advise(20_000, 500, epsilon=2.0, trust="central", row_length=30)
     >>> answer.best.system, answer.best.epsilon <= 2.0
     ('DPGram', True)
     >>> advise(2_000, 1_000, epsilon=1.0, trust="local").popularity_is_as_good
@@ -277,24 +281,23 @@ def advise(
     stored = stored_sweeps() if measured is None else json.loads(Path(measured).read_text())
     rows = [row for row in stored["rows"] if row["trust"] == trust]
     remarks = _check_range(rows, n_users=n_users, n_items=n_items, epsilon=epsilon, row_length=row_length)
-    offers, popularity = [], None
+    offers: list[Offer] = []
+    popularities: list[Offer] = []
     for recipe in (recipe for recipe in RECIPES if recipe.trust == trust):
         found = _offer(recipe, rows, n_users, n_items, row_length, epsilon, delta, stored["delta"])
         if isinstance(found, str):
             remarks.append(f"{recipe.system}: {found}")
-        elif recipe.system == POPULARITY:
-            popularity = found
-        else:
-            offers.append(found)
-            if found.n_measured < max(row["n_users"] for row in rows if row["n_users"] <= n_users):
-                remarks.append(
-                    f"{found.system}: measured with no more than {found.n_measured:,} users; with yours it may do better"
-                )
+            continue
+        (popularities if found.is_popularity else offers).append(found)
+        if found.n_measured < max(row["n_users"] for row in rows if row["n_users"] <= n_users):
+            few = f"measured with no more than {found.n_measured:,} users; with yours it may do better"
+            remarks.append(f"{found.system}: {few}")
     remarks += _without_privacy(stored["rows"], n_items, row_length)
-    if popularity is None:
+    if not popularities:
         raise ValueError(f"epsilon {epsilon:g} at delta {delta:g} is too little even for DP popularity")
     return Advice(
-        n_users, n_items, epsilon, delta, trust, tuple(sorted(offers, key=lambda offer: -offer.gain)), popularity,
+        n_users, n_items, epsilon, delta, trust, tuple(sorted(offers, key=lambda offer: -offer.gain)),
+        tuple(sorted(popularities, key=lambda offer: -offer.expected)),
         tuple(remarks), f"Measured on {stored['source']}, {stored['code']}, {stored['machine']}, "
         f"{stored['n_threads']} thread(s)",
     )  # fmt: skip
@@ -353,11 +356,11 @@ def _offer(
         row = _best_below(here, recipe.system, n_users, equal)
         if row is None:
             return f"nothing was measured at {items:,} items with so few users and so small an epsilon"
-        if recipe.system == POPULARITY:
+        if planned.is_popularity:
             near.append((row, 0.0, 0.0))
             continue
         # Popularity may have more users, and epsilon, than was asked about: it is not to look worse than it is.
-        rival = _best_below(here, POPULARITY, _above(rows, "n_users", n_users), _above(rows, "target", epsilon))
+        rival = _best_below(here, None, _above(rows, "n_users", n_users), _above(rows, "target", epsilon))
         near.append((row, _mean(row) - _mean(rival), 2 * math.hypot(_error(row), _error(rival))))
     # Where the gain is least beside what chance explains.
     _, gain, margin = min(near, key=lambda entry: entry[1] - entry[2])
@@ -376,6 +379,7 @@ def _offer(
             for row in measured
         ),
         min(row["n_users"] for row in measured),
+        planned.is_popularity,
         traffic.get("download_per_client"),
         traffic.get("upload_per_client"),
         max(row["seconds"] for row in measured),
@@ -412,12 +416,14 @@ def _above(rows: Sequence[dict[str, Any]], name: str, value: float) -> float:
     return min((v for v in known if v >= value), default=max(known))
 
 
-def _best_below(rows: Sequence[dict[str, Any]], system: str, n_users: float, epsilon: float) -> Any:
-    """The best measurement of a system with no more users and no larger epsilon; None where there is none."""
+def _best_below(rows: Sequence[dict[str, Any]], system: str | None, n_users: float, epsilon: float) -> Any:
+    """The best measurement of a system (None: of popularity) with no more users and no larger epsilon, if any."""
     below = [
         row
         for row in rows
-        if row["system"] == system and row["n_users"] <= n_users and row["target"] <= epsilon * (1 + 1e-9)
+        if (row["is_popularity"] if system is None else row["system"] == system)
+        and row["n_users"] <= n_users
+        and row["target"] <= epsilon * (1 + 1e-9)
     ]
     return max(below, key=_mean, default=None)
 

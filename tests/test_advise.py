@@ -19,7 +19,7 @@ def row(n_users, n_items, target, system, hr, *, trust="central", row_length=30.
     return {
         "n_users": n_users, "n_items": n_items, "row_length": row_length, "system": system, "trust": trust,
         "target": target, "epsilon": target, "parameters": {}, "metrics": {"hr@10": [hr]}, "n_tested": n_tested,
-        "bytes_per_client": None, "seconds": 1.0,
+        "bytes_per_client": None, "seconds": 1.0, "is_popularity": system == POPULARITY,
     }  # fmt: skip
 
 
@@ -61,7 +61,9 @@ def test_plans_are_what_fits_record(recipe, n_users, n_items):
 
 def test_plans_of_both_sides_of_the_gate():
     for n_users, n_rounds in ((300, 1), (30_000, 2)):
-        assert sum(plan_run(DPGram(1.0), n_users, 300, 1e-6).ledger.events.values()) == n_rounds
+        planned = plan_run(DPGram(1.0), n_users, 300, 1e-6)
+        assert sum(planned.ledger.events.values()) == n_rounds
+        assert planned.is_popularity == (n_rounds == 1)
 
 
 def test_what_is_not_known_before_a_fit_is_refused():
@@ -107,7 +109,7 @@ def test_the_figure_is_the_least_around_the_question(write):
     assert gram.margin == pytest.approx(2 * (0.7 * 0.3 / 10_000 + 0.53 * 0.47 / 10_000) ** 0.5)
     assert found.best is gram
     assert not found.popularity_is_as_good
-    assert found.popularity.expected == 0.40
+    assert found.popularities[0].expected == 0.40
     text = found.summary()
     assert f"Use {gram.setting}" in text
     assert "for replacing all data of one user (unit: user)" in text
@@ -121,6 +123,16 @@ def test_popularity_is_as_good_where_the_gain_is_chance(write, gram, is_as_good)
     assert found.popularity_is_as_good is is_as_good
     assert found.best.system == (POPULARITY if is_as_good else "DPGram")
     assert ("Popularity is as good" in found.summary()) is is_as_good
+
+
+def test_a_closed_gate_is_popularity(write):
+    # With 1,000 users DPGram's gate is closed: what it releases is popularity, however well it does.
+    measured = write(*corner(1_000, 1.0, 0.60, 0.50))
+    found = advise(1_000, 3_000, 1.0, "central", measured=write(*corner(1_000, 1.0, 0.60, 0.50, n_items=3_000)))
+    assert found.popularity_is_as_good
+    assert found.best.system == "DPGram"
+    assert "everybody gets the same list" in found.summary()
+    assert not advise(5_000, 300, 1.0, "central", measured=measured).best.is_popularity
 
 
 def test_a_smaller_delta_reads_a_smaller_epsilon(write):
@@ -138,8 +150,8 @@ def test_what_is_left_where_trust_is_misplaced_and_ties_are_told(write):
     assert "if that trust is misplaced, nothing is left of it" in central.summary()
     assert "by these figures not clearly better than DPFMF\n" in central.summary()
     shuffle = advise(5_000, 300, 2.0, "shuffle", measured=write(row(1_000, 300, 2.0, POPULARITY, 0.3, trust="shuffle")))
-    alone = shuffle.popularity.epsilon_alone
-    assert alone == pytest.approx(shuffle.popularity.parameters["epsilon"])
+    alone = shuffle.popularities[0].epsilon_alone
+    assert alone == pytest.approx(shuffle.popularities[0].parameters["epsilon"])
     assert alone > 2.0
     assert f"if that trust is misplaced, epsilon {alone:.1f}" in shuffle.summary()
 
