@@ -25,6 +25,7 @@ __all__ = ["Advice", "Offer", "advise"]
 
 METRIC = "hr@10"
 _FILE = "advice.json"  # written by `_advice_grid`
+_RANDOM = 0.1  # HR@10 of a random list, among 100 items: noisy popularity may be worse than none
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Offer:
     expected : float
         HR@10 that was measured where it is no easier: the least of what lies around.
     gain : float
-        Over private popularity at the same epsilon, where that is least, against the best that lies around.
+        Over private popularity at the same epsilon, or a random list, where that is least.
     margin : float
         What chance alone explains of that gain: two standard errors.
     measured_at : tuple of str
@@ -193,6 +194,7 @@ class Advice:
         """What becomes of the guarantee if the trust is misplaced; what else is as good."""
         alone = "nothing" if best.epsilon_alone is None else f"epsilon {format_epsilon(best.epsilon_alone)}"
         lines = ["  everybody gets the same list"] if best.is_popularity else []
+        lines += ["  no better than items at random, which have .100"] if best.expected <= _RANDOM else []
         lines += [] if self.trust == "local" else [f"  if that trust is misplaced, {alone} is left of it"]
         ties = [o.system for o in self.offers if o is not best and best.gain - o.gain <= max(best.margin, o.margin)]
         if best in self.offers and ties:
@@ -361,7 +363,7 @@ def _offer(
             continue
         # Popularity may have more users, and epsilon, than was asked about: it is not to look worse than it is.
         rival = _best_below(here, None, _above(rows, "n_users", n_users), _above(rows, "target", epsilon))
-        near.append((row, _mean(row) - _mean(rival), 2 * math.hypot(_error(row), _error(rival))))
+        near.append((row, _mean(row) - max(_mean(rival), _RANDOM), 2 * math.hypot(_error(row), _error(rival))))
     # Where the gain is least beside what chance explains.
     _, gain, margin = min(near, key=lambda entry: entry[1] - entry[2])
     measured = [row for row, _, _ in near]

@@ -135,6 +135,15 @@ def test_a_closed_gate_is_popularity(write):
     assert not advise(10_000, 300, 1.0, "central", measured=measured).best.is_popularity
 
 
+def test_a_random_list_is_no_gain(write):
+    # Popularity may be worse than nothing; a system that is as good as nothing has gained nothing.
+    measured = write(*corner(10_000, 1.0, 0.1, 0.04))
+    found = advise(10_000, 300, 1.0, "central", measured=measured)
+    assert found.offers[0].gain == 0.0
+    assert found.popularity_is_as_good
+    assert "no better than items at random" in found.summary()
+
+
 def test_a_smaller_delta_reads_a_smaller_epsilon(write):
     measured = write(*corner(10_000, 0.5, 0.55, 0.50), *corner(10_000, 1.0, 0.70, 0.50))
     here, there = (advise(10_000, 300, 1.0, "central", delta=delta, measured=measured) for delta in (1e-6, 1e-9))
