@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import fastfedrec
 from fastfedrec import FMFLDP, Interactions, Key, LaplaceRRSVD, Popularity, _demo, datasets
-from fastfedrec.cli import _build_parser, _make_system, main
+from fastfedrec._cli_inputs import make_system
+from fastfedrec.cli import _build_parser, main
 from fastfedrec.evaluation import evaluate, evaluate_ratings, leave_one_out, random_split
 
 DATA = "generated:400x300"
@@ -160,12 +161,12 @@ def test_users_are_named_in_the_type_of_the_model(tmp_path, capsys, ids, texts):
 
 @pytest.mark.parametrize("name", ["fmf-ldp", "FMFLDP", "Fmf-Ldp", "fmfldp"])
 def test_systems_by_any_spelling(name):
-    assert type(_make_system(name, [])) is FMFLDP
+    assert type(make_system(name, [])) is FMFLDP
 
 
 @given(st.one_of(st.none(), st.floats(0.01, 30)), st.integers(1, 10**6), st.sampled_from(["guaranteed"]))
 def test_set_reads_python_values(epsilon, n_reports, variant):
-    model = _make_system("fmf-ldp", [f"epsilon={epsilon}", f"n_reports={n_reports}", f"variant={variant}"])
+    model = make_system("fmf-ldp", [f"epsilon={epsilon}", f"n_reports={n_reports}", f"variant={variant}"])
     assert (model.epsilon, model.n_reports, model.variant) == (epsilon, n_reports, variant)
 
 

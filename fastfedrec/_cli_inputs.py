@@ -1,0 +1,111 @@
+"""What the commands' arguments stand for: numbers, a system with its parameters, and data."""
+
+import argparse
+import ast
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix, load_table
+from fastfedrec.datasets._table_files import table_columns
+from fastfedrec.datasets.netflix import holds_netflix
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key
+from fastfedrec.systems import _names
+
+_GENERATED_DATA_SEED = 0  # "generated:50000x1000" is one data set, whatever seed a run takes
+DATA_HELP = (
+    "MovieLens or Netflix zip or folder as downloaded; a .csv, .tsv (or .gz of these) or .parquet file with columns "
+    "user, item and perhaps value and timestamp; a SciPy sparse matrix saved as .npz; or generated:USERSxITEMS (always "
+    "the same data for one size)"
+)
+
+
+class UsageError(Exception):
+    """The command line itself is wrong."""
+
+
+def natural(text: str) -> int:
+    """Read a whole number of at least 0."""
+    if not re.fullmatch(r"[0-9]+", text):
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, got {text!r}")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Read a whole number of at least 1."""
+    if not re.fullmatch(r"0*[1-9][0-9]*", text):
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def parse_literal(text: str) -> Any:
+    """Read a Python literal where it is one, else keep the text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def split_assignments(assignments: Sequence[str]) -> dict[str, str]:
+    """Read --set: names to the text of their values."""
+    found: dict[str, str] = {}
+    for assignment in assignments:
+        parameter, equals, text = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes NAME=VALUE, got {assignment!r}")
+        if parameter in found:
+            raise UsageError(f"--set gives {parameter!r} twice")
+        found[parameter] = text
+    return found
+
+
+def make_system(name: str, assignments: Sequence[str]) -> Any:
+    """A system with the parameters that --set gives."""
+    return _names.make_system(
+        name, {parameter: parse_literal(text) for parameter, text in split_assignments(assignments).items()}
+    )
+
+
+def load_data(arguments: argparse.Namespace) -> Interactions:
+    """The data that --data names, as far as --top-items and --min-interactions keep them."""
+    source = arguments.data
+    if source.startswith("generated:"):
+        size = re.fullmatch(r"generated:([0-9]+)x([0-9]+)", source)
+        if size is None:
+            raise UsageError(f"--data must be like generated:50000x1000 (users x items), got {source!r}")
+        key = Key.from_seed(_GENERATED_DATA_SEED)
+        data = generate_implicit(int(size[1]), int(size[2]), key=key, n_threads=arguments.threads)
+    elif source.endswith(".npz"):
+        data = Interactions.from_scipy(_read_sparse(source))
+    elif re.search(r"\.([ct]sv(\.gz)?|parquet|pq)$", source):
+        data = _read_table(source)
+    elif holds_netflix(Path(source)):
+        data = load_netflix(source)
+    else:
+        data = load_movielens(source)
+    if arguments.top_items is not None:
+        data = data.top_items(arguments.top_items)
+    if arguments.min_interactions is not None:
+        data = data.filter_core(min_interactions_per_user=arguments.min_interactions, min_interactions_per_item=1)
+    if not data.n_interactions:
+        raise ValueError(f"--data {source} has no interactions left; lower --min-interactions")
+    return data
+
+
+def _read_sparse(path: str) -> Any:
+    import scipy.sparse
+
+    try:
+        return scipy.sparse.load_npz(path)
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise ValueError(f"--data {path} is not a SciPy sparse matrix ({error}); see scipy.sparse.save_npz") from error
+
+
+def _read_table(path: str) -> Interactions:
+    separator = "\t" if ".tsv" in path else ","
+    columns = table_columns(path, separator)
+    value, timestamp = (name if name in columns else None for name in ("value", "timestamp"))
+    return load_table(path, user="user", item="item", value=value, timestamp=timestamp, separator=separator)
