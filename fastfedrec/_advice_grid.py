@@ -11,11 +11,11 @@ from fastfedrec.sweep import GeneratedData, Setting, sweep
 from fastfedrec.sweep_cells import TRUST_VIEWS
 from fastfedrec.systems._names import make_system
 
-USERS = (1_000, 10_000, 100_000)
+USERS = (1_000, 10_000, 30_000, 100_000)
 ITEMS = (300, 1_000, 3_000)
 ROW_LENGTHS = (30.0, 100.0)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-FEW_EPSILONS = (0.5, 2.0)  # with more users than the fewest, whose fits take longer
+FEW_EPSILONS = (0.5, 1.0, 2.0, 4.0)  # with more users than the fewest, whose fits take longer
 MOST_CELLS = 100_000_000  # users times items
 SEEDS = {1_000: 3}  # elsewhere one: there, many users are tested under it
 DELTA = 1e-6
