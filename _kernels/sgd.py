@@ -9,12 +9,12 @@ For a rating r of user u and item i with weight w and prediction ``s = mean + b_
 with learning rate a and regularization l of factors and h of biases (Koren, Bell, Volinsky 2009, section "Learning
 algorithms"; Gemulla et al. 2011 for the blocks).  Inputs are trusted.
 
-Numba, because the loss may be the user's own function, and because both it and the number of factors are frozen at
-compile time: rows are whole vectors of 64 bytes, and a tuple of one entry a vector carries their number as a type, so
-that both loops over a row unroll into registers.  Plain loops over factors took 5 times as long at rank 20 and 1.7
-times at rank 64: LLVM cannot tell the two rows apart, so it does not keep them in registers.  There is no parallel
-loop here: the functions release the GIL, and the API layer calls them from threads of its own, on blocks that share no
-row.  So no threading layer is loaded, which could not be entered from two threads or survive a fork.
+Numba, because the loss may be the user's own function, and because it, the number of factors and the place of the
+biases are frozen at compile time: rows are whole vectors of 64 bytes, and a tuple of one entry a vector carries their
+number as a type, so that both loops over a row unroll into registers.  Plain loops over factors took 5 times as long at
+rank 20 and 1.7 times at rank 64: LLVM cannot tell the two rows apart, so it does not keep them in registers.  There is
+no parallel loop here: the functions release the GIL, and the API layer calls them from threads of its own, on blocks
+that share no row.  So no threading layer is loaded, which could not be entered from two threads or survive a fork.
 
 Fast-math is only {contract, reassoc, nsz, arcp}: NaN must survive to be seen.
 """
@@ -42,24 +42,55 @@ def compile_kernel(function, cache=True):
         return njit(function, **options)
 
 
-def record_type(real):
-    """A rating as the passes below read it, in one piece: rows are unsigned, or Numba would count -1 from the end."""
-    return np.dtype([("user", np.uint32), ("item", np.uint32), ("rating", real), ("weight", real)])
+# ---- where the biases are: a type, so that a loop holds the instructions of one place only -----------------------
+
+
+class NoBiases(NamedTuple):
+    """Rows hold factors alone."""
+
+    vectors: tuple  # as many entries as a row has vectors
+
+
+class BiasesInRows(NamedTuple):
+    """A user's row ends in (b_u, 1) and an item's in (1, c_i): p_u'q_i includes them, and one step moves all."""
+
+    vectors: tuple
+
+
+class BiasesBeside(NamedTuple):
+    """Arrays of their own, for rows without two lanes to spare."""
+
+    vectors: tuple
 
 
 # ---- one pair of rows -------------------------------------------------------------------------------------------
 
 
-def dot_rows(user_rows, u, item_rows, i, vectors):
-    """p_u'q_i; this body is what runs without a compiler."""
+def dot_rows(user_rows, u, item_rows, i, layout):
+    """p_u'q_i; these bodies are what runs without a compiler."""
     return (user_rows[u] * item_rows[i]).sum()
 
 
-def step_rows(user_rows, u, item_rows, i, keep, step, vectors):
-    """p_u <- keep p_u + step q_i and q_i <- keep q_i + step p_u, both from the old rows."""
-    old = user_rows[u].copy()
-    user_rows[u] = keep * old + step * item_rows[i]
-    item_rows[i] = keep * item_rows[i] + step * old
+def step_rows(user_rows, u, item_rows, i, keep, bias_keep, step, layout):
+    """p_u <- keep p_u + step q_i and q_i <- keep q_i + step p_u, both from the old rows; biases by `bias_keep`."""
+    p, q = user_rows[u].copy(), item_rows[i].copy()
+    user_rows[u] = keep * p + step * q
+    item_rows[i] = keep * q + step * p
+    if isinstance(layout, BiasesInRows):
+        user_rows[u, -2:] = bias_keep * p[-2] + step, 1
+        item_rows[i, -2:] = 1, bias_keep * q[-1] + step
+
+
+def bias_sum(user_biases, u, item_biases, i, layout):
+    """b_u + c_i where the rows do not hold them."""
+    return user_biases[u] + item_biases[i] if isinstance(layout, BiasesBeside) else 0
+
+
+def step_biases(user_biases, u, item_biases, i, keep, step, layout):
+    """b_u <- keep b_u + step and c_i <- keep c_i + step where the rows do not hold them."""
+    if isinstance(layout, BiasesBeside):
+        user_biases[u] = keep * user_biases[u] + step
+        item_biases[i] = keep * item_biases[i] + step
 
 
 def _vector_type(context, rows):
@@ -84,11 +115,13 @@ def _broadcast(builder, vector, scalar):
 
 
 @intrinsic
-def _dot_vectors(typing_context, user_rows, u, item_rows, i, vectors):
+def _dot_vectors(typing_context, user_rows, u, item_rows, i, layout):
+    n_vectors = layout[0].count
+
     def codegen(context, builder, signature, args):
         vector = _vector_type(context, user_rows)
-        _, p = _load_row(context, builder, user_rows, args[0], args[1], vectors.count)
-        _, q = _load_row(context, builder, item_rows, args[2], args[3], vectors.count)
+        _, p = _load_row(context, builder, user_rows, args[0], args[1], n_vectors)
+        _, q = _load_row(context, builder, item_rows, args[2], args[3], n_vectors)
         total = builder.fmul(p[0], q[0], flags=_FAST)
         for x, y in zip(p[1:], q[1:], strict=True):
             total = builder.fadd(total, builder.fmul(x, y, flags=_FAST), flags=_FAST)
@@ -99,40 +132,72 @@ def _dot_vectors(typing_context, user_rows, u, item_rows, i, vectors):
         )
         return builder.call(reduce_add, [vector.element(-0.0), total], fastmath=_FAST)
 
-    return user_rows.dtype(user_rows, types.uintp, item_rows, types.uintp, vectors), codegen
+    return user_rows.dtype(user_rows, types.uintp, item_rows, types.uintp, layout), codegen
 
 
 @intrinsic
-def _step_vectors(typing_context, user_rows, u, item_rows, i, keep, step, vectors):
+def _step_vectors(typing_context, user_rows, u, item_rows, i, keep, bias_keep, step, layout):
+    n_vectors, in_rows = layout[0].count, layout.instance_class is BiasesInRows
+
+    def last_lanes(builder, scalars, whole, own, fixed):
+        # What the last vector of a row is multiplied by, and the other's: its own bias, and the other's 1, which stays.
+        keep_all, step_all = whole
+        if not in_rows:
+            return whole
+        keep_last = builder.insert_element(keep_all, scalars[1], own)
+        keep_last = builder.insert_element(keep_last, keep_all.type.element(1.0), fixed)
+        return keep_last, builder.insert_element(step_all, step_all.type.element(0.0), fixed)
+
     def codegen(context, builder, signature, args):
         vector = _vector_type(context, user_rows)
-        p_at, p = _load_row(context, builder, user_rows, args[0], args[1], vectors.count)
-        q_at, q = _load_row(context, builder, item_rows, args[2], args[3], vectors.count)
-        keep_all, step_all = (_broadcast(builder, vector, scalar) for scalar in args[4:6])
+        p_at, p = _load_row(context, builder, user_rows, args[0], args[1], n_vectors)
+        q_at, q = _load_row(context, builder, item_rows, args[2], args[3], n_vectors)
+        whole = _broadcast(builder, vector, args[4]), _broadcast(builder, vector, args[6])
+        own, fixed = ir.IntType(32)(vector.count - 2), ir.IntType(32)(vector.count - 1)
+        p_scales = [whole] * (n_vectors - 1) + [last_lanes(builder, args[4:6], whole, own, fixed)]
+        q_scales = [whole] * (n_vectors - 1) + [last_lanes(builder, args[4:6], whole, fixed, own)]
         multiply_add = cgutils.get_or_insert_function(
             builder.module,
             ir.FunctionType(vector, [vector] * 3),
             f"llvm.fmuladd.v{vector.count}f{user_rows.dtype.bitwidth}",
         )
-        for pointer, old, other in zip(p_at + q_at, p + q, q + p, strict=True):
-            kept = builder.fmul(keep_all, old, flags=_FAST)  # does not wait for the slope
-            builder.store(builder.call(multiply_add, [step_all, other, kept]), pointer, align=VECTOR_BYTES)
+        for pointer, old, other, scale in zip(p_at + q_at, p + q, q + p, p_scales + q_scales, strict=True):
+            kept = builder.fmul(scale[0], old, flags=_FAST)  # does not wait for the slope
+            builder.store(builder.call(multiply_add, [scale[1], other, kept]), pointer, align=VECTOR_BYTES)
         return context.get_dummy_value()
 
     real = user_rows.dtype
-    return types.void(user_rows, types.uintp, item_rows, types.uintp, real, real, vectors), codegen
+    return types.void(user_rows, types.uintp, item_rows, types.uintp, real, real, real, layout), codegen
 
 
 @overload(dot_rows)
-def _compile_dot_rows(user_rows, u, item_rows, i, vectors):
-    return lambda user_rows, u, item_rows, i, vectors: _dot_vectors(user_rows, u, item_rows, i, vectors)
+def _compile_dot_rows(user_rows, u, item_rows, i, layout):
+    return lambda user_rows, u, item_rows, i, layout: _dot_vectors(user_rows, u, item_rows, i, layout)
 
 
 @overload(step_rows)
-def _compile_step_rows(user_rows, u, item_rows, i, keep, step, vectors):
-    return lambda user_rows, u, item_rows, i, keep, step, vectors: _step_vectors(
-        user_rows, u, item_rows, i, keep, step, vectors
+def _compile_step_rows(user_rows, u, item_rows, i, keep, bias_keep, step, layout):
+    return lambda user_rows, u, item_rows, i, keep, bias_keep, step, layout: _step_vectors(
+        user_rows, u, item_rows, i, keep, bias_keep, step, layout
     )
+
+
+@overload(bias_sum)
+def _compile_bias_sum(user_biases, u, item_biases, i, layout):
+    if layout.instance_class is BiasesBeside:
+        return lambda user_biases, u, item_biases, i, layout: user_biases[u] + item_biases[i]
+    return lambda user_biases, u, item_biases, i, layout: user_biases.dtype.type(0)
+
+
+@overload(step_biases)
+def _compile_step_biases(user_biases, u, item_biases, i, keep, step, layout):
+    def step_both(user_biases, u, item_biases, i, keep, step, layout):
+        user_biases[u] = keep * user_biases[u] + step
+        item_biases[i] = keep * item_biases[i] + step
+
+    if layout.instance_class is BiasesBeside:
+        return step_both
+    return lambda user_biases, u, item_biases, i, keep, step, layout: None
 
 
 # ---- losses: of a prediction and a rating, in double, with the derivative by the prediction --------------------------
@@ -203,20 +268,20 @@ def _compile_loss_and_slope(loss, prediction, rating):
 
 
 @register_jitable
-def _predict_pair(user, item, user_rows, item_rows, user_biases, item_biases, mean, vectors):
-    factors = dot_rows(user_rows, user, item_rows, item, vectors)
-    return (mean + user_biases[user] + item_biases[item] if user_biases.size else mean) + factors
+def _predict_pair(user, item, user_rows, item_rows, user_biases, item_biases, mean, layout):
+    biases = bias_sum(user_biases, user, item_biases, item, layout)
+    return mean + biases + dot_rows(user_rows, user, item_rows, item, layout)
 
 
 def _train(
-    records,  # IN (n_ratings,) of `record_type`, block after block
+    records,  # IN (n_ratings,) of `rating_blocks.record_type`, block after block
     starts,  # IN (n_blocks**2 + 1,) uint64: where the block of users j and items k begins, at j * n_blocks + k
     user_rows,  # IN/OUT (n_user_rows, n_lanes)
     item_rows,  # IN/OUT (n_item_rows, n_lanes)
-    user_biases,  # IN/OUT (n_user_rows,), or (0,) in a model without biases
+    user_biases,  # IN/OUT (n_user_rows,), or (0,) unless `layout` is `BiasesBeside`
     item_biases,  # IN/OUT (n_item_rows,), or (0,)
     losses,  # OUT (n_blocks, n_blocks) weighted sums of the loss before each step
-    vectors,  # a tuple of as many entries as a row has vectors
+    layout,  # one of the three above
     loss,  # an instance of one of the types above, or a compiled function
     mean,
     learning_rate,
@@ -238,7 +303,7 @@ def _train(
     start, rate = real(mean), real(learning_rate)
     keep = real(1 - learning_rate * regularization)
     bias_keep = real(1 - learning_rate * bias_regularization)
-    model = user_rows, item_rows, user_biases, item_biases, start, vectors
+    model = user_rows, item_rows, user_biases, item_biases, start, layout
     n_blocks = losses.shape[0]
     share = n_blocks // n_tasks
     for stratum in range(phase * share, (phase + 1) * share):
@@ -260,10 +325,9 @@ def _train(
                 value, slope = loss_and_slope(loss, float(prediction), float(records[k]["rating"]))
                 total += value * weight
                 slope = real(slope)
-                if user_biases.size:
-                    user_biases[u] = bias_keep * user_biases[u] - rate * weight * slope
-                    item_biases[i] = bias_keep * item_biases[i] - rate * weight * slope
-                step_rows(user_rows, u, item_rows, i, keep, -rate * weight * slope, vectors)
+                step = -rate * weight * slope
+                step_biases(user_biases, u, item_biases, i, bias_keep, step, layout)
+                step_rows(user_rows, u, item_rows, i, keep, bias_keep, step, layout)
                 if not apart:
                     next_prediction = _predict_pair(next_u, next_i, *model)
                 u, i, prediction = next_u, next_i, next_prediction
@@ -271,20 +335,20 @@ def _train(
 
 
 def _sum_losses(
-    records,  # IN (n_ratings,) of `record_type`
+    records,  # IN (n_ratings,) of `rating_blocks.record_type`
     user_rows,  # IN (n_user_rows, n_lanes)
     item_rows,  # IN (n_item_rows, n_lanes)
     user_biases,  # IN (n_user_rows,), or (0,)
     item_biases,  # IN (n_item_rows,), or (0,)
     losses,  # OUT (n_chunks,) weighted sums over equal runs of ratings
-    vectors,
+    layout,
     loss,
     mean,
     task,
     n_tasks,
 ):
     """The loss of a model that stands still; tasks take every `n_tasks`-th chunk."""
-    model = user_rows, item_rows, user_biases, item_biases, user_rows.dtype.type(mean), vectors
+    model = user_rows, item_rows, user_biases, item_biases, user_rows.dtype.type(mean), layout
     n_ratings, n_chunks = len(records), len(losses)
     for chunk in range(task, n_chunks, n_tasks):
         total = 0.0
@@ -299,85 +363,6 @@ def _sum_losses(
 train, sum_losses = compile_kernel(_train), compile_kernel(_sum_losses)
 # The user's own function is a type of its own that no cache on disk recognises in the next process.
 train_own, sum_losses_own = compile_kernel(_train, cache=False), compile_kernel(_sum_losses, cache=False)
-
-
-# ---- ratings into blocks: a counting sort, of which each task does one run of the ratings -------------------------
-
-
-@compile_kernel
-def count_ids(
-    ids,  # IN (n_ratings,) int64
-    n_ids,
-):
-    """How many ratings each id has; NumPy's does not release the GIL."""
-    counts = np.zeros(n_ids, dtype=np.int64)
-    for k in range(len(ids)):
-        counts[np.uint64(ids[k])] += 1
-    return counts
-
-
-@compile_kernel
-def count_blocks(
-    users,  # IN (n_ratings,) int64
-    items,  # IN (n_ratings,) int64
-    user_block,  # IN (n_users,) int64 block, times n_blocks
-    item_block,  # IN (n_items,) int64 block
-    counts,  # IN/OUT (n_tasks, n_blocks**2) int64, zeros: ratings of each task in each block
-    task,
-):
-    """Count one task's ratings by blocks."""
-    n_ratings, n_tasks = len(users), len(counts)
-    mine = counts[task]
-    for k in range(task * n_ratings // n_tasks, (task + 1) * n_ratings // n_tasks):
-        mine[user_block[np.uint64(users[k])] + item_block[np.uint64(items[k])]] += 1
-
-
-@compile_kernel
-def place_ratings(
-    users,  # IN (n_ratings,) int64
-    items,  # IN (n_ratings,) int64
-    ratings,  # IN (n_ratings,)
-    weights,  # IN (n_ratings,), or (0,) where all are 1
-    user_row,  # IN (n_users,) int64
-    item_row,  # IN (n_items,) int64
-    user_block,  # IN (n_users,) int64 block, times n_blocks
-    item_block,  # IN (n_items,) int64 block
-    slots,  # IN/OUT (n_tasks, n_blocks**2) uint64 where a task's next rating of a block goes
-    records,  # OUT (n_ratings,) of `record_type`
-    task,
-):
-    """Put one task's ratings into their blocks, in the order they come."""
-    n_ratings, n_tasks = len(users), len(slots)
-    mine = slots[task]
-    for k in range(task * n_ratings // n_tasks, (task + 1) * n_ratings // n_tasks):
-        u, i = np.uint64(users[k]), np.uint64(items[k])
-        block = np.uint64(user_block[u] + item_block[i])
-        slot = mine[block]
-        mine[block] = slot + np.uint64(1)
-        record = records[slot]
-        record["user"], record["item"], record["rating"] = user_row[u], item_row[i], ratings[k]
-        record["weight"] = weights[k] if weights.size else 1.0
-
-
-@compile_kernel
-def shuffle_blocks(
-    words,  # IN (n_ratings,) uint64, uniform
-    starts,  # IN (n_blocks**2 + 1,) uint64
-    records,  # IN/OUT (n_ratings,) of `record_type`
-    task,
-    n_tasks,
-):
-    """Put the ratings of one task's share of the blocks in random order, each block by itself (Fisher-Yates)."""
-    n_blocks = len(starts) - 1
-    for block in range(task * n_blocks // n_tasks, (task + 1) * n_blocks // n_tasks):
-        first = starts[block]
-        for slot in range(first, starts[block + 1]):
-            place = (words[slot] >> np.uint64(32)) * np.uint64(slot - first + np.uint64(1)) >> np.uint64(32)
-            one, other = records[slot], records[first + place]
-            one["user"], other["user"] = other["user"], one["user"]
-            one["item"], other["item"] = other["item"], one["item"]
-            one["rating"], other["rating"] = other["rating"], one["rating"]
-            one["weight"], other["weight"] = other["weight"], one["weight"]
 
 
 @compile_kernel

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from fastfedrec._kernels import _rating_blocks as _blocks
 from fastfedrec._kernels import sgd as _kernel
 from fastfedrec.randomness import Key
 
@@ -65,16 +66,24 @@ class State:
     def __init__(self, n_user_rows: int, n_item_rows: int, n_factors: int, dtype: DTypeLike, biases: bool):
         dtype = np.dtype(dtype)
         lanes = _kernel.VECTOR_BYTES // dtype.itemsize
-        self.vectors = (0,) * -(-n_factors // lanes)
-        width = lanes * len(self.vectors)
-        n_bytes = (n_user_rows + n_item_rows) * (width + biases) * dtype.itemsize
+        vectors = (0,) * -(-n_factors // lanes)
+        width = lanes * len(vectors)
+        in_rows = biases and n_factors + 2 <= width
+        beside = biases and not in_rows
+        layout = _kernel.BiasesInRows if in_rows else _kernel.BiasesBeside if beside else _kernel.NoBiases
+        self.layout = layout(vectors)  # its type says where the biases are
+        n_bytes = (n_user_rows + n_item_rows) * (width + beside) * dtype.itemsize
         memory = np.zeros(n_bytes + _kernel.VECTOR_BYTES, dtype=np.uint8)
         first = -memory.ctypes.data % _kernel.VECTOR_BYTES
         self.numbers = memory[first : first + n_bytes].view(dtype)
-        ends = np.cumsum([n_user_rows * width, n_item_rows * width, n_user_rows * biases])
+        ends = np.cumsum([n_user_rows * width, n_item_rows * width, n_user_rows * beside])
         user_rows, item_rows, self.user_biases, self.item_biases = np.split(self.numbers, ends)
         self.user_rows = user_rows.reshape(n_user_rows, width)
         self.item_rows = item_rows.reshape(n_item_rows, width)
+        self.biases = (self.user_biases, self.item_biases) if beside else None  # of rows; None in a model without
+        if in_rows:
+            self.biases = self.user_rows[:, -2], self.item_rows[:, -1]
+            self.user_rows[:, -1] = self.item_rows[:, -2] = 1
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -124,21 +133,21 @@ class Training:
         """Put the ratings in order, by blocks and at random within each; the lengths of blocks of users and items."""
         words, (self.user_row, user_length), (self.item_row, item_length) = self._run_all(
             lambda: key.words("sgd.order", size=len(users)),
-            lambda: spread_rows(_kernel.count_ids(users, shape[0]), n_blocks),
-            lambda: spread_rows(_kernel.count_ids(items, shape[1]), n_blocks),
+            lambda: spread_rows(_blocks.count_ids(users, shape[0]), n_blocks),
+            lambda: spread_rows(_blocks.count_ids(items, shape[1]), n_blocks),
         )
         pairs = users, items
         blocks = self.user_row // user_length * n_blocks, self.item_row // item_length
         counts = np.zeros((self.n_tasks, n_blocks**2), dtype=np.int64)
-        self._run(lambda task: _kernel.count_blocks(*pairs, *blocks, counts, task))
+        self._run(lambda task: _blocks.count_blocks(*pairs, *blocks, counts, task))
         # A block holds the first task's ratings, then the second's: the order they came in, however many tasks.
         ends = counts.T.cumsum().reshape(-1, self.n_tasks).T
         slots = np.ascontiguousarray(ends - counts, dtype=np.uint64)
         self._starts = np.append(slots[0], np.uint64(len(users)))
-        records = np.empty(len(users), dtype=_kernel.record_type(ratings.dtype))
+        records = np.empty(len(users), dtype=_blocks.record_type(ratings.dtype))
         rows = self.user_row, self.item_row
-        self._run(lambda task: _kernel.place_ratings(*pairs, ratings, weights, *rows, *blocks, slots, records, task))
-        self._run(lambda task: _kernel.shuffle_blocks(words, self._starts, records, task, self.n_tasks))
+        self._run(lambda task: _blocks.place_ratings(*pairs, ratings, weights, *rows, *blocks, slots, records, task))
+        self._run(lambda task: _blocks.shuffle_blocks(words, self._starts, records, task, self.n_tasks))
         self._block_losses = np.zeros((n_blocks, n_blocks))
         self.data = Ratings.of(records, ratings, weights)
         return user_length, item_length
@@ -174,10 +183,11 @@ class Training:
 
     def biases(self) -> tuple[np.ndarray, np.ndarray]:
         """Of users and of items, by id; zeros in a model without."""
-        state = self.state
-        if not state.user_biases.size:
-            return np.zeros(self.user_row.size, state.numbers.dtype), np.zeros(self.item_row.size, state.numbers.dtype)
-        return state.user_biases[self.user_row], state.item_biases[self.item_row]
+        if self.state.biases is None:
+            dtype = self.state.numbers.dtype
+            return np.zeros(self.user_row.size, dtype), np.zeros(self.item_row.size, dtype)
+        user_biases, item_biases = self.state.biases
+        return user_biases[self.user_row], item_biases[self.item_row]
 
     def by_row(self, users: np.ndarray, items: np.ndarray, ratings: np.ndarray, weights: np.ndarray) -> Ratings:
         """Another rating list of the same users and items."""
@@ -197,7 +207,7 @@ class Training:
                     self._starts,
                     *self.state.arrays,
                     self._block_losses,
-                    self.state.vectors,
+                    self.state.layout,
                     self._loss,
                     self.mean,
                     rate,
@@ -220,7 +230,7 @@ class Training:
                 data.records,
                 *self.state.arrays,
                 losses,
-                self.state.vectors,
+                self.state.layout,
                 self._loss,
                 self.mean,
                 task,
