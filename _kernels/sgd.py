@@ -28,6 +28,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload, register_jitable
 
+from fastfedrec._kernels._tasks import tell, wait_for_all
+
 VECTOR_BYTES = 64
 
 _FAST = ("contract", "reassoc", "nsz", "arcp")
@@ -273,7 +275,8 @@ def _predict_pair(user, item, user_rows, item_rows, user_biases, item_biases, me
     return mean + biases + dot_rows(user_rows, user, item_rows, item, layout)
 
 
-def _train(
+@register_jitable
+def train_phase(
     records,  # IN (n_ratings,) of `rating_blocks.record_type`, block after block
     starts,  # IN (n_blocks**2 + 1,) uint64: where the block of users j and items k begins, at j * n_blocks + k
     user_rows,  # IN/OUT (n_user_rows, n_lanes)
@@ -334,6 +337,61 @@ def _train(
             losses[user_block, item_block] = total
 
 
+@register_jitable
+def _copy_share(numbers, kept, limit, part, n_parts):
+    share = len(numbers) // n_parts
+    usable = True
+    for k in range(part * share, (part + 1) * share):
+        kept[k] = numbers[k]
+        usable &= abs(numbers[k]) < limit  # false for NaN
+    return usable
+
+
+def _run_epoch(
+    records,  # as above, up to `bias_regularization`
+    starts,
+    user_rows,
+    item_rows,
+    user_biases,
+    item_biases,
+    losses,
+    layout,
+    loss,
+    mean,
+    learning_rate,
+    regularization,
+    bias_regularization,
+    kept_user_rows,  # OUT the four arrays as they are after the epoch
+    kept_item_rows,
+    kept_user_biases,
+    kept_item_biases,
+    limit,
+    arrivals,  # IN/OUT (n_tasks, 8) int64: the phases each task has done, each on its own line of cache
+    task,
+):
+    """One task of an epoch, whose tasks must all be running; whether no number of its share exceeds `limit`.
+
+    Tasks wait for each other between phases.  After the last, a task checks and copies what no other touches any more:
+    its users, and the items it met last.
+    """
+    model = user_rows, item_rows, user_biases, item_biases
+    rates = learning_rate, regularization, bias_regularization
+    n_tasks = arrivals.shape[0]
+    before = arrivals[task, 0]
+    for phase in range(n_tasks):
+        train_phase(records, starts, *model, losses, layout, loss, mean, *rates, phase, task, n_tasks)
+        tell(arrivals, task, before + phase + 1)
+        if phase + 1 < n_tasks:
+            wait_for_all(arrivals, before + phase + 1)
+    users, items = task, task ^ (n_tasks - 1)
+    return (
+        _copy_share(user_rows.ravel(), kept_user_rows.ravel(), limit, users, n_tasks)
+        & _copy_share(item_rows.ravel(), kept_item_rows.ravel(), limit, items, n_tasks)
+        & _copy_share(user_biases, kept_user_biases, limit, users, n_tasks)
+        & _copy_share(item_biases, kept_item_biases, limit, items, n_tasks)
+    )
+
+
 def _sum_losses(
     records,  # IN (n_ratings,) of `rating_blocks.record_type`
     user_rows,  # IN (n_user_rows, n_lanes)
@@ -360,9 +418,9 @@ def _sum_losses(
         losses[chunk] = total
 
 
-train, sum_losses = compile_kernel(_train), compile_kernel(_sum_losses)
+run_epoch, sum_losses = compile_kernel(_run_epoch), compile_kernel(_sum_losses)
 # The user's own function is a type of its own that no cache on disk recognises in the next process.
-train_own, sum_losses_own = compile_kernel(_train, cache=False), compile_kernel(_sum_losses, cache=False)
+run_epoch_own, sum_losses_own = compile_kernel(_run_epoch, cache=False), compile_kernel(_sum_losses, cache=False)
 
 
 @compile_kernel

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from fastfedrec._kernels import _rating_blocks as _blocks
+from fastfedrec._kernels import _tasks
 from fastfedrec._kernels import sgd as _kernel
 from fastfedrec.randomness import Key
 
@@ -76,6 +77,7 @@ class State:
         memory = np.zeros(n_bytes + _kernel.VECTOR_BYTES, dtype=np.uint8)
         first = -memory.ctypes.data % _kernel.VECTOR_BYTES
         self.numbers = memory[first : first + n_bytes].view(dtype)
+        self.limit = float(np.finfo(dtype).max) ** 0.25  # of what products and sums of few stay finite
         ends = np.cumsum([n_user_rows * width, n_item_rows * width, n_user_rows * beside])
         user_rows, item_rows, self.user_biases, self.item_biases = np.split(self.numbers, ends)
         self.user_rows = user_rows.reshape(n_user_rows, width)
@@ -93,11 +95,6 @@ class State:
     def copy_from(self, other: "State") -> None:
         """Overwrite all numbers."""
         np.copyto(self.numbers, other.numbers)
-
-    def is_usable(self) -> bool:
-        """Whether every prediction of every pair is sure to be finite."""
-        limit = float(np.finfo(self.numbers.dtype).max) ** 0.25
-        return bool(self.numbers.max() < limit and self.numbers.min() > -limit)  # false for NaN, which max passes on
 
 
 class Training:
@@ -126,7 +123,7 @@ class Training:
         self._state_size = (n_blocks * lengths[0], n_blocks * lengths[1], n_factors, ratings.dtype, biases)
         self.state = self.new_state()
         self._loss = _LOSSES[loss] if isinstance(loss, str) else loss
-        self._train = _kernel.train if isinstance(loss, str) else _kernel.train_own
+        self._run_epoch = _kernel.run_epoch if isinstance(loss, str) else _kernel.run_epoch_own
         self._sum_losses = _kernel.sum_losses if isinstance(loss, str) else _kernel.sum_losses_own
 
     def _arrange(self, users, items, ratings, weights, shape, key, n_blocks) -> tuple[int, int]:
@@ -149,6 +146,7 @@ class Training:
         self._run(lambda task: _blocks.place_ratings(*pairs, ratings, weights, *rows, *blocks, slots, records, task))
         self._run(lambda task: _blocks.shuffle_blocks(words, self._starts, records, task, self.n_tasks))
         self._block_losses = np.zeros((n_blocks, n_blocks))
+        self._arrivals = np.zeros((self.n_tasks, _tasks.LINE), dtype=np.int64)
         self.data = Ratings.of(records, ratings, weights)
         return user_length, item_length
 
@@ -196,30 +194,39 @@ class Training:
         records["weight"] = weights if weights.size else 1
         return Ratings.of(records, ratings, weights)
 
-    def run_epoch(self, rate: float, regularization: float, bias_regularization: float) -> float:
-        """Visit every rating once; the mean loss before each step."""
+    def run_epoch(
+        self, rate: float, regularization: float, bias_regularization: float, kept: State
+    ) -> tuple[float, bool]:
+        """Visit every rating once, and copy the state to `kept`.
+
+        Returns the mean loss before each step, and whether every prediction of every pair is sure to be finite.
+        """
         data = self.data
-        for phase in range(self.n_tasks):
 
-            def work(task: int, phase: int = phase) -> None:
-                self._train(
-                    data.records,
-                    self._starts,
-                    *self.state.arrays,
-                    self._block_losses,
-                    self.state.layout,
-                    self._loss,
-                    self.mean,
-                    rate,
-                    regularization,
-                    bias_regularization,
-                    phase,
-                    task,
-                    self.n_tasks,
-                )
+        def work(task: int) -> bool:
+            return self._run_epoch(
+                data.records,
+                self._starts,
+                *self.state.arrays,
+                self._block_losses,
+                self.state.layout,
+                self._loss,
+                self.mean,
+                rate,
+                regularization,
+                bias_regularization,
+                *kept.arrays,
+                self.state.limit,
+                self._arrivals,
+                task,
+            )
 
-            self._run(work)
-        return float(self._block_losses.sum()) / data.total_weight
+        try:
+            usable = all(self._run(work))
+        except BaseException:
+            self._arrivals[...] = np.iinfo(np.int64).max  # let no thread wait for one that stopped
+            raise
+        return float(self._block_losses.sum()) / data.total_weight, usable
 
     def mean_loss(self, data: Ratings) -> float:
         """The mean loss of the state as it stands."""
@@ -240,9 +247,9 @@ class Training:
         self._run(work)
         return float(losses.sum()) / data.total_weight
 
-    def _run(self, work: Callable[[int], None]) -> None:
+    def _run(self, work: Callable[[int], Any]) -> list[Any]:
         """Do all tasks at once; the kernels release the GIL."""
-        self._run_all(*(functools.partial(work, task) for task in range(self.n_tasks)))
+        return self._run_all(*(functools.partial(work, task) for task in range(self.n_tasks)))
 
     def _run_all(self, *works: Callable[[], Any]) -> list[Any]:
         # The calling thread does the first.

@@ -283,7 +283,9 @@ class _Run:
         self.validation_losses: list[float] = []
         self.stopped: str | None = None
         self.recent: deque[tuple[int, State]] = deque()  # (epoch, state after it), the one to keep first
-        self._keep(0)
+        self.spare = training.new_state()  # where the state after the next epoch goes
+        self.spare.copy_from(training.state)
+        self._keep_spare(0)
         self.best_loss = training.mean_loss(held_out) if held_out is not None else np.inf
         # Where the start fits exactly, rounding errors are no explosion.
         data = training.data
@@ -294,11 +296,11 @@ class _Run:
     def kept_epoch(self) -> int:
         return self.recent[0][0]
 
-    def epoch(self, *rates: float) -> None:
+    def epoch(self, rate: float, regularization: float, bias_regularization: float) -> None:
         """Run an epoch, and judge it."""
-        loss = self.training.run_epoch(*rates)
+        loss, usable = self.training.run_epoch(rate, regularization, bias_regularization, self.spare)
         self.train_losses.append(loss)
-        good = loss <= self.bound and self.training.state.is_usable()  # false for NaN
+        good = loss <= self.bound and usable  # false for NaN
         if self.held_out is not None:
             self.validation_losses.append(self.training.mean_loss(self.held_out))
             good = good and bool(np.isfinite(self.validation_losses[-1]))
@@ -307,14 +309,13 @@ class _Run:
             self.stopped = "diverged"
         elif self.held_out is None or self.validation_losses[-1] < self.best_loss:
             self.best_loss = self.validation_losses[-1] if self.validation_losses else np.inf
-            self._keep(epoch)
+            self._keep_spare(epoch)
         elif epoch - self.kept_epoch >= self.patience:
             self.stopped = "patience"
 
-    def _keep(self, epoch: int) -> None:
-        state = self.recent.pop()[1] if len(self.recent) == 3 else self.training.new_state()
-        state.copy_from(self.training.state)
-        self.recent.appendleft((epoch, state))
+    def _keep_spare(self, epoch: int) -> None:
+        self.recent.appendleft((epoch, self.spare))
+        self.spare = self.recent.pop()[1] if len(self.recent) > 3 else self.training.new_state()
 
     def settle(self) -> None:
         """Leave the latest good state in the training."""

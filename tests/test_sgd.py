@@ -168,7 +168,7 @@ def test_without_a_compiler():
         from test_sgd import TOLERANCE, biased_square, rating_list
         from fastfedrec import Key, sgd
         from fastfedrec._kernels import sgd as kernel
-        assert not hasattr(kernel.train, "py_func")
+        assert not hasattr(kernel.run_epoch, "py_func")
         cases = [(loss, 9, True) for loss in sgd.LOSSES] + [("squared", 8, True), ("squared", 9, False)]
         for loss, n_factors, biases in cases:
             data = rating_list(5, 4, 30, high=1)
@@ -188,10 +188,10 @@ def test_without_a_compiler():
     run_python(code, NUMBA_DISABLE_JIT="1")
 
 
-def run_python(code, **environment):
+def run_python(code, timeout=None, **environment):
     environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)} | environment
     command = [sys.executable, "-P", "-W", "error", "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -444,9 +444,12 @@ def test_bits_do_not_depend_on_threads(dtype, n_blocks):
 
 
 def test_tasks_of_a_phase_share_no_row():
+    import numba
+
     from fastfedrec._kernels import _rating_blocks as blocks
     from fastfedrec._kernels import sgd as kernel
 
+    train_phase = numba.njit(kernel.train_phase)
     n_blocks = 8
     starts = np.arange(n_blocks**2 + 1, dtype=np.uint64)  # one rating a block, of the row of the block's own number
     records = np.empty(n_blocks**2, dtype=blocks.record_type(np.float64))
@@ -461,13 +464,35 @@ def test_tasks_of_a_phase_share_no_row():
                 losses = np.zeros((n_blocks, n_blocks))
                 rest = (losses, kernel.BiasesBeside((0,)), kernel.Squared(), 0.0, 0.1, 0.0, 0.0, phase, task, n_tasks)
                 aligned = [in_lines(x) for x in rows]
-                kernel.train(records, starts, *aligned, *rest)
+                train_phase(records, starts, *aligned, *rest)
                 touched.append((set(np.flatnonzero(aligned[2])), set(np.flatnonzero(aligned[3]))))
                 seen.append((n_tasks, np.count_nonzero(losses)))
             for side in (0, 1):
                 assert sum(len(rows[side]) for rows in touched) == len(set.union(*(rows[side] for rows in touched)))
     for n_tasks in (1, 2, 4, 8):
         assert sum(count for n, count in seen if n == n_tasks) == n_blocks**2
+
+
+def test_an_interrupted_epoch_leaves_no_thread_waiting():
+    code = """if True:
+        from test_sgd import fit, rating_list
+        from fastfedrec import _sgd_training
+        build = _sgd_training.Training.__init__
+        def build_interrupted(self, *args, **kwargs):
+            build(self, *args, **kwargs)
+            run = self._run_epoch
+            def interrupted(*args):
+                if args[-1] == 0:  # the calling thread's task; the other waits for it between phases
+                    raise KeyboardInterrupt
+                return run(*args)
+            self._run_epoch = interrupted
+        _sgd_training.Training.__init__ = build_interrupted
+        try:
+            fit(rating_list(30, 20, 200), n_threads=2)
+        except KeyboardInterrupt:
+            print("interrupted")
+        """
+    assert run_python(code, timeout=120) == "interrupted\n"
 
 
 def in_lines(array):
@@ -506,7 +531,7 @@ def test_the_cache_serves_the_next_process(tmp_path):
         from fastfedrec._kernels import sgd as kernel
         for loss, n_factors in (("squared", 20), ("huber", 20), ("squared", 16)):
             fit(rating_list(9, 9, 20), n_users=9, n_items=9, loss=loss, n_factors=n_factors).predict([0], [0])
-        kernels = (kernel.train, kernel.sum_losses, kernel.predict, blocks.count_ids, blocks.count_blocks,
+        kernels = (kernel.run_epoch, kernel.sum_losses, kernel.predict, blocks.count_ids, blocks.count_blocks,
                    blocks.place_ratings, blocks.shuffle_blocks)
         print(sum(sum(k.stats.cache_misses.values()) for k in kernels),
               sum(sum(k.stats.cache_hits.values()) for k in kernels))
