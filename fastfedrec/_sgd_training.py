@@ -61,6 +61,12 @@ def spread_rows(counts: np.ndarray, n_blocks: int) -> tuple[np.ndarray, int]:
     return row, length
 
 
+def _counts(ids: np.ndarray, n_ids: int) -> np.ndarray:
+    counts = np.zeros(n_ids, dtype=np.int64)
+    _blocks.count_ids(ids, counts)
+    return counts
+
+
 class State:
     """All numbers of a model, in one piece of memory: copied and checked at once."""
 
@@ -130,8 +136,8 @@ class Training:
         """Put the ratings in order, by blocks and at random within each; the lengths of blocks of users and items."""
         words, (self.user_row, user_length), (self.item_row, item_length) = self._run_all(
             lambda: key.words("sgd.order", size=len(users)),
-            lambda: spread_rows(_blocks.count_ids(users, shape[0]), n_blocks),
-            lambda: spread_rows(_blocks.count_ids(items, shape[1]), n_blocks),
+            lambda: spread_rows(_counts(users, shape[0]), n_blocks),
+            lambda: spread_rows(_counts(items, shape[1]), n_blocks),
         )
         pairs = users, items
         blocks = self.user_row // user_length * n_blocks, self.item_row // item_length

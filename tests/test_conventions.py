@@ -14,7 +14,7 @@ import pytest
 import fastfedrec
 
 ROOT = Path(__file__).resolve().parents[1]
-COMPILED = sorted(path.stem for path in (ROOT / "_kernels").glob("*.pyx"))
+COMPILED = sorted(path.stem for path in (ROOT / "_kernels").glob("*.pyx") if not path.stem.startswith("_"))
 NUMBA = sorted(path.stem for path in (ROOT / "_kernels").glob("*.py") if not path.stem.startswith("_"))
 KERNELS = COMPILED + NUMBA
 MODULES = {

@@ -1,0 +1,102 @@
+"""Ratings into blocks for `sgd`: a counting sort, of which each task does one run of the ratings.  Inputs are trusted.
+
+Beside `sgd`, because this needs no compiler at run time.
+"""
+from cython cimport floating
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+import numpy as np
+
+cdef packed struct Record32:
+    uint32_t user
+    uint32_t item
+    float rating
+    float weight
+
+cdef packed struct Record64:
+    uint32_t user
+    uint32_t item
+    double rating
+    double weight
+
+ctypedef fused Record:
+    Record32
+    Record64
+
+
+def record_type(real):
+    """A rating as `sgd` reads it, in one piece: rows are unsigned, or Numba would count -1 from the end."""
+    return np.dtype([("user", np.uint32), ("item", np.uint32), ("rating", real), ("weight", real)])
+
+
+def count_ids(
+    const int64_t[::1] ids,           # IN  (n_ratings,)
+    int64_t[::1] counts,              # IN/OUT (n_ids,), zeros
+):
+    """How many ratings each id has; NumPy's does not release the GIL."""
+    cdef Py_ssize_t k
+    with nogil:
+        for k in range(ids.shape[0]):
+            counts[ids[k]] += 1
+
+
+def count_blocks(
+    const int64_t[::1] users,         # IN  (n_ratings,)
+    const int64_t[::1] items,         # IN  (n_ratings,)
+    const int64_t[::1] user_block,    # IN  (n_users,), times n_blocks
+    const int64_t[::1] item_block,    # IN  (n_items,)
+    int64_t[:, ::1] counts,           # IN/OUT (n_tasks, n_blocks**2), zeros: ratings of each task in each block
+    Py_ssize_t task,
+):
+    """Count one task's ratings by blocks."""
+    cdef Py_ssize_t n_ratings = users.shape[0], n_tasks = counts.shape[0], k
+    with nogil:
+        for k in range(task * n_ratings // n_tasks, (task + 1) * n_ratings // n_tasks):
+            counts[task, user_block[users[k]] + item_block[items[k]]] += 1
+
+
+def place_ratings(
+    const int64_t[::1] users,         # IN  (n_ratings,)
+    const int64_t[::1] items,         # IN  (n_ratings,)
+    const floating[::1] ratings,      # IN  (n_ratings,)
+    const floating[::1] weights,      # IN  (n_ratings,), or (0,) where all are 1
+    const int64_t[::1] user_row,      # IN  (n_users,)
+    const int64_t[::1] item_row,      # IN  (n_items,)
+    const int64_t[::1] user_block,    # IN  (n_users,), times n_blocks
+    const int64_t[::1] item_block,    # IN  (n_items,)
+    uint64_t[:, ::1] slots,           # IN/OUT (n_tasks, n_blocks**2), where a task's next rating of a block goes
+    Record[::1] records,              # OUT (n_ratings,)
+    Py_ssize_t task,
+):
+    """Put one task's ratings into their blocks, in the order they come."""
+    cdef Py_ssize_t n_ratings = users.shape[0], n_tasks = slots.shape[0], k, block
+    cdef bint weighted = weights.shape[0] > 0
+    cdef Record record
+    with nogil:
+        for k in range(task * n_ratings // n_tasks, (task + 1) * n_ratings // n_tasks):
+            block = user_block[users[k]] + item_block[items[k]]
+            record.user, record.item = <uint32_t>user_row[users[k]], <uint32_t>item_row[items[k]]
+            record.rating = ratings[k]
+            record.weight = weights[k] if weighted else 1
+            records[slots[task, block]] = record
+            slots[task, block] += 1
+
+
+def shuffle_blocks(
+    const uint64_t[::1] words,        # IN  (n_ratings,), uniform
+    const uint64_t[::1] starts,       # IN  (n_blocks**2 + 1,)
+    Record[::1] records,              # IN/OUT (n_ratings,)
+    Py_ssize_t task,
+    Py_ssize_t n_tasks,
+):
+    """Put the ratings of one task's share of the blocks in random order, each block by itself (Fisher-Yates)."""
+    cdef Py_ssize_t n_blocks = starts.shape[0] - 1, block
+    cdef uint64_t slot, place
+    cdef Record record
+    with nogil:
+        for block in range(task * n_blocks // n_tasks, (task + 1) * n_blocks // n_tasks):
+            for slot in range(starts[block], starts[block + 1]):
+                place = starts[block] + ((words[slot] >> 32) * (slot - starts[block] + 1) >> 32)
+                record = records[slot]
+                records[slot] = records[place]
+                records[place] = record
