@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from fastfedrec._check import check_array, check_choice, check_integer, check_real
 from fastfedrec.audit import AuditResult, audit
@@ -232,7 +232,7 @@ def assert_unbiased(estimates: np.ndarray, expected: Any, *, stddev: Any, contro
         raise ValueError("expected must not be 0 everywhere: no share of it is a bias; estimate another value")
     if not np.isfinite(estimates).all():
         raise AssertionError(f"{(~np.isfinite(estimates)).sum()} of {estimates.size} estimates are not finite")
-    quantile = -float(ndtri(ALPHA / 2 / expected.size))
+    quantile = -float(scipy.special.ndtri(ALPHA / 2 / expected.size))
     width = quantile * stddev / math.sqrt(len(estimates))
     means = estimates.mean(axis=0)
 

@@ -101,7 +101,7 @@ def modules_after(statement):
 
 
 def test_import_is_light():
-    loaded = modules_after("from fastfedrec import *")
+    loaded = modules_after("from fastfedrec import *; import fastfedrec.cli, fastfedrec.testing")
     for heavy in ("numba", "matplotlib", "pandas", "polars", "tqdm", "dask", "flwr", "torch", "hypothesis"):
         assert heavy not in loaded
     # `import scipy` loads a part at its first use; `import scipy.sparse` would double the package's own time.
