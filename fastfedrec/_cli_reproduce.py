@@ -1,6 +1,7 @@
 """The command ``fastfedrec reproduce``: a paper's figure or table, side by side with ours."""
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -28,13 +29,15 @@ from fastfedrec.reproduce.gram_map import gain_map
 from fastfedrec.reproduce.jeyamohan2019 import FIGURES, rating_figure
 from fastfedrec.reproduce.liang2021 import fedrec_table
 from fastfedrec.reproduce.minto2021 import figure_4
+from fastfedrec.reproduce.minto2021_figures import FIGURES as HIT_RATIO_FIGURES
+from fastfedrec.reproduce.minto2021_figures import hit_ratio_figure
 from fastfedrec.reproduce.wang2021 import accuracy_table, epsilon_table
 from fastfedrec.reproduce.wang2021_figures import privrec_figure
 from fastfedrec.systems._rating_model import HALF_STARS, STARS
 
 _FIGURES = {
-    "dp-gram": GRAM_FIGURES, "fmf-ldp": ("4",), "laplace-rr-svd": FIGURES, "private-prototypes": PROTOTYPE_FIGURES,
-    "privrec": wang2021_figures.FIGURES,
+    "dp-gram": GRAM_FIGURES, "fmf-ldp": tuple(sorted(("4", *HIT_RATIO_FIGURES))), "laplace-rr-svd": FIGURES,
+    "private-prototypes": PROTOTYPE_FIGURES, "privrec": wang2021_figures.FIGURES,
 }  # fmt: skip
 _TABLES = {
     "fedrec": liang2021.TABLES,
@@ -61,7 +64,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--figure",
         metavar="N",
         choices=list(dict.fromkeys(figure for figures in _FIGURES.values() for figure in figures)),
-        help="fmf-ldp: 4 (HR@10 over users and items); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon; "
+        help="fmf-ldp: 2 (HR@10 over epsilon and reports), 3 (over rounds), 4 (over users and items) or 5 (HR@K on all "
+        "data); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon; "
         "private-prototypes: 1, 5, 6 or 7 (generated counts), 3 or 4 (k-means objective), structured, 2 (eICU), 8 or 9 "
         "(MovieLens), or entity-size; privrec: 3 (Hits over rounds, epochs and cohort), 4 or 6 (with privacy; 5 or 7 "
         "on Frappe), 8 (inactive users) or 9 (time); dp-gram: map (gain over popularity, and the gate) or order (the "
@@ -145,7 +149,8 @@ def _compute_minto(arguments: argparse.Namespace, show_progress: bool) -> SideBy
     n_seeds = (
         (1 if arguments.quick else 3) if arguments.seeds is None else check_integer("--seeds", arguments.seeds, low=1)
     )
-    return figure_4(
+    compute = figure_4 if arguments.figure == "4" else functools.partial(hit_ratio_figure, arguments.figure)
+    return compute(
         None if arguments.data is None else load_movielens(arguments.data),
         n_seeds=n_seeds,
         quick=arguments.quick,

@@ -203,7 +203,7 @@ def test_bad_inputs(arguments, error, message):
     ("argv", "message"),
     [
         (["fmf-ldp"], "one of the arguments --figure --table is required"),
-        (["fmf-ldp", "--figure", "3"], "--figure of fmf-ldp must be one of 4"),
+        (["fmf-ldp", "--figure", "6"], "--figure of fmf-ldp must be one of 2, 3, 4, 5"),
         (["dp-fmf", "--figure", "4"], "invalid choice: 'dp-fmf'"),
         (["fmf-ldp", "--figure", "4", "--seeds", "0"], "--seeds must be at least 1, got 0"),
         (["fmf-ldp", "--figure", "4", "--data", "absent"], "path 'absent' does not exist"),

@@ -213,18 +213,7 @@ def figure_4(
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
     quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
     n_threads = resolve_n_threads(n_threads)
-    if data is None:
-        source = GENERATED
-        data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(0), preset="movielens-20m", n_threads=n_threads)
-    else:
-        check_instance("data", data, Interactions, "use datasets.load_movielens")
-        data = data.binarize().filter_core(
-            min_interactions_per_user=MIN_INTERACTIONS, min_interactions_per_item=MIN_INTERACTIONS
-        )
-        source = (
-            f"The data given, users and items with at least {MIN_INTERACTIONS} interactions: {data.n_users:,} users x "
-            f"{data.n_items:,} items, {data.n_interactions:,} interactions"
-        )
+    data, source = paper_data(data, n_threads)
     sizes, skipped = _fitting_sizes(data, QUICK_USERS if quick else max(PUBLISHED)[0])
     settings = {
         "version": __version__,
@@ -243,6 +232,67 @@ def figure_4(
         found[size].append(kept(folder, name, settings, run))
     cells = tuple(_join(size, found[size]) for size in sorted(sizes))
     return Figure4(source, settings | {"n_seeds": n_seeds}, cells, tuple(skipped))
+
+
+def paper_data(data: Interactions | None, n_threads: int, *, timestamps: bool = False) -> tuple[Interactions, str]:
+    """What is computed on, and a sentence that says which data these are.
+
+    Parameters
+    ----------
+    data : Interactions or None
+        Binarized and filtered as the paper does; None generates data of its shape.
+    n_threads : int
+        At least 1.
+    timestamps : bool
+        Generated data say which interaction of a user was drawn last.
+
+    Returns
+    -------
+    data : Interactions
+        As the paper keeps them.
+    source : str
+        The first line of a page.
+    """
+    if data is None:
+        data = generate_implicit(
+            N_USERS,
+            N_ITEMS,
+            key=Key.from_seed(0),
+            preset="movielens-20m",
+            timestamps=timestamps,
+            n_threads=n_threads,
+        )
+        return data, GENERATED
+    check_instance("data", data, Interactions, "use datasets.load_movielens")
+    data = data.binarize().filter_core(
+        min_interactions_per_user=MIN_INTERACTIONS, min_interactions_per_item=MIN_INTERACTIONS
+    )
+    return data, (
+        f"The data given, users and items with at least {MIN_INTERACTIONS} interactions: {data.n_users:,} users x "
+        f"{data.n_items:,} items, {data.n_interactions:,} interactions"
+    )
+
+
+def subset_of(data: Interactions, size: tuple[int, int], key: Key) -> Interactions:
+    """So many users and items, drawn uniformly.
+
+    Parameters
+    ----------
+    data : Interactions
+        The whole.
+    size : tuple of int
+        Users and items; where there are fewer, all.
+    key : Key
+        Chooses them.
+
+    Returns
+    -------
+    Interactions
+        In the order of `data`.
+    """
+    users = key.permutation("reproduce.minto2021.users", size=data.n_users)[: size[0]]
+    items = key.permutation("reproduce.minto2021.items", size=data.n_items)[: size[1]]
+    return data.select_users(np.sort(users)).select_items(items)
 
 
 def _fitting_sizes(data: Interactions, most_users: int) -> tuple[list[tuple[int, int]], list[str]]:
@@ -267,9 +317,7 @@ def _fitting_sizes(data: Interactions, most_users: int) -> tuple[list[tuple[int,
 def _run(data: Interactions, size: tuple[int, int], seed: int, n_threads: int) -> dict[str, Any]:
     """Every model on one subset, one split and one set of negatives."""
     key = Key.from_seed(seed)
-    users = key.permutation("reproduce.minto2021.users", size=data.n_users)[: size[0]]
-    items = key.permutation("reproduce.minto2021.items", size=data.n_items)[: size[1]]
-    subset = data.select_users(np.sort(users)).select_items(items)
+    subset = subset_of(data, size, key)
     train, test = leave_one_out(subset, key=key)
     hit_ratios, fit_seconds = {}, {}
     models = _models()
