@@ -120,9 +120,11 @@ class HitRatioFigure(SideBySide):
         """What the columns mean."""
         held_out = "the last item drawn or rated" if self.figure == "5" else "an item at random"
         return (
-            f"{self._measured} among {N_NEGATIVES} unseen items, {held_out} held out; mean over seeds (simulations).\n"
-            "epsilon: of a user in the run until there, all its data replaced, in nats, by who looks; none where "
-            "nothing is guaranteed."
+            f"{self._measured} by {self._over}, among {N_NEGATIVES} unseen items, {held_out} held out; mean over seeds "
+            "(simulations); the paper's in square brackets.\n"
+            "In brackets: what the run until there is proved to cost a user, all its data replaced, in nats, against "
+            "all who see\nthe model and no message.  Last columns: at the right end, against a server that sees who sent "
+            "what, and the same\nbehind a shuffler."
         )
 
     @property
@@ -200,18 +202,24 @@ class HitRatioFigure(SideBySide):
         return "; ".join(told) + f"; popularity {other[max(other)]:.3f}"
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
-        header = ["", self._over, "model", "the paper", self._measured]
-        header += [f"epsilon, {name}" for name in SHORT_NAMES.values()]
-        body = []
-        for line in self.lines:
-            for n, (x, values, cost) in enumerate(zip(line.x, line.hit_ratios, line.epsilon, strict=True)):
-                spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
-                row = [line.panel, f"{x:g}", line.model, f"{line.published[n]:.4f}" if line.published else "-"]
-                row.append(f"{statistics.fmean(values):.3f}{spread}")
-                for view in SHORT_NAMES:
-                    row.append(format_epsilon(math.inf if (epsilon := cost[view]) is None else epsilon))
-                body.append(row)
-        return header, body
+        where = self.lines[0].x
+        header = ["users", "model", *(f"{x:g}" for x in where)]
+        header += [f"epsilon, {SHORT_NAMES[view]}" for view in ("server", "shuffled_server")]
+        return header, [
+            [
+                line.panel.removesuffix(" users"),
+                line.model,
+                *(self._cell(line, n) for n in range(len(where))),
+                *(_show(line.epsilon[-1][view]) for view in ("server", "shuffled_server")),
+            ]
+            for line in self.lines
+        ]
+
+    def _cell(self, line: Line, n: int) -> str:
+        values, cost = line.hit_ratios[n], line.epsilon[n]["public"]
+        spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+        paper = f" [{line.published[n]:.4f}]" if line.published else ""
+        return f"{statistics.fmean(values):.3f}{spread}{paper}" + ("" if cost is None else f" ({_show(cost)})")
 
     def _draw(self, new_figure: Callable[..., Any]) -> Any:
         """The paper's variant dashed, its printed figures in black."""
@@ -228,6 +236,10 @@ class HitRatioFigure(SideBySide):
         figure.supylabel(self._measured)
         figure.suptitle(self.source, fontsize="small")
         return figure
+
+
+def _show(epsilon: float | None) -> str:
+    return format_epsilon(math.inf if epsilon is None else epsilon)
 
 
 def hit_ratio_figure(
