@@ -123,8 +123,8 @@ class HitRatioFigure(SideBySide):
             f"{self._measured} by {self._over}, among {N_NEGATIVES} unseen items, {held_out} held out; mean over seeds "
             "(simulations); the paper's in square brackets.\n"
             "In brackets: what the run until there is proved to cost a user, all its data replaced, in nats, against "
-            "all who see\nthe model and no message.  Last columns: at the right end, against a server that sees who sent "
-            "what, and the same\nbehind a shuffler."
+            "all who see\nthe model and no message.  Last columns: at the right end, against a server that sees who "
+            "sent what, and behind\na shuffler."
         )
 
     @property
