@@ -83,4 +83,4 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) $(VENV)-flower build dist *.egg-info demo-output docs/_build docs/reference/generated
+	rm -rf $(VENV) $(VENV)-flower build dist *.egg-info demo-output docs/_build docs/gallery docs/reference/generated
