@@ -96,7 +96,8 @@ def test_membership_roc(run):
     exact, private = names["found"].values()
     (alarms, hits), (private_alarms, private_hits) = names["curves"].values()
     for result, (x, y) in zip((exact, private), names["curves"].values(), strict=True):
-        assert np.diff(x) @ (y[1:] + y[:-1]) / 2 == pytest.approx(result.auc.value, abs=0.01)  # the curve drawn has the area printed
+        area = np.diff(x) @ (y[1:] + y[:-1]) / 2  # of the curve that is drawn, which is the figure in its legend
+        assert area == pytest.approx(result.auc.value, abs=0.01)
     bound = names["allowed"](private.guarantee, np.array([0.0, 0.5, 1.0]))
     assert is_rising(bound)
     assert bound[-1] == 1
