@@ -47,6 +47,7 @@ test-fast: $(VENV)/.installed-test
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python -P .ci/pages.py docs/_build/html
 
 # The source archive, and a wheel built from it and tried on every Python at hand; VERSIONS="3.11 3.12" are only these.
 dist:

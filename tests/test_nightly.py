@@ -38,7 +38,7 @@ class FakeRun:
 def test_everything_that_the_command_offers_is_run(nightly, capsys):
     names = list(nightly.commands())
     assert len(set(names)) == len(names) >= 30
-    assert set(nightly.OTHER_DATA) <= set(names)
+    assert set(nightly.OTHER_DATA) <= {*names, *(name.split()[0] for name in names)}
     assert set(nightly.OTHER_DATA.values()) <= set(nightly.WRITERS)
     for name in names:  # each is one that the parser takes, as far as its file that is no folder
         assert cli.main(["reproduce", *name.split(), "--quick", "--out", str(PATH)]) == 2
@@ -49,15 +49,15 @@ def test_everything_that_the_command_offers_is_run(nightly, capsys):
 def test_data_are_generated_once_and_only_where_they_are_asked_for(nightly, tmp_path, monkeypatch):
     asks = (2, 0.1, 0.1, "fastfedrec: error: --data is required for x")
     written = []
-    monkeypatch.setitem(nightly.WRITERS, "movielens", lambda folder: written.append(folder) or folder)
+    monkeypatch.setitem(nightly.WRITERS, "movielens-100k", lambda folder: written.append(folder) or folder)
     run = FakeRun(asks, (0, 5.0, 9.0, ""), asks, (0, 6.0, 9.0, ""), (0, 7.0, 9.0, ""))
     runs = list(
         nightly.run_all(["fedrec --table 2", "fedrec --table x", "dp-gram --figure map"], tmp_path, 10, [], run)
     )
     assert [r.result for r in runs] == ["ok"] * 3
     assert [r.seconds for r in runs] == [5.0, 6.0, 7.0]
-    assert [r.data for r in runs] == ["generated as movielens"] * 2 + ["none, or its own"]
-    assert written == [tmp_path / "data" / "movielens"]
+    assert [r.data for r in runs] == ["as movielens-100k"] * 2 + ["none, or its own"]
+    assert written == [tmp_path / "data" / "movielens-100k"]
     assert [call[-2] for call in run.calls if "--data" in call] == ["--data", "--data"]
 
 
