@@ -1,4 +1,4 @@
-"""The check of the built pages sees what it is for; links of the pages that are read in the repository lead to files."""
+"""The check of the built pages sees what it is for; links of pages that are read in the repository lead to files."""
 
 import importlib.util
 import re
