@@ -10,6 +10,7 @@ import argparse
 import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -138,7 +139,9 @@ def run_all(names, out, limit, program, run=run_command):
     """One `Run` after another; data are generated where a command asks for them."""
     written = {}
     for name in names:
-        command = [*program, "reproduce", *name.split(), "--quick", "--out", str(out / name.replace(" ", "_"))]
+        folder = out / name.replace(" ", "_")
+        shutil.rmtree(folder, ignore_errors=True)  # the command would not repeat the parts it finds there
+        command = [*program, "reproduce", *name.split(), "--quick", "--out", str(folder)]
         data = "none, or its own"
         status, seconds, cpu, message = run(command, limit)
         if status and ASKS_FOR_DATA in message:

@@ -61,6 +61,16 @@ def test_data_are_generated_once_and_only_where_they_are_asked_for(nightly, tmp_
     assert [call[-2] for call in run.calls if "--data" in call] == ["--data", "--data"]
 
 
+def test_nothing_is_kept_from_the_night_before(nightly, tmp_path):
+    kept = tmp_path / "dp-gram_--figure_map" / "cells" / "done.json"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    (tmp_path / "mine").touch()
+    assert [run.result for run in nightly.run_all(["dp-gram --figure map"], tmp_path, 10, [], FakeRun())] == ["ok"]
+    assert not kept.exists()
+    assert (tmp_path / "mine").exists()
+
+
 @pytest.mark.parametrize(
     ("answer", "result"),
     [((0, 9.9, 1.0, "fine"), "ok"), ((0, 10.1, 1.0, "fine"), "too slow"), ((2, 1.0, 1.0, "error: no"), "failed")],
