@@ -48,11 +48,12 @@ def check_tables():
 
 def check_numba():
     """A kernel that is compiled on this machine."""
-    from fastfedrec import Interactions, Key
-    from fastfedrec.systems.rating_baselines import BiasedMF
+    from fastfedrec import Key, sgd
 
-    data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 1])
-    assert BiasedMF(n_factors=2).fit(data, key=Key.from_seed(1)).predict([1, 3], [20, 10]).shape == (2,)
+    users, items, ratings = [0, 0, 1, 1, 2], [0, 1, 0, 1, 0], [5.0, 1.0, 4.0, 2.0, 5.0]
+    model = sgd.fit_factors(users, items, ratings, n_users=3, n_items=2, n_epochs=200, key=Key.from_seed(1))
+    assert model.predict([2], [0]) > model.predict([2], [1]) + 1
+    assert "numba" in sys.modules
 
 
 def check_command():
