@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 KERNEL_TESTS := $(patsubst _kernels/%.pyx,tests/test_%.py,$(wildcard _kernels/[a-z]*.pyx))
 SOURCES := setup.py pyproject.toml README.md $(wildcard fastfedrec/*.py fastfedrec/*/*.py _kernels/*.p[yx]* _kernels/*.h _kernels/*.cpp fastfedrec/*/*.json)
 
-.PHONY: demo test test-fast test-levels test-flower docs bench lint clean
+.PHONY: demo test test-fast test-levels test-flower nightly reproduce-quick docs dist bench lint clean
 
 # The main job: private federated training on generated data, compared, accounted for and plotted.
 demo: $(VENV)/.installed-cli
@@ -35,11 +35,25 @@ test-flower: $(VENV)/.built
 	$(VENV)-flower/bin/pytest -n 2 tests/test_flower.py tests/test_flower_messages.py \
 		tests/test_flower_shuffled.py tests/test_state_codec.py
 
+# With `make -k` one that fails does not keep the other from running.
+nightly: reproduce-quick test-flower-slow
+
+# Every paper's figures and tables with --quick, one after another, timed, on generated data.
+reproduce-quick: $(VENV)/.installed-test
+	$(BIN)/python -P .ci/nightly.py --out nightly-output
+
 test-fast: $(VENV)/.installed-test
 	$(BIN)/pytest -n 2
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python -P .ci/pages.py docs/_build/html
+
+# The source archive, and a wheel built from it and tried on every Python at hand; VERSIONS="3.11 3.12" are only these.
+dist:
+	$(PYTHON) -m venv $(VENV)-dist
+	$(VENV)-dist/bin/pip install --quiet --disable-pip-version-check "build>=1.2" "twine>=6"
+	$(VENV)-dist/bin/python -P .ci/dist.py $(if $(VERSIONS),--python $(VERSIONS))
 
 bench: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv run --quick --show-stderr --python=same
@@ -83,4 +97,4 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) $(VENV)-flower build dist *.egg-info demo-output docs/_build docs/reference/generated
+	rm -rf $(VENV) $(VENV)-flower $(VENV)-dist build dist *.egg-info demo-output nightly-output docs/_build docs/gallery docs/reference/generated

@@ -10,7 +10,14 @@ author = "The fastfedrec developers"
 copyright = author
 version = release = fastfedrec.__version__
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "myst_parser", "numpydoc"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "myst_parser",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 myst_enable_extensions = ["dollarmath"]
@@ -20,6 +27,19 @@ autosummary_generate = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # numpydoc gives the types, with shapes
 numpydoc_show_class_members = False
+
+# Every script is executed when the pages are built; an error in one is an error of the build.
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "min_reported_time": float("inf"),
+    "write_computation_times": False,
+    "reset_modules_order": "before",
+    "within_subsection_order": "FileNameSortKey",
+    "remove_config_comments": True,
+}
 
 html_theme = "furo"
 html_title = "fastfedrec"

@@ -1,0 +1,117 @@
+"""The archives that are given away: built from what is committed, checked, and tried on every Python at hand.
+
+The source archive must hold every tracked file; every wheel is built *from it*, must hold the package with all its
+kernels and data and nothing else, and is installed with its requirements alone in a new environment outside the
+checkout, where ``smoke.py`` runs.  Needs ``build`` and ``twine``, which ``make dist`` installs.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+NOT_IN_SOURCES = {".gitignore"}
+
+
+def supported(requires, classifiers):
+    """Versions that the metadata promise; those of `requires-python` and of the classifiers must be the same."""
+    low, high = (int(minor) for minor in re.fullmatch(r">=3\.(\d+),<3\.(\d+)", requires).groups())
+    versions = [f"3.{minor}" for minor in range(low, high)]
+    prefix = "Programming Language :: Python :: 3."
+    named = ["3." + text.removeprefix(prefix) for text in classifiers if text.startswith(prefix)]
+    if named != versions:
+        raise SystemExit(f"requires-python promises {versions}, the classifiers {named}")
+    return versions
+
+
+def at_hand(versions):
+    """Programs ``python3.x`` on the path that run; a shim may stand there for a version that is not installed."""
+    for version in versions:
+        program = shutil.which(f"python{version}")
+        if program and not subprocess.run([program, "-c", "import venv"], capture_output=True, check=False).returncode:
+            yield version, program
+
+
+def source_faults(names, tracked):
+    """What is wrong with the files of a source archive, whose own folder is left out of `names`."""
+    made = {"PKG-INFO", "setup.cfg"}
+    for name in sorted(set(tracked) - set(names) - NOT_IN_SOURCES):
+        yield f"{name} is tracked, and not in the source archive"
+    for name in sorted(set(names) - set(tracked) - made):
+        if not name.startswith("fastfedrec.egg-info/"):
+            yield f"{name} is in the source archive, and not tracked"
+
+
+def wheel_faults(names, tracked):
+    """What is wrong with the files of a wheel."""
+    kernels = {Path(name).stem for name in tracked if name.startswith("_kernels/") and name.endswith(".pyx")}
+    wanted = {name for name in tracked if name.startswith("fastfedrec/")}
+    wanted |= {f"fastfedrec/{name}" for name in tracked if name.startswith("_kernels/") and name.endswith(".py")}
+    compiled = {name for name in names if name.endswith(".so")}
+    for kernel in sorted(kernels - {Path(name).name.split(".")[0] for name in compiled}):
+        yield f"the kernel {kernel} is not in the wheel"
+    for name in sorted(wanted - set(names)):
+        yield f"{name} is not in the wheel"
+    for name in sorted(set(names) - wanted - compiled):
+        if ".dist-info/" not in name and not name.startswith("fastfedrec.libs/"):  # what auditwheel adds
+            yield f"{name} is in the wheel, and no part of the package"
+
+
+def run(*command, **options):
+    """Run or stop; what runs is shown."""
+    print("$", *command, flush=True)
+    subprocess.run([str(part) for part in command], check=True, **options)
+
+
+def stop_if(faults):
+    """End with all faults, if there is any."""
+    if faults := list(faults):
+        raise SystemExit("\n".join(faults))
+
+
+def try_wheel(version, program, source, dist, tracked):
+    """Build on one version, look into the wheel, install it, and run the smoke test there."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(program, "-m", "venv", Path(folder, "venv"))
+        python = Path(folder, "venv", "bin", "python")
+        run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", Path(folder, "wheel"), source)
+        (wheel,) = Path(folder, "wheel").glob("*.whl")
+        stop_if(wheel_faults([n for n in zipfile.ZipFile(wheel).namelist() if not n.endswith("/")], tracked))
+        run(python, "-m", "pip", "install", "-q", wheel, cwd=folder)
+        run(python, "-P", ROOT / ".ci" / "smoke.py", cwd=folder)
+        print(f"Python {version}: {shutil.copy(wheel, dist)}", flush=True)
+
+
+def main(argv=None):
+    """Build, check and try."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    versions = supported(project["requires-python"], project["classifiers"])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", nargs="+", choices=versions, default=versions, metavar="3.X", help="only these")
+    wanted = parser.parse_args(argv).python
+    found = dict(at_hand(wanted))
+    if not found:
+        raise SystemExit(f"none of python{', python'.join(wanted)} is on the path")
+    dist = ROOT / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    tracked = listed.stdout.splitlines()
+    run(sys.executable, "-m", "build", "--sdist", "--outdir", dist, ROOT)
+    (source,) = dist.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        stop_if(source_faults([m.name.split("/", 1)[1] for m in archive.getmembers() if m.isfile()], tracked))
+    for version, program in found.items():
+        try_wheel(version, program, source, dist, tracked)
+    run(sys.executable, "-m", "twine", "check", "--strict", *sorted(dist.iterdir()))
+    print("Tried on", *found, "; not at hand:", ", ".join(v for v in wanted if v not in found) or "none")
+
+
+if __name__ == "__main__":
+    main()

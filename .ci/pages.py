@@ -1,0 +1,58 @@
+"""Faults of the built pages: links and anchors that lead nowhere, and what would not fit on a phone."""
+
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+class Page(HTMLParser):
+    """Anchors, links, whether the width is the device's, and tables that cannot be scrolled by themselves."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.has_viewport, self.n_wide_tables = set(), [], False, 0
+        self._divisions = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        """Note what is asked about."""
+        found = dict(attributes)
+        self.ids.update(filter(None, (found.get("id"), found.get("name") if tag == "a" else None)))
+        self.links += [found[name] for name in ("href", "src") if found.get(name)]
+        self.has_viewport |= tag == "meta" and found.get("name") == "viewport"
+        if tag == "div":
+            self._divisions.append("table-wrapper" in (found.get("class") or ""))
+        is_index = "index" in (found.get("class") or "")  # Sphinx's own, laid out in columns that wrap
+        self.n_wide_tables += tag == "table" and not is_index and not any(self._divisions)
+
+    def handle_endtag(self, tag):
+        """Leave a division."""
+        if tag == "div" and self._divisions:
+            self._divisions.pop()
+
+
+def faults(folder):
+    """What is wrong, by page."""
+    pages = {path.resolve(): Page(path.read_text()) for path in sorted(folder.rglob("*.html"))}
+    for path, page in pages.items():
+        name = path.relative_to(folder.resolve())
+        if not page.has_viewport:
+            yield f"{name}: no viewport, so that phones show it small"
+        if page.n_wide_tables:
+            yield f"{name}: {page.n_wide_tables} tables that do not scroll by themselves"
+        for link in dict.fromkeys(page.links):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if not target.exists():
+                yield f"{name}: {link} leads to no file"
+            elif target in pages and parts.fragment and unquote(parts.fragment) not in pages[target].ids:
+                yield f"{name}: {link} leads to no anchor"
+
+
+if __name__ == "__main__":
+    found = list(faults(Path(sys.argv[1])))
+    print("\n".join(found) or "no fault")
+    sys.exit(bool(found))

@@ -1,0 +1,78 @@
+"""What `make dist` refuses to give away, and that the metadata agree with one another."""
+
+import importlib.util
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TRACKED = ["pyproject.toml", "fastfedrec/__init__.py", "fastfedrec/advice.json", "_kernels/als.pyx", "_kernels/sgd.py"]
+WHEEL = [
+    "fastfedrec/__init__.py",
+    "fastfedrec/advice.json",
+    "fastfedrec/_kernels/als.cpython-312-x86_64-linux-gnu.so",
+    "fastfedrec/_kernels/sgd.py",
+    "fastfedrec-1.0.dist-info/METADATA",
+    "fastfedrec.libs/libgomp-a34b3233.so.1",
+]
+
+
+@pytest.fixture(scope="module")
+def dist():
+    spec = importlib.util.spec_from_file_location("dist", ROOT / ".ci" / "dist.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def settings():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+def test_whole_archives_have_no_faults(dist):
+    assert list(dist.source_faults([*TRACKED, "PKG-INFO", "fastfedrec.egg-info/SOURCES.txt"], TRACKED)) == []
+    assert list(dist.wheel_faults(WHEEL, TRACKED)) == []
+
+
+def test_versions_agree(dist, settings):
+    project, wheels = settings["project"], settings["tool"]["cibuildwheel"]
+    versions = dist.supported(project["requires-python"], project["classifiers"])
+    assert wheels["build"] == [f"cp{version.replace('.', '')}-*" for version in versions]
+    assert settings["tool"]["mypy"]["python_version"] == versions[0]
+    tested = [word for command in wheels["test-command"] for word in command.split() if word.startswith("{project}")]
+    assert len(tested) >= 4
+    assert all(Path(path.format(project=ROOT)).is_file() for path in tested)
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", TRACKED)
+def test_a_file_missing_from_the_source_archive_is_named(dist, missing):
+    (fault,) = dist.source_faults(set(TRACKED) - {missing}, TRACKED)
+    assert fault == f"{missing} is tracked, and not in the source archive"
+
+
+def test_a_file_too_many_is_named(dist):
+    (fault,) = dist.source_faults([*TRACKED, "docs/_build/x.html"], TRACKED)
+    assert fault == "docs/_build/x.html is in the source archive, and not tracked"
+    (fault,) = dist.wheel_faults([*WHEEL, "tests/test_als.py"], TRACKED)
+    assert fault == "tests/test_als.py is in the wheel, and no part of the package"
+
+
+@pytest.mark.parametrize("missing", WHEEL[:4])
+def test_what_a_wheel_lacks_is_named(dist, missing):
+    (fault,) = dist.wheel_faults(set(WHEEL) - {missing}, TRACKED)
+    assert fault in (f"{missing} is not in the wheel", "the kernel als is not in the wheel")
+
+
+def test_metadata_that_disagree_are_refused(dist):
+    classifiers = ["Programming Language :: Cython", "Programming Language :: Python :: 3.11"]
+    assert dist.supported(">=3.11,<3.12", classifiers) == ["3.11"]
+    with pytest.raises(SystemExit, match="promises"):
+        dist.supported(">=3.11,<3.13", classifiers)

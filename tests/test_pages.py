@@ -1,0 +1,75 @@
+"""The check of the built pages sees what it is for; links of pages that are read in the repository lead to files."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HEAD = '<meta name="viewport" content="width=device-width"><link href="style.css">'
+TABLE = '<div class="table-wrapper docutils"><div><table></table></div></div>'
+
+
+@pytest.fixture(scope="module")
+def pages():
+    spec = importlib.util.spec_from_file_location("pages", ROOT / ".ci" / "pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def faults_of(pages, tmp_path):
+    """A function from the text of one page, beside a good one, to what is wrong."""
+
+    def faults_of(text):
+        (tmp_path / "style.css").touch()
+        (tmp_path / "other page.html").write_text(HEAD + '<h1 id="top">Other</h1>')
+        (tmp_path / "page.html").write_text(text)
+        return list(pages.faults(tmp_path))
+
+    return faults_of
+
+
+def dead_links(path, text):
+    """Links of a page of Markdown to files that do not exist."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" not in link and not link.startswith("#") and not (path.parent / link.split("#")[0]).exists():
+            yield f"{path.name}: {link}"
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_without_fault_has_none(faults_of):
+    links = '<a href="other%20page.html#top">1</a><a href="#here">2</a><a href="https://example.org/no">3</a>'
+    assert faults_of(f'{HEAD}<p id="here">{links}</p>{TABLE}<table class="indextable"></table>') == []
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "benches/README.md"])
+def test_links_in_the_repository_lead_to_files(name):
+    assert list(dead_links(ROOT / name, (ROOT / name).read_text())) == []
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (HEAD + '<a href="gone.html">1</a>', "gone.html leads to no file"),
+        (HEAD + '<img src="gone.png">', "gone.png leads to no file"),
+        (HEAD + '<a href="other%20page.html#gone">1</a>', "other%20page.html#gone leads to no anchor"),
+        (HEAD + '<a href="#gone">1</a>', "#gone leads to no anchor"),
+        ('<link href="style.css">', "no viewport, so that phones show it small"),
+        (HEAD + TABLE + "<div><table></table></div>", "1 tables that do not scroll by themselves"),
+    ],
+)
+def test_each_fault_is_named(faults_of, text, fault):
+    assert faults_of(text) == [f"page.html: {fault}"]
+
+
+def test_the_test_of_links_sees_a_dead_one():
+    text = "[a](LICENSE) [b](https://example.org) [c](#start) [d](docs/gone.md#there)"
+    assert list(dead_links(ROOT / "README.md", text)) == ["README.md: docs/gone.md#there"]
