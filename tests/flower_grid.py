@@ -104,3 +104,33 @@ def in_folders(system, data, folder, **options):
 
 def requests_of(grid, kind="train"):
     return [message for message in grid.asked if message.metadata.message_type == kind]
+
+
+# ---- misfortunes ----------------------------------------------------------------------------------------------------
+
+
+class KilledError(Exception):
+    pass
+
+
+def dies(after):
+    """A grid's `tamper` in which the server does not survive its `after`-th answer in rounds."""
+    count = []
+
+    def tamper(reply):
+        count.extend([1] * (reply.metadata.message_type == "train"))
+        if len(count) > after:
+            raise KilledError
+        return [reply]
+
+    return tamper
+
+
+def spoil(change, node=12):
+    """Change what one node answers in rounds; `change` gets the reply and returns all that arrives instead."""
+
+    def tamper(reply):
+        is_victim = reply.metadata.src_node_id == node and reply.metadata.message_type == "train"
+        return change(reply) if is_victim else [reply]
+
+    return tamper
