@@ -91,9 +91,11 @@ def serve(system, data, grid, **options):
     return found[0]
 
 
-def two_nodes(system, data, names="ab", **options):
+def two_nodes(system, data, names="ab", folder=None, **options):
+    """Two nodes of a simulation, with folders where devices remember something."""
     app = client_app(system, of_node(data), **({"seed": SEED} | options))
-    return {11 + place: (app, {"name": name}) for place, name in enumerate(names)}
+    kept = {name: {} if folder is None else {"folder": str(folder / name)} for name in names}
+    return {11 + place: (app, {"name": name} | kept[name]) for place, name in enumerate(names)}
 
 
 def in_folders(system, data, folder, **options):

@@ -87,7 +87,7 @@ class Node:
         content = RecordDict(
             {
                 "metrics": MetricRecord({"num-examples": self._deployment.count_clients(shard)}),
-                "config": config_record({"name": _name(context), "simulation": memory is None}),
+                "config": config_record({"name": _name(context), "simulation": self._seed is not None}),
             }
         )
         if self._deployment.names_users:
@@ -111,8 +111,6 @@ class Node:
             update = None if memory is None else memory.answer(run, place, name)
             if update is None:
                 update = self._work(message.content, rounds, shard, memory, run, round_number, name)
-                if memory is not None:
-                    memory.keep_answer(run, replace(update, round=place))
         update = replace(update, round=round_number)
         if self._min_crowd is not None:
             return self._send_single(update, run, context, self._min_crowd)
@@ -159,10 +157,21 @@ class Node:
         objection = self._deployment.objection(rounds, state, shard, name)
         if objection is not None:
             raise RefusalError(objection)
-        key = Key.from_seed(check_integer("seed", self._seed)) if memory is None else memory.key(run)
-        if self._min_crowd is None:
-            return rounds.system.local_round(state, shard, key, round_number, sender=name, n_threads=self._n_threads)
-        return self._deployment.single_reports(state, shard, key, round_number, name, self._n_threads)
+        if self._seed is None and memory is not None:
+            key = memory.key(run)
+        else:
+            key = Key.from_seed(check_integer("seed", self._seed))
+        devices: dict[str, np.ndarray] = {}
+        if self._min_crowd is not None:
+            update = self._deployment.single_reports(state, shard, key, round_number, name, self._n_threads)
+        else:
+            known = {} if memory is None else memory.devices(run)
+            update, devices = self._deployment.work(
+                rounds, state, shard, key, round_number, name, self._n_threads, known
+            )
+        if memory is not None:
+            memory.keep_answer(run, replace(update, round=rounds.n_before + round_number), devices)
+        return update
 
     def _read_request(self, content: "RecordDict") -> tuple[str, int, int | None, int]:
         """Run, phase, round and number of users; refused where nobody here agreed to the system that is meant."""
@@ -190,13 +199,15 @@ class Node:
         return shard if self._seed is not None else self._deployment.name_users(shard, _name(context))
 
     def _memory(self, context: "Context") -> NodeMemory | None:
-        """None in a simulation, where a seed is everybody's key and nothing needs to be kept."""
-        if self._seed is not None:
+        """None in a simulation, where a seed is everybody's key, if devices have nothing to remember either."""
+        if self._seed is not None and not self._deployment.has_devices:
             return None
         folder = context.node_config.get("folder")
         if not isinstance(folder, str) or not folder:
-            raise RefusalError("this node has no folder for its key: start it with --node-config 'folder=\"...\"'")
-        return NodeMemory(os.path.expanduser(folder), self._max_runs)
+            what = "key" if self._seed is None else "devices"
+            raise RefusalError(f"this node has no folder for its {what}: start it with --node-config 'folder=\"...\"'")
+        # A simulation costs its users nothing, so there may be any number of them.
+        return NodeMemory(os.path.expanduser(folder), self._max_runs if self._seed is None else None)
 
 
 def _shuffler(context: "Context") -> ShufflerClient:

@@ -18,11 +18,13 @@ from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._deployment import Deployment, NodeRounds
+from fastfedrec.systems._fedrec_devices import pack_devices, unpack_devices
 from fastfedrec.systems._rating_model import check_ratings
 from fastfedrec.systems.base import FederatedSystem, Update
 from fastfedrec.systems.dp_als import DPALS
 from fastfedrec.systems.dp_fmf import DPFMF
 from fastfedrec.systems.dp_gram import DPGram
+from fastfedrec.systems.fedrec import FedRec
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.privrec import PrivRec
 from fastfedrec.systems.shuffled_sketch import ShuffledSketchGram
@@ -53,6 +55,14 @@ def _objection_to_privrec(model: PrivRec) -> str | None:
     return None
 
 
+def _objection_to_fedrec(model: FedRec) -> str | None:
+    if model.max_items is not None:
+        return "max_items must be None, and divisor given: raters are counted by fit where all data are"
+    if getattr(model, "fill_by", "uniform") != "uniform":
+        return "fill_by must be 'uniform': raters are counted by fit where all data are"
+    return None
+
+
 @dataclass(frozen=True)
 class Terms:
     """On what terms a system runs where its data are on nodes.
@@ -67,6 +77,8 @@ class Terms:
         Why nodes may not have keys of their own, where they may not.
     names_users : bool
         Whether the server tells users apart by their global ids.
+    has_devices : bool
+        Whether devices remember something between rounds, which a node then keeps in its folder.
     keeps_users : bool
         Whether what the server has of each user is made of the user's reports alone, and so part of its model.
     """
@@ -75,6 +87,7 @@ class Terms:
     prepare: Callable[[Interactions], Interactions] = Interactions.binarize
     only_simulated: str | None = None
     names_users: bool = False
+    has_devices: bool = False
     keeps_users: bool = False
 
 
@@ -93,6 +106,13 @@ TERMS: dict[type, Terms] = {
         only_simulated="its guarantee rests on a secret cohort, and every node is told the whole cohort",
         names_users=True,
     ),
+    FedRec: Terms(
+        _objection_to_fedrec,
+        check_ratings,
+        only_simulated="a node adds up what each of its users would send to the server, or to another user, alone",
+        names_users=True,
+        has_devices=True,
+    ),
 }
 
 
@@ -102,7 +122,7 @@ class FitDeployment(Deployment):
     def __init__(self, model: Any):
         super().__init__(model)
         self.terms = next(terms for kind, terms in TERMS.items() if isinstance(model, kind))
-        self.names_users = self.terms.names_users
+        self.names_users, self.has_devices = self.terms.names_users, self.terms.has_devices
         objection = self.terms.objection(model)
         if objection is not None:
             raise ValueError(f"{type(model).__name__}'s data stay on nodes, so {objection}")
@@ -140,6 +160,17 @@ class FitDeployment(Deployment):
             if np.asarray(sent).dtype.kind == "f" and not np.isfinite(sent).all():
                 return f"{name} holds NaN or infinite entries"
         return rounds.system._objection(state)
+
+    def work(
+        self, rounds: NodeRounds, state: Any, shard: Interactions, key: Key, round: int, sender: str, n_threads: int,
+        devices: Mapping[str, np.ndarray],
+    ) -> tuple[Update, dict[str, np.ndarray]]:  # fmt: skip
+        system = rounds.system
+        if devices:
+            system.put_devices(sender, (unpack_devices(devices, round), []))
+        update = system.local_round(state, shard, key, round, sender=sender, n_threads=n_threads)
+        kept = system.take_devices(sender)
+        return update, {} if kept is None else pack_devices(kept[0])
 
     # ---- the server's end ---------------------------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ class Deployment(ABC):
     """Both ends of one system; `model` is a copy, so that what is fitted here is nobody else's."""
 
     names_users = False  # whether a node says by which global ids it names its users
+    has_devices = False  # whether devices remember something between rounds
 
     def __init__(self, model: Any):
         self.model = copy.copy(model)
@@ -75,6 +76,13 @@ class Deployment(ABC):
     @abstractmethod
     def objection(self, rounds: NodeRounds, state: Any, shard: Interactions, sender: str) -> str | None:
         """Why a state, which any server may have sent, is not answered; None where it is sound."""
+
+    def work(
+        self, rounds: NodeRounds, state: Any, shard: Interactions, key: Key, round: int, sender: str, n_threads: int,
+        devices: Mapping[str, np.ndarray],
+    ) -> tuple[Update, dict[str, np.ndarray]]:  # fmt: skip
+        """A node's answer, and what its devices remember until the next round, as arrays."""
+        return rounds.system.local_round(state, shard, key, round, sender=sender, n_threads=n_threads), {}
 
     # ---- the server's end ---------------------------------------------------------------------------------------
 

@@ -21,6 +21,6 @@ def deployment_of(system: FederatedSystem | Recommender) -> Deployment:
             return deployment(system)
     known = ", ".join(kind.__name__ for kind in _KINDS)
     raise TypeError(
-        f"system must be one of {known}, got {type(system).__name__}: its fit looks at everybody's data, or at what "
-        "devices keep between rounds, so it runs where the data are (LocalEngine, DaskEngine)"
+        f"system must be one of {known}, got {type(system).__name__}: it has no rounds, and its fit looks at "
+        "everybody's data in one place"
     )
