@@ -63,7 +63,8 @@ class FlowerEngine(Engine):
     Attributes
     ----------
     rejections : list of Rejection
-        Messages that the server refused; those of round -1 asked to take part.
+        Messages that the server refused; those of round -1 asked to take part.  Rounds of another kind, which some
+        systems have, begin again at 0.
     messages : CommunicationLedger
         Bytes of the records as they were sent, by round: of one message down, and of the mean answer up.
     members : dict of str to int

@@ -24,6 +24,7 @@ from fastfedrec.systems._deployed_fit import FitDeployment
 from fastfedrec.systems._deployment import Deployment, OwnDeployment, PrototypesDeployment
 from fastfedrec.systems._deployments import deployment_of
 from fastfedrec.systems.base import FederatedSystem
+from fastfedrec.systems.recommender import Recommender
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -34,7 +35,7 @@ __all__ = ["FlowerEngine", "client_app", "server_app"]
 
 
 def client_app(
-    system: FederatedSystem,
+    system: FederatedSystem | Recommender,
     data_loader: Callable[["Context"], Interactions],
     *,
     seed: int | None = None,
@@ -46,16 +47,17 @@ def client_app(
 
     Parameters
     ----------
-    system : FMFLDP or PrivatePrototypes
-        Its parameters are this node's own promise to its users: a server that names others, more rounds or another
-        catalogue is refused.
+    system : FederatedSystem or Recommender
+        Any that has rounds; docs/how-to/deploy-with-flower.md says with what parameters.  They are this node's own
+        promise to its users: a server that names others, more rounds or another catalogue is refused.
     data_loader : callable
         Called with Flower's context, for each message; returns this node's users as `Interactions` over the whole
         catalogue, in its order (`Interactions.from_scipy`).  What is large is best opened from a file
         (`interaction_store`).
     seed : int or None
         None is a deployment: this node draws a key of its own for each run, and keeps it in its folder.  A seed is a
-        simulation, in which all nodes have one key, the server has it too, and nothing is kept.
+        simulation, in which all nodes have one key, the server has it too, and nothing is kept but what devices
+        remember between rounds (FedRec).
     max_runs : int
         How many runs this node answers in; each costs its users the whole guarantee once more.
     n_threads : int
@@ -72,7 +74,9 @@ def client_app(
     Raises
     ------
     TypeError
-        A system that cannot be deployed.
+        A system that has no rounds.
+    ValueError
+        Parameters with which its `fit` looks at data, or no seed with a system whose guarantee would not hold.
     ImportError
         Flower is not installed.
 
@@ -106,7 +110,7 @@ def client_app(
 
 
 def server_app(
-    system: FederatedSystem,
+    system: FederatedSystem | Recommender,
     item_ids: Sequence | np.ndarray,
     on_finish: Callable[[Any, FlowerEngine], None],
     *,
@@ -125,14 +129,14 @@ def server_app(
 
     Parameters
     ----------
-    system : FMFLDP or PrivatePrototypes
-        With the parameters that the nodes agreed to.
+    system : FederatedSystem or Recommender
+        As `client_app`, with the parameters that the nodes agreed to.
     item_ids : array_like of shape (n_items,)
         The public catalogue.
     on_finish : callable
         Called as ``on_finish(model, engine)`` after the last round: to `save` the model, say, and to look at the
-        engine's `rejections` and `messages`.  An owner of data serves its users by the model's ``with_users`` (FMFLDP)
-        or ``serve`` (PrivatePrototypes).
+        engine's `rejections` and `messages`.  An owner of data serves its users by the model's ``with_users``, or
+        ``serve`` (PrivatePrototypes).
     n_nodes : int
         How many must have come before the first round.
     folder : path-like or None
@@ -163,7 +167,9 @@ def server_app(
     Raises
     ------
     TypeError
-        A system that cannot be deployed.
+        A system that has no rounds.
+    ValueError
+        Parameters with which its `fit` looks at data, or no seed with a system whose guarantee would not hold.
     ImportError
         Flower is not installed.
 
@@ -209,7 +215,7 @@ def server_app(
     return app
 
 
-def _check_crowd(system: FederatedSystem, min_crowd: int | None) -> int | None:
+def _check_crowd(system: FederatedSystem | Recommender, min_crowd: int | None) -> int | None:
     if min_crowd is None:
         return None
     deployment_of(system).check_separable()
