@@ -192,7 +192,7 @@ def test_a_name_belongs_to_who_came_first(data):
 
 def test_bad_arguments(data):
     finish = print
-    with pytest.raises(TypeError, match=r"system must be one of FMFLDP, .*, got DPPopularity: its fit looks at"):
+    with pytest.raises(TypeError, match=r"system must be one of FMFLDP, .*, got DPPopularity: it has no rounds"):
         client_app(DPPopularity(1.0), of_node(data))
     with pytest.raises(TypeError, match="got DPPopularity"):
         server_app(DPPopularity(1.0), data.item_ids, finish, n_nodes=2)

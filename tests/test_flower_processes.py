@@ -140,7 +140,8 @@ def federation(tmp_path):
         made.append(Federation(tmp_path, EXAMPLES / app, seed))
         if system is not None:
             task = made[0].app / f"{app}_flower/task.py"
-            changed = [f"SYSTEM = {system!r}\n" if line.startswith("SYSTEM =") else line for line in task.open()]
+            lines = task.read_text().splitlines(keepends=True)
+            changed = [f"SYSTEM = {system!r}\n" if line.startswith("SYSTEM =") else line for line in lines]
             names = "from fastfedrec import FMFLDP, Interactions"
             task.write_text("".join(changed).replace(names, f"{names}, {type(system).__name__}"))
         ports = [made[0].port + 1, made[0].port + 2]

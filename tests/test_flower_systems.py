@@ -253,9 +253,9 @@ FAR = np.full(60, 2**60)
 @pytest.mark.parametrize(
     ("name", "change", "reason"),
     [
-        ("dp_gram", set_value("request", "phase", 2), "phase must be one of this system's"),
-        ("dp_gram", set_value("request", "phase", -1), "phase must be one of this system's"),
-        ("dp_gram", set_value("request", "phase", "0"), "phase must be one of this system's"),
+        ("dp_gram", set_value("request", "phase", 2), "phase must be one of the [12] that this system has"),
+        ("dp_gram", set_value("request", "phase", -1), "phase must be one of the [12] that this system has"),
+        ("dp_gram", set_value("request", "phase", "0"), "phase must be one of the [12] that this system has"),
         ("dp_gram", set_value("request", "round", 1), "round must be from 0 to 0, got 1"),
         ("dp_gram", set_value("request", "items", "0" * 32), "not those of the server's catalogue"),
         ("dp_gram", set_value("state", "mean", Array(FAR)), "mean must be from 0 to 8192"),
@@ -263,8 +263,9 @@ FAR = np.full(60, 2**60)
         ("dp_gram", set_value("state", "mean", Array(FAR * 0.5)), "mean must be int64"),
         ("dp_als", set_value("request", "round", 2), "round must be from 0 to 1, got 2"),
         ("dp_als", set_value("state", "item-factors", Array(np.full((60, 4), np.nan))), "holds NaN"),
-        ("dp_fmf", set_value("request", "phase", 1), "phase must be one of this system's"),
+        ("dp_fmf", set_value("request", "phase", 1), "phase must be one of the [12] that this system has"),
         ("laplace_rr_svd", set_value("request", "n-users", -5), r"global_user_ids must be uint64 of shape \(1,\)"),
+        ("dp_gram", set_value("request", "n-users", 2**40), "n_users must be at most 33554432"),
         ("shuffled_sketch", set_value("state", "signs", Array(np.full((8, 2, 64), 3, np.int16))), "signs must be 1 or"),
         ("privrec", set_value("state", "parameters", Array(np.zeros(3, np.float32))), "parameters must be float32 of"),
         ("privrec", set_value("request", "system", "PrivRec(n_rounds=99)"), "this node is set up for PrivRec"),

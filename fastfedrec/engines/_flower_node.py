@@ -25,7 +25,7 @@ from fastfedrec.systems.base import Update
 if TYPE_CHECKING:
     from flwr.app import Context, Message, RecordDict
 
-_MOST_PHASES, _MOST_USERS = 100, 2**31  # that a server may speak of
+_MOST_PHASES = 100  # that a server may speak of
 _LOG = logging.getLogger("fastfedrec")
 
 
@@ -186,7 +186,7 @@ class Node:
             check_run_name(asked.get("run")),
             phase if type(phase) is int and 0 <= phase < _MOST_PHASES else _MOST_PHASES,
             round_number if type(round_number) is int else None,
-            n_users if type(n_users) is int and 0 < n_users < _MOST_USERS else 1,
+            n_users if type(n_users) is int and n_users > 0 else 1,
         )
 
     def _load(self, content: "RecordDict", context: "Context") -> Interactions:

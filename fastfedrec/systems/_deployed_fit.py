@@ -18,6 +18,7 @@ from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._deployment import Deployment, NodeRounds
+from fastfedrec.systems._dp_gram_rounds import MAX_USERS
 from fastfedrec.systems._fedrec_devices import pack_devices, unpack_devices
 from fastfedrec.systems._rating_model import check_ratings
 from fastfedrec.systems.base import FederatedSystem, Update
@@ -126,7 +127,7 @@ class FitDeployment(Deployment):
         objection = self.terms.objection(model)
         if objection is not None:
             raise ValueError(f"{type(model).__name__}'s data stay on nodes, so {objection}")
-        self._rehearsed: dict[tuple[int, int, int], NodeRounds] = {}
+        self._rehearsed: tuple[tuple[int, int, int], NodeRounds] | None = None
 
     def check_keys(self, is_simulation: bool) -> None:
         if not is_simulation and self.terms.only_simulated is not None:
@@ -147,10 +148,12 @@ class FitDeployment(Deployment):
         return shard._replace(global_user_ids=np.uint64(own) + np.arange(shard.n_users, dtype=np.uint64))
 
     def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
+        if n_users > MAX_USERS:  # no server is to make a node run out of memory
+            raise ValueError(f"n_users must be at most {MAX_USERS}, got {n_users}")
         asked = phase, n_users, len(item_ids)
-        if asked not in self._rehearsed:
-            self._rehearsed[asked] = Rehearsal(phase).of(self.model, RemoteUsers.numbered(n_users, item_ids))
-        return self._rehearsed[asked]
+        if self._rehearsed is None or self._rehearsed[0] != asked:
+            self._rehearsed = asked, Rehearsal(phase).of(self.model, RemoteUsers.numbered(n_users, item_ids))
+        return self._rehearsed[1]
 
     def objection(self, rounds: NodeRounds, state: Any, shard: Interactions, sender: str) -> str | None:
         for name, own in vars(rounds.state).items():
@@ -231,7 +234,7 @@ class Rehearsal(Engine):
 
     def __init__(self, phase: int):
         super().__init__()
-        self._phase, self._steps = phase, 0
+        self._phase, self._n_passed, self._steps = phase, 0, 0
 
     def of(self, model: Any, users: RemoteUsers) -> NodeRounds:
         """The rounds of a phase.
@@ -257,13 +260,13 @@ class Rehearsal(Engine):
             copy.copy(model).fit(users, key=Key.from_seed(0), engine=self)
         except _FoundError as found:
             return found.rounds
-        raise ValueError(f"phase must be one of this system's, got {self._phase}")
+        raise ValueError(f"phase must be one of the {self._n_passed} that this system has, counted from 0")
 
     def run(self, system: Any, state: Any, interactions: Any, **options: Any) -> Any:
         """Skip, or stop here."""
-        if not self._phase:
+        if self._n_passed == self._phase:
             raise _FoundError(NodeRounds(system, state, options["n_rounds"], self._steps))
-        self._phase -= 1
+        self._n_passed += 1
         self._steps += options["n_rounds"]
         return system.apply(state, system.zero_update(state, 0))
 
