@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 KERNEL_TESTS := $(patsubst _kernels/%.pyx,tests/test_%.py,$(wildcard _kernels/[a-z]*.pyx))
 SOURCES := setup.py pyproject.toml README.md $(wildcard fastfedrec/*.py fastfedrec/*/*.py _kernels/*.p[yx]* _kernels/*.h _kernels/*.cpp fastfedrec/*/*.json)
 
-.PHONY: demo test test-fast test-levels test-flower nightly reproduce-quick docs dist bench lint clean
+.PHONY: demo test test-fast test-levels test-flower test-flower-slow nightly reproduce-quick docs dist bench lint clean
 
 # The main job: private federated training on generated data, compared, accounted for and plotted.
 demo: $(VENV)/.installed-cli
@@ -27,13 +27,21 @@ test-levels: $(VENV)/.installed-test
 	done
 
 # Flower's tests in an environment of their own: it holds some packages at older versions than the other extras.
-test-flower: $(VENV)/.built
+test-flower: $(VENV)-flower/.installed
+	$(VENV)-flower/bin/pytest -n 2 tests/test_flower.py tests/test_flower_messages.py tests/test_flower_systems.py \
+		tests/test_flower_shuffled.py tests/test_state_codec.py
+
+# SuperLinks and SuperNodes as processes of their own, and what deployments recommend: minutes, and not part of `test`.
+test-flower-slow: $(VENV)-flower/.installed
+	$(VENV)-flower/bin/pytest -m slow tests/test_flower_processes.py tests/test_flower_quality.py
+
+$(VENV)-flower/.installed: $(VENV)/.built
 	$(PYTHON) -m venv $(VENV)-flower
 	$(VENV)-flower/bin/pip install --quiet --disable-pip-version-check "$$(echo $(VENV)/wheel/*.whl)[cli,flower]" \
 		"pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6.100"
+	$(VENV)-flower/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps $(VENV)/wheel/*.whl
 	$(VENV)-flower/bin/python -c "import flwr"  # without it the tests would be skipped, not fail
-	$(VENV)-flower/bin/pytest -n 2 tests/test_flower.py tests/test_flower_messages.py \
-		tests/test_flower_shuffled.py tests/test_state_codec.py
+	@touch $@
 
 # With `make -k` one that fails does not keep the other from running.
 nightly: reproduce-quick test-flower-slow

@@ -1,10 +1,14 @@
 """FMF-LDP: one round and a whole run, beside the same mathematics in NumPy, a user at a time."""
 
 import math
+import os
+import resource
+import time
 
 import numpy as np
 
 from fastfedrec import FMFLDP, Key, datasets, hardware
+from fastfedrec.interaction_store import open_interactions, store_interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.fmf_ldp import FMFState
 
@@ -222,10 +226,46 @@ class Fit:
         FMFLDP().fit(data, key=Key.from_seed(2), n_threads=n_threads)
 
     def track_reports_per_second(self, data, n_threads):
-        import time
-
         start = time.perf_counter()
         FMFLDP().fit(data, key=Key.from_seed(2), n_threads=n_threads)
         return 20 * 50_000 * 100 / (time.perf_counter() - start)
 
     track_reports_per_second.unit = "reports/s"
+
+
+class ByUsers:
+    """One round over stored interactions, 26,744 items and 50 a user: what a user costs, however many there are."""
+
+    param_names = ("n_users",)
+    params = ([10_000, 100_000, 1_000_000, 3_000_000],)
+    timeout = 1800
+
+    def setup_cache(self):
+        for n_users in self.params[0]:
+            data = datasets.generate_implicit(n_users, 26_744, key=Key.from_seed(1), mean_interactions=50.0)
+            store_interactions(data, f"users-{n_users}")
+        return {n_users: os.path.abspath(f"users-{n_users}") for n_users in self.params[0]}
+
+    def _round(self, folders, n_users):
+        """Seconds of processors, and bytes of memory beyond those of a round of few users."""
+        model, few = FMFLDP(), datasets.generate_implicit(1_000, 26_744, key=Key.from_seed(1))
+        state = model.initial_state(26_744, Key.from_seed(2))
+        model.local_round(state, few, Key.from_seed(3), 0)
+        first, data = _peak_bytes(), open_interactions(folders[n_users])
+        start = time.process_time()
+        model.local_round(state, data, Key.from_seed(3), 1)
+        return time.process_time() - start, _peak_bytes() - first
+
+    def track_microseconds_a_user(self, folders, n_users):
+        return 1e6 * self._round(folders, n_users)[0] / n_users
+
+    def track_bytes_a_user(self, folders, n_users):
+        """The mapped files among them: 4 bytes an interaction and 24 a user."""
+        return self._round(folders, n_users)[1] / n_users
+
+    track_microseconds_a_user.unit = "us of processors"
+    track_bytes_a_user.unit = "bytes"
+
+
+def _peak_bytes():
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -91,9 +91,11 @@ def serve(system, data, grid, **options):
     return found[0]
 
 
-def two_nodes(system, data, names="ab", **options):
+def two_nodes(system, data, names="ab", folder=None, **options):
+    """Two nodes of a simulation, with folders where devices remember something."""
     app = client_app(system, of_node(data), **({"seed": SEED} | options))
-    return {11 + place: (app, {"name": name}) for place, name in enumerate(names)}
+    kept = {name: {} if folder is None else {"folder": str(folder / name)} for name in names}
+    return {11 + place: (app, {"name": name} | kept[name]) for place, name in enumerate(names)}
 
 
 def in_folders(system, data, folder, **options):
@@ -104,3 +106,33 @@ def in_folders(system, data, folder, **options):
 
 def requests_of(grid, kind="train"):
     return [message for message in grid.asked if message.metadata.message_type == kind]
+
+
+# ---- misfortunes ----------------------------------------------------------------------------------------------------
+
+
+class KilledError(Exception):
+    pass
+
+
+def dies(after):
+    """A grid's `tamper` in which the server does not survive its `after`-th answer in rounds."""
+    count = []
+
+    def tamper(reply):
+        count.extend([1] * (reply.metadata.message_type == "train"))
+        if len(count) > after:
+            raise KilledError
+        return [reply]
+
+    return tamper
+
+
+def spoil(change, node=12):
+    """Change what one node answers in rounds; `change` gets the reply and returns all that arrives instead."""
+
+    def tamper(reply):
+        is_victim = reply.metadata.src_node_id == node and reply.metadata.message_type == "train"
+        return change(reply) if is_victim else [reply]
+
+    return tamper

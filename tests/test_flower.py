@@ -18,7 +18,19 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
-from flower_grid import HALF, KEY, SEED, MemoryGrid, in_folders, make_context, requests_of, serve, two_nodes
+from flower_grid import (
+    HALF,
+    KEY,
+    SEED,
+    KilledError,
+    MemoryGrid,
+    dies,
+    in_folders,
+    make_context,
+    requests_of,
+    serve,
+    two_nodes,
+)
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 
 from fastfedrec import FMFLDP, Key, PrivatePrototypes, load
@@ -174,23 +186,6 @@ def test_seeds_and_keys_do_not_mix(data, tmp_path, server_seed):
 
 
 # ---- a server that is killed ----------------------------------------------------------------------------------------
-
-
-class KilledError(Exception):
-    pass
-
-
-def dies(after):
-    """A grid's `tamper` in which the server does not survive its `after`-th answer in rounds."""
-    count = []
-
-    def tamper(reply):
-        count.extend([1] * (reply.metadata.message_type == "train"))
-        if len(count) > after:
-            raise KilledError
-        return [reply]
-
-    return tamper
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3, 4, 5])

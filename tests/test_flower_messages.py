@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
-from flower_grid import KEY, SEED, MemoryGrid, in_folders, make_context, of_node, requests_of, serve, two_nodes
+from flower_grid import KEY, SEED, MemoryGrid, in_folders, make_context, of_node, requests_of, serve, spoil, two_nodes
 from flwr.app import Array, Error, Message, MetricRecord
 
-from fastfedrec import FMFLDP, DPGram, Key, PrivatePrototypes
+from fastfedrec import FMFLDP, DPPopularity, Key, PrivatePrototypes
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines.flower import client_app, server_app
 from fastfedrec.systems.base import DivergenceError
@@ -88,16 +88,6 @@ def test_a_node_needs_a_name_and_a_folder(data):
 
 
 # ---- what a server refuses ------------------------------------------------------------------------------------------
-
-
-def spoil(change, node=12):
-    """Change what one node answers in rounds; `change` gets the reply and returns all that arrives instead."""
-
-    def tamper(reply):
-        is_victim = reply.metadata.src_node_id == node and reply.metadata.message_type == "train"
-        return change(reply) if is_victim else [reply]
-
-    return tamper
 
 
 def altered(record, name, value):
@@ -202,10 +192,10 @@ def test_a_name_belongs_to_who_came_first(data):
 
 def test_bad_arguments(data):
     finish = print
-    with pytest.raises(TypeError, match="system must be one of FMFLDP, PrivatePrototypes, got DPGram"):
-        client_app(DPGram(1.0), of_node(data))
-    with pytest.raises(TypeError, match="got DPGram"):
-        server_app(DPGram(1.0), data.item_ids, finish, n_nodes=2)
+    with pytest.raises(TypeError, match=r"system must be one of FMFLDP, .*, got DPPopularity: it has no rounds"):
+        client_app(DPPopularity(1.0), of_node(data))
+    with pytest.raises(TypeError, match="got DPPopularity"):
+        server_app(DPPopularity(1.0), data.item_ids, finish, n_nodes=2)
     with pytest.raises(ValueError, match="deploy with refine=False"):
         server_app(PrivatePrototypes(refine=True), data.item_ids, finish, n_nodes=2)
     with pytest.raises(ValueError, match="is never deployed"):

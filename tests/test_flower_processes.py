@@ -20,7 +20,7 @@ pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
 from shuffler_process import Certificates, ShufflerProcess
 
-from fastfedrec import Key, load
+from fastfedrec import DPALS, Key, load
 from fastfedrec._persistence import read_model
 
 EXAMPLES = Path(__file__).parent.parent / "examples/flower"
@@ -136,8 +136,14 @@ class Federation:
 def federation(tmp_path):
     made = []
 
-    def make(app, seed=None):
+    def make(app, seed=None, system=None):
         made.append(Federation(tmp_path, EXAMPLES / app, seed))
+        if system is not None:
+            task = made[0].app / f"{app}_flower/task.py"
+            lines = task.read_text().splitlines(keepends=True)
+            changed = [f"SYSTEM = {system!r}\n" if line.startswith("SYSTEM =") else line for line in lines]
+            names = "from fastfedrec import FMFLDP, Interactions"
+            task.write_text("".join(changed).replace(names, f"{names}, {type(system).__name__}"))
         ports = [made[0].port + 1, made[0].port + 2]
         for place, name in enumerate("ab"):
             made[0].start_node(name, place, ports[place])
@@ -193,6 +199,22 @@ def test_entities_with_keys_of_their_own(federation, monkeypatch):
     here = task.SYSTEM.fit(data, entities=np.arange(data.n_users) < 150, key=Key.from_seed(3))
     assert (model.item_factors_ != here.item_factors_).any()  # other keys, other noise
     assert model.ledger_.epsilon("server") == here.ledger_.epsilon("server")
+
+
+def test_a_system_whose_fit_is_its_server_is_killed_between_its_phases(federation, monkeypatch):
+    system = DPALS(4.0, n_factors=4)  # counts, a start, and two rounds of least squares
+    there = federation("fmf_ldp", seed=3, system=system)
+    there.run()
+    wait_for((there.folder / "server/round-1-0").exists, 240)
+    for pid in wait_for(lambda: there.processes("flwr-serverapp"), 10):
+        os.kill(pid, signal.SIGKILL)
+    assert not (there.folder / "server/model").exists()
+    there.run()
+    wait_for((there.folder / "server/model").exists, 600)
+    here = system.fit(everybody(task_of("fmf_ldp", monkeypatch)), key=Key.from_seed(3))
+    model = load(there.folder / "server/model")
+    np.testing.assert_array_equal(model.item_factors_, here.item_factors_)
+    assert model.ledger_.to_dict() == here.ledger_.to_dict()
 
 
 @pytest.mark.skipif(not all(map(shutil.which, ("openssl", "ssh-keygen"))), reason="makes certificates and keys")

@@ -1,5 +1,7 @@
 """Nodes with keys of their own recommend as well as a simulation with one key, over real messages; takes minutes."""
 
+from itertools import count
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from flower_grid import MemoryGrid, serve
 from scipy.stats import ttest_ind
 from shuffler_process import ShufflerProcess
 
-from fastfedrec import FMFLDP, Interactions, Key
+from fastfedrec import DPALS, DPFMF, FMFLDP, DPGram, Interactions, Key, LaplaceRRSVD
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines.flower import client_app
 from fastfedrec.evaluation import evaluate, leave_one_out
@@ -24,7 +26,8 @@ SYSTEM = FMFLDP(n_reports=8, n_rounds=6)
 @pytest.fixture(scope="module")
 def split():
     """All users, the item that each holds out, and what each node has; a node numbers its users from 0."""
-    train, test = leave_one_out(generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(5)), key=Key.from_seed(5))
+    data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(5), ratings=True)
+    train, test = leave_one_out(data, key=Key.from_seed(5))
     parts = [train.select_users(np.flatnonzero(np.arange(N_USERS) % N_NODES == node)) for node in range(N_NODES)]
     own = [Interactions.from_scipy(part.to_scipy(), np.arange(part.n_users), part.item_ids) for part in parts]
     return train, test, own
@@ -33,6 +36,13 @@ def split():
 def quality(model, split):
     train, test, _ = split
     return evaluate(model, train, test, metrics=["ndcg@10"], key=Key.from_seed(0), n_negatives=None)["ndcg@10"]
+
+
+def rating_error(model, split, names):
+    """Of the ratings that were held out, a user being known by `names`."""
+    _, test, _ = split
+    users = np.repeat(names, test.interactions_per_user())
+    return np.sqrt(np.mean((model.predict(users, test.item_ids[test.indices]) - test.values) ** 2))
 
 
 def deployed(split, seed, folder, hop=None):
@@ -68,13 +78,6 @@ def test_a_key_for_each_node_is_as_good_as_one_for_all(split, one_key, tmp_path)
     assert abs(np.mean(own) - np.mean(one_key)) < 3 * np.std(one_key, ddof=1) * np.sqrt(2 / N_RUNS) + 0.01
     # Control: nodes that share a key draw the same noise for their first users, their second users, and so on.
     shared = [deployed(split, seed, tmp_path) for seed in range(N_RUNS)]
-    print(
-        "SHARED",
-        np.mean(shared),
-        np.std(shared, ddof=1),
-        ttest_ind(shared, one_key, equal_var=False),
-        ttest_ind(own, one_key, equal_var=False),
-    )
     assert not is_alike(shared, one_key)
     assert np.mean(shared) < np.mean(one_key)
 
@@ -86,3 +89,41 @@ def test_behind_a_shuffler_as_well(split, one_key, tmp_path):
     finally:
         hop.kill()
     assert is_alike(own, one_key)
+
+
+WITH_FITS = {
+    "dp_gram": (DPGram(8.0, gate=False), DPGram(0.1, gate=False)),
+    "dp_als": (DPALS(16.0, n_factors=4), DPALS(0.05, n_factors=4)),
+    "dp_fmf": (DPFMF(8.0, n_factors=4, n_rounds=4), DPFMF(0.1, n_factors=4, n_rounds=4)),
+    "laplace_rr_svd": (LaplaceRRSVD(max_ratings=40), LaplaceRRSVD(epsilon_1=0.1, epsilon_2=0.1, max_ratings=40)),
+}
+
+
+@pytest.mark.parametrize("name", WITH_FITS)
+def test_so_are_systems_whose_fit_is_their_server(split, name, tmp_path):
+    train, _, own = split
+    system, noisier = WITH_FITS[name]
+    names = np.array([f"{row % N_NODES}/{row // N_NODES}" for row in range(N_USERS)])
+    folders = count()
+
+    def figure(model, names):
+        return rating_error(model, split, names) if name == "laplace_rr_svd" else quality(model, split)
+
+    def here(model, seed):
+        return figure(type(model)(**model.get_params()).fit(train, key=Key.from_seed(seed)), train.user_ids)
+
+    app = client_app(system, lambda context: own[int(context.node_config["name"])])
+
+    def there():
+        folder = tmp_path / str(next(folders))
+        nodes = {11 + n: (app, {"name": str(n), "folder": str(folder / str(n))}) for n in range(N_NODES)}
+        model, engine = serve(system, train, MemoryGrid(nodes), n_nodes=N_NODES, seed=None, round_timeout=30.0)
+        assert engine.rejections == []
+        return figure(model if name == "laplace_rr_svd" else model.with_users(train), names)
+
+    one_key, deployments = [here(system, seed) for seed in range(N_RUNS)], [there() for _ in range(N_RUNS)]
+    assert is_alike(deployments, one_key)
+    spread = np.hypot(np.std(one_key, ddof=1), np.std(deployments, ddof=1))
+    assert abs(np.mean(deployments) - np.mean(one_key)) < 5 * spread / np.sqrt(N_RUNS)
+    # Control: more noise is noticed.
+    assert not is_alike(deployments, [here(noisier, seed) for seed in range(N_RUNS)])

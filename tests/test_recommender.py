@@ -83,7 +83,7 @@ MODELS = [
 ]
 
 
-BASES = {"Baseline", "_Unprotected", "RatingModel", "RatingBaseline", "AdditiveModel", "GramModel"}
+BASES = {"Baseline", "OwnRows", "_Unprotected", "RatingModel", "RatingBaseline", "AdditiveModel", "GramModel"}
 
 
 def rated(n_users, n_items, seed, **ids):

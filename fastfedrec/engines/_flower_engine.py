@@ -5,14 +5,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fastfedrec.accounting import CommunicationLedger, LocalReports, RoundTraffic
+import numpy as np
+
+from fastfedrec.accounting import CommunicationLedger, LocalReports, RoundTraffic, ShuffledReports
 from fastfedrec.accounting.events import Event
 from fastfedrec.engines._flower_records import array_record, config_record, count_bytes, read_arrays, read_values
+from fastfedrec.engines._round_records import RoundRecords
 from fastfedrec.engines._state_codec import encode_state
 from fastfedrec.engines.base import Engine
+from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._deployment import Deployment
-from fastfedrec.systems.base import FederatedSystem, Rejection, Update
+from fastfedrec.systems.base import FederatedSystem, Rejection, RoundReceiver, Update
 
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
@@ -59,7 +63,8 @@ class FlowerEngine(Engine):
     Attributes
     ----------
     rejections : list of Rejection
-        Messages that the server refused; those of round -1 asked to take part.
+        Messages that the server refused; those of round -1 asked to take part.  Rounds of another kind, which some
+        systems have, begin again at 0.
     messages : CommunicationLedger
         Bytes of the records as they were sent, by round: of one message down, and of the mean answer up.
     members : dict of str to int
@@ -78,11 +83,14 @@ class FlowerEngine(Engine):
         max_clients: int,
     ):
         super().__init__()
-        self._grid, self._deployment, self._request = grid, deployment, dict(request)
+        self._grid, self._deployment, self._request = grid, deployment, dict[str, Any](request)
         self._is_simulation, self._max_clients = is_simulation, max_clients
         self._round_timeout, self._join_timeout = round_timeout, join_timeout
         self.messages = CommunicationLedger()
         self.members: dict[str, int] = {}
+        self.people: dict[str, np.ndarray] = {}  # global ids of the members' users, where the system names them
+        self.records: RoundRecords | None = None
+        self._phase = -1  # calls of `run`, but for the first
         self.refused: list[Rejection] = []
         self._is_open = True  # to members who were not there before
         self._nodes: dict[str, int] = {}  # who is there, by name
@@ -112,18 +120,26 @@ class FlowerEngine(Engine):
                 f"{len(self.members)} of {n_nodes} nodes came within {self._join_timeout:g} seconds{reasons}"
             )
         self.members = dict(sorted(self.members.items()))  # an order that does not depend on who came first
-        self._is_open = False
+        self._close()
 
-    def gather_again(self, members: Mapping[str, int]) -> None:
+    def gather_again(self, members: Mapping[str, int], people: Mapping[str, np.ndarray]) -> None:
         """Wait for the members of a run that is resumed; it goes on without those who do not come.
 
         Parameters
         ----------
         members : mapping of str to int
             As they were.
+        people : mapping of str to ndarray
+            And the names of their users, where these have any.
         """
-        self.members, self._is_open = dict(members), False
+        self.members, self.people = dict(members), dict(people)
+        self._close()
         self._wait(lambda: len(self._nodes) == len(self.members))
+
+    def _close(self) -> None:
+        """From here on the members are known, and how many users all of them stand for is public."""
+        self._is_open = False
+        self._request["n_users"] = sum(self.members.values())
 
     def shards(self) -> dict[str, Any]:
         """The members, as `run` takes shards.
@@ -162,10 +178,13 @@ class FlowerEngine(Engine):
     def _admit(self, node: int, reply: "Message") -> None:
         name = f"node {node}"
         try:
-            content = self._content(reply, _ENVELOPE)
+            names_users = self._deployment.names_users
+            content = self._content(reply, _ENVELOPE + 8 * self._max_clients * names_users)
             told, metrics = read_values(content["config"]), read_values(content["metrics"])
             name = told["name"] if type(told["name"]) is str and len(told["name"]) <= 200 else name
             reason = self._reason_to_refuse(name, told.get("simulation"), metrics.get("num_examples"))
+            if reason is None and names_users:
+                reason = self._read_people(name, read_arrays(content["users"]), int(metrics["num_examples"]))
         except Exception as error:  # whatever a hostile message does when looked at, the others are waited for
             reason = str(error)[:500] if type(error) is ValueError else f"could not be read ({type(error).__name__})"
         if reason is not None:
@@ -185,10 +204,61 @@ class FlowerEngine(Engine):
             return None if self._is_open else "the run has begun without it"
         return None if self.members[name] == n_clients else f"it came with {self.members[name]} users, now {n_clients}"
 
+    def _read_people(self, name: str, arrays: Mapping[str, np.ndarray], n_clients: int) -> str | None:
+        """Take down a node's users, or say why it does not take part."""
+        ids = arrays["global_user_ids"]
+        if ids.dtype != np.uint64 or ids.shape != (n_clients,) or len(np.unique(ids)) != n_clients:
+            return f"global-user-ids must be {n_clients} different uint64, got {ids.dtype} {ids.shape}"
+        if name in self.people:
+            return None if np.array_equal(self.people[name], ids) else "it came with other users than before"
+        if any(np.isin(ids, others).any() for others in self.people.values()):
+            return "some of its users are another node's"
+        self.people[name] = ids
+        return None
+
     # ---- a round ------------------------------------------------------------------------------------------------
+
+    def run(self, system: FederatedSystem, state: Any, *arguments: Any, **options: Any) -> Any:
+        """Run rounds of one kind; a system's kinds are numbered, and `rejections` are those of all of them.
+
+        Parameters
+        ----------
+        system, state : object
+            As for every engine.
+        *arguments, **options : object
+            As for every engine; whoever the interactions are of, the shards are the members'.
+
+        Returns
+        -------
+        object
+            The last state.
+        """
+        earlier = self.rejections
+        self._phase += 1
+        try:
+            return super().run(system, state, *arguments, **options)
+        finally:
+            self.rejections = earlier + self.rejections
+
+    def _shards_of(self, interactions: Interactions | Mapping[str, Interactions]) -> dict[str, Any]:
+        return self.shards()
+
+    def _collect(self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int) -> None:
+        place = self._phase, receiver.round
+        found = None if self.records is None else self.records.recall(*place)
+        if found is not None:  # a server that was killed has heard it before, and noise is not drawn for another sum
+            heard, traffic = found
+            receiver.add(heard)
+            self.messages.record(traffic)
+            return
+        super()._collect(receiver, placed, key, n_threads)
+        if self.records is not None:
+            self.records.keep(*place, receiver.heard(), self.messages.rounds[-1])
 
     def _as_carried(self, event: Event) -> Event:
         # Flower's messages name their node, and a node adds up its users: there is no shuffler behind which to hide.
+        if isinstance(event, ShuffledReports):
+            return LocalReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)
         return replace(event, separable=False) if isinstance(event, LocalReports) else event
 
     def _answers(
@@ -206,7 +276,8 @@ class FlowerEngine(Engine):
         order = {name: place for place, name in enumerate(placed)}  # floats are added in it
         for name, reply in sorted(replies, key=lambda answer: order[answer[0]]):
             try:
-                yield self._read_update(reply, name, self._deployment.largest_update(state, self.members[name]))
+                largest = self._deployment.largest_update(system, state, self.members[name])
+                yield self._read_update(reply, name, largest)
             except Exception as error:
                 reason = str(error)[:500] if type(error) is ValueError else f"unreadable ({type(error).__name__})"
                 self.rejections.append(Rejection(round_number, name, reason))
@@ -217,7 +288,7 @@ class FlowerEngine(Engine):
         arrays, values = encode_state(state)
         return RecordDict(
             {
-                "request": config_record({**self._request, "round": round_number}),
+                "request": config_record({**self._request, "phase": self._phase, "round": round_number}),
                 "state": array_record(arrays),
                 "values": config_record(values),
             }
@@ -276,7 +347,11 @@ class FlowerEngine(Engine):
         """An answer under the name of the node that the transport says sent it; `RoundReceiver` does the rest."""
         content = self._content(reply, largest + _ENVELOPE)
         told, metrics = read_values(content["config"]), read_values(content["metrics"])
-        return Update(told["round"], name, metrics["num_examples"], read_arrays(content["update"]))
+        update = Update(told["round"], name, metrics["num_examples"], read_arrays(content["update"]))
+        stranger = self._deployment.impersonation(update, self.people[name]) if self.people else None
+        if stranger is not None:
+            raise ValueError(stranger)
+        return update
 
     @staticmethod
     def _content(reply: "Message", largest: int) -> "RecordDict":

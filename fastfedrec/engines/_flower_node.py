@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from fastfedrec.engines._state_codec import decode_state
 from fastfedrec.engines.shuffler import ShufflerClient, ShufflerError, encode_reports
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
-from fastfedrec.systems._deployment import Deployment
+from fastfedrec.systems._deployment import Deployment, NodeRounds
 from fastfedrec.systems.base import Update
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message, RecordDict
 
+_MOST_PHASES = 100  # that a server may speak of
 _LOG = logging.getLogger("fastfedrec")
 
 
@@ -78,29 +80,38 @@ class Node:
         """Say by which name this node signs and how many users it stands for."""
         from flwr.app import MetricRecord, RecordDict
 
-        run, _ = self._read_request(message.content)
+        run = self._read_request(message.content)[0]
         shard, memory = self._load(message.content, context), self._memory(context)
         if memory is not None:
             memory.check_run(run)
-        return RecordDict(
+        content = RecordDict(
             {
-                "metrics": MetricRecord({"num-examples": self._deployment.model.count_clients(shard)}),
-                "config": config_record({"name": _name(context), "simulation": memory is None}),
+                "metrics": MetricRecord({"num-examples": self._deployment.count_clients(shard)}),
+                "config": config_record({"name": _name(context), "simulation": self._seed is not None}),
             }
         )
+        if self._deployment.names_users:
+            content["users"] = array_record({"global_user_ids": shard.global_user_ids})
+        return content
 
     def train(self, message: "Message", context: "Context") -> "RecordDict":
         """Answer a round, once: asked again, the same message is sent again."""
         from flwr.app import MetricRecord, RecordDict
 
-        run, round_number = self._read_request(message.content)
-        if round_number is None or not 0 <= round_number < self._deployment.n_rounds:
-            raise RefusalError(f"round must be from 0 to {self._deployment.n_rounds - 1}, got {round_number}")
-        memory, name = self._memory(context), _name(context)
+        run, phase, round_number, n_users = self._read_request(message.content)
+        shard = self._load(message.content, context)
+        try:
+            rounds = self._deployment.rounds_of(phase, n_users, shard.item_ids)
+        except ValueError as error:
+            raise RefusalError(str(error)) from error
+        if round_number is None or not 0 <= round_number < rounds.n_rounds:
+            raise RefusalError(f"round must be from 0 to {rounds.n_rounds - 1}, got {round_number}")
+        memory, name, place = self._memory(context), _name(context), rounds.n_before + round_number
         with nullcontext() if memory is None else memory.alone():
-            update = None if memory is None else memory.answer(run, round_number, name)
+            update = None if memory is None else memory.answer(run, place, name)
             if update is None:
-                update = self._work(message.content, context, memory, run, round_number, name)
+                update = self._work(message.content, rounds, shard, memory, run, round_number, name)
+        update = replace(update, round=round_number)
         if self._min_crowd is not None:
             return self._send_single(update, run, context, self._min_crowd)
         return RecordDict(
@@ -131,42 +142,52 @@ class Node:
     def _work(
         self,
         content: "RecordDict",
-        context: "Context",
+        rounds: NodeRounds,
+        shard: Interactions,
         memory: NodeMemory | None,
         run: str,
         round_number: int,
         name: str,
     ) -> Update:
-        system = self._deployment.model
-        shard = self._load(content, context)
+        kind = rounds.state if isinstance(rounds.state, type) else type(rounds.state)
         try:
-            state = decode_state(
-                self._deployment.state_type, read_arrays(content["state"]), read_values(content["values"])
-            )
+            state = decode_state(kind, read_arrays(content["state"]), read_values(content["values"]))
         except (KeyError, ValueError, TypeError) as error:
             raise RefusalError(f"the state could not be read: {error}") from error
-        objection = self._deployment.objection(state, shard, name)
+        objection = self._deployment.objection(rounds, state, shard, name)
         if objection is not None:
             raise RefusalError(objection)
-        key = Key.from_seed(check_integer("seed", self._seed)) if memory is None else memory.key(run)
-        if self._min_crowd is None:
-            update = system.local_round(state, shard, key, round_number, sender=name, n_threads=self._n_threads)
+        if self._seed is None and memory is not None:
+            key = memory.key(run)
         else:
+            key = Key.from_seed(check_integer("seed", self._seed))
+        devices: dict[str, np.ndarray] = {}
+        if self._min_crowd is not None:
             update = self._deployment.single_reports(state, shard, key, round_number, name, self._n_threads)
+        else:
+            known = {} if memory is None else memory.devices(run)
+            update, devices = self._deployment.work(
+                rounds, state, shard, key, round_number, name, self._n_threads, known
+            )
         if memory is not None:
-            memory.keep_answer(run, update)
+            memory.keep_answer(run, replace(update, round=rounds.n_before + round_number), devices)
         return update
 
-    def _read_request(self, content: "RecordDict") -> tuple[str, int | None]:
-        """Run and round; refused where the server means another system, whose privacy nobody here agreed to."""
+    def _read_request(self, content: "RecordDict") -> tuple[str, int, int | None, int]:
+        """Run, phase, round and number of users; refused where nobody here agreed to the system that is meant."""
         try:
             asked = read_values(content["request"])
         except (KeyError, ValueError) as error:
             raise RefusalError("the request could not be read") from error
         if asked.get("system") != self._text:
             raise RefusalError(f"the server asks for {asked.get('system')!r}, and this node is set up for {self._text}")
-        round_number = asked.get("round")
-        return check_run_name(asked.get("run")), round_number if type(round_number) is int else None
+        phase, round_number, n_users = (asked.get(name) for name in ("phase", "round", "n_users"))
+        return (
+            check_run_name(asked.get("run")),
+            phase if type(phase) is int and 0 <= phase < _MOST_PHASES else _MOST_PHASES,
+            round_number if type(round_number) is int else None,
+            n_users if type(n_users) is int and n_users > 0 else 1,
+        )
 
     def _load(self, content: "RecordDict", context: "Context") -> Interactions:
         data = self._data_loader(context)
@@ -174,16 +195,19 @@ class Node:
             raise TypeError(f"data_loader must return Interactions, got {type(data).__name__}")
         if read_values(content["request"]).get("items") != digest_of_items(data.item_ids):
             raise RefusalError("this node's items are not those of the server's catalogue, in its order")
-        return self._deployment.prepare(data)
+        shard = self._deployment.prepare(data)
+        return shard if self._seed is not None else self._deployment.name_users(shard, _name(context))
 
     def _memory(self, context: "Context") -> NodeMemory | None:
-        """None in a simulation, where a seed is everybody's key and nothing needs to be kept."""
-        if self._seed is not None:
+        """None in a simulation, where a seed is everybody's key, if devices have nothing to remember either."""
+        if self._seed is not None and not self._deployment.has_devices:
             return None
         folder = context.node_config.get("folder")
         if not isinstance(folder, str) or not folder:
-            raise RefusalError("this node has no folder for its key: start it with --node-config 'folder=\"...\"'")
-        return NodeMemory(os.path.expanduser(folder), self._max_runs)
+            what = "key" if self._seed is None else "devices"
+            raise RefusalError(f"this node has no folder for its {what}: start it with --node-config 'folder=\"...\"'")
+        # A simulation costs its users nothing, so there may be any number of them.
+        return NodeMemory(os.path.expanduser(folder), self._max_runs if self._seed is None else None)
 
 
 def _shuffler(context: "Context") -> ShufflerClient:

@@ -7,15 +7,18 @@ other data, or on another state, would cancel: so a round is answered once, and 
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+import numpy as np
 
 from fastfedrec._persistence import read_model, write_model
 from fastfedrec.randomness import Key
 from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems.base import Update
 
+_OWN = "devices."  # begins the names of arrays that are not sent
 _RUN = re.compile("[0-9a-f]{32}")
 
 
@@ -24,9 +27,9 @@ class RefusalError(ValueError):
 
 
 class NodeMemory:
-    """A folder that only its owner can read; `max_runs` is how many runs its users are ready to pay for."""
+    """A folder that only its owner can read; `max_runs` is how many runs its users are ready to pay for, if any."""
 
-    def __init__(self, folder: str | os.PathLike, max_runs: int):
+    def __init__(self, folder: str | os.PathLike, max_runs: int | None):
         self._folder, self._max_runs = Path(folder), max_runs
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
@@ -41,7 +44,7 @@ class NodeMemory:
     def check_run(self, run: str) -> None:
         """Refuse a run beyond the last that was agreed to."""
         known = {path.name for path in self._folder.glob("run-*")}
-        if f"run-{run}" not in known and len(known) >= self._max_runs:
+        if self._max_runs is not None and f"run-{run}" not in known and len(known) >= self._max_runs:
             raise RefusalError(f"this node has taken part in {len(known)} runs, and max_runs is {self._max_runs}")
 
     def key(self, run: str) -> Key:
@@ -57,13 +60,22 @@ class NodeMemory:
         header, arrays = read_model(path)
         if header["round"] > round_number:
             raise RefusalError(f"round {round_number} is over: this node has answered round {header['round']}")
-        return Update(round_number, sender, header["n_clients"], arrays) if header["round"] == round_number else None
+        sent = {name: array for name, array in arrays.items() if not name.startswith(_OWN)}
+        return Update(round_number, sender, header["n_clients"], sent) if header["round"] == round_number else None
 
-    def keep_answer(self, run: str, update: Update) -> None:
-        """Write an answer before it leaves."""
+    def devices(self, run: str) -> dict[str, np.ndarray]:
+        """What was kept with the last answer; nothing before the first."""
+        path = self._run_folder(run) / "answer"
+        arrays = read_model(path)[1] if path.exists() else {}
+        return {name.removeprefix(_OWN): array for name, array in arrays.items() if name.startswith(_OWN)}
+
+    def keep_answer(self, run: str, update: Update, devices: Mapping[str, np.ndarray]) -> None:
+        """Write an answer before it leaves, and what devices remember until the next round."""
         header = {"round": update.round, "n_clients": update.n_clients}
         folder = self._run_folder(run)
-        write_model(folder / "answer", header, dict(update.arrays))
+        folder.mkdir(mode=0o700, exist_ok=True)
+        own = {f"{_OWN}{name}": array for name, array in devices.items()}
+        write_model(folder / "answer", header, dict(update.arrays) | own)
         for path in (folder / "answer", folder, self._folder):  # a power cut must not undo what the server has seen
             descriptor = os.open(path, os.O_RDONLY)
             os.fsync(descriptor)

@@ -78,10 +78,7 @@ class Engine(ABC):
             The last state.
         """
         self.rejections = []
-        if isinstance(interactions, Mapping):
-            shards = dict(interactions)
-        else:
-            shards = {f"shard-{number}": shard for number, shard in enumerate(interactions.shard(self.n_shards))}
+        shards = self._shards_of(interactions)
         expected = {name: system.count_clients(shard) for name, shard in shards.items()}
         n_clients = sum(expected.values())
         rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=type(system).__name__)
@@ -99,6 +96,12 @@ class Engine(ABC):
                 if after_round is not None:
                     after_round(round_number, state)
         return state
+
+    def _shards_of(self, interactions: Interactions | Mapping[str, Interactions]) -> dict[str, Any]:
+        """The shards by name."""
+        if isinstance(interactions, Mapping):
+            return dict(interactions)
+        return {f"shard-{number}": shard for number, shard in enumerate(interactions.shard(self.n_shards))}
 
     def _as_carried(self, event: Event) -> Event:
         """What a round does to people's data, as those who carry this engine's messages see it."""

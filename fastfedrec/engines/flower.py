@@ -3,8 +3,8 @@
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple
-from typing import TYPE_CHECKING, Any
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -14,13 +14,17 @@ from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic, Shu
 from fastfedrec.engines._flower_engine import FlowerEngine
 from fastfedrec.engines._flower_node import Node, digest_of_items, name_system
 from fastfedrec.engines._flower_shuffled import ShuffledFlowerEngine
+from fastfedrec.engines._round_records import RoundRecords
 from fastfedrec.engines._state_codec import decode_state, encode_state
 from fastfedrec.engines.shuffler import ShufflerClient
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._checkpoint import Checkpoint
-from fastfedrec.systems._deployment import Deployment, PrototypesDeployment, deployment_of
+from fastfedrec.systems._deployed_fit import FitDeployment
+from fastfedrec.systems._deployment import Deployment, OwnDeployment, PrototypesDeployment
+from fastfedrec.systems._deployments import deployment_of
 from fastfedrec.systems.base import FederatedSystem
+from fastfedrec.systems.recommender import Recommender
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -31,7 +35,7 @@ __all__ = ["FlowerEngine", "client_app", "server_app"]
 
 
 def client_app(
-    system: FederatedSystem,
+    system: FederatedSystem | Recommender,
     data_loader: Callable[["Context"], Interactions],
     *,
     seed: int | None = None,
@@ -43,16 +47,17 @@ def client_app(
 
     Parameters
     ----------
-    system : FMFLDP or PrivatePrototypes
-        Its parameters are this node's own promise to its users: a server that names others, more rounds or another
-        catalogue is refused.
+    system : FederatedSystem or Recommender
+        Any that has rounds; docs/how-to/deploy-with-flower.md says with what parameters.  They are this node's own
+        promise to its users: a server that names others, more rounds or another catalogue is refused.
     data_loader : callable
         Called with Flower's context, for each message; returns this node's users as `Interactions` over the whole
         catalogue, in its order (`Interactions.from_scipy`).  What is large is best opened from a file
         (`interaction_store`).
     seed : int or None
         None is a deployment: this node draws a key of its own for each run, and keeps it in its folder.  A seed is a
-        simulation, in which all nodes have one key, the server has it too, and nothing is kept.
+        simulation, in which all nodes have one key, the server has it too, and nothing is kept but what devices
+        remember between rounds (FedRec).
     max_runs : int
         How many runs this node answers in; each costs its users the whole guarantee once more.
     n_threads : int
@@ -69,7 +74,9 @@ def client_app(
     Raises
     ------
     TypeError
-        A system that cannot be deployed.
+        A system that has no rounds.
+    ValueError
+        Parameters with which its `fit` looks at data, or no seed with a system whose guarantee would not hold.
     ImportError
         Flower is not installed.
 
@@ -86,8 +93,10 @@ def client_app(
         raise ImportError("client_app needs Flower; install it: pip install 'fastfedrec[flower]'") from error
     if seed is not None:
         check_integer("seed", seed, low=0)
+    deployment = deployment_of(system)
+    deployment.check_keys(seed is not None)
     node = Node(
-        deployment_of(system),
+        deployment,
         data_loader,
         seed,
         check_integer("max_runs", max_runs, low=1),
@@ -101,7 +110,7 @@ def client_app(
 
 
 def server_app(
-    system: FederatedSystem,
+    system: FederatedSystem | Recommender,
     item_ids: Sequence | np.ndarray,
     on_finish: Callable[[Any, FlowerEngine], None],
     *,
@@ -120,14 +129,14 @@ def server_app(
 
     Parameters
     ----------
-    system : FMFLDP or PrivatePrototypes
-        With the parameters that the nodes agreed to.
+    system : FederatedSystem or Recommender
+        As `client_app`, with the parameters that the nodes agreed to.
     item_ids : array_like of shape (n_items,)
         The public catalogue.
     on_finish : callable
         Called as ``on_finish(model, engine)`` after the last round: to `save` the model, say, and to look at the
-        engine's `rejections` and `messages`.  An owner of data serves its users by the model's ``with_users`` (FMFLDP)
-        or ``serve`` (PrivatePrototypes).
+        engine's `rejections` and `messages`.  An owner of data serves its users by the model's ``with_users``, or
+        ``serve`` (PrivatePrototypes).
     n_nodes : int
         How many must have come before the first round.
     folder : path-like or None
@@ -158,7 +167,9 @@ def server_app(
     Raises
     ------
     TypeError
-        A system that cannot be deployed.
+        A system that has no rounds.
+    ValueError
+        Parameters with which its `fit` looks at data, or no seed with a system whose guarantee would not hold.
     ImportError
         Flower is not installed.
 
@@ -171,7 +182,7 @@ def server_app(
         from flwr.serverapp import ServerApp
     except ImportError as error:
         raise ImportError("server_app needs Flower; install it: pip install 'fastfedrec[flower]'") from error
-    deployment_of(system)  # complains now, not on a server
+    deployment_of(system).check_keys(seed is not None)  # complains now, not on a server
     ids = axis_ids("item_ids", item_ids, len(item_ids))
     if seed is not None:
         check_integer("seed", seed, low=0)
@@ -195,21 +206,83 @@ def server_app(
         deployment = deployment_of(system)
         if isinstance(deployment, PrototypesDeployment):
             deployment.public_sizes = public_sizes
-        on_finish(*_serve(grid, deployment, ids, n_nodes, folder, seed, options))
+        arguments = ids, n_nodes, folder, seed, options
+        if isinstance(deployment, OwnDeployment):
+            on_finish(*_serve(grid, deployment, *arguments))
+        elif isinstance(deployment, FitDeployment):
+            on_finish(*_serve_fit(grid, deployment, *arguments))
 
     return app
 
 
-def _check_crowd(system: FederatedSystem, min_crowd: int | None) -> int | None:
+def _check_crowd(system: FederatedSystem | Recommender, min_crowd: int | None) -> int | None:
     if min_crowd is None:
         return None
     deployment_of(system).check_separable()
     return check_integer("min_crowd", min_crowd, low=2)
 
 
+@dataclass
+class _Opening:
+    """What a server has before the first round, or when it comes back."""
+
+    engine: FlowerEngine
+    key: Key
+    run: str
+    kept: Checkpoint | None
+    found: tuple[dict[str, Any], dict[str, np.ndarray]] | None
+
+    @classmethod
+    def of(
+        cls,
+        grid: "Grid",
+        deployment: Deployment,
+        item_ids: np.ndarray,
+        folder: str | os.PathLike | None,
+        seed: int | None,
+        options: Mapping[str, Any],
+    ) -> Self:
+        """Nobody is asked yet."""
+        request = {"system": name_system(deployment, options.get("min_crowd")), "items": digest_of_items(item_ids)}
+        kept = None if folder is None else Checkpoint(folder, request)
+        key = None if seed is None else Key.from_seed(seed)
+        key = kept.resolve_key(key) if kept is not None else key or Key.from_entropy()
+        found = None if kept is None else kept.restore()
+        request["run"] = found[0]["run"] if found else secrets.token_hex(16)
+        kind = ShuffledFlowerEngine if "shuffler" in options else FlowerEngine
+        engine = kind(grid, deployment, request, is_simulation=key.is_simulation, **options)
+        return cls(engine, key, request["run"], kept, found)
+
+
+def _serve_fit(
+    grid: "Grid",
+    deployment: FitDeployment,
+    item_ids: np.ndarray,
+    n_nodes: int,
+    folder: str | os.PathLike | None,
+    seed: int | None,
+    options: Mapping[str, Any],
+) -> tuple[Any, FlowerEngine]:
+    """A whole run by the system's own `fit`; one that is resumed hears again what was heard."""
+    opening = _Opening.of(grid, deployment, item_ids, folder, seed, options)
+    engine, kept = opening.engine, opening.kept
+    if opening.found:
+        header, people = opening.found
+        engine.gather_again(header["members"], people)
+    else:
+        engine.gather(n_nodes)
+        if kept is not None:  # before anybody is asked: a server that is killed now comes back as the same run
+            kept.keep_state({"run": opening.run, "members": engine.members}, engine.people)
+    if folder is not None:
+        engine.records = RoundRecords(folder)
+    model = deployment.fit(engine, item_ids, engine.people or engine.members, opening.key)
+    engine.rejections = engine.refused + engine.rejections
+    return model, engine
+
+
 def _serve(
     grid: "Grid",
-    deployment: Deployment,
+    deployment: OwnDeployment,
     item_ids: np.ndarray,
     n_nodes: int,
     folder: str | os.PathLike | None,
@@ -217,18 +290,12 @@ def _serve(
     options: Mapping[str, Any],
 ) -> tuple[Any, FlowerEngine]:
     """A whole run, or what is left of it."""
-    request = {"system": name_system(deployment, options.get("min_crowd")), "items": digest_of_items(item_ids)}
-    kept = None if folder is None else Checkpoint(folder, request)
-    key = None if seed is None else Key.from_seed(seed)
-    key = kept.resolve_key(key) if kept is not None else key or Key.from_entropy()
-    found = None if kept is None else kept.restore()
-    request["run"] = found[0]["run"] if found else secrets.token_hex(16)
-    kind = ShuffledFlowerEngine if "shuffler" in options else FlowerEngine
-    engine = kind(grid, deployment, request, is_simulation=key.is_simulation, **options)
+    opening = _Opening.of(grid, deployment, item_ids, folder, seed, options)
+    engine, key, kept = opening.engine, opening.key, opening.kept
     model = deployment.model
-    if found:
-        header, arrays = found
-        engine.gather_again(header["members"])
+    if opening.found:
+        header, arrays = opening.found
+        engine.gather_again(header["members"], {})
         deployment.open(item_ids, list(engine.members), Ledger.from_dict(header["ledger"]))
         model.communication_, engine.messages = map(_traffic, (header["rounds"], header["messages"]))
         state, last_round = decode_state(deployment.state_type, arrays, header["values"]), header["round"]
@@ -243,7 +310,7 @@ def _serve(
             return
         arrays, values = encode_state(state)
         header = {
-            "run": request["run"], "members": engine.members, "round": round_number, "values": values,
+            "run": opening.run, "members": engine.members, "round": round_number, "values": values,
             "ledger": model.ledger_.to_dict(), "rounds": [astuple(t) for t in model.communication_.rounds],
             "messages": [astuple(traffic) for traffic in engine.messages.rounds],
         }  # fmt: skip

@@ -7,7 +7,8 @@ Where data stay with their owners, the server has public numbers only, and a nod
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +21,39 @@ from fastfedrec.systems.fmf_ldp import FMFLDP, FMFState
 from fastfedrec.systems.private_prototypes import PrivatePrototypes, PrototypeState
 
 
+@dataclass(frozen=True)
+class NodeRounds:
+    """What a node knows of the rounds that it is asked for.
+
+    Parameters
+    ----------
+    system : FederatedSystem
+        Answers them.
+    state : object
+        A state of the kind that the server sends, or the type of one.
+    n_rounds : int
+        How many there are.
+    n_before : int
+        Rounds of other kinds before them.
+    """
+
+    system: FederatedSystem
+    state: Any
+    n_rounds: int
+    n_before: int = 0
+
+
 class Deployment(ABC):
     """Both ends of one system; `model` is a copy, so that what is fitted here is nobody else's."""
 
-    state_type: ClassVar[type]
-    n_rounds: int
+    names_users = False  # whether a node says by which global ids it names its users
+    has_devices = False  # whether devices remember something between rounds
 
     def __init__(self, model: Any):
         self.model = copy.copy(model)
+
+    def check_keys(self, is_simulation: bool) -> None:  # noqa: B027 -- most systems run either way
+        """Raise where a system does not run with one key for all (a simulation), or with a key for each node."""
 
     # ---- a node's end -------------------------------------------------------------------------------------------
 
@@ -35,36 +61,38 @@ class Deployment(ABC):
         """What `fit` does to everybody's data first."""
         return data
 
+    def count_clients(self, shard: Interactions) -> int:
+        """As how many clients a shard counts."""
+        return shard.n_users
+
+    def name_users(self, shard: Interactions, sender: str) -> Interactions:
+        """The users of a node that has its own key, under names that no other node's users have, if that matters."""
+        return shard
+
     @abstractmethod
-    def objection(self, state: Any, shard: Interactions, sender: str) -> str | None:
+    def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
+        """The rounds of a phase, from what is public; a ValueError where there is none."""
+
+    @abstractmethod
+    def objection(self, rounds: NodeRounds, state: Any, shard: Interactions, sender: str) -> str | None:
         """Why a state, which any server may have sent, is not answered; None where it is sound."""
+
+    def work(
+        self, rounds: NodeRounds, state: Any, shard: Interactions, key: Key, round: int, sender: str, n_threads: int,
+        devices: Mapping[str, np.ndarray],
+    ) -> tuple[Update, dict[str, np.ndarray]]:  # fmt: skip
+        """A node's answer, and what its devices remember until the next round, as arrays."""
+        return rounds.system.local_round(state, shard, key, round, sender=sender, n_threads=n_threads), {}
 
     # ---- the server's end ---------------------------------------------------------------------------------------
 
-    def open(self, item_ids: np.ndarray, senders: Sequence[str], ledger: Ledger) -> None:
-        """Get ready for a run, or for the rest of one: a model of the catalogue and of no users."""
-        empty = np.zeros(0, dtype=np.int64)
-        self.model.interactions_ = Interactions(np.zeros(1, dtype=np.int64), empty, None, None, empty, item_ids, empty)
-        self.model.ledger_, self.model.communication_ = ledger, CommunicationLedger()
-
     @abstractmethod
-    def new_ledger(self) -> Ledger:
-        """As `fit` starts one."""
-
-    @abstractmethod
-    def start(self, senders: Sequence[str], key: Key) -> Any:
-        """The first state; what the rounds' events cannot say goes into the ledger."""
-
-    def check(self, state: Any, round_number: int) -> None:  # noqa: B027 -- of one round there is nothing to check
-        """Raise where training has left the numbers in which the model means anything."""
-
-    @abstractmethod
-    def finish(self, state: Any) -> Any:
-        """The fitted model, without users."""
-
-    @abstractmethod
-    def largest_update(self, state: Any, n_clients: int) -> int:
+    def largest_update(self, system: FederatedSystem, state: Any, n_clients: int) -> int:
         """Bytes of the largest sound answer's arrays: more is refused before it is looked at."""
+
+    def impersonation(self, update: Update, own: np.ndarray) -> str | None:
+        """Why an answer is not about the users (global ids) of its sender; None where it is."""
+        return None
 
     # ---- behind a shuffler, where the system's reports mean something one by one -----------------------------------
 
@@ -89,7 +117,43 @@ class Deployment(ABC):
         raise NotImplementedError
 
 
-class FMFDeployment(Deployment):
+class OwnDeployment(Deployment):
+    """A system that has rounds of one kind only, and a server here beside its `fit`."""
+
+    state_type: type
+    n_rounds: int
+
+    def count_clients(self, shard: Interactions) -> int:
+        return self.model.count_clients(shard)
+
+    def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
+        if phase:
+            raise ValueError(f"phase must be 0, got {phase}")
+        return NodeRounds(self.model, self.state_type, self.n_rounds)
+
+    def open(self, item_ids: np.ndarray, senders: Sequence[str], ledger: Ledger) -> None:
+        """Get ready for a run, or for the rest of one: a model of the catalogue and of no users."""
+        empty = np.zeros(0, dtype=np.int64)
+        self.model.interactions_ = Interactions(np.zeros(1, dtype=np.int64), empty, None, None, empty, item_ids, empty)
+        self.model.ledger_, self.model.communication_ = ledger, CommunicationLedger()
+
+    @abstractmethod
+    def new_ledger(self) -> Ledger:
+        """As `fit` starts one."""
+
+    @abstractmethod
+    def start(self, senders: Sequence[str], key: Key) -> Any:
+        """The first state; what the rounds' events cannot say goes into the ledger."""
+
+    def check(self, state: Any, round_number: int) -> None:
+        """Raise where training has left the numbers in which the model means anything."""
+
+    @abstractmethod
+    def finish(self, state: Any) -> Any:
+        """The fitted model, without users."""
+
+
+class FMFDeployment(OwnDeployment):
     """FMF-LDP: the model serves a node's own users by `with_users`."""
 
     state_type = FMFState
@@ -101,7 +165,7 @@ class FMFDeployment(Deployment):
     def prepare(self, data: Interactions) -> Interactions:
         return data.positive() if self.model.use_values else data.binarize()
 
-    def objection(self, state: FMFState, shard: Interactions, sender: str) -> str | None:
+    def objection(self, rounds: NodeRounds, state: FMFState, shard: Interactions, sender: str) -> str | None:
         factors, expected = state.item_factors, (shard.n_items, self.model.n_factors)
         if factors.shape != expected or factors.dtype != np.float32:
             return f"item_factors must be float32 of shape {expected}, got {factors.dtype} {factors.shape}"
@@ -126,7 +190,7 @@ class FMFDeployment(Deployment):
         self.model.user_factors_ = np.zeros((0, self.model.n_factors), dtype=np.float32)
         return self.model
 
-    def largest_update(self, state: FMFState, n_clients: int) -> int:
+    def largest_update(self, system: FederatedSystem, state: FMFState, n_clients: int) -> int:
         if self.model.epsilon is None:
             return 8 * state.item_factors.size
         return 16 * min(self.model._n_coordinates(state), n_clients * self.model.n_reports) + 8
@@ -150,7 +214,7 @@ class FMFDeployment(Deployment):
         return self.model._n_coordinates(state)
 
 
-class PrototypesDeployment(Deployment):
+class PrototypesDeployment(OwnDeployment):
     """Private prototypes: a node is an entity; the model serves its users by `serve`."""
 
     state_type = PrototypeState
@@ -164,7 +228,7 @@ class PrototypesDeployment(Deployment):
         if model.refine:
             raise ValueError("refine=True is each entity's own work on its own data; deploy with refine=False")
 
-    def objection(self, state: PrototypeState, shard: Interactions, sender: str) -> str | None:
+    def objection(self, rounds: NodeRounds, state: PrototypeState, shard: Interactions, sender: str) -> str | None:
         if state.n_items != shard.n_items:
             return f"n_items must be {shard.n_items}, got {state.n_items}"
         if state.names.count(sender) != 1 or len(state.n_prototypes) != len(state.names):
@@ -201,20 +265,5 @@ class PrototypesDeployment(Deployment):
         model.user_side_item_factors_ = np.zeros((0, *model.item_factors_.shape))
         return model
 
-    def largest_update(self, state: PrototypeState, n_clients: int) -> int:
+    def largest_update(self, system: FederatedSystem, state: PrototypeState, n_clients: int) -> int:
         return 8 * max(state.n_prototypes) * (1 + 3 * self.model._n_support(state.n_items))
-
-
-_KINDS: dict[type, type] = {FMFLDP: FMFDeployment, PrivatePrototypes: PrototypesDeployment}
-
-
-def deployment_of(system: FederatedSystem) -> Deployment:
-    """Both ends of a system, or a TypeError where it has none yet."""
-    for kind, deployment in _KINDS.items():
-        if isinstance(system, kind):
-            return deployment(system)
-    known = ", ".join(kind.__name__ for kind in _KINDS)
-    raise TypeError(
-        f"system must be one of {known}, got {type(system).__name__}: its fit looks at everybody's data, or trusts the "
-        "server with its noise, so it runs where the data are (LocalEngine, DaskEngine)"
-    )

@@ -70,6 +70,12 @@ class NoisySum(FederatedSystem):
     def _sums(self, state: GramState, shard: Interactions, n_threads: int) -> np.ndarray:
         """The exact sums over a shard's users, int64."""
 
+    def _objection(self, state: GramState) -> str | None:
+        """Say where the mean is outside of what the norm of a centred row is bounded for."""
+        if len(state.mean) and (state.mean.min() < 0 or state.mean.max() > SCALE):
+            return f"mean must be from 0 to {SCALE}, got {state.mean.min()} to {state.mean.max()}"
+        return None
+
     def local_round(
         self,
         state: GramState,

@@ -1,5 +1,6 @@
 """The users' side of FedRec: what a shard keeps between rounds, and which items each user speaks of."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -61,6 +62,19 @@ class Devices:
     user_factors: np.ndarray
     next_round: int = 0
     spoken: Spoken | None = None
+
+
+def pack_devices(devices: Devices) -> dict[str, np.ndarray]:
+    """What a shard keeps, as arrays for a file of its own; which round comes next is the file's to know."""
+    spoken = devices.spoken or _empty_lists(np.zeros(len(devices.users), dtype=np.int64))
+    return {"users": devices.users, "user_factors": devices.user_factors} | vars(spoken)
+
+
+def unpack_devices(arrays: Mapping[str, np.ndarray], next_round: int) -> Devices:
+    """And back."""
+    own = {name: np.array(array) for name, array in arrays.items()}
+    spoken = Spoken(own["indptr"], own["items"], own["kinds"])
+    return Devices(own["users"], own["user_factors"], next_round, spoken)
 
 
 def first_factors(key: Key, users: np.ndarray, n_factors: int) -> np.ndarray:

@@ -408,9 +408,9 @@ class FedRecRounds(FederatedSystem):
         Returns
         -------
         ndarray of shape (n_users, n_factors), float64
-            A copy.
+            A copy; zeros for users whose devices are elsewhere.
         """
-        factors = np.empty((len(state.global_user_ids), self.n_factors))
+        factors = np.zeros((len(state.global_user_ids), self.n_factors))
         for devices in self._devices.values():
             factors[state.rows(devices.users)] = devices.user_factors
         return factors

@@ -10,17 +10,16 @@ from fastfedrec import ranking
 from fastfedrec._check import check_choice, check_flag, check_real
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import CommunicationLedger, RoundTraffic
-from fastfedrec.interactions import Interactions
+from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._spectrum import ease_factors
 from fastfedrec.systems.item_models import score_neighbors
-from fastfedrec.systems.recommender import Recommender, check_interactions
 
 LEAST_SIGNAL = 30.0  # of the gate
 _N_NEIGHBORS = 100
 _BLOCK_CELLS = 2**23  # similarities held at once
 
 
-class GramModel(Recommender):
+class GramModel(OwnRows):
     """A matrix of item pairs as factors L, and what a device computes from them and its own row."""
 
     _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_")
@@ -39,26 +38,6 @@ class GramModel(Recommender):
         check_choice("score", self.scoring, ("ease", "ridge", "knn"))
         check_flag("gate", self.gate)
         check_real("regularization", self.regularization, low=0.0, exclusive=True)
-
-    def with_users(self, interactions: Interactions) -> Self:
-        """Serve other users with the same released matrix, without refitting and at no cost to anybody.
-
-        Parameters
-        ----------
-        interactions : Interactions
-            Their data, over the same items.
-
-        Returns
-        -------
-        Recommender
-            A model of its own for these users.
-
-        Raises
-        ------
-        ValueError
-            Other items than the model was fitted on.
-        """
-        return self._serving(check_interactions(interactions).binarize())
 
     def _scoring_factors(self, n_users: int) -> np.ndarray:
         if self.scoring != "knn":

@@ -13,6 +13,7 @@ import numpy as np
 from fastfedrec._check import check_integer
 from fastfedrec._kernels import evaluation as _subset_kernel
 from fastfedrec._kernels import laplace_rr_svd as _kernel
+from fastfedrec._remote_users import RemoteUsers
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
 from fastfedrec.interactions import Interactions
@@ -278,7 +279,8 @@ class RatingRounds(FederatedSystem):
             lengths = np.full(len(lengths), longest)
         elif self.max_ratings is not None:
             longest = self.max_ratings
-            lengths = np.minimum(lengths, longest)
+            # Where rows are elsewhere, what they send is only known to be no more than that.
+            lengths = np.where(isinstance(interactions, RemoteUsers), longest, np.minimum(lengths, longest))
         self._longest, self._mean_length = longest, float(lengths.mean())
 
     def _codes(self, shard: Interactions) -> np.ndarray:

@@ -106,6 +106,10 @@ class SketchRound(FederatedSystem):
         bits = np.unpackbits(words.astype("<u8").view(np.uint8))[: math.prod(shape)]
         return SketchState((2 * bits.astype(np.int16) - 1).reshape(shape))
 
+    def _objection(self, state: SketchState) -> str | None:
+        """Say where signs are no signs."""
+        return None if (np.abs(state.signs) == 1).all() else "signs must be 1 or -1"
+
     def local_round(
         self,
         state: SketchState,

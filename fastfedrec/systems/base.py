@@ -114,7 +114,6 @@ class FederatedSystem(ABC):
         return shard.n_users
 
     # What devices remember between rounds stays on them; an engine whose rounds run elsewhere carries it to and fro.
-
     def take_devices(self, sender: str) -> Any:
         """What a shard's devices remember from the last round.
 
@@ -143,6 +142,10 @@ class FederatedSystem(ABC):
 
     def forget_devices(self) -> None:  # noqa: B027
         """Drop what the devices of all shards remember, as in a copy of the system that is sent elsewhere."""
+
+    def _objection(self, state: Any) -> str | None:
+        """Why devices do not answer a state that a server sent, beyond shapes, types and NaN."""
+        return None
 
     @abstractmethod
     def local_round(
@@ -435,14 +438,13 @@ class RoundReceiver:
             return f"it answers round {message.round!r}, and round {self.round} is open (late or replayed)"
         if message.sender in self._answered:
             return "the sender has answered this round before (replayed)"
-        n_clients = self.expected[message.sender]
-        if type(message.n_clients) is not int or not self._can_speak_for(message.n_clients, n_clients):
-            return f"it claims {message.n_clients!r} clients, and {n_clients} were asked"
+        n_asked = self.expected[message.sender]
+        if type(message.n_clients) is not int or not self._can_speak_for(message.n_clients, n_asked):
+            return f"it claims {message.n_clients!r} clients, and {n_asked} were asked"
         rules = self.system.rules(self.state, message.n_clients)
         if type(message.arrays) is not dict or set(message.arrays) != set(rules):
             return f"it must have the fields {sorted(rules)}, got {sorted(map(str, message.arrays))}"
         for name, rule in rules.items():
-            violation = rule.violation(message.arrays[name])
-            if violation is not None:
+            if violation := rule.violation(message.arrays[name]):
                 return f"field {name!r} {violation}"
         return self.system.inconsistency(self.state, message)

@@ -26,8 +26,9 @@ from fastfedrec.systems._dp_als_rounds import (
     StartRound,
 )
 from fastfedrec.systems._fit import Fit
+from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems.dp_gram import gaussian_mu
-from fastfedrec.systems.recommender import Recommender, check_interactions
+from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["DPALS"]
 
@@ -38,7 +39,7 @@ _KIND_SHARES = (0.02, 0.1, 0.88)  # of a round of least squares: the users' gram
 _DISTANCE_ROOM = 2  # times what the samplers of all draws are expected to take of delta
 
 
-class DPALS(Recommender):
+class DPALS(OwnRows):
     """Alternating least squares for implicit feedback with differentially private item factors: a baseline.
 
     **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for adding or removing one

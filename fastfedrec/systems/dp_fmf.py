@@ -20,8 +20,9 @@ from fastfedrec.randomness import Key
 from fastfedrec.systems._dp_als_rounds import MAX_USERS, ALSState
 from fastfedrec.systems._dp_fmf_rounds import GradientRound
 from fastfedrec.systems._fit import Fit
+from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems.dp_gram import gaussian_mu
-from fastfedrec.systems.recommender import Recommender, check_interactions
+from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["DPFMF"]
 
@@ -29,7 +30,7 @@ _START = "dp_fmf.item_factors"
 _INIT_SCALE = 0.01
 
 
-class DPFMF(Recommender):
+class DPFMF(OwnRows):
     """Federated matrix factorisation whose item factors are differentially private: a baseline with a trusted server.
 
     **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for adding or removing one

@@ -5,6 +5,7 @@ and of some others with virtual ratings; the server takes one step along each it
 the ledger says how little.  Corrections: docs/explanation/systems/fedrec.md.
 """
 
+import math
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import astuple
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fastfedrec._check import check_choice, check_integer, check_real
+from fastfedrec._remote_users import RemoteUsers
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import CommunicationLedger, Ledger, LocalReports, RoundTraffic
 from fastfedrec.attacks import run_attacks
@@ -280,6 +282,10 @@ class FedRec(RatingModel, FedRecRounds):
 
     def _count_vectors(self, state: FedRecState) -> VectorTraffic:
         groups = [devices for devices in self._devices.values() if len(devices.users)]
+        if not groups:  # they are elsewhere, and keep to themselves how much they speak of
+            n_denoisers = len(np.unique(state.denoisers))
+            unknown = (math.nan, math.nan, math.nan)
+            return VectorTraffic(n_denoisers, len(state.global_user_ids) - n_denoisers, *unknown)
         users = np.concatenate([devices.users for devices in groups])
         denoisers = state.denoisers[state.rows(users)] if len(state.denoisers) else state.denoisers
         return count_vectors(self._sharing, groups, denoisers, self.interactions_.n_items)
@@ -290,7 +296,8 @@ class FedRec(RatingModel, FedRecRounds):
 
     def _expected_sent(self, data: Interactions) -> float:
         """Vectors that a user sends in a round, as the mean over users."""
-        lengths = data.interactions_per_user()
+        # Where rows are elsewhere, a user is only known to have no more than all items.
+        lengths = np.where(isinstance(data, RemoteUsers), data.n_items, data.interactions_per_user())
         channel = self.channel
         if channel is None:
             return float(np.minimum((1 + self.rho) * lengths, data.n_items).mean())

@@ -11,6 +11,7 @@ import numpy as np
 from fastfedrec import ranking
 from fastfedrec._check import check_flag, check_instance, check_integer
 from fastfedrec._persistence import read_model, write_model
+from fastfedrec._remote_users import RemoteUsers
 from fastfedrec.accounting import Ledger
 from fastfedrec.interactions import Interactions
 
@@ -284,6 +285,6 @@ def check_interactions(interactions: Any) -> Interactions:
         Not empty.
     """
     check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
-    if interactions.n_interactions == 0:
+    if interactions.n_interactions == 0 and not isinstance(interactions, RemoteUsers):
         raise ValueError(f"interactions must not be empty, got {interactions!r}")
     return interactions

@@ -1,0 +1,274 @@
+"""Systems whose own `fit` is their server: it runs on an engine that asks nodes, with nobody's data beside it.
+
+`fit` names the rounds and does everything between them, so nothing of a system is written down a second time.  It must
+then do without looking at data; where a parameter makes it look, the system is refused.  A node finds out from the same
+`fit` which round it is asked for, and never from the server: see `Rehearsal`.
+"""
+
+import copy
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastfedrec._remote_users import RemoteUsers
+from fastfedrec.engines.base import Engine
+from fastfedrec.interactions import Interactions
+from fastfedrec.randomness import Key
+from fastfedrec.systems._deployment import Deployment, NodeRounds
+from fastfedrec.systems._dp_gram_rounds import MAX_USERS
+from fastfedrec.systems._fedrec_devices import pack_devices, unpack_devices
+from fastfedrec.systems._rating_model import check_ratings
+from fastfedrec.systems.base import FederatedSystem, Update
+from fastfedrec.systems.dp_als import DPALS
+from fastfedrec.systems.dp_fmf import DPFMF
+from fastfedrec.systems.dp_gram import DPGram
+from fastfedrec.systems.fedrec import FedRec
+from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
+from fastfedrec.systems.privrec import PrivRec
+from fastfedrec.systems.shuffled_sketch import ShuffledSketchGram
+
+_ROW_BITS = 32  # of a global id that a node makes; the others are the node's
+
+
+def _nothing(model: Any) -> str | None:
+    return None
+
+
+def _as_they_are(data: Interactions) -> Interactions:
+    return data
+
+
+def _objection_to_ratings(model: LaplaceRRSVD) -> str | None:
+    if model.max_ratings is None and not model.hide_items:
+        return "max_ratings must be given: else the ledger's figure is that of the user with most, whom nobody may see"
+    return None
+
+
+def _objection_to_privrec(model: PrivRec) -> str | None:
+    for name, why in (("features", "their values are"), ("popularity_epsilon", "the items are")):
+        if getattr(model, name) is not None:
+            return f"{name} must be None: {why} counted by fit where all data are"
+    if model.stage1 != "none":
+        return "stage1 must be 'none': its sequences are looked at by fit where all data are"
+    return None
+
+
+def _objection_to_fedrec(model: FedRec) -> str | None:
+    if model.max_items is not None:
+        return "max_items must be None, and divisor given: raters are counted by fit where all data are"
+    if getattr(model, "fill_by", "uniform") != "uniform":
+        return "fill_by must be 'uniform': raters are counted by fit where all data are"
+    return None
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On what terms a system runs where its data are on nodes.
+
+    Parameters
+    ----------
+    objection : callable
+        Why a model with these parameters does not run there; None where it does.
+    prepare : callable
+        What `fit` does to everybody's data first.
+    only_simulated : str or None
+        Why nodes may not have keys of their own, where they may not.
+    names_users : bool
+        Whether the server tells users apart by their global ids.
+    has_devices : bool
+        Whether devices remember something between rounds, which a node then keeps in its folder.
+    keeps_users : bool
+        Whether what the server has of each user is made of the user's reports alone, and so part of its model.
+    """
+
+    objection: Callable[[Any], str | None] = _nothing
+    prepare: Callable[[Interactions], Interactions] = Interactions.binarize
+    only_simulated: str | None = None
+    names_users: bool = False
+    has_devices: bool = False
+    keeps_users: bool = False
+
+
+#: Each system that runs so.  Whoever draws the noise is the same as in one process: the server, or every user.
+TERMS: dict[type, Terms] = {
+    DPGram: Terms(),
+    DPALS: Terms(),
+    DPFMF: Terms(),
+    LaplaceRRSVD: Terms(_objection_to_ratings, check_ratings, names_users=True, keeps_users=True),
+    ShuffledSketchGram: Terms(
+        only_simulated="its reports are made for a shuffler, and there is none between these nodes and the server"
+    ),
+    PrivRec: Terms(
+        _objection_to_privrec,
+        _as_they_are,
+        only_simulated="its guarantee rests on a secret cohort, and every node is told the whole cohort",
+        names_users=True,
+    ),
+    FedRec: Terms(
+        _objection_to_fedrec,
+        check_ratings,
+        only_simulated="a node adds up what each of its users would send to the server, or to another user, alone",
+        names_users=True,
+        has_devices=True,
+    ),
+}
+
+
+class FitDeployment(Deployment):
+    """Any system of `TERMS`."""
+
+    def __init__(self, model: Any):
+        super().__init__(model)
+        self.terms = next(terms for kind, terms in TERMS.items() if isinstance(model, kind))
+        self.names_users, self.has_devices = self.terms.names_users, self.terms.has_devices
+        objection = self.terms.objection(model)
+        if objection is not None:
+            raise ValueError(f"{type(model).__name__}'s data stay on nodes, so {objection}")
+        self._rehearsed: tuple[tuple[int, int, int], NodeRounds] | None = None
+
+    def check_keys(self, is_simulation: bool) -> None:
+        if not is_simulation and self.terms.only_simulated is not None:
+            raise ValueError(
+                f"seed must be given with {type(self.model).__name__}, which runs on Flower as a simulation only: "
+                + self.terms.only_simulated
+            )
+
+    # ---- a node's end -------------------------------------------------------------------------------------------
+
+    def prepare(self, data: Interactions) -> Interactions:
+        return self.terms.prepare(data)
+
+    def name_users(self, shard: Interactions, sender: str) -> Interactions:
+        if not self.names_users:
+            return shard
+        own = int.from_bytes(hashlib.blake2b(sender.encode(), digest_size=4).digest()) << _ROW_BITS
+        return shard._replace(global_user_ids=np.uint64(own) + np.arange(shard.n_users, dtype=np.uint64))
+
+    def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
+        if n_users > MAX_USERS:  # no server is to make a node run out of memory
+            raise ValueError(f"n_users must be at most {MAX_USERS}, got {n_users}")
+        asked = phase, n_users, len(item_ids)
+        if self._rehearsed is None or self._rehearsed[0] != asked:
+            self._rehearsed = asked, Rehearsal(phase).of(self.model, RemoteUsers.numbered(n_users, item_ids))
+        return self._rehearsed[1]
+
+    def objection(self, rounds: NodeRounds, state: Any, shard: Interactions, sender: str) -> str | None:
+        for name, own in vars(rounds.state).items():
+            sent = getattr(state, name)
+            if isinstance(own, np.ndarray) and (sent.shape != own.shape or sent.dtype != own.dtype):
+                return f"{name} must be {own.dtype} of shape {own.shape}, got {sent.dtype} {sent.shape}"
+            if np.asarray(sent).dtype.kind == "f" and not np.isfinite(sent).all():
+                return f"{name} holds NaN or infinite entries"
+        return rounds.system._objection(state)
+
+    def work(
+        self, rounds: NodeRounds, state: Any, shard: Interactions, key: Key, round: int, sender: str, n_threads: int,
+        devices: Mapping[str, np.ndarray],
+    ) -> tuple[Update, dict[str, np.ndarray]]:  # fmt: skip
+        system = rounds.system
+        if devices:
+            system.put_devices(sender, (unpack_devices(devices, round), []))
+        update = system.local_round(state, shard, key, round, sender=sender, n_threads=n_threads)
+        kept = system.take_devices(sender)
+        return update, {} if kept is None else pack_devices(kept[0])
+
+    # ---- the server's end ---------------------------------------------------------------------------------------
+
+    def fit(self, engine: Engine, item_ids: np.ndarray, people: Mapping[str, np.ndarray | int], key: Key) -> Any:
+        """The fitted model; `people` are the global ids of each node's users, or how many it has."""
+        users = self._roster(people, item_ids, key.is_simulation)
+        model = self.model.fit(users, key=key, engine=engine)
+        if isinstance(self.model, ShuffledSketchGram):
+            model.ledger_.note(
+                "there was no shuffler between nodes and server: the figure behind one is what this run stands for, "
+                "and is claimed for none of its messages"
+            )
+        return model if self.terms.keeps_users else model.with_users(RemoteUsers.numbered(0, item_ids))
+
+    def _roster(self, people: Mapping[str, np.ndarray | int], item_ids: np.ndarray, is_simulation: bool) -> RemoteUsers:
+        if not self.names_users:
+            return RemoteUsers.numbered(sum(int(n) for n in people.values()), item_ids)
+        ids = np.concatenate([np.asarray(own) for own in people.values()])
+        order = np.argsort(ids)  # rows are in the order of their global ids, as where all data are
+        if is_simulation:
+            return RemoteUsers.named(ids[order], ids[order], item_ids)
+        names = np.array([f"{name}/{row}" for name, own in people.items() for row in range(len(np.asarray(own)))])
+        return RemoteUsers.named(ids[order], names[order], item_ids)
+
+    def largest_update(self, system: FederatedSystem, state: Any, n_clients: int) -> int:
+        free = n_clients * (getattr(self.model, "max_ratings", None) or 0)  # an axis without a size: of reports
+        return sum(
+            np.dtype(rule.dtype).itemsize * int(np.prod([free if n is None else n for n in rule.shape], dtype=float))
+            for rule in system.rules(state, n_clients).values()
+        )
+
+    def impersonation(self, update: Update, own: np.ndarray) -> str | None:
+        users = update.arrays.get("user")
+        if users is not None and users.dtype == own.dtype and not np.isin(users, own).all():
+            return "it speaks for another node's users"
+        return None
+
+
+class _FoundError(Exception):
+    """Ends a rehearsal."""
+
+    def __init__(self, rounds: NodeRounds):
+        super().__init__("found")
+        self.rounds = rounds
+
+
+class Rehearsal(Engine):
+    """A node's own run of `fit` without anybody's data, up to the rounds it was asked for.
+
+    Rounds before them get the update of nobody, and that once: what a device does depends on public numbers and on the
+    state that the server sends, and not on what came of those rounds.
+
+    Parameters
+    ----------
+    phase : int
+        Which of the calls of `run`.
+    """
+
+    def __init__(self, phase: int):
+        super().__init__()
+        self._phase, self._n_passed, self._steps = phase, 0, 0
+
+    def of(self, model: Any, users: RemoteUsers) -> NodeRounds:
+        """The rounds of a phase.
+
+        Parameters
+        ----------
+        model : Recommender
+            The system; what `fit` leaves on it is dropped.
+        users : RemoteUsers
+            Public numbers.
+
+        Returns
+        -------
+        NodeRounds
+            As this node's own parameters have it.
+
+        Raises
+        ------
+        ValueError
+            There is no such phase.
+        """
+        try:
+            copy.copy(model).fit(users, key=Key.from_seed(0), engine=self)
+        except _FoundError as found:
+            return found.rounds
+        raise ValueError(f"phase must be one of the {self._n_passed} that this system has, counted from 0")
+
+    def run(self, system: Any, state: Any, interactions: Any, **options: Any) -> Any:
+        """Skip, or stop here."""
+        if self._n_passed == self._phase:
+            raise _FoundError(NodeRounds(system, state, options["n_rounds"], self._steps))
+        self._n_passed += 1
+        self._steps += options["n_rounds"]
+        return system.apply(state, system.zero_update(state, 0))
+
+    def _answers(self, *arguments: Any) -> Iterable[Any]:
+        raise NotImplementedError("nobody is asked in a rehearsal")
