@@ -43,7 +43,7 @@ def test_everything_that_the_command_offers_is_run(nightly, capsys):
     for name in names:  # each is one that the parser takes, as far as its file that is no folder
         assert cli.main(["reproduce", *name.split(), "--quick", "--out", str(PATH)]) == 2
         assert "must be a folder, and a file is there" in capsys.readouterr().err
-    assert cli.main(["reproduce", "fmf-ldp", "--figure", "5", "--out", "nowhere"]) == 2
+    assert cli.main(["reproduce", "fmf-ldp", "--figure", "6", "--out", "nowhere"]) == 2
 
 
 def test_data_are_generated_once_and_only_where_they_are_asked_for(nightly, tmp_path, monkeypatch):
