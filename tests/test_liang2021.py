@@ -110,7 +110,7 @@ def test_bad_inputs(folds):
     ("argv", "message"),
     [
         (["fedrec", "--figure", "2"], "--table of fedrec must be one of 2, communication, client-share"),
-        (["fmf-ldp", "--table", "2"], "--figure of fmf-ldp must be one of 4"),
+        (["fmf-ldp", "--table", "2"], "--figure of fmf-ldp must be one of 2, 3, 4, 5"),
         (["fedrec", "--table", "2"], "--data is required for fedrec"),
         (["fedrec", "--table", "2", "--data", "x", "--seeds", "2"], "--seeds is for fmf-ldp; fedrec runs over five"),
     ],

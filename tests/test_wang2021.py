@@ -161,7 +161,7 @@ def test_bad_inputs(arguments, error, message):
         ),
         (["privrec", "--table", "2"], "--data is required for table 2"),
         (["privrec", "--figure", "4"], "--data is required for figure 4"),
-        (["fmf-ldp", "--table", "2"], "--figure of fmf-ldp must be one of 4"),
+        (["fmf-ldp", "--table", "2"], "--figure of fmf-ldp must be one of 2, 3, 4, 5"),
     ],
 )
 def test_errors_are_one_line(capsys, argv, message):
