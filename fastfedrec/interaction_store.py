@@ -18,7 +18,7 @@ _BLOCK = 1 << 24  # entries that are looked at together
 class StoredInteractions(Interactions):
     """Interactions whose arrays lie in a folder; made by `open_interactions`.
 
-    All that `Interactions` has is here too.  Arrays are mapped read-only, so that opening costs nothing and memory
+    All that `Interactions` has is here too.  Arrays are mapped read-only: opening reads them once, and memory
     holds what is being read; a contiguous shard of users is a view of the same files, and is pickled as the folder's
     path and the rows, so that another process or machine reads its own part.  Other selections are ordinary arrays.
 
