@@ -17,6 +17,7 @@ from fastfedrec.reproduce import (
     liang2021,
     ribero2020,
     wang2021,
+    wang2021_activity,
     wang2021_attacks,
     wang2021_figures,
     wang2021_stage1,
@@ -37,7 +38,7 @@ from fastfedrec.systems._rating_model import HALF_STARS, STARS
 
 _FIGURES = {
     "dp-gram": GRAM_FIGURES, "fmf-ldp": tuple(sorted(("4", *HIT_RATIO_FIGURES))), "laplace-rr-svd": FIGURES,
-    "private-prototypes": PROTOTYPE_FIGURES, "privrec": wang2021_figures.FIGURES,
+    "private-prototypes": PROTOTYPE_FIGURES, "privrec": (wang2021_activity.FIGURE, *wang2021_figures.FIGURES),
 }  # fmt: skip
 _TABLES = {
     "fedrec": liang2021.TABLES,
@@ -67,9 +68,9 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         help="fmf-ldp: 2 (HR@10 over epsilon and reports), 3 (over rounds), 4 (over users and items) or 5 (HR@K on all "
         "data); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon; "
         "private-prototypes: 1, 5, 6 or 7 (generated counts), 3 or 4 (k-means objective), structured, 2 (eICU), 8 or 9 "
-        "(MovieLens), or entity-size; privrec: 3 (Hits over rounds, epochs and cohort), 4 or 6 (with privacy; 5 or 7 "
-        "on Frappe), 8 (inactive users) or 9 (time); dp-gram: map (gain over popularity, and the gate) or order (the "
-        "last item drawn held out), on generated data",
+        "(MovieLens), or entity-size; privrec: 2 (users by visited items), 3 (Hits over rounds, epochs and cohort), 4 "
+        "or 6 (with privacy; 5 or 7 on Frappe), 8 (inactive users) or 9 (time); dp-gram: map (gain over popularity, "
+        "and the gate) or order (the last item drawn held out), on generated data",
     )
     what.add_argument(
         "--table",
@@ -84,8 +85,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         type=Path,
         metavar="PATH",
         help="as downloaded: MovieLens 20M for fmf-ldp (without it data are generated), 100K or 1M for the others; for "
-        "privrec MovieLens 1M, or frappe.csv (table 3, figures 5 and 7; figure 3 takes either), or 100K (table stage1; "
-        "without it sequences are generated; tables 6 and attacks generate data without it); for "
+        "privrec MovieLens 1M, or frappe.csv (table 3, figures 5 and 7; figures 2 and 3 take either), or 100K (table "
+        "stage1; without it sequences are generated; tables 6 and attacks generate data without it); for "
         "private-prototypes MovieLens 1M, or a folder of eICU (figure 2)",
     )
     command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
@@ -200,7 +201,11 @@ def _compute_liang(arguments: argparse.Namespace, show_progress: bool) -> SideBy
 
 
 def _compute_wang(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
+    if arguments.seeds is not None and arguments.table != wang2021_stage1.TABLE:
+        raise ValueError(f"--seeds is for table {wang2021_stage1.TABLE} of privrec; its other figures and tables use 0")
     if arguments.table in ("4", "5"):
+        if arguments.data is not None:
+            raise ValueError(f"--data is not for table {arguments.table} of privrec, which is computed, not measured")
         return epsilon_table(arguments.table)
     if arguments.table == wang2021_stage1.TABLE:
         return wang2021_stage1.stage1_table(
@@ -224,12 +229,15 @@ def _compute_wang(arguments: argparse.Namespace, show_progress: bool) -> SideByS
     if arguments.data is None:
         what = "table" if arguments.table else "figure"
         raise ValueError(f"--data is required for {what} {wanted} of privrec: MovieLens 1M or frappe.csv")
-    compute = accuracy_table if arguments.table else privrec_figure
     is_frappe = arguments.table == "3" or arguments.figure in wang2021_figures.OF_LOG
-    if arguments.figure in wang2021_figures.OF_EITHER:
+    if arguments.figure in (wang2021_activity.FIGURE, *wang2021_figures.OF_EITHER):
         is_frappe = "frappe" in arguments.data.name.lower()
+    data = load_frappe(arguments.data) if is_frappe else load_movielens(arguments.data)
+    if arguments.figure == wang2021_activity.FIGURE:
+        return wang2021_activity.activity_figure(data)
+    compute = accuracy_table if arguments.table else privrec_figure
     return compute(
-        load_frappe(arguments.data) if is_frappe else load_movielens(arguments.data),
+        data,
         wanted,
         quick=arguments.quick,
         folder=arguments.out / "cells",
