@@ -156,7 +156,7 @@ def test_bad_inputs(arguments, error, message):
     [
         (["privrec"], "one of the arguments --figure --table is required"),
         (
-            ["privrec", "--figure", "2"],
+            ["privrec", "--figure", "1"],
             "--figure of privrec must be one of 2, 3, 4, 5, 6, 7, 8, 9; --table of privrec must",
         ),
         (["privrec", "--table", "2"], "--data is required for table 2"),
