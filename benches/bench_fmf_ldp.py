@@ -202,10 +202,21 @@ class LargeRound:
             )
         return words / ours
 
+    def track_report_over_keystream(self, data, n_threads, instruction_set):
+        """What each of a hundred more reports a user adds, over the two words that it takes."""
+        users = data.global_user_ids
+        with hardware.use_instruction_set(instruction_set):
+            fewer, more, words = in_turns(
+                *(lambda k=k: self._round(k, n_threads) for k in (N_REPORTS, 2 * N_REPORTS)),
+                lambda: Key.from_seed(3).words_by_user("bench", users, size=2 * N_REPORTS, n_threads=n_threads),
+            )
+        return (more - fewer) / words
+
     track_round_ms.unit = "ms"
     track_report_ns.unit = "ns"
     track_times_one_thread.unit = track_times_numpy.unit = "times faster"
     track_floor_share.unit = "share of floor"
+    track_report_over_keystream.unit = "times the keystream"
 
 
 class Fit:

@@ -85,9 +85,15 @@ def fastest(function, *arguments, repetitions=7):
     return best
 
 
-def in_turns(*functions, repetitions=5):
-    """Seconds of the fastest call of each function, called in turns: the figures that a ratio may be made of."""
-    seconds = [[fastest(function, repetitions=1) for function in functions] for _ in range(repetitions)]
+def in_turns(*functions, repetitions=5, least=0.2, most=100):
+    """Seconds of the fastest call of each function, called in turns: the figures that a ratio may be made of.
+
+    Calls so short that all turns end within `least` seconds get more of them, at most `most`: a neighbour that takes a
+    processor for a few ms would otherwise be in every call.
+    """
+    seconds, began = [], time.perf_counter()
+    while len(seconds) < repetitions or (len(seconds) < most and time.perf_counter() - began < least):
+        seconds.append([fastest(function, repetitions=1) for function in functions])
     return [min(each) for each in zip(*seconds, strict=True)]
 
 
