@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from fastfedrec import doctor
 from fastfedrec._check import check_integer
 from fastfedrec._demo import missing_extra
 from fastfedrec.datasets import load_eicu, load_frappe, load_movielens, load_movielens_folds
@@ -120,10 +121,11 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
     figure = _COMPUTE[arguments.system](arguments, no_bar is None)
     name = f"{'table' if is_table else 'figure'}-{wanted}" if wanted.isdigit() else wanted
     plot = None if no_plot else f"{name}.png"
-    document = json.dumps(figure.to_dict(), indent=2, allow_nan=False)
+    machine = doctor.describe_machine()
+    document = json.dumps(figure.to_dict() | {"machine": machine}, indent=2, allow_nan=False)
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(document)
-    (out / f"{name}.md").write_text(figure.to_markdown(plot=plot))
+    (out / f"{name}.md").write_text(figure.to_markdown(plot=plot, machine=machine))
     if plot:
         figure.plot(out / plot)
     if arguments.json:

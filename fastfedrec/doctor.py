@@ -76,6 +76,33 @@ def report() -> dict[str, Any]:
     return found | {"conflicts": [{"problem": problem, "remedy": remedy} for problem, remedy in conflicts]}
 
 
+def describe_machine() -> str:
+    """Name what a figure depends on besides its settings, in a line for its page.
+
+    Returns
+    -------
+    str
+        Versions of Python and NumPy, the system, the processor, the threads and the instruction set in use.
+
+    Examples
+    --------
+    >>> from fastfedrec import doctor
+    >>> doctor.describe_machine().startswith("Python 3.")
+    True
+    """
+    threads = f"{resolve_n_threads(0)} of {os.cpu_count()} processors"
+    versions = f"Python {platform.python_version()}, NumPy {_version('numpy')}"
+    return f"{versions}, {platform.system()} on {_processor()}, {threads}, {hardware.instruction_set()}"
+
+
+def _processor() -> str:
+    try:
+        found = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:  # only Linux has this file, and not for every architecture
+        found = None
+    return found[1] if found else platform.processor() or platform.machine()
+
+
 # ---- what there is ----------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from fastfedrec import Interactions, Key
+from fastfedrec import Interactions, Key, doctor
 from fastfedrec.cli import main
 from fastfedrec.datasets import load_movielens_folds
 from fastfedrec.evaluation import evaluate_ratings, k_fold
@@ -118,7 +118,7 @@ def test_the_command_writes_what_the_function_gives(folds, tmp_path, monkeypatch
     assert main(list(map(str, argv))) == 0
     document = json.loads(capsys.readouterr().out)
     figure = rating_figure(folds, "3", quick=True)
-    assert document == json.loads(json.dumps(figure.to_dict()))
+    assert document == json.loads(json.dumps(figure.to_dict())) | {"machine": doctor.describe_machine()}
     assert json.loads((out / "figure-3.json").read_text()) == document
     assert "Figure 3" in (out / "figure-3.md").read_text()
 

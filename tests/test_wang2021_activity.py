@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 from test_wang2021 import apps
 
-from fastfedrec import Interactions, Key, datasets
+from fastfedrec import Interactions, Key, datasets, doctor
 from fastfedrec.cli import main
 from fastfedrec.reproduce.wang2021_activity import activity_figure
 
@@ -79,7 +79,9 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         points = json.loads((tmp_path / "figure-2.json").read_text())["points"]
         assert sum(point["users"] for point in points) == n_users
         assert (tmp_path / "figure-2.png").read_bytes().startswith(b"\x89PNG")
-        assert "![PrivRec, Figure 2" in (tmp_path / "figure-2.md").read_text()
+        page = (tmp_path / "figure-2.md").read_text()
+        assert "![PrivRec, Figure 2" in page
+        assert f"Written on {doctor.describe_machine()}." in page
 
 
 @pytest.mark.parametrize(

@@ -83,13 +83,15 @@ class SideBySide(ABC):
         table = format_table(*self._rows())
         return "\n".join([self.source, self.title, "", table, "", self.legend, *self.remarks, self.verdict()])
 
-    def to_markdown(self, plot: str | None = None) -> str:
+    def to_markdown(self, plot: str | None = None, machine: str | None = None) -> str:
         """Lay out the whole as a page.
 
         Parameters
         ----------
         plot : str or None
             Where the plot lies, as the page should link to it; None for no plot.
+        machine : str or None
+            What it was computed on, for the page to name.
 
         Returns
         -------
@@ -101,6 +103,7 @@ class SideBySide(ABC):
         lines = [f"# {self.title}", "", f"**{self.source}**", "", *table, "", self.legend]
         lines += ["", *(f"- {line}" for line in (*self.remarks, *self.verdict().splitlines()))]
         lines += ["", f"![{self.title}]({plot})"] if plot else []
+        lines += ["", f"Written on {machine}."] if machine else []
         return "\n".join([*lines, "", "```json", json.dumps(self.settings, indent=2), "```", ""])
 
     def plot(self, path: str | Path) -> None:

@@ -1,0 +1,192 @@
+"""Where the time of one whole run of each system goes: kernels, BLAS, NumPy and SciPy, Python.
+
+    python -m benches.profiles --out docs/explanation/profiles.md
+
+Data of the size of MovieLens 1M are generated; a run is `fit` and the ten best items of every user, on one thread,
+after a small run that compiles what is compiled at run time.  py-spy looks 200 times a second at what is executed,
+compiled code included: a sample belongs to the library whose code it is in, or that called the C library, and to the function of
+ours that was the last to be entered.  The exit status is 1 where a function spends more than `ALLOWED` of the time
+outside kernels and BLAS.
+"""
+
+import argparse
+import collections
+import importlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fastfedrec import Key, datasets, doctor, systems
+from fastfedrec._version import __version__
+
+N_USERS, N_ITEMS, N_ENTITIES = 6_040, 3_706, 10
+RATE = 200  # samples a second
+ALLOWED = 0.1
+KERNELS, BLAS, LOOPS, PYTHON = "kernels", "BLAS, LAPACK", "NumPy, SciPy", "Python"
+MODELS = {
+    "FMF-LDP": ("fmf_ldp.FMFLDP", {}),
+    "FMF-LDP, norm 1, turned": ("fmf_ldp.FMFLDP", {"normalize": "l2", "rotate": True}),
+    "Laplace-RR-SVD": ("laplace_rr_svd.LaplaceRRSVD", {"max_ratings": 100}),
+    "FedRec": ("fedrec.FedRec", {}),
+    "FedRec++": ("fedrec_plus_plus.FedRecPlusPlus", {"n_denoisers": 30, "min_clients_per_denoiser": 10}),
+    "private prototypes": ("private_prototypes.PrivatePrototypes", {"epsilon": 5.0}),
+    "PrivRec": ("privrec.PrivRec", {"preset": "recommended"}),
+    "DP-PrivRec": (
+        "privrec.PrivRec",
+        {"n_rounds": 25, "cohort_size": 400, "local_epochs": 3, "clip_norm": 0.3, "target_epsilon": 2.0},
+    ),
+    "DPGram": ("dp_gram.DPGram", {"epsilon": 8.0, "gate": False}),
+    "ShuffledSketchGram": ("shuffled_sketch.ShuffledSketchGram", {"epsilon": 8.0, "gate": False}),
+    "DP-ALS": ("dp_als.DPALS", {"epsilon": 8.0}),
+    "DP-FMF": ("dp_fmf.DPFMF", {"epsilon": 8.0}),
+    "DPLCF": ("dplcf.DPLCF", {"epsilon": 2.5}),
+    "EASE": ("item_models.EASE", {}),
+    "item-kNN": ("item_models.ItemKNN", {}),
+    "biased MF": ("rating_baselines.BiasedMF", {}),
+}
+
+
+# ---- the runs --------------------------------------------------------------------------------------------------------
+
+
+def ratings(n_users, n_items):
+    """Generated, with what some systems ask for: stars and features."""
+    data = datasets.generate_implicit(n_users, n_items, key=Key.from_seed(1), ratings=True)
+    return data.with_features(
+        user_features={"gender": np.arange(n_users) % 2, "age": np.arange(n_users) % 7},
+        item_features={"genre": np.arange(n_items) % 18},
+    )
+
+
+def _run(name, data):
+    path, parameters = MODELS[name]
+    module, kind = path.split(".")
+    model = getattr(importlib.import_module(f"{systems.__name__}.{module}"), kind)(**parameters)
+    named = {"entities": np.arange(data.n_users) % N_ENTITIES} if name == "private prototypes" else {}
+    model.fit(data, key=Key.from_seed(2), **named)
+    model.recommend(data.user_ids, n=10)
+
+
+def whole_run(name, data):
+    """What is counted: samples are known by this function's name."""
+    _run(name, data)
+
+
+def run_here(name):
+    """What py-spy runs: on one processor, so that everything happens in the thread that is looked at."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    _run(name, ratings(400, 300))
+    whole_run(name, ratings(N_USERS, N_ITEMS))
+
+
+# ---- samples ---------------------------------------------------------------------------------------------------------
+
+
+class Frame(NamedTuple):
+    """One of a stack."""
+
+    function: str
+    path: str
+
+
+def frames(stack):
+    """From a line of py-spy's raw format, the outermost first; code that was compiled at run time has the path "?"."""
+    return [Frame(*re.fullmatch(r"(.*) \((.*?)(?::\d+)?\)", part).groups()) for part in stack.split(";")]
+
+
+def kind_of(stack):
+    """The library whose code is executed; the C library belongs to its caller."""
+    for frame in reversed(stack):
+        if "_kernels/" in frame.path or frame.path == "?":
+            return KERNELS
+        if "blas" in frame.path or "lapack" in frame.path:
+            return BLAS
+        if re.match(r"(numpy|scipy)/.*\.so", frame.path):
+            return LOOPS
+        if re.search(r"\.(py|c|cpp|h)$", frame.path) or frame.path.startswith(("<", "libpython")):
+            return PYTHON
+    return PYTHON
+
+
+def owner_of(stack):
+    """The function of ours that was the last to be entered."""
+    ours = [frame for frame in stack if frame.path.startswith("fastfedrec/")]
+    return f"{Path(ours[-1].path).stem}.{ours[-1].function.rpartition('.')[2]}" if ours else "elsewhere"
+
+
+def count(lines):
+    """Samples of the whole run: by kind, and by function outside kernels and BLAS."""
+    kinds, outside = collections.Counter(), collections.Counter()
+    for line in lines:
+        stack, _, n = line.rpartition(" ")
+        stack = frames(stack)
+        if not any(frame.function == "whole_run" for frame in stack):
+            continue
+        kind = kind_of(stack)
+        kinds[kind] += int(n)
+        if kind not in (KERNELS, BLAS):
+            outside[owner_of(stack)] += int(n)
+    return kinds, outside
+
+
+def sample(name):
+    """Run one system under py-spy, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "stacks"
+        program = f"from benches import profiles; profiles.run_here({name!r})"
+        spy = ["py-spy", "record", "--native", "--rate", f"{RATE}", "--format", "raw", "--output", f"{found}"]
+        subprocess.run([*spy, "--", sys.executable, "-c", program], check=True, capture_output=True)
+        return count(found.read_text().splitlines())
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+
+def row(name, kinds, outside):
+    """Cells of one system's line, and the greatest share outside kernels and BLAS."""
+    total = sum(kinds.values())
+    function, n = outside.most_common(1)[0] if outside else ("nothing", 0)
+    shares = (f"{kinds[kind] / total:.0%}" for kind in (KERNELS, BLAS, LOOPS, PYTHON))
+    return [name, f"{total / RATE:.1f}", *shares, f"`{function}` {n / total:.0%}"], n / total
+
+
+def page(rows):
+    """The page of all systems."""
+    header = ["system", "seconds", KERNELS, BLAS, LOOPS, PYTHON, "most outside kernels and BLAS"]
+    table = ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]
+    text = f"""# Where the time goes
+
+Written by `python -m benches.profiles`: one `fit` and the ten best items of every user, on generated data of the size
+of MovieLens 1M ({N_USERS:,} users, {N_ITEMS:,} items), on one thread, after a small run that compiles what is compiled
+at run time.  Version {__version__}, {doctor.describe_machine()}.
+py-spy looked {RATE} times a second at what was executed, compiled code included; seconds are of the clock.  The last
+column is the function of ours with the greatest share outside compiled kernels and BLAS.
+"""
+    return "\n".join([text, *table, ""])
+
+
+def main(argv=None):
+    """Sample, show, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", metavar="TEXT", help="systems whose name holds this")
+    parser.add_argument("--out", type=Path, metavar="PAGE")
+    arguments = parser.parse_args(argv)
+    rows, most = [], 0.0
+    for name in (name for name in MODELS if arguments.only in name):
+        cells, share = row(name, *sample(name))
+        print(" | ".join(cells), flush=True)
+        rows.append(cells)
+        most = max(most, share)
+    if arguments.out:
+        arguments.out.write_text(page(rows))
+    return int(most > ALLOWED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
