@@ -4,9 +4,9 @@
 
 Data of the size of MovieLens 1M are generated; a run is `fit` and the ten best items of every user, on one thread,
 after a small run that compiles what is compiled at run time.  py-spy looks 200 times a second at what is executed,
-compiled code included: a sample belongs to the library whose code it is in, or that called the C library, and to the function of
-ours that was the last to be entered.  The exit status is 1 where a function spends more than `ALLOWED` of the time
-outside kernels and BLAS.
+compiled code included: a sample belongs to the library whose code it is in, or that called the C library, and to the
+function of ours that was the last to be entered. The exit status is 1 where a function spends more than `ALLOWED` of
+the time outside kernels and BLAS.
 """
 
 import argparse
