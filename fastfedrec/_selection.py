@@ -252,6 +252,8 @@ class Selections:
     def _take_users(self, rows: np.ndarray) -> Self:
         if len(rows) == self.n_users and (rows == np.arange(self.n_users)).all():
             return self
+        if len(rows) and (rows == np.arange(rows[0], rows[0] + len(rows))).all():
+            return self._user_range(int(rows[0]), int(rows[0]) + len(rows))
         lengths = self.interactions_per_user()[rows]
         indptr = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(lengths, out=indptr[1:])

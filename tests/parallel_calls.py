@@ -11,6 +11,7 @@ import sys
 import time
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from fastfedrec import (
     FMFLDP,
@@ -38,6 +39,7 @@ from fastfedrec.mechanisms import (
     TruncatedGeometric,
     clip_rows_l2,
 )
+from fastfedrec.row_sums import sum_rows
 from fastfedrec.systems._shuffled_sketch_rounds import SketchRound
 
 N = 20_000  # values: enough for a block for each of two threads in every kernel
@@ -90,6 +92,7 @@ CALLS = {
     ),
     "randomness": lambda n: KEY.words_by_user("test", np.arange(N, dtype=np.uint64), size=2, n_threads=n),
     "ranking": lambda n: ranking.top_k(np.sin(np.arange(N)).reshape(200, 100), 3, n_threads=n)[0],
+    "row_sums": lambda n: np.stack([sum_rows(data(), m(np.eye(60)), n_threads=n) for m in (np.asarray, csr_array)]),
     "shuffled_sketch": lambda n: SKETCH.local_round(SKETCH.initial_state(KEY), data(), KEY, 0, n_threads=n).arrays[
         "answers"
     ],

@@ -107,7 +107,8 @@ class LayeredGaussian(RoundedGaussian):
             out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
         noise = np.zeros(values.shape, dtype=np.int64)
         for level, table in enumerate(self._tables):
-            noise *= _BASE
+            if level:
+                noise *= _BASE
             self._add_draws(table, noise, key, f"{purpose}.{level}", round_number, resolve_n_threads(n_threads))
         out = noise if out is None else out  # values may be gigabytes: no third array of their size
         ours, theirs, sums = values.reshape(-1), noise.reshape(-1), out.reshape(-1)

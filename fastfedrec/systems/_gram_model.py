@@ -4,12 +4,12 @@ from dataclasses import astuple
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy
 
 from fastfedrec import ranking
 from fastfedrec._check import check_choice, check_flag, check_real
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import CommunicationLedger, RoundTraffic
+from fastfedrec.row_sums import sum_rows
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._spectrum import ease_factors
 from fastfedrec.systems.item_models import score_neighbors
@@ -57,9 +57,8 @@ class GramModel(OwnRows):
             scores = score_neighbors(own, *self._neighbors())
         else:
             factors = self.scoring_factors_
-            rows = scipy.sparse.csr_array((entries, own.indices, own.indptr), shape=own.shape)
             with one_blas_thread():
-                scores = (rows @ factors) @ factors.T
+                scores = sum_rows(own, factors, weights=entries) @ factors.T
             if self.scoring == "ease":
                 # Column j of the weights is row j of I - F F' over its diagonal, so an item does not speak for itself.
                 itself = np.square(factors).sum(axis=1)

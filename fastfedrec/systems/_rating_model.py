@@ -4,12 +4,12 @@ from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 import numpy as np
-import scipy
 
 from fastfedrec._rating_evaluation import evaluate_ratings
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms._arrays import check_grid
+from fastfedrec.row_sums import sum_rows
 from fastfedrec.systems.recommender import Recommender, check_interactions
 
 STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -83,9 +83,12 @@ class AdditiveModel(RatingModel):
         return self.mean_ + self.user_biases_[users] + self.item_biases_[items] + products
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
+        # Biases are two more factors, so that a block of scores is written once.
+        ones = np.ones(len(users)), np.ones(len(self.item_factors_))
+        left = np.column_stack([self.user_factors_[users], self.mean_ + self.user_biases_[users], ones[0]])
+        right = np.column_stack([self.item_factors_, ones[1], self.item_biases_])
         with one_blas_thread():
-            products = self.user_factors_[users].astype(np.float64) @ self.item_factors_.T.astype(np.float64)
-        return self.mean_ + self.user_biases_[users, None] + self.item_biases_ + products
+            return left @ right.T
 
 
 def check_ratings(interactions: Interactions) -> Interactions:
@@ -106,13 +109,11 @@ def solve_ratings(data: Interactions, item_factors: np.ndarray, regularization: 
     step = max(1, _BLOCK_CELLS // n_factors**2)
     for start in range(0, data.n_users, step):
         block = data._user_range(start, min(start + step, data.n_users))
-        layout = block.indices, block.indptr
-        rated = scipy.sparse.csr_array((np.ones(block.n_interactions), *layout), shape=block.shape)
-        ratings = scipy.sparse.csr_array((block.values_or_ones(), *layout), shape=block.shape)
-        systems = (rated @ products).reshape(-1, n_factors, n_factors)
+        rated = np.ones(block.n_interactions)
+        systems = sum_rows(block, products, weights=rated).reshape(-1, n_factors, n_factors)
         diagonal = np.einsum("uff->uf", systems)
         diagonal += np.maximum(regularization * block.interactions_per_user(), _LEAST_RIDGE)[:, None]
         with one_blas_thread():
-            found = np.linalg.solve(systems, (ratings @ item_factors)[:, :, None])
+            found = np.linalg.solve(systems, sum_rows(block, item_factors)[:, :, None])
         factors[start : start + step] = found[:, :, 0]
     return factors

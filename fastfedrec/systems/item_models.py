@@ -13,6 +13,7 @@ from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import Unprotected
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
+from fastfedrec.row_sums import sum_rows
 from fastfedrec.systems.baselines import Baseline
 
 _BLOCK_CELLS = 2**23  # answers, or similarities, held at once
@@ -67,8 +68,7 @@ def score_neighbors(own: Interactions, neighbor_items: np.ndarray, neighbor_simi
     similarities = scipy.sparse.csr_array(
         (neighbor_similarities.ravel(), neighbor_items.ravel(), starts), shape=(n_items, n_items)
     )
-    bits = scipy.sparse.csr_array((own.values_or_ones(), own.indices, own.indptr), shape=own.shape)
-    return (bits @ similarities.T).toarray()
+    return sum_rows(own, similarities.T)
 
 
 class _Unprotected(Baseline):
@@ -254,6 +254,4 @@ class EASE(_Unprotected):
         self.item_weights_ = precision
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
-        own = self.interactions_._take_users(users)
-        with one_blas_thread():
-            return own.to_scipy() @ self.item_weights_
+        return sum_rows(self.interactions_._take_users(users), self.item_weights_)
