@@ -47,7 +47,7 @@ highlight_options = {"python": {"stripnl": True}}
 
 html_theme = "furo"
 html_static_path = ["_static"]
-html_css_files = ["phone.css"]
+html_css_files = ["layout.css"]
 html_title = "fastfedrec"
 
 # Every public module has a page.
