@@ -1,7 +1,7 @@
 """Built pages in a browser: those that are wider than a phone, with the elements that make them so.
 
-Needs Chromium on the path and nothing else.  A page of ours, served beside the built ones, shows each of them in a frame
-of the given width, measures it there, and posts what it found.
+Needs Chromium on the path and nothing else.  A page of ours, served beside the built ones, shows each of them in a
+frame of the given width, measures it there, and posts what it found.
 """
 
 import argparse
@@ -23,8 +23,8 @@ const scrolls = e => e && e.tagName != "BODY" && (
 const show = frame => {
   const page = frame.contentDocument, width = page.documentElement.clientWidth, found = [];
   for (const e of page.body.querySelectorAll("*")) {
-    const box = e.getBoundingClientRect();
-    if (box.width && box.right > width + 1 && box.left < width && !scrolls(e.parentElement))
+    const box = e.getBoundingClientRect(), right = Math.max(box.right, scrolls(e) ? 0 : box.left + e.scrollWidth);
+    if (box.width && right > width + 1 && box.left < width && !scrolls(e.parentElement))
       found.push(`${e.tagName.toLowerCase()}.${e.className}: ${e.textContent.trim().slice(0, 60)}`);
   }
   return {excess: page.scrollingElement.scrollWidth - width, elements: found.slice(-3)};
