@@ -67,7 +67,7 @@ cdef inline uint64_t unbiased_below(Stream* stream, uint64_t bound) noexcept nog
 cdef inline void mark_unbiased_subset(
     Stream* stream, uint64_t population, uint64_t size, uint64_t* marked
 ) noexcept nogil:
-    """The same, exactly uniform: for guarantees, where `mark_subset`'s bias of population * 2^-64 a draw would count."""
+    """The same, exactly uniform: for guarantees, where a bias of population * 2^-64 a draw would count."""
     cdef uint64_t last, rank
     for last in range(population - size, population):
         rank = unbiased_below(stream, last + 1)

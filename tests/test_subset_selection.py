@@ -62,7 +62,8 @@ def test_epsilon_and_variance_are_those_of_all_reports(oracle):
     subsets = list(itertools.combinations(range(n), oracle.subset_size))
     table = [[naive.probability(subset, x, n, p) for subset in subsets] for x in range(n)]
     assert [sum(row) for row in table] == [1] * n
-    assert oracle.likelihood_ratio == max(a / b for x, y in itertools.permutations(table, 2) for a, b in zip(x, y))
+    pairs = itertools.permutations(table, 2)
+    assert oracle.likelihood_ratio == max(a / b for x, y in pairs for a, b in zip(x, y, strict=True))
     own, other = (sum(c for c, subset in zip(table[0], subsets, strict=True) if v in subset) for v in (0, 1))
     for values in ([1] * 4, [0, 1, 1], [0]):
         share = Fraction(values.count(0), len(values))

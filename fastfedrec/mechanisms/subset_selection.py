@@ -1,5 +1,6 @@
 """Subset selection: how many clients hold each value, from one private set of values of each (Ye and Barg 2018)."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -91,9 +92,11 @@ class SubsetSelection(FrequencyOracle):
         p = Fraction(self._largest_p_count(size), TOTAL)
         return p, (size - p) / (self.n_values - 1)  # all n values together are in `size` places
 
-    def _total_variance(self, size: int) -> Fraction:
+    def _total_variance(self, size: int) -> Fraction | float:
         """Of the estimates of all values together, from one report: the same for all frequencies."""
         p, q = self._probabilities(size)
+        if p <= q:  # epsilon is too small for 64 bits
+            return math.inf
         return (p * (1 - p) + (self.n_values - 1) * q * (1 - q)) / (p - q) ** 2
 
     def privatize(

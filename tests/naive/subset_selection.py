@@ -6,7 +6,7 @@ from naive import client_sampling
 
 
 def report(value, n_values, subset_size, p_count, words):
-    """The first word decides on the own value; the others are a subset of the ranks, one of which stands for the last."""
+    """The first word decides on the own value; of the ranks of the others, the own value's stands for the last."""
     with_own = next(words) < p_count
     ranks = client_sampling.fixed_size(n_values - 1, subset_size - with_own, words)
     others = [n_values - 1 if rank == value else rank for rank in ranks]
