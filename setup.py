@@ -9,6 +9,7 @@ static library that all extensions link; which level runs is chosen at import, s
 
 import os
 import platform
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -37,6 +38,12 @@ VECTOR_SOURCES = sorted(path.as_posix() for path in Path("_kernels").glob("_*.cp
 SHARED = sorted(path.as_posix() for path in Path("_kernels").glob("_*") if path.suffix in (".h", ".pxd", ".pxi"))
 
 OPENMP_PROBE = "#include <omp.h>\nint main() { return omp_get_max_threads() > 0 ? 0 : 1; }\n"
+
+
+def make_description(readme):
+    """What package indexes show: the README, whose relative links would lead nowhere there and become plain words."""
+    text = re.sub(r"!\[([^\]]*)\]\((?!https?:)([^)]*)\)", r"(Plot: \1, `\2` of the source archive.)", readme)
+    return re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1", text)
 
 
 class BuildKernels(build_ext):
@@ -110,6 +117,8 @@ extensions = [
 ]
 
 setup(
+    long_description=make_description(Path("README.md").read_text(encoding="utf-8")),
+    long_description_content_type="text/markdown",
     ext_modules=cythonize(
         extensions,
         compiler_directives=DIRECTIVES,

@@ -6,6 +6,7 @@ checkout, where ``smoke.py`` runs.  Needs ``build`` and ``twine``, which ``make 
 """
 
 import argparse
+import email
 import re
 import shutil
 import subprocess
@@ -64,6 +65,16 @@ def wheel_faults(names, tracked):
             yield f"{name} is in the wheel, and no part of the package"
 
 
+def description_faults(metadata):
+    """Links of the description that lead nowhere on the page of a package index, which shows it without its files."""
+    description = email.message_from_string(metadata).get_payload()
+    if not description.strip():
+        yield "the metadata have no description"
+    for link in re.findall(r"\]\(([^)]*)\)", description):
+        if not link.startswith("https://"):
+            yield f"the description links to {link}, which an index does not have"
+
+
 def run(*command, **options):
     """Run or stop; what runs is shown."""
     print("$", *command, flush=True)
@@ -83,7 +94,11 @@ def try_wheel(version, program, source, dist, tracked):
         python = Path(folder, "venv", "bin", "python")
         run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", Path(folder, "wheel"), source)
         (wheel,) = Path(folder, "wheel").glob("*.whl")
-        stop_if(wheel_faults([n for n in zipfile.ZipFile(wheel).namelist() if not n.endswith("/")], tracked))
+        archive = zipfile.ZipFile(wheel)
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+        stop_if(wheel_faults(names, tracked))
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        stop_if(description_faults(archive.read(metadata).decode()))
         run(python, "-m", "pip", "install", "-q", wheel, cwd=folder)
         run(python, "-P", ROOT / ".ci" / "smoke.py", cwd=folder)
         print(f"Python {version}: {shutil.copy(wheel, dist)}", flush=True)

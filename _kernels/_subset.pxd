@@ -51,3 +51,26 @@ cdef inline void mark_subset(Stream* stream, uint64_t population, uint64_t size,
     else:
         for last in range(population - size, population):
             mark_next(stream_next(stream), last, marked)
+
+
+cdef inline uint64_t unbiased_below(Stream* stream, uint64_t bound) noexcept nogil:
+    """An exactly uniform integer in [0, bound): the high half of word x bound, drawn again where the low half is one
+    of the 2^64 mod bound least (Lemire, "Fast random integer generation in an interval", 2019)."""
+    cdef uint64_t word = stream_next(stream), surplus
+    if word * bound < bound:
+        surplus = (<uint64_t>0 - bound) % bound
+        while word * bound < surplus:
+            word = stream_next(stream)
+    return mulhi64(word, bound)
+
+
+cdef inline void mark_unbiased_subset(
+    Stream* stream, uint64_t population, uint64_t size, uint64_t* marked
+) noexcept nogil:
+    """The same, exactly uniform: for guarantees, where a bias of population * 2^-64 a draw would count."""
+    cdef uint64_t last, rank
+    for last in range(population - size, population):
+        rank = unbiased_below(stream, last + 1)
+        if (marked[rank >> 6] >> (rank & 63)) & 1:
+            rank = last
+        marked[rank >> 6] |= <uint64_t>1 << (rank & 63)

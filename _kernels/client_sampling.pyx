@@ -2,8 +2,8 @@
 from cython.parallel cimport prange
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from _kernels._chacha20 cimport Stream, mulhi64, stream_next, stream_open, stream_refill
-from _kernels._subset cimport lowest_bit
+from _kernels._chacha20 cimport Stream, stream_open, stream_refill
+from _kernels._subset cimport lowest_bit, mark_unbiased_subset, unbiased_below
 
 include "_level.pxi"
 
@@ -48,15 +48,11 @@ def sample_fixed_size(
 ):
     """Take a uniform subset, from the stream (subkey, round, 0) (Floyd; see `_subset.pxd`), without any bias."""
     cdef Stream stream
-    cdef uint64_t size = out.shape[0], last, rank, word
+    cdef uint64_t size = out.shape[0], word
     cdef Py_ssize_t i, found = 0
     stream_open(&stream, &subkey[0], round_number, 0)
     with nogil:
-        for last in range(n_clients - size, n_clients):
-            rank = unbiased_below(&stream, last + 1)
-            if (marked[rank >> 6] >> (rank & 63)) & 1:
-                rank = last
-            marked[rank >> 6] |= <uint64_t>1 << (rank & 63)
+        mark_unbiased_subset(&stream, n_clients, size, &marked[0])
         for i in range(marked.shape[0]):
             word = marked[i]
             while word:
@@ -77,14 +73,3 @@ def uniform_integers(
     stream_open(&stream, &subkey[0], round_number, 0)
     for i in range(out.shape[0]):
         out[i] = unbiased_below(&stream, bound)
-
-
-cdef inline uint64_t unbiased_below(Stream* stream, uint64_t bound) noexcept nogil:
-    """An exactly uniform integer in [0, bound): the high half of word x bound, drawn again where the low half is one
-    of the 2^64 mod bound least (Lemire, "Fast random integer generation in an interval", 2019)."""
-    cdef uint64_t word = stream_next(stream), surplus
-    if word * bound < bound:
-        surplus = (<uint64_t>0 - bound) % bound
-        while word * bound < surplus:
-            word = stream_next(stream)
-    return mulhi64(word, bound)

@@ -33,6 +33,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
     "gallery_dirs": "gallery",
     "abort_on_example_error": True,
+    "capture_repr": (),  # a plot's last line would show the address of its legend
     "download_all_examples": False,
     "min_reported_time": float("inf"),
     "write_computation_times": False,
@@ -41,7 +42,12 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
 }
 
+# The blank line that ends a doctest in Markdown is no part of what a reader should see.
+highlight_options = {"python": {"stripnl": True}}
+
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["layout.css"]
 html_title = "fastfedrec"
 
 # Every public module has a page.

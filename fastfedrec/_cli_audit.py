@@ -28,6 +28,7 @@ from fastfedrec.mechanisms import (
     OptimalKary,
     Piecewise,
     RoundedGaussian,
+    SubsetSelection,
     TruncatedGeometric,
 )
 from fastfedrec.mechanisms.channel import TOTAL
@@ -70,6 +71,16 @@ def _grr(epsilon: float) -> _Case:
 
 def _oue(epsilon: float) -> _Case:
     return _Case(_privatize(OUE(epsilon, _N_VALUES)), (0, 1), epsilon)
+
+
+def _subset_selection(epsilon: float) -> _Case:
+    draw = _privatize(SubsetSelection(epsilon, _N_VALUES))
+
+    def draw_bits(x: Any, n: int) -> np.ndarray:
+        reports = draw(x, n)
+        return np.stack([(reports == v).any(axis=1) for v in (0, 1)], axis=1)  # all that tells 0 and 1 apart
+
+    return _Case(draw_bits, (0, 1), epsilon)
 
 
 def _on_five_grades(kind: type[BayesKary] | type[OptimalKary] | type[TruncatedGeometric], epsilon: float) -> _Case:
@@ -118,6 +129,7 @@ _CASES: dict[str, Callable[[float], _Case]] = {
     "binary-response": _binary_response,
     "grr": _grr,
     "oue": _oue,
+    "subset-selection": _subset_selection,
     "optimal-kary": partial(_on_five_grades, OptimalKary),
     "bayes-kary": partial(_on_five_grades, BayesKary),
     "truncated-geometric": partial(_on_five_grades, TruncatedGeometric),

@@ -36,6 +36,7 @@ from fastfedrec.mechanisms import (
     DiscreteLaplace,
     Piecewise,
     PoissonSampling,
+    SubsetSelection,
     TruncatedGeometric,
     clip_rows_l2,
 )
@@ -96,6 +97,7 @@ CALLS = {
     "shuffled_sketch": lambda n: SKETCH.local_round(SKETCH.initial_state(KEY), data(), KEY, 0, n_threads=n).arrays[
         "answers"
     ],
+    "subset_selection": lambda n: SubsetSelection(1.0, 9).privatize(values(), key=KEY, n_threads=n),
 }
 
 

@@ -1,7 +1,9 @@
 """What `make dist` refuses to give away, and that the metadata agree with one another."""
 
 import importlib.util
+import re
 import tomllib
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,16 @@ def test_versions_agree(dist, settings):
     assert all(Path(path.format(project=ROOT)).is_file() for path in tested)
 
 
+def test_the_description_is_the_readme_without_links_into_the_repository(dist):
+    described, readme = metadata("fastfedrec"), (ROOT / "README.md").read_text()
+    assert described["Description-Content-Type"] == "text/markdown"
+    assert list(dist.description_faults(described.as_string())) == []
+    headings = re.findall(r"^#+ .*$", readme, flags=re.MULTILINE)
+    assert re.findall(r"^#+ .*$", described.get_payload(), flags=re.MULTILINE) == headings
+    # Control: as it stands in the repository it would not pass.
+    assert len(list(dist.description_faults(f"Name: fastfedrec\n\n{readme}"))) > 10
+
+
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
 
 
@@ -76,3 +88,10 @@ def test_metadata_that_disagree_are_refused(dist):
     assert dist.supported(">=3.11,<3.12", classifiers) == ["3.11"]
     with pytest.raises(SystemExit, match="promises"):
         dist.supported(">=3.11,<3.13", classifiers)
+
+
+def test_links_that_an_index_does_not_have_are_named(dist):
+    text = "Name: x\n\n[a](docs/a.md) ![b](b.png) [c](https://example.org) [d](#here)"
+    names = [fault.split()[4].rstrip(",") for fault in dist.description_faults(text)]
+    assert names == ["docs/a.md", "b.png", "#here"]
+    assert list(dist.description_faults("Name: x\n\n")) == ["the metadata have no description"]

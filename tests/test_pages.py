@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,16 @@ HEAD = '<meta name="viewport" content="width=device-width"><link href="style.css
 TABLE = '<div class="table-wrapper docutils"><div><table></table></div></div>'
 
 
-@pytest.fixture(scope="module")
-def pages():
-    spec = importlib.util.spec_from_file_location("pages", ROOT / ".ci" / "pages.py")
+def load_script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return load_script("pages")
 
 
 @pytest.fixture
@@ -68,6 +73,17 @@ def test_links_in_the_repository_lead_to_files(name):
 )
 def test_each_fault_is_named(faults_of, text, fault):
     assert faults_of(text) == [f"page.html: {fault}"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium on the path")
+def test_a_browser_names_the_page_that_is_too_wide(tmp_path):
+    (tmp_path / "good.html").write_text(f'{HEAD}<div style="overflow-x:auto"><pre>{"wide " * 200}</pre></div>')
+    (tmp_path / "too wide.html").write_text(f"{HEAD}<pre>{'wide ' * 200}</pre>")
+    found = load_script("browser").measure(tmp_path, 390, "chromium", 120)
+    assert found["good.html"] == {"excess": 0, "elements": []}
+    assert found["too wide.html"]["excess"] > 390
+    assert found["too wide.html"]["elements"][-1].startswith("pre.: wide wide")
 
 
 def test_the_test_of_links_sees_a_dead_one():

@@ -37,7 +37,7 @@ epsilons["as the paper counts"] = [
     published_privrec_epsilon(N_USERS, COHORT, rounds=n, noise_multiplier=NOISE, delta=DELTA) for n in ROUNDS
 ]
 
-figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+figure, axes = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
 for (name, values), style in zip(epsilons.items(), ("^-", "s-", "o-", "kx:"), strict=True):
     axes.plot(ROUNDS, values, style, label=name)
 axes.set(xscale="log", yscale="log", xlabel="rounds", ylabel="epsilon (nats) at delta = 1e-6")

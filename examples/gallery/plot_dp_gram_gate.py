@@ -39,7 +39,7 @@ gains = [hit_ratio(model) - popular for model in models]
 closed = [model.epsilon for model in models if model.signal_ < 30]
 without_gate = [hit_ratio(DPGram(epsilon, gate=False)) - popular for epsilon in closed]
 
-figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+figure, axes = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
 axes.axvspan(EPSILONS[0] * 0.8, max(closed) * 1.3, color="0.92", label="gate closed: popularity alone")
 axes.axhline(0, color="0.4", linewidth=1)
 axes.plot(EPSILONS, gains, "o-", label="DPGram")

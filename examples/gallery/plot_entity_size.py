@@ -31,7 +31,7 @@ for size in SIZES:
         errors[name].append(evaluate_ratings(model, test)["rmse"])
     errors["global mean"].append(evaluate_ratings(GlobalMean().fit(train), test)["rmse"])
 
-figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+figure, axes = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
 for (name, values), style in zip(errors.items(), ("o-", "s-", "^--", "k:"), strict=True):
     axes.plot(SIZES, values, style, label=name)
 axes.set(xscale="log", xlabel="users of an entity", ylabel="RMSE on held-out ratings")

@@ -30,7 +30,7 @@ def read_ledger(model, round_number):
 model = FMFLDP(epsilon=2.5, n_reports=20, n_rounds=12).fit(data, key=Key.from_seed(2), callback=read_ledger)
 rounds = range(1, model.n_rounds + 1)
 
-figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+figure, axes = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
 for (view, epsilons), style in zip(spent.items(), ("o-", "s-"), strict=True):
     axes.plot(rounds, epsilons, style, label=SEEN_BY[view])
 published = model.n_reports * model.epsilon

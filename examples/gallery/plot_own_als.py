@@ -45,7 +45,7 @@ def train(n_epochs=8, **solver):
 losses = {"exact (Cholesky)": train()}
 losses |= {f"conjugate gradients, steps: {n}": train(solver="cg", cg_steps=n) for n in (1, 3)}
 
-figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+figure, axes = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
 best = min(min(values) for values in losses.values())
 for (name, values), style in zip(losses.items(), ("o-", "s-", "^-"), strict=True):
     axes.plot(np.arange(1, len(values) + 1) / 2, np.array(values) / best, style, markersize=4, label=name)

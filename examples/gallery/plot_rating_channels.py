@@ -33,18 +33,18 @@ errors = {variant: [evaluate_ratings(model, test)["rmse"] for model in fits] for
 exact_mean = evaluate_ratings(ItemMean().fit(train), test)["rmse"]
 
 # %%
-# On the left, how far the unbiased reading of one report at a budget of 2 strays from the rating; on the right, how
-# well the model that is trained on such reports predicts.
+# Above, how far the unbiased reading of one report at a budget of 2 strays from the rating; below, how well the model
+# that is trained on such reports predicts.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+figure, (top, bottom) = plt.subplots(2, 1, figsize=(5.4, 7.2), layout="constrained")
 for (variant, fits), style in zip(models.items(), ("s-", "^-", "o-"), strict=True):
     channel = fits[TOTALS.index(2.0)].channel
-    left.plot(range(1, 6), [float(channel.variance(x)) ** 0.5 for x in range(5)], style, label=variant)
-    right.plot([model.channel.epsilon for model in fits], errors[variant], style, label=variant)
-left.set(xlabel="rating", ylabel="standard deviation of a report", xticks=range(1, 6))
-right.axhline(exact_mean, color="0.3", linestyle=":", label="item means, without privacy")
-right.set(xlabel="exact epsilon of one rating (nats)", ylabel="RMSE")
-right.legend()
+    top.plot(range(1, 6), [float(channel.variance(x)) ** 0.5 for x in range(5)], style, label=variant)
+    bottom.plot([model.channel.epsilon for model in fits], errors[variant], style, label=variant)
+top.set(xlabel="rating", ylabel="standard deviation of a report", xticks=range(1, 6))
+bottom.axhline(exact_mean, color="0.3", linestyle=":", label="item means, without privacy")
+bottom.set(xlabel="exact epsilon of one rating (nats)", ylabel="RMSE")
+bottom.legend()
 
 # %%
 # What is protected is the value of a rating: a user's n ratings together cost n times as much, and the ledger's total

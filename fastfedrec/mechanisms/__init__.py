@@ -15,6 +15,7 @@ from fastfedrec.mechanisms.piecewise import Hybrid, Piecewise
 from fastfedrec.mechanisms.rated_or_not import RatedOrNot
 from fastfedrec.mechanisms.rounded_gaussian import RoundedGaussian
 from fastfedrec.mechanisms.selection import ExponentialMechanism
+from fastfedrec.mechanisms.subset_selection import SubsetSelection
 from fastfedrec.mechanisms.truncated_geometric import TruncatedGeometric
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "RoundedGaussian",
     "RoundedLaplace",
     "SerialLaplaceRR",
+    "SubsetSelection",
     "TruncatedGeometric",
     "clip_rows_l1",
     "clip_rows_l2",

@@ -5,109 +5,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_epsilon, check_integer, check_real
+from fastfedrec._check import check_epsilon, check_integer
 from fastfedrec._kernels import frequency as _kernel
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms._arrays import CODES, check_codes, check_grid, code_type, report_array
-from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower, log_upper
+from fastfedrec.mechanisms._frequency_oracle import FrequencyOracle
+from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower
 from fastfedrec.randomness import Key, resolve_key
 
 
-class _FrequencyOracle:
-    """What GRR and OUE share: a report supports a value with p words of 2^64 if it is the own one, else with q."""
-
-    nominal_epsilon: float
-    n_values: int
-    p_count: int
-    q_count: int
-    likelihood_ratio: Fraction
-
-    @property
-    def epsilon(self) -> float:
-        """What one report costs, in nats: log of `likelihood_ratio`, rounded up.
-
-        Returns
-        -------
-        float
-            At most `nominal_epsilon`.
-        """
-        return log_upper(self.likelihood_ratio)
-
-    def support(self, reports: np.ndarray) -> np.ndarray:
-        """How many reports support each value; adds up over shards of clients.
-
-        Parameters
-        ----------
-        reports : array_like of int
-            What `privatize` returned.
-
-        Returns
-        -------
-        ndarray of shape (n_values,), int64
-            Counts.
-        """
-        raise NotImplementedError
-
-    def estimate(self, reports: np.ndarray) -> np.ndarray:
-        """The unbiased estimate of each value's frequency among the clients who reported.
-
-        Parameters
-        ----------
-        reports : array_like of int
-            What `privatize` returned.
-
-        Returns
-        -------
-        ndarray of shape (n_values,), float64
-            May be below 0 or above 1: no projection, so that it stays unbiased.
-        """
-        reports = np.asarray(reports)
-        return self.estimate_from_support(self.support(reports), len(reports))
-
-    def estimate_from_support(self, support: np.ndarray, n_reports: int) -> np.ndarray:
-        """The same from added-up counts.
-
-        Parameters
-        ----------
-        support : array_like of shape (n_values,)
-            Sums of `support` over all shards.
-        n_reports : int
-            How many clients reported.
-
-        Returns
-        -------
-        ndarray of shape (n_values,), float64
-            Frequencies.
-        """
-        n_reports = check_integer("n_reports", n_reports, low=1)
-        support = np.asarray(support)
-        if support.shape != (self.n_values,):
-            raise ValueError(f"support must have shape ({self.n_values},), got {support.shape}")
-        p, q = Fraction(self.p_count, TOTAL), Fraction(self.q_count, TOTAL)
-        return (support / n_reports - float(q)) / float(p - q)
-
-    def variance(self, frequency: float | Fraction, n_reports: int) -> Fraction:
-        """The exact variance of one value's estimated frequency, given the clients' values.
-
-        Parameters
-        ----------
-        frequency : float or Fraction
-            The share of clients who hold the value.
-        n_reports : int
-            How many clients report.
-
-        Returns
-        -------
-        Fraction
-            (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)^2).
-        """
-        check_real("frequency", frequency, low=0.0, high=1.0)
-        n_reports = check_integer("n_reports", n_reports, low=1)
-        f, p, q = Fraction(frequency), Fraction(self.p_count, TOTAL), Fraction(self.q_count, TOTAL)
-        return (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (n_reports * (p - q) ** 2)
-
-
-class GRR(_FrequencyOracle):
+class GRR(FrequencyOracle):
     """Generalized randomized response: report the own value most often, every other one equally often.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values are neighbours
@@ -246,7 +153,7 @@ class GRR(_FrequencyOracle):
         return Channel(counts, inputs=grid, outputs=outputs)
 
 
-class OUE(_FrequencyOracle):
+class OUE(FrequencyOracle):
     """Optimized unary encoding: one bit for every value, the own one set half of the time, any other one rarely.
 
     **Guarantee.** One report (all its bits together) is `epsilon`-differentially private in the local model: any two

@@ -1,0 +1,118 @@
+"""Built pages in a browser: those that are wider than a phone, with the elements that make them so.
+
+Needs Chromium on the path and nothing else.  A page of ours, served beside the built ones, shows each of them in a
+frame of the given width, measures it there, and posts what it found.
+"""
+
+import argparse
+import functools
+import json
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+MEASURE = "/measure"
+PROGRAM = """<!doctype html><title>measure</title><body style="margin:0"><script>
+const scrolls = e => e && e.tagName != "BODY" && (
+  /auto|scroll|hidden|clip/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+const show = frame => {
+  const page = frame.contentDocument, width = page.documentElement.clientWidth, found = [];
+  for (const e of page.body.querySelectorAll("*")) {
+    const box = e.getBoundingClientRect(), right = Math.max(box.right, scrolls(e) ? 0 : box.left + e.scrollWidth);
+    if (box.width && right > width + 1 && box.left < width && !scrolls(e.parentElement))
+      found.push(`${e.tagName.toLowerCase()}.${e.className}: ${e.textContent.trim().slice(0, 60)}`);
+  }
+  return {excess: page.scrollingElement.scrollWidth - width, elements: found.slice(-3)};
+};
+(async () => {
+  const {pages, width} = await (await fetch("/pages")).json(), results = {};
+  for (const name of pages) {
+    const frame = document.createElement("iframe");
+    frame.style = `width:${width}px;height:900px;border:0`;
+    document.body.replaceChildren(frame);
+    await new Promise(loaded => { frame.onload = loaded; frame.src = "/" + encodeURI(name); });
+    await frame.contentDocument.fonts.ready;
+    results[name] = show(frame);
+  }
+  await fetch("/results", {method: "POST", body: JSON.stringify(results)});
+})().catch(error => fetch("/results", {method: "POST", body: JSON.stringify({error: String(error)})}));
+</script>"""
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Built pages as files; our own page, the list it goes through, and where its results go."""
+
+    def __init__(self, *arguments, task, results, **options):
+        self.task, self.results = task, results
+        super().__init__(*arguments, **options)
+
+    def do_GET(self):
+        """Answer with one of ours, or a file."""
+        if self.path not in (MEASURE, "/pages"):
+            return super().do_GET()
+        html = self.path == MEASURE
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8" if html else "application/json")
+        self.end_headers()
+        self.wfile.write((PROGRAM if html else json.dumps(self.task)).encode())
+
+    def do_POST(self):
+        """Take the results."""
+        self.results.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        """Say nothing."""
+
+
+def measure(folder, width, program, seconds):
+    """How much wider than `width` each page is, and why."""
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.html"))
+    results = queue.Queue()
+    handler = functools.partial(Handler, directory=folder, task={"pages": names, "width": width}, results=results)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, tempfile.TemporaryDirectory() as profile:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}{MEASURE}"
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+        browser = subprocess.Popen(
+            [program, *options, "--disable-component-update", "--disable-sync", f"--user-data-dir={profile}",
+             "--remote-debugging-port=0", "--window-size=1400,1000", url],
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            found = results.get(timeout=seconds)
+        finally:
+            browser.terminate()
+            browser.wait()
+            server.shutdown()
+    if found.keys() != set(names):
+        raise SystemExit(f"the browser stopped: {found.get('error')}")
+    return found
+
+
+def main():
+    """Print every page that a phone cannot show without scrolling to the side."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--width", type=int, default=390, help="CSS pixels (390)")
+    parser.add_argument("--seconds", type=float, default=600, help="to wait at most (600)")
+    arguments = parser.parse_args()
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        raise SystemExit("neither chromium nor google-chrome is on the path")
+    found = measure(arguments.folder.resolve(), arguments.width, program, arguments.seconds)
+    wide = {name: page for name, page in found.items() if page["excess"] > 0}
+    for name, page in wide.items():
+        print(f"{name}: {page['excess']} too wide", *page["elements"], sep="\n    ")
+    print(f"{len(wide)} of {len(found)} pages are wider than {arguments.width}")
+    sys.exit(bool(wide))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""What every frequency oracle does with its reports: count whom they support, and solve for the frequencies."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec._check import check_integer, check_real
+from fastfedrec.mechanisms.channel import TOTAL, log_upper
+
+
+class FrequencyOracle:
+    """A report supports a value with probability p if it is the own one, and with probability q if it is another."""
+
+    nominal_epsilon: float
+    n_values: int
+    p_count: int
+    q_count: int
+    likelihood_ratio: Fraction
+
+    def _probabilities(self) -> tuple[Fraction, Fraction]:
+        """Return p and q, exact for what runs."""
+        return Fraction(self.p_count, TOTAL), Fraction(self.q_count, TOTAL)
+
+    @property
+    def epsilon(self) -> float:
+        """What one report costs, in nats: log of `likelihood_ratio`, rounded up.
+
+        Returns
+        -------
+        float
+            At most `nominal_epsilon`.
+        """
+        return log_upper(self.likelihood_ratio)
+
+    def support(self, reports: np.ndarray) -> np.ndarray:
+        """How many reports support each value; adds up over shards of clients.
+
+        Parameters
+        ----------
+        reports : array_like of int
+            What `privatize` returned.
+
+        Returns
+        -------
+        ndarray of shape (n_values,), int64
+            Counts.
+        """
+        raise NotImplementedError
+
+    def estimate(self, reports: np.ndarray) -> np.ndarray:
+        """The unbiased estimate of each value's frequency among the clients who reported.
+
+        Parameters
+        ----------
+        reports : array_like of int
+            What `privatize` returned.
+
+        Returns
+        -------
+        ndarray of shape (n_values,), float64
+            May be below 0 or above 1: no projection, so that it stays unbiased.
+        """
+        reports = np.asarray(reports)
+        return self.estimate_from_support(self.support(reports), len(reports))
+
+    def estimate_from_support(self, support: np.ndarray, n_reports: int) -> np.ndarray:
+        """The same from added-up counts.
+
+        Parameters
+        ----------
+        support : array_like of shape (n_values,)
+            Sums of `support` over all shards.
+        n_reports : int
+            How many clients reported.
+
+        Returns
+        -------
+        ndarray of shape (n_values,), float64
+            Frequencies.
+        """
+        n_reports = check_integer("n_reports", n_reports, low=1)
+        support = np.asarray(support)
+        if support.shape != (self.n_values,):
+            raise ValueError(f"support must have shape ({self.n_values},), got {support.shape}")
+        p, q = self._probabilities()
+        return (support / n_reports - float(q)) / float(p - q)
+
+    def variance(self, frequency: float | Fraction, n_reports: int) -> Fraction:
+        """The exact variance of one value's estimated frequency, given the clients' values.
+
+        Parameters
+        ----------
+        frequency : float or Fraction
+            The share of clients who hold the value.
+        n_reports : int
+            How many clients report.
+
+        Returns
+        -------
+        Fraction
+            (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)^2).
+        """
+        check_real("frequency", frequency, low=0.0, high=1.0)
+        n_reports = check_integer("n_reports", n_reports, low=1)
+        f, (p, q) = Fraction(frequency), self._probabilities()
+        return (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (n_reports * (p - q) ** 2)
