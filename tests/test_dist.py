@@ -18,12 +18,16 @@ WHEEL = [
 ]
 
 
-@pytest.fixture(scope="module")
-def dist():
-    spec = importlib.util.spec_from_file_location("dist", ROOT / ".ci" / "dist.py")
+def load_script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def dist():
+    return load_script("dist")
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +51,12 @@ def test_versions_agree(dist, settings):
     tested = [word for command in wheels["test-command"] for word in command.split() if word.startswith("{project}")]
     assert len(tested) >= 4
     assert all(Path(path.format(project=ROOT)).is_file() for path in tested)
+
+
+def test_every_extra_that_users_may_want_is_tried_alone(dist, settings):
+    extras = set(settings["project"]["optional-dependencies"])
+    assert extras > dist.FOR_DEVELOPERS
+    assert set(load_script("smoke").EXTRAS) == extras - dist.FOR_DEVELOPERS
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
