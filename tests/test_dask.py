@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from benches_module import load_benches
 from distributed import Client
 
 from fastfedrec import (
@@ -196,3 +197,37 @@ def test_the_shards_are_let_go(client, data):
     while any(client.has_what().values()) and time.monotonic() < deadline:  # told to the workers in the background
         time.sleep(0.05)
     assert not any(client.has_what().values())
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+class Dawdling(DaskEngine):
+    """Takes half a second of its own in every round."""
+
+    def _collect(self, *arguments):
+        time.sleep(0.5)
+        super()._collect(*arguments)
+
+
+@pytest.mark.slow
+def test_the_share_of_the_engine_is_what_it_says(client, tmp_path):
+    """Pauses in the kernels are found in the kernels, pauses of the engine in the engine, and neither in processors."""
+    bench, n_items, n_rounds = load_benches("bench_dask"), 20_000, 4
+    store_interactions(generate_implicit(2_000, n_items, key=KEY), tmp_path / "data")
+    data = open_interactions(tmp_path / "data")
+    _, long, dawdling = runs = [
+        bench.measure(client, data, n_rounds, **options)
+        for options in ({}, {"kernel_pause": 1.0}, {"engine": Dawdling(client)})
+    ]
+    for figures in runs:
+        assert 0 < figures.kernels < figures.rounds
+        assert 0 < figures.kernel_processors < figures.all_processors
+        # A state for each of two shards and the sum of their answers come in and go out; one answer goes to a worker.
+        state, answer = 4 * 5 * n_items, 16 * min(5 * n_items, 1_000 * 100)  # at most: nonzero coordinates and totals
+        assert 4 * state + answer < figures.through_scheduler < 4 * state + 2 * answer + 200_000
+        assert answer / 4 < figures.between_workers < answer + 200_000
+    assert long.kernels > 3.0
+    assert dawdling.rounds - dawdling.kernels > 1.5
+    assert long.share < 0.5 < dawdling.share
+    assert long.kernel_processors < long.kernels - 2.5
