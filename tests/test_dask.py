@@ -85,6 +85,17 @@ def test_more_shards_than_workers(client, data):
     assert engine.rejections == []
 
 
+def test_every_worker_holds_as_many_shards(client, data):
+    held = []
+
+    def look(model, round_number):
+        held.extend(sum(key.startswith("_hold") for key in keys) for keys in client.has_what().values())
+
+    FMFLDP(n_rounds=2).fit(data, key=KEY, engine=DaskEngine(client, n_shards=6), callback=look)
+    assert len(held) == 4
+    assert min(held) >= 3  # a copy may lie elsewhere as well
+
+
 def test_what_devices_send_is_recorded(client, data):
     model = FedRec(1, n_rounds=3, n_factors=3)
     there, here = (
@@ -223,9 +234,10 @@ def test_the_share_of_the_engine_is_what_it_says(client, tmp_path):
     for figures in runs:
         assert 0 < figures.kernels < figures.rounds
         assert 0 < figures.kernel_processors < figures.all_processors
-        # A state for each of two shards and the sum of their answers come in and go out; one answer goes to a worker.
+        # A state for each of two shards comes in and goes out, the sum of their answers too (in some versions of Dask
+        # the client takes it from the worker), and one answer goes to the other worker.
         state, answer = 4 * 5 * n_items, 16 * min(5 * n_items, 1_000 * 100)  # at most: nonzero coordinates and totals
-        assert 4 * state + answer < figures.through_scheduler < 4 * state + 2 * answer + 200_000
+        assert 4 * state + answer / 2 < figures.through_scheduler < 4 * state + 2 * answer + 200_000
         assert answer / 4 < figures.between_workers < answer + 200_000
     assert long.kernels > 3.0
     assert dawdling.rounds - dawdling.kernels > 1.5

@@ -50,7 +50,7 @@ def fit_biases(users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users
             sums = np.bincount(groups[own], residuals, minlength=len(biases[own]))
             prior = _line(counts[own], sums, spreads[own], rest)
             biases[own] = shrink(sums, counts[own], spreads[own], rest, prior)
-    return Biases(mean, *biases, (spreads[0], spreads[1]))
+    return Biases(mean, biases[0], biases[1], (spreads[0], spreads[1]))
 
 
 def fit_means(groups: np.ndarray, values: np.ndarray, n_groups: int) -> tuple[float, np.ndarray]:
@@ -130,4 +130,4 @@ def fit_hidden_biases(
         power = likely**2 * spread + asked * noise
         found.append(np.divide(likely * spread * sums, power, out=np.zeros(n_groups), where=power > 0))
         spreads.append(spread)
-    return Biases(mean, *found, (spreads[0], spreads[1]))
+    return Biases(mean, found[0], found[1], (spreads[0], spreads[1]))
