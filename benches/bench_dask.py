@@ -24,10 +24,8 @@ _STORE = """
 import sys
 from fastfedrec import Key, datasets
 from fastfedrec.interaction_store import store_interactions
-n_users, n_items, mean, folder = sys.argv[1:]
-key = Key.from_seed(1)
-data = datasets.generate_implicit(int(n_users), int(n_items), key=key, mean_interactions=float(mean))
-store_interactions(data, folder)
+data = datasets.generate_implicit(1_000_000, 26_744, key=Key.from_seed(1), mean_interactions=50.0)
+store_interactions(data, sys.argv[1])
 """
 
 
@@ -77,7 +75,8 @@ class Figures:
         Seconds of processors in them: of all processes, and of the kernels on all workers.  Other work on the machine
         changes them less than seconds on the clock.
     through_scheduler, between_workers : float
-        Bytes a round that the scheduler received and sent, and that workers sent each other.
+        Bytes a round that the process of client and scheduler received and sent (what these two tell each other, once),
+        and that workers sent each other.
     peak_here : int
         Bytes of memory, mapped files included, of the process of client and scheduler.
     peak_worker : int
@@ -257,8 +256,7 @@ class Million:
         except ImportError:
             return None
         folder = os.path.abspath("million")
-        size = ["1000000", "26744", "50", folder]
-        subprocess.run([sys.executable, "-P", "-c", _STORE, *size], check=True)  # its memory is not to be counted here
+        subprocess.run([sys.executable, "-P", "-c", _STORE, folder], check=True)  # its memory is not to be counted here
         return measure_stored(folder)
 
     def setup(self, found):
