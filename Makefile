@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 KERNEL_TESTS := $(patsubst _kernels/%.pyx,tests/test_%.py,$(wildcard _kernels/[a-z]*.pyx))
 SOURCES := setup.py pyproject.toml README.md $(wildcard fastfedrec/*.py fastfedrec/*/*.py _kernels/*.p[yx]* _kernels/*.h _kernels/*.cpp fastfedrec/*/*.json)
 
-.PHONY: demo test test-fast test-levels test-flower test-flower-slow nightly reproduce-quick docs dist bench lint clean
+.PHONY: demo test test-fast test-levels test-dask-lowest test-flower test-flower-slow nightly reproduce-quick docs dist bench lint clean
 
 # The main job: private federated training on generated data, compared, accounted for and plotted.
 demo: $(VENV)/.installed-cli
@@ -25,6 +25,14 @@ test-levels: $(VENV)/.installed-test
 	for name in $$($(BIN)/python -P -c 'from fastfedrec import hardware; print(*hardware.instruction_sets()[:-1])'); do \
 		$(BIN)/pytest -q -n 2 --instruction-set=$$name $(KERNEL_TESTS) || exit 1; \
 	done
+
+# Dask's tests with the lowest version that pyproject.toml allows; `test` takes the newest.
+test-dask-lowest: $(VENV)/.built
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/pip install --quiet --disable-pip-version-check "$$(echo $(VENV)/wheel/*.whl)[cli,dask]" \
+		"$$(sed -n 's/^dask = \["\(.*\)>=\(.*\)"\]$$/\1==\2/p' pyproject.toml)" \
+		"pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6.100"
+	$(VENV)-lowest/bin/pytest -n 2 tests/test_dask.py
 
 # Flower's tests in an environment of their own: it holds some packages at older versions than the other extras.
 test-flower: $(VENV)-flower/.installed
@@ -105,4 +113,4 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) $(VENV)-flower $(VENV)-dist build dist *.egg-info demo-output nightly-output docs/_build docs/gallery docs/reference/generated
+	rm -rf $(VENV) $(VENV)-flower $(VENV)-lowest $(VENV)-dist build dist *.egg-info demo-output nightly-output docs/_build docs/gallery docs/reference/generated

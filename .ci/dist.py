@@ -2,7 +2,8 @@
 
 The source archive must hold every tracked file; every wheel is built *from it*, must hold the package with all its
 kernels and data and nothing else, and is installed with its requirements alone in a new environment outside the
-checkout, where ``smoke.py`` runs.  Needs ``build`` and ``twine``, which ``make dist`` installs.
+checkout, where ``smoke.py`` runs; so is each extra that users may want, alone.  Needs ``build`` and ``twine``, which
+``make dist`` installs.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_IN_SOURCES = {".gitignore"}
+FOR_DEVELOPERS = {"test", "docs", "bench", "bench-lenskit"}  # extras that the checkout's own targets install
 
 
 def supported(requires, classifiers):
@@ -87,11 +89,19 @@ def stop_if(faults):
         raise SystemExit("\n".join(faults))
 
 
-def try_wheel(version, program, source, dist, tracked):
+def try_alone(program, folder, wheel, extra=""):
+    """Run the smoke test where there is the wheel, with one extra or none, and nothing else."""
+    run(program, "-m", "venv", Path(folder, f"venv{extra}"))
+    python = Path(folder, f"venv{extra}", "bin", "python")
+    run(python, "-m", "pip", "install", "-q", f"{wheel}[{extra}]" if extra else wheel, cwd=folder)
+    run(python, "-P", ROOT / ".ci" / "smoke.py", *filter(None, [extra]), cwd=folder)
+
+
+def try_wheel(version, program, source, dist, tracked, extras):
     """Build on one version, look into the wheel, install it, and run the smoke test there."""
     with tempfile.TemporaryDirectory() as folder:
-        run(program, "-m", "venv", Path(folder, "venv"))
-        python = Path(folder, "venv", "bin", "python")
+        run(program, "-m", "venv", Path(folder, "build"))
+        python = Path(folder, "build", "bin", "python")
         run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", Path(folder, "wheel"), source)
         (wheel,) = Path(folder, "wheel").glob("*.whl")
         archive = zipfile.ZipFile(wheel)
@@ -99,8 +109,8 @@ def try_wheel(version, program, source, dist, tracked):
         stop_if(wheel_faults(names, tracked))
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         stop_if(description_faults(archive.read(metadata).decode()))
-        run(python, "-m", "pip", "install", "-q", wheel, cwd=folder)
-        run(python, "-P", ROOT / ".ci" / "smoke.py", cwd=folder)
+        for extra in ["", *extras]:
+            try_alone(program, folder, wheel, extra)
         print(f"Python {version}: {shutil.copy(wheel, dist)}", flush=True)
 
 
@@ -108,6 +118,7 @@ def main(argv=None):
     """Build, check and try."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     versions = supported(project["requires-python"], project["classifiers"])
+    extras = [extra for extra in project["optional-dependencies"] if extra not in FOR_DEVELOPERS]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", nargs="+", choices=versions, default=versions, metavar="3.X", help="only these")
     wanted = parser.parse_args(argv).python
@@ -123,7 +134,7 @@ def main(argv=None):
     with tarfile.open(source) as archive:
         stop_if(source_faults([m.name.split("/", 1)[1] for m in archive.getmembers() if m.isfile()], tracked))
     for version, program in found.items():
-        try_wheel(version, program, source, dist, tracked)
+        try_wheel(version, program, source, dist, tracked, extras)
     run(sys.executable, "-m", "twine", "check", "--strict", *sorted(dist.iterdir()))
     print("Tried on", *found, "; not at hand:", ", ".join(v for v in wanted if v not in found) or "none")
 

@@ -1,4 +1,7 @@
-"""What an installed wheel must do before it is given away; run outside the checkout, with its requirements alone."""
+"""What an installed wheel must do before it is given away; run outside the checkout, with its requirements alone.
+
+An argument names an extra, installed beside the wheel and nothing else: then what that extra is for must work.
+"""
 
 import importlib.util
 import json
@@ -63,8 +66,77 @@ def check_command():
     return json.loads(said)["instruction_sets"]["in_use"]
 
 
+def small_data():
+    """Few users with ratings."""
+    from fastfedrec import Key, datasets
+
+    return datasets.generate_implicit(200, 50, key=Key.from_seed(1), ratings=True)
+
+
+def check_plot():
+    """A plot of the command line."""
+    program = str(Path(sys.executable).with_name("fastfedrec"))
+    with tempfile.TemporaryDirectory() as folder:
+        plot = Path(folder, "cost.png")
+        question = ["account", "reports", "--epsilon", "1", "--reports", "10", "--users", "1000", "--plot", str(plot)]
+        subprocess.run([program, *question], check=True, capture_output=True)
+        assert plot.stat().st_size > 1000
+
+
+def check_cli():
+    """A progress bar, and plots."""
+    from fastfedrec import FMFLDP
+
+    FMFLDP(n_rounds=1).fit(small_data(), show_progress=True)
+    assert "tqdm" in sys.modules
+    check_plot()
+
+
+def check_dask():
+    """A round on a cluster in this process."""
+    from distributed import Client
+
+    from fastfedrec import FMFLDP, Key
+    from fastfedrec.engines import DaskEngine
+
+    data, key = small_data(), Key.from_seed(2)
+    with Client(n_workers=1, processes=False, dashboard_address=":0") as client:
+        there = FMFLDP(n_rounds=1).fit(data, key=key, engine=DaskEngine(client))
+    assert (there.item_factors_ == FMFLDP(n_rounds=1).fit(data, key=key).item_factors_).all()
+
+
+def check_flower():
+    """Both apps of a deployment."""
+    from fastfedrec import FMFLDP
+    from fastfedrec.engines.flower import client_app, server_app
+
+    data = small_data()
+    assert callable(client_app(FMFLDP(), lambda context: data))
+    assert callable(server_app(FMFLDP(), data.item_ids, print, n_nodes=2))
+
+
+def check_attacks():
+    """An attack that trains a forest."""
+    from fastfedrec import EASE, Key, attacks
+
+    assert 0 <= attacks.membership_shadow(EASE(), small_data(), key=Key.from_seed(1), n_bootstrap=100).auc.value <= 1
+
+
+EXTRAS = {
+    "plot": check_plot,
+    "cli": check_cli,
+    "dask": check_dask,
+    "flower": check_flower,
+    "attacks": check_attacks,
+}
+
+
 if __name__ == "__main__":
     version = check_import()
+    if sys.argv[1:]:
+        EXTRAS[sys.argv[1]]()
+        print(f"fastfedrec[{sys.argv[1]}] {version} works on Python {sys.version.split()[0]}")
+        sys.exit()
     check_fit()
     check_tables()
     check_numba()

@@ -1,28 +1,13 @@
 """The results page and the gate of the benchmarks; nothing is timed here."""
 
-import importlib.util
 import itertools
 import json
 import math
-import sys
-from pathlib import Path
 
 import pytest
+from benches_module import ROOT, load_benches
 from hypothesis import given
 from hypothesis import strategies as st
-
-ROOT = Path(__file__).resolve().parents[1]
-
-
-def load_benches(name):
-    """A module of benches/, which is a package of the checkout and not on the path of the tests."""
-    if "benches" not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            "benches", ROOT / "benches/__init__.py", submodule_search_locations=[str(ROOT / "benches")]
-        )
-        sys.modules["benches"] = importlib.util.module_from_spec(spec)
-    return importlib.import_module(f"benches.{name}")
-
 
 results, gate = load_benches("results"), load_benches("gate")
 

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from benches_module import load_benches
 from distributed import Client
 
 from fastfedrec import (
@@ -82,6 +83,17 @@ def test_more_shards_than_workers(client, data):
     model = FMFLDP(n_rounds=3).fit(data, key=KEY, engine=engine)
     np.testing.assert_array_equal(model.item_factors_, FMFLDP(n_rounds=3).fit(data, key=KEY).item_factors_)
     assert engine.rejections == []
+
+
+def test_every_worker_holds_as_many_shards(client, data):
+    held = []
+
+    def look(model, round_number):
+        held.extend(sum(key.startswith("_hold") for key in keys) for keys in client.has_what().values())
+
+    FMFLDP(n_rounds=2).fit(data, key=KEY, engine=DaskEngine(client, n_shards=6), callback=look)
+    assert len(held) == 4
+    assert min(held) >= 3  # a copy may lie elsewhere as well
 
 
 def test_what_devices_send_is_recorded(client, data):
@@ -196,3 +208,38 @@ def test_the_shards_are_let_go(client, data):
     while any(client.has_what().values()) and time.monotonic() < deadline:  # told to the workers in the background
         time.sleep(0.05)
     assert not any(client.has_what().values())
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+class Dawdling(DaskEngine):
+    """Takes half a second of its own in every round."""
+
+    def _collect(self, *arguments):
+        time.sleep(0.5)
+        super()._collect(*arguments)
+
+
+@pytest.mark.slow
+def test_the_share_of_the_engine_is_what_it_says(client, tmp_path):
+    """Pauses in the kernels are found in the kernels, pauses of the engine in the engine, and neither in processors."""
+    bench, n_items, n_rounds = load_benches("bench_dask"), 20_000, 4
+    store_interactions(generate_implicit(2_000, n_items, key=KEY), tmp_path / "data")
+    data = open_interactions(tmp_path / "data")
+    _, long, dawdling = runs = [
+        bench.measure(client, data, n_rounds, **options)
+        for options in ({}, {"kernel_pause": 1.0}, {"engine": Dawdling(client)})
+    ]
+    for figures in runs:
+        assert 0 < figures.kernels < figures.rounds
+        assert 0 < figures.kernel_processors < figures.all_processors
+        # A state for each of two shards comes in and goes out, the sum of their answers too (in some versions of Dask
+        # the client takes it from the worker), and one answer goes to the other worker.
+        state, answer = 4 * 5 * n_items, 16 * min(5 * n_items, 1_000 * 100)  # at most: nonzero coordinates and totals
+        assert 4 * state + answer / 2 < figures.through_scheduler < 4 * state + 2 * answer + 200_000
+        assert answer / 4 < figures.between_workers < answer + 200_000
+    assert long.kernels > 3.0
+    assert dawdling.rounds - dawdling.kernels > 1.5
+    assert long.share < 0.5 < dawdling.share
+    assert long.kernel_processors < long.kernels - 2.5

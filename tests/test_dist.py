@@ -20,12 +20,16 @@ WHEEL = [
 ]
 
 
-@pytest.fixture(scope="module")
-def dist():
-    spec = importlib.util.spec_from_file_location("dist", ROOT / ".ci" / "dist.py")
+def load_script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def dist():
+    return load_script("dist")
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +63,12 @@ def test_the_description_is_the_readme_without_links_into_the_repository(dist):
     assert re.findall(r"^#+ .*$", described.get_payload(), flags=re.MULTILINE) == headings
     # Control: as it stands in the repository it would not pass.
     assert len(list(dist.description_faults(f"Name: fastfedrec\n\n{readme}"))) > 10
+
+
+def test_every_extra_that_users_may_want_is_tried_alone(dist, settings):
+    extras = set(settings["project"]["optional-dependencies"])
+    assert extras > dist.FOR_DEVELOPERS
+    assert set(load_script("smoke").EXTRAS) == extras - dist.FOR_DEVELOPERS
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------

@@ -276,6 +276,19 @@ def test_a_node_refuses_what_its_users_did_not_agree_to(data, name, change, reas
     assert re.search(reason, found), found
 
 
+def test_the_number_of_users_stays_that_of_the_first_answer(data, tmp_path):
+    system = SYSTEMS["dp_als"]
+    grid = MemoryGrid(in_folders(system, data, tmp_path))
+    serve(system, data, grid, seed=None)
+    last = requests_of(grid)[-1]
+    node = last.metadata.dst_node_id
+    app, config = grid.nodes[node]
+    assert "update" in app(last, make_context(node, config)).content  # asked again, it answers again
+    last.content["request"]["n-users"] += 1
+    refusal = app(last, make_context(node, config)).content["config"]["refusal"]
+    assert refusal == "n_users must be 300 as at this node's first answer, got 301"
+
+
 # ---- what a server refuses ------------------------------------------------------------------------------------------
 
 

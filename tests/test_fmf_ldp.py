@@ -15,6 +15,7 @@ from fastfedrec.accounting import Ledger, shuffled_epsilon
 from fastfedrec.engines import LocalEngine
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.systems._sparse_sums import add_sums
 from fastfedrec.systems.fmf_ldp import FMFState
 
 
@@ -151,6 +152,20 @@ def test_shards_add_up_to_the_whole(data, key, seed, n_shards):
     for name in ("coordinate", "total", "n_reports"):
         np.testing.assert_array_equal(total.arrays[name], whole.arrays[name])
     assert total.n_clients == whole.n_clients
+
+
+@given(st.tuples(*[st.dictionaries(st.integers(0, 10**12) | st.integers(0, 9), st.integers(-3, 3), max_size=6)] * 2))
+def test_sparse_sums_are_those_of_dictionaries(sides):
+    """Near coordinates are added in a full array and far ones by a sort."""
+    rows = [
+        {"coordinate": np.array(sorted(side), dtype=np.int64), "total": np.array([side[c] for c in sorted(side)], int)}
+        for side in sides
+    ]
+    expected = {c: n for c in sorted(sides[0] | sides[1]) if (n := sides[0].get(c, 0) + sides[1].get(c, 0))}
+    coordinate, total = add_sums(*rows)
+    assert dict(zip(coordinate.tolist(), total.tolist(), strict=True)) == expected
+    assert coordinate.dtype == total.dtype == np.int64
+    assert (np.diff(coordinate) > 0).all()
 
 
 @given(interaction_matrices(), keys(), seeds())

@@ -174,7 +174,8 @@ def test_models_that_serve_other_users_serve_their_own_as_before(model, data):
     served = model.with_users(data.select_users(rows))
     for user in ids:
         pairs = [user] * data.n_items, data.item_ids
-        if isinstance(model, FedRec):  # its own devices have only come near what is solved here
+        # FedRec's own devices have only come near what is solved here, and LaplaceRRSVD's users had sent noise.
+        if isinstance(model, FedRec | LaplaceRRSVD):
             assert np.isfinite(served.score(*pairs)).all()
         else:
             np.testing.assert_allclose(served.score(*pairs), model.score(*pairs), rtol=1e-6, atol=1e-9)

@@ -108,9 +108,9 @@ class Node:
             raise RefusalError(f"round must be from 0 to {rounds.n_rounds - 1}, got {round_number}")
         memory, name, place = self._memory(context), _name(context), rounds.n_before + round_number
         with nullcontext() if memory is None else memory.alone():
-            update = None if memory is None else memory.answer(run, place, name)
+            update = None if memory is None else memory.answer(run, place, name, n_users)
             if update is None:
-                update = self._work(message.content, rounds, shard, memory, run, round_number, name)
+                update = self._work(message.content, rounds, shard, memory, run, round_number, n_users, name)
         update = replace(update, round=round_number)
         if self._min_crowd is not None:
             return self._send_single(update, run, context, self._min_crowd)
@@ -147,6 +147,7 @@ class Node:
         memory: NodeMemory | None,
         run: str,
         round_number: int,
+        n_users: int,
         name: str,
     ) -> Update:
         kind = rounds.state if isinstance(rounds.state, type) else type(rounds.state)
@@ -170,7 +171,7 @@ class Node:
                 rounds, state, shard, key, round_number, name, self._n_threads, known
             )
         if memory is not None:
-            memory.keep_answer(run, replace(update, round=rounds.n_before + round_number), devices)
+            memory.keep_answer(run, replace(update, round=rounds.n_before + round_number), n_users, devices)
         return update
 
     def _read_request(self, content: "RecordDict") -> tuple[str, int, int | None, int]:

@@ -52,12 +52,17 @@ class NodeMemory:
         self.check_run(run)
         return Checkpoint(self._run_folder(run), {}).resolve_key(None)
 
-    def answer(self, run: str, round_number: int, sender: str) -> Update | None:
-        """What was answered in this round; None in a new one; a round that is over is refused."""
+    def answer(self, run: str, round_number: int, sender: str, n_users: int) -> Update | None:
+        """What was answered in this round; None in a new one; a round that is over is refused.
+
+        So is another number of users than at the first answer, on which a node's rounds depend.
+        """
         path = self._run_folder(run) / "answer"
         if not path.exists():
             return None
         header, arrays = read_model(path)
+        if header["n_users"] != n_users:
+            raise RefusalError(f"n_users must be {header['n_users']} as at this node's first answer, got {n_users}")
         if header["round"] > round_number:
             raise RefusalError(f"round {round_number} is over: this node has answered round {header['round']}")
         sent = {name: array for name, array in arrays.items() if not name.startswith(_OWN)}
@@ -69,9 +74,9 @@ class NodeMemory:
         arrays = read_model(path)[1] if path.exists() else {}
         return {name.removeprefix(_OWN): array for name, array in arrays.items() if name.startswith(_OWN)}
 
-    def keep_answer(self, run: str, update: Update, devices: Mapping[str, np.ndarray]) -> None:
+    def keep_answer(self, run: str, update: Update, n_users: int, devices: Mapping[str, np.ndarray]) -> None:
         """Write an answer before it leaves, and what devices remember until the next round."""
-        header = {"round": update.round, "n_clients": update.n_clients}
+        header = {"round": update.round, "n_clients": update.n_clients, "n_users": n_users}
         folder = self._run_folder(run)
         folder.mkdir(mode=0o700, exist_ok=True)
         own = {f"{_OWN}{name}": array for name, array in devices.items()}

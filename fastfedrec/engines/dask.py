@@ -85,7 +85,18 @@ class DaskEngine(Engine):
             raise ValueError(
                 "key must be Key.from_seed(...) with DaskEngine: an entropy key never leaves its process; got one"
             )
-        placed = {name: self.client.submit(_hold, shard, pure=False) for name, shard in shards.items()}
+        # As many on each worker, which Dask alone does not see to; on others where that one is lost.
+        workers = list(self.client.scheduler_info(n_workers=-1)["workers"])
+        placed = {
+            name: self.client.submit(
+                _hold,
+                shard,
+                workers=workers[place % len(workers)] if workers else None,
+                allow_other_workers=bool(workers),
+                pure=False,
+            )
+            for place, (name, shard) in enumerate(shards.items())
+        }
         try:
             yield placed
         finally:

@@ -20,7 +20,6 @@ from fastfedrec.randomness import Key
 from fastfedrec.systems._deployment import Deployment, NodeRounds
 from fastfedrec.systems._dp_gram_rounds import MAX_USERS
 from fastfedrec.systems._fedrec_devices import pack_devices, unpack_devices
-from fastfedrec.systems._rating_model import check_ratings
 from fastfedrec.systems.base import FederatedSystem, Update
 from fastfedrec.systems.dp_als import DPALS
 from fastfedrec.systems.dp_fmf import DPFMF
@@ -35,10 +34,6 @@ _ROW_BITS = 32  # of a global id that a node makes; the others are the node's
 
 def _nothing(model: Any) -> str | None:
     return None
-
-
-def _as_they_are(data: Interactions) -> Interactions:
-    return data
 
 
 def _objection_to_ratings(model: LaplaceRRSVD) -> str | None:
@@ -72,8 +67,6 @@ class Terms:
     ----------
     objection : callable
         Why a model with these parameters does not run there; None where it does.
-    prepare : callable
-        What `fit` does to everybody's data first.
     only_simulated : str or None
         Why nodes may not have keys of their own, where they may not.
     names_users : bool
@@ -85,7 +78,6 @@ class Terms:
     """
 
     objection: Callable[[Any], str | None] = _nothing
-    prepare: Callable[[Interactions], Interactions] = Interactions.binarize
     only_simulated: str | None = None
     names_users: bool = False
     has_devices: bool = False
@@ -97,19 +89,17 @@ TERMS: dict[type, Terms] = {
     DPGram: Terms(),
     DPALS: Terms(),
     DPFMF: Terms(),
-    LaplaceRRSVD: Terms(_objection_to_ratings, check_ratings, names_users=True, keeps_users=True),
+    LaplaceRRSVD: Terms(_objection_to_ratings, names_users=True, keeps_users=True),
     ShuffledSketchGram: Terms(
         only_simulated="its reports are made for a shuffler, and there is none between these nodes and the server"
     ),
     PrivRec: Terms(
         _objection_to_privrec,
-        _as_they_are,
         only_simulated="its guarantee rests on a secret cohort, and every node is told the whole cohort",
         names_users=True,
     ),
     FedRec: Terms(
         _objection_to_fedrec,
-        check_ratings,
         only_simulated="a node adds up what each of its users would send to the server, or to another user, alone",
         names_users=True,
         has_devices=True,
@@ -139,7 +129,7 @@ class FitDeployment(Deployment):
     # ---- a node's end -------------------------------------------------------------------------------------------
 
     def prepare(self, data: Interactions) -> Interactions:
-        return self.terms.prepare(data)
+        return self.model._as_fitted(data)
 
     def name_users(self, shard: Interactions, sender: str) -> Interactions:
         if not self.names_users:

@@ -163,7 +163,7 @@ class FMFDeployment(OwnDeployment):
         self.n_rounds = model.n_rounds
 
     def prepare(self, data: Interactions) -> Interactions:
-        return data.positive() if self.model.use_values else data.binarize()
+        return self.model._as_fitted(data)
 
     def objection(self, rounds: NodeRounds, state: FMFState, shard: Interactions, sender: str) -> str | None:
         factors, expected = state.item_factors, (shard.n_items, self.model.n_factors)

@@ -15,6 +15,7 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._fmf_ldp_normal import NormalGradient
+from fastfedrec.systems._sparse_sums import add_sums
 from fastfedrec.systems.base import ArrayRule, FederatedSystem, Update
 
 _REPORTS = "fmf_ldp.reports"
@@ -220,16 +221,9 @@ class FMFRounds(FederatedSystem):
         if self.epsilon is None:
             arrays = {"gradient": a.arrays["gradient"] + b.arrays["gradient"]}
         else:
-            coordinate, where = np.unique(
-                np.concatenate([a.arrays["coordinate"], b.arrays["coordinate"]]), return_inverse=True
-            )
-            total = np.zeros(len(coordinate), dtype=np.int64)
-            np.add.at(total, where, np.concatenate([a.arrays["total"], b.arrays["total"]]))
-            arrays = {
-                "coordinate": coordinate[total != 0],
-                "total": total[total != 0],
-                "n_reports": a.arrays["n_reports"] + b.arrays["n_reports"],
-            }
+            coordinate, total = add_sums(a.arrays, b.arrays)
+            n_reports = a.arrays["n_reports"] + b.arrays["n_reports"]
+            arrays = {"coordinate": coordinate, "total": total, "n_reports": n_reports}
         return Update(a.round, "merged", n_clients, arrays)
 
     def apply(self, state: FMFState, update: Update) -> FMFState:
@@ -239,9 +233,13 @@ class FMFRounds(FederatedSystem):
             return state
         factors = state.item_factors.astype(np.float64)
         rate = self.round_learning_rate(state, update)
+        step = np.empty_like(factors)
         with np.errstate(over="ignore", invalid="ignore"):  # divergence is named by fit
             for _ in range(self.server_steps):
-                factors = factors - rate * (gradient + 2 * self.regularization * factors)
+                np.multiply(2 * self.regularization, factors, out=step)
+                step += gradient
+                step *= rate
+                factors -= step
             return replace(state, item_factors=factors.astype(np.float32))
 
     def round_learning_rate(self, state: FMFState, update: Update) -> float:

@@ -1,4 +1,8 @@
-"""Models whose devices need nothing but what was released and their own rows."""
+"""Models whose devices need nothing but what was released and their own rows.
+
+A subclass overrides `_as_fitted` where `fit` takes rows otherwise, and `_serving` where a device computes something of
+its user's own: from that user's row alone, so that whoever else is served with it makes no difference.
+"""
 
 from typing import Self
 
@@ -15,7 +19,7 @@ class OwnRows(Recommender):
         Parameters
         ----------
         interactions : Interactions
-            Their data, over the same items.
+            Their data, over the same items and as `fit` takes them.
 
         Returns
         -------
@@ -27,4 +31,8 @@ class OwnRows(Recommender):
         ValueError
             Other items than the model was fitted on.
         """
-        return self._serving(check_interactions(interactions).binarize())
+        return self._serving(self._as_fitted(check_interactions(interactions)))
+
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        """Rows as `fit` looks at them."""
+        return data.binarize()

@@ -10,12 +10,12 @@ from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.features import Features
 from fastfedrec.interactions import Interactions
 from fastfedrec.network import TwoTower
+from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._privrec_rounds import ClientData
-from fastfedrec.systems.recommender import Recommender, check_interactions
 
 
-class _TwoTowerRecommender(Recommender):
-    """Scores of a network for the users and items of `interactions_`."""
+class _TwoTowerRecommender(OwnRows):
+    """Scores of a network for the users and items of `interactions_`; other users are known by their features alone."""
 
     parameters_: np.ndarray
     features_: Features
@@ -51,28 +51,12 @@ class _TwoTowerRecommender(Recommender):
         scores = network.score(self.parameters_, rows, contexts=np.arange(len(rows)), **self._personal(rows))
         return scores.astype(np.float64)
 
-    def with_users(self, interactions: Interactions) -> Self:
-        """Serve other users with the same released network, without refitting and at no cost to anybody.
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return data
 
-        Parameters
-        ----------
-        interactions : Interactions
-            Their data, over the same items.
-
-        Returns
-        -------
-        Recommender
-            A model of its own for these users, who are known to it by their features alone; see `personalize`.
-
-        Raises
-        ------
-        ValueError
-            Other items than the model was fitted on.
-        KeyError
-            A value of a feature that the model was not told of.
-        """
-        model = self._serving(check_interactions(interactions))
-        model.features_ = self.features_.encode(model.interactions_)
+    def _serving(self, data: Interactions) -> Self:
+        model = super()._serving(data)
+        model.features_ = self.features_.encode(data)
         model._network = TwoTower(model.features_, n_factors=self._network.n_factors, hidden=self._network.hidden)
         return model
 

@@ -22,11 +22,14 @@ class Biases:
         Of all ratings.
     users, items : ndarray of shape (n_users,) and (n_items,), float64
         What to add.
+    spreads : tuple of float
+        The variances that true biases of users and of items are estimated to have.
     """
 
     mean: float
     users: np.ndarray
     items: np.ndarray
+    spreads: tuple[float, float] = (0.0, 0.0)
 
 
 def fit_biases(users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users: int, n_items: int) -> Biases:
@@ -47,7 +50,7 @@ def fit_biases(users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users
             sums = np.bincount(groups[own], residuals, minlength=len(biases[own]))
             prior = _line(counts[own], sums, spreads[own], rest)
             biases[own] = shrink(sums, counts[own], spreads[own], rest, prior)
-    return Biases(mean, *biases)
+    return Biases(mean, biases[0], biases[1], (spreads[0], spreads[1]))
 
 
 def fit_means(groups: np.ndarray, values: np.ndarray, n_groups: int) -> tuple[float, np.ndarray]:
@@ -110,7 +113,7 @@ def fit_hidden_biases(
     total = float(rated.sum())
     mean = min(max(float(products.sum()) / total, low), high) if total > 0 else (low + high) / 2
     excess = products - mean * rated
-    found = []
+    found, spreads = [], []
     for groups, n_groups in ((users, n_users), (items, n_items)):
         asked = np.bincount(groups, minlength=n_groups)
         noise, noise_rated = float(np.mean(excess**2)), float(np.var(rated))
@@ -126,4 +129,5 @@ def fit_hidden_biases(
         likely = np.clip(likely, 0.0, asked)
         power = likely**2 * spread + asked * noise
         found.append(np.divide(likely * spread * sums, power, out=np.zeros(n_groups), where=power > 0))
-    return Biases(mean, *found)
+        spreads.append(spread)
+    return Biases(mean, found[0], found[1], (spreads[0], spreads[1]))

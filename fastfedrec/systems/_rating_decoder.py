@@ -42,6 +42,11 @@ class ReportDecoder:
         self._table = np.array([[c / TOTAL for c in row] for row in channel.counts])
         self.shares = estimate_shares(self._table, np.bincount(reports, minlength=len(channel.outputs)))
 
+    @property
+    def variance(self) -> float:
+        """Of the ratings themselves, as far as the reports tell."""
+        return float(self.shares @ (self._values - self.shares @ self._values) ** 2)
+
     def decode(self) -> np.ndarray:
         """The value of each report, under the distribution of all ratings.
 

@@ -104,6 +104,8 @@ def check_ratings(interactions: Interactions) -> Interactions:
 def solve_ratings(data: Interactions, item_factors: np.ndarray, regularization: float) -> np.ndarray:
     """Each user's factors by least squares on the user's ratings, `regularization` for each; zeros without ratings."""
     n_factors = item_factors.shape[1]
+    if not item_factors.any():
+        return np.zeros((data.n_users, n_factors))
     products = (item_factors[:, :, None] * item_factors[:, None, :]).reshape(len(item_factors), -1)
     factors = np.zeros((data.n_users, n_factors))
     step = max(1, _BLOCK_CELLS // n_factors**2)

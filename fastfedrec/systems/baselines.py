@@ -16,7 +16,8 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._fit import resolve_ledger
-from fastfedrec.systems.recommender import Recommender, check_interactions
+from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems.recommender import check_interactions
 
 _SEED = "random.seed"
 _SCORES = "random.scores"
@@ -28,7 +29,7 @@ _REPORTS = "dp_popularity.reports"
 BEST_REPORT_EPSILON = 2.1773189849653067
 
 
-class Baseline(Recommender):
+class Baseline(OwnRows):
     """A model that is fitted in one step: checks, then `_fit`."""
 
     _keeps_values: ClassVar[bool] = False  # otherwise what is stored counts once
@@ -62,8 +63,7 @@ class Baseline(Recommender):
             This model, fitted.
         """
         self._check_parameters()
-        data = check_interactions(interactions)
-        data = data.positive() if self._keeps_values else data.binarize()
+        data = self._as_fitted(check_interactions(interactions))
         key = resolve_key(key)
         ledger = resolve_ledger(ledger)
         n_threads = resolve_n_threads(n_threads)
@@ -73,26 +73,8 @@ class Baseline(Recommender):
         self._fit(data, key, n_threads, show_progress)
         return self
 
-    def with_users(self, interactions: Interactions) -> Self:
-        """Serve other users with the same released counts or similarities, without refitting and at no cost to anybody.
-
-        Parameters
-        ----------
-        interactions : Interactions
-            Their data, over the same items.
-
-        Returns
-        -------
-        Recommender
-            A model of its own for these users.
-
-        Raises
-        ------
-        ValueError
-            Other items than the model was fitted on.
-        """
-        data = check_interactions(interactions)
-        return self._serving(data.positive() if self._keeps_values else data.binarize())
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return data.positive() if self._keeps_values else data.binarize()
 
     def _check_parameters(self) -> None:
         """Raise for a bad constructor argument; here there are none."""

@@ -25,6 +25,7 @@ from fastfedrec.systems._fedrec_rounds import FedRecRounds, FedRecState
 from fastfedrec.systems._fedrec_traffic import VectorTraffic, count_vectors
 from fastfedrec.systems._fedrec_views import Messages, RecordedRound
 from fastfedrec.systems._fit import Fit
+from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._rating_model import STARS, RatingModel, check_ratings, solve_ratings
 from fastfedrec.systems.base import DivergenceError
 
@@ -33,7 +34,7 @@ __all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"
 _LARGEST_FACTOR = 1e3  # ratings are products of factors: beyond this training has left the scale
 
 
-class FedRec(RatingModel, FedRecRounds):
+class FedRec(OwnRows, RatingModel, FedRecRounds):
     """Federated probabilistic matrix factorisation of ratings, with virtual ratings of unrated items.
 
     **Guarantee.** None by default: the server sees each user's real-valued gradients and which items they are of, and
@@ -91,6 +92,11 @@ class FedRec(RatingModel, FedRecRounds):
         How many latent vectors a round moves.
     records_ : list of RecordedRound
         The rounds of ``fit(record_views=...)``: what every party received.
+
+    Notes
+    -----
+    Users that `with_users` serves have the factors of least squared error, with `regularization` for each rating;
+    devices of a run have only taken some steps toward these.
 
     References
     ----------
@@ -304,27 +310,12 @@ class FedRec(RatingModel, FedRecRounds):
         added, kept = (row[1] / 2**64 for row in channel.counts)
         return float((kept * lengths + added * (data.n_items - lengths)).mean())
 
-    def with_users(self, interactions: Interactions) -> Self:
-        """Serve other users with the same item factors, without refitting and at no cost to anybody.
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return check_ratings(data)
 
-        Parameters
-        ----------
-        interactions : Interactions
-            Their ratings, of the same items.
-
-        Returns
-        -------
-        Recommender
-            A model of its own for these users.  Each one's factors are those of least squared error, with the model's
-            `regularization` for each rating; devices of a run have only taken some steps toward these.
-
-        Raises
-        ------
-        ValueError
-            Other items than the model was fitted on.
-        """
-        model = self._serving(check_ratings(interactions))
-        model.user_factors_ = solve_ratings(model.interactions_, self.item_factors_, self.regularization)
+    def _serving(self, data: Interactions) -> Self:
+        model = super()._serving(data)
+        model.user_factors_ = solve_ratings(data, self.item_factors_, self.regularization)
         return model
 
     # ---- the ledger ---------------------------------------------------------------------------------------------

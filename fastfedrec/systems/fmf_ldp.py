@@ -21,15 +21,16 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._fmf_ldp_rounds import FMFRounds, FMFState
+from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems.base import DivergenceError
-from fastfedrec.systems.recommender import Recommender, check_interactions
+from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["FMFLDP", "FMFState"]
 
 _LARGEST_FACTOR = 1e6  # of |V|: preferences are 0 and 1, so factors beyond this mean that training left the problem
 
 
-class FMFLDP(Recommender, FMFRounds):
+class FMFLDP(OwnRows, FMFRounds):
     """Federated matrix factorisation of implicit feedback under local differential privacy.
 
     **Guarantee** (`epsilon` given).  One report is `epsilon`-differentially private, and a run is
@@ -205,8 +206,7 @@ class FMFLDP(Recommender, FMFRounds):
             The factors left the finite range; the message names the round and what to change.
         """
         self._check_parameters()
-        data = check_interactions(interactions)
-        data = data.positive() if self.use_values else data.binarize()
+        data = self._as_fitted(check_interactions(interactions))
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         diagnostics = check_flag("diagnostics", diagnostics)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
@@ -254,26 +254,11 @@ class FMFLDP(Recommender, FMFRounds):
             n_threads=n_threads,
         )
 
-    def with_users(self, interactions: Interactions) -> Self:
-        """Serve other users with the same released item factors, without refitting and at no cost to anybody.
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return data.positive() if self.use_values else data.binarize()
 
-        Parameters
-        ----------
-        interactions : Interactions
-            Their data, over the same items.
-
-        Returns
-        -------
-        Recommender
-            A model of its own for these users.
-
-        Raises
-        ------
-        ValueError
-            Other items than the model was fitted on.
-        """
-        data = check_interactions(interactions)
-        model = self._serving(data.positive() if self.use_values else data.binarize())
+    def _serving(self, data: Interactions) -> Self:
+        model = super()._serving(data)
         model.user_factors_ = model._solve_users(resolve_n_threads(0))
         return model
 

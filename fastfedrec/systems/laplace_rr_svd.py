@@ -8,7 +8,7 @@ the variants that do are exact finite channels.  Corrections: docs/explanation/s
 import warnings
 from collections.abc import Sequence
 from dataclasses import astuple, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,10 +21,11 @@ from fastfedrec.mechanisms.bayes_kary import check_prior
 from fastfedrec.randomness import Key
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._laplace_rr_svd_rounds import RatingRounds, RatingState, truth_statement
-from fastfedrec.systems._rating_biases import Biases, fit_biases, fit_hidden_biases
+from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._rating_biases import Biases, fit_biases, fit_hidden_biases, shrink
 from fastfedrec.systems._rating_decoder import ReportDecoder
 from fastfedrec.systems._rating_factors import Training, fit_published_factors, fit_residual_factors
-from fastfedrec.systems._rating_model import STARS, AdditiveModel, check_ratings
+from fastfedrec.systems._rating_model import STARS, AdditiveModel, check_ratings, solve_ratings
 
 __all__ = ["LaplaceRRSVD", "RatingState"]
 
@@ -36,7 +37,7 @@ _AUTO = {
 _VARIANTS = ("optimal", "mixture", "serial", "laplace", "published")
 
 
-class LaplaceRRSVD(AdditiveModel, RatingRounds):
+class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     """Matrix factorisation of ratings that were randomized on the users' devices.
 
     **Guarantee** (every variant but "published" and None).  One rating is `channel`.epsilon-differentially private in
@@ -86,6 +87,8 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         What to add to the mean, shrunk by as much as the noise asks for.
     user_factors_, item_factors_ : ndarray of shape (n_users, n_factors) and (n_items, n_factors)
         Their products are added as well.
+    bias_prior_ : ndarray of shape (2,), float64
+        The variances that a user's bias and the rest of a rating, without any noise, are estimated to have.
     n_epochs_ : int
         For how many epochs the factors were trained; 0 where there are none.
     ledger_ : fastfedrec.accounting.Ledger
@@ -96,6 +99,10 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
     Notes
     -----
     All of the model is computed from the reports, so the guarantee covers it, user biases and factors included.
+
+    Users that `with_users` serves send nothing.  Their devices compute their biases, and factors of least squared error
+    with `regularization` for each rating, from their own ratings as they are and the mean, items and prior of this
+    model.  That is theirs and costs nobody anything; no guarantee covers it, as it is shown to nobody else.
 
     References
     ----------
@@ -112,6 +119,8 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
     >>> model.predict([1, 3], [20, 10]).shape
     (2,)
     """
+
+    _saved: ClassVar[tuple[str, ...]] = (*AdditiveModel._saved, "bias_prior_")
 
     def __init__(
         self,
@@ -261,6 +270,7 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
         shape = len(state.global_user_ids), state.n_items
         options = (*shape, self._training, Key.from_seed(state.seed), n_threads)
         low, high = self.grid[0], self.grid[-1]
+        variance = (high - low) ** 2 / 4  # the most there can be; nothing better is known where items are hidden
         channel = self.channel
         if self.variant == "published":
             biases = Biases(low, np.zeros(shape[0]), np.zeros(shape[1]))
@@ -272,6 +282,7 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
             factors = np.zeros((shape[0], 0)), np.zeros((shape[1], 0)), 0
         else:
             values = state.reports if decoder is None else decoder.decode()
+            variance = decoder.variance if decoder is not None else float(values.var()) if len(values) else 0.0
             biases = fit_biases(users, items, values, *shape)
             if decoder is not None:
                 values = decoder.decode_near(biases.mean + biases.users[users] + biases.items[items])
@@ -280,6 +291,22 @@ class LaplaceRRSVD(AdditiveModel, RatingRounds):
             factors = fit_residual_factors(users, items, residuals, *options)
         self.mean_, self.user_biases_, self.item_biases_ = np.array(biases.mean), biases.users, biases.items
         self.user_factors_, self.item_factors_, self.n_epochs_ = factors
+        self.bias_prior_ = np.array([biases.spreads[0], max(variance - sum(biases.spreads), 0.0)])
+
+    # ---- users who were not there ---------------------------------------------------------------------------------
+
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return check_ratings(data)
+
+    def _serving(self, data: Interactions) -> Self:
+        model = super()._serving(data)
+        counts = data.interactions_per_user()
+        users = np.repeat(np.arange(data.n_users), counts)
+        rest = np.array(self.grid)[self._codes(data)] - self.mean_ - self.item_biases_[data.indices]
+        model.user_biases_ = shrink(np.bincount(users, rest, minlength=data.n_users), counts, *self.bias_prior_)
+        rest = data._replace(values=rest - model.user_biases_[users])
+        model.user_factors_ = solve_ratings(rest, self.item_factors_, self._training.regularization)
+        return model
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"rounds": [astuple(traffic) for traffic in self.communication_.rounds]}

@@ -181,7 +181,7 @@ class Recommender(ABC):
         return self.interactions_
 
     def _serving(self, data: Interactions) -> Self:
-        """A copy that serves these users with what the server released; what is theirs is the caller's to set."""
+        """A copy that serves these users with what the server released; a subclass sets what is theirs."""
         items = self._fitted_interactions().item_ids
         if not np.array_equal(data.item_ids, items):
             raise ValueError(

@@ -1,0 +1,105 @@
+"""Users whom a fitted model serves without having been fitted on them: each from its own row alone."""
+
+import numpy as np
+import pytest
+
+from fastfedrec import FMFLDP, FedRec, ItemKNN, Key, LaplaceRRSVD, OwnHistory, Popularity, load
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.evaluation import random_split
+
+RATINGS = {
+    "optimal": LaplaceRRSVD(epsilon_1=2.0, epsilon_2=2.0, n_factors=4, n_epochs=10),
+    "serial": LaplaceRRSVD("serial", epsilon_1=3.0, epsilon_2=3.0, n_factors=4, n_epochs=10),
+    "hidden": LaplaceRRSVD(hide_items=True, epsilon_1=4.0, epsilon_2=4.0, n_reports=60),
+    "published": LaplaceRRSVD("published", n_factors=4),
+    "exact": LaplaceRRSVD(None, n_factors=4, n_epochs=10),
+}
+MODELS = RATINGS | {
+    "fmf_ldp": FMFLDP(n_rounds=2),
+    "fmf_ldp values": FMFLDP(n_rounds=2, epsilon=None, use_values=True),
+    "fedrec": FedRec(n_rounds=3, n_factors=4),
+    "popularity": Popularity(),
+    "item_knn": ItemKNN(),
+    "own_history": OwnHistory(),
+}
+
+
+@pytest.fixture(scope="module")
+def people():
+    """Those whom models are fitted on, and others."""
+    data = generate_implicit(1200, 80, key=Key.from_seed(3), ratings=True)
+    return data.select_users(np.arange(900)), data.select_users(np.arange(900, 1200))
+
+
+@pytest.fixture(scope="module")
+def fitted(people):
+    return {name: model.fit(people[0], key=Key.from_seed(4)) for name, model in MODELS.items()}
+
+
+# ---- oracle ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RATINGS)
+def test_a_device_solves_for_what_is_its_users(fitted, people, name):
+    model, others = fitted[name], people[1]
+    served = model.with_users(others)
+    spread, rest = model.bias_prior_
+    ridge = 0.02 if name == "published" else 0.13
+    for row in (0, 17, 299):
+        span = slice(*others.indptr[row : row + 2])
+        items, n = others.indices[span], span.stop - span.start
+        left = others.values[span] - model.mean_ - model.item_biases_[items]
+        bias = left.sum() / (n + rest / spread) if spread else 0.0
+        assert served.user_biases_[row] == pytest.approx(bias, abs=1e-12)
+        factors = model.item_factors_[items]
+        own = np.linalg.solve(
+            factors.T @ factors + (ridge * n + 1e-12) * np.eye(factors.shape[1]), factors.T @ (left - bias)
+        )
+        np.testing.assert_allclose(served.user_factors_[row], own, rtol=1e-6, atol=1e-9)
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_who_else_is_served_makes_no_difference(fitted, people, name):
+    model, others = fitted[name], people[1]
+    alone, together = model.with_users(others.select_users([17])), model.with_users(others)
+    pairs = [others.user_ids[17]] * 80, others.item_ids
+    np.testing.assert_allclose(alone.score(*pairs), together.score(*pairs), rtol=1e-6, atol=1e-9)
+    assert together.ledger_ is model.ledger_
+    assert model.interactions_.n_users == 900
+
+
+@pytest.mark.parametrize("name", RATINGS)
+def test_what_the_server_knows_is_enough(fitted, people, tmp_path, name):
+    fitted[name].save(tmp_path / "model", include_users=False)
+    there, here = (model.with_users(people[1]) for model in (load(tmp_path / "model"), fitted[name]))
+    np.testing.assert_array_equal(there.user_biases_, here.user_biases_)
+    np.testing.assert_array_equal(there.user_factors_, here.user_factors_)
+
+
+def rmse(model, test):
+    return model.evaluate(test, metrics=["rmse"])["rmse"]
+
+
+@pytest.mark.parametrize("name", ["optimal", "serial", "exact"])
+def test_new_users_are_served_better_than_by_items_alone(fitted, people, name):
+    """And by another user's ratings worse than by their own: the control."""
+    model = fitted[name]
+    train, test = random_split(people[1], test_fraction=0.2, key=Key.from_seed(5))
+    others = train.select_users(np.roll(np.arange(300), 1))._replace(user_ids=train.user_ids)
+    own, wrong = (rmse(model.with_users(data), test) for data in (train, others))
+    by_items = np.sqrt(np.mean((np.clip(model.mean_ + model.item_biases_[test.indices], 1, 5) - test.values) ** 2))
+    assert own < by_items - 0.01
+    assert wrong > own + 0.02
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+def test_ratings_without_values_and_other_items_are_refused(fitted, people):
+    with pytest.raises(ValueError, match="must hold ratings as values"):
+        fitted["optimal"].with_users(people[1].binarize())
+    with pytest.raises(ValueError, match="must have the 80 items the model was fitted on"):
+        fitted["optimal"].with_users(people[1].select_items(np.arange(20)))
