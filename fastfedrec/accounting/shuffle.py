@@ -278,8 +278,8 @@ def _zero_out_pmfs(n_reports, n_users, clone, reach, step):
         without = _binomial.pmf(coins[0] + own[0] + np.arange(len(with_data)), n_clones + n_reports, 0.5)
         with np.errstate(divide="ignore", invalid="ignore"):
             losses = np.log(with_data / without) / step
-        losses = np.nan_to_num(losses, nan=0.0)  # neither has any mass there
-        cells = (np.clip(np.floor(losses), -n_cells - 1, n_cells) + n_cells + 1).astype(np.int64)
+        losses[np.isnan(losses)] = 0.0  # neither has any mass there
+        cells = (np.minimum(np.maximum(np.floor(losses), -n_cells - 1), n_cells) + n_cells + 1).astype(np.int64)
         cells, inverse = np.unique(cells, return_inverse=True)  # hundreds, where p has a hundred thousand
         p[cells] += np.bincount(inverse, weight * with_data)
         q[cells] += np.bincount(inverse, weight * without)
