@@ -1,4 +1,4 @@
-"""Dense layers for Numba kernels, on a tile of vector registers.
+"""Dense layers for the Numba kernels of the recurrent unit, on a tile of vector registers.
 
 The number of vectors in a tile, and of lanes in a vector, are tuples of as many entries, so that they are part of the
 compiled type: LLVM keeps the tile in registers, and a cache on disk cannot mix widths up.  Inputs are trusted; nothing
@@ -231,27 +231,6 @@ def backward(w, bias, x, y, dx, dy, by_example, sums, n, lanes, rows):
 
 
 @compile_part
-def forward_one(w, bias, x, y):
-    """Linear layer: y = W'x + bias for a single example."""
-    copy(bias, y)
-    for i in range(len(x)):
-        for o in range(len(y)):
-            y[o] += w[i, o] * x[i]
-
-
-@compile_part
-def backward_one(w, x, dx, dy):
-    """Back through it: dx = W dy, then W += x dy'."""
-    for i in range(len(x)):
-        total = dx.dtype.type(0)
-        for o in range(len(dy)):
-            total += w[i, o] * dy[o]
-        dx[i] = total
-        for o in range(len(dy)):
-            w[i, o] += x[i] * dy[o]
-
-
-@compile_part
 def shuffle(order, words, draws):
     """Fisher and Yates, from half a word a draw; the place of the next half."""
     for k in range(len(order) - 1, 0, -1):
@@ -268,35 +247,3 @@ def aligned_zeros(like, n):
     memory = np.zeros(n + 64 // like.itemsize, dtype=like.dtype)
     first = -memory.ctypes.data % 64 // like.itemsize
     return memory[first : first + n]
-
-
-# ---- embeddings -------------------------------------------------------------------------------------------------
-
-
-@compile_part
-def gather(embeddings, slots, starts, rows, entry, out):
-    """The embeddings of an entry's fields side by side; the mean where a field has several, 0 where it has none."""
-    width = embeddings.shape[1]
-    n_fields = len(out) // width
-    fill(out, 0)
-    for f in range(n_fields):
-        first, last = starts[entry * n_fields + f], starts[entry * n_fields + f + 1]
-        share = 1 / out.dtype.type(max(last - first, 1))
-        for k in range(first, last):
-            row = embeddings[slots[rows[k]]]
-            for j in range(width):
-                out[f * width + j] += share * row[j]
-
-
-@compile_part
-def scatter(embeddings, slots, starts, rows, entry, steps):
-    """Add each field's step to its embeddings, in equal shares."""
-    width = embeddings.shape[1]
-    n_fields = len(steps) // width
-    for f in range(n_fields):
-        first, last = starts[entry * n_fields + f], starts[entry * n_fields + f + 1]
-        share = 1 / steps.dtype.type(max(last - first, 1))
-        for k in range(first, last):
-            row = embeddings[slots[rows[k]]]
-            for j in range(width):
-                row[j] += share * steps[f * width + j]

@@ -142,9 +142,9 @@ def train_clients(
     row_starts,  # IN (n_clients + 1,) where the touched rows of each client begin
     touched,  # IN (n_touched,)
     order,  # IN (n_clients,) in which clients are taken
-    counter,  # IN/OUT (1,) 0; shared by all threads
     out_starts,  # IN (n_clients + 1,)
     out,  # OUT (out_starts[-1],) each client's update: dense weights, then its touched rows
+    counter,  # IN/OUT (1,) 0; shared by all threads
     width,
     learning_rate,
     n_epochs,

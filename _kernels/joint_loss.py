@@ -9,14 +9,44 @@ latter on a copy of them, and what both have moved is added up: it goes down the
 Inputs are trusted.  As there, functions release the GIL and are called from threads, each client by one of them.
 """
 
+import llvmlite.binding
 import numpy as np
+from numba import types
+from numba.extending import overload
 
+from fastfedrec._kernels import network
 from fastfedrec._kernels._layers import aligned_zeros, compile_part, copy, shuffle, take_next
 from fastfedrec._kernels.gru import room_of_clients
 from fastfedrec._kernels.gru import step_batch as step_sequences
-from fastfedrec._kernels.network import make_room
-from fastfedrec._kernels.network import step_batch as step_examples
 from fastfedrec._kernels.sgd import compile_kernel
+
+# ---- the network's step, which is compiled already: called by a name, so that a cache on disk holds no address -------
+
+_STEPS = {}
+for _real, _address in zip((types.float32, types.float64), network.step_addresses(), strict=True):
+    llvmlite.binding.add_symbol(f"fastfedrec_network_step_{_real}", _address)
+    _STEPS[_real] = types.ExternalFunction(f"fastfedrec_network_step_{_real}", types.void(*[types.int64] * 8))
+
+
+def step_examples(examples, w, e, slots, user, batch, room):
+    """One step of SGD of the network; this body is what runs without a compiler."""
+    network.step_at(examples, w, e, slots, user, batch, room)
+
+
+@overload(step_examples)
+def _compile_step_examples(examples, w, e, slots, user, batch, room):
+    step = _STEPS[w.dtype]
+
+    def call(examples, w, e, slots, user, batch, room):
+        step(
+            examples, w.ctypes.data, e.ctypes.data, slots.ctypes.data, user, batch.ctypes.data, len(batch),
+            room.ctypes.data,
+        )  # fmt: skip
+
+    return call
+
+
+# ---- clients ----------------------------------------------------------------------------------------------------
 
 
 @compile_part
@@ -30,13 +60,11 @@ def add_moves(e, after, before):
 @compile_kernel
 def train_clients(
     parameters,  # IN (n_parameters,) dense weights of the network, those of the encoder, then embeddings
-    layers,  # IN (n_layers, 4) as for `network`
-    tables,
+    examples,  # address of what `network.Examples` holds: examples, features and learning rate
+    n_room,  # numbers that a step on them works in
+    n_network,  # dense weights of the network
     users,  # IN (n_clients,) rows of the user table
     starts,  # IN (n_clients + 1,) where the examples of each client begin
-    items,  # IN (n_examples,)
-    labels,  # IN (n_examples,)
-    contexts,  # IN (n_examples,)
     indptr,  # IN (n_clients + 1,) where the masked examples of each client begin
     sequence_items,  # IN (sequence_starts[-1],) as for `gru`
     sequence_starts,  # IN (n_masked * n_each + 1,)
@@ -48,12 +76,12 @@ def train_clients(
     row_starts,  # IN (n_clients + 1,) where the touched rows of each client begin
     touched,  # IN (n_touched,)
     order,  # IN (n_clients,) in which clients are taken
-    counter,  # IN/OUT (1,) 0; shared by all threads
     out_starts,  # IN (n_clients + 1,)
     out,  # OUT (out_starts[-1],) each client's update: dense weights, then its touched rows
+    counter,  # IN/OUT (1,) 0; shared by all threads
+    width,
     first_item,  # row of the first item's id among the embeddings
-    learning_rate,
-    contrastive_weight,
+    sequence_rate,  # learning rate times the contrastive weight
     n_epochs,
     batch_size,
     sequence_batch_size,
@@ -61,13 +89,12 @@ def train_clients(
     rows,
 ):
     """SGD of clients, each on its own; called by every thread with the same arguments."""
-    width, n_network = layers[0, 1], layers[-1, 3] + 1
     n_dense = n_network + 7 * width * (width + 1)
     embeddings = parameters[n_dense:].reshape(-1, width)
     slots = np.zeros(len(embeddings), dtype=np.int32)
     item_slots = slots[first_item:]
     w, u = aligned_zeros(parameters, n_network), aligned_zeros(parameters, n_dense - n_network)
-    room = make_room(parameters, layers, -(-batch_size // len(lanes)) * len(lanes))
+    room = aligned_zeros(parameters, n_room)
     sequence_room = room_of_clients(parameters, width, sequence_starts, candidates, sequence_batch_size, lanes)
     place = take_next(counter)
     while place < len(order):
@@ -89,15 +116,14 @@ def train_clients(
             for b in range(0, len(turn), batch_size):
                 copy(flat, before)
                 copy(flat, after)
-                step_examples(w, e, slots, layers, tables, users[client], items, labels, contexts,
-                              turn[b : b + batch_size], room, learning_rate, lanes, rows)  # fmt: skip
+                step_examples(examples, w, e, slots, users[client], turn[b : b + batch_size], room)
                 if len(masked) == 0:
                     continue
                 if at >= len(masked):  # all have had their turn: again, in another order
                     sequence_draws, at = shuffle(masked, sequence_words, sequence_draws), 0
                 step_sequences(u, e_after, item_slots, sequence_items, sequence_starts, candidates,
                                masked[at : at + sequence_batch_size], sequence_room,
-                               learning_rate * contrastive_weight, 1.0, 1.0, lanes, rows)  # fmt: skip
+                               sequence_rate, 1.0, 1.0, lanes, rows)  # fmt: skip
                 at += sequence_batch_size
                 add_moves(e, e_after, e_before)
         update = out[out_starts[client] : out_starts[client + 1]]

@@ -92,7 +92,7 @@ class _Torch:
         self.items = torch.tensor(np.stack([np.searchsorted(t, i) for t, i in zip(touched, item_rows, strict=True)]))
         self.labels = torch.tensor(examples.labels.reshape(N_CLIENTS, N_EXAMPLES))
         self.dense = []
-        for n_in, n_out, w_at, b_at in network._layers.tolist():
+        for n_in, n_out, w_at, b_at, _ in network._layers.tolist():
             self.dense.append(torch.tensor(parameters[w_at : w_at + n_in * n_out].reshape(n_in, n_out)))
             self.dense.append(torch.tensor(parameters[b_at : b_at + n_out]))
         orders = _orders(examples)

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from fastfedrec._check import check_array, check_instance, check_integer, check_real
 from fastfedrec._kernels import clipping as _clipping
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec._tiles import run_tasks, worth_threads
+from fastfedrec._tiles import worth_threads
 from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.randomness import Key
 
@@ -82,22 +82,17 @@ class ClientModel:
         touched: tuple[np.ndarray, np.ndarray],
         train: Callable[..., None],
     ) -> ClientUpdates:
-        """Let `train` work on clients in several threads, and clip what it leaves.
+        """Let `train` work on clients, and clip what it leaves.
 
-        It gets where each client's embeddings begin, these, clients from long to short, a counter of those begun, where
-        their updates begin, and room for these.
+        It gets where each client's embeddings begin, these, clients from long to short, where their updates begin, room
+        for these, and how many threads to use.
         """
         row_starts, rows = touched
         n_clients = len(lengths)
         starts = self.n_dense * np.arange(n_clients + 1) + self.n_factors * row_starts
         values = np.empty(starts[-1], dtype=dtype)
         order = np.argsort(-lengths, kind="stable")
-        counter = np.zeros(1, dtype=np.int64)
-        with np.errstate(all="ignore"):  # what is not finite is rejected below
-            run_tasks(
-                lambda _: train(row_starts, rows, order, counter, starts, values),
-                min(steps.n_threads, max(n_clients, 1)),
-            )
+        train(row_starts, rows, order, starts, values, min(steps.n_threads, max(n_clients, 1)))
         rejected = np.zeros(n_clients, dtype=np.uint8)
         n_threads = worth_threads(steps.n_threads, len(values))
         _clipping.clip_ragged(values, starts, rejected, steps.clip_norm, steps.clip_order, n_threads)

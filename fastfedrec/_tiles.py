@@ -26,14 +26,23 @@ def worth_threads(n_threads: int, n_numbers: int) -> int:
     return n_threads if n_numbers >= _WORTH_THREADS else 1
 
 
-def run_tasks(work: Callable[[int], None], n_tasks: int) -> None:
-    """Call `work` with each number in a thread of its own; the kernels release the GIL."""
-    if n_tasks == 1:
-        work(0)
+def share_out(work: Callable[[np.ndarray], None], n_threads: int) -> None:
+    """Call `work` in so many threads, with a counter of what has been begun; the kernels release the GIL.
+
+    What is not finite is for the caller to find.
+    """
+    counter = np.zeros(1, dtype=np.int64)
+
+    def work_quietly() -> None:
+        with np.errstate(all="ignore"):  # a thread's own
+            work(counter)
+
+    if n_threads == 1:
+        work_quietly()
         return
-    with ThreadPoolExecutor(n_tasks - 1) as pool:
-        others = [pool.submit(work, task) for task in range(1, n_tasks)]
-        work(0)  # in the calling thread
+    with ThreadPoolExecutor(n_threads - 1) as pool:
+        others = [pool.submit(work_quietly) for _ in range(n_threads - 1)]
+        work_quietly()  # in the calling thread
         for other in others:
             other.result()
 

@@ -7,7 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec._check import check_instance, check_integer
-from fastfedrec._rows import check_rows, frozen
+from fastfedrec._kernels import _examples as _kernel
+from fastfedrec._rows import check_rows
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 
@@ -181,8 +182,6 @@ def draw_examples(
     >>> examples.items[[0, 5]]
     array([2, 2], dtype=int32)
     """
-    from fastfedrec._kernels import _examples as _kernel
-
     check_instance("visited", visited, Interactions, "use Interactions.from_arrays")
     check_instance("events", events, Events, "use Events.from_interactions or Events.from_log")
     check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
@@ -201,8 +200,8 @@ def draw_examples(
     items, labels = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.float32)
     contexts = np.zeros(indptr[-1], dtype=np.int64)
     _kernel.draw_examples(
-        *map(frozen, (visited.indptr, visited.indices, events.indptr, events.items)),
-        frozen(np.empty(0, dtype=np.int64) if events.contexts is None else events.contexts),
+        *(visited.indptr, visited.indices, events.indptr, events.items),
+        np.empty(0, dtype=np.int64) if events.contexts is None else events.contexts,
         *(users, words, word_starts, indptr, items, labels, contexts, visited.n_items),
     )
     return ClientExamples(users, global_user_ids, indptr, items, labels, contexts)

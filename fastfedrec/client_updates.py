@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfedrec._rows import frozen
+from fastfedrec._kernels import network as _kernel
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,8 @@ class ClientUpdates:
         ndarray of shape (n_parameters,), float64
             Zeros where no client has an entry.
         """
-        from fastfedrec._kernels import network as _kernel
-
         out = np.zeros(self.n_parameters)
-        _kernel.add_updates(*self.stored(), out, self.n_dense, self.n_factors, 0, len(self.rejected))
+        _kernel.add_updates(*self.stored(), out, self.n_dense, self.n_factors)
         return out
 
     def stored(self) -> tuple[np.ndarray, ...]:
@@ -59,6 +57,6 @@ class ClientUpdates:
         Returns
         -------
         tuple of ndarray
-            Values, where they begin, where rows begin, and rows: read-only.
+            Values, where they begin, where rows begin, and rows.
         """
-        return frozen(self.values), frozen(self.starts), frozen(self.row_starts), frozen(self.rows)
+        return self.values, self.starts, self.row_starts, self.rows

@@ -10,7 +10,7 @@ from fastfedrec._check import check_instance, check_integer, check_real
 from fastfedrec._client_model import ClientModel, Steps, largest_batch
 from fastfedrec._rows import check_rows, frozen
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec._tiles import check_width, run_tasks, tile_of
+from fastfedrec._tiles import check_width, share_out, tile_of
 from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.randomness import Key
 
@@ -158,12 +158,11 @@ class GRUEncoder(ClientModel):
         n_threads = resolve_n_threads(n_threads)
         out = np.empty((len(starts) - 1, self.n_factors), dtype=parameters.dtype)
         order = np.argsort(-np.diff(starts), kind="stable")
-        counter = np.zeros(1, dtype=np.int64)
 
-        def work(_: int) -> None:
+        def work(counter: np.ndarray) -> None:
             _kernel.encode(frozen(parameters), items, starts, order, counter, out, *tile_of(parameters))
 
-        run_tasks(work, min(n_threads, max(len(out), 1)))
+        share_out(work, min(n_threads, max(len(out), 1)))
         return out
 
     def encode_items(self, parameters: np.ndarray) -> np.ndarray:
@@ -255,11 +254,16 @@ class GRUEncoder(ClientModel):
         draws = steps.order(key, purpose, examples.global_user_ids, steps.n_epochs * (lengths - 1), round)
         sizes = steps.n_epochs, largest_batch(steps.batch_size, lengths)
 
-        def train(*places: np.ndarray) -> None:
-            _kernel.train_clients(
-                frozen(parameters), *data, *draws, *places, self.n_factors, steps.learning_rate, *sizes, *weights,
-                *tile_of(parameters),
-            )  # fmt: skip
+        def train(*places: Any) -> None:
+            *arrays, n_threads = places
+
+            def work(counter: np.ndarray) -> None:
+                _kernel.train_clients(
+                    frozen(parameters), *data, *draws, *arrays, counter, self.n_factors, steps.learning_rate, *sizes,
+                    *weights, *tile_of(parameters),
+                )  # fmt: skip
+
+            share_out(work, n_threads)
 
         return self._train(steps, parameters.dtype, lengths, self._touched(*data), train)
 

@@ -1,12 +1,14 @@
 """A network that scores items and an encoder of sequences on the same embeddings of items, trained on both losses."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import DTypeLike
 
 from fastfedrec._check import check_array, check_instance, check_integer, check_real
 from fastfedrec._client_model import ClientModel, Steps, largest_batch
 from fastfedrec._rows import frozen
-from fastfedrec._tiles import tile_of
+from fastfedrec._tiles import share_out, tile_of
 from fastfedrec.client_examples import ClientExamples
 from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.gru import ContrastiveExamples, GRUEncoder
@@ -208,7 +210,6 @@ class JointNetwork(ClientModel):
         masked_batch_size = check_integer("masked_batch_size", masked_batch_size, low=1)
         users, indptr, items, contexts = self.network._check_examples(examples)
         sequences = self.encoder._check_examples(masked)
-        data = self.network._tables(), users, indptr, items
         lengths, n_masked = np.diff(indptr), np.diff(sequences[0])
         # All masked examples have had their turn after so many steps, and are put in a new order.
         n_turn = np.maximum(-(-n_masked // masked_batch_size), 1)
@@ -218,13 +219,22 @@ class JointNetwork(ClientModel):
         draws += steps.order(key, f"{purpose}.masked", ids, n_turns * (n_masked - 1), round)
         batches = largest_batch(steps.batch_size, lengths), largest_batch(masked_batch_size, n_masked)
 
-        def train(*places: np.ndarray) -> None:
-            _kernel.train_clients(
-                frozen(parameters), self.network._layers, *data, frozen(examples.labels), contexts, *sequences, *draws,
-                *places, self._first_item, steps.learning_rate, weight, steps.n_epochs, *batches, *tile_of(parameters),
-            )  # fmt: skip
+        data = self.network._on_examples(items, examples.labels, contexts, steps.learning_rate, batches[0])
 
-        touched = self._touched(self.network._touched(*data, contexts), self.encoder._touched(*sequences))
+        def train(*places: Any) -> None:
+            *arrays, n_threads = places
+
+            def work(counter: np.ndarray) -> None:
+                _kernel.train_clients(
+                    frozen(parameters), data.address, data.room, self.network.n_dense, users, indptr, *sequences,
+                    *draws, *arrays, counter, self.n_factors, self._first_item, steps.learning_rate * weight,
+                    steps.n_epochs, *batches, *tile_of(parameters),
+                )  # fmt: skip
+
+            share_out(work, n_threads)
+
+        of_network = self.network._touched(users, indptr, items, contexts)
+        touched = self._touched(of_network, self.encoder._touched(*sequences))
         return self._train(steps, parameters.dtype, lengths, touched, train)
 
     def _touched(

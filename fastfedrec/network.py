@@ -7,9 +7,11 @@ from numpy.typing import DTypeLike
 
 from fastfedrec._check import check_array, check_instance
 from fastfedrec._client_model import ClientModel, Steps, largest_batch
-from fastfedrec._rows import check_rows, frozen
+from fastfedrec._kernels import _examples
+from fastfedrec._kernels import network as _kernel
+from fastfedrec._rows import check_rows
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec._tiles import check_width, run_tasks, tile_of
+from fastfedrec._tiles import check_width
 from fastfedrec.client_examples import ClientExamples
 from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.features import Features
@@ -71,7 +73,8 @@ class TwoTower(ClientModel):
         n_in = [n_user * n_factors, features.item.n_features * n_factors, 2 * n_factors, *self.hidden]
         n_out = [n_factors, n_factors, *self.hidden, 1]
         ends = np.cumsum([(i + 1) * o for i, o in zip(n_in, n_out, strict=True)])
-        self._layers = np.column_stack([n_in, n_out, np.r_[0, ends[:-1]], ends - n_out])
+        places = np.r_[0, ends[:-1]], ends - n_out, np.cumsum(n_in) - n_in
+        self._layers = np.column_stack([n_in, n_out, *places]).astype(np.int64)
         self.n_dense = int(ends[-1])
         self.n_parameters = self.n_dense + features.n_embeddings * n_factors
 
@@ -97,9 +100,9 @@ class TwoTower(ClientModel):
         """
         out = self._empty_start(key, purpose, dtype)
         uniform = key.uniform(f"{purpose}.weights", size=self.n_dense)
-        for n_in, n_out, at, _ in self._layers.tolist():
+        for n_in, _, at, end, _ in self._layers.tolist():
             if n_in:
-                out[at : at + n_in * n_out] = np.sqrt(6 / n_in) * (2 * uniform[at : at + n_in * n_out] - 1)
+                out[at:end] = np.sqrt(6 / n_in) * (2 * uniform[at:end] - 1)
         return out.astype(dtype)
 
     def train_clients(
@@ -156,24 +159,23 @@ class TwoTower(ClientModel):
             Parameters of another shape or not finite, or examples of users, items or contexts that the features do
             not have.
         """
-        from fastfedrec._kernels import network as _kernel
-
         parameters = self._check_parameters(parameters)
         check_instance("examples", examples, ClientExamples, "use draw_examples")
         steps = Steps.checked(learning_rate, n_epochs, batch_size, clip_norm, clip_order, n_threads)
         users, indptr, items, contexts = self._check_examples(examples)
         lengths = np.diff(indptr)
-        data = self._tables(), users, indptr, items
         draws = steps.order(key, purpose, examples.global_user_ids, steps.n_epochs * (lengths - 1), round)
-        sizes = steps.n_epochs, largest_batch(steps.batch_size, lengths)
+        batch_size = largest_batch(steps.batch_size, lengths)
+        data = self._on_examples(items, examples.labels, contexts, steps.learning_rate, batch_size)
 
-        def train(*places: np.ndarray) -> None:
+        def train(*places: Any) -> None:
+            *arrays, n_threads = places
             _kernel.train_clients(
-                frozen(parameters), self._layers, *data, frozen(examples.labels), contexts, *draws, *places,
-                steps.learning_rate, *sizes, *tile_of(parameters),
+                data, parameters, users, indptr, *draws, *arrays, self.features.n_embeddings, steps.n_epochs,
+                batch_size, n_threads,
             )  # fmt: skip
 
-        return self._train(steps, parameters.dtype, lengths, self._touched(*data, contexts), train)
+        return self._train(steps, parameters.dtype, lengths, self._touched(users, indptr, items, contexts), train)
 
     def score(
         self,
@@ -212,8 +214,6 @@ class TwoTower(ClientModel):
         ValueError
             Scores that are not finite; the user is named.
         """
-        from fastfedrec._kernels import network as _kernel
-
         parameters = self._check_parameters(parameters)
         users = check_rows("users", users, self.features.user.n_entries)
         contexts = self._check_contexts("contexts", contexts, len(users))
@@ -234,16 +234,7 @@ class TwoTower(ClientModel):
         out = np.empty((len(users), self.features.item.n_entries), dtype=parameters.dtype)
         order = np.argsort(clients, kind="stable")
         n_threads = min(resolve_n_threads(n_threads), max(len(users), 1))
-
-        def work(task: int) -> None:
-            first, last = (len(users) * t // n_threads for t in (task, task + 1))
-            _kernel.score_items(
-                frozen(parameters), self._layers, self._tables(), users, contexts, clients, order,
-                *map(frozen, stored), out, first, last, *tile_of(parameters),
-            )  # fmt: skip
-
-        with np.errstate(all="ignore"):
-            run_tasks(work, n_threads)
+        _kernel.score_items(self._tables(), parameters, users, contexts, clients, order, *stored, out, n_threads)
         if not np.isfinite(out).all():
             bad = users[int(np.argmin(np.isfinite(out).all(axis=1)))]
             raise ValueError(f"scores of user row {bad} are not finite; has the network diverged?")
@@ -271,24 +262,33 @@ class TwoTower(ClientModel):
         return users, np.ascontiguousarray(indptr, dtype=np.int64), items, contexts
 
     def _touched(
-        self, tables: Any, users: np.ndarray, indptr: np.ndarray, items: np.ndarray, contexts: np.ndarray
+        self, users: np.ndarray, indptr: np.ndarray, items: np.ndarray, contexts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Where each client's embeddings begin, and these, ascending."""
-        from fastfedrec._kernels import _examples
-
+        arrays, n_fields = self._fields()
         row_starts, rows = np.zeros(len(users) + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
         for _ in range(2):
-            _examples.touched_rows(tables, users, indptr, items, contexts, row_starts, rows, self.features.n_embeddings)
+            data = *arrays, users, indptr, items, contexts, row_starts, rows
+            _examples.touched_rows(*data, *n_fields, self.features.n_embeddings)
             rows = np.empty(row_starts[-1], dtype=np.int32) if not rows.size else rows
         return row_starts, rows
 
-    def _tables(self) -> Any:
-        from fastfedrec._kernels import network as _kernel
+    def _on_examples(
+        self, items: np.ndarray, labels: np.ndarray, contexts: np.ndarray, learning_rate: float, batch_size: int
+    ) -> Any:
+        labels = np.ascontiguousarray(labels)
+        return _kernel.Examples(self._tables(), items, labels, contexts, learning_rate, batch_size)
 
-        parts: list[np.ndarray] = []
+    def _tables(self) -> Any:
+        arrays, n_fields = self._fields()
+        return _kernel.Tables(self._layers, *arrays, *n_fields)
+
+    def _fields(self) -> tuple[list[np.ndarray], list[int]]:
+        """Where the embedding rows of each field of users, contexts and items begin, and these; numbers of fields."""
+        arrays: list[np.ndarray] = []
         tables = self.features.user, self.features.context, self.features.item
         offset = 0
         for table in tables:
-            parts += [table.indptr, table.indices + np.int32(offset)]
+            arrays += [table.indptr, table.indices + np.int32(offset)]
             offset += table.n_values
-        return _kernel.Tables(*map(frozen, parts), *(table.n_features for table in tables))
+        return arrays, [table.n_features for table in tables]

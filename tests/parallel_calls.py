@@ -28,7 +28,9 @@ from fastfedrec import (
     private_kmeans,
     ranking,
 )
+from fastfedrec.client_examples import Events, draw_examples
 from fastfedrec.evaluation import random_split
+from fastfedrec.features import Features
 from fastfedrec.hadamard import hadamard_transform
 from fastfedrec.mechanisms import (
     GRR,
@@ -40,6 +42,7 @@ from fastfedrec.mechanisms import (
     TruncatedGeometric,
     clip_rows_l2,
 )
+from fastfedrec.network import TwoTower
 from fastfedrec.row_sums import sum_rows
 from fastfedrec.systems._shuffled_sketch_rounds import SketchRound
 
@@ -59,6 +62,15 @@ def ratings():
     matrix = data().to_scipy()
     matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
     return Interactions.from_scipy(matrix)
+
+
+def trained_and_scored(n):
+    network, clients = TwoTower(Features.from_interactions(data()), n_factors=16, hidden=(16,)), np.arange(40)
+    examples = draw_examples(data(), Events.from_interactions(data()), clients, 1, key=KEY)
+    parameters = network.initial_parameters(KEY)
+    updates = network.train_clients(parameters, examples, learning_rate=0.1, n_epochs=1, key=KEY, n_threads=n)
+    scores = network.score(parameters, clients, updates=updates, clients=clients, n_threads=n)
+    return np.concatenate([updates.values, scores.ravel()])
 
 
 def values(low=0, high=5):
@@ -81,6 +93,7 @@ CALLS = {
     "hadamard": lambda n: hadamard_transform(values().reshape(-1, 32), n_threads=n),
     "integer_noise": lambda n: DiscreteLaplace(2, sampler="table").privatize(values(), key=KEY, n_threads=n),
     "laplace_rr_svd": lambda n: LaplaceRRSVD(n_factors=0).fit(ratings(), key=KEY, n_threads=n).item_biases_,
+    "network": trained_and_scored,
     "nmf": lambda n: np.stack(
         [
             nmf.fit_nmf(ratings(), 3, regularization=1.0, n_epochs=1, solver=s, key=KEY, n_threads=n).item_factors

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from naive import integer_noise as naive
 
 from fastfedrec import Key, hardware
+from fastfedrec._kernels import _noise_table as table_kernel
 from fastfedrec._kernels import integer_noise as kernel
 from fastfedrec.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from fastfedrec.mechanisms._exact_sampling import exp_minus
 
 MAKERS = {
     "laplace": lambda p: DiscreteLaplace(p, sampler="table"),
@@ -65,6 +67,30 @@ def test_table_of_a_large_scale_is_within_the_stated_distance():
         assert abs(got - Fraction(ideal[abs(x)])) < Fraction(1, 2**127)
     assert edges[1] < 2**10
     assert 2**128 - edges[-2] < 2**10
+
+
+@pytest.mark.parametrize("parameter", [Fraction(1, 2), Fraction(0.7), Fraction(50, 3), Fraction(77.7)])
+def test_tables_are_those_of_whole_numbers_of_any_size(parameter):
+    one = exp_minus(1 / parameter, 256)
+    assert thresholds_of(MAKERS["laplace"](parameter))[0] == naive.thresholds(naive.falling_weights(one))
+    q = 1 / (2 * parameter**2)
+    densities = naive.falling_weights(exp_minus(q, 256), exp_minus(2 * q, 256))
+    assert thresholds_of(MAKERS["gaussian"](parameter))[0] == naive.thresholds(densities)
+    masses = naive.cell_masses(densities, parameter)
+    assert thresholds_of(MAKERS["rounded"](parameter))[0] == naive.thresholds(masses)
+
+
+@given(weights=st.lists(st.integers(1, 2**300), max_size=20), first=st.integers(2**256, 2**300))
+def test_thresholds_of_any_weights_are_rounded_down(weights, first):
+    weights = [first, *weights, 0]
+    rows = np.array([[w >> 64 * k & (2**64 - 1) for k in range(5)] for w in weights], dtype=np.uint64)
+    total = 2 * sum(weights[1:]) + first
+    words = [np.array([x >> 64 * k & (2**64 - 1) for k in range(n)], dtype=np.uint64)
+             for x, n in ((total, 5), (2**448 // total, 4))]  # fmt: skip
+    high, low = np.zeros((2, 2 * len(weights) - 4), dtype=np.uint64)
+    table_kernel.fill_thresholds(rows[:-1], *words, high, low)
+    found = [(int(a) << 64) | int(b) for a, b in zip(high, low, strict=True)]
+    assert found == naive.thresholds(weights)
 
 
 @given(noise=noises, seed=st.integers(0, 2**32), n=st.integers(0, 60))

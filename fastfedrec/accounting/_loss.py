@@ -4,6 +4,7 @@ A pair (P, Q) of output distributions has the loss log(P / Q) of an output drawn
 add, so their distributions convolve, and delta(epsilon) is the mean of max(0, 1 - e^(epsilon - loss)).
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,12 +44,17 @@ def spread(p: np.ndarray, q: np.ndarray, start: int, step: float) -> np.ndarray:
     Both the P-mass and the Q-mass of each cell are kept, so that the likelihood ratio is spread and delta can only
     grow, but by an error of second order in the step.  Where rounding leaves no such split, mass moves up.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        low = (q * np.exp(step * (start + 1 + np.arange(len(p)))) - p) / np.expm1(step)
-    low = np.clip(np.where(np.isfinite(low), low, 0.0), 0.0, p)
     ends = np.zeros(len(p) + 1)
-    ends[:-1] += low
-    ends[1:] += p - low
+    present = np.flatnonzero(p)  # often a third of all cells
+    if present.size == 0:
+        return ends
+    first, stop = present[0], present[-1] + 1
+    p, q = p[first:stop], q[first:stop]
+    with np.errstate(over="ignore", invalid="ignore"):
+        low = (q * np.exp(step * (start + 1 + np.arange(first, stop))) - p) / np.expm1(step)
+    low = np.clip(np.where(np.isfinite(low), low, 0.0), 0.0, p)
+    ends[first:stop] += low
+    ends[first + 1 : stop + 1] += p - low
     return ends
 
 
@@ -154,6 +160,7 @@ def find_window(pmfs: Sequence[tuple[LossPmf, int]], step: float) -> tuple[int, 
         supports.append((np.log(loss.pmf[present]), step * (loss.start + present), times))
         low, high = low + times * int(loss.start + present[0]), high + times * int(loss.start + present[-1])
 
+    @functools.cache
     def bound(side, i):
         """With probability 1 - TAIL the total is nearer than this, on that side; true for every tilt."""
         exponent = -math.log(TAIL)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
-from fastfedrec.accounting import _loss
+from fastfedrec.accounting import _binomial, _loss
 from fastfedrec.accounting.rdp import without_replacement_divergence
 from fastfedrec.accounting.shuffle import clone_loss
 
@@ -113,13 +113,11 @@ def published_shuffle_epsilon(theorem: str, epsilon_per_report: float, n_users: 
 
 
 def _balle(epsilon, n_users, delta):
-    from scipy.stats import binom  # slow to import, and not needed to train
-
     blanket = 2 / (math.exp(epsilon) + 1)
     half = 10 * math.sqrt(n_users * blanket) + 10
     low, high = max(1, math.floor(n_users * blanket - half)), min(n_users, math.ceil(n_users * blanket + half))
     members = np.arange(low, high + 1)
-    weights = binom.pmf(members, n_users, blanket)
+    weights = _binomial.pmf(members, n_users, blanket)
 
     def failure(candidate):
         # Each member contributes between low and high, with mean 1 - e^candidate.

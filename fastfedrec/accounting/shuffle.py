@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
-from fastfedrec.accounting import _loss
+from fastfedrec.accounting import _binomial, _loss
 from fastfedrec.accounting._loss import Loss, both_ways, symmetric
 
 _STDDEVS = 9.5  # beyond, a binomial has a mass below 1e-18, which counts as the worst loss
@@ -125,8 +125,6 @@ def shuffled_epsilon_lower_bound(epsilon_per_report: float, n_reports: int, n_us
     >>> round(shuffled_epsilon_lower_bound(2.5, n_reports=100, n_users=50_000, delta=1e-6), 3)
     0.584
     """
-    from scipy.stats import binom  # slow to import, and not needed to train
-
     epsilon = check_epsilon("epsilon_per_report", epsilon_per_report)
     n_reports = check_integer("n_reports", n_reports, low=1)
     others = n_reports * (check_integer("n_users", n_users, low=1) - 1)
@@ -134,7 +132,7 @@ def shuffled_epsilon_lower_bound(epsilon_per_report: float, n_reports: int, n_us
     kept = 1 / (1 + math.exp(-epsilon))
     half = 12 * math.sqrt(others * kept * (1 - kept))
     ones = np.arange(max(0, math.floor(others * kept - half)), min(others, math.ceil(others * kept + half)) + 1)
-    crowd, own = binom.pmf(ones, others, kept), binom.pmf(np.arange(n_reports + 1), n_reports, kept)
+    crowd, own = _binomial.pmf(ones, others, kept), _binomial.pmf(np.arange(n_reports + 1), n_reports, kept)
     pair = np.convolve(crowd, own), np.convolve(crowd, own[::-1])
 
     def falls_short(candidate):
@@ -200,8 +198,6 @@ def _clone_pmf(epsilon, n_users, clone_probability, step):
     Given c counts in all, a of them ones, P / Q = (e^epsilon a + c - a) / (a + e^epsilon (c - a)): symmetric, so only
     a > c / 2 is looked at.
     """
-    from scipy.stats import binom  # slow to import, and not needed to train
-
     n_cells = math.ceil(epsilon / step) + 1
     p, q = np.zeros(n_cells), np.zeros(n_cells)
     small = math.exp(-epsilon)
@@ -210,29 +206,27 @@ def _clone_pmf(epsilon, n_users, clone_probability, step):
         total = clones + 1
         width = math.ceil(_STDDEVS / 2 * math.sqrt(total.max())) + 1
         ones = total // 2 + np.arange(width + 1)
-        coins = weights * binom.pmf(ones, clones, 0.5)  # that so many of the clones show a one
+        coins = weights * _binomial.pmf(ones, clones, 0.5)  # that so many of the clones show a one
         with_one, with_zero, ones = coins[:, :-1], coins[:, 1:], np.minimum(ones[:, 1:], total)
         losses = np.log((ones + small * (total - ones)) / (small * ones + (total - ones)))
         cells = np.minimum((losses / step).astype(np.int64), n_cells - 1).ravel()
         p += np.bincount(cells, (own * with_one + (1 - own) * with_zero).ravel(), n_cells)
         q += np.bincount(cells, ((1 - own) * with_one + own * with_zero).ravel(), n_cells)
         # What is left beyond counts as if it had the largest loss.
-        p[-1] += float((weights * binom.sf(ones[:, -1:] - 1, clones, 0.5)).sum())
+        p[-1] += float((weights * _binomial.sf(ones[:, -1:] - 1, clones, 0.5)).sum())
     return symmetric(p, q, step, 1 - p.sum() - q.sum(), (0.0, 0.0))
 
 
 def _clone_numbers(n, probability):
     """Numbers of clones and their probabilities in columns, those in between moved down: fewer clones hide less."""
-    from scipy.stats import binom
-
     half = _STDDEVS * math.sqrt(n * probability * (1 - probability)) + _STDDEVS
     low, high = max(0, math.floor(n * probability - half)), min(n, math.ceil(n * probability + half))
     per_number = 2 + _STDDEVS / 2 * math.sqrt(high + 1)
     stride = max(1, math.ceil((high - low + 1) * per_number / _LARGEST_TABLE))
     numbers = np.arange(low, high + 1, stride)
-    weights = -np.diff(binom.sf(numbers - 1, n, probability), append=0.0)
+    weights = -np.diff(_binomial.sf(numbers - 1, n, probability), append=0.0)
     if low:
-        yield np.zeros((1, 1), dtype=np.int64), np.array([[binom.cdf(low - 1, n, probability)]])
+        yield np.zeros((1, 1), dtype=np.int64), np.array([[_binomial.cdf(low - 1, n, probability)]])
     rows = max(1, int(_BLOCK / per_number))
     for first in range(0, len(numbers), rows):
         yield numbers[first : first + rows, None], weights[first : first + rows, None]
@@ -273,23 +267,22 @@ def _zero_out_pmfs(n_reports, n_users, clone, reach, step):
     P: Bin(C, 1/2) + Bin(k, 1 - clone / 2); Q: Bin(C + k, 1/2).  What falls outside the windows looked at has infinite
     loss under P, and without it P is only smaller, which costs Q more.
     """
-    from scipy.stats import binom  # slow to import, and not needed to train
-
     n_cells = math.ceil(reach / step) + 1  # on either side of 0; the first and the last of all are for what is beyond
     p, q = np.zeros(2 * n_cells + 2), np.zeros(2 * n_cells + 2)
     own = _window(n_reports, 1 - clone / 2)
-    own_weights = binom.pmf(own, n_reports, 1 - clone / 2)
+    own_weights = _binomial.pmf(own, n_reports, 1 - clone / 2)
     for n_clones, weight in zip(*_clone_counts((n_users - 1) * n_reports, clone), strict=True):
         coins = _window(int(n_clones), 0.5)
         around = np.arange(coins[0] - len(own) + 1, coins[-1] + len(own))
-        with_data = np.convolve(binom.pmf(around, n_clones, 0.5), own_weights, mode="valid")
-        without = binom.pmf(coins[0] + own[0] + np.arange(len(with_data)), n_clones + n_reports, 0.5)
+        with_data = np.convolve(_binomial.pmf(around, n_clones, 0.5), own_weights, mode="valid")
+        without = _binomial.pmf(coins[0] + own[0] + np.arange(len(with_data)), n_clones + n_reports, 0.5)
         with np.errstate(divide="ignore", invalid="ignore"):
             losses = np.log(with_data / without) / step
-        losses = np.nan_to_num(losses, nan=0.0)  # neither has any mass there
-        cells = (np.clip(np.floor(losses), -n_cells - 1, n_cells) + n_cells + 1).astype(np.int64)
-        p += np.bincount(cells, weight * with_data, len(p))
-        q += np.bincount(cells, weight * without, len(q))
+        losses[np.isnan(losses)] = 0.0  # neither has any mass there
+        cells = (np.minimum(np.maximum(np.floor(losses), -n_cells - 1), n_cells) + n_cells + 1).astype(np.int64)
+        cells, inverse = np.unique(cells, return_inverse=True)  # hundreds, where p has a hundred thousand
+        p[cells] += np.bincount(inverse, weight * with_data)
+        q[cells] += np.bincount(inverse, weight * without)
     missing = max(0.0, 1 - p.sum()), max(0.0, 1 - q.sum())
     below, above = (p[0], q[0] + missing[1]), (p[-1] + missing[0], q[-1])
     return both_ways(p[1:-1], q[1:-1], -n_cells, step, below, above)
@@ -303,8 +296,6 @@ def _window(n, probability):
 
 def _clone_counts(n, probability):
     """Numbers of clones and their probabilities, those in between moved down: fewer clones hide less."""
-    from scipy.stats import binom
-
     numbers = _window(n, probability)
     numbers = numbers[:: max(1, int(_FINEST_COUNT * numbers[0]))]
-    return numbers, -np.diff(binom.sf(numbers - 1, n, probability), append=0.0)
+    return numbers, -np.diff(_binomial.sf(numbers - 1, n, probability), append=0.0)

@@ -7,7 +7,8 @@ A distribution comes as fixed-point weights W(0), ..., W(R + 1), proportional to
   last two weights (all distributions here are log-concave, so ratios fall), and
 - (2 R + 1) / 2^129, because every probability is rounded to a multiple of 2^-128.
 
-All of this is integer arithmetic.  See docs/explanation/privacy/noise-tables.md.
+All of this is integer arithmetic, in words of 64 bits (`_kernels/_noise_table`).
+See docs/explanation/privacy/noise-tables.md.
 """
 
 import functools
@@ -16,9 +17,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from fastfedrec._kernels import _noise_table as _kernel
 from fastfedrec.mechanisms._exact_sampling import exp_minus
 
 _BITS = 256  # of a weight
+_WORDS = 5  # of 64 bits, for a weight or a sum of weights
 _TOTAL_BITS = 128  # of a threshold
 _MAX_REACH = 2**19  # 16 MB of thresholds
 _MOMENT_BITS = 320
@@ -36,19 +39,16 @@ class NoiseTable:
     distance: Fraction  # upper bound of the total variation distance from the ideal
 
 
-def _tabulate(weights: list[int], error: int) -> NoiseTable:
+def _tabulate(weights: np.ndarray, error: int) -> NoiseTable:
     reach = len(weights) - 2
-    support = [*weights[reach:0:-1], *weights[: reach + 1]]
-    total = sum(support)
-    ratio = Fraction(weights[-1] + error, weights[reach] - error)
-    tail = 2 * (weights[reach] + error) * ratio / (1 - ratio)
+    last, beyond = (_whole(row) for row in weights[reach:])
+    total = 2 * _sum(weights[1 : reach + 1]) + _whole(weights[0])
+    ratio = Fraction(beyond + error, last - error)
+    tail = 2 * (last + error) * ratio / (1 - ratio)
     distance = ((2 * reach + 1) * error + tail) / total + Fraction(2 * reach + 1, 2 ** (_TOTAL_BITS + 1))
-    thresholds, cumulative = [], 0
-    for weight in support[:-1]:
-        cumulative += weight
-        thresholds.append((cumulative << _TOTAL_BITS) // total)
-    high = np.array([t >> 64 for t in thresholds] + [2**64 - 1], dtype=np.uint64)
-    low = np.array([t & (2**64 - 1) for t in thresholds] + [2**64 - 1], dtype=np.uint64)
+    high, low = (np.full(2 * reach + 1, 2**64 - 1, dtype=np.uint64) for _ in range(2))
+    inverse = 2 ** (64 * _WORDS + _TOTAL_BITS) // total
+    _kernel.fill_thresholds(weights[: reach + 1], _words(total, _WORDS), _words(inverse, 4), high[:-1], low[:-1])
     cell_bits = min(max((2 * reach).bit_length(), 8), 16)
     cells = np.arange(2**cell_bits, dtype=np.uint64) << np.uint64(64 - cell_bits)
     guide = np.searchsorted(high[:-1], cells, side="left").astype(np.int32)
@@ -57,7 +57,20 @@ def _tabulate(weights: list[int], error: int) -> NoiseTable:
     return NoiseTable(reach, high, low, guide, 64 - cell_bits, distance)
 
 
-def _check_reach(weights: list[int], name: str, value: Fraction) -> None:
+def _words(number: int, n: int) -> np.ndarray:
+    return np.frombuffer(number.to_bytes(8 * n, "little"), dtype="<u8").astype(np.uint64)
+
+
+def _whole(words: np.ndarray) -> int:
+    return int.from_bytes(words.astype("<u8").tobytes(), "little")
+
+
+def _sum(rows: np.ndarray) -> int:
+    low, high = (half.sum(axis=0).tolist() for half in (rows & np.uint64(2**32 - 1), rows >> np.uint64(32)))
+    return sum((a + (b << 32)) << (64 * k) for k, (a, b) in enumerate(zip(low, high, strict=True)))
+
+
+def _check_reach(weights: np.ndarray, name: str, value: Fraction) -> None:
     if len(weights) - 2 > _MAX_REACH:
         raise ValueError(
             f"{name} must be small enough for a table of {2 * _MAX_REACH} values, got {float(value):g}; "
@@ -65,21 +78,21 @@ def _check_reach(weights: list[int], name: str, value: Fraction) -> None:
         )
 
 
-def _laplace_weights(scale: Fraction) -> tuple[list[int], int]:
-    ratio = exp_minus(1 / scale, _BITS)
-    weights = [1 << _BITS]
-    while weights[-1] >> (_BITS - _TOTAL_BITS) and len(weights) <= _MAX_REACH + 2:
-        weights.append(weights[-1] * ratio >> _BITS)
+def _fill(ratio: int, *ratio_of_ratios: int) -> np.ndarray:
+    # Most of the room is never touched.
+    out = np.empty((_MAX_REACH + 3, _WORDS), dtype=np.uint64)
+    steps = [_words(step, 4) for step in ratio_of_ratios] or [np.empty(0, dtype=np.uint64)]
+    return out[: _kernel.fill_weights(_words(ratio, 4), *steps, out)]
+
+
+def _laplace_weights(scale: Fraction) -> tuple[np.ndarray, int]:
+    weights = _fill(exp_minus(1 / scale, _BITS))
     return weights, 3 * len(weights)  # each product adds 2 for the ratio and 1 for the shift
 
 
-def _gaussian_weights(variance: Fraction) -> tuple[list[int], int]:
+def _gaussian_weights(variance: Fraction) -> tuple[np.ndarray, int]:
     # exp(-(x + 1)^2 q) / exp(-x^2 q) is itself a geometric sequence.
-    ratio, step = exp_minus(1 / (2 * variance), _BITS), exp_minus(1 / variance, _BITS)
-    weights = [1 << _BITS]
-    while weights[-1] >> (_BITS - _TOTAL_BITS) and len(weights) <= _MAX_REACH + 2:
-        weights.append(weights[-1] * ratio >> _BITS)
-        ratio = ratio * step >> _BITS
+    weights = _fill(exp_minus(1 / (2 * variance), _BITS), exp_minus(1 / variance, _BITS))
     return weights, 3 * len(weights) ** 2  # the ratio's own error, at most 3 x, is added at every step
 
 
@@ -107,23 +120,28 @@ def rounded_gaussian_table(stddev: Fraction) -> NoiseTable:
     exp(-x^2 q) times the sum over j of (x q)^(2 j) / (2 j)! M(j), where M(j) is the integral of (2 u)^(2 j) exp(-u^2 q)
     over u in [-1/2, 1/2].  Both factors have only positive terms.
     """
-    densities, error = _gaussian_weights(stddev**2)
-    _check_reach(densities, "stddev", stddev)
-    q = 1 / (2 * stddev**2)
-    # x q <= 16 in the support, so at most 2^7 terms are above 2^-320 and they add up to at most 2^23.
-    terms = _moment_terms(q)
-    moments = [_moment(terms, j) for j in range(128)]
-    top, bottom = q.numerator**2, q.denominator**2
-    weights = []
-    for x, density in enumerate(densities):
-        term, average, j = 1 << _MOMENT_BITS, 0, 0
-        while term:
-            average += term * moments[j] >> _MOMENT_BITS
-            term = term * (x * x * top) // (bottom * (2 * j + 1) * (2 * j + 2))
-            j += 1
-        weights.append(density * average >> _MOMENT_BITS)
+    weights, error = _gaussian_weights(stddev**2)
+    _check_reach(weights, "stddev", stddev)
+    bits = ((len(weights) - 1) ** 2).bit_length()
+    _kernel.integrate_cells(_coefficients(1 / (2 * stddev**2), bits), weights, bits)
     # Off by at most: density's error x 2^23; average's error, below 2^40 x 2^-320; the shift.
     return _tabulate(weights, error * 2**24)
+
+
+def _coefficients(q: Fraction, bits: int) -> np.ndarray:
+    """(s q)^(2 j) / (2 j)! M(j) for s^2 = 2^bits, in units of 2^-320, from the last that is not 0 to the first.
+
+    s is above every x, and x q <= 16 in the support, so s q <= 23: at most 2^7 terms are above 2^-320.  Those of x
+    itself add up to at most 2^23.  By Horner's rule the error of each coefficient is multiplied by a power of x^2 /
+    s^2, so that all of them together are those of the series at x, and each step's rounding, less than 1, only shrinks.
+    """
+    terms, top, bottom, j = [1 << _MOMENT_BITS], q.numerator**2 << bits, q.denominator**2, 0
+    while terms[-1]:
+        terms.append(terms[-1] * top // (bottom * (2 * j + 1) * (2 * j + 2)))
+        j += 1
+    series = _moment_terms(q)
+    products = [term * _moment(series, j) >> _MOMENT_BITS for j, term in enumerate(terms[:-1])]
+    return np.stack([_words(product, 6) for product in reversed(products)])
 
 
 def _moment_terms(q: Fraction) -> list[int]:

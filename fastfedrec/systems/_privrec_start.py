@@ -69,7 +69,7 @@ def popularity_start(network: TwoTower, parameters: np.ndarray, counts: np.ndarr
     first_id = network.features.user.n_values + network.features.context.n_values
     embeddings[first_id : first_id + len(counts), 0] = (logits - lowest) / span
     own_layers = network._layers[1:].tolist()  # all but the users' tower
-    for number, (n_in, n_out, w_at, _) in enumerate(own_layers):
+    for number, (n_in, n_out, w_at, _, _) in enumerate(own_layers):
         weights = out[w_at : w_at + n_in * n_out].reshape(n_in, n_out)
         channel = network.n_factors if number == 1 else 0  # there the users' tower comes first
         weights[:, 0] = 0

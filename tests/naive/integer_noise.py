@@ -76,3 +76,41 @@ def table_distance(thresholds, reach, probabilities):
 def draw(thresholds, reach, number):
     """How many thresholds are at or below a 128-bit number, less the reach."""
     return bisect.bisect_right(thresholds, number) - reach
+
+
+# ---- tables in Python's integers ------------------------------------------------------------------------------------
+
+
+def falling_weights(ratio, ratio_of_ratios=None):
+    """From 2^256 down to the first weight below 2^128, each product rounded down."""
+    weights = [1 << 256]
+    while weights[-1] >> 128:
+        weights.append(weights[-1] * ratio >> 256)
+        ratio = ratio if ratio_of_ratios is None else ratio * ratio_of_ratios >> 256
+    return weights
+
+
+def cell_masses(densities, stddev):
+    """Densities times the series of their cells, one power of x after the other."""
+    q = 1 / (2 * Fraction(stddev) ** 2)
+    terms, i = [1 << 320], 0
+    while terms[-1]:
+        i += 1
+        terms.append(terms[-1] * q.numerator // (4 * i * q.denominator))
+    masses = []
+    for x, density in enumerate(densities):
+        term, average, j = 1 << 320, 0, 0
+        while term:
+            moment = sum((-1) ** i * part // (2 * j + 2 * i + 1) for i, part in enumerate(terms))
+            average += term * moment >> 320
+            term = term * (x * x * q.numerator**2) // (q.denominator**2 * (2 * j + 1) * (2 * j + 2))
+            j += 1
+        masses.append(density * average >> 320)
+    return masses
+
+
+def thresholds(weights):
+    """Shares of 2^128 of all values from -reach to reach - 1 and below; the last weight is of reach + 1."""
+    support = [*weights[-2:0:-1], *weights[:-1]]
+    total = sum(support)
+    return [(part << 128) // total for part in itertools.accumulate(support[:-1])]

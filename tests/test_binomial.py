@@ -1,0 +1,53 @@
+"""Binomial probabilities: the bits of scipy.stats, wherever SciPy keeps the compiled functions."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from fastfedrec.accounting import _binomial
+
+# ---- oracle ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("probability", [1e-300, 0.1517, 0.5, 0.9])
+@pytest.mark.parametrize("n", [0, 1, 7, 500, 10**6])
+def test_every_bit_is_that_of_scipy_stats(n, probability):
+    counts = np.unique(np.r_[-3:12, n // 2 - 40 : n // 2 + 40, n - 5 : n + 4])
+    assert (_binomial.pmf(counts, n, probability) == binom.pmf(counts, n, probability)).all()
+    assert (_binomial.sf(counts, n, probability) == binom.sf(counts, n, probability)).all()
+    for count in (0, n // 2, n):
+        assert _binomial.cdf(count, n, probability) == binom.cdf(count, n, probability)
+
+
+def test_numbers_of_trials_may_be_arrays():
+    counts, n = np.arange(-2, 30), np.arange(3, 25)[:, None]
+    assert (_binomial.pmf(counts, n, 0.3) == binom.pmf(counts, n, 0.3)).all()
+    assert (_binomial.sf(counts, n, 0.3) == binom.sf(counts, n, 0.3)).all()
+
+
+def test_another_scipy_is_asked_by_its_public_name(monkeypatch):
+    counts = np.arange(-2, 30)
+    expected = _binomial.pmf(counts, 20, 0.3), _binomial.sf(counts, 20, 0.3), _binomial.cdf(4, 20, 0.3)
+    without = SimpleNamespace(special=SimpleNamespace(_ufuncs=SimpleNamespace()))
+    monkeypatch.setattr(_binomial, "scipy", without)
+    got = _binomial.pmf(counts, 20, 0.3), _binomial.sf(counts, 20, 0.3), _binomial.cdf(4, 20, 0.3)
+    assert [np.asarray(x).tobytes() for x in got] == [np.asarray(x).tobytes() for x in expected]
+
+
+# ---- start-up --------------------------------------------------------------------------------------------------------
+
+
+def test_accounts_of_a_shuffler_do_not_import_scipy_stats():
+    code = """if True:
+        import sys
+        from fastfedrec.accounting import shuffled_epsilon
+        for neighboring in ("replace", "zero_out"):
+            shuffled_epsilon(2.5, n_reports=3, n_users=50, n_rounds=2, delta=1e-6, neighboring=neighboring)
+        assert "scipy.stats" not in sys.modules
+        """
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

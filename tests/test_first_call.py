@@ -1,0 +1,68 @@
+"""The first call of each system: what Numba compiles is compiled once an environment, not once a process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Run by a new interpreter.  Site-packages cannot be written to, as in an image or under another user: Numba then keeps
+# its cache in the user's folder.  Prints what was compiled for each system.
+CODE = """if True:
+    import json
+    import os
+    from numba.core import event
+    from numba.core.caching import _CacheLocator
+    from fastfedrec import Key
+    from test_recommender import MODELS, rated
+
+    make_folder = _CacheLocator.ensure_cache_path
+
+    def make_folder_at_home(self):
+        if not self.get_cache_path().startswith(os.environ["HOME"]):
+            raise PermissionError("read-only")
+        make_folder(self)
+
+    class Compiled(event.Listener):
+        def on_start(self, event):
+            names.append(event.data["dispatcher"].py_func.__qualname__)
+
+        def on_end(self, event):
+            pass
+
+    _CacheLocator.ensure_cache_path = make_folder_at_home
+    event.register("numba:compile", Compiled())
+    compiled = {}
+    for model in MODELS:
+        names = compiled.setdefault(repr(model), [])
+        data = rated(80, 50, 1)
+        model.fit(data, key=Key.from_seed(2)).recommend(data.user_ids[:1], n=3)
+    print(json.dumps(compiled))
+    """
+
+
+def compiled_by_each_system(home):
+    unset = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    environment = unset | {"HOME": str(home), "XDG_CACHE_HOME": str(home), "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-P", "-c", CODE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def contents(folder):
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+def test_no_system_compiles_in_a_second_process(tmp_path):
+    first = compiled_by_each_system(tmp_path)
+    kept = contents(tmp_path)
+    # The instrument sees compilation; which systems need none at all stands here as well.
+    assert {name.split("(")[0] for name, names in first.items() if names} == {"BiasedMF", "LaplaceRRSVD"}
+    assert kept
+    second = compiled_by_each_system(tmp_path)
+    assert second == {name: [] for name in first}
+    assert contents(tmp_path) == kept
