@@ -216,11 +216,11 @@ def test_clear_labels_need_nothing_but_8_bits(instruction_set, n_clusters, unit)
 def test_long_rows_fit_into_their_sums(instruction_set):
     m = 5_000
     data = clustering._Rows.of(sparse(np.full((3, m), 31.0, dtype=np.float32)))
-    centers = np.linspace(30.5, 33, 20, dtype=np.float32)[:, None] * np.ones((1, m), dtype=np.float32)
-    centers[::2] -= 33  # to both ends of 8 bits
+    levels = np.append(np.linspace(-33, 10, 19), 31)  # to both ends of 8 bits
+    centers = (levels[:, None] * np.ones((1, m))).astype(np.float32)
     with hardware.use_instruction_set(instruction_set):
         expected, found, rounded = both_labels(data, centers)
-    assert found.tolist() == expected.tolist()
+    assert found.tolist() == expected.tolist() == [19] * 3
     assert rounded.pays
 
 
