@@ -26,6 +26,21 @@ struct Centers {
     ptrdiff_t n, stride;
 };
 
+// What finds most labels with fewer bytes: rows as small whole numbers of units, and centres in 8 bits, as multiples of
+// `step` above a common number, which does not matter to which score is the greatest.  For each entry one line of
+// ROUNDED_LINE clusters is read.
+enum { ROUNDED_LINE = 64 };
+
+struct Rounded {
+    const uint8_t* values;  // of the rows, in units
+    const float* totals;    // of each row's values
+    const int8_t* lines;    // (n_lines, n_columns, ROUNDED_LINE)
+    const float* start;     // (n_lines, ROUNDED_LINE): those of the centres, in the order of sums
+    ptrdiff_t n_columns, n_lines, n_pairs;  // of n_pairs of entries sums fit into 16 bits
+    float step, largest_center;  // for one unit
+    float largest_start;
+};
+
 // Of users to candidates, and to the nearest two of the candidates that are chosen.
 struct Distances {
     const uint16_t* rows;  // (n_users, n_candidates)
@@ -42,6 +57,10 @@ struct Distances {
                          float* scores, int32_t* labels, float* best); \
     void nearest_centers(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<double>& centers, \
                          double* scores, int32_t* labels, double* best); \
+    void round_centers(const Centers<float>& centers, ptrdiff_t n_columns, double scale, double shift, int8_t* lines, \
+                       float* start); \
+    ptrdiff_t nearest_rounded(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers, \
+                              const Rounded& rounded, float* scores, float* bounds, int32_t* labels); \
     void add_minima(const Distances& distances, const int32_t* users, ptrdiff_t n, int64_t* kept, int64_t* lost); \
     }
 namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
@@ -55,6 +74,20 @@ template <class T>
 static inline void nearest_centers(const Rows<T>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<T>& centers,
                                    T* scores, int32_t* labels, T* best) {
     FASTFEDREC_CALL(nearest_centers, rows, first, last, centers, scores, labels, best);
+}
+
+// Writes round(center * scale) + shift, which is from -128 to 127, of every cluster, and `start` in the order of sums.
+static inline void round_centers(const Centers<float>& centers, ptrdiff_t n_columns, double scale, double shift,
+                                 int8_t* lines, float* start) {
+    FASTFEDREC_CALL(round_centers, centers, n_columns, scale, shift, lines, start);
+}
+
+// The labels of `nearest_centers`, and how many rows needed their scores.  `bounds` is scratch of the size of
+// `rounded.start`.
+static inline ptrdiff_t nearest_rounded(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last,
+                                        const Centers<float>& centers, const Rounded& rounded, float* scores,
+                                        float* bounds, int32_t* labels) {
+    return FASTFEDREC_CALL(nearest_rounded, rows, first, last, centers, rounded, scores, bounds, labels);
 }
 
 // For each candidate, summed over n < 2^16 users: kept += min(distance, nearest), and lost += what min(distance, second)

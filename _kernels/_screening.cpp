@@ -35,15 +35,6 @@ typedef uint16_t Halves __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t Sums __attribute__((vector_size(VECTOR_BYTES)));
 typedef Shape<float>::Vector Floats;
 
-// The sums of two products of neighbours: of numbers without sign, and with.
-static inline Halves pairs(Halves a, Halves b) {
-#if defined(__AVX512BW__)
-    return (Halves)_mm512_maddubs_epi16((__m512i)a, (__m512i)b);
-#else
-    return (Halves)_mm256_maddubs_epi16((__m256i)a, (__m256i)b);
-#endif
-}
-
 static inline Sums add_halves(Halves a) {
 #if defined(__AVX512BW__)
     return (Sums)_mm512_madd_epi16((__m512i)a, _mm512_set1_epi16(1));
@@ -193,7 +184,7 @@ static inline void tile(const int32_t* x, const uint8_t* lines, ptrdiff_t n_quar
             for (int t = 0; t < TILE_VECTORS; ++t) __builtin_memcpy(&v[t], from[t] + k * LINE_BYTES, sizeof v[t]);
             for (int u = 0; u < TILE_USERS; ++u) {
                 const Halves spread = (Halves)(x[u] - Sums{});
-                for (int t = 0; t < TILE_VECTORS; ++t) sums[u][t] += pairs(v[t], spread);
+                for (int t = 0; t < TILE_VECTORS; ++t) sums[u][t] += (Halves)byte_pairs((U32)v[t], (U32)spread);
             }
         }
         for (int u = 0; u < TILE_USERS; ++u)

@@ -54,35 +54,6 @@ static inline Vector push(Vector a, Vector b) {
         return __builtin_shufflevector(a, b, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30);
 }
 
-// Bit i: whether lane i of a is greater than b.
-static inline uint64_t greater(Shape<float>::Vector a, float b) {
-#if defined(__AVX512F__)
-    return _mm512_cmp_ps_mask((__m512)a, _mm512_set1_ps(b), _CMP_GT_OQ);
-#elif defined(__AVX2__)
-    return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps((__m256)a, _mm256_set1_ps(b), _CMP_GT_OQ));
-#elif defined(__x86_64__)
-    return (unsigned)_mm_movemask_ps(_mm_cmpgt_ps((__m128)a, _mm_set1_ps(b)));
-#else
-    uint64_t bits = 0;
-    for (int i = 0; i < Shape<float>::LANES; ++i) bits |= (uint64_t)(a[i] > b) << i;
-    return bits;
-#endif
-}
-
-static inline uint64_t greater(Shape<double>::Vector a, double b) {
-#if defined(__AVX512F__)
-    return _mm512_cmp_pd_mask((__m512d)a, _mm512_set1_pd(b), _CMP_GT_OQ);
-#elif defined(__AVX2__)
-    return (unsigned)_mm256_movemask_pd(_mm256_cmp_pd((__m256d)a, _mm256_set1_pd(b), _CMP_GT_OQ));
-#elif defined(__x86_64__)
-    return (unsigned)_mm_movemask_pd(_mm_cmpgt_pd((__m128d)a, _mm_set1_pd(b)));
-#else
-    uint64_t bits = 0;
-    for (int i = 0; i < Shape<double>::LANES; ++i) bits |= (uint64_t)(a[i] > b) << i;
-    return bits;
-#endif
-}
-
 // Places that are left where too few columns were offered go to the first of those that were taken.
 static inline void fill_up(int32_t* columns, ptrdiff_t n, const uint64_t* taken) {
     ptrdiff_t filled = n;

@@ -21,6 +21,7 @@ enum { VECTOR_BYTES = 16 };
 
 typedef uint32_t U32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint64_t U64 __attribute__((vector_size(VECTOR_BYTES)));
+typedef float F32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef double F64 __attribute__((vector_size(VECTOR_BYTES)));
 
 // Interleaving within each 128 bits: (a0 b0 a1 b1), (a2 b2 a3 b3), and the same of pairs.
@@ -74,6 +75,46 @@ static inline Vector fused(Vector a, Vector b, Vector c) {
     if constexpr (sizeof(Vector) == 64 && sizeof(a[0]) == 8) return (Vector)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
 #endif
     return a * b + c;
+}
+
+// Products of bytes without sign and bytes with, and the sum of each two, which must fit into 16 bits.
+#if defined(__AVX512BW__)
+static inline U32 byte_pairs(U32 a, U32 b) { return (U32)_mm512_maddubs_epi16((__m512i)a, (__m512i)b); }
+static inline U32 interleave_low_bytes(U32 a, U32 b) { return (U32)_mm512_unpacklo_epi8((__m512i)a, (__m512i)b); }
+static inline U32 interleave_high_bytes(U32 a, U32 b) { return (U32)_mm512_unpackhi_epi8((__m512i)a, (__m512i)b); }
+#elif defined(__AVX2__)
+static inline U32 byte_pairs(U32 a, U32 b) { return (U32)_mm256_maddubs_epi16((__m256i)a, (__m256i)b); }
+static inline U32 interleave_low_bytes(U32 a, U32 b) { return (U32)_mm256_unpacklo_epi8((__m256i)a, (__m256i)b); }
+static inline U32 interleave_high_bytes(U32 a, U32 b) { return (U32)_mm256_unpackhi_epi8((__m256i)a, (__m256i)b); }
+#endif
+
+// Bit i: whether lane i of a is greater than b.
+static inline uint64_t greater(F32 a, float b) {
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((__m512)a, _mm512_set1_ps(b), _CMP_GT_OQ);
+#elif defined(__AVX2__)
+    return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps((__m256)a, _mm256_set1_ps(b), _CMP_GT_OQ));
+#elif defined(__x86_64__)
+    return (unsigned)_mm_movemask_ps(_mm_cmpgt_ps((__m128)a, _mm_set1_ps(b)));
+#else
+    uint64_t bits = 0;
+    for (int i = 0; i < VECTOR_BYTES / 4; ++i) bits |= (uint64_t)(a[i] > b) << i;
+    return bits;
+#endif
+}
+
+static inline uint64_t greater(F64 a, double b) {
+#if defined(__AVX512F__)
+    return _mm512_cmp_pd_mask((__m512d)a, _mm512_set1_pd(b), _CMP_GT_OQ);
+#elif defined(__AVX2__)
+    return (unsigned)_mm256_movemask_pd(_mm256_cmp_pd((__m256d)a, _mm256_set1_pd(b), _CMP_GT_OQ));
+#elif defined(__x86_64__)
+    return (unsigned)_mm_movemask_pd(_mm_cmpgt_pd((__m128d)a, _mm_set1_pd(b)));
+#else
+    uint64_t bits = 0;
+    for (int i = 0; i < VECTOR_BYTES / 8; ++i) bits |= (uint64_t)(a[i] > b) << i;
+    return bits;
+#endif
 }
 
 }  // namespace FASTFEDREC_LEVEL

@@ -5,7 +5,8 @@ matrix is ever formed (docs/explanation/clustering.md).
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange
-from libc.stdint cimport int32_t, int64_t
+from libc.math cimport rint
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 include "_level.pxi"
@@ -21,9 +22,27 @@ cdef extern from "_kernels/_clustering.h" namespace "fastfedrec" nogil:
         const T* start
         Py_ssize_t n
         Py_ssize_t stride
+    cdef cppclass Rounded:
+        const uint8_t* values
+        const float* totals
+        const int8_t* lines
+        const float* start
+        Py_ssize_t n_columns
+        Py_ssize_t n_lines
+        Py_ssize_t n_pairs
+        float step
+        float largest_center
+        float largest_start
     void nearest_centers[T](
         const Rows[T]& rows, Py_ssize_t first, Py_ssize_t last, const Centers[T]& centers, T* scores, int32_t* labels,
         T* best,
+    ) noexcept
+    void round_centers(
+        const Centers[float]& centers, Py_ssize_t n_columns, double scale, double shift, int8_t* lines, float* start
+    ) noexcept
+    Py_ssize_t nearest_rounded(
+        const Rows[float]& rows, Py_ssize_t first, Py_ssize_t last, const Centers[float]& centers,
+        const Rounded& rounded, float* scores, float* bounds, int32_t* labels,
     ) noexcept
 
 cdef enum:
@@ -39,6 +58,20 @@ cdef inline void _set_rows(
     rows.indptr = &indptr[0]
     rows.indices = &indices[0] if indices.shape[0] else NULL
     rows.values = &values[0] if values.shape[0] else NULL
+
+
+cdef inline void _set_centers(
+    Centers[floating]* centers,
+    const floating[:, ::1] columns,
+    const floating[:, ::1] tail,
+    const floating[::1] start,
+    Py_ssize_t n_clusters,
+):
+    centers.columns = &columns[0, 0]
+    centers.tail = &tail[0, 0] if tail.shape[1] else NULL
+    centers.start = &start[0]
+    centers.n = n_clusters
+    centers.stride = columns.shape[1]
 
 
 def squared_norms(
@@ -95,11 +128,7 @@ def assign(
     if n == 0:
         return
     _set_rows(&rows, indptr, indices, values)
-    centers.columns = &columns[0, 0]
-    centers.tail = &tail[0, 0] if tail.shape[1] else NULL
-    centers.start = &start[0]
-    centers.n = n_clusters
-    centers.stride = columns.shape[1]
+    _set_centers(&centers, columns, tail, start, n_clusters)
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scores = <floating*>malloc(start.shape[0] * sizeof(floating))
         for first in prange(0, n, ROWS_AT_ONCE, schedule="dynamic"):
@@ -113,6 +142,87 @@ def assign(
         free(scores)
     if failed:
         raise MemoryError
+
+
+def round_rows(
+    const int64_t[::1] indptr,     # IN  (n_rows + 1,)
+    const float[::1] values,    # IN  (n_values,), times `per_unit` whole numbers from 0 to 255
+    double per_unit,
+    uint8_t[::1] out,              # OUT (n_values,), these whole numbers
+    float[::1] totals,             # OUT (n_rows,), and their sums
+):
+    """Rows in units."""
+    cdef Py_ssize_t u, j
+    cdef int64_t total
+    with nogil:
+        for u in range(totals.shape[0]):
+            total = 0
+            for j in range(indptr[u], indptr[u + 1]):
+                out[j] = <uint8_t><int>(values[j] * per_unit)
+                total += out[j]
+            totals[u] = <float>total
+
+
+def assign_rounded(
+    const int64_t[::1] indptr,            # IN  (n_rows + 1,)
+    const int32_t[::1] indices,           # IN  (n_values,)
+    const float[::1] values,           # IN  (n_values,)
+    const uint8_t[::1] units,             # IN  (n_values,), the values times `per_unit`
+    const float[::1] totals,              # IN  (n_rows,), of `units`, below 2^22 together with the length of the row
+    const float[:, ::1] columns,       # IN  as `assign` has them
+    const float[:, ::1] tail,
+    const float[::1] start,
+    int8_t[:, :, ::1] lines,              # OUT (n_lines, n_columns, 64), centres in 8 bits
+    float[::1] rounded_start,             # OUT (64 n_lines,), start in the order of sums
+    int32_t[::1] labels,                  # OUT (n_rows,)
+    Py_ssize_t n_clusters,
+    Py_ssize_t n_pairs,                   # times 256 times the greatest of `units` is below 2^15
+    double per_unit,
+    double lowest,                        # of all centres and 0
+    double highest,                       # of all centres and 0, not `lowest`
+    int n_threads,
+):
+    """The labels of `assign`, and how many rows needed it."""
+    cdef Py_ssize_t n = labels.shape[0], first, n_open = 0
+    cdef double step = (highest - lowest) / 253.0  # one less than 8 bits hold: rounding may add one
+    cdef Rows[float] rows
+    cdef Centers[float] centers
+    cdef Rounded rounded
+    cdef float* scores
+    cdef float* bounds
+    cdef int failed = 0
+    _set_rows(&rows, indptr, indices, values)
+    _set_centers(&centers, columns, tail, start, n_clusters)
+    round_centers(
+        centers, columns.shape[0], 1.0 / step, -127.0 - rint(lowest / step), &lines[0, 0, 0], &rounded_start[0]
+    )
+    rounded.values = &units[0]
+    rounded.totals = &totals[0]
+    rounded.lines = &lines[0, 0, 0]
+    rounded.start = &rounded_start[0]
+    rounded.n_columns = lines.shape[1]
+    rounded.n_lines = lines.shape[0]
+    rounded.n_pairs = n_pairs
+    rounded.step = <float>(step / per_unit)
+    rounded.largest_center = <float>(max(highest, -lowest) / per_unit)
+    rounded.largest_start = 0
+    for first in range(n_clusters):
+        rounded.largest_start = max(rounded.largest_start, <float>-start[first])
+    with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
+        scores = <float*>malloc(start.shape[0] * sizeof(float))
+        bounds = <float*>malloc(rounded_start.shape[0] * sizeof(float))
+        for first in prange(0, n, ROWS_AT_ONCE, schedule="dynamic"):
+            if scores == NULL or bounds == NULL:
+                failed |= 1
+            else:
+                n_open += nearest_rounded(
+                    rows, first, min(first + ROWS_AT_ONCE, n), centers, rounded, scores, bounds, &labels[0]
+                )
+        free(scores)
+        free(bounds)
+    if failed:
+        raise MemoryError
+    return n_open
 
 
 cdef inline void _add_row(

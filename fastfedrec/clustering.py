@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastfedrec import hardware
 from fastfedrec._check import check_array, check_instance, check_integer
 from fastfedrec._kernels import clustering as _kernel
 from fastfedrec._rows import LINE_BYTES, zeros_on_lines
@@ -13,6 +14,8 @@ from fastfedrec.randomness import Key
 
 _TAIL_BYTES = 16  # of the kernel's columns
 _PER_UNIT = 1024  # multiples of whose inverse have exact sums
+_IN_LINE = 64  # centres in 8 bits of the kernel's lines
+_FEWEST = 32  # clusters that 8 bits pay for
 
 
 @dataclass(frozen=True)
@@ -104,15 +107,18 @@ def kmeans(
     n_threads = resolve_n_threads(n_threads)
     centers = _first_centers(data, n_clusters, init, key, n_threads)
     columns, means = _Columns.zeros(data, n_clusters), _Means.zeros(data, n_clusters)
-    labels, distances = _assign(data, centers, columns, n_threads)
+    rounded = _Rounded.of(data, n_clusters) if n_iterations > 1 else None  # to make it takes as long as it saves once
+    labels, distances = _nearest(data, centers, columns, rounded, n_threads)
     done, before = 0, None
     while done < n_iterations:
         done += 1
         means.move(data, labels, before, centers, n_threads)
         before = labels
-        labels, distances = _assign(data, centers, columns, n_threads)
+        labels, distances = _nearest(data, centers, columns, rounded if done < n_iterations else None, n_threads)
         if np.array_equal(labels, before):
             break
+    if distances is None:
+        labels, distances = _assign(data, centers, columns, n_threads)
     return KMeans(labels, centers, float(distances.sum()), done)
 
 
@@ -234,6 +240,67 @@ def _assign(data: _Rows, centers: np.ndarray, columns: _Columns, n_threads: int)
         distances, len(centers), n_threads,
     )  # fmt: skip
     return labels, distances
+
+
+@dataclass
+class _Rounded:
+    """Rows in bytes, and room for centres in 8 bits, with which the kernel finds most labels.
+
+    How far a score of such centres can be off is known; where that leaves a row's label open, the kernel computes what
+    `_assign` does, so labels are the same.  `pays` is whether these rows were few.
+    """
+
+    units: np.ndarray
+    totals: np.ndarray
+    lines: np.ndarray
+    start: np.ndarray
+    per_unit: float
+    n_pairs: int
+    pays: bool = True
+
+    @classmethod
+    def of(cls, data: _Rows, n_clusters: int) -> "_Rounded | None":
+        """Nothing where it would not pay, or where values are no small multiples of 1, 1/2 or 1/4."""
+        if hardware.instruction_set() == "plain" or n_clusters < _FEWEST or not len(data.indices):
+            return None
+        highest = float(data.values.max())
+        fitting = (u for u in (1.0, 2.0, 4.0) if highest * u < 32 and _kernel.are_multiples(data.values, u))
+        if data.values.dtype != np.float32 or (per_unit := next(fitting, None)) is None:
+            return None
+        units, totals = np.empty(len(data.values), dtype=np.uint8), np.empty(len(data), dtype=np.float32)
+        _kernel.round_rows(data.indptr, data.values, per_unit, units, totals)
+        if (totals + np.diff(data.indptr)).max() >= 2**22:  # that sums fit into 32 bits, and have a bound
+            return None
+        n_lines = -(-n_clusters // _IN_LINE)
+        lines = zeros_on_lines(n_lines * data.n_columns, _IN_LINE, np.int8).reshape(n_lines, -1, _IN_LINE)
+        n_pairs = (2**15 - 1) // (2 * 128 * max(int(highest * per_unit), 1))
+        return cls(units, totals, lines, np.empty(n_lines * _IN_LINE, dtype=np.float32), per_unit, n_pairs)
+
+    def assign(self, data: _Rows, centers: np.ndarray, columns: _Columns, n_threads: int) -> np.ndarray | None:
+        """Labels, or None where centres are too large, too small or all the same."""
+        lowest, highest = min(float(centers.min()), 0.0), max(float(centers.max()), 0.0)
+        if not (highest - lowest > 1e-25 and highest - lowest < 1e12):
+            return None
+        columns.set(centers)
+        labels = np.empty(len(data), dtype=np.int32)
+        n_open = _kernel.assign_rounded(
+            data.indptr, data.indices, data.values, self.units, self.totals, columns.body, columns.tail, columns.start,
+            self.lines, self.start, labels, len(centers), self.n_pairs, self.per_unit, lowest, highest,
+            n_threads,
+        )  # fmt: skip
+        self.pays = n_open <= len(data) // 2
+        return labels
+
+
+def _nearest(
+    data: _Rows, centers: np.ndarray, columns: _Columns, rounded: _Rounded | None, n_threads: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Labels, and distances unless `rounded` found them."""
+    if rounded is not None and rounded.pays:
+        labels = rounded.assign(data, centers, columns, n_threads)
+        if labels is not None:
+            return labels, None
+    return _assign(data, centers, columns, n_threads)
 
 
 @dataclass(frozen=True)

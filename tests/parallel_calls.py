@@ -83,7 +83,7 @@ CALLS = {
     "channel": lambda n: TruncatedGeometric(1.0, 5).privatize(values(), key=KEY, n_threads=n),
     "client_sampling": lambda n: PoissonSampling(0.5).sample(N, key=KEY, n_threads=n),
     "clipping": lambda n: clip_rows_l2(np.ones((N, 3)), 1.0, n_threads=n),
-    "clustering": lambda n: clustering.kmeans(ratings(), 5, n_iterations=2, key=KEY, n_threads=n).centers,
+    "clustering": lambda n: clustering.kmeans(ratings(), 32, n_iterations=2, key=KEY, n_threads=n).centers,
     "dp_gram": lambda n: DPGram(8.0, gate=False).fit(data(), key=KEY, n_threads=n).item_factors_,
     "evaluation": lambda n: random_split(data(), test_fraction=0.5, key=KEY)[0].indices,  # always on all processors
     "fedrec": lambda n: FedRecPlusPlus(n_rounds=2).fit(ratings(), key=KEY, n_threads=n).item_factors_,
