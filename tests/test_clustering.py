@@ -205,10 +205,11 @@ def test_clear_labels_need_nothing_but_8_bits(instruction_set, n_clusters, unit)
     dense = 2 * unit * (np.arange(4 * n_clusters) // 4 == groups[:, None]) * rng.integers(1, 16, (500, 4 * n_clusters))
     data = clustering._Rows.of(sparse(dense.astype(np.float32)))
     centers = np.kron(np.eye(n_clusters), np.full(4, 30 * unit)).astype(np.float32)
-    columns, rounded = clustering._Columns.zeros(data, n_clusters), rounded_of(data, n_clusters)
-    assert clustering._assign(data, centers, columns, 1)[0].tolist() == groups.tolist()
+    columns = clustering._Columns.zeros(data, n_clusters)
     without = dataclasses.replace(data, values=np.zeros_like(data.values))  # which all other sums are of
     with hardware.use_instruction_set(instruction_set):
+        rounded = rounded_of(data, n_clusters)
+        assert clustering._assign(data, centers, columns, 1)[0].tolist() == groups.tolist()
         assert rounded.assign(without, centers, columns, 1).tolist() == groups.tolist()
 
 
