@@ -174,7 +174,8 @@ def swap_sums(
     cdef Block* block
     cdef int32_t* ends
     cdef int failed = 0
-    with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
+    # A thread without a block would only be waited for.
+    with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1 and n_users > USERS_AT_ONCE):
         block = <Block*>malloc(sizeof(Block))
         ends = <int32_t*>malloc((n_clusters + 1) * sizeof(int32_t))
         for first in prange(0, n_users, USERS_AT_ONCE, schedule="dynamic"):

@@ -43,6 +43,24 @@ def resolve_n_threads(n_threads: int) -> int:
     return n_threads or min(thread_limits().values())
 
 
+def threads_for_rows(n_rows: int, n_threads: int) -> int:
+    """Fewer threads where there are too few rows: waking one costs more than it saves, and far more on a busy machine.
+
+    Parameters
+    ----------
+    n_rows : int
+        That a kernel shares out.
+    n_threads : int
+        As resolved.
+
+    Returns
+    -------
+    int
+        At most one for each 128 rows.
+    """
+    return min(n_threads, max(1, n_rows // 128))
+
+
 def thread_limits() -> dict[str, int]:
     """What bounds the number of threads, whether or not the process is a forked child.
 

@@ -215,9 +215,10 @@ class _Entries:
     def of(cls, ratings: Interactions | np.ndarray, weights: np.ndarray | None) -> "_Entries":
         if isinstance(ratings, Interactions):
             dtype = np.float32 if ratings.values is None else ratings.values.dtype
-            indptr, indices, values = ratings.indptr, ratings.indices, ratings.values_or_ones(dtype)
-            shape: tuple[int, ...] = (ratings.n_interactions,)
             n_items = ratings.n_items
+            indptr, values = ratings.indptr, ratings.values_or_ones(dtype)
+            indices = None if _hold_every_item(ratings) else ratings.indices
+            shape: tuple[int, ...] = (ratings.n_interactions,)
         else:
             check_instance("ratings", ratings, np.ndarray, "pass Interactions, or a dense array")
             dense = check_array("ratings", ratings, ndim=2)
@@ -260,6 +261,13 @@ class _Entries:
         weights = None if self.weights is None else self.weights[places.data]
         indptr, rows = places.indptr.astype(np.int64), places.indices.astype(np.int32)
         return _Entries(indptr, rows, self.values[places.data], weights, self.n_rows)
+
+
+def _hold_every_item(ratings: Interactions) -> bool:
+    """Whether no entry is missing: then rows can share one Gram, as those of an array do."""
+    if ratings.n_interactions != ratings.n_users * ratings.n_items:
+        return False
+    return bool((ratings.indices.reshape(ratings.shape) == np.arange(ratings.n_items)).all())
 
 
 def _solve(

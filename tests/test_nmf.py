@@ -229,6 +229,21 @@ def test_weights_of_zero_are_missing_entries_and_empty_rows_get_zeros():
     assert (dense[3] == 0).all()
 
 
+@pytest.mark.parametrize("solver", ["cd", "mu"])
+def test_interactions_that_hold_every_item_are_an_array(solver):
+    x = np.random.default_rng(1).random((30, 20)).astype(np.float32)
+    options = {"regularization": 0.5, "n_epochs": 2, "solver": solver, "key": Key.from_seed(1)}
+    whole = observed(x, np.ones(x.shape, dtype=bool))
+    assert fit_nmf(whole, 4, **options).row_factors.tobytes() == fit_nmf(x, 4, **options).row_factors.tobytes()
+    order = np.random.default_rng(2).permuted(np.tile(np.arange(20, dtype=np.int32), (30, 1)), axis=1)
+    mixed = whole._replace(indices=order.ravel(), values=np.take_along_axis(x, order.astype(int), axis=1).ravel())
+    found = fit_nmf(mixed, 4, **options)
+    np.testing.assert_allclose(found.row_factors, fit_nmf(x, 4, **options).row_factors, rtol=1e-3, atol=1e-5)
+    once_twice = whole._replace(indices=np.where(order == 19, 18, order).ravel())  # as many entries
+    other = fit_nmf(once_twice, 4, **options)
+    assert not np.allclose(other.item_factors, fit_nmf(x, 4, **options).item_factors, rtol=1e-3)
+
+
 @pytest.mark.parametrize("form", ["sparse", "dense", "weighted dense"])
 @pytest.mark.parametrize("regularization", [0.0, 1.0])
 def test_multiplicative_steps_have_zeros_where_nothing_was_liked(form, regularization):

@@ -17,7 +17,7 @@ import threadpoolctl
 
 from fastfedrec import _threads, als
 from fastfedrec._kernels import hardware as kernel
-from fastfedrec._threads import one_blas_thread, resolve_n_threads, thread_limits
+from fastfedrec._threads import one_blas_thread, resolve_n_threads, thread_limits, threads_for_rows
 
 TESTS = Path(__file__).resolve().parent
 KERNELS = TESTS.parent / "_kernels"
@@ -70,6 +70,10 @@ def test_zero_is_the_least_of_all_limits(monkeypatch):
     assert resolve_n_threads(0) == 5
     monkeypatch.setattr(kernel, "max_threads", lambda: 0)  # a build without OpenMP
     assert resolve_n_threads(0) == 1
+
+
+def test_few_rows_take_few_threads():
+    assert [threads_for_rows(n, 4) for n in (0, 1, 255, 256, 383, 384, 511, 512, 10**6)] == [1, 1, 1, 2, 2, 3, 3, 4, 4]
 
 
 @pytest.mark.parametrize(

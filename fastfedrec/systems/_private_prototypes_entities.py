@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec._threads import one_blas_thread
+from fastfedrec._threads import one_blas_thread, threads_for_rows
 from fastfedrec.interactions import Interactions
 from fastfedrec.nmf import solve_rows_nonnegative
 from fastfedrec.systems.recommender import Recommender
@@ -33,7 +33,7 @@ class _EntityModels(Recommender):
         self.user_side_item_factors_ = np.zeros((n_entities, *self.item_factors_.shape))
         for entity in range(n_entities):
             shard = self.interactions_.select_users(np.flatnonzero(self.user_entities_ == entity))
-            self.user_side_item_factors_[entity] = self._refine(shard, n_threads)
+            self.user_side_item_factors_[entity] = self._refine(shard, threads_for_rows(shard.n_users, n_threads))
         self.user_factors_ = self._solve_users(n_threads)
 
     def _factors_of(self, entity: int) -> np.ndarray:
@@ -48,7 +48,7 @@ class _EntityModels(Recommender):
             part = data.select_users(rows)
             factors[rows] = solve_rows_nonnegative(
                 part._replace(values=part.values_or_ones()), own, regularization=self.regularization,
-                n_threads=n_threads,
+                n_threads=threads_for_rows(len(rows), n_threads),
             )  # fmt: skip
         return factors
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec import clustering
-from fastfedrec._threads import resolve_n_threads
+from fastfedrec._threads import resolve_n_threads, threads_for_rows
 from fastfedrec.accounting import RoundTraffic, Unprotected
 from fastfedrec.accounting.events import Event
 from fastfedrec.interactions import Interactions
@@ -197,7 +197,8 @@ class PrototypeRounds(FederatedSystem):
         n_prototypes = state.n_prototypes[entity]
         limited = self._limit(shard, key)
         budget, exact = self.budget(shard.n_items), self.sums(shard.n_items)
-        options: dict[str, Any] = {"key": key, "n_threads": resolve_n_threads(n_threads)}
+        n_threads = threads_for_rows(limited.n_users, resolve_n_threads(n_threads))
+        options: dict[str, Any] = {"key": key, "n_threads": n_threads}
         if self.epsilon is not None and self.variant == "published":
             sent = published_sums(limited, n_prototypes, float(self.epsilon), exact, entity=entity, **options)
         else:

@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from fastfedrec._check import check_flag, check_integer, check_real
-from fastfedrec._threads import one_blas_thread, resolve_n_threads
+from fastfedrec._threads import one_blas_thread, resolve_n_threads, threads_for_rows
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.interactions import Interactions
 from fastfedrec.nmf import fit_nmf, solve_rows_nonnegative
@@ -126,13 +126,14 @@ class CentralNMF(Recommender):
             part = values.select_users(rows)
             if not part.n_interactions:
                 continue
+            own_threads = threads_for_rows(len(rows), n_threads)
             found = fit_nmf(
                 part, self.n_factors, regularization=self.regularization, n_epochs=self.n_epochs, key=key,
-                n_threads=n_threads,
+                n_threads=own_threads,
             )  # fmt: skip
             self.item_factors_[model] = found.item_factors
             self.user_factors_[rows] = solve_rows_nonnegative(
-                part, found.item_factors, regularization=self.regularization, n_threads=n_threads
+                part, found.item_factors, regularization=self.regularization, n_threads=own_threads
             )
         return self
 
