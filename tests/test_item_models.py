@@ -63,10 +63,12 @@ def test_ease_equals_one_regression_an_item(data, regularization):
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_pairs_are_counted_in_blocks_of_users(monkeypatch):
+@pytest.mark.parametrize("exact", [2**24, 150, 64])  # rows until float32 is emptied: never, every third block, each
+def test_pairs_are_counted_in_blocks_of_users(monkeypatch, exact):
     rng = np.random.default_rng(1)
     dense = (rng.random((500, 9)) < 0.3).astype(np.float32)
     monkeypatch.setattr("fastfedrec.systems.item_models._BLOCK_CELLS", 9 * 64)
+    monkeypatch.setattr("fastfedrec._products._EXACT_FLOAT32", exact)
     np.testing.assert_array_equal(
         count_pairs(Interactions.from_scipy(scipy.sparse.csr_array(dense))), dense.T.astype(np.float64) @ dense
     )

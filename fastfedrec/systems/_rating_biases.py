@@ -7,6 +7,7 @@ they came, noise and all, so a public estimate stays public and a louder mechani
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 
 _N_SWEEPS = 20
 _LEAST_VARIANCE = 1e-12  # below it a group's biases are all alike
@@ -44,10 +45,11 @@ def fit_biases(users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users
     counts = [np.bincount(g, minlength=len(b)) for g, b in zip(groups, biases, strict=True)]
     spreads = [group_variance(g, values, n) for g, n in zip(groups, counts, strict=True)]
     rest = max(float(values.var()) - sum(spreads), 0.0) if len(values) else 0.0
+    rated = scipy.sparse.csr_array((np.ones(len(values)), groups), shape=(n_users, n_items))
+    centred = [np.bincount(g, values - mean, minlength=len(b)) for g, b in zip(groups, biases, strict=True)]
     for _ in range(_N_SWEEPS):
-        for own, other in ((1, 0), (0, 1)):
-            residuals = values - mean - biases[other][groups[other]]
-            sums = np.bincount(groups[own], residuals, minlength=len(biases[own]))
+        for own, other, of_other in ((1, 0, rated.T), (0, 1, rated)):
+            sums = centred[own] - of_other @ biases[other]
             prior = _line(counts[own], sums, spreads[own], rest)
             biases[own] = shrink(sums, counts[own], spreads[own], rest, prior)
     return Biases(mean, biases[0], biases[1], (spreads[0], spreads[1]))

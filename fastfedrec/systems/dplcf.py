@@ -1,6 +1,7 @@
 """DPLCF: item neighbours from randomized interaction bits, and nearest neighbours on the device (Gao et al. 2020)."""
 
 import math
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from fastfedrec import ranking
 from fastfedrec._check import check_epsilon, check_integer
 from fastfedrec._kernels import binary_response as _kernel
+from fastfedrec._products import sum_products
 from fastfedrec._progress import progress_rounds
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import LocalReports
@@ -19,7 +21,6 @@ from fastfedrec.systems.item_models import score_neighbors
 
 _BITS = "dplcf.bits"
 _BLOCK_CELLS = 2**23  # answers, or similarities, held at once
-_EXACT_FLOAT32 = 2**24  # sums of +-1 up to here are exact in float32, in any order
 
 
 class DPLCF(Baseline):
@@ -120,19 +121,22 @@ def sum_answers(
     """
     n_users, n_items = data.shape
     sums = np.zeros(n_items, dtype=np.int64)
-    gram = np.zeros((n_items, n_items), dtype=np.int32)
     subkey = key.subkey(_BITS)
-    step = min(max(1, _BLOCK_CELLS // n_items), _EXACT_FLOAT32)
-    for number in progress_rounds(-(-n_users // step), show=show_progress, description="DPLCF"):
-        block = data._user_range(number * step, min(n_users, (number + 1) * step))
-        answers = np.empty(block.shape, dtype=np.int8)
-        _kernel.respond_memberships(
-            block.indptr, block.indices, block.global_user_ids, answers, subkey, channel.span, n_threads
-        )
-        sums += answers.sum(axis=0, dtype=np.int64)
-        reals = answers.astype(np.float32)
-        with one_blas_thread():
-            gram += (reals.T @ reals).astype(np.int32)
+    step = max(1, _BLOCK_CELLS // n_items)
+
+    def blocks() -> Iterator[np.ndarray]:
+        for number in progress_rounds(-(-n_users // step), show=show_progress, description="DPLCF"):
+            block = data._user_range(number * step, min(n_users, (number + 1) * step))
+            answers = np.empty(block.shape, dtype=np.int8)
+            _kernel.respond_memberships(
+                block.indptr, block.indices, block.global_user_ids, answers, subkey, channel.span, n_threads
+            )
+            reals = answers.astype(np.float32)
+            with one_blas_thread():
+                sums[:] += (np.ones(len(reals), dtype=np.float32) @ reals).astype(np.int64)
+            yield reals
+
+    gram = sum_products(blocks(), n_items, np.int32)
     return sums, gram
 
 

@@ -8,6 +8,7 @@ import scipy
 
 from fastfedrec import ranking
 from fastfedrec._check import check_integer, check_real
+from fastfedrec._products import sum_products
 from fastfedrec._progress import progress_rounds
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import Unprotected
@@ -17,7 +18,6 @@ from fastfedrec.row_sums import sum_rows
 from fastfedrec.systems.baselines import Baseline
 
 _BLOCK_CELLS = 2**23  # answers, or similarities, held at once
-_EXACT_FLOAT32 = 2**24  # sums of 0 and 1 up to here are exact in float32, in any order
 
 
 def count_pairs(data: Interactions, *, show_progress: bool = False) -> np.ndarray:
@@ -36,14 +36,14 @@ def count_pairs(data: Interactions, *, show_progress: bool = False) -> np.ndarra
         Whole numbers; on the diagonal the users of each item.  Only a block of users is ever in memory beside it.
     """
     n_users, n_items = data.shape
-    pairs = np.zeros((n_items, n_items), dtype=np.float64)
-    step = min(max(1, _BLOCK_CELLS // n_items), _EXACT_FLOAT32)
-    for number in progress_rounds(-(-n_users // step), show=show_progress, description="pairs of items"):
-        rows = data._user_range(number * step, min(n_users, (number + 1) * step)).to_scipy().toarray()
-        rows = rows.astype(np.float32, copy=False)
-        with one_blas_thread():
-            pairs += rows.T @ rows
-    return pairs
+    step = max(1, _BLOCK_CELLS // n_items)
+    numbers = progress_rounds(-(-n_users // step), show=show_progress, description="pairs of items")
+    blocks = (data._user_range(number * step, min(n_users, (number + 1) * step)) for number in numbers)
+    return sum_products((_dense(block) for block in blocks), n_items, np.float64)
+
+
+def _dense(block: Interactions) -> np.ndarray:
+    return block._replace(values=block.values_or_ones(np.float32)).to_scipy().toarray()
 
 
 def score_neighbors(own: Interactions, neighbor_items: np.ndarray, neighbor_similarities: np.ndarray) -> np.ndarray:
