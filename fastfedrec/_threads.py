@@ -10,6 +10,7 @@ next loop waits for them for ever; a loop of one thread waits for nobody.
 import functools
 import math
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -108,12 +109,18 @@ def _cgroup_share(root: Path = Path("/sys/fs/cgroup")) -> int | None:
         return None
 
 
-@functools.cache
 def _blas_libraries() -> tuple[threadpoolctl.ThreadpoolController, threadpoolctl.ThreadpoolController]:
     """The BLAS libraries with one limit for the whole process, and those with one for each thread.
 
-    Finding them costs milliseconds.  NumPy's, the only one that the package multiplies with, is always loaded.
+    NumPy's is always loaded; SciPy may have one of its own, which is not, until `scipy.linalg` is.
     """
+    return _find_blas_libraries("scipy.linalg" in sys.modules)
+
+
+@functools.cache  # finding them costs milliseconds
+def _find_blas_libraries(
+    with_scipy: bool,
+) -> tuple[threadpoolctl.ThreadpoolController, threadpoolctl.ThreadpoolController]:
     loaded = threadpoolctl.ThreadpoolController()
     paths: tuple[list[str], list[str]] = [], []
     for library in loaded.lib_controllers:
@@ -182,6 +189,7 @@ def one_blas_thread() -> Iterator[None]:
     """Hold BLAS at one thread inside a `with` block; the caller's own setting is restored after it.
 
     Other Python threads that multiply matrices meanwhile are held as well: BLAS libraries have one setting for all.
+    Who calls `scipy.linalg` must have loaded it before the block, or its library is not held.
 
     Yields
     ------

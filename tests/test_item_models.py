@@ -74,6 +74,12 @@ def test_pairs_are_counted_in_blocks_of_users(monkeypatch, exact):
     )
 
 
+def test_ease_says_so_where_regularization_is_lost_in_rounding():
+    data = Interactions.from_arrays([0, 0, 1, 1], [5, 6, 5, 6])  # two items that the same users have
+    with pytest.raises(ValueError, match="regularization must be larger: column 2 of"):
+        EASE(1e-300).fit(data)
+
+
 def test_own_history_never_puts_a_popular_item_before_an_own_one():
     data = Interactions.from_arrays([1] * 3 + [2] * 2 + [3, 4, 5], [7, 8, 9, 7, 8, 7, 7, 5], [9, 1, 1, 1, 1, 1, 1, 1])
     items, scores = OwnHistory().fit(data).recommend([5, 2], n=4, filter_seen=False)

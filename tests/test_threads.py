@@ -43,7 +43,7 @@ def run_python(*arguments, **environment):
 
 
 def blas_threads():
-    """Of the libraries that the package holds: SciPy's own may be loaded later, and is none of them."""
+    """Of the libraries that the package holds."""
     return {library["num_threads"] for library in _threads._blas_libraries()[0].info()}
 
 
@@ -317,6 +317,28 @@ def test_many_threads_at_once_leave_blas_as_it_was(three_blas_threads):
         worker.join()
     assert held == [True] * 800
     assert blas_threads() == {3}
+
+
+def test_a_blas_library_that_is_loaded_later_is_held_too():
+    held = run_python("-c", """if True:
+        import threadpoolctl
+        from fastfedrec import _threads
+
+        def blas_threads():
+            return sorted({lib["num_threads"] for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"})
+
+        with _threads.one_blas_thread():
+            pass
+        import scipy.linalg
+        with threadpoolctl.threadpool_limits(3, user_api="blas"):
+            with _threads._find_blas_libraries(False)[0].limit(limits=1):  # what was found before
+                print(blas_threads())
+            with _threads.one_blas_thread():
+                print(blas_threads())
+        """).splitlines()  # fmt: skip
+    if held[0] == "[1]":
+        pytest.skip("NumPy and SciPy share one BLAS library here")
+    assert held == ["[1, 3]", "[1]"]
 
 
 @needs_openmp

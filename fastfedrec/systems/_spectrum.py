@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import scipy
 
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.randomness import Key
@@ -68,9 +67,9 @@ def _ritz_pairs(matrix, basis, edge, degree):
             before, now = now, (matrix @ now) * np.float32(2 / edge) - before
             largest = np.abs(now).max(axis=0) + np.float32(1e-30)  # columns may grow by any factor, both alike
             before, now = before / largest, now / largest
-        basis = scipy.linalg.qr(now.astype(np.float64), mode="economic", check_finite=False)[0]
+        basis = np.linalg.qr(now.astype(np.float64))[0]
         inner = basis.T @ (matrix @ basis.astype(np.float32)).astype(np.float64)
-        values, turn = scipy.linalg.eigh((inner + inner.T) / 2)
+        values, turn = np.linalg.eigh((inner + inner.T) / 2)
         return values[::-1], (basis @ turn)[:, ::-1]
 
 
@@ -95,4 +94,5 @@ def ease_factors(factors: np.ndarray, regularization: float) -> np.ndarray:
         inner = factors.T @ factors
         inner.flat[:: len(inner) + 1] += regularization
         # F F' = L (reg I + L'L)^-1 L'
-        return scipy.linalg.solve_triangular(np.linalg.cholesky(inner), factors.T, lower=True).T.copy()
+        values, turn = np.linalg.eigh(inner)
+        return factors @ (turn / np.sqrt(values))
