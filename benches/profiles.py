@@ -11,7 +11,6 @@ the time outside kernels and BLAS.
 
 import argparse
 import collections
-import importlib
 import os
 import re
 import subprocess
@@ -20,69 +19,28 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
-from fastfedrec import Key, datasets, doctor, systems
+from benches import whole_runs
+from benches.whole_runs import MODELS, N_ITEMS, N_USERS
+from fastfedrec import doctor
 from fastfedrec._version import __version__
 
-N_USERS, N_ITEMS, N_ENTITIES = 6_040, 3_706, 10
 RATE = 200  # samples a second
 ALLOWED = 0.1
 KERNELS, BLAS, LOOPS, PYTHON = "kernels", "BLAS, LAPACK", "NumPy, SciPy", "Python"
-MODELS = {
-    "FMF-LDP": ("fmf_ldp.FMFLDP", {}),
-    "FMF-LDP, norm 1, turned": ("fmf_ldp.FMFLDP", {"normalize": "l2", "rotate": True}),
-    "Laplace-RR-SVD": ("laplace_rr_svd.LaplaceRRSVD", {"max_ratings": 100}),
-    "FedRec": ("fedrec.FedRec", {}),
-    "FedRec++": ("fedrec_plus_plus.FedRecPlusPlus", {"n_denoisers": 30, "min_clients_per_denoiser": 10}),
-    "private prototypes": ("private_prototypes.PrivatePrototypes", {"epsilon": 5.0}),
-    "PrivRec": ("privrec.PrivRec", {"preset": "recommended"}),
-    "DP-PrivRec": (
-        "privrec.PrivRec",
-        {"n_rounds": 25, "cohort_size": 400, "local_epochs": 3, "clip_norm": 0.3, "target_epsilon": 2.0},
-    ),
-    "DPGram": ("dp_gram.DPGram", {"epsilon": 8.0, "gate": False}),
-    "ShuffledSketchGram": ("shuffled_sketch.ShuffledSketchGram", {"epsilon": 8.0, "gate": False}),
-    "DP-ALS": ("dp_als.DPALS", {"epsilon": 8.0}),
-    "DP-FMF": ("dp_fmf.DPFMF", {"epsilon": 8.0}),
-    "DPLCF": ("dplcf.DPLCF", {"epsilon": 2.5}),
-    "EASE": ("item_models.EASE", {}),
-    "item-kNN": ("item_models.ItemKNN", {}),
-    "biased MF": ("rating_baselines.BiasedMF", {}),
-}
-
 
 # ---- the runs --------------------------------------------------------------------------------------------------------
 
 
-def ratings(n_users, n_items):
-    """Generated, with what some systems ask for: stars and features."""
-    data = datasets.generate_implicit(n_users, n_items, key=Key.from_seed(1), ratings=True)
-    return data.with_features(
-        user_features={"gender": np.arange(n_users) % 2, "age": np.arange(n_users) % 7},
-        item_features={"genre": np.arange(n_items) % 18},
-    )
-
-
-def _run(name, data):
-    path, parameters = MODELS[name]
-    module, kind = path.split(".")
-    model = getattr(importlib.import_module(f"{systems.__name__}.{module}"), kind)(**parameters)
-    named = {"entities": np.arange(data.n_users) % N_ENTITIES} if name == "private prototypes" else {}
-    model.fit(data, key=Key.from_seed(2), **named)
-    model.recommend(data.user_ids, n=10)
-
-
 def whole_run(name, data):
     """What is counted: samples are known by this function's name."""
-    _run(name, data)
+    whole_runs.run(name, data)
 
 
 def run_here(name):
     """What py-spy runs: on one processor, so that everything happens in the thread that is looked at."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    _run(name, ratings(400, 300))
-    whole_run(name, ratings(N_USERS, N_ITEMS))
+    whole_runs.run(name, whole_runs.ratings(400, 300))
+    whole_run(name, whole_runs.ratings(N_USERS, N_ITEMS))
 
 
 # ---- samples ---------------------------------------------------------------------------------------------------------

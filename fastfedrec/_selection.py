@@ -257,7 +257,8 @@ class Selections:
         lengths = self.interactions_per_user()[rows]
         indptr = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(lengths, out=indptr[1:])
-        where = np.repeat(self.indptr[:-1][rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        where = np.arange(indptr[-1])  # the largest array here, so it is changed in place
+        where += np.repeat(self.indptr[:-1][rows] - indptr[:-1], lengths)
         return self._replace(
             indptr=indptr,
             indices=self.indices[where],

@@ -110,7 +110,7 @@ def test_ratings_are_evaluated_by_their_errors(tmp_path, capsys):
 
 
 def test_every_kind_of_data(tmp_path, capsys):
-    matrix = scipy.sparse.random_array((30, 12), density=0.3, rng=np.random.default_rng(1), format="csr")
+    matrix = scipy.sparse.random_array((30, 12), density=0.3, random_state=np.random.default_rng(1), format="csr")
     scipy.sparse.save_npz(tmp_path / "matrix.npz", matrix)
     npz = run_json(capsys, "fit", "popularity", "--data", tmp_path / "matrix.npz")["data"]
     assert (npz["n_users"], npz["n_items"], npz["n_interactions"]) == (30, 12, matrix.nnz)

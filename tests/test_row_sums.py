@@ -45,7 +45,7 @@ def test_every_level_equals_the_definition_to_the_last_bit(level, n_columns):
 def test_sparse_equals_dense_and_scipy(n_kept, n_columns, seed):
     data = interactions(12, 40, seed=seed % 7)
     rng = np.random.default_rng(seed)
-    sparse = scipy.sparse.random_array((40, n_columns), density=n_kept / 60, format="csr", rng=rng)
+    sparse = scipy.sparse.random_array((40, n_columns), density=n_kept / 60, format="csr", random_state=rng)
     found = sum_rows(data, sparse)
     weights = scipy.sparse.csr_array((data.values_or_ones(), data.indices, data.indptr), shape=data.shape)
     np.testing.assert_array_equal(found, sum_rows(data, sparse.toarray()))

@@ -283,15 +283,10 @@ def _all_cells(data: Interactions) -> Interactions:
 def _draw_users(data: Interactions, n_users: int, seed: int) -> Interactions:
     """So many users, each with the entries of a random one."""
     drawn = Key.from_seed(seed).uniform("reproduce.ribero2020.users", size=n_users) * data.n_users
-    rows = drawn.astype(np.int64)
-    lengths = data.interactions_per_user()[rows]
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.arange(indptr[-1]) + np.repeat(data.indptr[rows] - indptr[:-1], lengths)
     ids = np.arange(n_users)
-    return Interactions(
-        indptr, data.indices[places], data.values_or_ones()[places].astype(np.float32), None, ids, data.item_ids,
-        ids.astype(np.uint64),
-    )  # fmt: skip
+    return data._take_users(drawn.astype(np.int64))._replace(
+        timestamps=None, user_ids=ids, global_user_ids=ids.astype(np.uint64)
+    )
 
 
 def _run(

@@ -1,0 +1,147 @@
+"""How time grows with interactions, users and reports: the exponent of a power law fitted to four sizes."""
+
+import numpy as np
+
+from fastfedrec import FMFLDP, DPGram, FedRec, Key, LaplaceRRSVD, als, datasets, sgd
+from fastfedrec.clustering import assign_rows
+from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
+from fastfedrec.nmf import fit_nmf
+from fastfedrec.systems._shuffled_sketch_rounds import SketchRound
+
+from .floors import in_turns
+
+N_ITEMS, KEY = 1_000, Key.from_seed(1)
+GROWTH = (1, 2, 4, 8)
+# What grows, and its smallest size: every case takes milliseconds there.
+STARTS = {"users": 5_000, "interactions a user": 30, "reports a user": 100, "numbers": 50_000}
+
+
+def _data(axis, size):
+    """Interactions with ratings 1 to 5, of `size` users or of `size` interactions a user."""
+    n_users, mean = (size, 50) if axis == "users" else (4_000, size if axis == "interactions a user" else 50)
+    data = datasets.generate_implicit(n_users, N_ITEMS, key=KEY, mean_interactions=float(mean))
+    return data._replace(values=(1 + np.arange(data.n_interactions) % 5).astype(np.float32))
+
+
+def _factors(n, n_factors):
+    return np.random.default_rng(0).normal(size=(n, n_factors)).astype(np.float32)
+
+
+def _als(data, size):
+    item_factors = _factors(N_ITEMS, 5)
+    return lambda: als.solve_users(data, item_factors, regularization=0.1, confidence_weight=2.0, n_threads=1)
+
+
+def _round_of(model):
+    def case(data, size):
+        state = model.initial_state(N_ITEMS, KEY)
+        return lambda: model.local_round(state, data, KEY, 0, n_threads=1)
+
+    return case
+
+
+def _fmf_ldp_reports(data, size):
+    return _round_of(FMFLDP(n_reports=size))(data, size)
+
+
+def _laplace_rr_svd(data, size):
+    model = LaplaceRRSVD(max_ratings=8 * 50)
+    state = model.initial_state(data, KEY)
+    return lambda: model.local_round(state, data, KEY, 0, n_threads=1)
+
+
+def _fedrec(data, size):
+    model = FedRec(rho=1, t_predict=0, n_factors=5)
+    state = model.initial_state(data, KEY)
+    return lambda: model.local_round(state, data, KEY, 0, n_threads=1)
+
+
+def _sketch(data, size):
+    system = SketchRound(BinaryResponse(2.5), N_ITEMS, size if size in _sizes("reports a user") else 100, 8, True)
+    state = system.initial_state(KEY)
+    return lambda: system.local_round(state, data, KEY, 0, n_threads=1)
+
+
+def _dp_gram(data, size):
+    return lambda: DPGram(8.0, gate=False).fit(data, key=KEY, n_threads=1)
+
+
+def _sgd(data, size):
+    users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+    sizes = {"n_users": data.n_users, "n_items": N_ITEMS, "n_epochs": 2}
+    return lambda: sgd.fit_factors(users, data.indices, data.values_or_ones(), **sizes, key=KEY, n_threads=1)
+
+
+def _nmf(data, size):
+    return lambda: fit_nmf(data, 10, regularization=0.1, n_epochs=1, key=KEY, n_threads=1)
+
+
+def _clustering(data, size):
+    centers = np.abs(_factors(20, N_ITEMS))
+    return lambda: assign_rows(data, centers, n_threads=1)
+
+
+class _Scores:
+    """Random factors; what `evaluate` asks of a model."""
+
+    def __init__(self, data):
+        self.data, self.users, self.items = data, _factors(data.n_users, 5), _factors(N_ITEMS, 5)
+
+    def score(self, user_ids, item_ids):
+        return np.einsum(
+            "ij,ij->i", self.users[self.data.user_index(user_ids)], self.items[self.data.item_index(item_ids)]
+        )
+
+
+def _evaluate(data, size):
+    train, test = leave_one_out(data, key=KEY)
+    model = _Scores(data)
+    return lambda: evaluate(model, train, test, metrics=["hr@10"], key=KEY, n_threads=1)
+
+
+def _noise(data, size):
+    values, noise = np.arange(size), DiscreteLaplace(8.0, sampler="table")
+    return lambda: noise.privatize(values, key=KEY, n_threads=1)
+
+
+CASES = {
+    "als.solve_users": (_als, ("users", "interactions a user")),
+    "FMFLDP.local_round": (_round_of(FMFLDP()), ("users", "interactions a user")),
+    "FMFLDP.local_round, reports": (_fmf_ldp_reports, ("reports a user",)),
+    "ShuffledSketchGram, reports": (_sketch, ("users", "reports a user")),
+    "LaplaceRRSVD.local_round": (_laplace_rr_svd, ("users", "interactions a user")),
+    "FedRec.local_round": (_fedrec, ("users", "interactions a user")),
+    "sgd.fit_factors": (_sgd, ("users", "interactions a user")),
+    "nmf.fit_nmf": (_nmf, ("users", "interactions a user")),
+    "clustering.assign_rows": (_clustering, ("users", "interactions a user")),
+    "evaluate": (_evaluate, ("users",)),
+    "DiscreteLaplace": (_noise, ("numbers",)),
+    "DPGram.fit": (_dp_gram, ("users",)),
+}
+
+
+def _sizes(axis):
+    return [STARTS[axis] * growth for growth in GROWTH]
+
+
+class Exponents:
+    """1 is linear; what does not grow makes it less."""
+
+    param_names = ("what", "over")
+    params = (list(CASES), list(STARTS))
+    timeout = 600
+    unit = "power"
+
+    def setup(self, what, over):
+        make, axes = CASES[what]
+        if over not in axes:
+            raise NotImplementedError(f"{what} does not take {over}")
+        self.sizes = _sizes(over)
+        self.runs = [make(_data(over, size), size) for size in self.sizes]
+        for run in self.runs:
+            run()
+
+    def track_exponent(self, what, over):
+        seconds = in_turns(*self.runs, least=1.0)
+        return float(np.polyfit(np.log(self.sizes), np.log(seconds), 1)[0])

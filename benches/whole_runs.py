@@ -1,0 +1,49 @@
+"""One whole run of each system on data of the size of MovieLens 1M: what profiles and peaks of memory are taken of."""
+
+import importlib
+
+import numpy as np
+
+from fastfedrec import Key, datasets, systems
+
+N_USERS, N_ITEMS, N_ENTITIES = 6_040, 3_706, 10
+MODELS = {
+    "FMF-LDP": ("fmf_ldp.FMFLDP", {}),
+    "FMF-LDP, norm 1, turned": ("fmf_ldp.FMFLDP", {"normalize": "l2", "rotate": True}),
+    "Laplace-RR-SVD": ("laplace_rr_svd.LaplaceRRSVD", {"max_ratings": 100}),
+    "FedRec": ("fedrec.FedRec", {}),
+    "FedRec++": ("fedrec_plus_plus.FedRecPlusPlus", {"n_denoisers": 30, "min_clients_per_denoiser": 10}),
+    "private prototypes": ("private_prototypes.PrivatePrototypes", {"epsilon": 5.0}),
+    "PrivRec": ("privrec.PrivRec", {"preset": "recommended"}),
+    "DP-PrivRec": (
+        "privrec.PrivRec",
+        {"n_rounds": 25, "cohort_size": 400, "local_epochs": 3, "clip_norm": 0.3, "target_epsilon": 2.0},
+    ),
+    "DPGram": ("dp_gram.DPGram", {"epsilon": 8.0, "gate": False}),
+    "ShuffledSketchGram": ("shuffled_sketch.ShuffledSketchGram", {"epsilon": 8.0, "gate": False}),
+    "DP-ALS": ("dp_als.DPALS", {"epsilon": 8.0}),
+    "DP-FMF": ("dp_fmf.DPFMF", {"epsilon": 8.0}),
+    "DPLCF": ("dplcf.DPLCF", {"epsilon": 2.5}),
+    "EASE": ("item_models.EASE", {}),
+    "item-kNN": ("item_models.ItemKNN", {}),
+    "biased MF": ("rating_baselines.BiasedMF", {}),
+}
+
+
+def ratings(n_users, n_items):
+    """Generated, with what some systems ask for: stars and features."""
+    data = datasets.generate_implicit(n_users, n_items, key=Key.from_seed(1), ratings=True)
+    return data.with_features(
+        user_features={"gender": np.arange(n_users) % 2, "age": np.arange(n_users) % 7},
+        item_features={"genre": np.arange(n_items) % 18},
+    )
+
+
+def run(name, data):
+    """`fit`, and the ten best items of every user."""
+    path, parameters = MODELS[name]
+    module, kind = path.split(".")
+    model = getattr(importlib.import_module(f"{systems.__name__}.{module}"), kind)(**parameters)
+    named = {"entities": np.arange(data.n_users) % N_ENTITIES} if name == "private prototypes" else {}
+    model.fit(data, key=Key.from_seed(2), **named)
+    model.recommend(data.user_ids, n=10)
