@@ -36,6 +36,8 @@ class Peak:
     def setup_cache(self):
         return {(name, n): _peak(name, n) for name in MODELS for n in (N_USERS, 3 * N_USERS)}
 
+    setup_cache.timeout = 3600
+
     def track_bytes(self, found, system):
         return found[system, N_USERS]
 

@@ -46,7 +46,7 @@ def _fmf_ldp_reports(data, size):
 
 
 def _laplace_rr_svd(data, size):
-    model = LaplaceRRSVD(max_ratings=8 * 50)
+    model = LaplaceRRSVD(max_ratings=N_ITEMS)  # nobody has more: which size trims users would be a matter of chance
     state = model.initial_state(data, KEY)
     return lambda: model.local_round(state, data, KEY, 0, n_threads=1)
 
