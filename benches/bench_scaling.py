@@ -1,4 +1,6 @@
-"""How time grows with interactions, users and reports: the exponent of a power law fitted to four sizes."""
+"""How time grows with interactions, users and reports, and how it falls with threads."""
+
+import math
 
 import numpy as np
 
@@ -7,6 +9,8 @@ from fastfedrec.clustering import assign_rows
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.nmf import fit_nmf
+from fastfedrec.private_kmeans import private_kmeans
+from fastfedrec.ranking import recommend_factors, sample_unseen
 from fastfedrec.systems._shuffled_sketch_rounds import SketchRound
 
 from .floors import in_turns
@@ -28,58 +32,58 @@ def _factors(n, n_factors):
     return np.random.default_rng(0).normal(size=(n, n_factors)).astype(np.float32)
 
 
-def _als(data, size):
+def _als(data, size, n_threads):
     item_factors = _factors(N_ITEMS, 5)
-    return lambda: als.solve_users(data, item_factors, regularization=0.1, confidence_weight=2.0, n_threads=1)
+    return lambda: als.solve_users(data, item_factors, regularization=0.1, confidence_weight=2.0, n_threads=n_threads)
 
 
 def _round_of(model):
-    def case(data, size):
+    def case(data, size, n_threads):
         state = model.initial_state(N_ITEMS, KEY)
-        return lambda: model.local_round(state, data, KEY, 0, n_threads=1)
+        return lambda: model.local_round(state, data, KEY, 0, n_threads=n_threads)
 
     return case
 
 
-def _fmf_ldp_reports(data, size):
-    return _round_of(FMFLDP(n_reports=size))(data, size)
+def _fmf_ldp_reports(data, size, n_threads):
+    return _round_of(FMFLDP(n_reports=size))(data, size, n_threads)
 
 
-def _laplace_rr_svd(data, size):
+def _laplace_rr_svd(data, size, n_threads):
     model = LaplaceRRSVD(max_ratings=N_ITEMS)  # nobody has more: which size trims users would be a matter of chance
     state = model.initial_state(data, KEY)
-    return lambda: model.local_round(state, data, KEY, 0, n_threads=1)
+    return lambda: model.local_round(state, data, KEY, 0, n_threads=n_threads)
 
 
-def _fedrec(data, size):
+def _fedrec(data, size, n_threads):
     model = FedRec(rho=1, t_predict=0, n_factors=5)
     state = model.initial_state(data, KEY)
-    return lambda: model.local_round(state, data, KEY, 0, n_threads=1)
+    return lambda: model.local_round(state, data, KEY, 0, n_threads=n_threads)
 
 
-def _sketch(data, size):
+def _sketch(data, size, n_threads):
     system = SketchRound(BinaryResponse(2.5), N_ITEMS, size if size in _sizes("reports a user") else 100, 8, True)
     state = system.initial_state(KEY)
-    return lambda: system.local_round(state, data, KEY, 0, n_threads=1)
+    return lambda: system.local_round(state, data, KEY, 0, n_threads=n_threads)
 
 
-def _dp_gram(data, size):
-    return lambda: DPGram(8.0, gate=False).fit(data, key=KEY, n_threads=1)
+def _dp_gram(data, size, n_threads):
+    return lambda: DPGram(8.0, gate=False).fit(data, key=KEY, n_threads=n_threads)
 
 
-def _sgd(data, size):
+def _sgd(data, size, n_threads):
     users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
     sizes = {"n_users": data.n_users, "n_items": N_ITEMS, "n_epochs": 2}
-    return lambda: sgd.fit_factors(users, data.indices, data.values_or_ones(), **sizes, key=KEY, n_threads=1)
+    return lambda: sgd.fit_factors(users, data.indices, data.values_or_ones(), **sizes, key=KEY, n_threads=n_threads)
 
 
-def _nmf(data, size):
-    return lambda: fit_nmf(data, 10, regularization=0.1, n_epochs=1, key=KEY, n_threads=1)
+def _nmf(data, size, n_threads):
+    return lambda: fit_nmf(data, 10, regularization=0.1, n_epochs=1, key=KEY, n_threads=n_threads)
 
 
-def _clustering(data, size):
+def _clustering(data, size, n_threads):
     centers = np.abs(_factors(20, N_ITEMS))
-    return lambda: assign_rows(data, centers, n_threads=1)
+    return lambda: assign_rows(data, centers, n_threads=n_threads)
 
 
 class _Scores:
@@ -94,15 +98,31 @@ class _Scores:
         )
 
 
-def _evaluate(data, size):
+def _evaluate(data, size, n_threads):
     train, test = leave_one_out(data, key=KEY)
     model = _Scores(data)
-    return lambda: evaluate(model, train, test, metrics=["hr@10"], key=KEY, n_threads=1)
+    return lambda: evaluate(model, train, test, metrics=["hr@10"], key=KEY, n_threads=n_threads)
 
 
-def _noise(data, size):
+def _recommend(data, size, n_threads):
+    users, items = _factors(data.n_users, 16), _factors(N_ITEMS, 16)
+    return lambda: recommend_factors(users, items, 10, seen=data, n_threads=n_threads)
+
+
+def _unseen(data, size, n_threads):
+    rows = np.arange(data.n_users)
+    return lambda: sample_unseen(data, rows, 99, key=KEY, purpose="bench", n_threads=n_threads)
+
+
+def _private_kmeans(data, size, n_threads):
+    points, candidates = np.clip(_factors(data.n_users, 4) / 4, -0.5, 0.5), np.clip(_factors(400, 4) / 4, -0.5, 0.5)
+    options = {"radius": 1.0, "n_swaps": 20, "epsilon": 0.1, "key": KEY, "n_threads": n_threads}
+    return lambda: private_kmeans(points.astype(float), candidates.astype(float), 50, **options)
+
+
+def _noise(data, size, n_threads):
     values, noise = np.arange(size), DiscreteLaplace(8.0, sampler="table")
-    return lambda: noise.privatize(values, key=KEY, n_threads=1)
+    return lambda: noise.privatize(values, key=KEY, n_threads=n_threads)
 
 
 CASES = {
@@ -116,6 +136,9 @@ CASES = {
     "nmf.fit_nmf": (_nmf, ("users", "interactions a user")),
     "clustering.assign_rows": (_clustering, ("users", "interactions a user")),
     "evaluate": (_evaluate, ("users",)),
+    "recommend_factors": (_recommend, ("users",)),
+    "sample_unseen": (_unseen, ("users",)),
+    "private_kmeans": (_private_kmeans, ("users",)),
     "DiscreteLaplace": (_noise, ("numbers",)),
     "DPGram.fit": (_dp_gram, ("users",)),
 }
@@ -138,10 +161,31 @@ class Exponents:
         if over not in axes:
             raise NotImplementedError(f"{what} does not take {over}")
         self.sizes = _sizes(over)
-        self.runs = [make(_data(over, size), size) for size in self.sizes]
+        self.runs = [make(_data(over, size), size, 1) for size in self.sizes]
         for run in self.runs:
             run()
 
     def track_exponent(self, what, over):
         seconds = in_turns(*self.runs, least=1.0)
         return float(np.polyfit(np.log(self.sizes), np.log(seconds), 1)[0])
+
+
+class Threads:
+    """One thread over two at the largest size, where a call takes 10 ms or more."""
+
+    param_names = ("what",)
+    params = (list(CASES),)
+    timeout = 600
+    unit = "times"
+
+    def setup(self, what):
+        make, axes = CASES[what]
+        size = _sizes(axes[0])[-1]
+        data = _data(axes[0], size)
+        self.runs = [make(data, size, n_threads) for n_threads in (1, 2)]
+        for run in self.runs:
+            run()
+
+    def track_two_threads(self, what):
+        one, two = in_turns(*self.runs, least=1.0)
+        return one / two if one >= 0.01 else math.nan
