@@ -367,6 +367,7 @@ def _run_epoch(
     kept_item_biases,
     limit,
     arrivals,  # IN/OUT (n_tasks, 8) int64: the phases each task has done, each on its own line of cache
+    before,  # how many all of them had done when the epoch began
     task,
 ):
     """One task of an epoch, whose tasks must all be running; whether no number of its share exceeds `limit`.
@@ -377,7 +378,6 @@ def _run_epoch(
     model = user_rows, item_rows, user_biases, item_biases
     rates = learning_rate, regularization, bias_regularization
     n_tasks = arrivals.shape[0]
-    before = arrivals[task, 0]
     for phase in range(n_tasks):
         train_phase(records, starts, *model, losses, layout, loss, mean, *rates, phase, task, n_tasks)
         tell(arrivals, task, before + phase + 1)

@@ -208,6 +208,8 @@ class Training:
         Returns the mean loss before each step, and whether every prediction of every pair is sure to be finite.
         """
         data = self.data
+        # Read before any task runs: what stands there is changed at once where another is interrupted.
+        before = int(self._arrivals[0, 0])
 
         def work(task: int) -> bool:
             return self._run_epoch(
@@ -224,6 +226,7 @@ class Training:
                 *kept.arrays,
                 self.state.limit,
                 self._arrivals,
+                before,
                 task,
             )
 

@@ -473,8 +473,10 @@ def test_tasks_of_a_phase_share_no_row():
         assert sum(count for n, count in seen if n == n_tasks) == n_blocks**2
 
 
-def test_an_interrupted_epoch_leaves_no_thread_waiting():
-    code = """if True:
+@pytest.mark.parametrize("late", [0, 1], ids=["the other waits already", "the other has not begun"])
+def test_an_interrupted_epoch_leaves_no_thread_waiting(late):
+    code = f"""if True:
+        import time
         from test_sgd import fit, rating_list
         from fastfedrec import _sgd_training
         build = _sgd_training.Training.__init__
@@ -482,6 +484,7 @@ def test_an_interrupted_epoch_leaves_no_thread_waiting():
             build(self, *args, **kwargs)
             run = self._run_epoch
             def interrupted(*args):
+                time.sleep(args[-1] == {late})
                 if args[-1] == 0:  # the calling thread's task; the other waits for it between phases
                     raise KeyboardInterrupt
                 return run(*args)
