@@ -151,21 +151,19 @@ def _sizes(axis):
 class Exponents:
     """1 is linear; what does not grow makes it less."""
 
-    param_names = ("what", "over")
-    params = (list(CASES), list(STARTS))
+    param_names = ("case",)
+    params = ([f"{what} over {axis}" for what, (_, axes) in CASES.items() for axis in axes],)
     timeout = 600
     unit = "power"
 
-    def setup(self, what, over):
-        make, axes = CASES[what]
-        if over not in axes:
-            raise NotImplementedError(f"{what} does not take {over}")
-        self.sizes = _sizes(over)
-        self.runs = [make(_data(over, size), size, 1) for size in self.sizes]
+    def setup(self, case):
+        what, axis = case.split(" over ")
+        make, self.sizes = CASES[what][0], _sizes(axis)
+        self.runs = [make(_data(axis, size), size, 1) for size in self.sizes]
         for run in self.runs:
             run()
 
-    def track_exponent(self, what, over):
+    def track_exponent(self, case):
         seconds = in_turns(*self.runs, least=1.0)
         return float(np.polyfit(np.log(self.sizes), np.log(seconds), 1)[0])
 
