@@ -106,6 +106,8 @@ class _EntityModels(Recommender):
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         scores = np.empty((len(users), len(self.item_factors_)))
         with one_blas_thread():
+            if not self.refine:  # one product for all entities
+                return np.matmul(self.user_factors_[users], self.item_factors_.T, out=scores)
             for entity in np.unique(self.user_entities_[users]):
                 inside = self.user_entities_[users] == entity
                 scores[inside] = self.user_factors_[users[inside]] @ self._factors_of(entity).T

@@ -164,8 +164,11 @@ def estimate_cooccurrences(
         With answers a, bits are estimated by (1 + decoder * a) / 2, independently for different items, so the sum of
         the product of two such estimates is unbiased.  An item with itself is not.
     """
-    linear = decoder * (row_sums[:, None] + sums.astype(np.float64))
-    return (n_users + linear + decoder**2 * gram) / 4
+    # In place: the array is the largest thing there is.
+    products = decoder**2 / 4 * gram
+    products += decoder / 4 * row_sums[:, None]
+    products += n_users / 4 + decoder / 4 * sums
+    return products
 
 
 def _find_neighbors(
@@ -180,11 +183,11 @@ def _find_neighbors(
     similarities = np.empty((n_items, n_kept), dtype=np.float64)
     step = max(1, _BLOCK_CELLS // n_items)
     for start in range(0, n_items, step):
-        rows = np.arange(start, min(n_items, start + step))
+        rows = slice(start, min(n_items, start + step))
         cosines = estimate_cooccurrences(gram[rows], sums[rows], sums, n_users, channel.decoder)
         cosines /= lengths[rows, None] * lengths
         np.clip(cosines, 0.0, 1.0, out=cosines)
-        cosines[np.arange(len(rows)), rows] = -1.0  # no item is its own neighbour
+        np.fill_diagonal(cosines[:, start:], -1.0)  # no item is its own neighbour
         best, falling = ranking.top_k(cosines, max(n_kept, 1), n_threads=n_threads)
         items[rows], similarities[rows] = best[:, :n_kept], falling[:, :n_kept]
     return items, similarities
