@@ -95,4 +95,4 @@ def ease_factors(factors: np.ndarray, regularization: float) -> np.ndarray:
         inner.flat[:: len(inner) + 1] += regularization
         # F F' = L (reg I + L'L)^-1 L'
         values, turn = np.linalg.eigh(inner)
-        return factors @ (turn / np.sqrt(values))
+        return factors @ (turn / np.sqrt(np.maximum(values, regularization)))  # below it by rounding alone
