@@ -20,25 +20,25 @@ struct SketchPlan {
 
 #define FASTFEDREC_DECLARE(level) \
     namespace level { \
-    void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, int32_t* cells); \
+    void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, uint32_t* cells); \
     void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, const uint64_t* words, \
-                        int16_t* sketches, uint32_t* places, int32_t* cells, int8_t* answers); \
+                        int16_t* sketches, uint32_t* places, uint32_t* cells, uint8_t* bits); \
     }
 namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 #undef FASTFEDREC_DECLARE
 
 namespace fastfedrec {
 
-// Writes the cells (n, n_terms) that places (n,) stand for.
-static inline void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, int32_t* cells) {
+// Writes the cells (n_terms, n) that places (n,) stand for.
+static inline void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, uint32_t* cells) {
     FASTFEDREC_CALL(sketch_cells, plan, places, n, cells);
 }
 
-// Writes the place (n_reports,), its cells (n_reports, n_terms) and the answer, +1 or -1, (n_reports,) of each report,
-// from words (2 n_reports,); sketches has room for n_rotations n_sides + 1 vectors of 2^n_passes.
+// Writes the place (n_reports,), the cells (n_terms, n_reports) and the answer (n_reports,), 1 for + and 0 for -, of each
+// report, from words (2 n_reports,); sketches has room for n_rotations n_sides vectors of 2^n_passes.
 static inline void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, const uint64_t* words,
-                                  int16_t* sketches, uint32_t* places, int32_t* cells, int8_t* answers) {
-    FASTFEDREC_CALL(sketch_reports, plan, items, n, words, sketches, places, cells, answers);
+                                  int16_t* sketches, uint32_t* places, uint32_t* cells, uint8_t* bits) {
+    FASTFEDREC_CALL(sketch_reports, plan, items, n, words, sketches, places, cells, bits);
 }
 
 }  // namespace fastfedrec

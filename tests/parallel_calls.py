@@ -77,6 +77,12 @@ def values(low=0, high=5):
     return np.arange(N) % (high - low) + low
 
 
+def sketched_and_decoded(n):
+    state = SKETCH.initial_state(KEY)
+    sums = SKETCH.local_round(state, data(), KEY, 0, n_threads=n).arrays["answers"]
+    return np.concatenate([sums.ravel(), SKETCH._decode_pairs(state, sums, n).ravel()])
+
+
 CALLS = {
     "als": lambda n: als.solve_users(data(), np.ones((60, 3)), regularization=1.0, confidence_weight=2.0, n_threads=n),
     "binary_response": lambda n: BinaryResponse(1.0).privatize(values() / 4, key=KEY, n_threads=n),
@@ -107,9 +113,7 @@ CALLS = {
     "randomness": lambda n: KEY.words_by_user("test", np.arange(N, dtype=np.uint64), size=2, n_threads=n),
     "ranking": lambda n: ranking.top_k(np.sin(np.arange(N)).reshape(200, 100), 3, n_threads=n)[0],
     "row_sums": lambda n: np.stack([sum_rows(data(), m(np.eye(60)), n_threads=n) for m in (np.asarray, csr_array)]),
-    "shuffled_sketch": lambda n: SKETCH.local_round(SKETCH.initial_state(KEY), data(), KEY, 0, n_threads=n).arrays[
-        "answers"
-    ],
+    "shuffled_sketch": sketched_and_decoded,
     "subset_selection": lambda n: SubsetSelection(1.0, 9).privatize(values(), key=KEY, n_threads=n),
 }
 

@@ -90,7 +90,7 @@ def test_every_level_sends_the_same_reports(level, n_items):
         r for a, b, w in parts for r in naive.reports(data.indices[a:b], state.signs, w, 4, system.channel.span)
     ]
     with hardware.use_instruction_set(level):
-        _, place, bit = system._randomize(state, data, KEY, 0, 1, as_stream=True)
+        place, bit = system._single_reports(state, data, KEY, 0, 1)
     assert list(zip(place.tolist(), bit.tolist(), strict=True)) == expected
 
 
@@ -113,12 +113,24 @@ def test_shards_do_not_change_the_model():
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
 
 
-def test_sums_do_not_depend_on_how_the_kernel_is_called(monkeypatch):
-    system, data = SketchRound(BinaryResponse(1.0), 60, 9, 3, True), generated(50)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("_MOST_TERMS", 9 * 4 * 20), ("_CHUNK_TERMS", 9 * 4 * 3), ("_CHUNK_TERMS", 1), ("_BUCKET_BITS", 3)],
+)
+@pytest.mark.parametrize("has_pairs", [True, False])
+def test_sums_do_not_depend_on_how_terms_are_put_in_order(monkeypatch, name, value, has_pairs):
+    system, data = SketchRound(BinaryResponse(1.0), 60, 9, 3, has_pairs), generated(50)
     state = system.initial_state(KEY)
     whole = system.local_round(state, data, KEY, 0)
-    monkeypatch.setattr(rounds, "_MOST_ADDED", 9 * 4 * 7)
+    assert whole.arrays["answers"].any()
+    monkeypatch.setattr(rounds, name, value)
     np.testing.assert_array_equal(system.local_round(state, data, KEY, 0).arrays["answers"], whole.arrays["answers"])
+
+
+@pytest.mark.parametrize("n_cells", [1, 2, 63, 64, 65, 2**13, 3 * 2**20, 2**23, 2**28])
+def test_buckets_hold_all_cells_and_are_enough_for_threads_and_few_enough_to_write_to(n_cells):
+    n_buckets = -(-n_cells >> rounds._bucket_shift(n_cells))
+    assert min(n_cells, 32) < n_buckets + 1 <= 1025
 
 
 @given(rows=st.lists(st.sets(st.integers(0, 8)), min_size=1, max_size=4))
@@ -128,10 +140,10 @@ def test_what_a_report_is_about_does_not_depend_on_data(rows):
     state = system.initial_state(KEY)
     nothing = [set()] * len(rows)
     with_data, without = (
-        system._randomize(state, interactions_of(each, 9), KEY, 0, 1, as_stream=True) for each in (rows, nothing)
+        system._single_reports(state, interactions_of(each, 9), KEY, 0, 1) for each in (rows, nothing)
     )
-    np.testing.assert_array_equal(with_data[1], without[1])
-    assert len(with_data[2]) == 20 * len(rows)  # and so is their number
+    np.testing.assert_array_equal(with_data[0], without[0])
+    assert len(with_data[1]) == 20 * len(rows)  # and so is their number
 
 
 @pytest.mark.parametrize(("epsilon", "honest"), [(1.0, 1.0), (4.0, 1.0), (4.0, 0.5)])
@@ -346,7 +358,7 @@ def test_bits_are_randomized_by_epsilon_0_and_fair_without_data(has_data):
     system = SketchRound(BinaryResponse(2.5), 7, 100_000, 4, True)
     row = {0, 2, 3} if has_data else set()
     state = system.initial_state(KEY)
-    _, place, bit = system._randomize(state, interactions_of([row], 7), KEY, 0, 1, as_stream=True)
+    place, bit = system._single_reports(state, interactions_of([row], 7), KEY, 0, 1)
     truth = dict.fromkeys(place.tolist())
     sign = np.zeros(len(place))
     for at, where in enumerate(place.tolist()):
@@ -370,7 +382,7 @@ def attack(epsilon_0, n_hidden, n_reports):
 
     def reports(of, rows, present):
         data = Interactions.from_scipy(scipy.sparse.csr_array(rows))
-        return of._randomize(state, data, Key.from_seed(10 + present), 0, 2, as_stream=True)[1:]
+        return of._single_reports(state, data, Key.from_seed(10 + present), 0, 2)
 
     def run(present, n):
         rows = np.tile(row, (n * n_hidden, 1))

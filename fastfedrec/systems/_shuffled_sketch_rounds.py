@@ -22,9 +22,11 @@ from fastfedrec.systems.base import ArrayRule, FederatedSystem, Update
 _REPORTS = "shuffled_sketch.reports"
 _SHUFFLE = "shuffled_sketch.shuffle"
 _SIGNS = "shuffled_sketch.signs"
-MAX_CELLS = 2**28  # of all rotations: 1 GiB a thread, and rows short enough for sums of 16 bits
+MAX_CELLS = 2**28  # of all rotations: 2 GiB of sums, and rows short enough for 16 bits
 N_TERMS = 4  # products in one answer about pairs: a sum of several is nearer to normal, and its sign tells more
-_MOST_ADDED = 2**31 - 1  # by one call of the kernel, which adds up in 32 bits
+_MOST_TERMS = 2**24  # put in order at a time, 64 MiB, or of that size a quarter of the sums, which each time are read
+_CHUNK_TERMS, _MOST_CHUNKED = 2**18, 16  # terms, as near as may be, and users that a thread takes at a time
+_BUCKET_BITS = 17  # a bucket of 2^17 cells is 1 MiB of sums
 
 
 @dataclass(frozen=True)
@@ -124,12 +126,16 @@ class SketchRound(FederatedSystem):
         key.claim_message(_REPORTS, round, sender)
         n_threads = resolve_n_threads(n_threads)
         sums = np.zeros(self.shape, dtype=np.int64)
-        step = max(1, _MOST_ADDED // (self.n_reports * self.n_terms))
+        per_user = self.n_reports * self.n_terms
+        chunk = max(1, min(_MOST_CHUNKED, _CHUNK_TERMS // per_user))
+        step = chunk * max(1, max(_MOST_TERMS, sums.size // 2) // (chunk * per_user))
+        shift = _bucket_shift(sums.size)
         for start in range(0, shard.n_users, step):
             part = shard._user_range(start, min(start + step, shard.n_users)) if shard.n_users > step else shard
-            by_thread, _, _ = self._randomize(state, part, key, round, n_threads, as_stream=False)
-            for total in by_thread:
-                sums += total.reshape(self.shape)
+            terms = np.empty(part.n_users * per_user, dtype=np.uint32)
+            ends = np.empty((-(-part.n_users // chunk), -(-sums.size >> shift)), dtype=np.int32)
+            self._randomize(state, part, key, round, n_threads, chunk, shift, terms=terms, ends=ends)
+            _kernel.add_terms(terms, ends, sums.reshape(-1), chunk * per_user, n_threads)
         return self._as_update(round, sender, shard.n_users, sums, shard.n_users * self.n_reports)
 
     def report_stream(
@@ -170,7 +176,7 @@ class SketchRound(FederatedSystem):
             1 for +, 0 for -.
         """
         key.claim_message(_REPORTS, round, sender)
-        _, place, bit = self._randomize(state, shard, key, round, resolve_n_threads(n_threads), as_stream=True)
+        place, bit = self._single_reports(state, shard, key, round, resolve_n_threads(n_threads))
         order = resolve_key(shuffle_key).permutation(_SHUFFLE, round=round, size=len(place))
         return place[order], bit[order]
 
@@ -201,7 +207,7 @@ class SketchRound(FederatedSystem):
             )
         sound = bit <= 1
         sums = np.zeros(self.shape, dtype=np.int64)
-        scratch = np.empty(self.n_terms, dtype=np.int32)
+        scratch = np.empty(self.n_terms, dtype=np.uint32)
         _kernel.collect_reports(
             place[sound],
             bit[sound],
@@ -222,17 +228,8 @@ class SketchRound(FederatedSystem):
 
     def apply(self, state: SketchState, update: Update) -> SketchState:
         """Turn the answers back: D1 H C H D2 added up over rotations, and its transpose; exact in whole numbers."""
-        sums, n_items = update.arrays["answers"], self.n_items
-        signs = state.signs[:, :, :n_items].astype(np.int64)
-        decoded = np.zeros((n_items, n_items) if self.has_pairs else n_items, dtype=np.int64)
-        for total, sides in zip(sums, signs, strict=True):
-            back = hadamard_transform(total)[..., :n_items]
-            back *= sides[-1]
-            if self.has_pairs:
-                back = hadamard_transform(back.T)[:, :n_items]
-                back *= sides[0]  # the transpose, as are its signs
-                decoded += back.T
-            decoded += back
+        sums = update.arrays["answers"]
+        decoded = self._decode_pairs(state, sums, 0) if self.has_pairs else self._decode_items(state, sums)
         return SketchState(state.signs, decoded, int(update.arrays["n_answers"][0]), update.n_clients)
 
     # ---- what a server accepts ----------------------------------------------------------------------------------
@@ -276,11 +273,17 @@ class SketchRound(FederatedSystem):
 
     # ---- kernel -------------------------------------------------------------------------------------------------
 
-    def _randomize(self, state, shard, key, round_number, n_threads, *, as_stream):
-        """Sums by thread and cell, or the single reports in the users' order."""
-        n_singles = shard.n_users * self.n_reports if as_stream else 0
-        sums = np.zeros((n_threads, 0 if as_stream else math.prod(self.shape)), dtype=np.int32)
-        place, bit = np.empty(n_singles, dtype=np.uint32), np.empty(n_singles, dtype=np.uint8)
+    def _single_reports(self, state, shard, key, round_number, n_threads):
+        """Places and bits in the users' order, which tells who sent them: not to leave a shuffler."""
+        n = shard.n_users * self.n_reports
+        place, bit = np.empty(n, dtype=np.uint32), np.empty(n, dtype=np.uint8)
+        self._randomize(state, shard, key, round_number, n_threads, _MOST_CHUNKED, 0, place=place, bit=bit)
+        return place, bit
+
+    def _randomize(
+        self, state, shard, key, round_number, n_threads, chunk, shift, *, terms=None, ends=None, place=None, bit=None
+    ):
+        """Write the reports' terms by chunk and bucket, or the single reports in the users' order."""
         failed = np.zeros(n_threads, dtype=np.int64)
         _kernel.private_round(
             shard.indptr,
@@ -288,20 +291,36 @@ class SketchRound(FederatedSystem):
             state.signs,
             shard.global_user_ids,
             key.subkey(_REPORTS),
-            sums,
-            place,
-            bit,
+            np.empty(0, dtype=np.uint32) if terms is None else terms,
+            np.empty((0, 0), dtype=np.int32) if ends is None else ends,
+            np.empty(0, dtype=np.uint32) if place is None else place,
+            np.empty(0, dtype=np.uint8) if bit is None else bit,
             failed,
             self.length.bit_length() - 1,
             self.n_terms,
             self.channel.span,
             self.n_reports,
+            chunk,
+            shift,
             check_integer("round", round_number, low=0, high=2**32 - 1),
             n_threads,
         )
         if failed.any():
             raise MemoryError("no memory for a thread's scratch space; use fewer threads, rotations or reports")
-        return sums, place, bit
+
+    def _decode_pairs(self, state, sums, n_threads):
+        """Of all pairs of items, (n_items, n_items)."""
+        n_items, n_passes, n_threads = self.n_items, self.length.bit_length() - 1, resolve_n_threads(n_threads)
+        half = np.empty((self.length, n_items), dtype=np.int64)
+        scratch = np.empty((n_threads, _kernel.n_scratch(n_passes)), dtype=np.int64)
+        decoded = np.zeros((n_items, n_items), dtype=np.int64)
+        for total, sides in zip(np.ascontiguousarray(sums), state.signs, strict=True):
+            _kernel.decode_pairs(total, sides, half, scratch, decoded, n_passes, n_threads)
+        return decoded + decoded.T
+
+    def _decode_items(self, state, sums):
+        """Of single items, (n_items,)."""
+        return (hadamard_transform(sums) * state.signs[:, 0])[:, : self.n_items].sum(axis=0)
 
     @staticmethod
     def _as_update(round_number, sender, n_clients, sums, n_answers):
@@ -311,3 +330,9 @@ class SketchRound(FederatedSystem):
             n_clients,
             {"answers": sums, "n_answers": np.array([n_answers], dtype=np.int64)},
         )
+
+
+def _bucket_shift(n_cells: int) -> int:
+    """The binary logarithm of a bucket's size: of 64 to 1,024 buckets, where there are cells for so many."""
+    bits = (n_cells - 1).bit_length()
+    return max(min(_BUCKET_BITS, bits - 6), bits - 10, 0)
