@@ -21,6 +21,8 @@ scales = st.one_of(
     st.fractions(min_value=Fraction(1, 50), max_value=1000),
     st.floats(min_value=0.02, max_value=1e6),
     st.integers(min_value=1, max_value=2**80),
+    # Of more bits than the kernel has, at first or in the middle of a draw.
+    st.builds(Fraction, st.integers(2**124, 2**130), st.integers(2**100, 2**130)),
 )
 
 
@@ -81,6 +83,10 @@ def test_sums_beyond_int64_saturate():
     assert (draws > 0).any()
     assert (draws < 0).any()
     np.testing.assert_array_equal(noisy, ends + np.minimum(draws, 0))
+    above = np.array([2**63 + 2] * 50, dtype=np.uint64)
+    expected = [min(2**63 + 2 + draw, 2**63 - 1) for draw in draws.tolist()]
+    assert min(expected) < 2**63 - 1
+    assert noise.add_noise(above, key=key, purpose="test").tolist() == expected
     assert set(DiscreteLaplace(2**200).sample(9, key=key, purpose="test").tolist()) == {2**63 - 1, -(2**63)}
 
 

@@ -1,12 +1,13 @@
 import dataclasses
 import functools
+import itertools
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import scipy
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -106,6 +107,14 @@ def test_the_server_solves_the_normal_equations():
     ridge = 2.0 * 4.0 * float(system.noises["item_sums"].gaussian.stddev) / UNIT
     expected = als.solve_users(by_item, factors, regularization=ridge, confidence_weight=3.0)
     np.testing.assert_allclose(learned.item_factors, expected, rtol=1e-9)
+
+
+@given(rows_of_items, st.lists(st.sampled_from([-1.5, 0.5, 1.0, 2.0, 7.0]), min_size=N_ITEMS, max_size=N_ITEMS))
+@example([{0, 1, 2, 3}], list(range(1, N_ITEMS + 1)))  # already in order
+def test_the_rarest_items_are_kept_and_of_equally_rare_ones_the_first(rows, counts):
+    kept = rounds.select_items(a_state(counts), interactions(rows), 2, KEY)
+    found = [kept.indices[start:end].tolist() for start, end in itertools.pairwise(kept.indptr)]
+    assert found == [sorted(sorted(row, key=lambda item: (counts[item], item))[:2]) for row in rows]
 
 
 def test_with_hardly_any_noise_it_finds_the_groups():

@@ -64,11 +64,13 @@ def test_ease_equals_one_regression_an_item(data, regularization):
 
 
 @pytest.mark.parametrize("exact", [2**24, 150, 64])  # rows until float32 is emptied: never, every third block, each
-def test_pairs_are_counted_in_blocks_of_users(monkeypatch, exact):
+@pytest.mark.parametrize("tile", [256, 4])
+def test_pairs_are_counted_in_blocks_of_users(monkeypatch, exact, tile):
     rng = np.random.default_rng(1)
     dense = (rng.random((500, 9)) < 0.3).astype(np.float32)
     monkeypatch.setattr("fastfedrec.systems.item_models._BLOCK_CELLS", 9 * 64)
     monkeypatch.setattr("fastfedrec._products._EXACT_FLOAT32", exact)
+    monkeypatch.setattr("fastfedrec._products._TILE", tile)
     np.testing.assert_array_equal(
         count_pairs(Interactions.from_scipy(scipy.sparse.csr_array(dense))), dense.T.astype(np.float64) @ dense
     )

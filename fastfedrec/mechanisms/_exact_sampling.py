@@ -1,25 +1,38 @@
-"""Exact sampling: the only arithmetic between random bits and a draw is on integers of any size."""
+"""Exact sampling: the only arithmetic between random bits and a draw is on integers of any size.
+
+Where 128 bits hold them all, a compiled twin of `laplace_draws` and `gaussian_draws` makes the same draws from the same
+words (`_kernels/_exact_sampling`).
+"""
 
 import decimal
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
+import numpy as np
+
 from fastfedrec._check import check_instance, check_integer
+from fastfedrec._kernels import _exact_sampling as _kernel
 from fastfedrec.randomness import Key
 
 _BLOCK_WORDS = 4096  # words a stream; part of the streams' definition
 _WORD_BITS = 64
 
 
-def words(key: Key, purpose: str, round_number: int) -> Iterator[int]:
+def word_blocks(key: Key, purpose: str, round_number: int) -> Iterator[np.ndarray]:
     """64-bit words without end: block b is the first words of the stream (purpose, round, b)."""
     check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
     round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
     for block in itertools.count():
-        yield from key.words(purpose, round=round_number, user=block, size=_BLOCK_WORDS).tolist()
+        yield key.words(purpose, round=round_number, user=block, size=_BLOCK_WORDS)
+
+
+def words(key: Key, purpose: str, round_number: int) -> Iterator[int]:
+    """The same, one by one."""
+    for block in word_blocks(key, purpose, round_number):
+        yield from block.tolist()
 
 
 def below(bound: int, words: Iterator[int]) -> int:
@@ -74,15 +87,57 @@ def laplace_draws(scale: Fraction, words: Iterator[int]) -> Iterator[int]:
 
 def gaussian_draws(variance: Fraction, words: Iterator[int]) -> Iterator[int]:
     """Discrete Gaussian draws without end (Algorithm 3), from discrete Laplace draws by rejection."""
-    a, b = variance.numerator, variance.denominator
-    scale = _floor_sqrt(variance) + 1
+    scale, step, shift, denominator = _gaussian_numbers(variance)
     for draw in laplace_draws(Fraction(scale), words):
-        if toss_exp((abs(draw) * scale * b - a) ** 2, 2 * a * b * scale**2, words):
+        if toss_exp((abs(draw) * step - shift) ** 2, denominator, words):
             yield draw
 
 
-def _floor_sqrt(x: Fraction) -> int:
-    return math.isqrt(x.numerator // x.denominator)
+def _gaussian_numbers(variance: Fraction) -> tuple[int, int, int, int]:
+    a, b = variance.numerator, variance.denominator
+    scale = math.isqrt(a // b) + 1
+    return scale, scale * b, a, 2 * a * b * scale**2
+
+
+def sample_laplace(scale: Fraction, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
+    """The first `laplace_draws` from `words`: int64, or Python's integers where one is beyond that."""
+    numbers = (scale.numerator, scale.denominator)
+    draws = _compiled(_kernel.laplace, numbers, size, word_blocks(key, purpose, round_number))
+    return _collected(laplace_draws(scale, words(key, purpose, round_number)), size) if draws is None else draws
+
+
+def sample_gaussian(variance: Fraction, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
+    """The first `gaussian_draws` from `words`: int64, or Python's integers where one is beyond that."""
+    scale, *others = _gaussian_numbers(variance)
+    draws = _compiled(_kernel.gaussian, (scale, 1, *others), size, word_blocks(key, purpose, round_number))
+    return _collected(gaussian_draws(variance, words(key, purpose, round_number)), size) if draws is None else draws
+
+
+def _compiled(fill: Callable, numbers: tuple[int, ...], size: int, blocks: Iterator[np.ndarray]) -> np.ndarray | None:
+    """A kernel's draws; None where numbers are too large for it, at first or in any draw."""
+    if max(numbers) >> 128:
+        return None
+    halves = np.array([[number & (2**64 - 1), number >> 64] for number in numbers], dtype=np.uint64)
+    out = np.empty(size, dtype=np.int64)
+    unread = np.empty(0, dtype=np.uint64)
+    done = 0
+    while done < size:
+        # A draw that words did not last for begins again from its first word.
+        unread = np.concatenate([unread, next(blocks)])
+        n_drawn, n_read = fill(halves, unread, out[done:])
+        if n_drawn < 0:
+            return None
+        done += n_drawn
+        unread = unread[n_read:]
+    return out
+
+
+def _collected(draws: Iterator[int], size: int) -> np.ndarray:
+    first = list(itertools.islice(draws, size))
+    try:
+        return np.array(first, dtype=np.int64)
+    except OverflowError:
+        return np.array(first, dtype=object)
 
 
 def exp_minus(x: Fraction, bits: int) -> int:

@@ -2,7 +2,6 @@
 
 import math
 import numbers
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 from fastfedrec._check import check_instance, check_integer, check_out, check_real
 from fastfedrec._kernels import integer_noise as _kernel
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec.mechanisms._exact_sampling import words
 from fastfedrec.mechanisms._noise_table import NoiseTable
 from fastfedrec.mechanisms.channel import exp_lower
 from fastfedrec.randomness import Key, resolve_key
@@ -241,10 +239,11 @@ class IntegerNoise:
         out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
         n_threads = resolve_n_threads(n_threads)
         if self._table is None:
-            flat = out.reshape(-1)
-            draws = self._draws(words(key, purpose, round_number))
-            for i, value in enumerate(values.flat):
-                flat[i] = min(max(int(value) + next(draws), _INT64.min), _INT64.max)
+            draws = self._draws(values.size, key, purpose, round_number).reshape(values.shape)
+            least, greatest = (int(end(values, initial=0)) + int(end(draws, initial=0)) for end in (np.min, np.max))
+            if _INT64.min <= least and greatest <= _INT64.max:
+                return np.add(values.astype(np.int64, copy=False), draws, out=out)
+            out[...] = np.clip(values.astype(object) + draws, _INT64.min, _INT64.max)
             return out
         if values.dtype == np.uint64:
             np.minimum(values, np.uint64(_INT64.max), out=out, casting="unsafe")
@@ -269,6 +268,6 @@ class IntegerNoise:
             n_threads,
         )
 
-    def _draws(self, words: Iterator[int]) -> Iterator[int]:
-        """Exact draws without end."""
+    def _draws(self, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
+        """Exact draws: int64, or Python's integers where one is beyond that."""
         raise NotImplementedError

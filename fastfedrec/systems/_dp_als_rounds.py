@@ -15,6 +15,7 @@ import numpy as np
 import scipy
 
 from fastfedrec import als
+from fastfedrec._pairs import sort_pairs
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.accounting import Gaussian, RoundTraffic
 from fastfedrec.interactions import Interactions
@@ -290,16 +291,15 @@ def select_items(state: ALSState, shard: Interactions, max_items: int, key: Key)
     """Each user's rarest items by the noisy counts; a random part where there are none."""
     if not state.item_counts.any():
         return draw_items(shard, max_items, key)
-    order = np.argsort(state.item_counts, kind="stable")
-    ranks = np.empty_like(order)
-    ranks[order] = np.arange(len(order))
-    # Rows sorted by rank, each entry with its old position.
-    entries = np.arange(shard.n_interactions)
-    rows = scipy.sparse.csr_array((entries.copy(), ranks[shard.indices], shard.indptr), shape=shard.shape)
-    rows.sort_indices()
-    place = entries - np.repeat(shard.indptr[:-1], shard.interactions_per_user())
-    kept = np.zeros(len(entries), dtype=bool)
-    kept[rows.data[place < max_items]] = True
+    items = np.argsort(state.item_counts, kind="stable")
+    ranks = np.empty(len(items), dtype=np.int32)
+    ranks[items] = np.arange(len(items))
+    lengths = shard.interactions_per_user()
+    users = np.repeat(np.arange(shard.n_users, dtype=np.int32), lengths)
+    _, order = sort_pairs(users, ranks[shard.indices], *shard.shape)
+    kept = np.arange(shard.n_interactions) < np.repeat(shard.indptr[:-1] + max_items, lengths)
+    if order is not None:  # from rows sorted by rank back to rows sorted by item
+        kept[order] = kept.copy()
     return shard.keep_interactions(kept)
 
 

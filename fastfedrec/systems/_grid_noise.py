@@ -13,6 +13,7 @@ from fastfedrec.randomness import Key
 # Of the noise, in steps of the grid: a finer grid than needed costs memory and time for the table of the draws.
 _GAUSSIAN_STEPS = 2**14
 _LAPLACE_STEPS = 2**12
+_BLOCK = 2**15  # values that stay in a cache from one operation to the next
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,16 @@ class GridNoise:
         return self.clip_norm / self.step
 
     def to_grid(self, values: np.ndarray) -> np.ndarray:
-        """Whole steps, as float64."""
-        return np.trunc(values.astype(np.float64) / self.step)
+        """Whole steps, written over `values` (1-d, clipped) where its type holds them."""
+        steps_per_unit = 1 / self.step  # a power of two, so products are exact, or below 1 and cut to 0
+        limits = np.finfo(values.dtype)
+        if not (float(limits.tiny) <= steps_per_unit and max(steps_per_unit, 2 * self.radius) <= float(limits.max)):
+            values = values.astype(np.float64)
+        for start in range(0, len(values), _BLOCK):
+            block = values[start : start + _BLOCK]
+            np.multiply(block, steps_per_unit, out=block)
+            np.trunc(block, out=block)
+        return values
 
     def release(self, total: np.ndarray, key: Key, purpose: str, round_number: int, n_threads: int) -> np.ndarray:
         """The noisy sum, in the vectors' own unit."""

@@ -20,7 +20,8 @@ from fastfedrec.systems.baselines import Baseline
 from fastfedrec.systems.item_models import score_neighbors
 
 _BITS = "dplcf.bits"
-_BLOCK_CELLS = 2**23  # answers, or similarities, held at once
+_BLOCK_CELLS = 2**23  # answers held at once
+_CACHED_CELLS = 2**17  # similarities held at once: they stay in a cache from one operation to the next
 
 
 class DPLCF(Baseline):
@@ -123,15 +124,17 @@ def sum_answers(
     sums = np.zeros(n_items, dtype=np.int64)
     subkey = key.subkey(_BITS)
     step = max(1, _BLOCK_CELLS // n_items)
+    # Written by one block after the other: new memory costs as much as what is done with it.
+    all_answers, all_reals = (np.empty((min(step, n_users), n_items), dtype=dtype) for dtype in (np.int8, np.float32))
 
     def blocks() -> Iterator[np.ndarray]:
         for number in progress_rounds(-(-n_users // step), show=show_progress, description="DPLCF"):
             block = data._user_range(number * step, min(n_users, (number + 1) * step))
-            answers = np.empty(block.shape, dtype=np.int8)
+            answers, reals = all_answers[: block.n_users], all_reals[: block.n_users]
             _kernel.respond_memberships(
                 block.indptr, block.indices, block.global_user_ids, answers, subkey, channel.span, n_threads
             )
-            reals = answers.astype(np.float32)
+            np.copyto(reals, answers)
             with one_blas_thread():
                 sums[:] += (np.ones(len(reals), dtype=np.float32) @ reals).astype(np.int64)
             yield reals
@@ -181,7 +184,7 @@ def _find_neighbors(
     lengths = np.sqrt(np.maximum(counts, max(1.0, noise)))
     items = np.empty((n_items, n_kept), dtype=np.int32)
     similarities = np.empty((n_items, n_kept), dtype=np.float64)
-    step = max(1, _BLOCK_CELLS // n_items)
+    step = max(16, _CACHED_CELLS // n_items)
     for start in range(0, n_items, step):
         rows = slice(start, min(n_items, start + step))
         cosines = estimate_cooccurrences(gram[rows], sums[rows], sums, n_users, channel.decoder)

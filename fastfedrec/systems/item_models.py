@@ -39,11 +39,13 @@ def count_pairs(data: Interactions, *, show_progress: bool = False) -> np.ndarra
     step = max(1, _BLOCK_CELLS // n_items)
     numbers = progress_rounds(-(-n_users // step), show=show_progress, description="pairs of items")
     blocks = (data._user_range(number * step, min(n_users, (number + 1) * step)) for number in numbers)
-    return sum_products((_dense(block) for block in blocks), n_items, np.float64)
+    # One after the other is written there: new memory costs as much as what is done with it.
+    dense = np.empty((min(step, n_users), n_items), dtype=np.float32)
+    return sum_products((_dense(block, dense[: block.n_users]) for block in blocks), n_items, np.float64)
 
 
-def _dense(block: Interactions) -> np.ndarray:
-    return block._replace(values=block.values_or_ones(np.float32)).to_scipy().toarray()
+def _dense(block: Interactions, out: np.ndarray) -> np.ndarray:
+    return block._replace(values=block.values_or_ones(np.float32)).to_scipy().toarray(out=out)
 
 
 def score_neighbors(own: Interactions, neighbor_items: np.ndarray, neighbor_similarities: np.ndarray) -> np.ndarray:
