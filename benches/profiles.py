@@ -42,7 +42,7 @@ def whole_run(name, data):
 def run_here(name):
     """What py-spy runs: on one processor, so that everything happens in the thread that is looked at."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    # A virtual machine's host may have to find memory that is written for the first time: seconds a GiB, of no one's work.
+    # The host of a virtual machine may have to find memory that is written for the first time: seconds a GiB.
     np.full(MEMORY // 8, 1.0)
     whole_runs.run(name, whole_runs.ratings(400, 300))
     whole_run(name, whole_runs.ratings(N_USERS, N_ITEMS))
