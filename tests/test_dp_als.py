@@ -10,6 +10,7 @@ import scipy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from naive import dp_als as naive
 
 from fastfedrec import DPALS, DPGram, Interactions, Key, Popularity, als, datasets
 from fastfedrec.accounting import Gaussian, PLDAccountant
@@ -72,6 +73,18 @@ def test_sums_of_least_squares_are_those_of_loops():
     np.testing.assert_allclose(found["item_products"], products, atol=2 * SCALE)
     np.testing.assert_allclose(found["all_products"], everybody, atol=2 * SCALE)
     assert (np.abs(sums).sum(axis=1) > UNIT / 2).tolist() == [True, True, True, False, False, True, True]
+
+
+@given(rows_of_items, st.integers(1, 5), st.booleans(), st.integers(0, 2**32 - 1))
+def test_sums_by_item_are_those_of_loops(rows, n_factors, has_products, seed):
+    values = np.random.default_rng(seed).integers(-SCALE, SCALE, size=(len(rows), n_factors))
+    n_products = n_factors * (n_factors + 1) // 2
+    found = rounds._sum_by_item(interactions(rows), values, n_products * has_products, 2)
+    sums, products = naive.sum_by_item(rows, values.tolist(), N_ITEMS)
+    assert found[0].tolist() == sums
+    assert found[1].tolist() == (products if has_products else [[]] * N_ITEMS)
+    everybody = naive.sum_by_item([{0}] * len(rows), values.tolist(), 1)[1][0]
+    assert rounds._sum_products(values, n_products).tolist() == everybody
 
 
 def test_sums_of_the_start_and_of_counts():

@@ -12,9 +12,9 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy
 
 from fastfedrec import als
+from fastfedrec._kernels import dp_als as _kernel
 from fastfedrec._pairs import sort_pairs
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.accounting import Gaussian, RoundTraffic
@@ -22,12 +22,12 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.projection import limit_contributions
 from fastfedrec.randomness import Key
+from fastfedrec.row_sums import sum_rows
 from fastfedrec.systems.base import ArrayRule, FederatedSystem, Update
 
 SCALE = 2**18  # of a user's factors: whole numbers of Euclidean norm at most this
 UNIT = SCALE**2  # norm of what a user adds to one row of any sums
 MAX_USERS = 2**25  # sums stay far from the ends of int64
-_BLOCK_CELLS = 2**22  # products of users' factors held at once
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,8 @@ class StartRound(NoisyRound):
 
     def _sums(self, state, shard, key, n_threads):
         kept = select_items(state, shard, self.max_items, key)
-        rows = scipy.sparse.csr_array((np.ones(kept.n_interactions), kept.indices, kept.indptr), shape=kept.shape)
-        return {"item_projections": _to_items(kept, to_grid(rows @ state.item_factors) * SCALE)}
+        rows = sum_rows(kept, state.item_factors, weights=np.ones(kept.n_interactions), n_threads=n_threads)
+        return {"item_projections": _sum_by_item(kept, to_grid(rows), 0, n_threads)[0] * SCALE}
 
     def _learn(self, state, sums):
         with one_blas_thread():
@@ -236,16 +236,13 @@ class LeastSquaresRound(NoisyRound):
             )
         )
         kept = select_items(state, shard, self.max_items, key)
-        left, right = np.triu_indices(self.n_factors)
-        sums = {name: np.zeros(shape, dtype=np.int64) for name, shape in self.shapes.items()}
-        sums["item_sums"] += _to_items(kept, factors * SCALE)
-        step = max(1, _BLOCK_CELLS // len(left))
-        for start in range(0, shard.n_users, step):
-            part = np.arange(start, min(start + step, shard.n_users))
-            products = factors[part][:, left] * factors[part][:, right]
-            sums["all_products"] += products.sum(axis=0)
-            sums["item_products"] += _to_items(kept._take_users(part), products)
-        return sums
+        n_products = self.n_factors * (self.n_factors + 1) // 2
+        sums, products = _sum_by_item(kept, factors, n_products, n_threads)
+        return {
+            "all_products": _sum_products(factors, n_products),
+            "item_products": products,
+            "item_sums": sums * SCALE,
+        }
 
     def _learn(self, state, sums):
         everybody = self._gram(sums["all_products"][None])[0]
@@ -303,7 +300,21 @@ def select_items(state: ALSState, shard: Interactions, max_items: int, key: Key)
     return shard.keep_interactions(kept)
 
 
-def _to_items(kept: Interactions, rows: np.ndarray) -> np.ndarray:
-    """For each item the sum of the rows of its users, int64."""
-    ones = np.ones(kept.n_interactions, dtype=np.int64)
-    return scipy.sparse.csr_array((ones, kept.indices, kept.indptr), shape=kept.shape).T @ rows
+def _sum_by_item(
+    kept: Interactions, rows: np.ndarray, n_products: int, n_threads: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each item the sum of its users' rows, and of `n_products` products of their entries; int64."""
+    users = np.repeat(np.arange(kept.n_users, dtype=np.int32), kept.interactions_per_user())
+    indptr, order = sort_pairs(kept.indices, users, kept.n_items, kept.n_users)
+    sums, products = (np.empty((kept.n_items, n), dtype=np.int64) for n in (rows.shape[1], n_products))
+    by_item = users if order is None else users[order]
+    _kernel.sum_by_item(indptr, by_item, rows, sums, products, resolve_n_threads(n_threads))
+    return sums, products
+
+
+def _sum_products(rows: np.ndarray, n_products: int) -> np.ndarray:
+    """Of all users' rows, the sums of the products alone."""
+    everyone = np.arange(len(rows), dtype=np.int32)
+    sums, products = (np.empty((1, n), dtype=np.int64) for n in (rows.shape[1], n_products))
+    _kernel.sum_by_item(np.array([0, len(rows)]), everyone, rows, sums, products, 1)
+    return products[0]

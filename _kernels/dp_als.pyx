@@ -1,0 +1,42 @@
+"""Sums of DP-ALS by item: over the users who keep an item, of their factors and of products of two of them.
+
+With x_u the whole numbers of user u, item i gets sum_u x_u and, where that is asked for, sum_u x_uf x_ug for all
+f <= g, row after row of the triangle.  Whole numbers, so in any order.  Inputs are trusted.
+"""
+from cython.parallel cimport prange
+from libc.stdint cimport int32_t, int64_t
+
+
+def sum_by_item(
+    const int64_t[::1] indptr,     # IN  (n_items + 1,), where each item's users begin
+    const int32_t[::1] users,      # IN  (n_entries,), rows of `rows`
+    const int64_t[:, ::1] rows,    # IN  (n_users, n_factors)
+    int64_t[:, ::1] sums,          # OUT (n_items, n_factors)
+    int64_t[:, ::1] products,      # OUT (n_items, n_factors (n_factors + 1) / 2), or (n_items, 0)
+    int n_threads,
+):
+    """Each item belongs to one thread."""
+    cdef Py_ssize_t item
+    for item in prange(sums.shape[0], nogil=True, schedule="dynamic", chunksize=4, num_threads=n_threads):
+        _sum_item(users, rows, indptr[item], indptr[item + 1], sums[item], products[item])
+
+
+cdef void _sum_item(
+    const int32_t[::1] users, const int64_t[:, ::1] rows, Py_ssize_t first, Py_ssize_t last, int64_t[::1] sums,
+    int64_t[::1] products,
+) noexcept nogil:
+    cdef Py_ssize_t n_factors = sums.shape[0], entry, f, g
+    cdef const int64_t* x
+    cdef int64_t* out
+    sums[:] = 0
+    products[:] = 0
+    for entry in range(first, last):
+        x = &rows[users[entry], 0]
+        for f in range(n_factors):
+            sums[f] += x[f]
+        if products.shape[0]:
+            out = &products[0]
+            for f in range(n_factors):
+                for g in range(f, n_factors):
+                    out[g - f] += x[f] * x[g]
+                out += n_factors - f
