@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from fastfedrec._pairs import sort_pairs
+
 _N_SWEEPS = 20
 _LEAST_VARIANCE = 1e-12  # below it a group's biases are all alike
 
@@ -45,7 +47,9 @@ def fit_biases(users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users
     counts = [np.bincount(g, minlength=len(b)) for g, b in zip(groups, biases, strict=True)]
     spreads = [group_variance(g, values, n) for g, n in zip(groups, counts, strict=True)]
     rest = max(float(values.var()) - sum(spreads), 0.0) if len(values) else 0.0
-    rated = scipy.sparse.csr_array((np.ones(len(values)), groups), shape=(n_users, n_items))
+    starts, order = sort_pairs(users.astype(np.int32), items.astype(np.int32), n_users, n_items)
+    columns = items if order is None else items[order]
+    rated = scipy.sparse.csr_array((np.ones(len(values)), columns, starts), shape=(n_users, n_items))
     centred = [np.bincount(g, values - mean, minlength=len(b)) for g, b in zip(groups, biases, strict=True)]
     for _ in range(_N_SWEEPS):
         for own, other, of_other in ((1, 0, rated.T), (0, 1, rated)):
