@@ -3,8 +3,12 @@
 With x_u the whole numbers of user u, item i gets sum_u x_u and, where that is asked for, sum_u x_uf x_ug for all
 f <= g, row after row of the triangle.  Whole numbers, so in any order.  Inputs are trusted.
 """
-from cython.parallel cimport prange
-from libc.stdint cimport int32_t, int64_t
+from cython.parallel cimport parallel, prange
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+
+cdef extern from "<algorithm>" namespace "std" nogil:
+    void nth_element(int32_t* first, int32_t* nth, int32_t* last) noexcept
 
 
 def sum_by_item(
@@ -40,3 +44,36 @@ cdef void _sum_item(
                 for g in range(f, n_factors):
                     out[g - f] += x[f] * x[g]
                 out += n_factors - f
+
+
+def mark_lowest(
+    const int64_t[::1] indptr,     # IN  (n_users + 1,)
+    const int32_t[::1] items,      # IN  (n_entries,), no item twice for a user
+    const int32_t[::1] ranks,      # IN  (n_items,), all different
+    uint8_t[::1] marks,            # OUT (n_entries,), 1 for the user's `n` entries of lowest rank, and else 0
+    Py_ssize_t n,                  # at least 1
+    int n_threads,
+):
+    """Return whether there was memory."""
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, user, length, p
+    cdef int32_t* own
+    cdef int32_t highest
+    cdef bint failed = False
+    with nogil, parallel(num_threads=n_threads):
+        own = <int32_t*>malloc(ranks.shape[0] * sizeof(int32_t))
+        for user in prange(n_users, schedule="dynamic", chunksize=64):
+            length = indptr[user + 1] - indptr[user]
+            if own == NULL:
+                failed |= True
+            elif length <= n:
+                for p in range(indptr[user], indptr[user + 1]):
+                    marks[p] = 1
+            else:
+                for p in range(length):
+                    own[p] = ranks[items[indptr[user] + p]]
+                nth_element(own, own + n - 1, own + length)
+                highest = own[n - 1]
+                for p in range(indptr[user], indptr[user + 1]):
+                    marks[p] = ranks[items[p]] <= highest
+        free(own)
+    return not failed

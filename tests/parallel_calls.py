@@ -44,7 +44,7 @@ from fastfedrec.mechanisms import (
 )
 from fastfedrec.network import TwoTower
 from fastfedrec.row_sums import sum_rows
-from fastfedrec.systems._dp_als_rounds import _sum_by_item
+from fastfedrec.systems._dp_als_rounds import ALSState, _sum_by_item, select_items
 from fastfedrec.systems._shuffled_sketch_rounds import SketchRound
 
 N = 20_000  # values: enough for a block for each of two threads in every kernel
@@ -78,6 +78,11 @@ def values(low=0, high=5):
     return np.arange(N) % (high - low) + low
 
 
+def chosen_and_summed(n):
+    state = ALSState(np.arange(60.0) % 7, np.zeros((60, 3)))
+    return _sum_by_item(select_items(state, data(), 5, KEY, n), np.arange(1200).reshape(400, 3), 6, n)[1]
+
+
 def sketched_and_decoded(n):
     state = SKETCH.initial_state(KEY)
     sums = SKETCH.local_round(state, data(), KEY, 0, n_threads=n).arrays["answers"]
@@ -91,7 +96,7 @@ CALLS = {
     "client_sampling": lambda n: PoissonSampling(0.5).sample(N, key=KEY, n_threads=n),
     "clipping": lambda n: clip_rows_l2(np.ones((N, 3)), 1.0, n_threads=n),
     "clustering": lambda n: clustering.kmeans(ratings(), 32, n_iterations=2, key=KEY, n_threads=n).centers,
-    "dp_als": lambda n: _sum_by_item(data(), np.arange(1200).reshape(400, 3), 6, n)[1],
+    "dp_als": chosen_and_summed,
     "dp_gram": lambda n: DPGram(8.0, gate=False).fit(data(), key=KEY, n_threads=n).item_factors_,
     "evaluation": lambda n: random_split(data(), test_fraction=0.5, key=KEY)[0].indices,  # always on all processors
     "fedrec": lambda n: FedRecPlusPlus(n_rounds=2).fit(ratings(), key=KEY, n_threads=n).item_factors_,

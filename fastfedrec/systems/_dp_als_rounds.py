@@ -185,7 +185,7 @@ class StartRound(NoisyRound):
         return {"item_projections": ((self.n_items, self.n_factors), self.max_items)}
 
     def _sums(self, state, shard, key, n_threads):
-        kept = select_items(state, shard, self.max_items, key)
+        kept = select_items(state, shard, self.max_items, key, n_threads)
         rows = sum_rows(kept, state.item_factors, weights=np.ones(kept.n_interactions), n_threads=n_threads)
         return {"item_projections": _sum_by_item(kept, to_grid(rows), 0, n_threads)[0] * SCALE}
 
@@ -235,7 +235,7 @@ class LeastSquaresRound(NoisyRound):
                 n_threads=n_threads,
             )
         )
-        kept = select_items(state, shard, self.max_items, key)
+        kept = select_items(state, shard, self.max_items, key, n_threads)
         n_products = self.n_factors * (self.n_factors + 1) // 2
         sums, products = _sum_by_item(kept, factors, n_products, n_threads)
         return {
@@ -284,19 +284,16 @@ def draw_items(shard: Interactions, max_items: int, key: Key) -> Interactions:
     return limit_contributions(shard, max_items, value_range=(0.0, 1.0), key=key)
 
 
-def select_items(state: ALSState, shard: Interactions, max_items: int, key: Key) -> Interactions:
+def select_items(state: ALSState, shard: Interactions, max_items: int, key: Key, n_threads: int = 0) -> Interactions:
     """Each user's rarest items by the noisy counts; a random part where there are none."""
     if not state.item_counts.any():
         return draw_items(shard, max_items, key)
-    items = np.argsort(state.item_counts, kind="stable")
-    ranks = np.empty(len(items), dtype=np.int32)
-    ranks[items] = np.arange(len(items))
-    lengths = shard.interactions_per_user()
-    users = np.repeat(np.arange(shard.n_users, dtype=np.int32), lengths)
-    _, order = sort_pairs(users, ranks[shard.indices], *shard.shape)
-    kept = np.arange(shard.n_interactions) < np.repeat(shard.indptr[:-1] + max_items, lengths)
-    if order is not None:  # from rows sorted by rank back to rows sorted by item
-        kept[order] = kept.copy()
+    ranks = np.empty(shard.n_items, dtype=np.int32)
+    ranks[np.argsort(state.item_counts, kind="stable")] = np.arange(shard.n_items)
+    kept = np.empty(shard.n_interactions, dtype=np.bool_)
+    marks = kept.view(np.uint8)
+    if not _kernel.mark_lowest(shard.indptr, shard.indices, ranks, marks, max_items, resolve_n_threads(n_threads)):
+        raise MemoryError("no memory for a thread's scratch space; use fewer threads")
     return shard.keep_interactions(kept)
 
 
