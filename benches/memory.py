@@ -45,7 +45,8 @@ class Peak:
         """From twice as many more users."""
         return (found[system, 3 * N_USERS] - found[system, N_USERS]) / (2 * N_USERS)
 
-    track_bytes.unit = track_bytes_of_a_further_user.unit = "bytes"
+    track_bytes.unit = "bytes"
+    track_bytes_of_a_further_user.unit = "bytes a user"
 
 
 def _peak(name, n_users):
