@@ -8,26 +8,13 @@ exceeds the bound.  A row with an entry that is not finite becomes zeros and is 
 from cython.parallel cimport prange
 from libc.math cimport fabs, frexp, isfinite, ldexp, sqrt
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
-cdef extern from *:
-    """
-    #include <cstdint>
-    #include <cstring>
-    // Toward zero: the 29 bits that a float has not are cleared, and what lies below the normal range becomes 0.
-    static inline float fastfedrec_cut(double x, float) {
-        uint64_t bits;
-        std::memcpy(&bits, &x, 8);
-        bits &= ~((1ull << 29) - 1);
-        std::memcpy(&x, &bits, 8);
-        return (x < 0 ? -x : x) < 1.1754943508222875e-38 ? 0.0f : (float)x;
-    }
-    static inline double fastfedrec_cut(double x, double) {
-        return (x < 0 ? -x : x) < 2.2250738585072014e-308 ? 0.0 : x;
-    }
-    """
-    float cut "fastfedrec_cut"(double x, float) noexcept nogil
-    double cut "fastfedrec_cut"(double x, double) noexcept nogil
+include "_level.pxi"
+
+cdef extern from "_kernels/_clipping.h" namespace "fastfedrec" nogil:
+    double norm_sum[T](const T* row, Py_ssize_t n, double scale, int order) noexcept
+    void shrink[T](const T* row, Py_ssize_t n, double scale, double factor, T* out) noexcept
 
 ctypedef fused Real:
     float
@@ -39,27 +26,9 @@ cdef enum:
 cdef double ULP = 2.220446049250313e-16
 
 
-cdef inline double measure(const Real* row, Py_ssize_t n, double scale, int order) noexcept nogil:
-    """The sum of |x scale| (order 1) or of its square (order 2), in four chains of additions."""
-    cdef double sums[4]
-    cdef double x
-    cdef Py_ssize_t i
-    cdef int chain
-    for chain in range(4):
-        sums[chain] = 0.0
-    if order == 1:
-        for i in range(n):
-            sums[i & 3] += fabs(<double>row[i] * scale)
-    else:
-        for i in range(n):
-            x = <double>row[i] * scale
-            sums[i & 3] += x * x
-    return (sums[0] + sums[1]) + (sums[2] + sums[3])
-
-
 cdef bint clip_row(const Real* row, Real* out, Py_ssize_t n, double bound, int order) noexcept nogil:
     """Write one clipped row; False if it was not finite."""
-    cdef double scale = 1.0, total = measure(row, n, 1.0, order), norm, factor, largest = 0.0
+    cdef double scale = 1.0, total = norm_sum(row, n, 1.0, order), norm, largest = 0.0
     cdef double slack = <double>(n + 4) * ULP
     cdef Py_ssize_t i
     cdef int exponent
@@ -72,15 +41,13 @@ cdef bint clip_row(const Real* row, Real* out, Py_ssize_t n, double bound, int o
             largest = max(largest, fabs(<double>row[i]))
         frexp(largest, &exponent)
         scale = ldexp(1.0, -min(max(exponent, -MAX_EXPONENT), MAX_EXPONENT))
-        total = measure(row, n, scale, order)
+        total = norm_sum(row, n, scale, order)
     norm = total if order == 1 else sqrt(total)
     if norm * (1.0 + slack) <= bound * scale * (1.0 - ULP):
-        for i in range(n):
-            out[i] = row[i]
+        if out != row:
+            memcpy(out, row, n * sizeof(Real))
     else:
-        factor = bound / norm * (1.0 - slack)
-        for i in range(n):
-            out[i] = cut(<double>row[i] * scale * factor, <Real>0)
+        shrink(row, n, scale, bound / norm * (1.0 - slack), out)
     return True
 
 

@@ -2,10 +2,15 @@
 from cython.parallel cimport prange
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+from libcpp.algorithm cimport sort
+from libcpp.utility cimport pair
+from libcpp.vector cimport vector
 
 from _kernels._chacha20 cimport LARGEST_BATCH, Stream, chacha20_batch, chacha20_blocks, stream_open, stream_refill
 
 include "_level.pxi"
+
+ctypedef pair[uint64_t, int64_t] Placed   # a word and its place
 
 
 def keystream_blocks(
@@ -84,3 +89,32 @@ cdef void _short_streams(
     )
     for u in range(n_users):
         memcpy(out + u * n_words, stream.buffer + 8 * blocks_per_user * u, 8 * n_words)
+
+
+def sort_places(
+    const uint64_t[::1] words,   # IN  (n,), uniform: others take n log n
+    int64_t[::1] out,            # OUT (n,)
+):
+    """Write the places of the words in their order, those of equal words in their own."""
+    cdef Py_ssize_t n = words.shape[0], k
+    cdef int n_bits = 0            # by the first bits of a word it comes among some four to eight others
+    while n >> (n_bits + 3):
+        n_bits += 1
+    cdef vector[int64_t] ends = vector[int64_t]((<size_t>1 << n_bits) + 1)
+    cdef vector[Placed] placed = vector[Placed](n)
+    with nogil:
+        for k in range(n):
+            ends[(words[k] >> 1 >> (63 - n_bits)) + 1] += 1
+        for k in range(<Py_ssize_t>1 << n_bits):
+            ends[k + 1] += ends[k]
+        for k in range(n):  # each start moves on to its end
+            _place(&placed[ends[words[k] >> 1 >> (63 - n_bits)]], words[k], k)
+            ends[words[k] >> 1 >> (63 - n_bits)] += 1
+        for k in range(<Py_ssize_t>1 << n_bits):
+            sort(placed.begin() + (ends[k - 1] if k else 0), placed.begin() + ends[k])
+        for k in range(n):
+            out[k] = placed[k].second
+
+
+cdef inline void _place(Placed* to, uint64_t word, int64_t place) noexcept nogil:
+    to.first, to.second = word, place

@@ -187,7 +187,7 @@ class ExactOnOneThread(_Users):
 
     def track_times_one_thread(self, data, n_factors, n_threads, instruction_set):
         """Two threads against one."""
-        one, two = in_turns(*(_fastfedrec(data, self.v, n) for n in (1, 2)))
+        one, two = in_turns(*(_fastfedrec(data, self.v, n) for n in (1, 2)), least=1.0, most=300)
         return one / two
 
 

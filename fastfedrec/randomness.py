@@ -273,7 +273,10 @@ class Key:
             Sorting positions of `size` random words; two equal words, with chance below size**2 / 2**65, keep
             their order.
         """
-        return np.argsort(self.words(purpose, round=round, user=user, size=size), kind="stable")
+        words = self.words(purpose, round=round, user=user, size=size)
+        order = np.empty(len(words), dtype=np.int64)
+        _kernel.sort_places(words, order)
+        return order
 
     def claim(self, what: str) -> None:
         """Take the key for one private run; an entropy key can be taken once.

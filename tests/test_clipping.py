@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from naive import clipping as naive
 
+from fastfedrec import hardware
 from fastfedrec._kernels import clipping as kernel
 from fastfedrec.mechanisms import clip_rows_l1, clip_rows_l2
 
@@ -25,6 +26,7 @@ def row_blocks(draw, *, finite=True):
     width = 8 * np.dtype(dtype).itemsize
     shape = draw(st.tuples(st.integers(0, 4), st.integers(0, 12)))
     if draw(st.booleans()):
+        shape = shape[0], draw(st.integers(0, 70))  # below and above the vectors' lengths
         return np.random.default_rng(draw(st.integers(0, 2**32))).normal(size=shape).astype(dtype)
     elements = st.floats(width=width, allow_nan=not finite, allow_infinity=not finite)
     return draw(hnp.arrays(dtype, shape, elements=elements))
@@ -88,6 +90,17 @@ def test_a_row_that_is_not_finite_is_stopped_and_counted(order):
 def test_rows_within_the_bound_are_unchanged(rows, order):
     rows = np.where(np.abs(rows.astype(np.float64)) < 1e90, rows, 1).astype(rows.dtype)
     np.testing.assert_array_equal(CLIPS[order](rows, 1e100), rows)
+
+
+@given(rows=row_blocks(finite=False), clip_norm=bounds, order=orders)
+@example(rows=np.full((1, 37), 1e-38, dtype=np.float32), clip_norm=1e-39, order=1)
+@example(rows=np.full((1, 37), -1e-308), clip_norm=1e-100, order=2)
+def test_every_instruction_set_gives_the_same_bits(rows, clip_norm, order):
+    with hardware.use_instruction_set("plain"):
+        expected = CLIPS[order](rows, clip_norm).tobytes()
+    for name in hardware.instruction_sets():
+        with hardware.use_instruction_set(name):
+            assert CLIPS[order](rows, clip_norm).tobytes() == expected
 
 
 def test_in_place_and_into_out():

@@ -79,7 +79,7 @@ def test_every_kernel_with_vector_code_can_be_told_its_level():
             found[path.stem] = (uses_vector_code(path), hasattr(module, "use_level"))
     assert {name for name, (uses, told) in found.items() if uses != told} == set()
     assert found["randomness"] == (True, True)
-    assert found["clipping"] == (False, False)
+    assert found["interactions"] == (False, False)
 
 
 def test_forcing_reaches_the_kernels(monkeypatch):

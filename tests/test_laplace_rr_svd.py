@@ -20,6 +20,7 @@ from fastfedrec.engines.local import LocalEngine
 from fastfedrec.evaluation import evaluate_ratings, k_fold
 from fastfedrec.mechanisms import RatedOrNot
 from fastfedrec.systems import _rating_biases as biases
+from fastfedrec.systems._laplace_rr_svd_rounds import RatingState
 from fastfedrec.systems.base import RoundReceiver, Update
 from fastfedrec.systems.rating_baselines import ItemMean
 
@@ -343,6 +344,25 @@ def test_strangers_repeats_and_too_many_reports_are_refused():
     assert "reports an item twice" in why(item=twice)
     assert "2 are allowed" in why(user=np.zeros_like(good["user"]), item=np.arange(len(twice)) % 5)
     assert "stands for 1" in why(n_clients=1)
+
+
+@given(st.data())
+def test_reports_that_come_in_any_order_are_put_in_one(draw):
+    ids = np.array(draw.draw(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=8, unique=True)), dtype=np.uint64)
+    pairs = draw.draw(st.lists(st.tuples(st.integers(0, len(ids) - 1), st.integers(0, 6)), max_size=30))
+    users, items = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    nothing = np.zeros(0, dtype=np.int64)
+    state = RatingState(ids, 7, nothing, nothing, nothing, 0)
+    model, arrays = LaplaceRRSVD(), {"user": ids[users], "item": items, "report": np.arange(len(pairs))}
+    first = {pair: place for place, pair in reversed(list(enumerate(pairs)))}
+    found = model.apply(state, Update(0, "test", len(ids), arrays))
+    assert list(zip(found.users.tolist(), found.items.tolist(), strict=True)) == sorted(first)
+    assert found.reports.tolist() == [first[pair] for pair in sorted(first)]
+    reason = model.inconsistency(state, Update(0, "test", len(ids), arrays))
+    assert reason == ("a user reports an item twice" if len(first) < len(pairs) else None)
+    if pairs:
+        gone = RatingState(np.setdiff1d(ids, ids[users[-1:]]), 7, nothing, nothing, nothing, 0)
+        assert "do not take part" in model.inconsistency(gone, Update(0, "test", len(ids), arrays))
 
 
 def test_a_report_that_comes_twice_counts_once():

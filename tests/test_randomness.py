@@ -136,6 +136,14 @@ def test_derived_draws_follow_their_words():
     assert key.permutation("p", **name).tolist() == naive.permutation(stream.tolist())
 
 
+@given(st.lists(st.integers(0, 40), max_size=400))
+def test_equal_words_keep_their_order_in_a_permutation(stream):
+    key = Key.from_seed(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Key, "words", lambda self, *name, **more: np.array(stream, dtype=np.uint64))
+        assert key.permutation("p", size=len(stream)).tolist() == naive.permutation(stream)
+
+
 # ---- invariants -------------------------------------------------------------------------------------------------
 
 

@@ -57,6 +57,7 @@ class Node:
         self._deployment, self._data_loader = deployment, data_loader
         self._seed, self._max_runs, self._n_threads, self._min_crowd = seed, max_runs, n_threads, min_crowd
         self._text = name_system(deployment, min_crowd)
+        self._catalogue: tuple[np.ndarray | None, str] = None, ""  # the last one, and its digest
 
     def answer(self, work: Callable[["Message", "Context"], "RecordDict"]) -> Callable[..., "Message"]:
         """A message's handler; where it fails, the server is told that it did, and the node's own log says why."""
@@ -194,7 +195,11 @@ class Node:
         data = self._data_loader(context)
         if not isinstance(data, Interactions):
             raise TypeError(f"data_loader must return Interactions, got {type(data).__name__}")
-        if read_values(content["request"]).get("items") != digest_of_items(data.item_ids):
+        ids, digest = self._catalogue
+        if ids is not data.item_ids:  # read-only, so the same array is the same catalogue
+            digest = digest_of_items(data.item_ids)
+            self._catalogue = data.item_ids, digest
+        if read_values(content["request"]).get("items") != digest:
             raise RefusalError("this node's items are not those of the server's catalogue, in its order")
         shard = self._deployment.prepare(data)
         return shard if self._seed is not None else self._deployment.name_users(shard, _name(context))

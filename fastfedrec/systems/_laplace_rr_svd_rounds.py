@@ -13,6 +13,7 @@ import numpy as np
 from fastfedrec._check import check_integer
 from fastfedrec._kernels import evaluation as _subset_kernel
 from fastfedrec._kernels import laplace_rr_svd as _kernel
+from fastfedrec._pairs import sort_pairs
 from fastfedrec._remote_users import RemoteUsers
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
@@ -188,14 +189,15 @@ class RatingRounds(FederatedSystem):
 
     def apply(self, state: RatingState, update: Update) -> RatingState:
         """Keep the reports, in the order of users and items; of two about one pair the one that was heard first."""
-        order = np.argsort(state.global_user_ids)
-        users = order[np.searchsorted(state.global_user_ids, update.arrays["user"], sorter=order)]
-        items = update.arrays["item"]
-        by_pair = np.lexsort((items, users))
-        users, items, reports = users[by_pair], items[by_pair], update.arrays["report"][by_pair]
-        first = np.ones(len(users), dtype=bool)
-        first[1:] = (np.diff(users) != 0) | (np.diff(items) != 0)
-        return replace(state, users=users[first], items=items[first], reports=reports[first])
+        users, items, reports = (update.arrays[name] for name in ("user", "item", "report"))
+        users = _rows_of(users, state.global_user_ids)
+        _, by_pair = sort_pairs(users, items.astype(np.int32), len(state.global_user_ids), state.n_items)
+        if by_pair is not None:
+            users, items, reports = users[by_pair], items[by_pair], reports[by_pair]
+        again = _repeats_the_last(users, items)
+        if again.any():
+            users, items, reports = users[~again], items[~again], reports[~again]
+        return replace(state, users=users, items=items, reports=reports)
 
     # ---- what a server accepts ----------------------------------------------------------------------------------
 
@@ -229,18 +231,20 @@ class RatingRounds(FederatedSystem):
         users, items, reports = (update.arrays[name] for name in ("user", "item", "report"))
         if not len(users) == len(items) == len(reports):
             return f"it has {len(users)} users, {len(items)} items and {len(reports)} reports"
-        if not np.isin(users, state.global_user_ids).all():
+        rows = _rows_of(users, state.global_user_ids)
+        if (rows < 0).any():
             return "it speaks for users who do not take part"
-        senders, counts = np.unique(users, return_counts=True)
-        if len(senders) > update.n_clients:
-            return f"it speaks for {len(senders)} users, and stands for {update.n_clients}"
+        starts, by_pair = sort_pairs(rows, items.astype(np.int32), len(state.global_user_ids), state.n_items)
+        counts = np.diff(starts)
+        n_senders, largest = np.count_nonzero(counts), counts.max(initial=0)
+        if n_senders > update.n_clients:
+            return f"it speaks for {n_senders} users, and stands for {update.n_clients}"
         most = self.n_reports if self.hide_items else self.max_ratings
-        if most is not None and len(counts) and counts.max() > most:
-            return f"a user has {counts.max()} reports in it, and {most} are allowed"
-        order = np.lexsort((items, users))
-        if ((np.diff(users[order]) == 0) & (np.diff(items[order]) == 0)).any():
-            return "a user reports an item twice"
-        return None
+        if most is not None and largest > most:
+            return f"a user has {largest} reports in it, and {most} are allowed"
+        if by_pair is not None:
+            rows, items = rows[by_pair], items[by_pair]
+        return "a user reports an item twice" if _repeats_the_last(rows, items).any() else None
 
     def round_event(self, n_clients: int) -> LocalReports | Unprotected:
         """What the round is about to cost all of a user's data: nothing is promised where the items are not hidden.
@@ -344,6 +348,26 @@ class RatingRounds(FederatedSystem):
 def _check_memory(failed: np.ndarray) -> None:
     if failed.any():
         raise MemoryError("no memory for a thread's marks, one bit an item; use fewer threads")
+
+
+def _rows_of(users: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Where in `ids` each user is, -1 for one who is not: looked up once a run of equal users, as reports come."""
+    begins = np.ones(len(users), dtype=bool)
+    np.not_equal(users[1:], users[:-1], out=begins[1:])
+    first = np.flatnonzero(begins)
+    order = np.argsort(ids)
+    rows = np.append(order, -1)[np.searchsorted(ids, users[first], sorter=order)]
+    known = rows >= 0
+    known[known] = ids[rows[known]] == users[first[known]]
+    rows[~known] = -1
+    return np.repeat(rows, np.diff(first, append=len(users)))
+
+
+def _repeats_the_last(users: np.ndarray, items: np.ndarray) -> np.ndarray:
+    """Whether a pair is the one before it."""
+    again = np.zeros(len(users), dtype=bool)
+    again[1:] = (users[1:] == users[:-1]) & (items[1:] == items[:-1])
+    return again
 
 
 def truth_statement(published: PublishedLaplaceRR) -> str:
