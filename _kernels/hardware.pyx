@@ -7,10 +7,21 @@ cdef extern from "_kernels/_levels.h" namespace "fastfedrec" nogil:
     #else
     static inline int fastfedrec_max_threads() { return 0; }
     #endif
+    #if defined(__x86_64__)
+    #include <cpuid.h>
+    static inline int fastfedrec_splits_vectors() {
+        unsigned a, vendor, c, d, b;
+        if (!__get_cpuid(0, &a, &vendor, &c, &d) || vendor != 0x68747541u) return 0;  // "Auth", of AuthenticAMD
+        return __get_cpuid(1, &a, &b, &c, &d) && ((a >> 8) & 15) + ((a >> 20) & 255) == 0x19;
+    }
+    #else
+    static inline int fastfedrec_splits_vectors() { return 0; }
+    #endif
     """
     int _n_levels "FASTFEDREC_N_LEVELS"
     int _best_level "fastfedrec::best_level"() noexcept
     int _max_threads "fastfedrec_max_threads"() noexcept
+    int _splits_vectors "fastfedrec_splits_vectors"() noexcept
 
 
 def n_levels():
@@ -26,3 +37,8 @@ def best_level():
 def max_threads():
     """Threads that OpenMP gives a parallel loop started here and now; 0 where the build has no OpenMP."""
     return _max_threads()
+
+
+def splits_vectors():
+    """Whether this processor works on 512-bit vectors in two halves, and so is no faster with them (AMD Zen 4)."""
+    return bool(_splits_vectors())

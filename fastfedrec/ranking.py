@@ -6,13 +6,14 @@ import numpy as np
 
 from fastfedrec import hardware
 from fastfedrec._check import check_array, check_instance, check_integer
+from fastfedrec._kernels import hardware as _hardware
 from fastfedrec._kernels import ranking as _kernel
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 
 # Products of numbers a user, for each item wanted, from which on 8-bit copies of the factors pay; as measured, for both
-# sizes of a number.  Code that multiplies 16 floats at once gains little.
+# sizes of a number.  Code that multiplies 16 floats at once gains little, on a processor that does.
 _SCREENED = {("x86-64-v3", 4): 12_000, ("x86-64-v3", 8): 6_000, ("x86-64-v4", 4): 60_000, ("x86-64-v4", 8): 8_000}
 
 
@@ -353,7 +354,10 @@ def recommend_factors(
 
 def _pays_to_screen(n_users: int, n_items: int, n_factors: int, itemsize: int, n: int) -> bool:
     """Whether 8-bit copies of the factors, before the scores, save more than they take; the result is the same."""
-    least = _SCREENED.get((hardware.instruction_set(), itemsize))
+    name = hardware.instruction_set()
+    if name == "x86-64-v4" and _hardware.splits_vectors():
+        name = "x86-64-v3"
+    least = _SCREENED.get((name, itemsize))
     if least is None or n > 16 or n_users < 400 or n_factors * itemsize < 128:
         return False
     return n_items * n_factors >= least * n

@@ -82,6 +82,14 @@ def test_every_kernel_with_vector_code_can_be_told_its_level():
     assert found["interactions"] == (False, False)
 
 
+def test_a_processor_that_splits_vectors_is_known_by_its_family():
+    path = Path("/proc/cpuinfo")
+    found = dict(re.findall(r"^(vendor_id|cpu family)\s*: (\S+)$", path.read_text() if path.exists() else "", re.M))
+    if len(found) < 2:
+        pytest.skip("needs Linux on x86-64")
+    assert kernel.splits_vectors() is (found == {"vendor_id": "AuthenticAMD", "cpu family": "25"})
+
+
 def test_forcing_reaches_the_kernels(monkeypatch):
     levels = []
     monkeypatch.setattr("fastfedrec._kernels.randomness.use_level", levels.append)

@@ -186,6 +186,18 @@ def test_a_thread_stops_screening_where_it_does_not_pay():
     assert screened(alike, items, 10, seen)[2].all() == (hardware.instruction_set() != "plain")
 
 
+def test_where_vectors_are_split_screening_pays_as_early_as_with_shorter_ones(monkeypatch):
+    sizes = [(6_000, 3_706, n_factors, 4, 10) for n_factors in (16, 32, 64, 128, 256)]
+    pays = {}
+    for split in (False, True):
+        monkeypatch.setattr("fastfedrec._kernels.hardware.splits_vectors", lambda split=split: split)
+        for name in ("x86-64-v3", "x86-64-v4"):
+            monkeypatch.setattr(hardware, "instruction_set", lambda name=name: name)
+            pays[split, name] = [ranking._pays_to_screen(*size) for size in sizes]
+    assert pays[True, "x86-64-v4"] == pays[True, "x86-64-v3"] == pays[False, "x86-64-v3"]
+    assert sum(pays[False, "x86-64-v4"]) < sum(pays[True, "x86-64-v4"])
+
+
 def test_scores_that_overflow_are_named(monkeypatch):
     monkeypatch.setattr(ranking, "_pays_to_screen", lambda *_: True)
     users, items = normal()
