@@ -17,16 +17,18 @@ learning rate from the loss on, so the products of the end are the steps of the 
 from typing import NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 
 from fastfedrec._kernels._activations import expm1
 from fastfedrec._kernels._layers import (
     add_product,
-    aligned_zeros,
     compile_part,
     copy,
     fill,
     transpose,
 )
+
+LINE_BYTES = 64  # of a cache
 
 
 class Weights(NamedTuple):
@@ -83,34 +85,64 @@ def weights_of(w, width):
     )
 
 
+@register_jitable
+def room_sizes(width, n_columns, n_sequences, n_items):
+    """Numbers in each part of a `Room` for so many columns of all steps, sequences and items: whole vectors of each."""
+    n, wide, of_items = width * n_columns, width * n_sequences, width * n_items
+    return (
+        n, n, 3 * n, 3 * n, 4 * n, n + wide,
+        wide, wide, wide, wide, wide,
+        of_items, of_items, of_items, of_items, of_items, of_items, of_items,
+        width, max(n_sequences, n_items), 3 * width * width,
+    )  # fmt: skip
+
+
+@register_jitable
+def room_length(itemsize, width, n_columns, n_sequences, n_items):
+    """Numbers that hold such a room, wherever they begin."""
+    line, length = LINE_BYTES // itemsize, 0
+    for size in room_sizes(width, n_columns, n_sequences, n_items):
+        length += -(-size // line) * line
+    return length + line
+
+
 @compile_part
-def make_room(like, width, n_columns, n_sequences, n_items):
-    """Room for so many columns of all steps, sequences and items: whole vectors of each."""
-    n = width * n_columns
-    wide = width * n_sequences
-    of_items = width * n_items
+def take_part(memory, used, n):
+    """The next numbers of a room's memory, set to 0; parts begin on a line of cache, as `aligned_zeros` do."""
+    line, first = LINE_BYTES // memory.itemsize, used[0]
+    used[0] += -(-n // line) * line
+    part = memory[first : first + n]
+    fill(part, 0)
+    return part
+
+
+@compile_part
+def make_room(memory, width, n_columns, n_sequences, n_items):
+    """A room in `room_length` numbers of memory."""
+    sizes = room_sizes(width, n_columns, n_sequences, n_items)
+    used = np.array([-memory.ctypes.data % LINE_BYTES // memory.itemsize])
     return Room(
-        aligned_zeros(like, n),
-        aligned_zeros(like, n),
-        aligned_zeros(like, 3 * n),
-        aligned_zeros(like, 3 * n),
-        aligned_zeros(like, 4 * n),
-        aligned_zeros(like, n + wide),
-        aligned_zeros(like, wide),
-        aligned_zeros(like, wide),
-        aligned_zeros(like, wide),
-        aligned_zeros(like, wide),
-        aligned_zeros(like, wide),
-        aligned_zeros(like, of_items),
-        aligned_zeros(like, of_items),
-        aligned_zeros(like, of_items),
-        aligned_zeros(like, of_items),
-        aligned_zeros(like, of_items),
-        aligned_zeros(like, of_items),
-        aligned_zeros(like, of_items),
-        aligned_zeros(like, width),
-        aligned_zeros(like, max(n_sequences, n_items)),
-        aligned_zeros(like, 3 * width * width),
+        take_part(memory, used, sizes[0]),
+        take_part(memory, used, sizes[1]),
+        take_part(memory, used, sizes[2]),
+        take_part(memory, used, sizes[3]),
+        take_part(memory, used, sizes[4]),
+        take_part(memory, used, sizes[5]),
+        take_part(memory, used, sizes[6]),
+        take_part(memory, used, sizes[7]),
+        take_part(memory, used, sizes[8]),
+        take_part(memory, used, sizes[9]),
+        take_part(memory, used, sizes[10]),
+        take_part(memory, used, sizes[11]),
+        take_part(memory, used, sizes[12]),
+        take_part(memory, used, sizes[13]),
+        take_part(memory, used, sizes[14]),
+        take_part(memory, used, sizes[15]),
+        take_part(memory, used, sizes[16]),
+        take_part(memory, used, sizes[17]),
+        take_part(memory, used, sizes[18]),
+        take_part(memory, used, sizes[19]),
+        take_part(memory, used, sizes[20]),
     )
 
 

@@ -20,7 +20,7 @@ from fastfedrec._kernels._layers import (
     take_next,
     transpose,
 )
-from fastfedrec._kernels._recurrence import lay_out, make_room, run, run_back, weights_of, whole
+from fastfedrec._kernels._recurrence import lay_out, make_room, room_length, run, run_back, weights_of, whole
 from fastfedrec._kernels.sgd import compile_kernel
 
 ENCODE_BLOCK = 64  # sequences
@@ -113,23 +113,6 @@ def step_batch(w, e, slots, items, starts, candidates, batch, room, learning_rat
 # ---- clients ----------------------------------------------------------------------------------------------------
 
 
-@compile_part
-def room_of_clients(parameters, width, starts, candidates, batch_size, lanes):
-    """Room for any batch of these examples."""
-    each, longest, most = (len(starts) - 1) // max(len(candidates), 1), 0, 0
-    for s in range(len(starts) - 1):
-        longest = max(longest, starts[s + 1] - starts[s])
-    for k in range(len(candidates)):
-        most = max(most, starts[(k + 1) * each] - starts[k * each])
-    return make_room(
-        parameters,
-        width,
-        whole(batch_size * most, lanes) + longest * len(lanes),
-        whole(batch_size * each, lanes),
-        whole(batch_size * candidates.shape[1], lanes),
-    )
-
-
 @compile_kernel
 def train_clients(
     parameters,  # IN (n_parameters,) dense weights, then embeddings
@@ -145,6 +128,8 @@ def train_clients(
     out_starts,  # IN (n_clients + 1,)
     out,  # OUT (out_starts[-1],) each client's update: dense weights, then its touched rows
     counter,  # IN/OUT (1,) 0; shared by all threads
+    memory,  # scratch (`room_length`,) of this thread
+    room_shape,  # columns of all steps, sequences and items of the largest batch
     width,
     learning_rate,
     n_epochs,
@@ -154,7 +139,7 @@ def train_clients(
     lanes,
     rows,
 ):
-    """SGD of clients, each on its own; called by every thread with the same arguments.
+    """SGD of clients, each on its own; called by every thread with the same arguments but `memory`.
 
     An example has a sequence with a strange item, one with a strange segment, the true segment, and other segments; its
     candidates are the true item, and others.
@@ -163,7 +148,7 @@ def train_clients(
     embeddings = parameters[n_dense:].reshape(-1, width)
     slots = np.zeros(len(embeddings), dtype=np.int32)
     w = aligned_zeros(parameters, n_dense)
-    room = room_of_clients(parameters, width, starts, candidates, batch_size, lanes)
+    room = make_room(memory, width, *room_shape)
     place = take_next(counter)
     while place < len(order):
         client = order[place]
@@ -210,7 +195,8 @@ def encode(
     e = p[n_dense:].reshape(-1, width)
     slots, weights = np.arange(len(e)), weights_of(p, width)
     n_last = whole(ENCODE_BLOCK, lanes)
-    room = make_room(parameters, width, longest * n_last, n_last, len(lanes))
+    room_shape = (longest * n_last, n_last, len(lanes))
+    room = make_room(np.empty(room_length(p.itemsize, width, *room_shape), p.dtype), width, *room_shape)
     block = take_next(counter)
     while block * ENCODE_BLOCK < len(order):
         chosen = order[block * ENCODE_BLOCK : (block + 1) * ENCODE_BLOCK]

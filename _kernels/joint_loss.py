@@ -16,7 +16,7 @@ from numba.extending import overload
 
 from fastfedrec._kernels import network
 from fastfedrec._kernels._layers import aligned_zeros, compile_part, copy, shuffle, take_next
-from fastfedrec._kernels.gru import room_of_clients
+from fastfedrec._kernels._recurrence import make_room
 from fastfedrec._kernels.gru import step_batch as step_sequences
 from fastfedrec._kernels.sgd import compile_kernel
 
@@ -79,6 +79,8 @@ def train_clients(
     out_starts,  # IN (n_clients + 1,)
     out,  # OUT (out_starts[-1],) each client's update: dense weights, then its touched rows
     counter,  # IN/OUT (1,) 0; shared by all threads
+    memory,  # scratch of this thread, as for `gru`
+    room_shape,  # as for `gru`
     width,
     first_item,  # row of the first item's id among the embeddings
     sequence_rate,  # learning rate times the contrastive weight
@@ -88,14 +90,14 @@ def train_clients(
     lanes,
     rows,
 ):
-    """SGD of clients, each on its own; called by every thread with the same arguments."""
+    """SGD of clients, each on its own; called by every thread with the same arguments but `memory`."""
     n_dense = n_network + 7 * width * (width + 1)
     embeddings = parameters[n_dense:].reshape(-1, width)
     slots = np.zeros(len(embeddings), dtype=np.int32)
     item_slots = slots[first_item:]
     w, u = aligned_zeros(parameters, n_network), aligned_zeros(parameters, n_dense - n_network)
     room = aligned_zeros(parameters, n_room)
-    sequence_room = room_of_clients(parameters, width, sequence_starts, candidates, sequence_batch_size, lanes)
+    sequence_room = make_room(memory, width, *room_shape)
     place = take_next(counter)
     while place < len(order):
         client = order[place]

@@ -71,8 +71,8 @@ def _there_and_back(parameters, w, e, slots, items, starts, d_last, room, lanes,
 
 
 @functools.partial(compile_kernel, cache=False)
-def _make(like, width, n_columns, n_sequences, n_items):
-    return kernel.make_room(like, width, n_columns, n_sequences, n_items)
+def _make(memory, width, n_columns, n_sequences, n_items):
+    return kernel.make_room(memory, width, n_columns, n_sequences, n_items)
 
 
 def _problem_alone():
@@ -89,7 +89,8 @@ def _ours_alone(encoder, parameters, items, d_last):
     slots = np.zeros(N_ITEMS, dtype=np.int32)
     slots[items] = np.arange(len(items))
     lanes, rows = tile_of(parameters)
-    room = _make(parameters, WIDTH, BATCH * LENGTH, BATCH, BATCH)
+    shape = BATCH * LENGTH, BATCH, BATCH
+    room = _make(np.empty(kernel.room_length(4, WIDTH, *shape), dtype=np.float32), WIDTH, *shape)
     starts = LENGTH * np.arange(BATCH + 1)
     start_w, start_e = w.copy(), e.copy()
 

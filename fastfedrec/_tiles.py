@@ -26,23 +26,23 @@ def worth_threads(n_threads: int, n_numbers: int) -> int:
     return n_threads if n_numbers >= _WORTH_THREADS else 1
 
 
-def share_out(work: Callable[[np.ndarray], None], n_threads: int) -> None:
-    """Call `work` in so many threads, with a counter of what has been begun; the kernels release the GIL.
+def share_out(work: Callable[[np.ndarray, int], None], n_threads: int) -> None:
+    """Call `work` in so many threads, with a counter of what has been begun and its own number.
 
-    What is not finite is for the caller to find.
+    The kernels release the GIL.  What is not finite is for the caller to find.
     """
     counter = np.zeros(1, dtype=np.int64)
 
-    def work_quietly() -> None:
+    def work_quietly(thread: int) -> None:
         with np.errstate(all="ignore"):  # a thread's own
-            work(counter)
+            work(counter, thread)
 
     if n_threads == 1:
-        work_quietly()
+        work_quietly(0)
         return
     with ThreadPoolExecutor(n_threads - 1) as pool:
-        others = [pool.submit(work_quietly) for _ in range(n_threads - 1)]
-        work_quietly()  # in the calling thread
+        others = [pool.submit(work_quietly, thread) for thread in range(1, n_threads)]
+        work_quietly(0)  # in the calling thread
         for other in others:
             other.result()
 

@@ -159,7 +159,7 @@ class GRUEncoder(ClientModel):
         out = np.empty((len(starts) - 1, self.n_factors), dtype=parameters.dtype)
         order = np.argsort(-np.diff(starts), kind="stable")
 
-        def work(counter: np.ndarray) -> None:
+        def work(counter: np.ndarray, thread: int) -> None:
             _kernel.encode(frozen(parameters), items, starts, order, counter, out, *tile_of(parameters))
 
         share_out(work, min(n_threads, max(len(out), 1)))
@@ -256,11 +256,12 @@ class GRUEncoder(ClientModel):
 
         def train(*places: Any) -> None:
             *arrays, n_threads = places
+            shape, memory = self._rooms(parameters, data, sizes[1], n_threads)
 
-            def work(counter: np.ndarray) -> None:
+            def work(counter: np.ndarray, thread: int) -> None:
                 _kernel.train_clients(
-                    frozen(parameters), *data, *draws, *arrays, counter, self.n_factors, steps.learning_rate, *sizes,
-                    *weights, *tile_of(parameters),
+                    frozen(parameters), *data, *draws, *arrays, counter, memory[thread], shape, self.n_factors,
+                    steps.learning_rate, *sizes, *weights, *tile_of(parameters),
                 )  # fmt: skip
 
             share_out(work, n_threads)
@@ -286,6 +287,28 @@ class GRUEncoder(ClientModel):
         if indptr.shape != (n_clients + 1,) or indptr[0] or indptr[-1] != n or (np.diff(indptr) < 0).any():
             raise ValueError(f"examples.indptr must ascend from 0 to {n} in {n_clients} steps")
         return np.ascontiguousarray(indptr, dtype=np.int64), items, starts, candidates
+
+    def _rooms(
+        self, parameters: np.ndarray, examples: tuple[np.ndarray, ...], batch_size: int, n_threads: int
+    ) -> tuple[tuple[int, int, int], np.ndarray]:
+        """Columns, sequences and items of the largest batch, in whole vectors, and room for them in every thread.
+
+        The memory is the calling thread's, which has it from the call before: threads that are new would have to ask
+        the system for each page of it again, as much work as some clients' steps.
+        """
+        from fastfedrec._kernels._recurrence import room_length
+
+        _, _, starts, candidates = examples
+        n, n_candidates = candidates.shape
+        each, lanes = (len(starts) - 1) // max(n, 1), len(tile_of(parameters)[0])
+        longest, most = np.diff(starts).max(initial=0), np.diff(starts[:: max(each, 1)]).max(initial=0)
+        columns, sequences, items = (
+            -(-int(number) // lanes) * lanes
+            for number in (batch_size * most, batch_size * each, batch_size * n_candidates)
+        )
+        shape = columns + int(longest) * lanes, sequences, items
+        length = room_length(parameters.itemsize, self.n_factors, *shape)
+        return shape, np.empty((n_threads, length), dtype=parameters.dtype)
 
     def _touched(
         self, indptr: np.ndarray, items: np.ndarray, starts: np.ndarray, candidates: np.ndarray

@@ -223,12 +223,13 @@ class JointNetwork(ClientModel):
 
         def train(*places: Any) -> None:
             *arrays, n_threads = places
+            shape, memory = self.encoder._rooms(parameters, sequences, batches[1], n_threads)
 
-            def work(counter: np.ndarray) -> None:
+            def work(counter: np.ndarray, thread: int) -> None:
                 _kernel.train_clients(
                     frozen(parameters), data.address, data.room, self.network.n_dense, users, indptr, *sequences,
-                    *draws, *arrays, counter, self.n_factors, self._first_item, steps.learning_rate * weight,
-                    steps.n_epochs, *batches, *tile_of(parameters),
+                    *draws, *arrays, counter, memory[thread], shape, self.n_factors, self._first_item,
+                    steps.learning_rate * weight, steps.n_epochs, *batches, *tile_of(parameters),
                 )  # fmt: skip
 
             share_out(work, n_threads)
