@@ -23,6 +23,8 @@ cdef extern from "_kernels/_levels.h" namespace "fastfedrec" nogil:
     int _max_threads "fastfedrec_max_threads"() noexcept
     int _splits_vectors "fastfedrec_splits_vectors"() noexcept
 
+cdef bint SPLITS_VECTORS = _splits_vectors()   # asked once: on a virtual machine the question leaves it
+
 
 def n_levels():
     """How many levels of vector code were built: 1, or 3 on x86-64."""
@@ -41,4 +43,4 @@ def max_threads():
 
 def splits_vectors():
     """Whether this processor works on 512-bit vectors in two halves, and so is no faster with them (AMD Zen 4)."""
-    return bool(_splits_vectors())
+    return SPLITS_VECTORS
