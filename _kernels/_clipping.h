@@ -17,7 +17,7 @@ namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 namespace fastfedrec {
 
 // The sum of |x scale| (order 1) or of its square (order 2), in as many chains of additions at every level, so that all
-// give the same bits; a chain and the sum of the chains are together fewer than n + 1 additions for each term.
+// give the same bits; of the additions to each term, a chain's and the chains', fewer than n are rounded.
 template <class Real>
 static inline double norm_sum(const Real* row, ptrdiff_t n, double scale, int order) {
     return FASTFEDREC_CALL(norm_sum, row, n, scale, order);
