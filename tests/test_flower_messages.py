@@ -35,6 +35,23 @@ def ask(system, data, change, tmp_path=None, node_system=None):
     return app(message, make_context(11, config)).content["config"]["refusal"]
 
 
+def test_a_node_whose_data_become_of_other_items_refuses_the_round_it_answered_before(data):
+    system, held = FMFLDP(n_rounds=1), {}
+    app = client_app(system, lambda context: held.get("now") or of_node(data)(context), seed=SEED)
+    grid = MemoryGrid({node: (app, {"name": name}) for node, name in ((11, "a"), (12, "b"))})
+    serve(system, data, grid)
+    message = requests_of(grid)[-1]
+
+    def answer():
+        return app(message, make_context(12, {"name": "b"})).content
+
+    assert "update" in answer()
+    held["now"] = data.select_items(np.arange(1, data.n_items))
+    assert "not those of the server's catalogue" in answer()["config"]["refusal"]
+    held.clear()
+    assert "update" in answer()
+
+
 def set_value(record, name, value):
     return lambda content: content[record].__setitem__(name, value)
 
