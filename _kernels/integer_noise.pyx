@@ -12,7 +12,16 @@ include "_level.pxi"
 
 cdef enum:
     BLOCK = 65536             # values a stream; part of the stream's definition
-    BATCH = 256               # words of a stream's buffer
+    BATCH = 256               # words of a stream's buffer, and values that are drawn at a time
+    MOST_LAYERS = 7           # of a standard deviation of 2^56
+
+
+cdef struct Table:
+    const uint64_t* high
+    const uint64_t* low
+    const int32_t* guide
+    Py_ssize_t n              # thresholds
+    int shift
 
 
 cdef inline Py_ssize_t find(
@@ -62,39 +71,90 @@ def add_noise(
     int n_threads,
 ):
     """Add one draw to each value, saturating; block b of 65,536 values reads the stream (subkey, round, b)."""
+    cdef Table table = Table(&high[0], &low[0], &guide[0], high.shape[0] - 1, shift)
+    _add_blocks(values, &table, &table, &subkey[0], 1, 0, round_number, n_threads)
+
+
+def add_layers(
+    int64_t[::1] values,            # IN/OUT (n,)
+    const uint64_t[::1] top_high,   # IN  (2 top reach + 1,)
+    const uint64_t[::1] top_low,    # IN  (2 top reach + 1,)
+    const int32_t[::1] top_guide,   # IN  (n_top_cells,)
+    const uint64_t[::1] high,       # IN  (2 reach + 1,), of every layer below the top
+    const uint64_t[::1] low,        # IN  (2 reach + 1,)
+    const int32_t[::1] guide,       # IN  (n_cells,)
+    const uint32_t[:, ::1] subkeys,  # IN (n_layers, 8), the top first
+    int top_shift,
+    int shift,
+    int64_t base,
+    uint32_t round_number,
+    int n_threads,
+):
+    """Add (... (g_1 base + g_2) base + ...) base + g_L to each value, saturating, where g_l is a draw of layer l.
+
+    Each layer has streams of its own, as in `add_noise`.  Twice the largest sum of draws must fit int64.
+    """
+    cdef Table top = Table(&top_high[0], &top_low[0], &top_guide[0], top_high.shape[0] - 1, top_shift)
+    cdef Table below = Table(&high[0], &low[0], &guide[0], high.shape[0] - 1, shift)
+    _add_blocks(values, &top, &below, &subkeys[0, 0], <int>subkeys.shape[0], base, round_number, n_threads)
+
+
+cdef void _add_blocks(
+    int64_t[::1] values, const Table* top, const Table* below, const uint32_t* subkeys, int n_layers, int64_t base,
+    uint32_t round_number, int n_threads,
+):
     cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _add_block(
-            &values[b * BLOCK], min(<Py_ssize_t>BLOCK, n - b * BLOCK), &high[0], &low[0], high.shape[0] - 1, &guide[0],
-            &subkey[0], shift, round_number, b,
+            &values[b * BLOCK], min(<Py_ssize_t>BLOCK, n - b * BLOCK), top, below, subkeys, n_layers, base,
+            round_number, b,
         )
 
 
 cdef void _add_block(
-    int64_t* values, Py_ssize_t n, const uint64_t* high, const uint64_t* low, Py_ssize_t n_thresholds,
-    const int32_t* guide, const uint32_t* subkey, int shift, uint32_t round_number, uint64_t block,
+    int64_t* values, Py_ssize_t n, const Table* top, const Table* below, const uint32_t* subkeys, int n_layers,
+    int64_t base, uint32_t round_number, uint64_t block,
 ) noexcept nogil:
-    cdef Stream stream
-    cdef int64_t[BATCH] draws
-    cdef Py_ssize_t i = 0, n_words, n_drawn
+    cdef Stream[MOST_LAYERS] streams
+    cdef int64_t[BATCH] found
+    cdef int64_t[BATCH] sums
+    cdef int64_t reach = 0
+    cdef Py_ssize_t first = 0, size, i
+    cdef int layer
+    for layer in range(n_layers):
+        stream_open(&streams[layer], subkeys + 8 * layer, round_number, block)
+        reach = base * reach + (below.n if layer else top.n) // 2
+    while first < n:
+        size = min(<Py_ssize_t>BATCH, n - first)
+        find_next(&streams[0], top, sums, size)
+        for layer in range(1, n_layers):
+            find_next(&streams[layer], below, found, size)
+            for i in range(size):
+                sums[i] = base * sums[i] + found[i]
+        add_saturating(values + first, sums, size, reach)
+        first += size
+
+
+cdef inline void find_next(Stream* stream, const Table* table, int64_t* found, Py_ssize_t n) noexcept nogil:
+    """How many thresholds are at or below the next number of a stream, n times."""
+    cdef Py_ssize_t i = 0, n_words, n_found
     cdef uint64_t word
-    stream_open(&stream, subkey, round_number, block)
     while i < n:
         if stream.position == stream.end:
-            stream_refill(&stream)
+            stream_refill(stream)
         n_words = min(<Py_ssize_t>(stream.end - stream.position), n - i)
-        n_drawn = find_all(high, guide, shift, stream.buffer + stream.position, n_words, draws)
-        stream.position += n_drawn
-        if n_drawn < n_words:  # a tie: the word after it is its low half
-            word = stream_next(&stream)
-            draws[n_drawn] = find_tied(
-                high, low, n_thresholds, find(high, guide, shift, word), word, stream_next(&stream)
+        n_found = find_all(table.high, table.guide, table.shift, stream.buffer + stream.position, n_words, found + i)
+        stream.position += n_found
+        i += n_found
+        if n_found < n_words:  # a tie: the word after it is its low half
+            word = stream_next(stream)
+            found[i] = find_tied(
+                table.high, table.low, table.n, find(table.high, table.guide, table.shift, word), word,
+                stream_next(stream),
             )
-            n_drawn += 1
-        add_saturating(values + i, draws, n_drawn, n_thresholds // 2)
-        i += n_drawn
+            i += 1
 
 
 cdef inline Py_ssize_t find_all(

@@ -1,5 +1,6 @@
 """Integer noise: its tables against the distributions to 80 digits, its sums, and what its sampler costs."""
 
+import itertools
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -13,7 +14,7 @@ from naive import integer_noise as naive
 from fastfedrec import Key, hardware
 from fastfedrec._kernels import _noise_table as table_kernel
 from fastfedrec._kernels import integer_noise as kernel
-from fastfedrec.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from fastfedrec.mechanisms import DiscreteGaussian, DiscreteLaplace, LayeredGaussian, RoundedGaussian
 from fastfedrec.mechanisms._exact_sampling import exp_minus
 
 MAKERS = {
@@ -31,7 +32,7 @@ noises = st.sampled_from(CASES).map(lambda case: MAKERS[case[0]](case[1]))
 
 
 def thresholds_of(noise):
-    table = noise._table
+    (table,) = noise._tables
     return [
         (int(high) << 64) | int(low) for high, low in zip(table.high[:-1], table.low[:-1], strict=True)
     ], table.reach
@@ -111,7 +112,7 @@ def test_ties_are_decided_by_the_second_word(noise, data):
     numbers = data.draw(st.lists(st.one_of(near, st.integers(0, 2**128 - 1)), max_size=40))
     words = np.array([[n >> 64, n & (2**64 - 1)] for n in numbers], dtype=np.uint64).reshape(-1, 2)
     out = np.zeros(len(numbers), dtype=np.int64)
-    table = noise._table
+    (table,) = noise._tables
     kernel.lookup(words, out, table.high, table.low, table.guide, table.shift)
     assert out.tolist() == [naive.draw(thresholds, reach, n) for n in numbers]
 
@@ -123,32 +124,66 @@ def test_second_block_of_values_reads_its_own_stream():
     assert noise.sample(65_536 + 9, key=key, purpose="test")[-9:].tolist() == expected
 
 
-@given(
-    n=st.sampled_from([1, 63, 64, 65, 127, 128, 129, 255, 256, 257, 384, 700]),
-    tied=st.lists(st.integers(0, 400), min_size=1, max_size=3),
-    seed=st.integers(0, 2**32),
-)
+def tied_table(words, rng):
+    """High and low halves of thresholds, some high ones equal to words, and the sentinels."""
+    high = sorted(set(words) | set(rng.integers(2**64, size=5, dtype=np.uint64).tolist()))
+    high = high[: len(high) // 2 * 2]
+    low = rng.integers(2**64, size=len(high), dtype=np.uint64).tolist()
+    guide = np.searchsorted(np.array(high, dtype=np.uint64), np.arange(256, dtype=np.uint64) << np.uint64(56))
+    return (*(np.array([*half, 2**64 - 1], dtype=np.uint64) for half in (high, low)), guide.astype(np.int32))
+
+
+def draws_of(words, n, high, low, guide):
+    """The naive draws of a stream, a second word for each tie."""
+    high, low = high[:-1].tolist(), low[:-1].tolist()
+    thresholds = [(upper << 64) | lower for upper, lower in zip(high, low, strict=True)]
+    draws, position = [], 0
+    while len(draws) < n:
+        second = words[position + 1] if words[position] in high else 0
+        draws.append(naive.draw(thresholds, len(high) // 2, (words[position] << 64) | second))
+        position += 2 if words[position] in high else 1
+    return draws
+
+
+sizes = st.sampled_from([1, 63, 64, 65, 127, 128, 129, 255, 256, 257, 384, 700])
+places = st.lists(st.integers(0, 400), min_size=1, max_size=3)
+
+
+@given(n=sizes, tied=places, seed=st.integers(0, 2**32))
 def test_a_tie_takes_a_second_word_wherever_it_falls(n, tied, seed):
     # Thresholds made of the stream's own words: what chance brings up once in 2^60 draws.
     key = Key.from_seed(seed)
     words = key.words("test", size=n + 8).tolist()
-    rng = np.random.default_rng(seed)
-    high = sorted({words[t % n] for t in tied} | set(rng.integers(2**64, size=5, dtype=np.uint64).tolist()))
-    high = high[: len(high) // 2 * 2]
-    low = rng.integers(2**64, size=len(high), dtype=np.uint64).tolist()
-    thresholds, reach = [(upper << 64) | lower for upper, lower in zip(high, low, strict=True)], len(high) // 2
-    guide = np.searchsorted(np.array(high, dtype=np.uint64), np.arange(256, dtype=np.uint64) << np.uint64(56))
-    expected, position = [], 0
-    while len(expected) < n:
-        second = words[position + 1] if words[position] in high else 0
-        expected.append(naive.draw(thresholds, reach, (words[position] << 64) | second))
-        position += 2 if words[position] in high else 1
-    ends = [np.array([*half, 2**64 - 1], dtype=np.uint64) for half in (high, low)]
+    table = tied_table([words[t % n] for t in tied], np.random.default_rng(seed))
+    expected = draws_of(words, n, *table)
     for name in hardware.instruction_sets():
         with hardware.use_instruction_set(name):
             got = np.zeros(n, dtype=np.int64)
-            kernel.add_noise(got, *ends, guide.astype(np.int32), key.subkey("test"), 56, 0, 1)
+            kernel.add_noise(got, *table, key.subkey("test"), 56, 0, 1)
             assert got.tolist() == expected
+
+
+@given(n=sizes, tied=st.lists(places, min_size=2, max_size=7), base=st.integers(0, 500), seed=st.integers(0, 2**32))
+def test_layers_equal_naive_twin_with_ties_in_any_of_them(n, tied, base, seed):
+    key, rng = Key.from_seed(seed), np.random.default_rng(seed)
+    names = [f"layer {layer}" for layer in range(len(tied))]
+    words = [key.words(name, size=n + 24).tolist() for name in names]
+    ties = [[w[t % n] for t in where] for w, where in zip(words, tied, strict=True)]
+    top, below = tied_table(ties[0], rng), tied_table(itertools.chain(*ties[1:]), rng)
+    draws = [draws_of(w, n, *(below if layer else top)) for layer, w in enumerate(words)]
+    ends = np.array([2**63 - 1, -(2**63), 0] * n, dtype=np.int64)[:n]
+    for name in hardware.instruction_sets():
+        with hardware.use_instruction_set(name):
+            got = ends.copy()
+            subkeys = np.stack([key.subkey(name) for name in names])
+            kernel.add_layers(got, *top, *below, subkeys, 56, 56, base, 0, 1)
+            assert got.tolist() == naive.add_layers(ends.tolist(), draws, base)
+
+
+def test_the_twin_of_layers_knows_their_order_and_their_base():
+    layers = [[3, -1], [0, 2], [5, 5]]
+    assert naive.add_layers([1, 1], layers, 10) == [306, -74]
+    assert naive.add_layers([1, 1], layers[::-1], 10) != [306, -74] != naive.add_layers([1, 1], layers, 11)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -173,10 +208,16 @@ def test_at_an_epsilon_beyond_floats_a_table_promises_nothing():
     assert DiscreteGaussian(3, sampler="table").delta(5_000.0) == 1.0
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.uint64])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.uint64, ">i4", ">u8"])
 @pytest.mark.parametrize(
     "noise",
-    [RoundedGaussian(9), DiscreteLaplace(9), DiscreteGaussian(9), DiscreteLaplace(9, sampler="table")],
+    [
+        RoundedGaussian(9),
+        LayeredGaussian(2**20),
+        DiscreteLaplace(9),
+        DiscreteGaussian(9),
+        DiscreteLaplace(9, sampler="table"),
+    ],
     ids=repr,
 )
 def test_privatize_adds_the_sample_and_keeps_the_shape(noise, dtype):

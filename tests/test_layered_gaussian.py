@@ -62,8 +62,19 @@ def test_sums_beyond_int64_stop_at_its_ends(seed):
     assert got.tolist() == [min(max(s, ends.min), ends.max) for s in exact]
     assert noise.add_noise(values, key=key, purpose="x", out=values) is values
     assert values.tolist() == got.tolist()
-    unsigned = np.full(60, 2**64 - 1, dtype=np.uint64)
-    assert noise.add_noise(unsigned, key=key, purpose="x").max() == ends.max
+    for order in "<>":
+        unsigned = np.full(60, 2**64 - 1, dtype=f"{order}u8")
+        assert noise.add_noise(unsigned, key=key, purpose="x").max() == ends.max
+
+
+@given(stddev=stddevs)
+def test_twice_the_largest_draw_fits_int64(stddev):
+    # The kernel adds up layers as numbers from 0 to twice their reach.
+    noise = LayeredGaussian(stddev)
+    reach = 0
+    for table in noise._tables:
+        reach = module._BASE * reach + table.reach
+    assert stddev < reach < 2**62
 
 
 def test_delta_of_a_whole_matrix_is_negligible():

@@ -76,7 +76,7 @@ class IntegerNoise:
     _purpose = "integer_noise.privatize"
 
     def __init__(self, table: NoiseTable | None):
-        self._table = table
+        self._tables = [] if table is None else [table]
         self.sampler = "exact" if table is None else "table"
         self.distance = Fraction(0) if table is None else table.distance
 
@@ -238,34 +238,27 @@ class IntegerNoise:
     def _add(self, values, key, purpose, round_number, out, n_threads) -> np.ndarray:
         out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
         n_threads = resolve_n_threads(n_threads)
-        if self._table is None:
+        if not self._tables:
             draws = self._draws(values.size, key, purpose, round_number).reshape(values.shape)
             least, greatest = (int(end(values, initial=0)) + int(end(draws, initial=0)) for end in (np.min, np.max))
             if _INT64.min <= least and greatest <= _INT64.max:
                 return np.add(values.astype(np.int64, copy=False), draws, out=out)
             out[...] = np.clip(values.astype(object) + draws, _INT64.min, _INT64.max)
             return out
+        check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
+        round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
         if values.dtype == np.uint64:
             np.minimum(values, np.uint64(_INT64.max), out=out, casting="unsafe")
         elif out is not values:
             np.copyto(out, values)
-        self._add_draws(self._table, out, key, purpose, round_number, n_threads)
+        self._add_draws(out.reshape(-1), key, purpose, round_number, n_threads)
         return out
 
-    @staticmethod
-    def _add_draws(table, out, key, purpose, round_number, n_threads) -> None:
-        """Add a table's draws in place, saturating."""
-        check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
-        round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
+    def _add_draws(self, values, key, purpose, round_number, n_threads):
+        """Add draws by table in place, saturating."""
+        (table,) = self._tables
         _kernel.add_noise(
-            out.reshape(-1),
-            table.high,
-            table.low,
-            table.guide,
-            key.subkey(purpose),
-            table.shift,
-            round_number,
-            n_threads,
+            values, table.high, table.low, table.guide, key.subkey(purpose), table.shift, round_number, n_threads
         )
 
     def _draws(self, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:

@@ -5,8 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_out
-from fastfedrec._threads import resolve_n_threads
+from fastfedrec._kernels import integer_noise as _kernel
 from fastfedrec.mechanisms._noise_table import gaussian_table
 from fastfedrec.mechanisms.integer_noise import IntegerNoise, exact_number
 from fastfedrec.mechanisms.rounded_gaussian import RoundedGaussian
@@ -15,7 +14,6 @@ _STDDEV = 1024  # of every layer but the coarsest
 _BASE = 480  # a layer's unit in units of the one below: less than half of _STDDEV, so that no gaps show
 _TOP = 2048  # the coarsest layer has at most this standard deviation
 _LOWEST, _HIGHEST = 2**15, 2**56
-_CHUNK = 2**14  # its arrays stay in a cache, and in memory that is not given back and taken anew
 
 
 class LayeredGaussian(RoundedGaussian):
@@ -81,9 +79,8 @@ class LayeredGaussian(RoundedGaussian):
         while variance > _TOP**2:
             variance, n_below = (variance - _STDDEV**2) / _BASE**2, n_below + 1
         top = Fraction(math.isqrt(math.ceil(variance * 2**40)) + 1, 2**20)  # rounded up
-        IntegerNoise.__init__(self, None)  # not one table but several
-        self.sampler = "table"
-        self._tables = [gaussian_table(top)] + [gaussian_table(Fraction(_STDDEV))] * n_below
+        IntegerNoise.__init__(self, gaussian_table(top))
+        self._tables += [gaussian_table(Fraction(_STDDEV))] * n_below
         self.distance = sum((table.distance for table in self._tables), Fraction(0))
         self._variance = top**2
         for _ in range(n_below):
@@ -102,25 +99,23 @@ class LayeredGaussian(RoundedGaussian):
         """
         return float(self._variance)
 
-    def _add(self, values, key, purpose, round_number, out, n_threads) -> np.ndarray:
-        if out is not None:
-            out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
-        noise = np.zeros(values.shape, dtype=np.int64)
-        for level, table in enumerate(self._tables):
-            if level:
-                noise *= _BASE
-            self._add_draws(table, noise, key, f"{purpose}.{level}", round_number, resolve_n_threads(n_threads))
-        out = noise if out is None else out  # values may be gigabytes: no third array of their size
-        ours, theirs, sums = values.reshape(-1), noise.reshape(-1), out.reshape(-1)
-        ends = np.iinfo(np.int64)
-        for start in range(0, len(sums), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            left = np.minimum(ours[part], ends.max).astype(np.int64)
-            right = theirs[part]
-            total = left + right
-            beyond = ((left ^ total) & (right ^ total)) < 0
-            sums[part] = np.where(beyond, np.where(left < 0, ends.min, ends.max), total)
-        return out
+    def _add_draws(self, values, key, purpose, round_number, n_threads):
+        top, *_, below = self._tables
+        _kernel.add_layers(
+            values,
+            top.high,
+            top.low,
+            top.guide,
+            below.high,
+            below.low,
+            below.guide,
+            np.stack([key.subkey(f"{purpose}.{level}") for level in range(len(self._tables))]),
+            top.shift,
+            below.shift,
+            _BASE,
+            round_number,
+            n_threads,
+        )
 
     def __repr__(self) -> str:
         return f"LayeredGaussian(stddev={self.stddev})"

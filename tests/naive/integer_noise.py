@@ -78,6 +78,14 @@ def draw(thresholds, reach, number):
     return bisect.bisect_right(thresholds, number) - reach
 
 
+def add_layers(values, draws, base):
+    """Layer by layer, in Python's integers, then brought to the ends of int64."""
+    noise = [0] * len(values)
+    for layer in draws:
+        noise = [base * a + b for a, b in zip(noise, layer, strict=True)]
+    return [min(max(v + d, -(2**63)), 2**63 - 1) for v, d in zip(values, noise, strict=True)]
+
+
 # ---- tables in Python's integers ------------------------------------------------------------------------------------
 
 

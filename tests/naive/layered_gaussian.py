@@ -37,7 +37,7 @@ def draws(noise, key: Key, purpose, n):
     total = [0] * n
     for level, table in enumerate(noise._tables):
         layer = DiscreteGaussian(1024, sampler="table")
-        layer._table = table
+        layer._tables = [table]
         found = layer.sample(n, key=key, purpose=f"{purpose}.{level}").tolist()
         total = [480 * a + b for a, b in zip(total, found, strict=True)]
     return total
