@@ -247,7 +247,7 @@ class IntegerNoise:
             return out
         check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
         round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
-        if values.dtype == np.uint64:
+        if values.dtype.kind == "u":
             np.minimum(values, np.uint64(_INT64.max), out=out, casting="unsafe")
         elif out is not values:
             np.copyto(out, values)
