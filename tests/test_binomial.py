@@ -1,5 +1,6 @@
 """Binomial probabilities: the bits of scipy.stats, wherever SciPy keeps the compiled functions."""
 
+import math
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -7,6 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import binom
 
 from fastfedrec.accounting import _binomial
@@ -37,6 +40,36 @@ def test_another_scipy_is_asked_by_its_public_name(monkeypatch):
     monkeypatch.setattr(_binomial, "scipy", without)
     got = _binomial.pmf(counts, 20, 0.3), _binomial.sf(counts, 20, 0.3), _binomial.cdf(4, 20, 0.3)
     assert [np.asarray(x).tobytes() for x in got] == [np.asarray(x).tobytes() for x in expected]
+
+
+def exact(counts, n):
+    """Rounded once."""
+    return np.array([math.comb(n, k) / 2**n if k >= 0 else 0.0 for k in counts.tolist()])
+
+
+@given(n=st.integers(0, 300), first=st.integers(-50, 300), size=st.integers(1, 400))
+def test_fair_coins_are_off_by_two_roundings_a_step(n, first, size):
+    counts = np.arange(min(first, n), max(first + size, 0) + 1)
+    np.testing.assert_allclose(_binomial.fair_pmf(counts[0], counts[-1], n), exact(counts, n), rtol=2e-13, atol=0)
+
+
+def test_many_fair_coins_are_nearer_to_the_truth_than_one_probability_after_the_other():
+    n, counts = 40_000, np.arange(19_100, 20_901)
+    truth = exact(counts[::100], n)
+    found = _binomial.fair_pmf(19_100, 20_900, n), binom.pmf(counts, n, 0.5), binom.pmf(counts, n, 0.5 + 1e-12)
+    ours, scipys, another_coins = (np.abs(masses[::100] / truth - 1).max() for masses in found)
+    assert ours < scipys / 4
+    assert ours < 900 * 2.0**-52 < another_coins
+
+
+def test_what_double_precision_cannot_tell_from_nothing_is_nothing():
+    # Unlike a mass that is too large, one that is missing counts as the worst loss.
+    n, counts = 100_000, np.arange(50_000, 60_001)
+    masses = _binomial.fair_pmf(50_000, 60_000, n)
+    assert (np.diff(masses) <= 0).all()
+    assert masses[masses > 0].min() >= np.finfo(float).tiny
+    assert masses[-1] == exact(counts[-1:], n) == 0
+    assert np.cumprod((n + 1 - counts) / counts)[-1] > 0  # products alone end above 0
 
 
 # ---- start-up --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@ import itertools
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -216,6 +217,23 @@ def test_coarse_counts_only_lose_tightness_for_data_against_none(monkeypatch):
     coarse = shuffled_epsilon(**DEFAULT, neighboring="zero_out")
     shuffle._zero_out_pmfs.cache_clear()
     assert fine < coarse < fine * 1.01
+
+
+@pytest.mark.parametrize(("n_reports", "n_users"), [(1, 30), (40, 6_040), (2_980, 6_040)])
+def test_with_the_probabilities_of_scipy_an_account_moves_by_less_than_it_is_rounded_up(
+    monkeypatch, n_reports, n_users
+):
+    from fastfedrec.accounting import _binomial, shuffle
+
+    arguments = {"n_users": n_users, "n_rounds": 1, "delta": 1e-6, "neighboring": "zero_out"}
+    ours = shuffled_epsilon(2.5, n_reports, **arguments)
+    for error, is_the_same in ((0.0, True), (1e-6, False)):
+        shuffle._zero_out_pmfs.cache_clear()
+        monkeypatch.setattr(
+            _binomial, "fair_pmf", lambda a, b, n, p=0.5 + error: _binomial.pmf(np.arange(a, b + 1), n, p)
+        )
+        assert (abs(shuffled_epsilon(2.5, n_reports, **arguments) - ours) < 1e-9) == is_the_same
+    shuffle._zero_out_pmfs.cache_clear()
 
 
 def test_data_against_none_cost_about_half_of_replacing_them():

@@ -273,9 +273,9 @@ def _zero_out_pmfs(n_reports, n_users, clone, reach, step):
     own_weights = _binomial.pmf(own, n_reports, 1 - clone / 2)
     for n_clones, weight in zip(*_clone_counts((n_users - 1) * n_reports, clone), strict=True):
         coins = _window(int(n_clones), 0.5)
-        around = np.arange(coins[0] - len(own) + 1, coins[-1] + len(own))
-        with_data = np.convolve(_binomial.pmf(around, n_clones, 0.5), own_weights, mode="valid")
-        without = _binomial.pmf(coins[0] + own[0] + np.arange(len(with_data)), n_clones + n_reports, 0.5)
+        around = _binomial.fair_pmf(coins[0] - len(own) + 1, coins[-1] + len(own) - 1, n_clones)
+        with_data = np.convolve(around, own_weights, mode="valid")
+        without = _binomial.fair_pmf(coins[0] + own[0], coins[-1] + own[-1], n_clones + n_reports)
         with np.errstate(divide="ignore", invalid="ignore"):
             losses = np.log(with_data / without) / step
         losses[np.isnan(losses)] = 0.0  # neither has any mass there
