@@ -137,7 +137,7 @@ cdef void _add_block(
         first += size
 
 
-cdef inline void find_next(Stream* stream, const Table* table, int64_t* found, Py_ssize_t n) noexcept nogil:
+cdef void find_next(Stream* stream, const Table* table, int64_t* found, Py_ssize_t n) noexcept nogil:
     """How many thresholds are at or below the next number of a stream, n times."""
     cdef Py_ssize_t i = 0, n_words, n_found
     cdef uint64_t word
