@@ -15,6 +15,7 @@ enum {
     FEW = 16,          // up to this many factors, a batch of users is solved with one user a lane
     MAX_PACKED = 256,  // items
     AHEAD = 16,        // items: how far rows are asked for before they are needed
+    PACKED_AHEAD = 8,  // the same of longer rows
     REGISTERS = VECTOR_BYTES == 64 ? 28 : 13,  // for sums, of 32 or 16
 };
 
@@ -33,18 +34,24 @@ FASTFEDREC_INLINE void pack_columns(const AlsProblem<S>& problem, const int32_t*
     typedef typename Vector<T, Native<T>::LANES>::Type V;
     constexpr int lanes = Native<T>::LANES;
     V sums[NV];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) sums[v] = load<V>(right + column + v * lanes);
+    // Copies: for all that the compiler knows, what is stored changes `problem`.
+    const S* factors = problem.item_factors + column;
+    const ptrdiff_t stride = problem.stride;
     for (int k = 0; k < n; ++k) {
-        const S* row = problem.item_factors + (ptrdiff_t)items[k] * problem.stride + column;
-#pragma GCC unroll 4
+        const S* row = factors + items[k] * stride;
+        const S* later = factors + items[k + PACKED_AHEAD < n ? k + PACKED_AHEAD : n - 1] * stride;
+#pragma GCC unroll 8
+        for (int v = 0; v < NV; ++v) __builtin_prefetch(later + v * lanes);
+#pragma GCC unroll 8
         for (int v = 0; v < NV; ++v) {
             const V x = load_as<V>(row + v * lanes);
-            store(packed + (ptrdiff_t)k * problem.stride + column + v * lanes, spread<V>(roots[k]) * x);
+            store(packed + k * stride + column + v * lanes, spread<V>(roots[k]) * x);
             sums[v] = multiply_add(spread<V>(confidences[k]), x, sums[v]);
         }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) store(right + column + v * lanes, sums[v]);
 }
 
@@ -59,6 +66,9 @@ static void pack(const AlsProblem<S>& problem, int64_t start, int n, T* packed, 
     }
     const int32_t* items = problem.indices + start;
     int column = 0;
+    if constexpr (VECTOR_BYTES == 64)
+        for (; column + 8 * lanes <= problem.stride; column += 8 * lanes)
+            pack_columns<T, S, 8>(problem, items, n, column, confidences, roots, packed, right);
     for (; column + 4 * lanes <= problem.stride; column += 4 * lanes)
         pack_columns<T, S, 4>(problem, items, n, column, confidences, roots, packed, right);
     for (; column < problem.stride; column += lanes)

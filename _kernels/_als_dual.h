@@ -99,11 +99,14 @@ static bool solve_dual(const AlsProblem<T>& problem, ptrdiff_t user, char* scrat
     }
     if (!factor<T>(a, order, order, width, pivot_tolerance(T(), n), inverse_roots)) return false;
     solve<T>(a, order, width, inverse_roots, c, y);
-    for (int k = 0; k < n; ++k) y[k] *= roots[k];
+    for (int k = 0; k < width; ++k) y[k] *= roots[k];
     for (int f = 0; f < stride; f += lanes) {
-        V sums[2] = {V{}, V{}};
-        for (int k = 0; k < n; ++k) sums[k & 1] = multiply_add(spread<V>(y[k]), load<V>(rows[k] + f), sums[k & 1]);
-        store(right + f, sums[0] + sums[1]);
+        V sums[4] = {};  // a single one would wait for its own last addition; beside the items y is 0
+        for (int k = 0; k < width; k += 4)
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i)
+                sums[i] = multiply_add(spread<V>(y[k + i]), load<V>(rows[k + i] + f), sums[i]);
+        store(right + f, sums[0] + sums[1] + (sums[2] + sums[3]));
     }
     solve_triangle<T>(problem.dual, to_blocks(n_factors), stride, roots_of_gram, right, x);
     if (!is_finite(x, n_factors)) return false;
