@@ -3,57 +3,57 @@
 // A is never formed: A p = (V'V + reg I) p + sum_i w_ui (v_i'p) v_i, a few rows at a time.
 #include "_kernels/_als.h"
 
-#include "_kernels/_lanes.h"
+#include "_kernels/_rows.h"
 
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-#define FASTFEDREC_MEMBER inline __attribute__((always_inline))
-
 enum { LONGEST = 256 };  // factors
 
-// N lanes, which divide the stride, and a lane for each of the few rows whose products are summed together.
-template <class T, int N>
+// N lanes, which divide the stride; NV vectors that a row has, or any number where NV is 0; and a lane for each of the
+// few rows whose products are summed together: four may stay in registers, and more share one way to a sum in memory.
+template <class T, int N, int NV>
 struct Lanes {
-    enum { ROWS = N < 8 ? N : 8 };
+    enum { MOST = NV ? 4 : 8, ROWS = N < MOST ? N : MOST };
     typedef typename Vector<T, N>::Type Wide;
     typedef typename Vector<T, ROWS>::Type Narrow;
+    typedef Rows<T, N, ROWS, NV> Some;
 };
 
 // v'p for a few rows v.
-template <int N, class T>
-FASTFEDREC_INLINE typename Lanes<T, N>::Narrow row_products(const T* const* rows, const T* p, int stride) {
-    typedef typename Lanes<T, N>::Wide Wide;
-    constexpr int n_rows = Lanes<T, N>::ROWS;
+template <int N, int NV, class T>
+FASTFEDREC_INLINE typename Lanes<T, N, NV>::Narrow row_products(const typename Lanes<T, N, NV>::Some& rows, const T* p,
+                                                                int stride) {
+    typedef typename Lanes<T, N, NV>::Wide Wide;
+    constexpr int n_rows = Lanes<T, N, NV>::ROWS;
     Wide sums[n_rows];
 #pragma GCC unroll 8
     for (int i = 0; i < n_rows; ++i) sums[i] = Wide{};
 #pragma GCC unroll 8
-    for (int f = 0; f < stride; f += N) {
-        const Wide x = load<Wide>(p + f);
+    for (int v = 0; v < (NV ? NV : stride / N); ++v) {
+        const Wide x = load<Wide>(p + v * N);
 #pragma GCC unroll 8
-        for (int i = 0; i < n_rows; ++i) sums[i] = multiply_add(load<Wide>(rows[i] + f), x, sums[i]);
+        for (int i = 0; i < n_rows; ++i) sums[i] = multiply_add(rows.at(i, v), x, sums[i]);
     }
-    if constexpr (N == 16) return eight_sums(sums);
-    else return lane_sums<n_rows>(sums);
+    return row_sums<n_rows>(sums);
 }
 
 // A sum of rows, each times its coefficient: NV vectors in registers, or in memory where NV is 0.
 template <int N, int NV, class T>
 struct RowSum {
-    typedef typename Lanes<T, N>::Wide Wide;
+    typedef typename Lanes<T, N, NV>::Wide Wide;
     Wide sums[NV];
 
     FASTFEDREC_MEMBER void open(T*, int) {
 #pragma GCC unroll 8
         for (int v = 0; v < NV; ++v) sums[v] = Wide{};
     }
-    FASTFEDREC_MEMBER void add(const T* const* rows, const T* coefficients) {
+    FASTFEDREC_MEMBER void add(const typename Lanes<T, N, NV>::Some& rows, const T* coefficients) {
 #pragma GCC unroll 8
-        for (int i = 0; i < Lanes<T, N>::ROWS; ++i)
+        for (int i = 0; i < Lanes<T, N, NV>::ROWS; ++i)
 #pragma GCC unroll 8
             for (int v = 0; v < NV; ++v)
-                sums[v] = multiply_add(load<Wide>(rows[i] + v * N), spread<Wide>(coefficients[i]), sums[v]);
+                sums[v] = multiply_add(rows.at(i, v), spread<Wide>(coefficients[i]), sums[v]);
     }
     FASTFEDREC_MEMBER void close(T* y) {
 #pragma GCC unroll 8
@@ -63,7 +63,7 @@ struct RowSum {
 
 template <int N, class T>
 struct RowSum<N, 0, T> {
-    typedef typename Lanes<T, N>::Wide Wide;
+    typedef typename Lanes<T, N, 0>::Wide Wide;
     T* y;
     int stride;
 
@@ -72,15 +72,15 @@ struct RowSum<N, 0, T> {
         stride = n;
         __builtin_memset(y, 0, stride * sizeof(T));
     }
-    FASTFEDREC_MEMBER void add(const T* const* rows, const T* coefficients) {
-        for (int f = 0; f < stride; f += N) {
-            Wide even = load<Wide>(y + f), odd = Wide{};
+    FASTFEDREC_MEMBER void add(const typename Lanes<T, N, 0>::Some& rows, const T* coefficients) {
+        for (int v = 0; v < stride / N; ++v) {
+            Wide even = load<Wide>(y + v * N), odd = Wide{};
 #pragma GCC unroll 8
-            for (int i = 0; i < Lanes<T, N>::ROWS; i += 2) {
-                even = multiply_add(load<Wide>(rows[i] + f), spread<Wide>(coefficients[i]), even);
-                odd = multiply_add(load<Wide>(rows[i + 1] + f), spread<Wide>(coefficients[i + 1]), odd);
+            for (int i = 0; i < Lanes<T, N, 0>::ROWS; i += 2) {
+                even = multiply_add(rows.at(i, v), spread<Wide>(coefficients[i]), even);
+                odd = multiply_add(rows.at(i + 1, v), spread<Wide>(coefficients[i + 1]), odd);
             }
-            store(y + f, even + odd);
+            store(y + v * N, even + odd);
         }
     }
     FASTFEDREC_MEMBER void close(T*) {}
@@ -89,18 +89,19 @@ struct RowSum<N, 0, T> {
 // y = A p, or the residual y = b - A p, which meets a user's rows first and so prefetches them.
 template <int N, int NV, bool RESIDUAL, class T>
 static void apply(const AlsProblem<T>& problem, int64_t start, int64_t stop, const T* p, T* y) {
-    typedef typename Lanes<T, N>::Narrow Narrow;
-    constexpr int n_rows = Lanes<T, N>::ROWS, ahead = 2 * n_rows, line = 64 / sizeof(T);
+    typedef typename Lanes<T, N, NV>::Narrow Narrow;
+    constexpr int n_rows = Lanes<T, N, NV>::ROWS, ahead = 16, line = 64 / sizeof(T);
     static const T zeros[LONGEST] = {};
     const int stride = NV ? NV * N : problem.stride;
     const Narrow one = spread<Narrow>((T)1), weight = spread<Narrow>((T)problem.weight);
-    const T* rows[n_rows];
     alignas(64) T coefficients[n_rows];
+    typename Lanes<T, N, NV>::Some rows;
     RowSum<N, NV, T> sum;
     sum.open(y, stride);
     for (int f = 0; f < stride; f += n_rows) {
 #pragma GCC unroll 8
-        for (int i = 0; i < n_rows; ++i) rows[i] = problem.gram + (f + i) * stride;
+        for (int i = 0; i < n_rows; ++i) rows.starts[i] = problem.gram + (f + i) * stride;
+        rows.hold(0);
         const Narrow c = load<Narrow>(p + f);
         store(coefficients, RESIDUAL ? -c : c);
         sum.add(rows, coefficients);
@@ -110,18 +111,21 @@ static void apply(const AlsProblem<T>& problem, int64_t start, int64_t stop, con
         if (k + n_rows <= stop) {
 #pragma GCC unroll 8
             for (int i = 0; i < n_rows; ++i)
-                rows[i] = problem.item_factors + (ptrdiff_t)problem.indices[k + i] * stride;
+                rows.starts[i] = problem.item_factors + (ptrdiff_t)problem.indices[k + i] * stride;
             if (problem.values) w *= load<Narrow>(problem.values + k);
         } else
             for (int i = 0; i < n_rows; ++i) {
-                rows[i] = k + i < stop ? problem.item_factors + (ptrdiff_t)problem.indices[k + i] * stride : zeros;
+                rows.starts[i] =
+                    k + i < stop ? problem.item_factors + (ptrdiff_t)problem.indices[k + i] * stride : zeros;
                 if (problem.values && k + i < stop) w[i] *= problem.values[k + i];
             }
         if (RESIDUAL && k + ahead + n_rows <= stop)
             for (int i = 0; i < n_rows; ++i)
                 for (int f = 0; f < stride; f += line)
                     __builtin_prefetch(problem.item_factors + (ptrdiff_t)problem.indices[k + ahead + i] * stride + f);
-        const Narrow products = row_products<N>(rows, p, stride);
+        rows.hold(0);
+        const Narrow products = row_products<N, NV>(rows, p, stride);
+        rows.keep_or_read_again();
         store(coefficients, RESIDUAL ? one + w - w * products : w * products);
         sum.add(rows, coefficients);
     }
@@ -130,7 +134,7 @@ static void apply(const AlsProblem<T>& problem, int64_t start, int64_t stop, con
 
 template <int N, class T>
 static T dot(const T* a, const T* b, int n) {
-    typedef typename Lanes<T, N>::Wide Wide;
+    typedef typename Vector<T, N>::Type Wide;
     Wide sums = Wide{};
     for (int f = 0; f < n; f += N) sums = multiply_add(load<Wide>(a + f), load<Wide>(b + f), sums);
     T sum = 0;
@@ -141,7 +145,7 @@ static T dot(const T* a, const T* b, int n) {
 // y = a x + b y
 template <int N, class T>
 static void combine(T a, const T* x, T b, T* y, int n) {
-    typedef typename Lanes<T, N>::Wide Wide;
+    typedef typename Vector<T, N>::Type Wide;
     for (int f = 0; f < n; f += N)
         store(y + f, multiply_add(spread<Wide>(a), load<Wide>(x + f), spread<Wide>(b) * load<Wide>(y + f)));
 }

@@ -132,5 +132,21 @@ inline __attribute__((always_inline)) F8 lane_sums<8, F8>(F8* x) {
     return eight_sums(x);
 }
 
+// The sums of the lanes of each of R vectors, of R lanes or more; may overwrite x.
+template <int R, class V>
+FASTFEDREC_INLINE auto row_sums(V* x) {
+    constexpr int n = sizeof(V) / sizeof(x[0][0]);
+    if constexpr (R == n) return lane_sums<R>(x);
+    else if constexpr (sizeof(x[0][0]) == 4 && R == 8) return eight_sums(x);
+    else if constexpr (sizeof(x[0][0]) == 4) {
+        static_assert(R == 4);
+        return quarter_sums(pair_sums(pair_sums(x[0], x[2]), pair_sums(x[1], x[3])));
+    } else {
+        static_assert(R == 4 && n == 8);
+        const V sums = lane_sums<R>(x);
+        return __builtin_shufflevector(sums, sums, 0, 1, 2, 3) + __builtin_shufflevector(sums, sums, 4, 5, 6, 7);
+    }
+}
+
 }  // namespace FASTFEDREC_LEVEL
 }  // namespace fastfedrec

@@ -1,6 +1,7 @@
 // See _nmf.h; compiled once for each level.
 #include "_kernels/_nmf.h"
 
+#include "_kernels/_rows.h"
 #include "_kernels/_tiles.h"
 
 namespace fastfedrec {
@@ -276,25 +277,33 @@ void nmf_solve(const NmfProblem<double>& problem, ptrdiff_t row, double* gram, d
 }
 
 // ---- multiplicative steps ------------------------------------------------------------------------------------------
-// As many entries as a vector has lanes at a time: first the products u'v of them all, whose sums over factors become
-// lanes of one vector; then both sums, of x v and of (u'v) v, for which the item factors come from the nearest cache.
+// A few entries at a time: first their products u'v, then both sums, of x v and of (u'v) v. Where the item factors are
+// not held in between, more entries at a time have less to add up across lanes.
+template <class T, int NV>
+struct Few {
+    enum { LANES = Native<T>::LANES, N = LANES > 4 && (VECTOR_BYTES == 64 || NV == 1) ? 4 : LANES };
+    typedef typename Vector<T, N>::Type Type;
+};
+
 template <class T, int NV>
 struct Sums {
     enum { N = NV <= 2 ? 2 : 1 };  // one sum would wait for its own last addition
     typename Vector<T, Native<T>::LANES>::Type above[N][NV], below[N][NV];
 };
 
-template <class T, int NV>
-FASTFEDREC_INLINE void add_entries(const T* const* rows, ptrdiff_t at, const T* xs, const T* products, Sums<T, NV>& to) {
-    constexpr int lanes = Native<T>::LANES;
-    typedef typename Vector<T, lanes>::Type V;
-#pragma GCC unroll 16
-    for (int j = 0; j < lanes; ++j)
+template <class T, int NV, class Rows>
+FASTFEDREC_INLINE void add_entries(const Rows& rows, const typename Few<T, NV>::Type& xs,
+                                   const typename Few<T, NV>::Type& products, Sums<T, NV>& to) {
+    typedef typename Vector<T, Native<T>::LANES>::Type V;
+#pragma GCC unroll 8
+    for (int j = 0; j < Few<T, NV>::N; ++j)
 #pragma GCC unroll 4
         for (int v = 0; v < NV; ++v) {
-            const V factors = load<V>(rows[j] + at + v * lanes);
-            to.above[j % to.N][v] = multiply_add(spread<V>(xs[j]), factors, to.above[j % to.N][v]);
-            to.below[j % to.N][v] = multiply_add(spread<V>(products[j]), factors, to.below[j % to.N][v]);
+            const V factors = rows.at(j, v);
+            V& above = to.above[j % to.N][v];
+            V& below = to.below[j % to.N][v];
+            above = multiply_add(spread<V>(xs[j]), factors, above);
+            below = multiply_add(spread<V>(products[j]), factors, below);
         }
 }
 
@@ -316,63 +325,56 @@ FASTFEDREC_INLINE void move_factors(const Sums<T, NV>& sums, T regularization, T
 // More than NV vectors of factors are added up NV at a time, in memory.
 template <class T, int NV, bool IN_PARTS, bool WEIGHTED>
 static void multiply(const NmfProblem<T>& problem, ptrdiff_t row, T regularization, T* u) {
-    constexpr int lanes = Native<T>::LANES, part = NV * lanes;
+    constexpr int lanes = Native<T>::LANES, part = NV * lanes, n_few = Few<T, NV>::N;
     typedef typename Vector<T, lanes>::Type V;
+    typedef typename Few<T, NV>::Type W;
     const int64_t start = problem.indptr[row], stop = problem.indptr[row + 1];
-    const T* rows[lanes];
-    Sums<T, NV> sums = {}, parts[IN_PARTS ? NMF_MAX_STRIDE / part : 1];
-    if constexpr (IN_PARTS) __builtin_memset(parts, 0, sizeof parts);
+    const int n_parts = IN_PARTS ? (problem.n_factors + part - 1) / part : 1;
+    Rows<T, lanes, n_few, NV> rows;
+    Sums<T, NV> sums[IN_PARTS ? NMF_MAX_STRIDE / part : 1] = {};
     const auto point = [&](int j, int64_t entry) __attribute__((always_inline)) {
         const ptrdiff_t item = problem.indices ? (ptrdiff_t)problem.indices[entry] : entry - start;
-        rows[j] = problem.item_factors + item * problem.stride;
+        rows.starts[j] = problem.item_factors + item * problem.stride;
     };
-    const auto add = [&](const T* xs, const T* ws) __attribute__((always_inline)) {
-        V terms[lanes];
-        alignas(VECTOR_BYTES) T weighted[lanes], products[lanes];
-#pragma GCC unroll 16
-        for (int j = 0; j < lanes; ++j) {
-            terms[j] = load<V>(u) * load<V>(rows[j]);
+    const auto add = [&](W xs, const W* weights) __attribute__((always_inline)) {
+        V terms[n_few] = {};
+        for (int p = 0; p < n_parts; ++p) {
+            rows.hold(p * NV);
 #pragma GCC unroll 4
-            for (int at = lanes; at < part; at += lanes)
-                terms[j] = multiply_add(load<V>(u + at), load<V>(rows[j] + at), terms[j]);
-            if constexpr (IN_PARTS)
-                for (int at = part; at < problem.n_factors; at += lanes)
-                    terms[j] = multiply_add(load<V>(u + at), load<V>(rows[j] + at), terms[j]);
+            for (int v = 0; v < NV; ++v) {
+                const V x = load<V>(u + p * part + v * lanes);
+#pragma GCC unroll 8
+                for (int j = 0; j < n_few; ++j) terms[j] = multiply_add(x, rows.at(j, v), terms[j]);
+            }
         }
-        V product = lane_sums<lanes>(terms);
-        if (ws) {
-            const V w = load<V>(ws), x = load<V>(xs) * w;
-            product *= w;
-            store(weighted, x);
-            xs = weighted;
+        W products = row_sums<n_few>(terms);
+        if (weights) xs *= *weights, products *= *weights;
+        rows.keep_or_read_again();
+        for (int p = 0; p < n_parts; ++p) {
+            if (IN_PARTS) rows.hold(p * NV);
+            add_entries(rows, xs, products, sums[p]);
         }
-        store(products, product);
-        __asm__ volatile("" ::: "memory");  // rows are loaded again: kept until here, they would be stored elsewhere first
-        if constexpr (IN_PARTS)
-            for (int p = 0; p * part < problem.n_factors; ++p) add_entries(rows, p * part, xs, products, parts[p]);
-        else add_entries(rows, 0, xs, products, sums);
     };
     int64_t k = start;
-    for (; k + lanes <= stop; k += lanes) {
-#pragma GCC unroll 16
-        for (int j = 0; j < lanes; ++j) point(j, k + j);
-        add(problem.values + k, WEIGHTED ? problem.weights + k : (const T*)nullptr);
+    for (; k + n_few <= stop; k += n_few) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_few; ++j) point(j, k + j);
+        if constexpr (WEIGHTED) {
+            const W weights = load<W>(problem.weights + k);
+            add(load<W>(problem.values + k), &weights);
+        } else add(load<W>(problem.values + k), nullptr);
     }
-    if (k < stop) {  // as many again: the last ones of the row, of which some count for nothing
-        T xs[lanes], ws[lanes];
-        const int64_t first = stop - start < lanes ? start : stop - lanes;
-        for (int j = 0; j < lanes; ++j) {
-            const bool is_new = k <= first + j && first + j < stop;
-            const int64_t entry = is_new ? first + j : start;
+    if (k < stop) {
+        W xs, weights;
+        for (int j = 0; j < n_few; ++j) {
+            const int64_t entry = k + j < stop ? k + j : start;  // one that counts for nothing
             point(j, entry);
             xs[j] = problem.values[entry];
-            ws[j] = !is_new ? 0 : WEIGHTED ? problem.weights[entry] : 1;
+            weights[j] = k + j >= stop ? 0 : WEIGHTED ? problem.weights[entry] : 1;
         }
-        add(xs, ws);
+        add(xs, &weights);
     }
-    if constexpr (IN_PARTS)
-        for (int p = 0; p * part < problem.n_factors; ++p) move_factors(parts[p], regularization, u + p * part);
-    else move_factors(sums, regularization, u);
+    for (int p = 0; p < n_parts; ++p) move_factors(sums[p], regularization, u + p * part);
 }
 
 template <class T, int NV, bool IN_PARTS = false>
