@@ -265,6 +265,14 @@ def test_only_honest_users_hide():
     assert shuffled_epsilon(**(DEFAULT | {"n_users": 1, "n_reports": 1})) > 2.4  # nobody to hide among
 
 
+@pytest.mark.parametrize("n_users", [1, 30])
+def test_reports_that_nobody_hides_cost_what_they_cost_without_a_shuffler(n_users):
+    alone = shuffled_epsilon(5.0, 2_980, n_users=n_users, n_rounds=2, delta=1e-6, neighboring="zero_out")
+    assert alone == 2 * 2_980 * 5.0
+    crowd = shuffled_epsilon(5.0, 2_980, n_users=100_000, n_rounds=2, delta=1e-6, neighboring="zero_out")
+    assert crowd < alone / 100
+
+
 def test_losses_are_a_distribution():
     for n_users in (1, 3, 1000, 10**7):
         pmf, same = shuffled_loss(1.0, n_users).build(1e-4)

@@ -157,6 +157,8 @@ def find_window(pmfs: Sequence[tuple[LossPmf, int]], step: float) -> tuple[int, 
     supports = []
     for loss, times in pmfs:
         present = np.flatnonzero(loss.pmf)
+        if not present.size:
+            return 0, 0  # all of its mass is at infinity, and so is the total's
         supports.append((np.log(loss.pmf[present]), step * (loss.start + present), times))
         low, high = low + times * int(loss.start + present[0]), high + times * int(loss.start + present[-1])
 
