@@ -54,7 +54,9 @@ class BuildKernels(build_ext):
         # No contraction: a fused multiply-add would give other bits on machines that have one.
         flags = ["-O3", "-std=c++17", "-fno-math-errno", "-ffp-contract=off", "-Wno-unused-function"]
         # GCC's split paths end a loop in several places: marking items that are drawn took three times as long.
-        flags += ["-fno-split-paths"]
+        # Other compilers need not know the flag.
+        if self._links("int main() { return 0; }\n", ["-fno-split-paths"]):
+            flags += ["-fno-split-paths"]
         flags += ["-g"] if DEBUG else ["-g0"]  # Python's own flags ask for symbols, four fifths of a wheel
         openmp = ["-fopenmp"]
         if not self._links(OPENMP_PROBE, openmp):
