@@ -12,6 +12,7 @@ import platform
 import re
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -49,6 +50,13 @@ def make_description(readme):
 class BuildKernels(build_ext):
     """Adds what depends on the compiler: OpenMP and instruction-set levels are tried, not assumed."""
 
+    def finalize_options(self):
+        """Compile as many files at once as there are processors to use, unless `--parallel` says how many."""
+        super().finalize_options()
+        if self.parallel is None:
+            affinity = getattr(os, "sched_getaffinity", None)  # Linux's: a container may have fewer than the machine
+            self.parallel = len(affinity(0)) if affinity else os.cpu_count() or 1
+
     def build_extensions(self):
         """Build the vector code of every level, then the extensions with it."""
         # No contraction: a fused multiply-add would give other bits on machines that have one.
@@ -83,15 +91,20 @@ class BuildKernels(build_ext):
         library = folder / "libfastfedrec_levels.a"  # what `create_static_lib` makes of the name
         newest = max(os.path.getmtime(path) for path in [*VECTOR_SOURCES, *SHARED, __file__])
         if self.force or not library.exists() or library.stat().st_mtime < newest:
-            objects = []
-            for name, level_flags in levels.items():
-                objects += self.compiler.compile(
-                    VECTOR_SOURCES,
+
+            def compile_one(job):
+                name, source = job
+                return self.compiler.compile(
+                    [source],
                     output_dir=str(folder / name),
                     macros=[*macros, ("FASTFEDREC_LEVEL", name)],
                     include_dirs=["."],
-                    extra_postargs=[*flags, *level_flags],
+                    extra_postargs=[*flags, *levels[name]],
                 )
+
+            with ThreadPoolExecutor(max(int(self.parallel), 1)) as pool:
+                compiled = pool.map(compile_one, [(name, source) for name in levels for source in VECTOR_SOURCES])
+                objects = [path for paths in compiled for path in paths]
             library.unlink(missing_ok=True)  # an archive keeps members that are no longer built
             self.compiler.create_static_lib(objects, "fastfedrec_levels", output_dir=str(folder))
         return str(library)

@@ -31,9 +31,9 @@ struct Rows {
         if constexpr (HELD) return held[i][v];
         else return load<V>(starts[i] + (first + v) * N);
     }
-    // Between the first use and the second.
+    // Between the first use and the second. A row of any length is read in a loop, which a compiler does not undo.
     FASTFEDREC_MEMBER void keep_or_read_again() {
-        if constexpr (!HELD) __asm__ volatile("" ::: "memory");
+        if constexpr (NV > 0 && !HELD) __asm__ volatile("" ::: "memory");
     }
 };
 

@@ -96,6 +96,8 @@ def add_layers(
     """
     cdef Table top = Table(&top_high[0], &top_low[0], &top_guide[0], top_high.shape[0] - 1, top_shift)
     cdef Table below = Table(&high[0], &low[0], &guide[0], high.shape[0] - 1, shift)
+    if not 1 <= subkeys.shape[0] <= MOST_LAYERS:  # more would be drawn beyond the end of a block's streams
+        raise ValueError(f"subkeys must be of 1 to {MOST_LAYERS} layers, got {subkeys.shape[0]}")
     _add_blocks(values, &top, &below, &subkeys[0, 0], <int>subkeys.shape[0], base, round_number, n_threads)
 
 

@@ -22,6 +22,7 @@ from fastfedrec._attack_results import (
     rows_of,
 )
 from fastfedrec._check import check_flag
+from fastfedrec._rows import distinct
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms._arrays import check_grid
 from fastfedrec.membership import membership_loss, membership_shadow
@@ -99,7 +100,7 @@ def intersection(records: Sequence[RecordedRound], truth: Interactions) -> Attac
     pairs, times = np.unique(cells, return_counts=True)
     present = np.zeros(truth.n_users)
     for messages in rounds:
-        present[rows_of(np.unique(messages.senders), truth)] += 1
+        present[rows_of(distinct(messages.senders), truth)] += 1
     share = times / present[pairs // truth.n_items]
     claims = np.where(share == 1, 1, -1).astype(np.int8)
     name = f"intersection of {len(rounds)} round{'s' * (len(rounds) != 1)}, the server"

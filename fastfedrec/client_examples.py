@@ -8,7 +8,7 @@ import numpy as np
 
 from fastfedrec._check import check_instance, check_integer
 from fastfedrec._kernels import _examples as _kernel
-from fastfedrec._rows import check_rows
+from fastfedrec._rows import check_rows, distinct
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 
@@ -186,7 +186,7 @@ def draw_examples(
     check_instance("events", events, Events, "use Events.from_interactions or Events.from_log")
     check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
     users = check_rows("users", users, visited.n_users)
-    if len(np.unique(users)) < len(users):
+    if len(distinct(users)) < len(users):
         raise ValueError("users must be distinct: a client has one stream of random bits a round")
     if len(events.indptr) != visited.n_users + 1:
         raise ValueError(f"events must be of {visited.n_users} users, those of visited, got {len(events.indptr) - 1}")

@@ -9,6 +9,7 @@ import numpy as np
 
 from fastfedrec._check import check_flag, check_instance
 from fastfedrec._ids import IdIndex, axis_ids, column_array, encode_ids
+from fastfedrec._rows import distinct
 from fastfedrec.interactions import Interactions
 
 _MULTI_HOT = tuple, list, set, frozenset
@@ -277,6 +278,6 @@ def _encode(
     else:
         vocabulary = axis_ids(f"{name} vocabulary", vocabulary, len(vocabulary))
         numbers = IdIndex(name, vocabulary).rows(values)
-    pairs = np.unique(entries * (len(vocabulary) + 1) + numbers)  # a value that an entry has twice counts once
+    pairs = distinct(entries * (len(vocabulary) + 1) + numbers)  # a value that an entry has twice counts once
     entries, numbers = np.divmod(pairs, len(vocabulary) + 1)
     return vocabulary, np.bincount(entries, minlength=len(column)), numbers

@@ -8,7 +8,7 @@ from numpy.typing import DTypeLike
 
 from fastfedrec._check import check_instance, check_integer, check_real
 from fastfedrec._client_model import ClientModel, Steps, largest_batch
-from fastfedrec._rows import check_rows, frozen
+from fastfedrec._rows import check_rows, distinct, frozen
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec._tiles import check_width, share_out, tile_of
 from fastfedrec.client_updates import ClientUpdates
@@ -319,7 +319,7 @@ class GRUEncoder(ClientModel):
         of_items = np.repeat(np.repeat(client, each), np.diff(starts))
         of_candidates = np.repeat(client, candidates.shape[1])
         pairs = np.concatenate([of_items, of_candidates]) * self.n_items + np.concatenate([items, candidates.ravel()])
-        owners, rows = np.divmod(np.unique(pairs), self.n_items)
+        owners, rows = np.divmod(distinct(pairs), self.n_items)
         return np.searchsorted(owners, np.arange(len(indptr))), rows.astype(np.int32)
 
 

@@ -7,7 +7,7 @@ from numpy.typing import DTypeLike
 
 from fastfedrec._check import check_array, check_instance, check_integer, check_real
 from fastfedrec._client_model import ClientModel, Steps, largest_batch
-from fastfedrec._rows import frozen
+from fastfedrec._rows import distinct, frozen
 from fastfedrec._tiles import share_out, tile_of
 from fastfedrec.client_examples import ClientExamples
 from fastfedrec.client_updates import ClientUpdates
@@ -247,5 +247,5 @@ class JointNetwork(ClientModel):
         for (starts, rows), first in ((of_network, 0), (of_encoder, self._first_item)):
             clients = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
             pairs.append(clients * n + first + rows)
-        owners, touched = np.divmod(np.unique(np.concatenate(pairs)), n)
+        owners, touched = np.divmod(distinct(np.concatenate(pairs)), n)
         return np.searchsorted(owners, np.arange(len(of_network[0]))), touched.astype(np.int32)

@@ -180,6 +180,15 @@ def test_layers_equal_naive_twin_with_ties_in_any_of_them(n, tied, base, seed):
             assert got.tolist() == naive.add_layers(ends.tolist(), draws, base)
 
 
+@pytest.mark.parametrize("n_layers", [0, 8])
+def test_more_layers_than_a_block_has_room_for_are_refused(n_layers):
+    table = tied_table([], np.random.default_rng(0))
+    values, subkeys = np.zeros(3, dtype=np.int64), np.zeros((n_layers, 8), dtype=np.uint32)
+    with pytest.raises(ValueError, match=f"subkeys must be of 1 to 7 layers, got {n_layers}"):
+        kernel.add_layers(values, *table, *table, subkeys, 56, 56, 10, 0, 1)
+    assert not values.any()
+
+
 def test_the_twin_of_layers_knows_their_order_and_their_base():
     layers = [[3, -1], [0, 2], [5, 5]]
     assert naive.add_layers([1, 1], layers, 10) == [306, -74]

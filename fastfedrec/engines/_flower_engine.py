@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastfedrec._rows import distinct
 from fastfedrec.accounting import CommunicationLedger, LocalReports, RoundTraffic, ShuffledReports
 from fastfedrec.accounting.events import Event
 from fastfedrec.engines._flower_records import array_record, config_record, count_bytes, read_arrays, read_values
@@ -207,7 +208,7 @@ class FlowerEngine(Engine):
     def _read_people(self, name: str, arrays: Mapping[str, np.ndarray], n_clients: int) -> str | None:
         """Take down a node's users, or say why it does not take part."""
         ids = arrays["global_user_ids"]
-        if ids.dtype != np.uint64 or ids.shape != (n_clients,) or len(np.unique(ids)) != n_clients:
+        if ids.dtype != np.uint64 or ids.shape != (n_clients,) or len(distinct(ids)) != n_clients:
             return f"global-user-ids must be {n_clients} different uint64, got {ids.dtype} {ids.shape}"
         if name in self.people:
             return None if np.array_equal(self.people[name], ids) else "it came with other users than before"
