@@ -1,4 +1,7 @@
 """What this machine and its OpenMP runtime offer; see fastfedrec.hardware."""
+from cython.parallel cimport prange
+
+
 cdef extern from "_kernels/_levels.h" namespace "fastfedrec" nogil:
     """
     #if defined(_OPENMP)
@@ -39,6 +42,18 @@ def best_level():
 def max_threads():
     """Threads that OpenMP gives a parallel loop started here and now; 0 where the build has no OpenMP."""
     return _max_threads()
+
+
+def call_in_threads(work, int n_threads):
+    """Call work(0), ..., work(n_threads - 1), Python functions, in as many of OpenMP's threads.
+
+    Python's own threads would be others, and share the processors with OpenMP's, which wait for their next loop by
+    looking for it for some milliseconds.  Where OpenMP gives fewer threads, some calls come after others.
+    """
+    cdef int thread
+    for thread in prange(n_threads, nogil=True, schedule="static", chunksize=1, num_threads=n_threads):
+        with gil:
+            work(thread)
 
 
 def splits_vectors():

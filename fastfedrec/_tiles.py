@@ -1,13 +1,13 @@
 """What every network asks of the host: the tile of its products, whole vectors, and threads for its clients."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from fastfedrec import hardware
 from fastfedrec._check import check_integer
+from fastfedrec._kernels import hardware as _hardware
 
 _WIDTH_MULTIPLE = 16
 _WORTH_THREADS = 2**20
@@ -39,12 +39,8 @@ def share_out(work: Callable[[np.ndarray, int], None], n_threads: int) -> None:
 
     if n_threads == 1:
         work_quietly(0)
-        return
-    with ThreadPoolExecutor(n_threads - 1) as pool:
-        others = [pool.submit(work_quietly, thread) for thread in range(1, n_threads)]
-        work_quietly(0)  # in the calling thread
-        for other in others:
-            other.result()
+    else:
+        _hardware.call_in_threads(work_quietly, n_threads)
 
 
 def check_width(name: str, value: Any) -> int:

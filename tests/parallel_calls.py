@@ -31,6 +31,7 @@ from fastfedrec import (
 from fastfedrec.client_examples import Events, draw_examples
 from fastfedrec.evaluation import random_split
 from fastfedrec.features import Features
+from fastfedrec.gru import GRUEncoder
 from fastfedrec.hadamard import hadamard_transform
 from fastfedrec.mechanisms import (
     GRR,
@@ -89,6 +90,13 @@ def sketched_and_decoded(n):
     return np.concatenate([sums.ravel(), SKETCH._decode_pairs(state, sums, n).ravel()])
 
 
+def encoded(n):
+    encoder = GRUEncoder(60, n_factors=16)
+    return encoder.encode_sequences(
+        encoder.initial_parameters(KEY), np.arange(N) % 60, np.arange(0, N + 1, 10), n_threads=n
+    )
+
+
 CALLS = {
     "als": lambda n: als.solve_users(data(), np.ones((60, 3)), regularization=1.0, confidence_weight=2.0, n_threads=n),
     "binary_response": lambda n: BinaryResponse(1.0).privatize(values() / 4, key=KEY, n_threads=n),
@@ -104,6 +112,7 @@ CALLS = {
     "frequency": lambda n: GRR(1.0, 5).privatize(values(), key=KEY, n_threads=n),
     "generate": lambda n: datasets.generate_implicit(400, 60, key=KEY, n_threads=n).indices,
     "hadamard": lambda n: hadamard_transform(values().reshape(-1, 32), n_threads=n),
+    "hardware": encoded,  # its threads are those of all kernels in Numba
     "integer_noise": lambda n: DiscreteLaplace(2, sampler="table").privatize(values(), key=KEY, n_threads=n),
     "laplace_rr_svd": lambda n: LaplaceRRSVD(n_factors=0).fit(ratings(), key=KEY, n_threads=n).item_biases_,
     "network": trained_and_scored,

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -206,6 +207,30 @@ def test_a_processor_without_avx_runs_every_kernel_and_draws_the_same():
 
 
 # ---- bad inputs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 7])
+def test_functions_are_called_once_for_each_thread(n_threads):
+    called = []
+    kernel.call_in_threads(called.append, n_threads)
+    assert sorted(called) == list(range(n_threads))
+
+
+@pytest.mark.skipif(kernel.max_threads() == 0, reason="no OpenMP")
+def test_functions_are_called_at_the_same_time():
+    barrier = threading.Barrier(2)
+    kernel.call_in_threads(lambda _: barrier.wait(60), 2)
+    assert not barrier.broken
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+def test_an_error_in_a_thread_reaches_the_caller(broken):
+    def work(thread):
+        if thread == broken:
+            raise KeyError("seen")
+
+    with pytest.raises(KeyError, match="seen"):
+        kernel.call_in_threads(work, 2)
 
 
 def test_an_instruction_set_that_is_not_there_is_refused():
