@@ -1,5 +1,6 @@
 """Flower's records to plain arrays and back: kebab-case names, nothing pickled, nothing read beyond a bound."""
 
+import functools
 import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -87,19 +88,29 @@ def _read_array(name: str, array: "Array") -> np.ndarray:
     # Not numpy.load: it would make room for whatever size the header claims before it looks at the bytes.
     if array.stype != "numpy.ndarray":
         raise ValueError(f"array {name!r} is serialized as {array.stype!r}")
-    stream = io.BytesIO(array.data)
-    if np.lib.format.read_magic(stream) != (1, 0):
+    start = 10 + int.from_bytes(array.data[8:10], "little")
+    version, shape, in_columns, dtype = _read_header(array.data[:start])
+    if version != (1, 0):
         raise ValueError(f"array {name!r} is of another version of NumPy's format")
-    shape, in_columns, dtype = np.lib.format.read_array_header_1_0(stream, max_header_size=_LONGEST_HEADER)
     if dtype.kind not in "biufU":
         raise ValueError(f"array {name!r} must be numbers or text, got {dtype.str}")
     size = dtype.itemsize
     for length in shape:
         size *= int(length)
-    if size != len(array.data) - stream.tell():
-        raise ValueError(f"array {name!r} of {dtype} {shape} has {len(array.data) - stream.tell()} bytes")
-    flat = np.frombuffer(array.data, dtype=dtype, offset=stream.tell()) if size else np.zeros(0, dtype=dtype)
+    if size != len(array.data) - start:
+        raise ValueError(f"array {name!r} of {dtype} {shape} has {len(array.data) - start} bytes")
+    flat = np.frombuffer(array.data, dtype=dtype, offset=start) if size else np.zeros(0, dtype=dtype)
     return flat.reshape(shape, order="F" if in_columns else "C")
+
+
+@functools.lru_cache(maxsize=256)  # NumPy compiles each header as a program, and rounds send the same ones
+def _read_header(header: bytes) -> tuple[Any, ...]:
+    """Version and, if that is 1.0, shape, whether it goes by columns, and type."""
+    stream = io.BytesIO(header)
+    version = np.lib.format.read_magic(stream)
+    if version != (1, 0):
+        return version, (), False, np.dtype(bool)
+    return version, *np.lib.format.read_array_header_1_0(stream, max_header_size=_LONGEST_HEADER)
 
 
 def read_values(record: Any) -> dict[str, Any]:

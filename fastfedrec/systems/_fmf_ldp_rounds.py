@@ -1,6 +1,6 @@
 """The three functions of FMF-LDP and what its server accepts; `fmf_ldp.FMFLDP` is the model around them."""
 
-import math
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -23,6 +23,7 @@ _SHUFFLE = "fmf_ldp.shuffle"
 _START = "fmf_ldp.item_factors"
 _ROTATION = "fmf_ldp.rotation"
 _GRADIENT_BLOCKS = 8  # of users; fixed, so that float sums do not depend on n_threads
+_channel_of = functools.lru_cache(maxsize=16)(BinaryResponse)  # a round asks several times, and it never changes
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class FMFRounds(FederatedSystem):
         """The randomizer of one report."""
         if self.epsilon is None:
             raise ValueError("without an epsilon there are no reports")
-        return BinaryResponse(self.epsilon)
+        return _channel_of(self.epsilon)
 
     @property
     def _is_published(self) -> bool:
@@ -265,7 +266,7 @@ class FMFRounds(FederatedSystem):
         if self.normalize is not None:
             noise *= self._normal(state, update.round).unit
         step = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / noise
-        largest = math.inf if self.normalize is not None else _LARGEST_AUTO_RATE  # the twin's gradients have no norm
+        largest = np.inf if self.normalize is not None else _LARGEST_AUTO_RATE  # the twin's gradients have no norm
         return float(min(step / self.server_steps, largest))
 
     def mean_gradient(self, state: FMFState, update: Update) -> np.ndarray | None:
