@@ -3,6 +3,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# Helpers that assert, beside the tests: a failure shows what was compared.
+pytest.register_assert_rewrite("interaction_case", "sgd_case")
+
 # `ci` repeats the same examples on every run; `dev` explores; `nightly` explores long.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("dev", deadline=None, print_blob=True)

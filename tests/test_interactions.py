@@ -1,4 +1,4 @@
-"""Interactions: against a dict of dicts, by their own laws, and on everything a caller can get wrong."""
+"""Interactions as they are made: against a dict of dicts, by their own laws, and all a caller can get wrong."""
 
 import copy
 import pickle
@@ -10,14 +10,13 @@ import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
+from interaction_case import assert_same, assert_well_formed, interactions, table_of
 from naive import interactions as naive
 
 from fastfedrec import Interactions
 from fastfedrec._kernels import interactions as _kernel
 from fastfedrec._pairs import check_item_count
 from fastfedrec.interactions import MISSING_TIMESTAMP
-
-ARRAYS = ("indptr", "indices", "values", "timestamps", "user_ids", "item_ids", "global_user_ids")
 
 #: One kind of id a column: small and huge integers, strings with awkward characters, tuples, and all of them mixed.
 ID_KINDS = {
@@ -30,7 +29,11 @@ ID_KINDS = {
     "tuple": st.tuples(st.integers(0, 1), st.text(alphabet="xy", max_size=1)),
     "mixed": st.one_of(st.integers(0, 2), st.text(alphabet="ab", max_size=1), st.tuples(st.integers(0, 1))),
 }
+
+
 ids = st.sampled_from(sorted(ID_KINDS)).flatmap(lambda kind: st.lists(ID_KINDS[kind], max_size=25))
+
+
 numbers = st.one_of(st.integers(0, 5), st.floats(0, 1e30, allow_subnormal=False))
 
 
@@ -42,85 +45,6 @@ def rows(draw):
     values = draw(st.none() | st.lists(st.integers(0, 5), min_size=n, max_size=n))
     values = values or draw(st.none() | st.lists(numbers, min_size=n, max_size=n))
     return users[:n], items[:n], values or None
-
-
-@st.composite
-def interactions(draw):
-    """An object with empty users and items, explicit zeros, timestamps and features on both sides."""
-    n_users, n_items = draw(st.integers(0, 6)), draw(st.integers(1, 6))
-    dense = draw(st.lists(st.integers(-2, 4), min_size=n_users * n_items, max_size=n_users * n_items))
-    table = np.array(dense, dtype=np.int64).reshape(n_users, n_items)
-    keep = table >= 0
-    matrix = scipy.sparse.csr_array((table[keep].astype(float), np.nonzero(keep)), shape=table.shape)
-    data = Interactions.from_scipy(
-        matrix, user_ids=[f"u{row}" for row in range(n_users)], item_ids=[(row, row) for row in range(n_items)]
-    )
-    data = data.with_features(
-        user_features={"of": np.arange(n_users) * 10}, item_features={"of": [f"i{j}" for j in range(n_items)]}
-    )
-    return data._replace(timestamps=np.arange(data.n_interactions) * 7)
-
-
-def table_of(data):
-    """The object as the twin's dict of dicts, with every user in it."""
-    values = data.values_or_ones()
-    item_ids = data.item_ids.tolist()
-    return {
-        user: {item_ids[data.indices[k]]: float(values[k]) for k in range(data.indptr[row], data.indptr[row + 1])}
-        for row, user in enumerate(data.user_ids.tolist())
-    }
-
-
-def assert_well_formed(data):
-    """The laws every object obeys, whatever made it."""
-    assert data.indptr.dtype == np.int64
-    assert data.indices.dtype == np.int32
-    assert data.global_user_ids.dtype == np.uint64
-    assert data.indptr[0] == 0
-    assert data.indptr[-1] == data.n_interactions == len(data.indices)
-    assert data.shape == (len(data.user_ids), len(data.item_ids)) == (len(data.global_user_ids), data.n_items)
-    for row in range(data.n_users):
-        mine = data.indices[data.indptr[row] : data.indptr[row + 1]]
-        assert (np.diff(mine) > 0).all()
-        assert ((mine >= 0) & (mine < data.n_items)).all()
-    for name in ARRAYS:
-        array = getattr(data, name)
-        if array is not None:
-            assert not array.flags.writeable, name
-            assert array.flags.c_contiguous, name
-    if data.values is not None:
-        assert data.values.dtype in (np.float32, np.float64)
-        assert np.isfinite(data.values).all()
-        assert (data.values >= 0).all()
-        assert len(data.values) == data.n_interactions
-    assert data.timestamps is None or len(data.timestamps) == data.n_interactions
-    for features, length in ((data.user_features, data.n_users), (data.item_features, data.n_items)):
-        assert all(len(column) == length and not column.flags.writeable for column in features.values())
-
-
-def assert_same(left, right):
-    for name in ARRAYS:
-        np.testing.assert_array_equal(getattr(left, name), getattr(right, name), err_msg=name)
-    for features in ("user_features", "item_features"):
-        assert {k: v.tolist() for k, v in getattr(left, features).items()} == {
-            k: v.tolist() for k, v in getattr(right, features).items()
-        }
-
-
-def assert_aligned(selected, source):
-    """What is kept carries the id, global id, features, values and timestamps it had in `source`."""
-    assert_well_formed(selected)
-    user_rows, item_rows = source.user_index(selected.user_ids), source.item_index(selected.item_ids)
-    np.testing.assert_array_equal(selected.global_user_ids, source.global_user_ids[user_rows])
-    np.testing.assert_array_equal(selected.user_features["of"], source.user_features["of"][user_rows])
-    np.testing.assert_array_equal(selected.item_features["of"], source.item_features["of"][item_rows])
-    times = {}
-    for row in range(source.n_users):
-        for k in range(source.indptr[row], source.indptr[row + 1]):
-            times[row, int(source.indices[k])] = source.timestamps[k]
-    for row in range(selected.n_users):
-        for k in range(selected.indptr[row], selected.indptr[row + 1]):
-            assert selected.timestamps[k] == times[user_rows[row], item_rows[selected.indices[k]]]
 
 
 # ---- oracle -----------------------------------------------------------------------------------------------------
@@ -157,62 +81,6 @@ def test_timestamps_follow_their_pair(given_rows, data, duplicates):
     assert got == expected
 
 
-@given(interactions(), st.integers(0, 4), st.integers(0, 4))
-def test_filter_core_equals_repeated_removal(data, low_user, low_item):
-    kept = data.filter_core(min_interactions_per_user=low_user, min_interactions_per_item=low_item)
-    table, users, items = naive.filter_core(
-        table_of(data), data.user_ids.tolist(), data.item_ids.tolist(), low_user, low_item
-    )
-    assert kept.user_ids.tolist() == users
-    assert kept.item_ids.tolist() == items
-    assert table_of(kept) == table
-    assert_aligned(kept, data)
-    assert (kept.interactions_per_user() >= low_user).all()
-    assert (kept.interactions_per_item() >= low_item).all()
-
-
-@given(interactions(), st.integers(1, 7))
-def test_top_items_equals_the_twin(data, n):
-    kept = data.top_items(n)
-    items = naive.top_items(table_of(data), data.item_ids.tolist(), n)
-    assert kept.item_ids.tolist() == items
-    assert kept.user_ids.tolist() == data.user_ids.tolist()
-    assert table_of(kept) == naive.restrict(table_of(data), data.user_ids.tolist(), items)
-    assert_aligned(kept, data)
-
-
-@given(interactions(), st.sampled_from([0, 0.5, 1, 2.5, 4]))
-def test_binarize_equals_the_twin(data, threshold):
-    kept = data.binarize(threshold)
-    assert table_of(kept) == naive.binarize(table_of(data), threshold)
-    assert kept.values is None
-    assert_aligned(kept, data)
-
-
-@given(interactions(), st.data())
-def test_select_users_equals_the_twin(data, draw):
-    chosen = draw.draw(st.permutations(range(data.n_users)).map(lambda order: order[: draw.draw(st.integers(0, 6))]))
-    kept = data.select_users(chosen)
-    users = [data.user_ids.tolist()[row] for row in chosen]
-    assert kept.user_ids.tolist() == users
-    assert table_of(kept) == naive.restrict(table_of(data), users, data.item_ids.tolist())
-    assert_aligned(kept, data)
-    mask = np.isin(np.arange(data.n_users), np.array(chosen, dtype=np.int64))
-    assert_same(data.select_users(mask), data.select_users(np.sort(np.array(chosen, dtype=np.int64))))
-
-
-@given(interactions(), st.data())
-def test_select_items_equals_the_twin(data, draw):
-    chosen = draw.draw(st.lists(st.sampled_from(range(data.n_items)), unique=True) if data.n_items else st.just([]))
-    kept = data.select_items(chosen)
-    items = [data.item_ids.tolist()[column] for column in sorted(chosen)]
-    assert kept.item_ids.tolist() == items
-    assert kept.user_ids.tolist() == data.user_ids.tolist()
-    assert table_of(kept) == naive.restrict(table_of(data), data.user_ids.tolist(), items)
-    assert_aligned(kept, data)
-    assert_same(kept, data.select_items(np.isin(np.arange(data.n_items), np.array(chosen, dtype=np.int64))))
-
-
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1), st.booleans(), st.booleans())
 def test_counting_sort_equals_lexsort_in_either_width(pairs, wide_users, wide_order):
     users, items = np.array(pairs).T
@@ -229,65 +97,7 @@ def test_counting_sort_equals_lexsort_in_either_width(pairs, wide_users, wide_or
         assert order.tolist() == expected.tolist()
 
 
-def test_tied_items_keep_the_earlier():
-    data = Interactions.from_arrays([0, 1, 0, 1, 2], ["c", "c", "a", "b", "b"])
-    assert data.top_items(1).item_ids.tolist() == ["b"]
-    assert data.top_items(2).item_ids.tolist() == ["b", "c"]
-    assert data.top_items(3) is data
-
-
 # ---- invariants -------------------------------------------------------------------------------------------------
-
-
-@given(interactions(), st.integers(1, 9))
-def test_shards_put_together_are_the_whole(data, n):
-    shards = data.shard(n)
-    assert len(shards) == n
-    assert max(s.n_users for s in shards) - min(s.n_users for s in shards) <= 1
-    for name in ("indices", "values", "timestamps", "user_ids", "global_user_ids"):
-        parts = [getattr(shard, name) for shard in shards]
-        if getattr(data, name) is None:
-            assert all(part is None for part in parts)
-        else:
-            np.testing.assert_array_equal(np.concatenate(parts), getattr(data, name))
-    for shard in shards:
-        assert_aligned(shard, data)
-        assert shard.item_ids.tolist() == data.item_ids.tolist()
-        assert all(table_of(shard)[user] == table_of(data)[user] for user in shard.user_ids.tolist())
-
-
-def test_a_shard_copies_no_interactions():
-    data = Interactions.from_arrays([0, 1, 2, 3], [5, 6, 7, 8], [2.0, 3.0, 4.0, 5.0])
-    for shard in data.shard(2):
-        assert np.shares_memory(shard.indices, data.indices)
-        assert np.shares_memory(shard.values, data.values)
-
-
-@given(interactions(), st.integers(0, 3), st.integers(1, 6))
-def test_selections_of_selections_stay_aligned(data, low, n):
-    kept = data.top_items(n).filter_core(min_interactions_per_user=low, min_interactions_per_item=1).positive()
-    assert_aligned(kept, data)
-    assert set(kept.user_ids) <= set(data.user_ids)
-    for shard in kept.shard(3):
-        assert_aligned(shard, data)
-
-
-@given(interactions(), st.data())
-def test_keep_interactions_keeps_what_the_mask_says(data, draw):
-    mask = np.array(
-        draw.draw(st.lists(st.booleans(), min_size=data.n_interactions, max_size=data.n_interactions)), dtype=bool
-    )
-    kept = data.keep_interactions(mask)
-    assert_aligned(kept, data)
-    assert kept.shape == data.shape
-    np.testing.assert_array_equal(kept.timestamps, data.timestamps[mask])
-
-
-@given(interactions())
-def test_positive_drops_zeros_only(data):
-    expected = {user: {i: v for i, v in row.items() if v > 0} for user, row in table_of(data).items()}
-    assert table_of(data.positive()) == expected
-    assert data.positive().positive().n_interactions == data.positive().n_interactions
 
 
 @given(interactions())
@@ -426,26 +236,6 @@ def test_a_date_that_is_not_known_is_missing():
     assert merged.timestamps.tolist() == [86400]
 
 
-def test_empty_objects_go_through_everything():
-    for data in (
-        Interactions.from_arrays([], []),
-        Interactions.from_scipy(scipy.sparse.csr_array((0, 0))),
-        Interactions.from_scipy(scipy.sparse.csr_array((3, 2))).select_users([]),
-    ):
-        assert_well_formed(data)
-        assert data.n_users == data.n_interactions == 0
-        assert data.top_items(1).binarize().positive().n_users == 0
-        assert [shard.n_users for shard in data.shard(3)] == [0, 0, 0]
-        assert data.filter_core(min_interactions_per_user=1, min_interactions_per_item=1).shape == (0, 0)
-        assert data.to_scipy().shape == data.shape
-
-
-def test_binarize_of_ones():
-    data = Interactions.from_arrays([0, 1], [0, 1])
-    assert data.binarize(0.5) is data
-    assert data.binarize(1).n_interactions == 0
-
-
 def test_repr_says_what_is_there():
     assert repr(Interactions.from_arrays([0] * 1200, range(1200))) == (
         "<Interactions: 1 users x 1,200 items, 1,200 interactions>"
@@ -454,6 +244,7 @@ def test_repr_says_what_is_there():
 
 
 # ---- bad inputs -------------------------------------------------------------------------------------------------
+
 
 nan = float("nan")
 
@@ -550,40 +341,3 @@ def test_nan_in_a_polars_value_column_is_refused_too():
     frame = pl.DataFrame({"user": [1, 2], "item": [1, 2], "value": [1.0, nan]})
     with pytest.raises(ValueError, match="values must be finite, got nan"):
         Interactions.from_dataframe(frame, value="value")
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda d: d.binarize(-1), ValueError, "threshold must be at least 0.0, got -1"),
-        (lambda d: d.binarize(nan), ValueError, "threshold must be finite"),
-        (lambda d: d.top_items(0), ValueError, "n must be at least 1, got 0"),
-        (lambda d: d.top_items(2.0), TypeError, "n must be an integer"),
-        (lambda d: d.shard(0), ValueError, "n must be at least 1, got 0"),
-        (lambda d: d.filter_core(min_interactions_per_user=-1, min_interactions_per_item=1), ValueError,
-         "min_interactions_per_user must be at least 0, got -1"),
-        (lambda d: d.filter_core(min_interactions_per_user=1, min_interactions_per_item=True), TypeError,
-         "min_interactions_per_item must be an integer"),
-        (lambda d: d.select_users([0, 3]), ValueError, r"rows must lie in \[0, 3\), got 0 to 3"),
-        (lambda d: d.select_users([-1]), ValueError, r"rows must lie in \[0, 3\), got -1 to -1"),
-        (lambda d: d.select_users([1, 1]), ValueError, "rows must be distinct"),
-        (lambda d: d.select_users([True, False]), ValueError, r"rows must be a mask of shape \(3,\), got \(2,\)"),
-        (lambda d: d.select_users([0.0]), ValueError, "rows must be a one-dimensional array of row numbers"),
-        (lambda d: d.select_users([[0]]), ValueError, "rows must be a one-dimensional array of row numbers"),
-        (lambda d: d.select_items([99]), ValueError, r"columns must lie in \[0, \d\), got 99 to 99"),
-        (lambda d: d.select_items([True] * 99), ValueError, r"columns must be a mask of shape \(\d,\), got \(99,\)"),
-        (lambda d: d.select_items([0.5]), ValueError, "columns must be a one-dimensional array of column numbers"),
-        (lambda d: d.keep_interactions([True]), ValueError, r"mask must be bool of shape \(4,\), got bool \(1,\)"),
-        (lambda d: d.keep_interactions([0, 1, 1, 0]), ValueError, r"mask must be bool of shape \(4,\), got int64"),
-        (lambda d: d.with_features(user_features={"a": [1]}), ValueError,
-         r"user_features\['a'\] must have 3 entries, got 1"),
-        (lambda d: d.user_index("ann"), TypeError, r"user_ids must be a sequence of ids, got the single id 'ann'"),
-        (lambda d: d.item_index(3), TypeError, r"item_ids must be a sequence of ids, got the single id 3; pass \[3\]"),
-        (lambda d: d.user_index(np.array(3)), TypeError, "user_ids must be a sequence of ids, got the single id"),
-        (lambda d: d.user_index(np.array([[0]])), ValueError, r"user_ids must have 1 dimension, got shape \(1, 1\)"),
-    ],
-)  # fmt: skip
-def test_methods_refuse(call, error, message):
-    data = Interactions.from_arrays([0, 1, 2, 2], [0, 1, 0, 1])
-    with pytest.raises(error, match=message):
-        call(data)

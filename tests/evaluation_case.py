@@ -1,0 +1,45 @@
+"""Small interactions and models whose scores are looked up: what tests of splits and of metrics start from."""
+
+import numpy as np
+import scipy.sparse
+from hypothesis import strategies as st
+
+from fastfedrec import Interactions, Key
+
+KEY = Key.from_seed(23)
+
+
+@st.composite
+def interactions(draw, timestamps=False):
+    """Some rows empty, some with one entry; external ids that are strings; global ids that are not row numbers."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    shape = draw(st.integers(2, 9)), draw(st.integers(1, 40))
+    mask = rng.random(shape) < draw(st.sampled_from([0.0, 0.05, 0.3, 0.9, 1.0]))
+    data = Interactions.from_scipy(
+        scipy.sparse.csr_array(mask.astype(np.float32)),
+        [f"user {u}" for u in range(shape[0])],
+        [f"item {i}" for i in range(shape[1])],
+    ).shard(2)[1]
+    if timestamps:
+        data = data._replace(timestamps=rng.integers(0, draw(st.sampled_from([1, 3, 10**9])), data.n_interactions))
+    return data
+
+
+class Table:
+    """A model whose scores are looked up; counts its calls."""
+
+    def __init__(self, data, scores):
+        self.data, self.scores, self.calls = data, scores, []
+
+    def score(self, user_ids, item_ids):
+        self.calls.append(len(user_ids))
+        return self.scores[self.data.user_index(user_ids), self.data.item_index(item_ids)]
+
+
+def random_table(data, seed=0, n_levels=4, dtype=np.float64):
+    return Table(data, np.random.default_rng(seed).integers(0, n_levels, data.shape).astype(dtype))
+
+
+def dense_data(n_users=40, n_items=60, seed=1):
+    mask = np.random.default_rng(seed).random((n_users, n_items)) < 0.3
+    return Interactions.from_scipy(scipy.sparse.csr_array(mask.astype(np.float32)))
