@@ -123,3 +123,35 @@ cdef void _write_row(
     for i in range(start, stop):
         for j in range(words.shape[1]):
             words[i, j] = stream_next(&stream)
+
+
+def sum_by_user(
+    const int64_t[::1] starts,    # IN  (n_users + 1,)
+    const int32_t[::1] items,     # IN  (n_ratings,), of each user in turn
+    const double[::1] of_items,   # IN  (n_items,)
+    double[::1] out,              # OUT (n_users,)
+):
+    """Add up what the items of each user have."""
+    cdef Py_ssize_t user, k
+    cdef double total
+    with nogil:
+        for user in range(out.shape[0]):
+            total = 0
+            for k in range(starts[user], starts[user + 1]):
+                total += of_items[items[k]]
+            out[user] = total
+
+
+def sum_by_item(
+    const int64_t[::1] starts,    # IN  (n_users + 1,)
+    const int32_t[::1] items,     # IN  (n_ratings,), of each user in turn
+    const double[::1] of_users,   # IN  (n_users,)
+    double[::1] out,              # OUT (n_items,)
+):
+    """Add up what the users of each item have."""
+    cdef Py_ssize_t user, k
+    with nogil:
+        out[:] = 0
+        for user in range(of_users.shape[0]):
+            for k in range(starts[user], starts[user + 1]):
+                out[items[k]] += of_users[user]

@@ -14,6 +14,7 @@ from scipy import stats
 from significance import ALPHA
 
 from fastfedrec import Interactions, Key, LaplaceRRSVD, load
+from fastfedrec._kernels import laplace_rr_svd as kernel
 from fastfedrec.accounting import LocalReports, Unprotected
 from fastfedrec.datasets import load_movielens_folds
 from fastfedrec.engines.local import LocalEngine
@@ -114,6 +115,18 @@ def test_variance_of_groups_and_shrunk_means_equal_naive_twin(groups):
     expected_mean, expected = naive.shrunk_means(groups)
     assert math.isclose(mean, expected_mean)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@given(rows=st.lists(st.lists(st.integers(0, 6), max_size=5), max_size=6), seed=st.integers(0, 99))
+def test_sums_over_ratings_equal_naive_twin(rows, seed):
+    rng = np.random.default_rng(seed)
+    of_users, of_items = rng.normal(size=len(rows)), rng.normal(size=7)
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)]).astype(np.int64)
+    items = np.array([item for row in rows for item in row], dtype=np.int32)
+    by_user, by_item = np.full(len(rows), np.nan), np.full(7, np.nan)
+    kernel.sum_by_user(starts, items, of_items, by_user)
+    kernel.sum_by_item(starts, items, of_users, by_item)
+    assert (by_user.tolist(), by_item.tolist()) == naive.sums_by_user_and_item(rows, of_users, of_items)
 
 
 def test_biases_solve_the_equations_of_the_mixed_model():

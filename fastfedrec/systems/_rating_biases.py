@@ -7,8 +7,8 @@ they came, noise and all, so a public estimate stays public and a louder mechani
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 
+from fastfedrec._kernels import laplace_rr_svd as _kernel
 from fastfedrec._pairs import sort_pairs
 
 _N_SWEEPS = 20
@@ -48,12 +48,13 @@ def fit_biases(users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users
     spreads = [group_variance(g, values, n) for g, n in zip(groups, counts, strict=True)]
     rest = max(float(values.var()) - sum(spreads), 0.0) if len(values) else 0.0
     starts, order = sort_pairs(users.astype(np.int32), items.astype(np.int32), n_users, n_items)
-    columns = items if order is None else items[order]
-    rated = scipy.sparse.csr_array((np.ones(len(values)), columns, starts), shape=(n_users, n_items))
+    rated = starts, (items if order is None else items[order]).astype(np.int32)
     centred = [np.bincount(g, values - mean, minlength=len(b)) for g, b in zip(groups, biases, strict=True)]
     for _ in range(_N_SWEEPS):
-        for own, other, of_other in ((1, 0, rated.T), (0, 1, rated)):
-            sums = centred[own] - of_other @ biases[other]
+        for own, other, add_up in ((1, 0, _kernel.sum_by_item), (0, 1, _kernel.sum_by_user)):
+            sums = np.empty(len(biases[own]))
+            add_up(*rated, biases[other], sums)
+            np.subtract(centred[own], sums, out=sums)
             prior = _line(counts[own], sums, spreads[own], rest)
             biases[own] = shrink(sums, counts[own], spreads[own], rest, prior)
     return Biases(mean, biases[0], biases[1], (spreads[0], spreads[1]))

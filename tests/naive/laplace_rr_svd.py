@@ -31,6 +31,15 @@ def item_reports(rated, counts, user, n_items, n_reports, key):
     return {item: draw(counts[rated.get(item, 0)], next(words)) for item in sorted(drawn)}
 
 
+def sums_by_user_and_item(rows, of_users, of_items):
+    """For each user what its items have, and for each item what its users have."""
+    by_item = [0.0] * len(of_items)
+    for row, x in zip(rows, of_users, strict=True):
+        for item in row:
+            by_item[item] += x
+    return [sum(of_items[item] for item in row) for row in rows], by_item
+
+
 def nearest(grid, value):
     """Position of the nearest grid value; the higher one of two."""
     return min(range(len(grid)), key=lambda j: (abs(grid[j] - value), -j))
