@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec._check import check_integer, check_real
+from fastfedrec._rows import distinct
 
 
 class Selections:
@@ -154,7 +155,7 @@ class Selections:
             All items.
         """
         rows = _check_chosen("rows", "row", rows, self.n_users)
-        if len(np.unique(rows)) != len(rows):
+        if len(distinct(rows)) != len(rows):
             raise ValueError("rows must be distinct: one user stands for one person; see from_arrays to resample")
         return self._take_users(rows)
 

@@ -293,8 +293,8 @@ class GRUEncoder(ClientModel):
     ) -> tuple[tuple[int, int, int], np.ndarray]:
         """Columns, sequences and items of the largest batch, in whole vectors, and room for them in every thread.
 
-        The memory is the calling thread's, which mostly has it from the call before: threads that are new would ask the
-        system for each page of it again, as much work as a client's step.
+        The memory is the calling thread's, which mostly has it from the call before: memory of another thread's
+        own would be asked of the system page by page, as much work as a client's step.
         """
         from fastfedrec._kernels._recurrence import room_length
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from fastfedrec._check import check_choice, check_integer, check_real
 from fastfedrec._remote_users import RemoteUsers
+from fastfedrec._rows import distinct
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import CommunicationLedger, Ledger, LocalReports, RoundTraffic
 from fastfedrec.attacks import run_attacks
@@ -289,7 +290,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
     def _count_vectors(self, state: FedRecState) -> VectorTraffic:
         groups = [devices for devices in self._devices.values() if len(devices.users)]
         if not groups:  # they are elsewhere, and keep to themselves how much they speak of
-            n_denoisers = len(np.unique(state.denoisers))
+            n_denoisers = len(distinct(state.denoisers))
             unknown = (math.nan, math.nan, math.nan)
             return VectorTraffic(n_denoisers, len(state.global_user_ids) - n_denoisers, *unknown)
         users = np.concatenate([devices.users for devices in groups])
