@@ -5,7 +5,7 @@
 // each item, and waits for one pivot after another.
 #include "_kernels/_als.h"
 
-#include "_kernels/_als_dual.h"
+#include "_kernels/_als_whiten.h"
 #include "_kernels/_tiles.h"
 
 namespace fastfedrec {
@@ -304,7 +304,7 @@ static void solve_all(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t l
     else
         for (ptrdiff_t u = first; u < last; ++u) {
             T* x = out + (u - first) * n;
-            solved[u - first] = (is_dual(problem, u) && solve_dual<T>(problem, u, scratch, x)) ||
+            solved[u - first] = (problem.whitened && als_solve_whitened(problem, u, x)) ||
                                 solve_one<T>(problem, problem.gram, u, scratch, x);
         }
     if constexpr (sizeof(T) == 4)
@@ -313,12 +313,12 @@ static void solve_all(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t l
                 solved[u - first] = solve_one<double>(problem, problem.wide_gram, u, scratch, out + (u - first) * n);
 }
 
-bool als_whiten(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* dual) {
-    return whiten(problem, first, last, scratch, dual);
+bool als_whiten(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* whitened) {
+    return whiten(problem, first, last, scratch, whitened);
 }
 
-bool als_whiten(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, double* dual) {
-    return whiten(problem, first, last, scratch, dual);
+bool als_whiten(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, double* whitened) {
+    return whiten(problem, first, last, scratch, whitened);
 }
 
 void als_solve(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* out,

@@ -4,11 +4,15 @@
 #include "_kernels/_als.h"
 
 #include "_kernels/_rows.h"
+#include "_kernels/_tiles.h"
 
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-enum { LONGEST = 256 };  // factors
+enum {
+    LONGEST = 256,   // factors
+    STEP_SHARE = 5,  // a step costs about so many n_factors-ths of a user's matrix and its Cholesky factor
+};
 
 // N lanes, which divide the stride; NV vectors that a row has, or any number where NV is 0; and a lane for each of the
 // few rows whose products are summed together: four may stay in registers, and more share one way to a sum in memory.
@@ -18,6 +22,11 @@ struct Lanes {
     typedef typename Vector<T, N>::Type Wide;
     typedef typename Vector<T, ROWS>::Type Narrow;
     typedef Rows<T, N, ROWS, NV> Some;
+};
+
+template <int LANES, int VECTORS>
+struct Width {
+    enum { N = LANES, NV = VECTORS };
 };
 
 // v'p for a few rows v.
@@ -86,14 +95,54 @@ struct RowSum<N, 0, T> {
     FASTFEDREC_MEMBER void close(T*) {}
 };
 
-// y = A p, or the residual y = b - A p, which meets a user's rows first and so prefetches them.
-template <int N, int NV, bool RESIDUAL, class T>
-static void apply(const AlsProblem<T>& problem, int64_t start, int64_t stop, const T* p, T* y) {
+enum Want {
+    PRODUCT,    // sum_i w_ui (v_i'p) v_i
+    RESIDUAL,   // sum_i (1 + w_ui - w_ui v_i'p) v_i
+    RIGHT_SIDE  // sum_i (1 + w_ui) v_i
+};
+
+// Adds what is wanted of a user's rows of `table`. What meets them first also asks for them ahead.
+template <int N, int NV, Want WANT, class T>
+FASTFEDREC_INLINE void add_items(const AlsProblem<T>& problem, const T* table, int64_t start, int64_t stop, const T* p,
+                                 int stride, RowSum<N, NV, T>& sum) {
     typedef typename Lanes<T, N, NV>::Narrow Narrow;
     constexpr int n_rows = Lanes<T, N, NV>::ROWS, ahead = 16, line = 64 / sizeof(T);
     static const T zeros[LONGEST] = {};
-    const int stride = NV ? NV * N : problem.stride;
     const Narrow one = spread<Narrow>((T)1), weight = spread<Narrow>((T)problem.weight);
+    alignas(64) T coefficients[n_rows];
+    typename Lanes<T, N, NV>::Some rows;
+    for (int64_t k = start; k < stop; k += n_rows) {
+        Narrow w = weight;
+        if (k + n_rows <= stop) {
+#pragma GCC unroll 8
+            for (int i = 0; i < n_rows; ++i) rows.starts[i] = table + (ptrdiff_t)problem.indices[k + i] * stride;
+            if (problem.values) w *= load<Narrow>(problem.values + k);
+        } else
+            for (int i = 0; i < n_rows; ++i) {
+                rows.starts[i] = k + i < stop ? table + (ptrdiff_t)problem.indices[k + i] * stride : zeros;
+                if (problem.values && k + i < stop) w[i] *= problem.values[k + i];
+            }
+        if (WANT != PRODUCT && k + ahead + n_rows <= stop)
+            for (int i = 0; i < n_rows; ++i)
+                for (int f = 0; f < stride; f += line)
+                    __builtin_prefetch(table + (ptrdiff_t)problem.indices[k + ahead + i] * stride + f);
+        rows.hold(0);
+        if constexpr (WANT == RIGHT_SIDE) store(coefficients, one + w);
+        else {
+            const Narrow products = row_products<N, NV>(rows, p, stride);
+            rows.keep_or_read_again();
+            store(coefficients, WANT == RESIDUAL ? one + w - w * products : w * products);
+        }
+        sum.add(rows, coefficients);
+    }
+}
+
+// y = A p, or the residual y = b - A p.
+template <int N, int NV, Want WANT, class T>
+static void apply(const AlsProblem<T>& problem, int64_t start, int64_t stop, const T* p, T* y) {
+    typedef typename Lanes<T, N, NV>::Narrow Narrow;
+    constexpr int n_rows = Lanes<T, N, NV>::ROWS;
+    const int stride = NV ? NV * N : problem.stride;
     alignas(64) T coefficients[n_rows];
     typename Lanes<T, N, NV>::Some rows;
     RowSum<N, NV, T> sum;
@@ -103,32 +152,21 @@ static void apply(const AlsProblem<T>& problem, int64_t start, int64_t stop, con
         for (int i = 0; i < n_rows; ++i) rows.starts[i] = problem.gram + (f + i) * stride;
         rows.hold(0);
         const Narrow c = load<Narrow>(p + f);
-        store(coefficients, RESIDUAL ? -c : c);
+        store(coefficients, WANT == RESIDUAL ? -c : c);
         sum.add(rows, coefficients);
     }
-    for (int64_t k = start; k < stop; k += n_rows) {
-        Narrow w = weight;
-        if (k + n_rows <= stop) {
-#pragma GCC unroll 8
-            for (int i = 0; i < n_rows; ++i)
-                rows.starts[i] = problem.item_factors + (ptrdiff_t)problem.indices[k + i] * stride;
-            if (problem.values) w *= load<Narrow>(problem.values + k);
-        } else
-            for (int i = 0; i < n_rows; ++i) {
-                rows.starts[i] =
-                    k + i < stop ? problem.item_factors + (ptrdiff_t)problem.indices[k + i] * stride : zeros;
-                if (problem.values && k + i < stop) w[i] *= problem.values[k + i];
-            }
-        if (RESIDUAL && k + ahead + n_rows <= stop)
-            for (int i = 0; i < n_rows; ++i)
-                for (int f = 0; f < stride; f += line)
-                    __builtin_prefetch(problem.item_factors + (ptrdiff_t)problem.indices[k + ahead + i] * stride + f);
-        rows.hold(0);
-        const Narrow products = row_products<N, NV>(rows, p, stride);
-        rows.keep_or_read_again();
-        store(coefficients, RESIDUAL ? one + w - w * products : w * products);
-        sum.add(rows, coefficients);
-    }
+    add_items<N, NV, WANT>(problem, problem.item_factors, start, stop, p, stride, sum);
+    sum.close(y);
+}
+
+// The same of rows of V R^-1 alone, Z: y = Z'WZ p, or the right-hand side Z'(1 + w).
+template <int N, int NV, Want WANT, class T>
+static void apply_whitened(const AlsProblem<T>& problem, int64_t start, int64_t stop, const T* p, T* y) {
+    const int stride = NV ? NV * N : problem.stride;
+    RowSum<N, NV, T> sum;
+    sum.open(y, stride);
+    const T* table = problem.whitened + (ptrdiff_t)(stride + 1) * stride;
+    add_items<N, NV, WANT>(problem, table, start, stop, p, stride, sum);
     sum.close(y);
 }
 
@@ -161,13 +199,13 @@ static void solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, 
     }
     __builtin_memset(x, 0, stride * sizeof(T));
     __builtin_memcpy(x, out, n * sizeof(T));
-    apply<N, NV, true>(problem, start, stop, x, r);
+    apply<N, NV, RESIDUAL>(problem, start, stop, x, r);
     __builtin_memcpy(p, r, stride * sizeof(T));
     T squares = dot<N>(r, r, stride);
     for (int step = 0; step < n_steps; ++step) {
         // Comparisons that a NaN fails: what has overflowed, or is solved already, leaves x as it is.
         if (!(squares > 0)) break;
-        apply<N, NV, false>(problem, start, stop, p, product);
+        apply<N, NV, PRODUCT>(problem, start, stop, p, product);
         const T length = squares / dot<N>(p, product, stride);
         if (!(length > 0 && length * 0 == 0)) break;
         combine<N>(length, p, (T)1, x, stride);
@@ -179,25 +217,98 @@ static void solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, 
     __builtin_memcpy(out, x, n * sizeof(T));
 }
 
-template <int N, class T>
-static void solve_any_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, T* out) {
-    switch (problem.stride / N) {
-        case 1: return solve_cg<N, 1>(problem, user, n_steps, out);
-        case 2: return solve_cg<N, 2>(problem, user, n_steps, out);
-        case 4: return solve_cg<N, 4>(problem, user, n_steps, out);
-        case 8: return solve_cg<N, 8>(problem, user, n_steps, out);
-        default: return solve_cg<N, 0>(problem, user, n_steps, out);
+// How far the residual is to fall, squared, relative to the right-hand side.
+template <class T>
+struct Wanted {
+    static constexpr int HALVINGS = sizeof(T) == 4 ? 42 : 92;
+};
+
+// How often 1 must be halved to come to |x|, to a tenth, by the bits of x: the same on every machine. Negative for what
+// is no number.
+FASTFEDREC_INLINE float halvings(float x) {
+    int32_t bits;
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    return (float)(0x3f800000 - (bits & 0x7fffffff)) / (1 << 23);
+}
+
+// To the precision of T, in the coordinates Rx, where the system is (I + Z'WZ) y = Z'(1 + w): no eigenvalue is below 1,
+// so that the error is at most the residual, and none above 1 + the largest weight. False where so many steps would be
+// needed that the matrix is the cheaper way.
+template <int N, int NV, class T>
+static bool solve_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out) {
+    const int64_t start = problem.indptr[user], stop = problem.indptr[user + 1];
+    const int n = problem.n_factors, stride = problem.stride;
+    const float most = (float)n / STEP_SHARE, wanted = Wanted<T>::HALVINGS;
+    alignas(64) T y[LONGEST], r[LONGEST], p[LONGEST], product[LONGEST];
+    T largest = problem.values ? 0 : 1;
+    if (problem.values)
+        for (int64_t k = start; k < stop; ++k) largest = problem.values[k] > largest ? problem.values[k] : largest;
+    if (problem.weight * largest > als_whitened_weight(problem)) return false;
+    __builtin_memset(y, 0, stride * sizeof(T));
+    apply_whitened<N, NV, RIGHT_SIDE>(problem, start, stop, y, r);
+    __builtin_memcpy(p, r, stride * sizeof(T));
+    T squares = dot<N>(r, r, stride);
+    const T first = squares;
+    if (!(first > (T)1e-25f)) return false;  // its fall would leave float's range
+    float fallen = 0;
+    for (int step = 1; fallen < wanted; ++step) {
+        apply_whitened<N, NV, PRODUCT>(problem, start, stop, p, product);
+        combine<N>((T)1, p, (T)1, product, stride);
+        const T length = squares / dot<N>(p, product, stride);
+        combine<N>(length, p, (T)1, y, stride);
+        combine<N>(-length, product, (T)1, r, stride);
+        const T next = dot<N>(r, r, stride);
+        combine<N>((T)1, r, next / squares, p, stride);
+        squares = next;
+        fallen = halvings((float)(squares / first));
+        // As fast as on average so far. What does not fall, or is no number, falls too slowly.
+        if (step * (wanted - fallen) > most * fallen) return false;
+    }
+    const T* roots = problem.whitened + (ptrdiff_t)stride * stride;
+    solve_triangle<T>(problem.whitened, (n + BLOCK - 1) / BLOCK * BLOCK, stride, roots, y, p);
+    if (!is_finite(p, n)) return false;
+    __builtin_memcpy(out, p, n * sizeof(T));
+    return true;
+}
+
+// Calls f with the lanes of a vector and the vectors of a row; the latter 0 where there is no code of their own.
+template <class T, class Function>
+FASTFEDREC_INLINE auto with_widths(int stride, Function f) {
+    constexpr int lanes = Native<T>::LANES;
+    if (stride < lanes) return f(Width<8, 1>());
+    switch (stride / lanes) {
+        case 1: return f(Width<lanes, 1>());
+        case 2: return f(Width<lanes, 2>());
+        case 4: return f(Width<lanes, 4>());
+        case 8: return f(Width<lanes, 8>());
+        default: return f(Width<lanes, 0>());
     }
 }
 
+template <class T>
+static void solve_any_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, T* out) {
+    with_widths<T>(problem.stride, [&](auto w) { solve_cg<w.N, w.NV>(problem, user, n_steps, out); });
+}
+
+template <class T>
+static bool solve_any_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out) {
+    return with_widths<T>(problem.stride, [&](auto w) { return solve_whitened<w.N, w.NV>(problem, user, out); });
+}
+
 void als_solve_cg(const AlsProblem<float>& problem, ptrdiff_t user, int n_steps, float* out) {
-    constexpr int lanes = Native<float>::LANES;
-    if (problem.stride < lanes) solve_any_cg<8>(problem, user, n_steps, out);
-    else solve_any_cg<lanes>(problem, user, n_steps, out);
+    solve_any_cg(problem, user, n_steps, out);
 }
 
 void als_solve_cg(const AlsProblem<double>& problem, ptrdiff_t user, int n_steps, double* out) {
-    solve_any_cg<Native<double>::LANES>(problem, user, n_steps, out);
+    solve_any_cg(problem, user, n_steps, out);
+}
+
+bool als_solve_whitened(const AlsProblem<float>& problem, ptrdiff_t user, float* out) {
+    return solve_any_whitened(problem, user, out);
+}
+
+bool als_solve_whitened(const AlsProblem<double>& problem, ptrdiff_t user, double* out) {
+    return solve_any_whitened(problem, user, out);
 }
 
 }  // namespace FASTFEDREC_LEVEL

@@ -279,24 +279,24 @@ void nmf_solve(const NmfProblem<double>& problem, ptrdiff_t row, double* gram, d
 // ---- multiplicative steps ------------------------------------------------------------------------------------------
 // A few entries at a time: first their products u'v, then both sums, of x v and of (u'v) v. Where the item factors are
 // not held in between, more entries at a time have less to add up across lanes.
-template <class T, int NV>
+template <class T, int LANES, int NV>
 struct Few {
-    enum { LANES = Native<T>::LANES, N = LANES > 4 && (VECTOR_BYTES == 64 || NV == 1) ? 4 : LANES };
+    enum { N = LANES > 4 && (VECTOR_BYTES == 64 || NV == 1) ? 4 : LANES };
     typedef typename Vector<T, N>::Type Type;
 };
 
-template <class T, int NV>
+template <class T, int LANES, int NV>
 struct Sums {
     enum { N = NV <= 2 ? 2 : 1 };  // one sum would wait for its own last addition
-    typename Vector<T, Native<T>::LANES>::Type above[N][NV], below[N][NV];
+    typename Vector<T, LANES>::Type above[N][NV], below[N][NV];
 };
 
-template <class T, int NV, class Rows>
-FASTFEDREC_INLINE void add_entries(const Rows& rows, const typename Few<T, NV>::Type& xs,
-                                   const typename Few<T, NV>::Type& products, Sums<T, NV>& to) {
-    typedef typename Vector<T, Native<T>::LANES>::Type V;
+template <class T, int LANES, int NV, class Rows>
+FASTFEDREC_INLINE void add_entries(const Rows& rows, const typename Few<T, LANES, NV>::Type& xs,
+                                   const typename Few<T, LANES, NV>::Type& products, Sums<T, LANES, NV>& to) {
+    typedef typename Vector<T, LANES>::Type V;
 #pragma GCC unroll 8
-    for (int j = 0; j < Few<T, NV>::N; ++j)
+    for (int j = 0; j < Few<T, LANES, NV>::N; ++j)
 #pragma GCC unroll 4
         for (int v = 0; v < NV; ++v) {
             const V factors = rows.at(j, v);
@@ -307,31 +307,30 @@ FASTFEDREC_INLINE void add_entries(const Rows& rows, const typename Few<T, NV>::
         }
 }
 
-template <class T, int NV>
-FASTFEDREC_INLINE void move_factors(const Sums<T, NV>& sums, T regularization, T* u) {
-    constexpr int lanes = Native<T>::LANES;
-    typedef typename Vector<T, lanes>::Type V;
+template <class T, int LANES, int NV>
+FASTFEDREC_INLINE void move_factors(const Sums<T, LANES, NV>& sums, T regularization, T* u) {
+    typedef typename Vector<T, LANES>::Type V;
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) {
-        const V x = load<V>(u + v * lanes);
+        const V x = load<V>(u + v * LANES);
         V above = sums.above[0][v], below = sums.below[0][v];
         if constexpr (sums.N == 2) above += sums.above[1][v], below += sums.below[1][v];
         below = multiply_add(spread<V>(regularization), x, below);
         const V moved = x * above / below;
-        store(u + v * lanes, below > 0 ? moved : V{});  // 0 / 0 where the factor is 0 already, or no entry has it
+        store(u + v * LANES, below > 0 ? moved : V{});  // 0 / 0 where the factor is 0 already, or no entry has it
     }
 }
 
 // More than NV vectors of factors are added up NV at a time, in memory.
-template <class T, int NV, bool IN_PARTS, bool WEIGHTED>
+template <class T, int LANES, int NV, bool IN_PARTS, bool WEIGHTED>
 static void multiply(const NmfProblem<T>& problem, ptrdiff_t row, T regularization, T* u) {
-    constexpr int lanes = Native<T>::LANES, part = NV * lanes, n_few = Few<T, NV>::N;
-    typedef typename Vector<T, lanes>::Type V;
-    typedef typename Few<T, NV>::Type W;
+    constexpr int part = NV * LANES, n_few = Few<T, LANES, NV>::N;
+    typedef typename Vector<T, LANES>::Type V;
+    typedef typename Few<T, LANES, NV>::Type W;
     const int64_t start = problem.indptr[row], stop = problem.indptr[row + 1];
     const int n_parts = IN_PARTS ? (problem.n_factors + part - 1) / part : 1;
-    Rows<T, lanes, n_few, NV> rows;
-    Sums<T, NV> sums[IN_PARTS ? NMF_MAX_STRIDE / part : 1] = {};
+    Rows<T, LANES, n_few, NV> rows;
+    Sums<T, LANES, NV> sums[IN_PARTS ? NMF_MAX_STRIDE / part : 1] = {};
     const auto point = [&](int j, int64_t entry) __attribute__((always_inline)) {
         const ptrdiff_t item = problem.indices ? (ptrdiff_t)problem.indices[entry] : entry - start;
         rows.starts[j] = problem.item_factors + item * problem.stride;
@@ -342,7 +341,7 @@ static void multiply(const NmfProblem<T>& problem, ptrdiff_t row, T regularizati
             rows.hold(p * NV);
 #pragma GCC unroll 4
             for (int v = 0; v < NV; ++v) {
-                const V x = load<V>(u + p * part + v * lanes);
+                const V x = load<V>(u + p * part + v * LANES);
 #pragma GCC unroll 8
                 for (int j = 0; j < n_few; ++j) terms[j] = multiply_add(x, rows.at(j, v), terms[j]);
             }
@@ -352,7 +351,7 @@ static void multiply(const NmfProblem<T>& problem, ptrdiff_t row, T regularizati
         rows.keep_or_read_again();
         for (int p = 0; p < n_parts; ++p) {
             if (IN_PARTS) rows.hold(p * NV);
-            add_entries(rows, xs, products, sums[p]);
+            add_entries<T, LANES, NV>(rows, xs, products, sums[p]);
         }
     };
     int64_t k = start;
@@ -374,23 +373,28 @@ static void multiply(const NmfProblem<T>& problem, ptrdiff_t row, T regularizati
         }
         add(xs, &weights);
     }
-    for (int p = 0; p < n_parts; ++p) move_factors(sums[p], regularization, u + p * part);
+    for (int p = 0; p < n_parts; ++p) move_factors<T, LANES, NV>(sums[p], regularization, u + p * part);
 }
 
-template <class T, int NV, bool IN_PARTS = false>
+template <class T, int LANES, int NV, bool IN_PARTS = false>
 static void multiply_row(const NmfProblem<T>& problem, ptrdiff_t row, T regularization, T* u) {
-    if (problem.weights) multiply<T, NV, IN_PARTS, true>(problem, row, regularization, u);
-    else multiply<T, NV, IN_PARTS, false>(problem, row, regularization, u);
+    if (problem.weights) multiply<T, LANES, NV, IN_PARTS, true>(problem, row, regularization, u);
+    else multiply<T, LANES, NV, IN_PARTS, false>(problem, row, regularization, u);
 }
 
 template <class T>
 static void multiply_row(const NmfProblem<T>& problem, ptrdiff_t row, T regularization, T* u) {
-    switch ((problem.n_factors - 1) / Native<T>::LANES) {
-        case 0: return multiply_row<T, 1>(problem, row, regularization, u);
-        case 1: return multiply_row<T, 2>(problem, row, regularization, u);
-        case 2: return multiply_row<T, 3>(problem, row, regularization, u);
-        case 3: return multiply_row<T, 4>(problem, row, regularization, u);
-        default: return multiply_row<T, 4, true>(problem, row, regularization, u);
+    constexpr int LANES = Native<T>::LANES;
+    if (problem.stride == NMF_MIDDLE_STRIDE) {
+        constexpr int lanes = LANES < 8 ? LANES : 8;
+        return multiply_row<T, lanes, 3, (3 * lanes < NMF_MIDDLE_STRIDE)>(problem, row, regularization, u);
+    }
+    switch ((problem.n_factors - 1) / LANES) {
+        case 0: return multiply_row<T, LANES, 1>(problem, row, regularization, u);
+        case 1: return multiply_row<T, LANES, 2>(problem, row, regularization, u);
+        case 2: return multiply_row<T, LANES, 3>(problem, row, regularization, u);
+        case 3: return multiply_row<T, LANES, 4>(problem, row, regularization, u);
+        default: return multiply_row<T, LANES, 4, true>(problem, row, regularization, u);
     }
 }
 

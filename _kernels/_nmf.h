@@ -7,7 +7,7 @@
 
 namespace fastfedrec {
 
-// One call's rows and item factors, the latter padded with zeros to `stride`, a multiple of 16.
+// One call's rows and item factors, the latter padded with zeros to `stride`, a multiple of 16 (see nmf_multiply).
 template <class T>
 struct NmfProblem {
     const int64_t* indptr;
@@ -40,6 +40,7 @@ namespace fastfedrec {
 enum {
     NMF_PACKED = 128,          // entries of a row that are multiplied at once
     NMF_MAX_STRIDE = 256,      // factors at most
+    NMF_MIDDLE_STRIDE = 24,    // of rows for multiplicative steps only: three vectors of eight
     NMF_SCRATCH = 128 * 1024,  // numbers that a thread has room for: more of a row would leave the second-level cache
     NMF_FEW_SWEEPS = 2,        // factors for each sweep from which a Gram is not worth its sum (measured)
 };
@@ -56,7 +57,8 @@ static inline void nmf_descend(const T* gram, T* right, int n, int stride, int m
     FASTFEDREC_CALL(nmf_descend, gram, right, n, stride, max_sweeps, tolerance, x);
 }
 
-// One multiplicative step of a row's factors u (stride,), in place; needs neither `base` nor what is about sweeps.
+// One multiplicative step of a row's factors u (stride,), in place; needs neither `base` nor what is about sweeps. Its
+// stride may also be NMF_MIDDLE_STRIDE, and is a multiple of 64 above 32 factors.
 template <class T>
 static inline void nmf_multiply(const NmfProblem<T>& problem, ptrdiff_t row, T regularization, T* u) {
     FASTFEDREC_CALL(nmf_multiply, problem, row, regularization, u);

@@ -15,7 +15,6 @@ include "_level.pxi"
 
 cdef extern from "_kernels/_als.h" namespace "fastfedrec" nogil:
     enum:
-        ALS_DUAL_FACTORS
         ALS_ITEMS_AT_ONCE
     cdef cppclass AlsProblem[T]:
         const int64_t* indptr
@@ -24,14 +23,15 @@ cdef extern from "_kernels/_als.h" namespace "fastfedrec" nogil:
         const T* item_factors
         const T* gram
         const double* wide_gram
-        const T* dual
+        const T* whitened
         int n_factors
         int stride
         double weight
     size_t als_scratch_bytes(int stride) noexcept
-    Py_ssize_t als_dual_size(Py_ssize_t n_items, int stride) noexcept
+    double als_whitened_weight[T](const AlsProblem[T]& problem) noexcept
+    Py_ssize_t als_whitened_size(Py_ssize_t n_items, int stride) noexcept
     bint als_whiten[T](
-        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* dual
+        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* whitened
     ) noexcept
     void als_solve[T](
         const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* out, unsigned char* solved
@@ -109,7 +109,7 @@ cdef void* _open(
     problem.item_factors = rows
     problem.gram = own_gram
     problem.wide_gram = wide_gram
-    problem.dual = NULL
+    problem.whitened = NULL
     problem.n_factors = <int>n_factors
     problem.stride = <int>stride
     problem.weight = weight
@@ -127,21 +127,21 @@ cdef void _set_users(
     problem.values = &values[0] if values.shape[0] else NULL
 
 
-cdef void* _open_dual(
+cdef void* _open_whitened(
     AlsProblem[floating]* problem,    # IN/OUT
     Py_ssize_t n_items,
 ) noexcept nogil:
-    """Begin `problem.dual` with the first items, if V'V allows it; return the memory to free after use."""
-    cdef void* memory = malloc(als_dual_size(n_items, problem.stride) * sizeof(floating) + ALIGNMENT)
+    """Begin `problem.whitened` with the first items, if V'V allows it; return the memory to free after use."""
+    cdef void* memory = malloc(als_whitened_size(n_items, problem.stride) * sizeof(floating) + ALIGNMENT)
     cdef void* scratch = malloc(als_scratch_bytes(problem.stride) + ALIGNMENT)
-    cdef floating* dual
+    cdef floating* whitened
     if memory == NULL or scratch == NULL:
         free(memory)
         free(scratch)
         return NULL
-    dual = <floating*>_aligned(memory)
-    if als_whiten(problem[0], 0, min(n_items, <Py_ssize_t>ALS_ITEMS_AT_ONCE), _aligned(scratch), dual):
-        problem.dual = dual
+    whitened = <floating*>_aligned(memory)
+    if als_whiten(problem[0], 0, min(n_items, <Py_ssize_t>ALS_ITEMS_AT_ONCE), _aligned(scratch), whitened):
+        problem.whitened = whitened
     free(scratch)
     return memory
 
@@ -199,9 +199,10 @@ def solve_users(
     cdef size_t exact_bytes = ((n_factors + 2) * n_factors * sizeof(double) + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
     cdef Py_ssize_t n_items = item_factors.shape[0], block, n_blocks = 0
     cdef AlsProblem[floating] problem
-    cdef floating* dual
+    cdef double most
+    cdef floating* whitened
     cdef void* shared
-    cdef void* shared_dual = NULL
+    cdef void* shared_whitened = NULL
     cdef void* own
     cdef char* scratch
     cdef int thread
@@ -211,13 +212,14 @@ def solve_users(
     if shared == NULL:
         raise MemoryError
     _set_users(&problem, indptr, indices, values)
-    if confidence_weight != 0.0 and n_factors >= ALS_DUAL_FACTORS:
-        shared_dual = _open_dual(&problem, n_items)
-        if shared_dual == NULL:
+    most = als_whitened_weight(problem)
+    if confidence_weight != 0.0 and most > 0 and (values.shape[0] or confidence_weight <= most):
+        shared_whitened = _open_whitened(&problem, n_items)
+        if shared_whitened == NULL:
             free(shared)
             raise MemoryError
-        n_blocks = (n_items - 1) // ALS_ITEMS_AT_ONCE if problem.dual != NULL else 0  # but for the first
-    dual = <floating*>problem.dual
+        n_blocks = (n_items - 1) // ALS_ITEMS_AT_ONCE if problem.whitened != NULL else 0  # but for the first
+    whitened = <floating*>problem.whitened
     with nogil:
         with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
             own = malloc(exact_bytes + als_scratch_bytes(problem.stride) + ALIGNMENT)
@@ -227,7 +229,7 @@ def solve_users(
                 if own == NULL:
                     singular[thread] = -1
                 else:
-                    als_whiten(problem, first, min(first + ALS_ITEMS_AT_ONCE, n_items), _aligned(own), dual)
+                    als_whiten(problem, first, min(first + ALS_ITEMS_AT_ONCE, n_items), _aligned(own), whitened)
             for first in prange(0, n_users, USERS_AT_ONCE, schedule="dynamic"):
                 if own == NULL:
                     singular[thread] = -1
@@ -248,7 +250,7 @@ def solve_users(
                         singular[thread] = found
             free(own)
         free(shared)
-        free(shared_dual)
+        free(shared_whitened)
 
 
 def solve_users_cg(

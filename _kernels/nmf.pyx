@@ -128,7 +128,7 @@ def multiply_rows(
     double regularization,
     int n_threads,
 ):
-    """One multiplicative step of every row; above 32 factors, `stride` is a multiple of 64."""
+    """One multiplicative step of every row; `stride` is 16, 24, 32, or above 32 factors a multiple of 64."""
     cdef Py_ssize_t n_rows = row_factors.shape[0], u
     cdef NmfProblem[floating] problem
     _set_entries(&problem, indptr, indices, values, weights, item_factors)

@@ -44,8 +44,10 @@ def solve_users(
     use_values : bool
         Multiply the weight by each interaction's value.
     solver : {"cholesky", "cg"}
-        "cholesky" is exact.  "cg" takes a few steps of conjugate gradients from `start` [2]_: cheaper where factors are
-        many, and an approximation, better with each epoch that starts where the last one ended.
+        "cholesky" is exact to the precision of the dtype: by the user's own matrix and its Cholesky factor, or, where
+        factors are many and weights small, by conjugate gradients in the coordinates of the Cholesky factor that all
+        users share, to the same precision.  "cg" takes a few steps of conjugate gradients from `start` [2]_: cheaper
+        still, and an approximation, better with each epoch that starts where the last one ended.
     cg_steps : int
         Steps of "cg", at least 1; with `n_factors` steps it is exact but for rounding.
     start : ndarray of shape (n_users, n_factors), optional

@@ -13,6 +13,7 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 
 _LINE = 16  # factors that the kernel's rows are padded to: the widest vector
+_MIDDLE_LINE = 24  # of multiplicative steps, between one line and two
 _LONG_LINE = 64  # above two lines, where multiplicative steps take four vectors at a time
 MAX_FACTORS = 256
 
@@ -296,7 +297,9 @@ def _solve(
 def _padded(factors: np.ndarray) -> np.ndarray:
     """At cache lines, with zeros in whole vectors: a multiplicative step leaves zeros as they are."""
     n, n_factors = factors.shape
-    line = _LINE if n_factors <= 2 * _LINE else _LONG_LINE
+    line = _LONG_LINE if n_factors > 2 * _LINE else _LINE
+    if _LINE < n_factors <= _MIDDLE_LINE:
+        line = _MIDDLE_LINE
     padded = zeros_on_lines(n, -(-n_factors // line) * line, factors.dtype)
     padded[:, :n_factors] = factors
     return padded
