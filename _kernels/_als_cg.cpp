@@ -1,6 +1,7 @@
 // Conjugate gradients for users' least squares (see _als.h); compiled once for each level.
 //
-// A is never formed: A p = (V'V + reg I) p + sum_i w_ui (v_i'p) v_i, a few rows at a time.
+// A is never formed: A p = (V'V + reg I) p + sum_i w_ui (v_i'p) v_i, a few rows at a time. A few steps from a start, or,
+// in coordinates in which the condition is small, to the precision of the type.
 #include "_kernels/_als.h"
 
 #include "_kernels/_rows.h"
@@ -188,6 +189,19 @@ static void combine(T a, const T* x, T b, T* y, int n) {
         store(y + f, multiply_add(spread<Wide>(a), load<Wide>(x + f), spread<Wide>(b) * load<Wide>(y + f)));
 }
 
+// One step along p, of which `product` is A p: changes all but that. False where it overflows, which changes nothing.
+template <int N, class T>
+static bool advance(const T* product, T* x, T* r, T* p, T& squares, int stride) {
+    const T length = squares / dot<N>(p, product, stride);
+    if (!(length > 0 && length * 0 == 0)) return false;  // a NaN fails both
+    combine<N>(length, p, (T)1, x, stride);
+    combine<N>(-length, product, (T)1, r, stride);
+    const T next = dot<N>(r, r, stride);
+    combine<N>((T)1, r, next / squares, p, stride);
+    squares = next;
+    return true;
+}
+
 template <int N, int NV, class T>
 static void solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, T* out) {
     const int64_t start = problem.indptr[user], stop = problem.indptr[user + 1];
@@ -202,26 +216,12 @@ static void solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, 
     apply<N, NV, RESIDUAL>(problem, start, stop, x, r);
     __builtin_memcpy(p, r, stride * sizeof(T));
     T squares = dot<N>(r, r, stride);
-    for (int step = 0; step < n_steps; ++step) {
-        // Comparisons that a NaN fails: what has overflowed, or is solved already, leaves x as it is.
-        if (!(squares > 0)) break;
+    for (int step = 0; step < n_steps && squares > 0; ++step) {  // not where it has overflowed, or is solved already
         apply<N, NV, PRODUCT>(problem, start, stop, p, product);
-        const T length = squares / dot<N>(p, product, stride);
-        if (!(length > 0 && length * 0 == 0)) break;
-        combine<N>(length, p, (T)1, x, stride);
-        combine<N>(-length, product, (T)1, r, stride);
-        const T next = dot<N>(r, r, stride);
-        combine<N>((T)1, r, next / squares, p, stride);
-        squares = next;
+        if (!advance<N>(product, x, r, p, squares, stride)) break;
     }
     __builtin_memcpy(out, x, n * sizeof(T));
 }
-
-// How far the residual is to fall, squared, relative to the right-hand side.
-template <class T>
-struct Wanted {
-    static constexpr int HALVINGS = sizeof(T) == 4 ? 42 : 92;
-};
 
 // How often 1 must be halved to come to |x|, to a tenth, by the bits of x: the same on every machine. Negative for what
 // is no number.
@@ -238,7 +238,8 @@ template <int N, int NV, class T>
 static bool solve_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out) {
     const int64_t start = problem.indptr[user], stop = problem.indptr[user + 1];
     const int n = problem.n_factors, stride = problem.stride;
-    const float most = (float)n / STEP_SHARE, wanted = Wanted<T>::HALVINGS;
+    const float most = (float)n / STEP_SHARE;
+    const float wanted = sizeof(T) == 4 ? 42 : 92;  // halvings of the residual's square: to 2^-21, to 2^-46
     alignas(64) T y[LONGEST], r[LONGEST], p[LONGEST], product[LONGEST];
     T largest = problem.values ? 0 : 1;
     if (problem.values)
@@ -254,15 +255,10 @@ static bool solve_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out)
     for (int step = 1; fallen < wanted; ++step) {
         apply_whitened<N, NV, PRODUCT>(problem, start, stop, p, product);
         combine<N>((T)1, p, (T)1, product, stride);
-        const T length = squares / dot<N>(p, product, stride);
-        combine<N>(length, p, (T)1, y, stride);
-        combine<N>(-length, product, (T)1, r, stride);
-        const T next = dot<N>(r, r, stride);
-        combine<N>((T)1, r, next / squares, p, stride);
-        squares = next;
+        if (!advance<N>(product, y, r, p, squares, stride)) return false;
         fallen = halvings((float)(squares / first));
-        // As fast as on average so far. What does not fall, or is no number, falls too slowly.
-        if (step * (wanted - fallen) > most * fallen) return false;
+        // If it goes on to fall as on average so far. What does not fall, or is no number, falls too slowly.
+        if (step * (wanted - fallen) > most * fallen || step > 2 * most) return false;
     }
     const T* roots = problem.whitened + (ptrdiff_t)stride * stride;
     solve_triangle<T>(problem.whitened, (n + BLOCK - 1) / BLOCK * BLOCK, stride, roots, y, p);
@@ -287,12 +283,16 @@ FASTFEDREC_INLINE auto with_widths(int stride, Function f) {
 
 template <class T>
 static void solve_any_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, T* out) {
-    with_widths<T>(problem.stride, [&](auto w) { solve_cg<w.N, w.NV>(problem, user, n_steps, out); });
+    with_widths<T>(problem.stride, [&](auto width) {
+        solve_cg<decltype(width)::N, decltype(width)::NV>(problem, user, n_steps, out);
+    });
 }
 
 template <class T>
 static bool solve_any_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out) {
-    return with_widths<T>(problem.stride, [&](auto w) { return solve_whitened<w.N, w.NV>(problem, user, out); });
+    return with_widths<T>(problem.stride, [&](auto width) {
+        return solve_whitened<decltype(width)::N, decltype(width)::NV>(problem, user, out);
+    });
 }
 
 void als_solve_cg(const AlsProblem<float>& problem, ptrdiff_t user, int n_steps, float* out) {
