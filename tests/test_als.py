@@ -61,6 +61,20 @@ def users_of(lengths, n_items, seed):
 # ---- oracle -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n_factors", "weight"), [(49, 6.0), (128, 10.0), (128, 40.0), (256, 40.0)])
+def test_eigenvalues_that_are_spread_evenly_are_left_to_the_matrix(instruction_set, dtype, n_factors, weight):
+    # V'V is the identity, and the user's items have shares from 0 to 1 of it: as many steps as the condition allows.
+    shares = np.linspace(0, 1, n_factors + 2)[1:-1]
+    v = np.concatenate([np.diag(np.sqrt(shares)), np.diag(np.sqrt(1 - shares))]).astype(dtype)
+    data = Interactions.from_scipy(scipy.sparse.csr_array(np.repeat([[1.0, 0.0]], n_factors, axis=1)))
+    with hardware.use_instruction_set(instruction_set):
+        got = als.solve_users(data, v, regularization=0.0, confidence_weight=weight)
+    expected = (1 + weight) * np.sqrt(shares) / (1 + weight * shares)
+    np.testing.assert_allclose(got[0], expected, rtol=10 * TOLERANCE[dtype])
+
+
 @given(
     seed=seeds(),
     n_users=st.integers(1, 7),
@@ -232,8 +246,8 @@ def test_values_count_only_where_asked():
 @pytest.mark.parametrize("weight", [0.0, 2.0])
 @pytest.mark.parametrize("solver", ["cholesky", "cg"])
 def test_each_user_stands_alone(instruction_set, weight, solver):
-    data = ratings(50, 300)  # around 90 items each: some by items, some by factors where these are 100
-    for n_factors in (6, 16, 40, 100):
+    data = ratings(50, 300)  # around 90 items each
+    for n_factors in (6, 16, 40, 100, 130):
         for dtype in DTYPES:
             v = factors(300, n_factors, dtype)
             arguments = {"regularization": 1.0, "confidence_weight": weight, "solver": solver}
