@@ -78,7 +78,7 @@ static void pack(const AlsProblem<S>& problem, int64_t start, int n, T* packed, 
 template <class T, class S>
 static bool solve_one(const AlsProblem<S>& problem, const T* gram, ptrdiff_t user, char* scratch, S* out) {
     const int stride = problem.stride, n_factors = problem.n_factors;
-    const int order = (n_factors + BLOCK - 1) / BLOCK * BLOCK;
+    const int order = to_blocks(n_factors);
     T* a = (T*)scratch;
     T* packed = a + stride * stride;
     T right[MAX_STRIDE], x[MAX_STRIDE], inverse_roots[MAX_STRIDE];

@@ -46,7 +46,8 @@ static inline ptrdiff_t als_whitened_size(ptrdiff_t n_items, int stride) { retur
 #define FASTFEDREC_DECLARE(level) \
     namespace level { \
     bool als_whiten(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* whitened); \
-    bool als_whiten(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, double* whitened); \
+    bool als_whiten(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, \
+                    double* whitened); \
     void als_solve(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* out, \
                    unsigned char* solved); \
     void als_solve(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, double* out, \
@@ -61,10 +62,11 @@ namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 
 namespace fastfedrec {
 
-// Fills `whitened` for items [first, last), at most ALS_ITEMS_AT_ONCE; what is of no item, where first is 0. False if gram
-// is too near singular, whichever the items.
+// Fills `whitened` for items [first, last), at most ALS_ITEMS_AT_ONCE; what is of no item, where first is 0. False if
+// gram is too near singular, whichever the items.
 template <class T>
-static inline bool als_whiten(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, T* whitened) {
+static inline bool als_whiten(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch,
+                              T* whitened) {
     return FASTFEDREC_CALL(als_whiten, problem, first, last, scratch, whitened);
 }
 

@@ -1,7 +1,7 @@
 // Conjugate gradients for users' least squares (see _als.h); compiled once for each level.
 //
-// A is never formed: A p = (V'V + reg I) p + sum_i w_ui (v_i'p) v_i, a few rows at a time. A few steps from a start, or,
-// in coordinates in which the condition is small, to the precision of the type.
+// A is never formed: A p = (V'V + reg I) p + sum_i w_ui (v_i'p) v_i, a few rows at a time. A few steps from a start,
+// or, in coordinates in which the condition is small, to the precision of the type.
 #include "_kernels/_als.h"
 
 #include "_kernels/_rows.h"
@@ -261,7 +261,7 @@ static bool solve_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out)
         if (step * (wanted - fallen) > most * fallen || step > 2 * most) return false;
     }
     const T* roots = problem.whitened + (ptrdiff_t)stride * stride;
-    solve_triangle<T>(problem.whitened, (n + BLOCK - 1) / BLOCK * BLOCK, stride, roots, y, p);
+    solve_triangle<T>(problem.whitened, to_blocks(n), stride, roots, y, p);
     if (!is_finite(p, n)) return false;
     __builtin_memcpy(out, p, n * sizeof(T));
     return true;

@@ -11,8 +11,6 @@ namespace FASTFEDREC_LEVEL {
 // x is no better than R, so in double too R must be as float32 wants it.
 static constexpr float WHITEN_TOLERANCE = 0.03f;
 
-FASTFEDREC_INLINE int to_blocks(int n) { return (n + BLOCK - 1) / BLOCK * BLOCK; }
-
 // The transpose of a square of `lanes` rows, of which row i begins at rows[i] + offset.
 template <class T>
 FASTFEDREC_INLINE void transpose_square(const T* const* rows, int offset, T* to, ptrdiff_t stride) {

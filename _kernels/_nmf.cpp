@@ -75,7 +75,7 @@ FASTFEDREC_INLINE void pack(const NmfProblem<T>& problem, int64_t start, int64_t
 template <class T>
 static void solve_by_gram(const NmfProblem<T>& problem, ptrdiff_t row, T* gram, T* packed, T* out) {
     const int stride = problem.stride, n_factors = problem.n_factors;
-    const int order = (n_factors + BLOCK - 1) / BLOCK * BLOCK;
+    const int order = to_blocks(n_factors);
     const int64_t first = problem.indptr[row], stop = problem.indptr[row + 1];
     T right[NMF_MAX_STRIDE];
     __builtin_memset(right, 0, stride * sizeof(T));

@@ -20,6 +20,8 @@ enum {
 FASTFEDREC_INLINE float pivot_tolerance(float, int) { return 0.03f; }
 FASTFEDREC_INLINE double pivot_tolerance(double, int order) { return 64 * order * 2.220446049250313e-16; }
 
+FASTFEDREC_INLINE int to_blocks(int n) { return (n + BLOCK - 1) / BLOCK * BLOCK; }
+
 template <class T>
 static inline bool is_finite(const T* x, int n) {
     T sum = 0;
