@@ -50,12 +50,15 @@ def check_tables():
 
 
 def check_numba():
-    """A kernel that is compiled on this machine."""
+    """A loss that is compiled on this machine."""
     from fastfedrec import Key, sgd
 
     users, items, ratings = [0, 0, 1, 1, 2], [0, 1, 0, 1, 0], [5.0, 1.0, 4.0, 2.0, 5.0]
-    model = sgd.fit_factors(users, items, ratings, n_users=3, n_items=2, n_epochs=200, key=Key.from_seed(1))
-    assert model.predict([2], [0]) > model.predict([2], [1]) + 1
+    sizes = {"n_users": 3, "n_items": 2, "n_epochs": 200, "key": Key.from_seed(1)}
+    for loss in "squared", lambda prediction, rating: ((prediction - rating) ** 2 / 2, prediction - rating):
+        model = sgd.fit_factors(users, items, ratings, loss=loss, **sizes)
+        assert model.predict([2], [0]) > model.predict([2], [1]) + 1
+        assert ("numba" in sys.modules) == callable(loss)
     assert "numba" in sys.modules
 
 

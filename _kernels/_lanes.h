@@ -12,6 +12,7 @@
 #endif
 
 #define FASTFEDREC_INLINE static inline __attribute__((always_inline))
+#define FASTFEDREC_MEMBER inline __attribute__((always_inline))
 
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {

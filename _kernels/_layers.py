@@ -15,10 +15,20 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
+# NaN must survive to be seen.
 FAST = ("contract", "reassoc", "nsz", "arcp")
 
 # For what only other compiled functions call: no entry from Python and no cache of its own, which halves compilation.
 compile_part = njit(fastmath=set(FAST), error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def compile_kernel(function, cache=True):
+    """Compile for this host; without a cache on disk where no folder for it can be written."""
+    options = {"fastmath": set(FAST), "error_model": "numpy", "nogil": True}
+    try:
+        return njit(function, cache=cache, **options)
+    except RuntimeError:  # Numba found no writable folder
+        return njit(function, **options)
 
 
 def tile(a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_row, n, rows, vectors, lanes):

@@ -8,8 +8,6 @@
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-#define FASTFEDREC_MEMBER inline __attribute__((always_inline))
-
 // COUNT rows, NV vectors of N lanes of them at a time, or any number where NV is 0.
 template <class T, int N, int COUNT, int NV>
 struct Rows {

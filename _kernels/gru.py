@@ -12,6 +12,7 @@ import numpy as np
 from fastfedrec._kernels._layers import (
     aligned_zeros,
     backward,
+    compile_kernel,
     compile_part,
     copy,
     fill,
@@ -21,7 +22,6 @@ from fastfedrec._kernels._layers import (
     transpose,
 )
 from fastfedrec._kernels._recurrence import lay_out, make_room, room_length, run, run_back, weights_of, whole
-from fastfedrec._kernels.sgd import compile_kernel
 
 ENCODE_BLOCK = 64  # sequences
 

@@ -15,10 +15,9 @@ from numba import types
 from numba.extending import overload
 
 from fastfedrec._kernels import network
-from fastfedrec._kernels._layers import aligned_zeros, compile_part, copy, shuffle, take_next
+from fastfedrec._kernels._layers import aligned_zeros, compile_kernel, compile_part, copy, shuffle, take_next
 from fastfedrec._kernels._recurrence import make_room
 from fastfedrec._kernels.gru import step_batch as step_sequences
-from fastfedrec._kernels.sgd import compile_kernel
 
 # ---- the network's step, which is compiled already: called by a name, so that a cache on disk holds no address -------
 

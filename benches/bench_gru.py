@@ -10,7 +10,7 @@ import numpy as np
 from benches.floors import in_turns
 from fastfedrec import Key
 from fastfedrec._kernels import _recurrence as kernel
-from fastfedrec._kernels.sgd import compile_kernel
+from fastfedrec._kernels._layers import compile_kernel
 from fastfedrec._tiles import tile_of
 from fastfedrec.gru import ContrastiveExamples, GRUEncoder
 from fastfedrec.hardware import use_instruction_set

@@ -1,33 +1,29 @@
 """Training of factors by epochs: ratings in blocks, the numbers being trained, and the threads.
 
-Imports Numba, so `fastfedrec.sgd` imports it when first needed.  Users and items are spread over `n_blocks` blocks
-each, so that all blocks hold about as many ratings; an epoch visits the pairs of blocks in a fixed order, in which
-tasks that run at once share no row.  So the result depends on the key and on `n_blocks`, never on the threads.
+Users and items are spread over `n_blocks` blocks each, so that all blocks hold about as many ratings; an epoch visits
+the pairs of blocks in a fixed order, in which tasks that run at once share no row.  So the result depends on the key
+and on `n_blocks`, never on the threads.
 """
 
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from fastfedrec._kernels import _rating_blocks as _blocks
-from fastfedrec._kernels import _tasks
 from fastfedrec._kernels import sgd as _kernel
 from fastfedrec.randomness import Key
 
+if TYPE_CHECKING:
+    from fastfedrec._sgd_loss import OwnLoss
+
 # Block borders fall on borders of cache lines, also where a row is one float32 (a bias).
-_ROW_MULTIPLE = _kernel.VECTOR_BYTES // 4
+_ROW_MULTIPLE = _kernel.LINE_BYTES // 4
 _N_CHUNKS = 64
-_LOSSES = {
-    "squared": _kernel.Squared(),
-    "absolute": _kernel.Absolute(),
-    "huber": _kernel.Huber(),
-    "logistic": _kernel.Logistic(),
-}
 
 
 @dataclass(frozen=True)
@@ -72,16 +68,14 @@ class State:
 
     def __init__(self, n_user_rows: int, n_item_rows: int, n_factors: int, dtype: DTypeLike, biases: bool):
         dtype = np.dtype(dtype)
-        lanes = _kernel.VECTOR_BYTES // dtype.itemsize
-        vectors = (0,) * -(-n_factors // lanes)
-        width = lanes * len(vectors)
+        lanes = _kernel.LINE_BYTES // dtype.itemsize
+        width = n_factors + -n_factors % lanes
         in_rows = biases and n_factors + 2 <= width
         beside = biases and not in_rows
-        layout = _kernel.BiasesInRows if in_rows else _kernel.BiasesBeside if beside else _kernel.NoBiases
-        self.layout = layout(vectors)  # its type says where the biases are
+        self.layout = _kernel.BIASES_IN_ROWS if in_rows else _kernel.BIASES_BESIDE if beside else _kernel.NO_BIASES
         n_bytes = (n_user_rows + n_item_rows) * (width + beside) * dtype.itemsize
-        memory = np.zeros(n_bytes + _kernel.VECTOR_BYTES, dtype=np.uint8)
-        first = -memory.ctypes.data % _kernel.VECTOR_BYTES
+        memory = np.zeros(n_bytes + _kernel.LINE_BYTES, dtype=np.uint8)
+        first = -memory.ctypes.data % _kernel.LINE_BYTES
         self.numbers = memory[first : first + n_bytes].view(dtype)
         self.limit = float(np.finfo(dtype).max) ** 0.25  # of what products and sums of few stay finite
         ends = np.cumsum([n_user_rows * width, n_item_rows * width, n_user_rows * beside])
@@ -116,7 +110,7 @@ class Training:
         shape: tuple[int, int],
         n_factors: int,
         biases: bool,
-        loss: str | Callable,
+        loss: "str | OwnLoss",
         mean: float,
         key: Key,
         n_blocks: int,
@@ -128,9 +122,9 @@ class Training:
         lengths = self._arrange(users, items, ratings, weights, shape, key, n_blocks)
         self._state_size = (n_blocks * lengths[0], n_blocks * lengths[1], n_factors, ratings.dtype, biases)
         self.state = self.new_state()
-        self._loss = _LOSSES[loss] if isinstance(loss, str) else loss
-        self._run_epoch = _kernel.run_epoch if isinstance(loss, str) else _kernel.run_epoch_own
-        self._sum_losses = _kernel.sum_losses if isinstance(loss, str) else _kernel.sum_losses_own
+        self._own_loss = None if isinstance(loss, str) else loss
+        self._loss = (_kernel.LOSSES[loss], 0) if isinstance(loss, str) else (_kernel.OWN_LOSS, loss.address)
+        self._failed = np.zeros((self.n_tasks, 2))  # pairs of which the user's loss has no value
 
     def _arrange(self, users, items, ratings, weights, shape, key, n_blocks) -> tuple[int, int]:
         """Put the ratings in order, by blocks and at random within each; the lengths of blocks of users and items."""
@@ -152,7 +146,7 @@ class Training:
         self._run(lambda task: _blocks.place_ratings(*pairs, ratings, weights, *rows, *blocks, slots, records, task))
         self._run(lambda task: _blocks.shuffle_blocks(words, self._starts, records, task, self.n_tasks))
         self._block_losses = np.zeros((n_blocks, n_blocks))
-        self._arrivals = np.zeros((self.n_tasks, _tasks.LINE), dtype=np.int64)
+        self._arrivals = np.zeros((self.n_tasks, _kernel.COUNTERS_A_LINE), dtype=np.int64)
         self.data = Ratings.of(records, ratings, weights)
         return user_length, item_length
 
@@ -211,15 +205,12 @@ class Training:
         # Read before any task runs: what stands there is changed at once where another is interrupted.
         before = int(self._arrivals[0, 0])
 
-        def work(task: int) -> bool:
-            return self._run_epoch(
-                data.records,
+        def work(task: int) -> int:
+            return _kernel.run_epoch(
+                data.records.view(np.uint8),
                 self._starts,
-                *self.state.arrays,
+                *self._model,
                 self._block_losses,
-                self.state.layout,
-                self._loss,
-                self.mean,
                 rate,
                 regularization,
                 bias_regularization,
@@ -228,10 +219,11 @@ class Training:
                 self._arrivals,
                 before,
                 task,
+                self._failed[task],
             )
 
         try:
-            usable = all(self._run(work))
+            usable = self._all_usable(self._run(work))
         except BaseException:
             self._arrivals[...] = np.iinfo(np.int64).max  # let no thread wait for one that stopped
             raise
@@ -241,20 +233,24 @@ class Training:
         """The mean loss of the state as it stands."""
         losses = np.zeros(_N_CHUNKS)
 
-        def work(task: int) -> None:
-            self._sum_losses(
-                data.records,
-                *self.state.arrays,
-                losses,
-                self.state.layout,
-                self._loss,
-                self.mean,
-                task,
-                self.n_tasks,
+        def work(task: int) -> int:
+            return _kernel.sum_losses(
+                data.records.view(np.uint8), *self._model, losses, task, self.n_tasks, self._failed[task]
             )
 
-        self._run(work)
+        self._all_usable(self._run(work))
         return float(losses.sum()) / data.total_weight
+
+    @property
+    def _model(self) -> tuple[Any, ...]:
+        return *self.state.arrays, self.state.layout, *self._loss, self.mean
+
+    def _all_usable(self, ends: list[int]) -> bool:
+        """Whether all tasks of an epoch ended well; raises what the user's loss raised."""
+        for end, pair in zip(ends, self._failed.tolist(), strict=True):
+            if end == _kernel.NO_LOSS and self._own_loss is not None:
+                self._own_loss.reraise(*pair)
+        return all(end == _kernel.USABLE for end in ends)
 
     def _run(self, work: Callable[[int], Any]) -> list[Any]:
         """Do all tasks at once; the kernels release the GIL."""

@@ -1,6 +1,5 @@
 """Matrix factorisation of a rating list by stochastic gradient descent, in blocks that need no locks."""
 
-import functools
 import warnings
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from fastfedrec._threads import resolve_n_threads
 from fastfedrec.randomness import Key, resolve_key
 
 if TYPE_CHECKING:
+    from fastfedrec._sgd_loss import OwnLoss
     from fastfedrec._sgd_training import Ratings, State, Training
 
 LOSSES = ("squared", "absolute", "huber", "logistic")
@@ -88,8 +88,8 @@ class FactorModel:
         users = _check_ids("users", users, len(self.user_factors))
         items = _check_ids("items", items, len(self.item_factors), len(users))
         out = np.empty(len(users), dtype=self.user_factors.dtype)
-        biases = self.user_biases, self.item_biases
-        _kernel.predict(users, items, self.user_factors, self.item_factors, *biases, out, self.mean)
+        arrays = self.user_factors, self.item_factors, self.user_biases, self.item_biases
+        _kernel.predict(users, items, *(np.ascontiguousarray(x, dtype=out.dtype) for x in arrays), self.mean, out)
         return out
 
 
@@ -408,18 +408,7 @@ def _resolve_schedule(schedule: Any) -> Callable[[int], float]:
     return _SCHEDULES[check_choice("schedule", schedule, _SCHEDULES)]
 
 
-@functools.lru_cache(maxsize=32)  # or each call would compile the function, and the kernels with it, again
-def _compile_loss(function: Callable) -> Callable:
-    import numba
+def _compile_loss(function: Callable) -> "OwnLoss":
+    from fastfedrec._sgd_loss import compile_loss  # Numba
 
-    compiled = function if isinstance(function, numba.core.dispatcher.Dispatcher) else numba.njit(function)
-    try:
-        result = compiled(0.5, 1.0)
-    except Exception as error:
-        raise ValueError(
-            f"loss must be a function (prediction, rating) -> (loss, derivative) of two floats that Numba compiles; "
-            f"it failed on (0.5, 1.0): {error}"
-        ) from error
-    if not (isinstance(result, tuple) and len(result) == 2 and all(np.isscalar(x) for x in result)):
-        raise ValueError(f"loss must return (loss, derivative), got {result!r} of (0.5, 1.0)")
-    return compiled
+    return compile_loss(function)

@@ -3,6 +3,17 @@
 import numpy as np
 import pytest
 import scipy.sparse
+from als_case import (
+    ANY_TOLERANCE,
+    DTYPES,
+    TOLERANCE,
+    close,
+    factors,
+    lengths_from_none_to_all,
+    ratings,
+    rows_of,
+    users_of,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import als as naive
@@ -10,52 +21,7 @@ from strategies import seeds
 
 from fastfedrec import Interactions, als, hardware
 
-DTYPES = [np.float32, np.float64]
-TOLERANCE = {np.float32: 1e-5, np.float64: 1e-9}  # of well-conditioned systems
-ANY_TOLERANCE = {np.float32: 1e-3, np.float64: 1e-9}  # of all: float32 is solved in float32 since there is vector code
 EVERY_KIND_OF_WIDTH = [*range(1, 41), 63, 64, 65, 95, 96, 97, 127, 128, 200, 255, 256]
-
-
-def ratings(n_users, n_items, *, seed=0, density=0.3):
-    """Values 0 to 5, the zeros explicit; the first user is empty."""
-    rng = np.random.default_rng(seed)
-    held = rng.random((n_users, n_items)) < density
-    held[:1] = False
-    values = rng.integers(0, 6, size=held.sum()).astype(float)
-    return Interactions.from_scipy(scipy.sparse.csr_array((values, np.nonzero(held)), shape=held.shape))
-
-
-def rows_of(data):
-    values = data.values_or_ones()
-    return [
-        dict(zip(data.indices[a:b].tolist(), values[a:b].tolist(), strict=True))
-        for a, b in zip(data.indptr[:-1], data.indptr[1:], strict=True)
-    ]
-
-
-def factors(n_items, n_factors, dtype=np.float64, seed=1):
-    return np.random.default_rng(seed).standard_normal((n_items, n_factors)).astype(dtype)
-
-
-def close(got, expected, tolerance):
-    """Whether each user's factors are as expected, within `tolerance` of the user's largest."""
-    scale = np.abs(expected).max(axis=1, initial=0, keepdims=True)
-    return (np.abs(got - expected) <= tolerance * scale).all()
-
-
-def lengths_from_none_to_all(n_items, seed=0):
-    """Users with 0, 1, 2, ... and all items, in no order of length, values 1 to 5."""
-    return users_of([3, 0, 1, n_items, 0, n_items // 2, 2, 7, 8, 9, 15, 16, 17, 1, 40, n_items - 1, 5], n_items, seed)
-
-
-def users_of(lengths, n_items, seed):
-    """A user of each length, values 1 to 5."""
-    rng = np.random.default_rng(seed)
-    rows = [rng.choice(n_items, length, replace=False) for length in lengths]
-    users = np.repeat(np.arange(len(rows)), lengths)
-    shape = (len(rows), n_items)
-    values = rng.integers(1, 6, len(users)).astype(float)
-    return Interactions.from_scipy(scipy.sparse.csr_array((values, (users, np.concatenate(rows))), shape=shape))
 
 
 # ---- oracle -----------------------------------------------------------------------------------------------------
@@ -161,33 +127,6 @@ def test_users_of_many_factors_equal_the_twin(
         got = als.solve_users(data, v, regularization=regularization, confidence_weight=weight, use_values=use_values)
     expected = naive.solve_users(rows_of(data), v, regularization, weight, use_values)
     assert close(got, expected, ANY_TOLERANCE[dtype])
-
-
-@given(
-    seed=seeds(),
-    n_users=st.integers(1, 7),
-    n_items=st.integers(1, 12),
-    n_factors=st.integers(1, 20),
-    dtype=st.sampled_from(DTYPES),
-    weight=st.sampled_from([0.0, 0.5, 4.0]),
-    use_values=st.booleans(),
-    n_steps=st.integers(1, 4),
-    warm=st.booleans(),
-)
-def test_conjugate_gradients_equal_the_twin(
-    seed, n_users, n_items, n_factors, dtype, weight, use_values, n_steps, warm
-):
-    data, v = ratings(n_users, n_items, seed=seed, density=0.5), factors(n_items, n_factors, dtype, seed)
-    start = factors(n_users, n_factors, dtype, seed + 1) if warm else None
-    before = None if start is None else start.copy()
-    arguments = {"regularization": 20.0, "confidence_weight": weight, "use_values": use_values}
-    got = als.solve_users(data, v, solver="cg", cg_steps=n_steps, start=start, **arguments)
-    assert got.dtype == dtype
-    twin_start = np.zeros((n_users, n_factors)) if start is None else start
-    expected = naive.solve_users_cg(rows_of(data), v, 20.0, weight, use_values, n_steps, twin_start)
-    np.testing.assert_allclose(got, expected, rtol=ANY_TOLERANCE[dtype], atol=TOLERANCE[dtype])
-    if warm:
-        np.testing.assert_array_equal(start, before)
 
 
 # ---- invariants -------------------------------------------------------------------------------------------------
@@ -333,36 +272,6 @@ def test_more_factors_than_items_are_left_to_regularization(instruction_set, dty
     with hardware.use_instruction_set(instruction_set):
         got = als.solve_users(data, v, regularization=regularization, confidence_weight=2.0, use_values=True)
     assert close(got, naive.solve_users(rows_of(data), v, regularization, 2.0, True), 100 * TOLERANCE[dtype])
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n_factors", [4, 16, 48])
-def test_conjugate_gradients_converge_to_the_exact_solution(dtype, n_factors):
-    data, v = ratings(20, 60), factors(60, n_factors, dtype)
-
-    def error(**arguments):
-        got = als.solve_users(data, v, regularization=5.0, confidence_weight=0.5, **arguments)
-        return np.abs(got - exact).max() / np.abs(exact).max()
-
-    exact = naive.solve_users(rows_of(data), v, 5.0, 0.5, False)
-    errors = [error(solver="cg", cg_steps=n) for n in (1, 2, 4)]
-    assert errors[0] > errors[1] > errors[2]
-    assert error(solver="cg", cg_steps=n_factors) < (1e-5 if dtype == np.float32 else 1e-9)
-    assert error(solver="cg", cg_steps=1, start=(0.9 * exact).astype(dtype)) < errors[0] / 4
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_conjugate_gradients_without_a_direction_leave_the_start(dtype):
-    # Solved already, or overflowed: no NaN is ever returned; a user without items has zeros, wherever it starts.
-    data = Interactions.from_scipy(scipy.sparse.csr_array([[1.0, 1.0], [0.0, 0.0]]))
-    start = np.full((2, 2), 3, dtype=dtype)
-    arguments = {"regularization": 1.0, "solver": "cg", "start": start}
-    got = als.solve_users(data, np.zeros((2, 2), dtype=dtype), confidence_weight=1.0, **(arguments | {"start": None}))
-    assert (got == 0).all()
-    got = als.solve_users(data, np.eye(2, dtype=dtype), confidence_weight=1e308, **arguments)
-    np.testing.assert_array_equal(got, [[3, 3], [0, 0]])
-    got = als.solve_users(data, np.eye(2, dtype=dtype), confidence_weight=2.0, cg_steps=50, **(arguments))
-    np.testing.assert_allclose(got, [[0.75, 0.75], [0, 0]], rtol=1e-6)
 
 
 # ---- bad inputs -------------------------------------------------------------------------------------------------

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TRACKED = ["pyproject.toml", "fastfedrec/__init__.py", "fastfedrec/advice.json", "_kernels/als.pyx", "_kernels/sgd.py"]
+TRACKED = ["pyproject.toml", "fastfedrec/__init__.py", "fastfedrec/advice.json", "_kernels/als.pyx", "_kernels/gru.py"]
 WHEEL = [
     "fastfedrec/__init__.py",
     "fastfedrec/advice.json",
     "fastfedrec/_kernels/als.cpython-312-x86_64-linux-gnu.so",
-    "fastfedrec/_kernels/sgd.py",
+    "fastfedrec/_kernels/gru.py",
     "fastfedrec-1.0.dist-info/METADATA",
     "fastfedrec.libs/libgomp-a34b3233.so.1",
 ]

@@ -456,6 +456,20 @@ def test_the_cache_serves_the_next_process(tmp_path):
     assert (first, second) == (["2", "0"], ["0", "2"])
 
 
+def test_kernels_compile_where_no_cache_can_be_written(monkeypatch):
+    from fastfedrec._kernels import _layers as kernel
+
+    njit = kernel.njit
+
+    def without_folder(function, cache=False, **options):
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return njit(function, **options)
+
+    monkeypatch.setattr(kernel, "njit", without_folder)
+    assert kernel.compile_kernel(lambda x: x + 1)(1) == 2
+
+
 # ---- statistics -------------------------------------------------------------------------------------------------
 
 

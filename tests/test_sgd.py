@@ -1,8 +1,11 @@
-"""SGD over blocks: the twin's steps in its order, the same bits on any threads, and how its kernels are compiled."""
+"""SGD over blocks: the twin's steps in its order, the same bits on any threads, and a loss of the user's own."""
 
+import ctypes
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,7 +16,9 @@ from sgd_case import ARRAYS, assert_same_bits, biased_square, fit, rating_list
 from significance import counts_are, tilted
 from strategies import seeds
 
-from fastfedrec import Key, sgd
+from fastfedrec import Key, hardware, sgd
+from fastfedrec._kernels import _rating_blocks as blocks
+from fastfedrec._kernels import sgd as kernel
 
 TOLERANCE = {np.float32: 3e-5, np.float64: 1e-10}
 
@@ -27,7 +32,8 @@ TOLERANCE = {np.float32: 3e-5, np.float64: 1e-10}
     n_users=st.integers(1, 12),
     n_items=st.integers(1, 9),
     n_ratings=st.integers(1, 40),
-    n_factors=st.sampled_from([1, 6, 7, 8, 9, 14, 15, 16, 17]),  # biases in rows with lanes to spare, and beside them
+    # Biases in rows with lanes to spare, and beside them; one line of cache and more than the four that are unrolled.
+    n_factors=st.sampled_from([1, 6, 7, 8, 9, 14, 15, 16, 17, 24, 32, 33, 40, 70, 80]),
     n_blocks=st.sampled_from([1, 2, 4, 16]),
     dtype=st.sampled_from([np.float32, np.float64]),
     loss=st.sampled_from(sgd.LOSSES),
@@ -74,33 +80,35 @@ def test_fit_factors_equals_the_twin(
     assert all(getattr(got, name).dtype == dtype for name in ARRAYS)
 
 
-def test_a_function_is_the_loss_it_computes():
-    data = rating_list(30, 20, 200)
-
-    def half_square(prediction, rating):
-        error = prediction - rating
-        return error * error / 2, error
-
-    import numba
-
-    expected = fit(data)
-    for loss in (half_square, numba.njit(half_square)):
-        got = fit(data, loss=loss)
-        np.testing.assert_allclose(got.user_factors, expected.user_factors, rtol=1e-10)
-        np.testing.assert_allclose(got.train_losses, expected.train_losses, rtol=1e-12)
+def one_rating(loss, prediction, rating, rate=0.0, end=kernel.USABLE):
+    """The loss of one rating that a user's bias alone predicts, and that bias after a step."""
+    arrays = [in_lines(np.zeros(shape)) for shape in ((8, 8), (8, 8), 8, 8)]
+    arrays[2][0] = prediction
+    kept = [np.empty_like(x) for x in arrays]
+    records = np.array([(0, 0, rating, 1)], dtype=blocks.record_type(np.float64)).view(np.uint8)
+    model = *arrays, kernel.BIASES_BESIDE, kernel.LOSSES[loss], 0, 0.0
+    losses, failed = np.empty((1, 1)), np.zeros(2)
+    arrivals = np.zeros((1, kernel.COUNTERS_A_LINE), dtype=np.int64)
+    starts = np.array([0, 1], dtype=np.uint64)
+    rates = rate, 0.0, 0.0
+    assert kernel.run_epoch(records, starts, *model, losses, *rates, *kept, 1e9, arrivals, 0, 0, failed) == end
+    return losses[0, 0], arrays[2][0]
 
 
 @pytest.mark.parametrize("loss", sgd.LOSSES)
 @pytest.mark.parametrize("prediction", [-40.0, -1.7, 0.0, 0.3, 2.6, 40.0])
 def test_derivatives_are_those_of_the_losses(loss, prediction):
-    from fastfedrec import _sgd_training as training
-    from fastfedrec._kernels import sgd as kernel
+    high, low = (one_rating(loss, prediction + h, 0.4)[0] for h in (1e-5, -1e-5))
+    value, after = one_rating(loss, prediction, 0.4, rate=0.5)
+    assert value == pytest.approx(naive.FORMULAS[loss][0](prediction, 0.4), rel=1e-12)
+    assert (prediction - after) / 0.5 == pytest.approx((high - low) / 2e-5, rel=1e-6, abs=1e-8)
 
-    def value(s):
-        return kernel.loss_and_slope(training._LOSSES[loss], s, 0.4)
 
-    numeric = (value(prediction + 1e-5)[0] - value(prediction - 1e-5)[0]) / 2e-5
-    assert value(prediction)[1] == pytest.approx(numeric, rel=1e-6, abs=1e-8)
+@pytest.mark.parametrize("loss", sgd.LOSSES)
+def test_what_is_not_a_number_stays_so_and_is_reported(loss):
+    value, after = one_rating(loss, np.nan, 0.4, rate=0.5, end=kernel.UNUSABLE)
+    assert np.isnan(value)
+    assert np.isnan(after)
 
 
 def test_a_step_goes_down_the_gradient():
@@ -121,31 +129,22 @@ def test_a_step_goes_down_the_gradient():
     assert np.abs(gradient).min() > 0.01
 
 
-def test_without_a_compiler():
-    code = """if True:
-        import numpy as np
-        from naive import sgd as naive
-        from sgd_case import biased_square, rating_list
-        from fastfedrec import Key, sgd
-        from fastfedrec._kernels import sgd as kernel
-        assert not hasattr(kernel.run_epoch, "py_func")
-        cases = [(loss, 9, True) for loss in sgd.LOSSES] + [("squared", 8, True), ("squared", 9, False)]
-        for loss, n_factors, biases in cases:
-            data = rating_list(5, 4, 30, high=1)
-            shared = dict(n_users=5, n_items=4, n_factors=n_factors, regularization=.03, bias_regularization=.01,
-                          biases=biases, weights=np.linspace(.5, 1.5, 30), loss=loss, init_scale=.3,
-                          key=Key.from_seed(2), n_blocks=2)
-            want = naive.fit_factors(*(x.tolist() for x in data), rates=[.02] * 2, **shared)
-            model = sgd.fit_factors(*data, n_epochs=2, learning_rate=.02, schedule="constant", dtype=np.float64,
-                                    validation=tuple(x[:3] for x in data), **shared)
-            np.testing.assert_allclose(model.user_factors, want[3], rtol=1e-10, atol=1e-12)
-            np.testing.assert_allclose(model.train_losses, want[5], rtol=1e-10)
-            s = model.predict(data[0][:3], data[1][:3])
-            held_out = [naive.FORMULAS[loss][0](*x) for x in zip(s, data[2][:3])]
-            np.testing.assert_allclose(model.validation_losses[-1], np.mean(held_out), rtol=1e-10)
-        sgd.fit_factors(*data, n_users=5, n_items=4, n_epochs=1, loss=biased_square, key=Key.from_seed(2))
-        """
-    run_python(code, NUMBA_DISABLE_JIT="1")
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_instruction_sets_agree(instruction_set, dtype):
+    data = rating_list(60, 50, 2000)
+    for n_factors in (3, 16, 20, 70):
+        options = {"n_users": 60, "n_items": 50, "n_factors": n_factors, "dtype": dtype, "n_epochs": 3}
+        expected = fit(data, **options)
+        with hardware.use_instruction_set(instruction_set):
+            got = fit(data, **options)
+            predicted = got.predict(*data[:2])
+        for name in (*ARRAYS, "train_losses"):
+            tolerance = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
+            np.testing.assert_allclose(getattr(got, name), getattr(expected, name), **tolerance)
+        products = np.einsum("ij,ij->i", got.user_factors[data[0]], got.item_factors[data[1]])
+        sums = got.mean + got.user_biases[data[0]] + got.item_biases[data[1]] + products
+        np.testing.assert_allclose(predicted, sums, rtol=TOLERANCE[dtype])
 
 
 def run_python(code, timeout=None, **environment):
@@ -171,34 +170,58 @@ def test_bits_do_not_depend_on_threads(dtype, n_blocks):
         assert (model.validation_losses == models[0].validation_losses).all()
 
 
-def test_tasks_of_a_phase_share_no_row():
-    import numba
-
-    from fastfedrec._kernels import _rating_blocks as blocks
-    from fastfedrec._kernels import sgd as kernel
-
-    train_phase = numba.njit(kernel.train_phase)
-    n_blocks = 8
-    starts = np.arange(n_blocks**2 + 1, dtype=np.uint64)  # one rating a block, of the row of the block's own number
+def visits(n_tasks, n_blocks, waits):
+    """(task, users' block, items' block) in the order in which an epoch meets them, the first task a slow one."""
+    starts = np.arange(n_blocks**2 + 1, dtype=np.uint64)  # one rating a block, whose value is the block's number
     records = np.empty(n_blocks**2, dtype=blocks.record_type(np.float64))
-    records["user"], records["item"] = np.divmod(np.arange(n_blocks**2), n_blocks)
-    records["rating"], records["weight"] = 9.0, 1.0
-    seen = []
-    for n_tasks in (1, 2, 4, 8):
-        for phase in range(n_tasks):
-            touched = []
-            for task in range(n_tasks):
-                rows = [np.full((8, 8), 0.5), np.full((8, 8), 0.5), np.zeros(8), np.zeros(8)]
-                losses = np.zeros((n_blocks, n_blocks))
-                rest = (losses, kernel.BiasesBeside((0,)), kernel.Squared(), 0.0, 0.1, 0.0, 0.0, phase, task, n_tasks)
-                aligned = [in_lines(x) for x in rows]
-                train_phase(records, starts, *aligned, *rest)
-                touched.append((set(np.flatnonzero(aligned[2])), set(np.flatnonzero(aligned[3]))))
-                seen.append((n_tasks, np.count_nonzero(losses)))
-            for side in (0, 1):
-                assert sum(len(rows[side]) for rows in touched) == len(set.union(*(rows[side] for rows in touched)))
-    for n_tasks in (1, 2, 4, 8):
-        assert sum(count for n, count in seen if n == n_tasks) == n_blocks**2
+    length = 8  # rows of a block, so that biases too are whole lines of cache
+    records["user"], records["item"] = length * np.array(np.divmod(np.arange(n_blocks**2), n_blocks))
+    records["rating"], records["weight"] = np.arange(n_blocks**2), 1.0
+    n_rows = length * n_blocks
+    arrays = [in_lines(np.zeros(shape)) for shape in ((n_rows, 8), (n_rows, 8), n_rows, n_rows)]
+    kept = [np.empty_like(x) for x in arrays]
+    losses, failed = np.empty((n_blocks, n_blocks)), np.zeros((n_tasks, 2))
+    arrivals = np.zeros((n_tasks, kernel.COUNTERS_A_LINE), dtype=np.int64)
+    met = []
+
+    def record(prediction, rating, out):
+        task = int(rating) // n_blocks // (n_blocks // n_tasks)
+        met.append((task, *divmod(int(rating), n_blocks)))
+        time.sleep(0.002 * (task == 0))
+        out[0] = out[1] = out[2] = 0.0
+
+    called = ctypes.CFUNCTYPE(None, ctypes.c_double, ctypes.c_double, ctypes.POINTER(ctypes.c_double))(record)
+    model = *arrays, kernel.BIASES_BESIDE, kernel.OWN_LOSS, ctypes.cast(called, ctypes.c_void_p).value, 0.0
+
+    def run(task):
+        rest = *kept, 1e9, arrivals, 0 if waits else -1000, task, failed[task]
+        return kernel.run_epoch(records.view(np.uint8), starts, *model, losses, 0.1, 0.0, 0.0, *rest)
+
+    with ThreadPoolExecutor(n_tasks) as pool:
+        assert list(pool.map(run, range(n_tasks))) == [kernel.USABLE] * n_tasks
+    return met
+
+
+@pytest.mark.parametrize("n_tasks", [1, 2, 4, 8])
+def test_tasks_of_a_phase_share_no_row(n_tasks):
+    n_blocks = 8
+    met = visits(n_tasks, n_blocks, waits=True)
+    assert sorted(met) == sorted((j * n_tasks // n_blocks, j, k) for j in range(n_blocks) for k in range(n_blocks))
+    assert phases_share_nothing(met, n_tasks)
+    if n_tasks > 1:  # the instrument sees tasks that do not wait
+        assert not phases_share_nothing(visits(n_tasks, n_blocks, waits=False), n_tasks)
+
+
+def phases_share_nothing(met, n_tasks):
+    """Whether each n_tasks-th of the visits is one phase, in which no two tasks have a row in common."""
+    length = len(met) // n_tasks
+    for first in range(0, len(met), length):
+        phase = met[first : first + length]
+        for side in (1, 2):
+            owners = [{x[0] for x in phase if x[side] == block} for block in {x[side] for x in phase}]
+            if any(len(tasks) > 1 for tasks in owners):
+                return False
+    return True
 
 
 @pytest.mark.parametrize("late", [0, 1], ids=["the other waits already", "the other has not begun"])
@@ -207,17 +230,14 @@ def test_an_interrupted_epoch_leaves_no_thread_waiting(late):
         import time
         from sgd_case import fit, rating_list
         from fastfedrec import _sgd_training
-        build = _sgd_training.Training.__init__
-        def build_interrupted(self, *args, **kwargs):
-            build(self, *args, **kwargs)
-            run = self._run_epoch
-            def interrupted(*args):
-                time.sleep(args[-1] == {late})
-                if args[-1] == 0:  # the calling thread's task; the other waits for it between phases
-                    raise KeyboardInterrupt
-                return run(*args)
-            self._run_epoch = interrupted
-        _sgd_training.Training.__init__ = build_interrupted
+        run = _sgd_training._kernel.run_epoch
+        def interrupted(*args):
+            task = args[-2]
+            time.sleep(task == {late})
+            if task == 0:  # the calling thread's; the other waits for it between phases
+                raise KeyboardInterrupt
+            return run(*args)
+        _sgd_training._kernel.run_epoch = interrupted
         try:
             fit(rating_list(30, 20, 200), n_threads=2)
         except KeyboardInterrupt:
@@ -252,36 +272,78 @@ def test_a_forked_child_can_train():
     run_python(code)
 
 
-# ---- compilation ------------------------------------------------------------------------------------------------
+# ---- a loss of the user's own -----------------------------------------------------------------------------------
 
 
-def test_the_cache_serves_the_next_process(tmp_path):
+def test_a_function_is_the_loss_it_computes():
+    data = rating_list(30, 20, 200)
+
+    def half_square(prediction, rating):
+        error = prediction - rating
+        return error * error / 2, error
+
+    import numba
+
+    expected = fit(data)
+    for loss in (half_square, numba.njit(half_square)):
+        for n_threads in (1, 2):
+            got = fit(data, loss=loss, n_threads=n_threads)
+            np.testing.assert_allclose(got.user_factors, expected.user_factors, rtol=1e-10)
+            np.testing.assert_allclose(got.train_losses, expected.train_losses, rtol=1e-12)
+
+
+def refuses_fives(prediction, rating):
+    if rating == 5:
+        raise ArithmeticError("five")
+    return (prediction - rating) ** 2 / 2, prediction - rating
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+@pytest.mark.parametrize("where", ["any", "another"])
+def test_what_a_loss_raises_is_raised(n_threads, where):
+    users, items, ratings = rating_list(30, 20, 400)
+    if where == "another":  # a user of the last task, for which the calling thread's waits between phases
+        ratings = np.where(users == 12, 5.0, np.minimum(ratings, 4))
+    with pytest.raises(ArithmeticError, match="five"):
+        fit((users, items, ratings), loss=refuses_fives, n_threads=n_threads)
+    # And of ratings held out, which no step sees.
+    seen = users[:200], items[:200], np.minimum(ratings[:200], 4)
+    held_out = users[:1], items[:1], np.array([5.0])
+    with pytest.raises(ArithmeticError, match="five"):
+        fit(seen, loss=refuses_fives, n_threads=n_threads, validation=held_out)
+    assert fit(seen, loss=refuses_fives, n_threads=n_threads).stopped == "epochs"
+
+
+def test_without_a_compiler():
     code = """if True:
-        from sgd_case import fit, rating_list
-        from fastfedrec._kernels import sgd as kernel
-        for loss, n_factors in (("squared", 20), ("huber", 20), ("squared", 16)):
-            fit(rating_list(9, 9, 20), n_users=9, n_items=9, loss=loss, n_factors=n_factors).predict([0], [0])
-        kernels = kernel.run_epoch, kernel.sum_losses, kernel.predict
-        print(sum(sum(k.stats.cache_misses.values()) for k in kernels),
-              sum(sum(k.stats.cache_hits.values()) for k in kernels))
+        import numpy as np
+        from sgd_case import biased_square, fit, rating_list
+        from test_sgd import refuses_fives
+        data = rating_list(5, 4, 60)
+        shift = {"n_users": 5, "n_items": 4, "n_threads": 2, "biases": False}
+        model = fit(data, loss=biased_square, **shift)
+        want = fit((data[0], data[1], data[2] - 1), **shift)
+        np.testing.assert_allclose(model.user_factors, want.user_factors, rtol=1e-10)
+        try:
+            fit(data, loss=refuses_fives, **shift)
+        except ArithmeticError as error:
+            print(error)
         """
-    first, second = (run_python(code, NUMBA_CACHE_DIR=str(tmp_path)).split() for _ in range(2))
-    assert first == ["7", "0"]
-    assert second == ["0", "7"]
+    assert run_python(code, NUMBA_DISABLE_JIT="1") == "five\n"
 
 
-def test_kernels_compile_where_no_cache_can_be_written(monkeypatch):
-    from fastfedrec._kernels import sgd as kernel
-
-    njit = kernel.njit
-
-    def without_folder(function, cache=False, **options):
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return njit(function, **options)
-
-    monkeypatch.setattr(kernel, "njit", without_folder)
-    assert kernel.compile_kernel(lambda x: x + 1)(1) == 2
+def test_losses_by_name_need_no_compiler():
+    code = """if True:
+        import sys
+        from sgd_case import fit, rating_list
+        from fastfedrec import sgd
+        for loss in sgd.LOSSES:
+            fit(rating_list(9, 9, 20, high=1), n_users=9, n_items=9, loss=loss).predict([0], [0])
+        print("numba" in sys.modules)
+        fit(rating_list(9, 9, 20), n_users=9, n_items=9, loss=lambda s, r: (0.0, 0.0))
+        print("numba" in sys.modules)
+        """
+    assert run_python(code) == "False\nTrue\n"
 
 
 # ---- statistics -------------------------------------------------------------------------------------------------
@@ -289,8 +351,6 @@ def test_kernels_compile_where_no_cache_can_be_written(monkeypatch):
 
 @pytest.mark.slow
 def test_orders_within_a_block_are_uniform():
-    from fastfedrec._kernels import _rating_blocks as blocks
-
     n = 30_000
     random = Key.from_seed(5).words("test", size=3 * n).reshape(n, 3)
     records = np.zeros(3, dtype=blocks.record_type(np.float64))

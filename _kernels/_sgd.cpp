@@ -1,0 +1,344 @@
+// One level's code of _sgd.h.
+//
+// What a loop does for a rating is frozen when it is compiled: the lines of a row, up to four, so that both rows stay
+// in registers; the place of the biases; and the squared loss, where a branch would cost a tenth of the time.
+#include "_kernels/_sgd.h"
+
+#include "_kernels/_lanes.h"
+
+namespace fastfedrec {
+namespace FASTFEDREC_LEVEL {
+
+namespace {
+
+enum {
+    VECTORS_A_LINE = SGD_LINE_BYTES / VECTOR_BYTES,
+    AHEAD = 8,  // ratings, whose rows are asked for: those of a pair of blocks may be more than the first-level cache
+};
+
+template <class Real>
+struct Lanes {
+    enum { N = Native<Real>::LANES };
+    typedef typename Vector<Real, N>::Type Wide;
+};
+
+FASTFEDREC_INLINE float lane_total(const F4& x) {
+    const F4 pairs = x + __builtin_shufflevector(x, x, 2, 3, 0, 1);
+    return pairs[0] + pairs[1];
+}
+FASTFEDREC_INLINE float lane_total(const F8& x) { return lane_total(quarter_sums(x)); }
+FASTFEDREC_INLINE float lane_total(const F16& x) { return lane_total(quarter_sums(x)); }
+
+typedef Vector<double, 2>::Type D2;
+typedef Vector<double, 4>::Type D4;
+typedef Vector<double, 8>::Type D8;
+FASTFEDREC_INLINE double lane_total(const D2& x) { return x[0] + x[1]; }
+FASTFEDREC_INLINE double lane_total(const D4& x) {
+    const D2 halves = __builtin_shufflevector(x, x, 0, 1) + __builtin_shufflevector(x, x, 2, 3);
+    return lane_total(halves);
+}
+FASTFEDREC_INLINE double lane_total(const D8& x) {
+    const D4 halves = __builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7);
+    return lane_total(halves);
+}
+
+// ---- pairs of rows ----------------------------------------------------------------------------------------------
+
+// Rows of LINES lines of cache, or of any number where that is 0.
+template <class Real, int LINES, int BIASES>
+struct Pairs {
+    typedef typename Lanes<Real>::Wide Wide;
+    enum { N = Lanes<Real>::N };
+
+    // Copies, which the compiler knows that no step writes to.
+    Real *const user_rows, *const item_rows, *const user_biases, *const item_biases;
+    const ptrdiff_t any_width;
+    const Real mean;
+
+    explicit Pairs(const SgdModel<Real>& model)
+        : user_rows(model.user_rows),
+          item_rows(model.item_rows),
+          user_biases(model.user_biases),
+          item_biases(model.item_biases),
+          any_width(model.width),
+          mean((Real)model.mean) {}
+
+    FASTFEDREC_MEMBER ptrdiff_t width() const { return LINES ? LINES * SGD_LINE_BYTES / (int)sizeof(Real) : any_width; }
+
+    FASTFEDREC_MEMBER void ask_for(ptrdiff_t u, ptrdiff_t i) const {
+        for (ptrdiff_t at = 0; at < width(); at += VECTORS_A_LINE * N) {
+            __builtin_prefetch(user_rows + u * width() + at, 1);
+            __builtin_prefetch(item_rows + i * width() + at, 1);
+        }
+    }
+
+    // mean + b_u + c_i + p_u'q_i
+    FASTFEDREC_MEMBER Real predict(ptrdiff_t u, ptrdiff_t i) const {
+        const Real *p = user_rows + u * width(), *q = item_rows + i * width();
+        Wide sums[VECTORS_A_LINE];
+#pragma GCC unroll 4
+        for (int v = 0; v < VECTORS_A_LINE; ++v) sums[v] = load<Wide>(p + v * N) * load<Wide>(q + v * N);
+        for (ptrdiff_t at = VECTORS_A_LINE * N; at < width(); at += VECTORS_A_LINE * N)
+#pragma GCC unroll 4
+            for (int v = 0; v < VECTORS_A_LINE; ++v)
+                sums[v] = fused(load<Wide>(p + at + v * N), load<Wide>(q + at + v * N), sums[v]);
+#pragma GCC unroll 4
+        for (int v = 1; v < VECTORS_A_LINE; ++v) sums[0] += sums[v];
+        const Real start = BIASES == SGD_BIASES_BESIDE ? mean + (user_biases[u] + item_biases[i]) : mean;
+        return start + lane_total(sums[0]);
+    }
+};
+
+// What one step multiplies rows by, apart from its slope.
+template <class Real, int LINES, int BIASES>
+struct Steps {
+    typedef typename Lanes<Real>::Wide Wide;
+    typedef decltype(Wide{} == Wide{}) Mask;
+    enum { N = Lanes<Real>::N };
+
+    const Real keep, bias_keep;
+    // Of the vectors that biases end: a row's own bias is kept by `bias_keep`, and the 1 beside it stays.
+    Wide user_keep, item_keep;
+    Mask user_moves, item_moves;
+
+    explicit Steps(const SgdRates& rates)
+        : keep((Real)(1 - rates.learning_rate * rates.regularization)),
+          bias_keep((Real)(1 - rates.learning_rate * rates.bias_regularization)) {
+        user_keep = item_keep = spread<Wide>(keep);
+        user_moves = item_moves = ~Mask{};
+        user_keep[N - 2] = item_keep[N - 1] = bias_keep;
+        user_keep[N - 1] = item_keep[N - 2] = 1;
+        user_moves[N - 1] = item_moves[N - 2] = 0;
+    }
+
+    // p_u <- keep p_u + step q_i and q_i <- keep q_i + step p_u, both from the old rows, and the biases likewise.
+    FASTFEDREC_MEMBER void take(const Pairs<Real, LINES, BIASES>& pairs, ptrdiff_t u, ptrdiff_t i, Real step) const {
+        if constexpr (BIASES == SGD_BIASES_BESIDE) {
+            pairs.user_biases[u] = bias_keep * pairs.user_biases[u] + step;
+            pairs.item_biases[i] = bias_keep * pairs.item_biases[i] + step;
+        }
+        Real *p = pairs.user_rows + u * pairs.width(), *q = pairs.item_rows + i * pairs.width();
+        const ptrdiff_t whole = pairs.width() - (BIASES == SGD_BIASES_IN_ROWS ? N : 0);
+        const Wide steps = spread<Wide>(step), keeps = spread<Wide>(keep);
+#pragma GCC unroll 16
+        for (ptrdiff_t at = 0; at < whole; at += N) {
+            const Wide a = load<Wide>(p + at), b = load<Wide>(q + at);
+            store(p + at, fused(steps, b, keeps * a));  // the product on the right does not wait for the slope
+            store(q + at, fused(steps, a, keeps * b));
+        }
+        if constexpr (BIASES == SGD_BIASES_IN_ROWS) {
+            const Wide a = load<Wide>(p + whole), b = load<Wide>(q + whole);
+            store(p + whole, fused((Wide)((Mask)steps & user_moves), b, user_keep * a));
+            store(q + whole, fused((Wide)((Mask)steps & item_moves), a, item_keep * b));
+        }
+    }
+};
+
+// ---- losses: summed in double, and the derivative by the prediction; false where there is none ------------------
+
+struct Squared {
+    Squared() {}
+    template <class Real>
+    explicit Squared(const SgdModel<Real>&) {}
+
+    template <class Real>
+    FASTFEDREC_MEMBER bool operator()(Real prediction, Real rating, double& loss, Real& slope) const {
+        slope = prediction - rating;
+        loss = (double)slope * (double)slope / 2;
+        return true;
+    }
+};
+
+struct AnyLoss {
+    const int kind;
+    const SgdOwnLoss own;
+
+    template <class Real>
+    explicit AnyLoss(const SgdModel<Real>& model) : kind(model.loss), own(model.own_loss) {}
+
+    template <class Real>
+    FASTFEDREC_MEMBER bool operator()(Real prediction, Real rating, double& loss, Real& slope) const {
+        const double s = (double)prediction, r = (double)rating, error = s - r;
+        switch (kind) {
+            case SGD_SQUARED:
+                return Squared()(prediction, rating, loss, slope);
+            case SGD_ABSOLUTE:  // NaN has no sign, but its loss is NaN
+                slope = (Real)(error > 0) - (Real)(error < 0);
+                loss = __builtin_fabs(error);
+                return true;
+            case SGD_HUBER: {
+                const double clipped = error > 1 ? 1 : error < -1 ? -1 : error;
+                slope = (Real)clipped;
+                loss = clipped * (error - clipped / 2);
+                return true;
+            }
+            case SGD_LOGISTIC: {
+                const double small = __builtin_exp(-__builtin_fabs(s));
+                slope = (Real)((s >= 0 ? 1 : small) / (1 + small) - r);
+                loss = (s > 0 ? s : 0) + __builtin_log1p(small) - r * s;
+                return true;
+            }
+            default: {
+                double out[3];
+                own(s, r, out);
+                slope = (Real)out[1];
+                loss = out[0];
+                return out[2] == 0;
+            }
+        }
+    }
+};
+
+// ---- passes over ratings ----------------------------------------------------------------------------------------
+
+template <class Real>
+FASTFEDREC_INLINE bool fail(Real prediction, Real rating, double* loss) {
+    loss[0] = (double)prediction;
+    loss[1] = (double)rating;
+    return false;
+}
+
+// A rating is predicted before the step of the one before it where the two share no row: the same numbers, but the
+// processor need not wait for the end of one sum to begin the next.
+template <class Loss, int LINES, int BIASES, class Real>
+bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, const SgdRates& rates,
+           double* loss) {
+    const Pairs<Real, LINES, BIASES> pairs(model);
+    const Steps<Real, LINES, BIASES> steps(rates);
+    const Loss loss_of(model);
+    const Real rate = (Real)rates.learning_rate;
+    double total = 0;
+    Real prediction = n ? pairs.predict(ratings[0].user, ratings[0].item) : 0;
+    for (ptrdiff_t k = 0; k < n; ++k) {
+        const SgdRating<Real> now = ratings[k];
+        const SgdRating<Real>* next = ratings + (k + 1 < n ? k + 1 : k);
+        if (k + AHEAD < n) pairs.ask_for(ratings[k + AHEAD].user, ratings[k + AHEAD].item);
+        const bool apart = (next->user != now.user) & (next->item != now.item);
+        Real after = 0, slope;
+        double value;
+        if (apart) after = pairs.predict(next->user, next->item);
+        if (!loss_of(prediction, now.rating, value, slope)) return fail(prediction, now.rating, loss);
+        total += value * (double)now.weight;
+        steps.take(pairs, now.user, now.item, -rate * now.weight * slope);
+        if (!apart) after = pairs.predict(next->user, next->item);
+        prediction = after;
+    }
+    loss[0] = total;
+    return true;
+}
+
+template <int LINES, int BIASES, class Real>
+bool measure(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, double* loss) {
+    const Pairs<Real, LINES, BIASES> pairs(model);
+    const AnyLoss loss_of(model);
+    double total = 0;
+    for (ptrdiff_t k = 0; k < n; ++k) {
+        const Real prediction = pairs.predict(ratings[k].user, ratings[k].item), rating = ratings[k].rating;
+        Real slope;
+        double value;
+        if (!loss_of(prediction, rating, value, slope)) return fail(prediction, rating, loss);
+        total += value * (double)ratings[k].weight;
+    }
+    loss[0] = total;
+    return true;
+}
+
+template <int I>
+struct Number {
+    enum { VALUE = I };
+};
+
+// Calls with the lines of a row and the place of the biases as types.
+template <int BIASES, class Real, class Call>
+FASTFEDREC_INLINE bool with_lines(const SgdModel<Real>& model, const Call& call) {
+    switch (model.width * sizeof(Real) / SGD_LINE_BYTES) {
+        case 1: return call(Number<1>(), Number<BIASES>());
+        case 2: return call(Number<2>(), Number<BIASES>());
+        case 3: return call(Number<3>(), Number<BIASES>());
+        case 4: return call(Number<4>(), Number<BIASES>());
+        default: return call(Number<0>(), Number<BIASES>());
+    }
+}
+
+template <class Real, class Call>
+FASTFEDREC_INLINE bool with_layout(const SgdModel<Real>& model, const Call& call) {
+    switch (model.biases) {
+        case SGD_NO_BIASES: return with_lines<SGD_NO_BIASES>(model, call);
+        case SGD_BIASES_IN_ROWS: return with_lines<SGD_BIASES_IN_ROWS>(model, call);
+        default: return with_lines<SGD_BIASES_BESIDE>(model, call);
+    }
+}
+
+template <class Real>
+bool any_train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, const SgdRates& rates,
+               double* loss) {
+    return with_layout(model, [&](auto lines, auto biases) {
+        constexpr int l = decltype(lines)::VALUE, b = decltype(biases)::VALUE;
+        return model.loss == SGD_SQUARED ? train<Squared, l, b>(model, ratings, n, rates, loss)
+                                         : train<AnyLoss, l, b>(model, ratings, n, rates, loss);
+    });
+}
+
+template <class Real>
+bool any_measure(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, double* loss) {
+    return with_layout(model, [&](auto lines, auto biases) {
+        return measure<decltype(lines)::VALUE, decltype(biases)::VALUE>(model, ratings, n, loss);
+    });
+}
+
+template <class Real>
+bool copy_checked(const Real* numbers, Real* copy, ptrdiff_t n, double limit) {
+    typedef typename Lanes<Real>::Wide Wide;
+    const Wide high = spread<Wide>((Real)limit);
+    auto within = high == high;
+    for (ptrdiff_t k = 0; k < n; k += Lanes<Real>::N) {
+        const Wide x = load<Wide>(numbers + k);
+        within &= (x < high) & (x > -high);
+        store(copy + k, x);
+    }
+    bool all = true;
+    for (int lane = 0; lane < Lanes<Real>::N; ++lane) all &= within[lane] != 0;
+    return all;
+}
+
+template <class Real>
+void predict(const int64_t* users, const int64_t* items, ptrdiff_t n, const Real* user_factors,
+             const Real* item_factors, ptrdiff_t n_factors, const Real* user_biases, const Real* item_biases,
+             double mean, Real* out) {
+    typedef typename Lanes<Real>::Wide Wide;
+    constexpr int lanes = Lanes<Real>::N;
+    for (ptrdiff_t k = 0; k < n; ++k) {
+        const Real *p = user_factors + users[k] * n_factors, *q = item_factors + items[k] * n_factors;
+        Wide sums = Wide{};
+        ptrdiff_t f = 0;
+        for (; f + lanes <= n_factors; f += lanes) sums = fused(load<Wide>(p + f), load<Wide>(q + f), sums);
+        Real total = (Real)mean + user_biases[users[k]] + item_biases[items[k]] + lane_total(sums);
+        for (; f < n_factors; ++f) total += p[f] * q[f];
+        out[k] = total;
+    }
+}
+
+}  // namespace
+
+#define FASTFEDREC_DEFINE(Real) \
+    bool train_ratings(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, \
+                       const SgdRates& rates, double* loss) { \
+        return any_train(model, ratings, n, rates, loss); \
+    } \
+    bool measure_ratings(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, double* loss) { \
+        return any_measure(model, ratings, n, loss); \
+    } \
+    bool copy_within(const Real* numbers, Real* copy, ptrdiff_t n, double limit) { \
+        return copy_checked(numbers, copy, n, limit); \
+    } \
+    void predict_pairs(const int64_t* users, const int64_t* items, ptrdiff_t n, const Real* user_factors, \
+                       const Real* item_factors, ptrdiff_t n_factors, const Real* user_biases, \
+                       const Real* item_biases, double mean, Real* out) { \
+        predict(users, items, n, user_factors, item_factors, n_factors, user_biases, item_biases, mean, out); \
+    }
+FASTFEDREC_DEFINE(float)
+FASTFEDREC_DEFINE(double)
+#undef FASTFEDREC_DEFINE
+
+}  // namespace FASTFEDREC_LEVEL
+}  // namespace fastfedrec
