@@ -4,6 +4,8 @@ A user's words come from the stream (subkey, round, global user id), in the orde
 nobody else.  A report is drawn from the exact table of a finite channel.  Inputs are trusted.
 """
 from cython.parallel cimport parallel, prange, threadid
+from libc.float cimport DBL_MIN
+from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
@@ -155,3 +157,40 @@ def sum_by_item(
         for user in range(of_users.shape[0]):
             for k in range(starts[user], starts[user + 1]):
                 out[items[k]] += of_users[user]
+
+
+def maximize_shares(
+    const double[:, ::1] table,   # IN  (n_inputs, n_outputs), probability of each output on each input
+    const double[::1] counts,     # IN  (n_outputs,), of the reports
+    double[::1] shares,           # IN/OUT (n_inputs,), a start above 0
+    double[::1] ratios,           # scratch (n_outputs,)
+    double pseudo_reports,        # of each input
+    double settled,
+    Py_ssize_t n_steps,
+):
+    """Expectation and maximisation until no share moves by more than `settled`, or for `n_steps`.
+
+    The likelihood times the prior of `pseudo_reports` is concave in the logarithm; thousands of steps on a table of
+    five inputs are a millisecond here, and in NumPy's calls they were up to a twelfth of a whole fit.
+    """
+    cdef Py_ssize_t n_inputs = table.shape[0], n_outputs = table.shape[1], _step, x, z
+    cdef double total = n_inputs * pseudo_reports, predicted, share, change
+    with nogil:
+        for z in range(n_outputs):
+            total += counts[z]
+        for _step in range(n_steps):
+            for z in range(n_outputs):
+                predicted = 0
+                for x in range(n_inputs):
+                    predicted += shares[x] * table[x, z]
+                ratios[z] = counts[z] / max(predicted, DBL_MIN)
+            change = 0
+            for x in range(n_inputs):
+                share = 0
+                for z in range(n_outputs):
+                    share += table[x, z] * ratios[z]
+                share = (shares[x] * share + pseudo_reports) / total
+                change = max(change, fabs(share - shares[x]))
+                shares[x] = share
+            if change <= settled:
+                break

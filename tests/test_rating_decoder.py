@@ -11,6 +11,7 @@ from scipy import stats
 from significance import ALPHA
 
 from fastfedrec import Interactions, Key, LaplaceRRSVD
+from fastfedrec._kernels import laplace_rr_svd as kernel
 from fastfedrec.evaluation import evaluate_ratings, k_fold
 from fastfedrec.mechanisms import BayesKary, Channel, OptimalKary
 from fastfedrec.systems import _rating_decoder as decoder
@@ -45,6 +46,19 @@ def test_decoded_values_equal_naive_twin(variant, epsilon, shares):
     np.testing.assert_allclose(found.decode(), naive.decoded(found.shares, table_of(channel), STARS), rtol=1e-6)
     found.shares = shares
     np.testing.assert_allclose(found.decode(), naive.decoded(shares, table_of(channel), STARS), rtol=1e-6)
+
+
+@settings(max_examples=20)
+@given(
+    rows=st.lists(st.lists(st.floats(0.01, 1), min_size=4, max_size=4), min_size=1, max_size=6),
+    counts=st.lists(st.integers(0, 50), min_size=4, max_size=4),
+    n_steps=st.integers(0, 5),
+)
+def test_steps_to_the_likely_shares_equal_naive_twin(rows, counts, n_steps):
+    table = np.array(rows) / np.sum(rows, axis=1, keepdims=True)
+    shares, as_floats = np.full(len(rows), 1 / len(rows)), np.array(counts, dtype=float)
+    kernel.maximize_shares(table, as_floats, shares, np.empty(4), 5.0, 0.0, n_steps)
+    np.testing.assert_allclose(shares, naive.likely_shares(table.tolist(), counts, 5.0, n_steps), rtol=1e-12)
 
 
 @settings(max_examples=20)

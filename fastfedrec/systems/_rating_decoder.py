@@ -14,6 +14,7 @@ distribution tilted to p_x e^(theta x), with the expected mean: there the slope 
 
 import numpy as np
 
+from fastfedrec._kernels import laplace_rr_svd as _kernel
 from fastfedrec.mechanisms import Channel
 from fastfedrec.mechanisms.channel import TOTAL
 
@@ -101,13 +102,9 @@ def estimate_shares(table: np.ndarray, counts: np.ndarray) -> np.ndarray:
     ndarray of shape (n_inputs,), float64
         Above 0, adding up to 1.
     """
-    shares = np.full(len(table), 1 / len(table))
-    for _ in range(_N_STEPS):  # expectation and maximisation; the objective is concave
-        expected = shares * (table @ (counts / np.maximum(shares @ table, np.finfo(float).tiny)))
-        more = (expected + _PSEUDO_REPORTS) / (counts.sum() + _PSEUDO_REPORTS * len(table))
-        change, shares = np.abs(more - shares).max(), more
-        if change <= _SETTLED:
-            break
+    shares, counts = np.full(len(table), 1 / len(table)), counts.astype(np.float64)
+    ratios = np.empty_like(counts)
+    _kernel.maximize_shares(table, counts, shares, ratios, _PSEUDO_REPORTS, _SETTLED, _N_STEPS)
     return shares / shares.sum()
 
 

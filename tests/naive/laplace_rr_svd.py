@@ -68,6 +68,19 @@ def shrunk_means(groups):
     ]
 
 
+def likely_shares(table, counts, pseudo_reports, n_steps):
+    """Steps of expectation and maximisation from equal shares: each report is split as the shares so far have it."""
+    shares = [1 / len(table)] * len(table)
+    for _ in range(n_steps):
+        expected = [pseudo_reports] * len(table)
+        for column, count in zip(zip(*table, strict=True), counts, strict=True):
+            joint = [s * c for s, c in zip(shares, column, strict=True)]
+            for x in range(len(table)):
+                expected[x] += count * joint[x] / sum(joint)
+        shares = [e / sum(expected) for e in expected]
+    return shares
+
+
 def decoded(shares, table, values):
     """What each output stands for: the mean given it, stretched about the mean of all until its own slope is 1."""
     mean = sum(s * v for s, v in zip(shares, values, strict=True))
