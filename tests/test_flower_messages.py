@@ -12,6 +12,7 @@ from flwr.app import Array, Error, Message, MetricRecord
 
 from fastfedrec import FMFLDP, DPPopularity, Key, PrivatePrototypes
 from fastfedrec.datasets import generate_implicit
+from fastfedrec.engines._flower_records import array_record, read_arrays
 from fastfedrec.engines.flower import client_app, server_app
 from fastfedrec.systems.base import DivergenceError
 
@@ -205,6 +206,32 @@ def test_a_name_belongs_to_who_came_first(data):
     model, engine = serve(system, data, MemoryGrid(nodes))
     np.testing.assert_array_equal(model.item_factors_, system.fit(data, key=Key.from_seed(SEED)).item_factors_)
     assert engine.members == {"a": 150, "b": 150}
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(5),
+        np.zeros((3, 4), dtype=np.float32),
+        np.array(["a", "bcd"]),
+        np.zeros((0, 3), dtype=np.uint16),
+        np.array([True]),
+        np.arange(6, dtype=">i4").reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    ],
+    ids=repr,
+)
+def test_arrays_are_written_as_flower_writes_them_and_read_back(array):
+    (written,) = array_record({"an_array": array}).values()
+    assert written == Array(np.ascontiguousarray(array))
+    (read,) = read_arrays(array_record({"an_array": array})).values()
+    assert read.dtype == array.dtype
+    np.testing.assert_array_equal(read, array)
+
+
+def test_objects_are_not_written():
+    with pytest.raises(ValueError, match="arrays must be of numbers or text, got object"):
+        array_record({"an_array": np.array([None])})
 
 
 def test_bad_arguments(data):

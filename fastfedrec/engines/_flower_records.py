@@ -36,9 +36,26 @@ def array_record(arrays: Mapping[str, np.ndarray]) -> "ArrayRecord":
     flwr.app.ArrayRecord
         In NumPy's own format.
     """
-    from flwr.app import Array, ArrayRecord
+    from flwr.app import ArrayRecord
 
-    return ArrayRecord({to_kebab(name): Array(np.ascontiguousarray(array)) for name, array in arrays.items()})
+    return ArrayRecord({to_kebab(name): _write_array(np.ascontiguousarray(array)) for name, array in arrays.items()})
+
+
+def _write_array(array: np.ndarray) -> "Array":
+    # What Flower makes of an array, but that the same header is not put together again for each message.
+    from flwr.app import Array
+
+    if array.dtype.hasobject:
+        raise ValueError(f"arrays must be of numbers or text, got {array.dtype}")
+    data = _write_header(array.dtype.str, array.shape) + array.tobytes()
+    return Array(str(array.dtype), array.shape, "numpy.ndarray", data)
+
+
+@functools.lru_cache(maxsize=256)
+def _write_header(dtype: str, shape: tuple[int, ...]) -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return stream.getvalue()
 
 
 def config_record(values: Mapping[str, Any]) -> "ConfigRecord":
