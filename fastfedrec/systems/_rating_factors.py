@@ -52,8 +52,9 @@ def fit_residual_factors(
     if not training.n_factors or n_held_out < 2 or not scale:
         return nothing
     residuals = residuals / scale
-    order = key.permutation("laplace_rr_svd.held_out", size=n)
-    held_out, rest = np.sort(order[:n_held_out]), np.sort(order[n_held_out:])
+    is_held_out = np.zeros(n, dtype=bool)  # positions come out in order, without a sort
+    is_held_out[key.permutation("laplace_rr_svd.held_out", size=n)[:n_held_out]] = True
+    held_out, rest = np.flatnonzero(is_held_out), np.flatnonzero(~is_held_out)
     options: dict[str, Any] = {
         "n_users": n_users,
         "n_items": n_items,
