@@ -179,7 +179,7 @@ struct AnyLoss {
                 return true;
             }
             default: {
-                double out[3];
+                double out[3] = {0, 0, 1};  // no loss, until the function says that there is one
                 own(s, r, out);
                 slope = (Real)out[1];
                 loss = out[0];

@@ -337,12 +337,18 @@ def test_without_a_compiler():
         model = fit(data, loss=biased_square, **shift)
         want = fit((data[0], data[1], data[2] - 1), **shift)
         np.testing.assert_allclose(model.user_factors, want.user_factors, rtol=1e-10)
-        try:
-            fit(data, loss=refuses_fives, learning_rate=0.1, n_epochs=500, **shift)
-        except ArithmeticError as error:
-            print(error)
+        def interrupted(prediction, rating):  # what the function's wrapper lets pass, as an interrupt at the keyboard
+            try:
+                return refuses_fives(prediction, rating)
+            except ArithmeticError as error:
+                raise KeyboardInterrupt from error
+        for loss, expected in ((refuses_fives, ArithmeticError), (interrupted, KeyboardInterrupt)):
+            try:
+                fit(data, loss=loss, learning_rate=0.1, n_epochs=500, **shift)
+            except expected as error:
+                print(type(error).__name__)
         """
-    assert run_python(code, NUMBA_DISABLE_JIT="1") == "five\n"
+    assert run_python(code, NUMBA_DISABLE_JIT="1") == "ArithmeticError\nKeyboardInterrupt\n"
 
 
 def test_losses_by_name_need_no_compiler():
