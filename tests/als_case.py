@@ -19,14 +19,6 @@ def ratings(n_users, n_items, *, seed=0, density=0.3):
     return Interactions.from_scipy(scipy.sparse.csr_array((values, np.nonzero(held)), shape=held.shape))
 
 
-def rows_of(data):
-    values = data.values_or_ones()
-    return [
-        dict(zip(data.indices[a:b].tolist(), values[a:b].tolist(), strict=True))
-        for a, b in zip(data.indptr[:-1], data.indptr[1:], strict=True)
-    ]
-
-
 def factors(n_items, n_factors, dtype=np.float64, seed=1):
     return np.random.default_rng(seed).standard_normal((n_items, n_factors)).astype(dtype)
 

@@ -26,6 +26,15 @@ def interactions(draw):
     return data._replace(timestamps=np.arange(data.n_interactions) * 7)
 
 
+def rows_of(data):
+    """One dict a user: item to value."""
+    values = data.values_or_ones().tolist()
+    return [
+        dict(zip(data.indices[a:b].tolist(), values[a:b], strict=True))
+        for a, b in zip(data.indptr[:-1].tolist(), data.indptr[1:].tolist(), strict=True)
+    ]
+
+
 def table_of(data):
     """The object as the twin's dict of dicts, with every user in it."""
     values = data.values_or_ones()

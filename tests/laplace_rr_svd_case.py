@@ -16,14 +16,5 @@ def random_ratings(n_users, n_items, seed, density=0.4, grid=STARS):
     return Interactions.from_scipy(scipy.sparse.csr_array(dense))
 
 
-def rows_of(data):
-    """One dict a user: item to rating."""
-    values = data.values_or_ones().tolist()
-    return [
-        dict(zip(data.indices[a:b].tolist(), values[a:b], strict=True))
-        for a, b in zip(data.indptr[:-1].tolist(), data.indptr[1:].tolist(), strict=True)
-    ]
-
-
 def update_of(model, data, key, **options):
     return model.local_round(model.initial_state(data, key), data, key, 0, **options)

@@ -11,11 +11,11 @@ from als_case import (
     factors,
     lengths_from_none_to_all,
     ratings,
-    rows_of,
     users_of,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interaction_case import rows_of
 from naive import als as naive
 from strategies import seeds
 

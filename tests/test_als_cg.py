@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse
-from als_case import ANY_TOLERANCE, DTYPES, TOLERANCE, factors, ratings, rows_of
+from als_case import ANY_TOLERANCE, DTYPES, TOLERANCE, factors, ratings
 from hypothesis import given
 from hypothesis import strategies as st
+from interaction_case import rows_of
 from naive import als as naive
 from strategies import seeds
 

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interaction_case import rows_of
 from naive import fedrec as naive
 from significance import counts_are, share_is, tilted
 
@@ -24,14 +25,6 @@ def random_ratings(n_users, n_items, seed, density=0.4):
     dense = np.where(rng.random((n_users, n_items)) < density, rng.integers(1, 6, (n_users, n_items)), 0)
     dense[0, 0] = 5
     return Interactions.from_scipy(scipy.sparse.csr_array(dense))
-
-
-def rows_of(data):
-    values = data.values_or_ones().tolist()
-    return [
-        dict(zip(data.indices[a:b].tolist(), values[a:b], strict=True))
-        for a, b in zip(data.indptr[:-1].tolist(), data.indptr[1:].tolist(), strict=True)
-    ]
 
 
 def lists_of(spoken, data):

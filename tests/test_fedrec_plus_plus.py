@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interaction_case import rows_of
 from naive import fedrec as naive
 from scipy import stats
 from significance import ALPHA
-from test_fedrec import RESPONSES, random_ratings, rows_of, small_data
+from test_fedrec import RESPONSES, random_ratings, small_data
 
 from fastfedrec import FedRec, FedRecPlusPlus, Key, load
 from fastfedrec.accounting import Gaussian, LocalReports, Unprotected

@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laplace_rr_svd_case import GUARANTEED, STARS, random_ratings, rows_of, update_of
+from interaction_case import rows_of
+from laplace_rr_svd_case import GUARANTEED, STARS, random_ratings, update_of
 from naive import laplace_rr_svd as naive
 
 from fastfedrec import Interactions, Key, LaplaceRRSVD, load
