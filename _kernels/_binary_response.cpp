@@ -11,11 +11,11 @@ void response_thresholds(const double* values, ptrdiff_t n, int64_t span, uint64
 }
 
 void respond(const double* values, const uint64_t* words, ptrdiff_t n, int64_t span, int8_t* __restrict__ out) {
-    for (ptrdiff_t i = 0; i < n; ++i) out[i] = (int8_t)response(words[i], response_threshold(values[i], span));
+    responses(values, words, n, span, out);
 }
 
 void respond(const float* values, const uint64_t* words, ptrdiff_t n, int64_t span, int8_t* __restrict__ out) {
-    for (ptrdiff_t i = 0; i < n; ++i) out[i] = (int8_t)response(words[i], response_threshold(values[i], span));
+    responses(values, words, n, span, out);
 }
 
 void respond_alike(uint64_t threshold, const uint64_t* words, ptrdiff_t n, int8_t* __restrict__ out) {

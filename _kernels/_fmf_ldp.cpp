@@ -127,7 +127,7 @@ int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* 
     const double* x = user.x;
     const uint8_t *marks = user.marks, mark = user.mark;
     uint64_t item[TILE], factor[TILE], answer_words[TILE], is_own[TILE];
-    double prediction[TILE], confidence[TILE], x_factor[TILE];
+    double prediction[TILE], confidence[TILE], x_factor[TILE], gradient[TILE];
     int64_t clipped = 0;
     for (ptrdiff_t start = 0; start < round.n_reports; start += TILE) {
         const int n = round.n_reports - start < TILE ? (int)(round.n_reports - start) : TILE;
@@ -148,10 +148,10 @@ int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* 
             for (int r = 0; r < n; r += 8) predict(x, round.rows, round.width, item + r, prediction + r);
         for (int r = 0; r < n; ++r) {
             const double preference = is_own[r] ? 1.0 : 0.0;
-            const double g = scale * confidence[r] * (prediction[r] - preference) * x_factor[r];
-            clipped += __builtin_fabs(g) > 1.0;
-            answers[start + r] = response(answer_words[r], response_threshold(g, span));
+            gradient[r] = scale * confidence[r] * (prediction[r] - preference) * x_factor[r];
+            clipped += __builtin_fabs(gradient[r]) > 1.0;
         }
+        responses(gradient, answer_words, n, span, answers + start);
     }
     return clipped;
 }
@@ -208,10 +208,8 @@ int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, c
             for (ptrdiff_t f = 0; f < n_factors; ++f) value += mix[f] * rotated[f * length + row[r]];
             values[r] = value;
         }
-        for (int r = 0; r < n; ++r) {
-            clipped += __builtin_fabs(values[r]) > 1.0;
-            answers[start + r] = response(answer_words[r], response_threshold(values[r], round.span));
-        }
+        for (int r = 0; r < n; ++r) clipped += __builtin_fabs(values[r]) > 1.0;
+        responses(values, answer_words, n, round.span, answers + start);
     }
     return clipped;
 }

@@ -11,6 +11,7 @@ from fastfedrec.interactions import Interactions
 
 MAX_FACTORS = 256
 _FEW_FACTORS = 8  # of which the kernel makes V'V itself
+_GRAM_ENTRIES = 2**16  # of item factors, made double at a time
 
 
 def solve_users(
@@ -178,9 +179,12 @@ def _plain_gram(item_factors: np.ndarray, regularization: float) -> np.ndarray:
         gram = np.zeros((n_factors, n_factors))
         _kernel.small_gram(item_factors, gram)
     else:
-        with one_blas_thread(), np.errstate(over="ignore"):
-            wide = item_factors.astype(np.float64)
-            gram = wide.T @ wide
+        # A few rows at a time: a copy of all of them took longer to make than to multiply, most of it for new memory.
+        gram, at_once = np.zeros((n_factors, n_factors)), max(_GRAM_ENTRIES // n_factors, n_factors)
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(item_factors), at_once):
+                wide = item_factors[start : start + at_once].astype(np.float64, copy=False)
+                gram += wide.T @ wide
     if not np.isfinite(gram).all():
         raise ValueError(f"item_factors must be small enough for V'V, got {abs(item_factors).max():g}; scale them down")
     gram[np.diag_indices_from(gram)] += regularization
