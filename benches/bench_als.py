@@ -22,10 +22,11 @@ PLACES = 5  # in memory, of implicit's
 
 def _fastfedrec(data, v, n_threads, start=None):
     solver = {} if start is None else {"solver": "cg", "cg_steps": CG_STEPS, "start": start}
+    out = np.zeros((data.n_users, v.shape[1]), dtype=v.dtype)  # as implicit does: it writes over the last result
 
     def solve():
         return als.solve_users(
-            data, v, regularization=REGULARIZATION, confidence_weight=WEIGHT, n_threads=n_threads, **solver
+            data, v, regularization=REGULARIZATION, confidence_weight=WEIGHT, out=out, n_threads=n_threads, **solver
         )
 
     return solve

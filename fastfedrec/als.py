@@ -3,7 +3,15 @@
 import numpy as np
 from numpy.typing import DTypeLike
 
-from fastfedrec._check import check_array, check_choice, check_flag, check_instance, check_integer, check_real
+from fastfedrec._check import (
+    check_array,
+    check_choice,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_out,
+    check_real,
+)
 from fastfedrec._ids import id_at
 from fastfedrec._kernels import als as _kernel
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
@@ -24,6 +32,7 @@ def solve_users(
     solver: str = "cholesky",
     cg_steps: int = 3,
     start: np.ndarray | None = None,
+    out: np.ndarray | None = None,
     n_threads: int = 0,
 ) -> np.ndarray:
     """Solve each user's confidence-weighted least squares for fixed item factors.
@@ -53,13 +62,16 @@ def solve_users(
         Steps of "cg", at least 1; with `n_factors` steps it is exact but for rounding.
     start : ndarray of shape (n_users, n_factors), optional
         Where "cg" starts, of the dtype of `item_factors`; zeros if omitted.
+    out : ndarray of shape (n_users, n_factors) or None
+        Where to write, of the dtype of `item_factors`; may be `start`.  None makes a new array, which may take 4 % of
+        the time, so whoever solves again and again passes the last result.  After an error it holds nothing of use.
     n_threads : int
         0 for all; the result does not depend on it.
 
     Returns
     -------
     ndarray of shape (n_users, n_factors)
-        Of the dtype of `item_factors`.
+        `out`, or a new array of the dtype of `item_factors`.
 
     Raises
     ------
@@ -99,7 +111,11 @@ def solve_users(
     cg_steps = check_integer("cg_steps", cg_steps, low=1)
     n_threads = resolve_n_threads(n_threads)
     data = interactions.positive()
-    out = _start(start, solver, (data.n_users, item_factors.shape[1]), item_factors.dtype)
+    out = _start(
+        start,
+        solver,
+        check_out(out, (data.n_users, item_factors.shape[1]), item_factors.dtype.type, apart_from=item_factors),
+    )
     values = kernel_values(data, item_factors.dtype, use_values)
     if solver == "cg":
         gram = _plain_gram(item_factors, regularization)
@@ -116,13 +132,15 @@ def solve_users(
     return out
 
 
-def _start(start: np.ndarray | None, solver: str, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    """The array that the kernels overwrite."""
+def _start(start: np.ndarray | None, solver: str, out: np.ndarray) -> np.ndarray:
+    """`out`, with what the kernels expect in the array that they overwrite."""
     if start is None:
-        return np.zeros(shape, dtype=dtype)
+        out.fill(0)
+        return out
     if solver != "cg":
         raise ValueError(f"start must be None with solver={solver!r}, which needs none; use solver='cg' for it")
-    return np.array(check_array("start", start, ndim=2, shape=shape, dtypes=(dtype.type,)))
+    np.copyto(out, check_array("start", start, ndim=2, shape=out.shape, dtypes=(out.dtype.type,)))
+    return out
 
 
 def check_item_factors(item_factors: np.ndarray, n_items: int) -> np.ndarray:

@@ -325,6 +325,9 @@ def test_the_first_singular_user_is_named_by_external_id(n_threads, kind):
         ({"solver": "cg", "start": np.ones((2, 2))}, ValueError, r"start must have shape \(3, 2\), got \(2, 2\)"),
         ({"solver": "cg", "start": np.full((3, 2), np.nan)}, ValueError, "start must be finite"),
         ({"solver": "cg", "start": np.ones((3, 2), np.float32)}, TypeError, "start must be an array of float64"),
+        ({"out": np.ones((2, 2))}, ValueError, r"out must have shape \(3, 2\), got \(2, 2\)"),
+        ({"out": np.ones((3, 2), np.float32)}, TypeError, "out must be an array of float64, got an array of float32"),
+        ({"out": np.ones((2, 3)).T}, ValueError, "out must be C-contiguous and writable"),
         ({"n_threads": -1}, ValueError, "n_threads must be at least 0"),
         ({"n_threads": 1.0}, TypeError, "n_threads must be an integer"),
     ],
@@ -338,6 +341,26 @@ def test_bad_arguments_are_named(changes, error, message):
     } | changes
     with pytest.raises(error, match=message):
         als.solve_users(arguments.pop("interactions"), arguments.pop("item_factors"), **arguments)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_factors", [3, 20, 64])
+def test_results_are_written_where_the_caller_says(dtype, n_factors):
+    data, v = ratings(9, 30), factors(30, n_factors, dtype)
+    arguments = {"regularization": 1.0, "confidence_weight": 2.0}
+    expected, out = als.solve_users(data, v, **arguments), factors(9, n_factors, dtype, 1)  # of which nothing may stay
+    assert als.solve_users(data, v, out=out, **arguments) is out
+    np.testing.assert_array_equal(out, expected)
+    start = factors(9, n_factors, dtype, 2)
+    expected = als.solve_users(data, v, solver="cg", start=start, **arguments)
+    assert als.solve_users(data, v, solver="cg", start=start, out=out, **arguments) is out
+    np.testing.assert_array_equal(out, expected)
+    als.solve_users(data, v, solver="cg", start=start, out=start, **arguments)  # over itself
+    np.testing.assert_array_equal(start, expected)
+    als.solve_users(data, v, solver="cg", out=out, **arguments)  # from zeros, whatever was there
+    np.testing.assert_array_equal(out, als.solve_users(data, v, solver="cg", **arguments))
+    with pytest.raises(ValueError, match="out must not share memory"):
+        als.solve_users(data, v, out=v[:9], **arguments)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
