@@ -162,8 +162,10 @@ def test_a_round_that_is_asked_for_again_gets_the_same_message(data, tmp_path):
     factors = last.content["state"]["item-factors"].numpy() + np.float32(1)
     another_state.content["state"] = ArrayRecord({"item-factors": Array(factors)})
     same = [app(message, make_context(11, config)).content for message in (last, another_state)]
-    for field in ("coordinate", "total", "n-reports"):
+    assert set(same[0]["update"]) == {"coordinate", "total"}
+    for field in same[0]["update"]:
         assert same[0]["update"][field].data == same[1]["update"][field].data
+    assert same[0]["config"]["update.n-reports"] == same[1]["config"]["update.n-reports"] != bytes(8)
     late = app(first, make_context(11, config)).content
     assert "round 0 is over" in late["config"]["refusal"]
 

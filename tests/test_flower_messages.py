@@ -65,10 +65,10 @@ def set_value(record, name, value):
         (set_value("request", "system", "FMFLDP(epsilon=99.0)"), "this node is set up for FMFLDP"),
         (set_value("request", "items", "0" * 32), "not those of the server's catalogue"),
         (set_value("request", "run", "../../etc"), "must be named by 32 hexadecimal digits"),
-        (set_value("values", "rotation", 1), "rotation must be sent as str"),
-        (set_value("values", "rotation", "5"), "a rotation was sent"),
-        (set_value("values", "rotation", "9" * 50), "at most 40 digits"),
-        (set_value("values", "shift", "5"), "has the fields"),
+        (set_value("request", "state.rotation", 1), "rotation must be sent as str"),
+        (set_value("request", "state.rotation", "5"), "a rotation was sent"),
+        (set_value("request", "state.rotation", "9" * 50), "at most 40 digits"),
+        (set_value("request", "state.shift", "5"), "has the fields"),
         (set_value("state", "item-factors", Array(np.zeros((3, 5), dtype=np.float32))), "must be float32 of shape"),
         (set_value("state", "item-factors", Array(np.full((60, 5), np.nan, np.float32))), "hold NaN"),
         (lambda content: content.__delitem__("state"), "could not be read"),
@@ -81,9 +81,9 @@ def test_a_node_refuses_what_its_users_did_not_agree_to(data, change, reason):
 
 def test_an_entity_refuses_more_prototypes_than_its_budget_is_for(data):
     system = PrivatePrototypes(n_prototypes=2)
-    refusal = ask(system, data, set_value("values", "n-prototypes", ["2", "3"]))
+    refusal = ask(system, data, set_value("request", "state.n-prototypes", ["2", "3"]))
     assert "3 prototypes are asked for, and n_prototypes is 2" in refusal
-    assert "hold 'b' once" in ask(system, data, set_value("values", "names", ["b", "b"]))
+    assert "hold 'b' once" in ask(system, data, set_value("request", "state.names", ["b", "b"]))
 
 
 def test_a_node_that_fails_tells_nothing_of_its_data(data, caplog):
@@ -125,18 +125,28 @@ def array_of(descr, shape, data):
 
 HUGE, PICKLED = array_of("<i8", (2**40,), b""), array_of("|O", (1,), b"cos\n.")
 HOSTILE = {
-    "shape": (altered("update", "total", Array(np.zeros((3, 3), dtype=np.int64))), "must have shape"),
+    "shape": (altered("update", "total", Array(np.zeros((3, 3), dtype=np.int16))), "must have shape"),
     "length": (altered("update", "total", lambda a: Array(a.numpy()[:-1])), "coordinates and"),
-    "dtype": (altered("update", "total", lambda a: Array(a.numpy().astype(float))), "must have dtype int64"),
-    "NaN": (altered("update", "total", lambda a: Array(np.full(len(a.numpy()), np.nan))), "must have dtype int64"),
-    "range": (altered("update", "coordinate", lambda a: Array(a.numpy() + 10**6)), "must be at most 299"),
-    "weight": (altered("update", "total", lambda a: Array(a.numpy() * 10**6)), "must be at"),
+    "dtype": (altered("update", "total", lambda a: Array(a.numpy().astype(float))), "sent as int16, got an array"),
+    "wide": (altered("update", "total", lambda a: Array(a.numpy().astype(np.int64))), "got an array of int64"),
+    "NaN": (altered("update", "total", lambda a: Array(np.full(len(a.numpy()), np.nan))), "must be sent as int16"),
+    "range": (altered("update", "coordinate", lambda a: Array(a.numpy() + 10**4)), "must be at most 299"),
+    "weight": (altered("update", "total", lambda a: Array(np.full_like(a.numpy(), 20_000))), "must be at most 15000"),
+    "half a report": (altered("config", "update.n-reports", 0.5), "'n_reports' must be sent as 8 bytes, got '0.5'"),
+    "a report cut off": (altered("config", "update.n-reports", b"1234567"), "'n_reports' must be sent as 8 bytes"),
+    "reports of more": (altered("config", "update.n-reports", bytes(7) + b"\x7f"), "must be at most 15000, got 9"),
+    "reports of less": (altered("config", "update.n-reports", b"\xff" * 8), "'n_reports' must be at least 0, got -1"),
+    "reports in a row": (altered("update", "n-reports", Array(np.array([15_000]))), "must be sent as a number, got an"),
+    "a number more": (altered("config", "update.more", bytes(8)), "'more' must not be sent as a number"),
+    "a number instead": (altered("config", "update.total", bytes(8)), "'total' must not be sent as a number"),
+    "a number less": (lambda reply: [reply.content["config"].__delitem__("update.n-reports"), reply][1:], "the fields"),
     "replayed round": (altered("config", "round", 0), r"it answers round 0, and round 1 is open"),
     "late": (altered("config", "round", 7), "late or replayed"),
     "twice": (lambda reply: [reply, reply], "answered this round before"),
-    "other users": (altered("metrics", "num-examples", 999), "it claims 999 clients, and 150 were asked"),
+    "other users": (altered("config", "num-examples", 999), "it claims 999 clients, and 150 were asked"),
     "fields": (altered("update", "more", Array(np.zeros(1))), "it must have the fields"),
     "100 times": (altered("update", "total", lambda a: Array(np.zeros(30_000, dtype=np.int64))), "is larger than the"),
+    "6 times once read": (altered("update", "total", Array(np.zeros(3_500, dtype=np.int16))), "bytes are larger than"),
     "long text": (altered("config", "why", "x" * 100_000), "is larger than the"),
     "a lying header": (altered("update", "total", HUGE), "has 0 bytes"),
     "a pickle": (altered("update", "total", PICKLED), "must be numbers or text"),
@@ -182,8 +192,8 @@ def test_a_node_that_speaks_for_another_entity_is_refused(data):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (altered("metrics", "num-examples", 10**9), "num-examples must be from 1 to max_clients=10000000"),
-        (altered("metrics", "num-examples", 0.5), "num-examples must be from 1"),
+        (altered("config", "num-examples", 10**9), "num-examples must be from 1 to max_clients=10000000"),
+        (altered("config", "num-examples", 0.5), "num-examples must be from 1"),
         (altered("config", "name", "x" * 10_000), "is larger than the"),
         (lambda reply: [Message(Error(0, "boom"), metadata=reply.metadata)], "the node failed: 'boom'"),
     ],

@@ -84,9 +84,9 @@ def test_what_the_server_gets_from_nodes_is_no_report(data, shuffler):
     rounds = [content for content in seen if "round" in content["config"]]
     assert len(rounds) == 6
     for content in rounds:
-        assert set(content) == {"config", "metrics"}
-        assert set(content["config"]) == {"round"}
-        assert dict(content["metrics"]) == {"num-examples": 150}
+        assert set(content) == {"config"}
+        assert set(content["config"]) == {"round", "num-examples"}
+        assert content["config"]["num-examples"] == 150
 
 
 def test_keys_of_their_own_and_a_server_that_comes_back(data, shuffler, tmp_path):

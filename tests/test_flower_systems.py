@@ -311,8 +311,11 @@ def beyond(array):
 
 HOSTILE = {
     "shape": (altered(lambda a: a[None]), "must have shape"),
-    "dtype": (altered(lambda a: a.astype(np.int8)), "must have dtype"),
-    "NaN": (altered(lambda a: np.full(a.shape, np.nan, f"f{a.itemsize}")), "must have dtype|holds NaN"),
+    "dtype": (altered(lambda a: a.astype(np.uint8)), "must have dtype|must be sent as int"),
+    "NaN": (
+        altered(lambda a: np.full(a.shape, np.nan, f"f{a.itemsize}")),
+        "must (have dtype|be sent as int)|holds NaN",
+    ),
     "range": (altered(beyond), "must be at most|holds NaN|it counts"),
     "100 times": (altered(lambda a: np.tile(a, (100,) + (1,) * (a.ndim - 1))), "is larger than the"),
     "silence": (lambda reply: [], "no acceptable message arrived"),

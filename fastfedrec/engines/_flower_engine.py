@@ -10,14 +10,22 @@ import numpy as np
 from fastfedrec._rows import distinct
 from fastfedrec.accounting import CommunicationLedger, LocalReports, RoundTraffic, ShuffledReports
 from fastfedrec.accounting.events import Event
-from fastfedrec.engines._flower_records import array_record, config_record, count_bytes, read_arrays, read_values
+from fastfedrec.engines._flower_records import (
+    STATE,
+    array_record,
+    config_record,
+    count_bytes,
+    read_arrays,
+    read_values,
+)
+from fastfedrec.engines._flower_updates import read_update
 from fastfedrec.engines._round_records import RoundRecords
 from fastfedrec.engines._state_codec import encode_state
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._deployment import Deployment
-from fastfedrec.systems.base import FederatedSystem, Rejection, RoundReceiver, Update
+from fastfedrec.systems.base import ArrayRule, FederatedSystem, Rejection, RoundReceiver, Update
 
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
@@ -180,12 +188,11 @@ class FlowerEngine(Engine):
         name = f"node {node}"
         try:
             names_users = self._deployment.names_users
-            content = self._content(reply, _ENVELOPE + 8 * self._max_clients * names_users)
-            told, metrics = read_values(content["config"]), read_values(content["metrics"])
+            content, told = self._content(reply, _ENVELOPE + 8 * self._max_clients * names_users)
             name = told["name"] if type(told["name"]) is str and len(told["name"]) <= 200 else name
-            reason = self._reason_to_refuse(name, told.get("simulation"), metrics.get("num_examples"))
+            reason = self._reason_to_refuse(name, told.get("simulation"), told.get("num_examples"))
             if reason is None and names_users:
-                reason = self._read_people(name, read_arrays(content["users"]), int(metrics["num_examples"]))
+                reason = self._read_people(name, read_arrays(content["users"]), int(told["num_examples"]))
         except Exception as error:  # whatever a hostile message does when looked at, the others are waited for
             reason = str(error)[:500] if type(error) is ValueError else f"could not be read ({type(error).__name__})"
         if reason is not None:
@@ -193,7 +200,7 @@ class FlowerEngine(Engine):
             self._strangers.add(node)
         elif name not in self._nodes:  # a name that is taken stays with the node that has it, while that is there
             self._nodes[name] = node
-            self.members.setdefault(name, int(metrics["num_examples"]))
+            self.members.setdefault(name, int(told["num_examples"]))
 
     def _reason_to_refuse(self, name: str, is_simulation: Any, n_clients: Any) -> str | None:
         if is_simulation is not self._is_simulation:
@@ -278,7 +285,7 @@ class FlowerEngine(Engine):
         for name, reply in sorted(replies, key=lambda answer: order[answer[0]]):
             try:
                 largest = self._deployment.largest_update(system, state, self.members[name])
-                yield self._read_update(reply, name, largest)
+                yield self._read_update(reply, name, largest, system.rules(state, self.members[name]))
             except Exception as error:
                 reason = str(error)[:500] if type(error) is ValueError else f"unreadable ({type(error).__name__})"
                 self.rejections.append(Rejection(round_number, name, reason))
@@ -287,13 +294,9 @@ class FlowerEngine(Engine):
         from flwr.app import RecordDict
 
         arrays, values = encode_state(state)
-        return RecordDict(
-            {
-                "request": config_record({**self._request, "phase": self._phase, "round": round_number}),
-                "state": array_record(arrays),
-                "values": config_record(values),
-            }
-        )
+        request = {**self._request, "phase": self._phase, "round": round_number}
+        request |= {f"{STATE}{name}": value for name, value in values.items()}
+        return RecordDict({"request": config_record(request), "state": array_record(arrays)})
 
     def _count(self, question: "RecordDict", replies: list[tuple[str, "Message"]], n_more: int = 0) -> None:
         """Write down what was sent, and `n_more` bytes that came another way."""
@@ -344,25 +347,26 @@ class FlowerEngine(Engine):
 
         return Message(content, dst_node_id=node, message_type=kind, ttl=lifetime or self._round_timeout)
 
-    def _read_update(self, reply: "Message", name: str, largest: int) -> Update:
+    def _read_update(self, reply: "Message", name: str, largest: int, rules: Mapping[str, ArrayRule]) -> Update:
         """An answer under the name of the node that the transport says sent it; `RoundReceiver` does the rest."""
-        content = self._content(reply, largest + _ENVELOPE)
-        told, metrics = read_values(content["config"]), read_values(content["metrics"])
-        update = Update(told["round"], name, metrics["num_examples"], read_arrays(content["update"]))
+        largest += _ENVELOPE
+        content, told = self._content(reply, largest)
+        arrays = read_update(read_arrays(content["update"]), told, rules, largest)
+        update = Update(told["round"], name, told["num_examples"], arrays)
         stranger = self._deployment.impersonation(update, self.people[name]) if self.people else None
         if stranger is not None:
             raise ValueError(stranger)
         return update
 
     @staticmethod
-    def _content(reply: "Message", largest: int) -> "RecordDict":
-        """Records that are small enough to be read, or why not."""
+    def _content(reply: "Message", largest: int) -> tuple["RecordDict", dict[str, Any]]:
+        """Records that are small enough to be read, and what the node tells in words and numbers; or why not."""
         if not reply.has_content():
             raise ValueError(f"the node failed: {str(reply.error.reason)[:200]!r}")
         size = count_bytes(reply.content)
         if size > largest:
             raise ValueError(f"its message of {size} bytes is larger than the {largest} a sound one may have")
-        refusal = read_values(reply.content["config"]).get("refusal")
-        if refusal is not None:
-            raise ValueError(f"the node refuses: {str(refusal)[:400]!r}")
-        return reply.content
+        told = read_values(reply.content["config"])
+        if told.get("refusal") is not None:
+            raise ValueError(f"the node refuses: {str(told['refusal'])[:400]!r}")
+        return reply.content, told

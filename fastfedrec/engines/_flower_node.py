@@ -1,19 +1,21 @@
 """A node's end of a Flower run: what it answers, and what it refuses whoever asks."""
 
+import functools
 import hashlib
 import json
 import logging
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastfedrec._check import check_integer
 from fastfedrec._persistence import objects_to_json
-from fastfedrec.engines._flower_records import array_record, config_record, read_arrays, read_values
+from fastfedrec.engines._flower_records import STATE, array_record, config_record, read_arrays, read_values
+from fastfedrec.engines._flower_updates import pack_update, split_update
 from fastfedrec.engines._node_memory import NodeMemory, RefusalError, check_run_name
 from fastfedrec.engines._state_codec import decode_state
 from fastfedrec.engines.shuffler import ShufflerClient, ShufflerError, encode_reports
@@ -40,6 +42,18 @@ def name_system(deployment: Deployment, min_crowd: int | None) -> str:
     """What server and nodes must agree on: class and parameters, before fitting, and whether there is a shuffler."""
     through = "" if min_crowd is None else f", behind a shuffler, among at least {min_crowd} users"
     return repr(deployment.model) + through
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a server asks: of numbers, those that may be meant."""
+
+    run: str
+    items: Any
+    phase: int
+    round: int | None
+    n_users: int
+    state: dict[str, Any]
 
 
 class Node:
@@ -79,55 +93,48 @@ class Node:
 
     def join(self, message: "Message", context: "Context") -> "RecordDict":
         """Say by which name this node signs and how many users it stands for."""
-        from flwr.app import MetricRecord, RecordDict
+        from flwr.app import RecordDict
 
-        run = self._read_request(message.content)[0]
-        shard, memory = self._load(message.content, context), self._memory(context)
+        asked = self._read_request(message.content)
+        shard, memory = self._load(asked.items, context), self._memory(context)
         if memory is not None:
-            memory.check_run(run)
-        content = RecordDict(
-            {
-                "metrics": MetricRecord({"num-examples": self._deployment.count_clients(shard)}),
-                "config": config_record({"name": _name(context), "simulation": self._seed is not None}),
-            }
-        )
+            memory.check_run(asked.run)
+        told: dict[str, Any] = {"name": _name(context), "simulation": self._seed is not None}
+        told["num_examples"] = self._deployment.count_clients(shard)
+        content = RecordDict({"config": config_record(told)})
         if self._deployment.names_users:
             content["users"] = array_record({"global_user_ids": shard.global_user_ids})
         return content
 
     def train(self, message: "Message", context: "Context") -> "RecordDict":
         """Answer a round, once: asked again, the same message is sent again."""
-        from flwr.app import MetricRecord, RecordDict
+        from flwr.app import RecordDict
 
-        run, phase, round_number, n_users = self._read_request(message.content)
-        shard = self._load(message.content, context)
+        asked = self._read_request(message.content)
+        shard, round_number = self._load(asked.items, context), asked.round
         try:
-            rounds = self._deployment.rounds_of(phase, n_users, shard.item_ids)
+            rounds = self._deployment.rounds_of(asked.phase, asked.n_users, shard.item_ids)
         except ValueError as error:
             raise RefusalError(str(error)) from error
         if round_number is None or not 0 <= round_number < rounds.n_rounds:
             raise RefusalError(f"round must be from 0 to {rounds.n_rounds - 1}, got {round_number}")
         memory, name, place = self._memory(context), _name(context), rounds.n_before + round_number
         with nullcontext() if memory is None else memory.alone():
-            update = None if memory is None else memory.answer(run, place, name, n_users)
+            update = None if memory is None else memory.answer(asked.run, place, name, asked.n_users)
             if update is None:
-                update = self._work(message.content, rounds, shard, memory, run, round_number, n_users, name)
+                update = self._work(message.content, rounds, shard, memory, asked, round_number, name)
         update = replace(update, round=round_number)
         if self._min_crowd is not None:
-            return self._send_single(update, run, context, self._min_crowd)
-        return RecordDict(
-            {
-                "update": array_record(update.arrays),
-                "metrics": MetricRecord({"num-examples": update.n_clients}),
-                "config": config_record({"round": update.round}),
-            }
-        )
+            return self._send_single(update, asked.run, context, self._min_crowd)
+        arrays, told = split_update(update.arrays)
+        told |= {"round": update.round, "num_examples": update.n_clients}
+        return RecordDict({"update": array_record(arrays), "config": config_record(told)})
 
     def _send_single(self, update: Update, run: str, context: "Context", min_crowd: int) -> "RecordDict":
         """Give single reports to the shuffler; the server is only told whether they are there."""
-        from flwr.app import MetricRecord, RecordDict
+        from flwr.app import RecordDict
 
-        told: dict[str, Any] = {"round": update.round}
+        told: dict[str, Any] = {"round": update.round, "num_examples": update.n_clients}
         try:
             shuffler = _shuffler(context)
             about = shuffler.about()
@@ -138,7 +145,7 @@ class Node:
             shuffler.submit(run, update.round, body)
         except ShufflerError as error:
             told |= {"unsent": str(error)[:400], "again": not error.is_final}
-        return RecordDict({"metrics": MetricRecord({"num-examples": update.n_clients}), "config": config_record(told)})
+        return RecordDict({"config": config_record(told)})
 
     def _work(
         self,
@@ -146,37 +153,39 @@ class Node:
         rounds: NodeRounds,
         shard: Interactions,
         memory: NodeMemory | None,
-        run: str,
+        asked: _Request,
         round_number: int,
-        n_users: int,
         name: str,
     ) -> Update:
         kind = rounds.state if isinstance(rounds.state, type) else type(rounds.state)
         try:
-            state = decode_state(kind, read_arrays(content["state"]), read_values(content["values"]))
+            state = decode_state(kind, read_arrays(content["state"]), asked.state)
         except (KeyError, ValueError, TypeError) as error:
             raise RefusalError(f"the state could not be read: {error}") from error
         objection = self._deployment.objection(rounds, state, shard, name)
         if objection is not None:
             raise RefusalError(objection)
         if self._seed is None and memory is not None:
-            key = memory.key(run)
+            key = memory.key(asked.run)
         else:
-            key = Key.from_seed(check_integer("seed", self._seed))
+            key = _key_of_seed(check_integer("seed", self._seed))
         devices: dict[str, np.ndarray] = {}
         if self._min_crowd is not None:
             update = self._deployment.single_reports(state, shard, key, round_number, name, self._n_threads)
         else:
-            known = {} if memory is None else memory.devices(run)
+            known = {} if memory is None else memory.devices(asked.run)
             update, devices = self._deployment.work(
                 rounds, state, shard, key, round_number, name, self._n_threads, known
             )
+            packed = pack_update(update.arrays, rounds.system.rules(state, update.n_clients))
+            update = replace(update, arrays=packed)
         if memory is not None:
-            memory.keep_answer(run, replace(update, round=rounds.n_before + round_number), n_users, devices)
+            kept = replace(update, round=rounds.n_before + round_number)
+            memory.keep_answer(asked.run, kept, asked.n_users, devices)
         return update
 
-    def _read_request(self, content: "RecordDict") -> tuple[str, int, int | None, int]:
-        """Run, phase, round and number of users; refused where nobody here agreed to the system that is meant."""
+    def _read_request(self, content: "RecordDict") -> _Request:
+        """Refused where nobody here agreed to the system that is meant."""
         try:
             asked = read_values(content["request"])
         except (KeyError, ValueError) as error:
@@ -184,14 +193,17 @@ class Node:
         if asked.get("system") != self._text:
             raise RefusalError(f"the server asks for {asked.get('system')!r}, and this node is set up for {self._text}")
         phase, round_number, n_users = (asked.get(name) for name in ("phase", "round", "n_users"))
-        return (
+        return _Request(
             check_run_name(asked.get("run")),
+            asked.get("items"),
             phase if type(phase) is int and 0 <= phase < _MOST_PHASES else _MOST_PHASES,
             round_number if type(round_number) is int else None,
             n_users if type(n_users) is int and n_users > 0 else 1,
+            {name.removeprefix(STATE): value for name, value in asked.items() if name.startswith(STATE)},
         )
 
-    def _load(self, content: "RecordDict", context: "Context") -> Interactions:
+    def _load(self, items: Any, context: "Context") -> Interactions:
+        """The node's own users; refused where `items`, which the request names, is not their catalogue's digest."""
         data = self._data_loader(context)
         if not isinstance(data, Interactions):
             raise TypeError(f"data_loader must return Interactions, got {type(data).__name__}")
@@ -199,7 +211,7 @@ class Node:
         if ids is not data.item_ids:  # read-only, so the same array is the same catalogue
             digest = digest_of_items(data.item_ids)
             self._catalogue = data.item_ids, digest
-        if read_values(content["request"]).get("items") != digest:
+        if items != digest:
             raise RefusalError("this node's items are not those of the server's catalogue, in its order")
         shard = self._deployment.prepare(data)
         return shard if self._seed is not None else self._deployment.name_users(shard, _name(context))
@@ -214,6 +226,12 @@ class Node:
             raise RefusalError(f"this node has no folder for its {what}: start it with --node-config 'folder=\"...\"'")
         # A simulation costs its users nothing, so there may be any number of them.
         return NodeMemory(os.path.expanduser(folder), self._max_runs if self._seed is None else None)
+
+
+@functools.lru_cache(maxsize=4)  # one for all messages; not the node's own field, for Flower's simulation pickles nodes
+def _key_of_seed(seed: int) -> Key:
+    """The key of a simulation, which may be used again and again."""
+    return Key.from_seed(seed)
 
 
 def _shuffler(context: "Context") -> ShufflerClient:

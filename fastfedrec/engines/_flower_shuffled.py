@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.events import Event, LocalReports
 from fastfedrec.engines._flower_engine import FlowerEngine
-from fastfedrec.engines._flower_records import read_values
 from fastfedrec.engines.shuffler import ShufflerClient, ShufflerError, decode_reports
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
@@ -120,7 +119,7 @@ class ShuffledFlowerEngine(FlowerEngine):
     def _complaint(self, reply: "Message", round_number: int) -> tuple[str, bool] | None:
         """Why a node's reports are not with the shuffler, and whether to ask it again; None where they are."""
         try:
-            told = read_values(self._content(reply, 4096)["config"])
+            _, told = self._content(reply, 4096)
             if told.get("unsent") is not None:
                 return f"it could not send its reports: {str(told['unsent'])[:400]}", told.get("again") is True
             return None if told["round"] == round_number else (f"it answers round {told['round']!r}", False)

@@ -4,6 +4,7 @@ Fields of these types are known: ndarray, int, float, str, bool, and tuples of i
 by name, in both directions; nothing is ever unpickled.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, get_type_hints
@@ -42,7 +43,8 @@ def encode_state(state: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """
     arrays: dict[str, np.ndarray] = {}
     values: dict[str, Any] = {}
-    for name, kind in _declared(type(state)).items():
+    own: type = type(state)
+    for name, kind in _declared(own).items():
         value: Any = getattr(state, name)
         item = _TUPLE_OF.get(kind)
         wanted: Any = tuple if item else kind
@@ -104,7 +106,8 @@ def _read(name: str, kind: Any, value: Any) -> Any:
     return read(value)
 
 
-def _declared(kind: type) -> dict[str, Any]:
+@functools.lru_cache(maxsize=64)  # a class's declarations stay, and every message of a round looks them up
+def _declared(kind: type) -> Mapping[str, Any]:
     """Name and type of each field, all of them known."""
     if not is_dataclass(kind):
         raise TypeError(f"a state must be a dataclass, got {kind.__name__}")
