@@ -26,6 +26,13 @@ def distinct(numbers: np.ndarray) -> np.ndarray:
     return numbers[np.concatenate([[True], numbers[1:] != numbers[:-1]])] if len(numbers) else numbers
 
 
+def first_and_rest(order: np.ndarray, n_first: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first numbers of a permutation and the others, both ascending: by a mask, without a sort."""
+    is_first = np.zeros(len(order), dtype=bool)
+    is_first[order[:n_first]] = True
+    return np.flatnonzero(is_first), np.flatnonzero(~is_first)
+
+
 def frozen(array: np.ndarray) -> np.ndarray:
     """A read-only view: Numba compiles once for arrays that may be written to, and once for those that may not."""
     view = np.ascontiguousarray(array).view()

@@ -63,8 +63,8 @@ def solve_users(
     start : ndarray of shape (n_users, n_factors), optional
         Where "cg" starts, of the dtype of `item_factors`; zeros if omitted.
     out : ndarray of shape (n_users, n_factors) or None
-        Where to write, of the dtype of `item_factors`; may be `start`.  None makes a new array, which may take 4 % of
-        the time, so whoever solves again and again passes the last result.  After an error it holds nothing of use.
+        Where to write, of the dtype of `item_factors`; may be `start`.  None makes a new array.  After an error it
+        holds nothing of use.
     n_threads : int
         0 for all; the result does not depend on it.
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from fastfedrec._check import check_array, check_choice, check_flag, check_integer, check_real
+from fastfedrec._rows import first_and_rest
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.randomness import Key, resolve_key
 
@@ -386,10 +387,8 @@ def _split(data, validation, shape, dtype, loss, key):
     n_held_out = round(share * n_ratings)
     if not 0 < n_held_out < n_ratings:
         raise ValueError(f"validation={share:g} of {n_ratings} ratings leaves none on one side; pass ratings, or None")
-    is_held_out = np.zeros(n_ratings, dtype=bool)  # positions come out in order, without a sort
-    is_held_out[key.permutation("sgd.validation", size=n_ratings)[:n_held_out]] = True
-    parts = np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
-    train, held_out = (tuple(x[part] if x.size else x for x in data) for part in parts)
+    parts = first_and_rest(key.permutation("sgd.validation", size=n_ratings), n_held_out)
+    held_out, train = (tuple(x[part] if x.size else x for x in data) for part in parts)
     if any(part[3].size and not part[3].any() for part in (train, held_out)):
         raise ValueError("validation leaves only ratings of weight 0 on one side; pass ratings, or another key")
     return train, held_out

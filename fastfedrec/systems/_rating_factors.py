@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec import sgd
+from fastfedrec._rows import first_and_rest
 from fastfedrec.randomness import Key
 
 _HELD_OUT = 10  # every how manieth report chooses the number of epochs
@@ -52,9 +53,7 @@ def fit_residual_factors(
     if not training.n_factors or n_held_out < 2 or not scale:
         return nothing
     residuals = residuals / scale
-    is_held_out = np.zeros(n, dtype=bool)  # positions come out in order, without a sort
-    is_held_out[key.permutation("laplace_rr_svd.held_out", size=n)[:n_held_out]] = True
-    held_out, rest = np.flatnonzero(is_held_out), np.flatnonzero(~is_held_out)
+    held_out, rest = first_and_rest(key.permutation("laplace_rr_svd.held_out", size=n), n_held_out)
     options: dict[str, Any] = {
         "n_users": n_users,
         "n_items": n_items,
