@@ -110,15 +110,24 @@ static constexpr bool asks_again() {
     return N * NV * sizeof(T) == 256 && (IS_WHITENED || VECTOR_BYTES == 64);
 }
 
-// Adds what is wanted of a user's rows of `table`. What meets them first asks for them ahead.
-template <int N, int NV, Want WANT, bool ASKS_AGAIN, class T>
-FASTFEDREC_INLINE void add_items(const AlsProblem<T>& problem, const T* table, int64_t start, int64_t stop, const T* p,
-                                 int stride, RowSum<N, NV, T>& sum) {
+template <int N, class T>
+static T dot(const T* a, const T* b, int n) {
+    typedef typename Vector<T, N>::Type Wide;
+    Wide sums = Wide{};
+    for (int f = 0; f < n; f += N) sums = multiply_add(load<Wide>(a + f), load<Wide>(b + f), sums);
+    T sum = 0;
+    for (int i = 0; i < N; ++i) sum += sums[i];
+    return sum;
+}
+
+// Calls take(rows, w) for a user's rows of `table`, a few at a time; what is beyond the last is zeros.
+template <int N, int NV, bool ASKS_AHEAD, class T, class Function>
+FASTFEDREC_INLINE void each_few(const AlsProblem<T>& problem, const T* table, int64_t start, int64_t stop, int stride,
+                                Function take) {
     typedef typename Lanes<T, N, NV>::Narrow Narrow;
     constexpr int n_rows = Lanes<T, N, NV>::ROWS, ahead = 16, line = 64 / sizeof(T);
     static const T zeros[LONGEST] = {};
-    const Narrow one = spread<Narrow>((T)1), weight = spread<Narrow>((T)problem.weight);
-    alignas(64) T coefficients[n_rows];
+    const Narrow weight = spread<Narrow>((T)problem.weight);
     typename Lanes<T, N, NV>::Some rows;
     for (int64_t k = start; k < stop; k += n_rows) {
         Narrow w = weight;
@@ -131,11 +140,25 @@ FASTFEDREC_INLINE void add_items(const AlsProblem<T>& problem, const T* table, i
                 rows.starts[i] = k + i < stop ? table + (ptrdiff_t)problem.indices[k + i] * stride : zeros;
                 if (problem.values && k + i < stop) w[i] *= problem.values[k + i];
             }
-        if ((WANT != PRODUCT || ASKS_AGAIN) && k + ahead + n_rows <= stop)
+        if (ASKS_AHEAD && k + ahead + n_rows <= stop)
             for (int i = 0; i < n_rows; ++i)
                 for (int f = 0; f < stride; f += line)
                     __builtin_prefetch(table + (ptrdiff_t)problem.indices[k + ahead + i] * stride + f);
         rows.hold(0);
+        take(rows, w);
+    }
+}
+
+// Adds what is wanted of a user's rows of `table`. What meets them first asks for them ahead.
+template <int N, int NV, Want WANT, bool ASKS_AGAIN, class T>
+FASTFEDREC_INLINE void add_items(const AlsProblem<T>& problem, const T* table, int64_t start, int64_t stop, const T* p,
+                                 int stride, RowSum<N, NV, T>& sum) {
+    typedef typename Lanes<T, N, NV>::Narrow Narrow;
+    typedef typename Lanes<T, N, NV>::Some Some;
+    constexpr bool asks = WANT != PRODUCT || ASKS_AGAIN;
+    const Narrow one = spread<Narrow>((T)1);
+    alignas(64) T coefficients[Lanes<T, N, NV>::ROWS];
+    const auto add = [&](Some& rows, Narrow w) __attribute__((always_inline)) {
         if constexpr (WANT == RIGHT_SIDE) store(coefficients, one + w);
         else {
             const Narrow products = row_products<N, NV>(rows, p, stride);
@@ -143,29 +166,56 @@ FASTFEDREC_INLINE void add_items(const AlsProblem<T>& problem, const T* table, i
             store(coefficients, WANT == RESIDUAL ? one + w - w * products : w * products);
         }
         sum.add(rows, coefficients);
-    }
+    };
+    each_few<N, NV, asks>(problem, table, start, stop, stride, add);
 }
 
-// y = A p, or the residual y = b - A p.
-template <int N, int NV, Want WANT, class T>
-static void apply(const AlsProblem<T>& problem, int64_t start, int64_t stop, const T* p, T* y) {
+// Adds c (V'V + reg I) p.
+template <int N, int NV, class T>
+FASTFEDREC_INLINE void add_gram(const AlsProblem<T>& problem, T c, const T* p, int stride, RowSum<N, NV, T>& sum) {
     typedef typename Lanes<T, N, NV>::Narrow Narrow;
     constexpr int n_rows = Lanes<T, N, NV>::ROWS;
-    const int stride = NV ? NV * N : problem.stride;
     alignas(64) T coefficients[n_rows];
     typename Lanes<T, N, NV>::Some rows;
-    RowSum<N, NV, T> sum;
-    sum.open(y, stride);
     for (int f = 0; f < stride; f += n_rows) {
 #pragma GCC unroll 8
         for (int i = 0; i < n_rows; ++i) rows.starts[i] = problem.gram + (f + i) * stride;
         rows.hold(0);
-        const Narrow c = load<Narrow>(p + f);
-        store(coefficients, WANT == RESIDUAL ? -c : c);
+        store(coefficients, spread<Narrow>(c) * load<Narrow>(p + f));
         sum.add(rows, coefficients);
     }
+}
+
+// y = A p, or the residual y = b - A p, or the right-hand side y = b.
+template <int N, int NV, Want WANT, class T>
+static void apply(const AlsProblem<T>& problem, int64_t start, int64_t stop, const T* p, T* y) {
+    const int stride = NV ? NV * N : problem.stride;
+    RowSum<N, NV, T> sum;
+    sum.open(y, stride);
+    if constexpr (WANT != RIGHT_SIDE) add_gram<N, NV>(problem, WANT == RESIDUAL ? (T)-1 : (T)1, p, stride, sum);
     add_items<N, NV, WANT, asks_again<N, NV, T, false>()>(problem, problem.item_factors, start, stop, p, stride, sum);
     sum.close(y);
+}
+
+// p'A p, which takes a user's rows once where A p takes them twice. Overwrites y.
+template <int N, int NV, class T>
+static T curvature(const AlsProblem<T>& problem, int64_t start, int64_t stop, const T* p, T* y) {
+    typedef typename Lanes<T, N, NV>::Narrow Narrow;
+    typedef typename Lanes<T, N, NV>::Some Some;
+    const int stride = NV ? NV * N : problem.stride;
+    RowSum<N, NV, T> gram;
+    gram.open(y, stride);
+    add_gram<N, NV>(problem, (T)1, p, stride, gram);
+    gram.close(y);
+    Narrow squares = Narrow{};
+    const auto add = [&](Some& rows, Narrow w) __attribute__((always_inline)) {
+        const Narrow products = row_products<N, NV>(rows, p, stride);
+        squares = multiply_add(w * products, products, squares);
+    };
+    each_few<N, NV, asks_again<N, NV, T, false>()>(problem, problem.item_factors, start, stop, stride, add);
+    T sum = dot<N>(p, y, stride);
+    for (int i = 0; i < Lanes<T, N, NV>::ROWS; ++i) sum += squares[i];
+    return sum;
 }
 
 // The same of rows of V R^-1 alone, Z: y = Z'WZ p, or the right-hand side Z'(1 + w).
@@ -179,16 +229,6 @@ static void apply_whitened(const AlsProblem<T>& problem, int64_t start, int64_t 
     sum.close(y);
 }
 
-template <int N, class T>
-static T dot(const T* a, const T* b, int n) {
-    typedef typename Vector<T, N>::Type Wide;
-    Wide sums = Wide{};
-    for (int f = 0; f < n; f += N) sums = multiply_add(load<Wide>(a + f), load<Wide>(b + f), sums);
-    T sum = 0;
-    for (int i = 0; i < N; ++i) sum += sums[i];
-    return sum;
-}
-
 // y = a x + b y
 template <int N, class T>
 static void combine(T a, const T* x, T b, T* y, int n) {
@@ -197,11 +237,18 @@ static void combine(T a, const T* x, T b, T* y, int n) {
         store(y + f, multiply_add(spread<Wide>(a), load<Wide>(x + f), spread<Wide>(b) * load<Wide>(y + f)));
 }
 
+// How far a step goes along p, of which `curvature` is p'A p. False where that overflows.
+template <class T>
+FASTFEDREC_INLINE bool step_length(T squares, T curvature, T& length) {
+    length = squares / curvature;
+    return length > 0 && length * 0 == 0;  // a NaN fails both
+}
+
 // One step along p, of which `product` is A p: changes all but that. False where it overflows, which changes nothing.
 template <int N, class T>
 static bool advance(const T* product, T* x, T* r, T* p, T& squares, int stride) {
-    const T length = squares / dot<N>(p, product, stride);
-    if (!(length > 0 && length * 0 == 0)) return false;  // a NaN fails both
+    T length;
+    if (!step_length(squares, dot<N>(p, product, stride), length)) return false;
     combine<N>(length, p, (T)1, x, stride);
     combine<N>(-length, product, (T)1, r, stride);
     const T next = dot<N>(r, r, stride);
@@ -221,13 +268,20 @@ static void solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, 
     }
     __builtin_memset(x, 0, stride * sizeof(T));
     __builtin_memcpy(x, out, n * sizeof(T));
-    apply<N, NV, RESIDUAL>(problem, start, stop, x, r);
+    bool from_zeros = true;
+    for (int f = 0; f < n; ++f) from_zeros &= x[f] == 0;
+    if (from_zeros) apply<N, NV, RIGHT_SIDE>(problem, start, stop, x, r);
+    else apply<N, NV, RESIDUAL>(problem, start, stop, x, r);
     __builtin_memcpy(p, r, stride * sizeof(T));
-    T squares = dot<N>(r, r, stride);
-    for (int step = 0; step < n_steps && squares > 0; ++step) {  // not where it has overflowed, or is solved already
+    T squares = dot<N>(r, r, stride), length;
+    bool goes_on = squares > 0;  // not where it has overflowed, or is solved already
+    for (int step = 1; step < n_steps && goes_on; ++step) {
         apply<N, NV, PRODUCT>(problem, start, stop, p, product);
-        if (!advance<N>(product, x, r, p, squares, stride)) break;
+        goes_on = advance<N>(product, x, r, p, squares, stride) && squares > 0;
     }
+    // The last step needs no residual.
+    if (goes_on && step_length(squares, curvature<N, NV>(problem, start, stop, p, product), length))
+        combine<N>(length, p, (T)1, x, stride);
     __builtin_memcpy(out, x, n * sizeof(T));
 }
 

@@ -73,3 +73,17 @@ def test_conjugate_gradients_without_a_direction_leave_the_start(dtype):
     np.testing.assert_array_equal(got, [[3, 3], [0, 0]])
     got = als.solve_users(data, np.eye(2, dtype=dtype), confidence_weight=2.0, cg_steps=50, **(arguments))
     np.testing.assert_allclose(got, [[0.75, 0.75], [0, 0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_factors", [3, 16, 64, 100])
+def test_users_who_start_from_zeros_among_others_are_solved_as_if_all_did(dtype, n_factors):
+    # For them the first residual is the right-hand side, without a product.
+    data, v = ratings(20, 60), factors(60, n_factors, dtype)
+    start = factors(20, n_factors, dtype, seed=1)
+    start[::2] = 0
+    arguments = {"regularization": 5.0, "confidence_weight": 0.5, "solver": "cg"}
+    got = als.solve_users(data, v, start=start, **arguments)
+    from_zeros = als.solve_users(data, v, **arguments)
+    np.testing.assert_array_equal(got[::2], from_zeros[::2])
+    assert (got[1::2] != from_zeros[1::2]).any(axis=1).all()
