@@ -3,10 +3,11 @@
     python -m benches.profiles --out docs/explanation/profiles.md
 
 Data of the size of MovieLens 1M are generated; a run is `fit` and the ten best items of every user, on one thread,
-after a small run that compiles what is compiled at run time.  py-spy looks 200 times a second at what is executed,
-compiled code included: a sample belongs to the library whose code it is in, or that called the C library, and to the
-function of ours that was the last to be entered. The exit status is 1 where a function spends more than `ALLOWED` of
-the time outside kernels and BLAS.
+after a small run that compiles what is compiled at run time.  Runs of less than `SECONDS` are repeated, on data anew,
+until they have taken so long: of the fifty samples of one short run every share is a matter of luck.  py-spy looks 200
+times a second at what is executed, compiled code included: a sample belongs to the library whose code it is in, or that
+called the C library, and to the function of ours that was the last to be entered. The exit status is 1 where a function
+spends more than `ALLOWED` of the time outside kernels and BLAS.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +29,7 @@ from fastfedrec import doctor
 from fastfedrec._version import __version__
 
 RATE = 200  # samples a second
+SECONDS = 5.0  # of samples, at least
 ALLOWED = 0.1
 MEMORY = 3 * 2**30  # bytes, more than any of the runs needs
 KERNELS, BLAS, LOOPS, PYTHON = "kernels", "BLAS, LAPACK", "NumPy, SciPy", "Python"
@@ -39,13 +42,19 @@ def whole_run(name, data):
     whole_runs.run(name, data)
 
 
-def run_here(name):
+def run_here(name, n_runs_path):
     """What py-spy runs: on one processor, so that everything happens in the thread that is looked at."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     # The host of a virtual machine may have to find memory that is written for the first time: seconds a GiB.
     np.full(MEMORY // 8, 1.0)
     whole_runs.run(name, whole_runs.ratings(400, 300))
-    whole_run(name, whole_runs.ratings(N_USERS, N_ITEMS))
+    n_runs, seconds = 0, 0.0
+    while seconds < SECONDS:
+        data = whole_runs.ratings(N_USERS, N_ITEMS)  # not those of the last run, which remember what was derived
+        started = time.perf_counter()
+        whole_run(name, data)
+        n_runs, seconds = n_runs + 1, seconds + time.perf_counter() - started
+    Path(n_runs_path).write_text(str(n_runs))
 
 
 # ---- samples ---------------------------------------------------------------------------------------------------------
@@ -99,24 +108,24 @@ def count(lines):
 
 
 def sample(name):
-    """Run one system under py-spy, in a process of its own."""
+    """Run one system under py-spy, in a process of its own: what `count` finds, and how many runs there were."""
     with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder) / "stacks"
-        program = f"from benches import profiles; profiles.run_here({name!r})"
+        found, n_runs = Path(folder) / "stacks", Path(folder) / "n_runs"
+        program = f"from benches import profiles; profiles.run_here({name!r}, {str(n_runs)!r})"
         spy = ["py-spy", "record", "--native", "--rate", f"{RATE}", "--format", "raw", "--output", f"{found}"]
         subprocess.run([*spy, "--", sys.executable, "-c", program], check=True, capture_output=True)
-        return count(found.read_text().splitlines())
+        return *count(found.read_text().splitlines()), int(n_runs.read_text())
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 
-def row(name, kinds, outside):
+def row(name, kinds, outside, n_runs):
     """Cells of one system's line, and the greatest share outside kernels and BLAS."""
     total = sum(kinds.values())
     function, n = outside.most_common(1)[0] if outside else ("nothing", 0)
     shares = (f"{kinds[kind] / total:.0%}" for kind in (KERNELS, BLAS, LOOPS, PYTHON))
-    return [name, f"{total / RATE:.1f}", *shares, f"`{function}` {n / total:.0%}"], n / total
+    return [name, f"{total / RATE / n_runs:.1f}", *shares, f"`{function}` {n / total:.0%}"], n / total
 
 
 def page(rows):
@@ -128,7 +137,8 @@ def page(rows):
 Written by `python -m benches.profiles`: one `fit` and the ten best items of every user, on generated data of the size
 of MovieLens 1M ({N_USERS:,} users, {N_ITEMS:,} items), on one thread, after a small run that compiles what is compiled
 at run time.  Version {__version__}, {doctor.describe_machine()}.
-py-spy looked {RATE} times a second at what was executed, compiled code included; seconds are of the clock.  The last
+py-spy looked {RATE} times a second at what was executed, compiled code included.  Runs of less than {SECONDS:.0f}
+seconds were repeated on data anew until they had taken that long; seconds are of the clock, of one run.  The last
 column is the function of ours with the greatest share outside compiled kernels and BLAS.
 """
     return "\n".join([text, *table, ""])

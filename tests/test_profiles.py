@@ -41,7 +41,8 @@ def test_samples_by_hand(profiles):
     kinds, outside = profiles.count([*(line for line, _ in STACKS), elsewhere])
     assert kinds == {"kernels": 60, "BLAS, LAPACK": 20, "NumPy, SciPy": 10, "Python": 4}
     assert outside == {"dp_gram.fit": 10, "layered_gaussian._add": 4}
-    cells, most = profiles.row("DPGram", kinds, outside)
+    assert profiles.row("DPGram", kinds, outside, 5)[0][1] == "0.1"  # of each of five runs
+    cells, most = profiles.row("DPGram", kinds, outside, 1)
     assert cells == ["DPGram", "0.5", "64%", "21%", "11%", "4%", "`dp_gram.fit` 11%"]
     assert most == 10 / 94
     assert profiles.page([cells]).count("\n| ") == 3
