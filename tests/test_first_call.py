@@ -16,7 +16,7 @@ CODE = """if True:
     from numba.core import event
     from numba.core.caching import _CacheLocator
     from fastfedrec import Key
-    from test_gru import Case
+    from gru_case import Case
     from test_recommender import MODELS, rated
 
     make_folder = _CacheLocator.ensure_cache_path

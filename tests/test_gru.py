@@ -1,14 +1,12 @@
 """The recurrent encoder: the twin's and autograd's trajectories, the same bits on any threads, and norms in bounds."""
 
 import itertools
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from gru_case import KEY, Case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import gru as naive
@@ -18,67 +16,6 @@ from fastfedrec import Key, hardware
 from fastfedrec.gru import ContrastiveExamples, GRUEncoder
 
 TOLERANCE = {np.float32: 2e-5, np.float64: 1e-11}
-KEY = Key.from_seed(1)
-
-
-class Case:
-    """A small encoder, and ragged examples of a few clients."""
-
-    def __init__(
-        self, seed=0, n_clients=4, n_items=12, n_examples=4, longest=7, segment=3, n_segments=3, n_candidates=3,
-        dtype=np.float64, n_factors=16, batch_size=3, scale=5.0, **options,
-    ):  # fmt: skip
-        rng = np.random.default_rng(seed)
-        counts = rng.integers(0, n_examples + 1, n_clients)
-        counts[0] = n_examples
-        n = int(counts.sum())
-        highest = np.array([longest, longest] + [segment] * n_segments)
-        lengths = rng.integers(1, np.tile(highest, n) + 1)
-        self.examples = ContrastiveExamples(
-            np.arange(n_clients, dtype=np.uint64) + 7,
-            np.r_[0, np.cumsum(counts)],
-            rng.integers(0, n_items, lengths.sum()),
-            np.r_[0, np.cumsum(lengths)],
-            rng.integers(0, n_items, (n, n_candidates)),
-        )
-        self.encoder = GRUEncoder(n_items, n_factors=n_factors)
-        self.parameters = self.encoder.initial_parameters(KEY, dtype=dtype)
-        self.parameters[: self.encoder.n_dense] += 0.1 * rng.normal(size=self.encoder.n_dense).astype(dtype)
-        self.parameters[self.encoder.n_dense :] *= scale  # else nothing but the biases matters
-        self.options = {"learning_rate": 0.3, "n_epochs": 2, "batch_size": batch_size} | options
-
-    def train(self, **changes):
-        arguments = {"parameters": self.parameters, "examples": self.examples, "key": KEY, "n_threads": 1}
-        return self.encoder.train_clients(**(arguments | self.options | changes))
-
-    def client(self, k):
-        """(sequences, candidates) of each example of a client."""
-        e = self.examples
-        sequences = [e.items[a:b].tolist() for a, b in itertools.pairwise(e.starts)]
-        each = len(sequences) // max(len(e.candidates), 1)
-        first, last = e.indptr[k : k + 2]
-        return [(sequences[each * x : each * (x + 1)], e.candidates[x]) for x in range(first, last)]
-
-    def words(self, k):
-        user, size = int(self.examples.global_user_ids[k]), self.options["n_epochs"] * len(self.examples.candidates)
-        return KEY.words("gru.order", user=user, size=size)
-
-    def expected(self, k):
-        """A client's update as the twin computes it."""
-        dense, embeddings = naive.unpack(self.parameters, self.encoder.n_factors)
-        naive.train_client(dense, embeddings, self.client(k), self.words(k), **self.options)
-        return naive.pack(dense, embeddings) - self.parameters
-
-    def spread(self, updates, k):
-        """A client's update with the zeros of what it does not touch."""
-        out = np.zeros(self.encoder.n_parameters, dtype=updates.values.dtype)
-        n, width = self.encoder.n_dense, self.encoder.n_factors
-        stored = updates.values[updates.starts[k] : updates.starts[k + 1]]
-        rows = updates.rows[updates.row_starts[k] : updates.row_starts[k + 1]]
-        out[:n] = stored[:n]
-        out[n:].reshape(-1, width)[rows] = stored[n:].reshape(-1, width)
-        return out
-
 
 CASES = {
     "ragged": {},
@@ -237,29 +174,6 @@ def test_every_width_of_vectors_equals_the_twin(name):
     with hardware.use_instruction_set(name):
         case = Case(n_factors=32)
         np.testing.assert_allclose(case.spread(case.train(), 0), case.expected(0), rtol=0, atol=1e-11)
-
-
-def test_without_a_compiler():
-    code = """if True:
-        import numpy as np
-        from test_gru import Case, naive
-        from fastfedrec._kernels import gru as kernel
-        assert not hasattr(kernel.train_clients, "py_func")
-        case = Case(n_clients=1, n_examples=2, longest=3)
-        case.options["n_epochs"] = 1
-        np.testing.assert_allclose(case.spread(case.train(), 0), case.expected(0), rtol=0, atol=1e-11)
-        state = naive.encode(*naive.unpack(case.parameters, 16), [3, 1])[0]
-        np.testing.assert_allclose(case.encoder.encode_sequences(case.parameters, [3, 1], [0, 2])[0], state)
-        """
-    run_python(code, NUMBA_DISABLE_JIT="1")
-
-
-def run_python(code, **environment):
-    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)} | environment
-    command = [sys.executable, "-P", "-W", "error", "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 # ---- invariants -------------------------------------------------------------------------------------------------
@@ -436,38 +350,6 @@ def test_bits_do_not_depend_on_threads(dtype):
         states = case.encoder.encode_sequences(case.parameters, *sequences, n_threads=n_threads)
         runs.append((updates.values.tobytes(), updates.total().tobytes(), states.tobytes()))
     assert all(run == runs[0] for run in runs)
-
-
-# ---- compilation ------------------------------------------------------------------------------------------------
-
-
-def test_the_cache_serves_the_next_process(tmp_path):
-    code = """if True:
-        from test_gru import Case
-        from fastfedrec._kernels import gru as kernel
-        case = Case(n_clients=1)
-        case.train()
-        case.encoder.encode_sequences(case.parameters, [0], [0, 1])
-        kernels = kernel.train_clients, kernel.encode
-        print(sum(sum(k.stats.cache_misses.values()) for k in kernels),
-              sum(sum(k.stats.cache_hits.values()) for k in kernels))
-        """
-    first, second = (run_python(code, NUMBA_CACHE_DIR=str(tmp_path)).split() for _ in range(2))
-    assert (first, second) == (["2", "0"], ["0", "2"])
-
-
-def test_kernels_compile_where_no_cache_can_be_written(monkeypatch):
-    from fastfedrec._kernels import _layers as kernel
-
-    njit = kernel.njit
-
-    def without_folder(function, cache=False, **options):
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return njit(function, **options)
-
-    monkeypatch.setattr(kernel, "njit", without_folder)
-    assert kernel.compile_kernel(lambda x: x + 1)(1) == 2
 
 
 # ---- statistics -------------------------------------------------------------------------------------------------
