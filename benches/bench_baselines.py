@@ -5,11 +5,14 @@ import math
 import numpy as np
 import scipy.sparse
 
-from fastfedrec import Interactions, Key
+from fastfedrec import Interactions, Key, hardware
 from fastfedrec._kernels import baselines as kernel
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.systems.dplcf import sum_answers
+
+from .floors import floor_seconds
+from .ratios import keystream_seconds, with_ratios
 
 
 def random_interactions(n_users, n_items, density):
@@ -17,6 +20,12 @@ def random_interactions(n_users, n_items, density):
     return Interactions.from_scipy(matrix).binarize()
 
 
+def _count_floor(case):
+    """Reading each user's items."""
+    return floor_seconds("plain", bytes_read=case.data.indices.nbytes)
+
+
+@with_ratios("time_count", floor=_count_floor)
 class ContributedCounts:
     """At most 10 random items of each of 6,040 users, of 1 million interactions."""
 
@@ -48,6 +57,7 @@ class ContributedCounts:
         return np.bincount(data.indices[order[rank < 10]], minlength=data.n_items)
 
 
+@with_ratios("time_draw", floor=lambda case: keystream_seconds(10_000))  # a word a draw
 class DiscreteLaplaceNoise:
     """10,000 draws at scale 10."""
 
@@ -88,6 +98,14 @@ class DiscreteLaplaceNoise:
         return dp.m.make_laplace(*space, scale=10.0)([0] * 10_000)
 
 
+def _sum_floor(case):
+    """A word an answer, or the products of all pairs of items, each pair once: whichever takes longer."""
+    n_users, n_items = case.data.shape
+    products = floor_seconds(hardware.instruction_set(), flops=n_users * n_items * (n_items + 1))
+    return max(keystream_seconds(n_users * n_items), products)
+
+
+@with_ratios("time_sum", floor=_sum_floor)
 class SumAnswers:
     """Co-counts of the randomized bits of 6,040 users and 1,000 items."""
 

@@ -7,10 +7,18 @@ import numpy as np
 from fastfedrec import Key
 from fastfedrec.mechanisms import OptimalKary, TruncatedGeometric
 
+from .ratios import keystream_seconds, with_ratios
+
 EPSILON = 2.0
 RATINGS = [1, 2, 3, 4, 5]
 
 
+def _floor(case):
+    """A word a report."""
+    return keystream_seconds(len(case.values))
+
+
+@with_ratios("time_privatize", floor=_floor)
 class PrivatizeRatings:
     """A million ratings with the skew of a real set; opendp answers one at a time and is asked a hundredth of them."""
 

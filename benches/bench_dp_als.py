@@ -2,8 +2,11 @@
 
 import numpy as np
 
-from fastfedrec import DPALS, Key, als, datasets
+from fastfedrec import DPALS, Key, als, datasets, hardware
 from fastfedrec.systems._dp_als_rounds import UNIT, ALSState, LeastSquaresRound, select_items, to_grid
+
+from .floors import floor_seconds
+from .ratios import with_ratios
 
 N_THREADS = 2
 N_FACTORS, MAX_ITEMS = 16, 100
@@ -14,6 +17,15 @@ def generated():
     return datasets.generate_implicit(20_000, 1_000, key=Key.from_seed(1), mean_interactions=93.0)
 
 
+def _floor(case):
+    """Of each user's matrix, of all users' products, and of each item's, the upper triangle; at the speed of floats."""
+    triangle = N_FACTORS * (N_FACTORS + 1)
+    chosen = np.minimum(case.data.interactions_per_user(), MAX_ITEMS).sum()
+    flops = (case.data.n_interactions + case.data.n_users + chosen) * triangle
+    return floor_seconds(hardware.instruction_set(), flops=int(flops))
+
+
+@with_ratios("time_round_sums", floor=_floor, threads=N_THREADS)
 class RoundSums:
     """The clients' part of a round of least squares; NumPy's goes from item to item, and is exact as well."""
 

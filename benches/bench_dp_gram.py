@@ -2,9 +2,12 @@
 
 import numpy as np
 
-from fastfedrec import DPGram, Key, datasets
+from fastfedrec import DPGram, Key, datasets, hardware
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.systems._dp_gram_rounds import SCALE, UNIT, GramState, PairSum
+
+from .floors import floor_seconds
+from .ratios import with_ratios
 
 N_THREADS = 2
 
@@ -13,6 +16,13 @@ def generated(n_users):
     return datasets.generate_implicit(n_users, 1_000, key=Key.from_seed(1), mean_interactions=93.0)
 
 
+def _floor(case):
+    """A multiplication and an addition for each pair of each user's own items; what is centred adds less."""
+    n = case.data.interactions_per_user().astype(np.int64)
+    return floor_seconds(hardware.instruction_set(), flops=int((n * (n - 1)).sum()))
+
+
+@with_ratios("time_pair_sums", floor=_floor, threads=N_THREADS)
 class PairSums:
     """The clients' part: weighted outer products of centred rows; NumPy's are dense, in blocks, and not exact."""
 

@@ -3,8 +3,11 @@
 import numpy as np
 import scipy.sparse
 
-from fastfedrec import Interactions, Key
+from fastfedrec import Interactions, Key, hardware
 from fastfedrec.evaluation import evaluate, leave_one_out, random_split
+
+from .floors import floor_seconds
+from .ratios import keystream_seconds, with_ratios
 
 N_ITEMS, N_FACTORS = 1_000, 5
 
@@ -38,6 +41,13 @@ class FactorModelThatShowsThem(FactorModel):
         return self.users[self.data.user_index(user_ids)], self.items[self.data.item_index(item_ids)]
 
 
+def _floor(case):
+    """A word for each of 99 drawn items of each user, or 100 inner products: whichever takes longer."""
+    n = case.data.n_users
+    return max(keystream_seconds(99 * n), floor_seconds(hardware.instruction_set(), flops=2 * 100 * n * N_FACTORS))
+
+
+@with_ratios("time_evaluate", floor=_floor)
 class Evaluate:
     """Ranks among 99 negatives, by scores or by factors; "numpy_loop" draws and scores one user at a time."""
 

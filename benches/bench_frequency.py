@@ -7,11 +7,19 @@ import numpy as np
 from fastfedrec import Key
 from fastfedrec.mechanisms import GRR, OUE
 
+from .ratios import keystream_seconds, with_ratios
+
 EPSILON = 3.0
 N_ITEMS = 100
 SIZES = {GRR: 1_000_000, OUE: 50_000}
 
 
+def _floor(case):
+    """A word a report of GRR, and a word a bit of OUE."""
+    return keystream_seconds(len(case.values) * (1 if isinstance(case.oracle, GRR) else N_ITEMS))
+
+
+@with_ratios("time_privatize", floor=_floor)
 class PrivatizeItems:
     """One item a client: GRR of a million clients, OUE of 50,000 (five million bits)."""
 

@@ -5,6 +5,8 @@ import numpy as np
 from fastfedrec import Key
 from fastfedrec.datasets import generate_implicit
 
+from .ratios import keystream_seconds, with_ratios
+
 
 def _fastfedrec(n_users, n_items):
     data = generate_implicit(n_users, n_items, key=Key.from_seed(1))
@@ -23,6 +25,12 @@ def _numpy(n_users, n_items):
     return np.concatenate([[0], np.cumsum(lengths)]), np.concatenate(rows)
 
 
+def _floor(case):
+    """A word an interaction."""
+    return keystream_seconds(case.n_interactions)
+
+
+@with_ratios("time_generate", floor=_floor)
 class GenerateImplicit:
     params = (["fastfedrec", "numpy"], [(6_040, 3_706), (50_000, 5_000)])
     param_names = ("impl", "shape")
@@ -39,7 +47,7 @@ class GenerateImplicit:
             raise AssertionError(f"{impl}: popularity has no head")
 
     def time_generate(self, impl, shape):
-        self.generate(*shape)
+        self.n_interactions = len(self.generate(*shape)[1])
 
     def peakmem_generate(self, impl, shape):
         self.generate(*shape)

@@ -6,6 +6,9 @@ import scipy.sparse
 from fastfedrec import Interactions, Key
 from fastfedrec.datasets import generate_implicit
 
+from .floors import triad_bytes_per_second
+from .ratios import with_ratios
+
 
 def _fastfedrec(users, items, values):
     data = Interactions.from_arrays(users, items, values)
@@ -23,6 +26,14 @@ def _numpy(users, items, values):
     return np.concatenate([[0], np.cumsum(np.bincount(users))]), items[order], values[order]
 
 
+def _floor(case):
+    """Every column read once, 32-bit items and the values written once, at the speed of memory."""
+    users, items, values = case.columns
+    moved = users.nbytes + items.nbytes + 2 * values.nbytes + 4 * len(items)
+    return moved / triad_bytes_per_second()
+
+
+@with_ratios("time_build", floor=_floor)
 class FromArrays:
     params = (["fastfedrec", "scipy", "numpy"], ["sorted", "by item", "shuffled"])
     param_names = ("impl", "order")

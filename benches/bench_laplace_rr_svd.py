@@ -5,6 +5,8 @@ import scipy.sparse
 
 from fastfedrec import Interactions, Key, LaplaceRRSVD
 
+from .ratios import keystream_seconds, with_ratios
+
 
 def ratings(n_users, n_items, per_user):
     rng = np.random.default_rng(1)
@@ -14,6 +16,12 @@ def ratings(n_users, n_items, per_user):
     return Interactions.from_scipy(scipy.sparse.csr_array((values, items, starts), shape=(n_users, n_items)))
 
 
+def _floor(case):
+    """A word a report: of each rating, or of each item where it is hidden what was rated."""
+    return keystream_seconds(case.data.n_users * case.data.n_items if case.hides_items else case.data.n_interactions)
+
+
+@with_ratios("time_randomize", floor=_floor)
 class RandomizeRatings:
     """500,000 ratings of 5,000 users; NumPy draws the published mechanism in floats, without streams of users."""
 
@@ -22,13 +30,14 @@ class RandomizeRatings:
 
     def setup(self, impl):
         self.data = ratings(5_000, 1_000, 100)
-        options = {"hide_items": True} if impl.endswith("hide_items") else {"variant": impl.partition("_")[2]}
+        self.hides_items = impl.endswith("hide_items")
+        options = {"hide_items": True} if self.hides_items else {"variant": impl.partition("_")[2]}
         self.model = LaplaceRRSVD(**options)
         self.key = Key.from_seed(0)
         self.state = self.model.initial_state(self.data, self.key)
         self.run = self._numpy if impl.startswith("numpy") else self._fastfedrec
         reports = self.run()
-        if impl.endswith("hide_items"):
+        if self.hides_items:
             mean, truth = self.model.channel.estimate(reports).mean(), self.data.values_or_ones().sum() / 5e6
         else:
             decoded = reports if reports.dtype == np.float64 else self.model.channel.estimate(reports)

@@ -12,8 +12,10 @@ import warnings
 
 import numpy as np
 
-from fastfedrec import Key, sgd
+from fastfedrec import Key, hardware, sgd
 from fastfedrec.datasets import generate_implicit
+
+from .floors import floor_seconds
 
 N_USERS, N_ITEMS, N_EPOCHS, RATE, REGULARIZATION = 6_040, 3_706, 20, 0.01, 0.02
 
@@ -222,6 +224,24 @@ class Threads:
 
     def track_two_threads(self, ratios, *what):
         return ratios[what]
+
+
+class Epochs:
+    """The fastest epoch beside its floor."""
+
+    param_names = ("n_factors", "n_threads")
+    params = ([20, 64], [1])
+
+    def track_floor_share(self, data, n_factors, n_threads):
+        """A rating's prediction, and a multiplication and a fused one for each number of both its vectors.
+
+        A multiplication takes the processor as long as a fused one, and counts as two operations as that does.
+        """
+        fit, _ = _fastfedrec(*data, n_factors, n_threads)
+        fastest = min(_fit_and_epoch_seconds(fit)[1] for _ in range(3))
+        return floor_seconds(hardware.instruction_set(), flops=10 * n_factors * len(data[0])) / fastest
+
+    track_floor_share.unit = "share of floor"
 
 
 def _own_squared(prediction, rating):

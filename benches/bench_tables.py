@@ -13,6 +13,9 @@ from fastfedrec import Key
 from fastfedrec.datasets import generate_implicit, load_table, store_table
 from fastfedrec.interaction_store import open_interactions, store_interactions
 
+from .floors import floor_seconds
+from .ratios import with_ratios
+
 COLUMNS = ("userId", "movieId", "rating", "timestamp")
 ROLES = dict(zip(("user", "item", "value", "timestamp"), COLUMNS, strict=True))
 
@@ -71,6 +74,12 @@ def _numpy(path):
 IMPLS = {"fastfedrec": _fastfedrec, "pandas": _pandas, "polars": _polars, "pyarrow": _pyarrow, "numpy": _numpy}
 
 
+def _floor(case):
+    """Every byte of the file read once, from memory."""
+    return floor_seconds("plain", bytes_read=case.path.stat().st_size)
+
+
+@with_ratios("time_load", floor=_floor)
 class LoadTable:
     params = (list(IMPLS),)
     param_names = ("impl",)
@@ -96,6 +105,7 @@ class LoadTable:
         IMPLS[impl](self.path)
 
 
+@with_ratios("time_load", floor=_floor)
 class LoadTable20M(LoadTable):
     params = (["fastfedrec", "pandas", "polars", "pyarrow"],)  # NumPy takes minutes
     n_ratings = 20_000_000

@@ -16,7 +16,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from benches.results import RESULTS, read_run
+from benches.results import RESULTS, is_ours, read_run
 
 RELATIVE, SECONDS = 0.15, 0.05
 
@@ -55,17 +55,13 @@ def judge(name, unit, before, after):
 
 def compare(before, after):
     """Judge every figure of ours that both runs have; each is what `results.read_run` gives."""
-    old = {(m.benchmark, m.params): m.value for m in before if _is_ours(m)}
+    old = {(m.benchmark, m.params): m.value for m in before if is_ours(dict(m.params).get("impl"))}
     changes = []
     for m in after:
         if (m.benchmark, m.params) in old:
             name = f"{m.benchmark}({', '.join(f'{name}={value!r}' for name, value in m.params)})"
             changes.append(judge(name, m.unit, old[m.benchmark, m.params], m.value))
     return [change for change in changes if change is not None]
-
-
-def _is_ours(m):
-    return dict(m.params).get("impl", "fastfedrec") == "fastfedrec"
 
 
 def format_changes(changes):

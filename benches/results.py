@@ -4,9 +4,10 @@
     python -m benches.results --run FILE --out -  # one run, to standard output
 
 A row is one quantity of one case; a column is one instruction set (a parameter of that name) or "any".  Quantities are
-read off the benchmarks' names: `time_*` with `impl` "fastfedrec" or without `impl` is ours, with another `impl` a peer
-(the fastest is shown; one called `<peer>_hundredth` has its own row); `track_times_<peer>` is how many times faster
-than that peer, both timed in turns in one process; `track_floor_share` is the physical floor (floors.py) over our time.
+read off the benchmarks' names: `time_*` with `impl` "fastfedrec", "fastfedrec_<variant>" or none is ours, with another
+a peer (the fastest is shown; one called `<peer>_hundredth` has its own row); `track_times_<peer>` is how many times
+faster than that peer, both timed in turns in one process; `track_floor_share` is the physical floor (floors.py) over
+our time.
 What must be reached stands in targets.json: "benchmark" (a shell pattern), "where" (parameter: the values it speaks
 of), "at_least" or "at_most", and "bar", the words it stands for.
 """
@@ -160,12 +161,23 @@ def _quantity(method, m):
         what = method.removeprefix("time_").replace("_", " ")
         if impl is not None and impl.endswith(PARTS):
             return f"{what}, {impl.replace('_', ': a ')} of the work"
-        return f"{what}, ours" if impl in (None, "fastfedrec") else f"{what}, fastest peer"
+        return f"{what}, ours{_variant(impl)}" if is_ours(impl) else f"{what}, fastest peer"
     if method.startswith("track_times_"):
-        return f"times faster than {method.removeprefix('track_times_')}"
+        return f"times faster than {method.removeprefix('track_times_')}{_variant(impl)}"
     if method == "track_floor_share":
-        return "share of the floor"
+        return f"share of the floor{_variant(impl)}"
     return method.removeprefix("track_").replace("_", " ") + (f", {impl}" if impl else "")
+
+
+def is_ours(impl):
+    """Whether a value of the parameter `impl`, or None for none, names what is of this package."""
+    return impl is None or impl == "fastfedrec" or impl.startswith("fastfedrec_")
+
+
+def _variant(impl):
+    """Which of several of ours, as it is said behind a quantity."""
+    variant = (impl or "").removeprefix("fastfedrec").strip("_").replace("_", " ")
+    return f", {variant}" if variant else ""
 
 
 def _seconds(m):
@@ -174,7 +186,7 @@ def _seconds(m):
 
 def _peer(m):
     impl = None if m is None else dict(m.params).get("impl")
-    return f"({impl})" if impl not in (None, "fastfedrec") and m.unit == "seconds" else ""
+    return f"({impl})" if not is_ours(impl) and m.unit == "seconds" else ""
 
 
 def _number(m):

@@ -9,7 +9,7 @@ from benches_module import ROOT, load_benches
 from hypothesis import given
 from hypothesis import strategies as st
 
-results, gate = load_benches("results"), load_benches("gate")
+results, gate, ratios = load_benches("results"), load_benches("gate"), load_benches("ratios")
 
 DESCRIPTIONS = {
     "bench_als.Solve.time_solve": {"param_names": ["impl", "n_factors", "instruction_set"], "unit": "seconds"},
@@ -227,3 +227,72 @@ def test_targets_at_their_very_edge():
     for bound, value in itertools.product(("at_least", "at_most"), (0.99, 1.0, 1.01)):
         good = value >= 1 if bound == "at_least" else value <= 1
         assert results.verdict({bound: 1}, value) == ("PASS" if good else "MISS")
+
+
+# ---- ratios of timed alternatives ------------------------------------------------------------------------------------
+
+
+SECONDS = {"fastfedrec": 0.01, "fastfedrec_slow": 0.03, "numpy": 0.02, "loop_hundredth": 0.001}
+
+
+class Alternatives:
+    """Stands for a class of `time_*`: says how long each would take."""
+
+    param_names = ("size", "impl")
+    params = ((1, 2), ("fastfedrec", "fastfedrec_slow", "numpy", "loop_hundredth", "absent"))
+
+    def setup(self, cached, size, impl):
+        if impl == "absent":
+            raise NotImplementedError("absent is not installed")
+        self.seconds = size * SECONDS[impl]
+
+    def time_it(self, cached, size, impl):
+        return self.seconds
+
+
+@pytest.fixture
+def no_clock(monkeypatch):
+    monkeypatch.setattr(ratios, "in_turns", lambda *functions, **_: [function() for function in functions])
+
+
+@pytest.mark.usefixtures("no_clock")
+def test_ratios_of_the_best_peer_and_of_the_floor():
+    decorate = ratios.with_ratios("time_it", floor=lambda case: case.seconds / 2, threads=2)
+    kind = decorate(type("Both", (Alternatives,), {}))
+    assert kind.track_times_best_peer.params == ((1, 2), ("fastfedrec", "fastfedrec_slow"))
+    assert kind.track_times_best_peer.unit == "times faster"
+    assert kind.track_floor_share.param_names == ("size", "impl")
+    # NumPy is the best peer: the loop would take five times as long for all of the work.
+    for impl, expected in (("fastfedrec", 2.0), ("fastfedrec_slow", 2 / 3)):
+        case = kind()
+        case.setup("cached", 2, impl)
+        assert case.track_times_best_peer("cached", 2, impl) == pytest.approx(expected)
+        assert case.track_floor_share("cached", 2, impl) == pytest.approx(0.25)
+
+
+@pytest.mark.usefixtures("no_clock")
+def test_without_peers_or_a_floor_there_is_no_ratio():
+    alone = type("Alone", (Alternatives,), {"params": ((1,), ("fastfedrec", "absent"))})
+    case = ratios.with_ratios("time_it")(alone)()
+    case.setup("cached", 1, "fastfedrec")
+    with pytest.raises(NotImplementedError, match="no peer is installed"):
+        case.track_times_best_peer("cached", 1, "fastfedrec")
+    assert not hasattr(alone, "track_floor_share")
+    ours = type("Ours", (Alternatives,), {"params": ((1,), ("fastfedrec",))})
+    assert not hasattr(ratios.with_ratios("time_it")(ours), "track_times_best_peer")
+
+
+def test_variants_of_ours_are_named_and_are_no_peers():
+    names = {"bench_x.X.time_it": {"param_names": ["impl"], "unit": "seconds"}}
+    names["bench_x.X.track_floor_share"] = {"param_names": ["impl"], "unit": "share of floor"}
+    impls = [["'fastfedrec'", "'fastfedrec_exact'", "'numpy'"]]
+    run = make_run() | {"results": {"bench_x.X.time_it": [[0.1, 0.2, 0.3], impls, "version"]}}
+    run["results"]["bench_x.X.track_floor_share"] = [[0.5, 0.25], [impls[0][:2]], "version"]
+    page = results.format_page(run, results.read_run(run, names), []).splitlines()
+    assert [line.split(" | ")[2:4] for line in page if line.startswith("| X |")] == [
+        ["it, fastest peer", "300 ms (numpy)"],
+        ["it, ours", "100 ms"],
+        ["it, ours, exact", "200 ms"],
+        ["share of the floor", "0.5"],
+        ["share of the floor, exact", "0.25"],
+    ]
