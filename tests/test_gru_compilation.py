@@ -1,16 +1,6 @@
 """The recurrent encoder where Numba compiles nothing, where it has compiled before, and where it can keep nothing."""
 
-import os
-import subprocess
-import sys
-
-
-def run_python(code, **environment):
-    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)} | environment
-    command = [sys.executable, "-P", "-W", "error", "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+from child_case import run_python
 
 
 def test_without_a_compiler():

@@ -1,12 +1,10 @@
 """The two-tower network: the twin's and autograd's trajectories, the same bits on any threads, and norms in bounds."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from child_case import run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import network as naive
@@ -159,14 +157,6 @@ def test_every_width_of_vectors_equals_the_twin(name):
             case = Case(contexts=contexts, n_factors=32)
             updates = case.train()
             np.testing.assert_allclose(spread(case, updates, 2), case.expected(2), rtol=0, atol=1e-11)
-
-
-def run_python(code, **environment):
-    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)} | environment
-    command = [sys.executable, "-P", "-W", "error", "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 # ---- invariants -------------------------------------------------------------------------------------------------

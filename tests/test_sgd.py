@@ -1,14 +1,12 @@
 """SGD over blocks: the twin's steps in its order, the same bits on any threads, and a loss of the user's own."""
 
 import ctypes
-import os
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from child_case import run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import sgd as naive
@@ -145,14 +143,6 @@ def test_instruction_sets_agree(instruction_set, dtype):
         products = np.einsum("ij,ij->i", got.user_factors[data[0]], got.item_factors[data[1]])
         sums = got.mean + got.user_biases[data[0]] + got.item_biases[data[1]] + products
         np.testing.assert_allclose(predicted, sums, rtol=TOLERANCE[dtype])
-
-
-def run_python(code, timeout=None, **environment):
-    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)} | environment
-    command = [sys.executable, "-P", "-W", "error", "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 # ---- threads ----------------------------------------------------------------------------------------------------
