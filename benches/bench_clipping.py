@@ -5,7 +5,7 @@ import numpy as np
 from fastfedrec import hardware
 from fastfedrec.mechanisms import clip_rows_l1, clip_rows_l2
 
-from .floors import in_turns
+from .floors import fastest, in_turns, triad_bytes_per_second
 
 CLIPS = {1: clip_rows_l1, 2: clip_rows_l2}
 
@@ -62,4 +62,11 @@ class InstructionSets:
             ours, theirs = in_turns(self.rows.fastfedrec, self.rows.numpy)
         return theirs / ours
 
+    def track_floor_share(self, order, dtype, instruction_set):
+        """Each number read once and written once."""
+        with hardware.use_instruction_set(instruction_set):
+            seconds = fastest(self.rows.fastfedrec)
+        return 2 * self.rows.out.nbytes / triad_bytes_per_second() / seconds
+
     track_times_numpy.unit = "times faster"
+    track_floor_share.unit = "share of floor"

@@ -7,7 +7,7 @@ import functools
 
 import numpy as np
 
-from benches.floors import in_turns
+from benches.floors import fastest, floor_seconds, in_turns
 from fastfedrec import Key
 from fastfedrec._kernels import _recurrence as kernel
 from fastfedrec._kernels._layers import compile_kernel
@@ -182,6 +182,16 @@ def _torch_epoch(encoder, parameters, examples):
     return lambda: np.stack([update(*client) for client in clients])
 
 
+def flops(width, starts, n_candidates=0):
+    """Operations of all products forth and back; functions of single numbers, and sums over steps, are left out.
+
+    Every product of weights is taken three times: for what goes forth, for the step that comes back, and for the
+    weights' own.  The first state of a sequence is 0 and has none.
+    """
+    n_steps = int(starts[-1])
+    return 3 * 2 * width**2 * (3 * n_steps + 3 * (n_steps - len(starts) + 1) + n_candidates)
+
+
 PROBLEMS = {"unit": _problem_alone, "epoch": _problem_epoch}
 IMPLS = {
     "unit": {"fastfedrec": _ours_alone, "torch": _torch_alone},
@@ -230,6 +240,17 @@ class RatioToPeers:
         with use_instruction_set(instruction_set):
             ours, theirs = in_turns(*(_checked(task, impl, self.problem) for impl in IMPLS[task]))
         return theirs / ours
+
+    def track_floor_share(self, task, instruction_set):
+        if task == "unit":
+            n = flops(WIDTH, LENGTH * np.arange(BATCH + 1))
+        else:
+            n = flops(WIDTH, self.problem[-1].starts, self.problem[-1].candidates.size)
+        with use_instruction_set(instruction_set):
+            seconds = fastest(IMPLS[task]["fastfedrec"](*self.problem))
+        return floor_seconds(instruction_set, flops=n) / seconds
+
+    track_floor_share.unit = "share of floor"
 
 
 class Threads:

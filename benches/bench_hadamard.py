@@ -1,12 +1,11 @@
 """Walsh-Hadamard transforms of 4,096 rows of 1,024 numbers; two threads, against NumPy's whole-array passes."""
 
-import math
-
 import numpy as np
 
 from fastfedrec.hadamard import hadamard_transform
 
-from .floors import in_turns
+from .floors import triad_bytes_per_second
+from .ratios import with_ratios
 
 N_THREADS = 2
 SHAPE = (4_096, 1_024)
@@ -22,6 +21,12 @@ def _numpy(values):
     return out
 
 
+def _floor(case):
+    """Each number read once and written once; ten additions a number are less."""
+    return 2 * case.values.nbytes / triad_bytes_per_second()
+
+
+@with_ratios("time_transform", floor=_floor, threads=N_THREADS)
 class Transform:
     """Whole numbers and doubles; both answers are the same, the doubles' up to the order of their sums."""
 
@@ -35,14 +40,6 @@ class Transform:
 
     def time_transform(self, impl, kind):
         self.run()
-
-    def track_times_numpy(self, impl, kind):
-        if impl == "numpy":
-            return math.nan  # n/a: it is the peer
-        ours, theirs = in_turns(self._fastfedrec, self._numpy)
-        return theirs / ours
-
-    track_times_numpy.unit = "times faster"
 
     def _fastfedrec(self):
         return hadamard_transform(self.values, n_threads=N_THREADS)

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from benches.floors import in_turns
-from fastfedrec import Key, datasets
+from benches import bench_gru, bench_network
+from benches.floors import fastest, floor_seconds, in_turns
+from fastfedrec import Key, datasets, hardware
 from fastfedrec.client_examples import Events, draw_examples
 from fastfedrec.features import Features
 from fastfedrec.joint_loss import JointNetwork
@@ -71,4 +72,13 @@ class Steps:
         apart, together = in_turns(parts, lambda: _together(*self.problem))
         return together / apart
 
+    def track_floor_share(self):
+        """Of both parts' products."""
+        joint, _, examples, masked = self.problem
+        n_batches = int((-(-np.diff(examples.indptr) // BATCH)).sum())
+        n = bench_network.flops(joint.network, len(examples.items), n_batches)
+        n += bench_gru.flops(N_FACTORS, masked.starts, masked.candidates.size)
+        return floor_seconds(hardware.instruction_set(), flops=n) / fastest(_together, *self.problem)
+
+    track_floor_share.unit = "share of floor"
     track_times_the_parts_alone.unit = "times the time of both parts"

@@ -6,7 +6,7 @@ equally many examples here, because two of the ways need that; ours do not.  tor
 
 import numpy as np
 
-from benches.floors import in_turns
+from benches.floors import fastest, floor_seconds, in_turns
 from fastfedrec import Key
 from fastfedrec.client_examples import ClientExamples, Events, draw_examples
 from fastfedrec.datasets import generate_implicit
@@ -67,6 +67,16 @@ def _fastfedrec(network, parameters, examples):
         return np.stack([updates.values[a : a + network.n_dense] for a in updates.starts[:-1]])
 
     return run
+
+
+def flops(network, n_examples, n_batches):
+    """Operations of all products, forth and back: each is taken three times, as a recurrent unit's are.
+
+    A client's own side is the same for all examples of a batch.
+    """
+    user, item, *upper = (n_in * n_out for n_in, n_out in network._layers[:, :2].tolist())
+    both_sides = upper[0] // 2
+    return 3 * 2 * (n_batches * (user + both_sides) + n_examples * (item + both_sides + sum(upper[1:])))
 
 
 class _Torch:
@@ -249,6 +259,15 @@ class RatioToPeers:
         with use_instruction_set(instruction_set):
             ours, theirs = in_turns(_checked("fastfedrec", self.problem), _checked(peer, self.problem))
         return theirs / ours
+
+    def track_floor_share(self, instruction_set):
+        n_batches = N_CLIENTS * N_EPOCHS * -(-N_EXAMPLES // BATCH)
+        n = flops(self.problem[0], N_CLIENTS * N_EPOCHS * N_EXAMPLES, n_batches)
+        with use_instruction_set(instruction_set):
+            seconds = fastest(_fastfedrec(*self.problem))
+        return floor_seconds(instruction_set, flops=n) / seconds
+
+    track_floor_share.unit = "share of floor"
 
     def track_times_torch_eager(self, instruction_set):
         return self._ratio("torch eager", instruction_set)

@@ -12,11 +12,11 @@ import time
 import numpy as np
 import threadpoolctl
 
-from fastfedrec import Interactions, Key
+from fastfedrec import Interactions, Key, hardware
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.nmf import fit_nmf
 
-from .floors import fastest, in_turns
+from .floors import fastest, floor_seconds, in_turns
 
 N_USERS, N_ITEMS, N_FACTORS, PEER_EPOCHS = 6_040, 3_706, 20, 50
 
@@ -47,7 +47,7 @@ def _fit(data, n_epochs, solver="cd", regularization=0.1):
 class Epochs:
     timeout = 300
 
-    def setup(self, data):
+    def setup(self, data, *_):
         threadpoolctl.threadpool_limits(1)
 
     def time_epoch(self, data):
@@ -55,6 +55,19 @@ class Epochs:
 
     def time_multiplicative_epoch(self, data):
         _fit(data, 1, "mu")
+
+    def track_floor_share(self, data, solver):
+        """Three fused operations for each factor of each rating, for users and then for items.
+
+        Multiplicative: the prediction and both sums.  A sweep of coordinates that keeps all errors: both sums, and the
+        errors' change.
+        """
+        flops = 2 * 3 * 2 * N_FACTORS * data.n_interactions
+        few, many = in_turns(lambda: _fit(data, 1, solver), lambda: _fit(data, 11, solver))
+        return floor_seconds(hardware.instruction_set(), flops=flops) / ((many - few) / 10)
+
+    track_floor_share.params, track_floor_share.param_names = (("cd", "mu"),), ("solver",)
+    track_floor_share.unit = "share of floor"
 
     def track_times_cornac_same_update(self, data):
         model = _cornac(data, PEER_EPOCHS)()

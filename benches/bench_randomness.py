@@ -4,9 +4,11 @@ import numpy as np
 
 from fastfedrec import Key, hardware
 
-from .floors import fastest, in_turns
+from .floors import fastest, in_turns, integer_operations_per_second
 
 N_WORDS = 4_000_000
+# Of the four rotations of a quarter round: by one instruction, by a shuffle where by whole bytes, or by two and an or.
+ROTATIONS = {"x86-64-v4": 4, "x86-64-v3": 1 + 3 + 1 + 3, "plain": 2 + 3 + 3 + 3}
 
 
 def _fastfedrec(n_users):
@@ -67,6 +69,15 @@ class InstructionSets:
             ours, theirs = in_turns(lambda: _fastfedrec(n_users), lambda: peer(n_users))
         return theirs / ours
 
+    def track_floor_share(self, n_users, instruction_set):
+        """Of the operations of all blocks: 80 quarter rounds and 16 sums for 8 words, which only one user has."""
+        n_blocks = n_users * -(-N_WORDS // n_users // 8)
+        operations = n_blocks * (80 * (8 + ROTATIONS[instruction_set]) + 16)
+        with hardware.use_instruction_set(instruction_set):
+            seconds = fastest(_fastfedrec, n_users)
+        return operations / integer_operations_per_second(instruction_set) / seconds
+
+    track_floor_share.unit = "share of floor"
     track_words_per_second.unit = "words/s"
     track_times_numpy.unit = "times faster"
 

@@ -1,7 +1,5 @@
 """ShuffledSketchGram: the clients' reports, and whole fits; 1,000 items, 93 items a user; two threads."""
 
-import math
-
 import numpy as np
 
 from fastfedrec import Key, ShuffledSketchGram, datasets
@@ -9,7 +7,7 @@ from fastfedrec.hadamard import hadamard_transform
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems._shuffled_sketch_rounds import _REPORTS, SketchRound
 
-from .floors import in_turns
+from .ratios import keystream_seconds, with_ratios
 
 N_THREADS = 2
 N_REPORTS = 589  # epsilon 1 for 50,000 users
@@ -20,6 +18,12 @@ def generated(n_users):
     return datasets.generate_implicit(n_users, 1_000, key=Key.from_seed(1), mean_interactions=93.0)
 
 
+def _floor(case):
+    """Two words a report; where and how a client answers, its sketches and the sums come on top."""
+    return keystream_seconds(2 * N_REPORTS * case.data.n_users)
+
+
+@with_ratios("time_reports", floor=_floor, threads=N_THREADS)
 class Reports:
     """589 reports of each of 1,000 users, added up; NumPy takes dense products, and our words, hash and sums."""
 
@@ -38,14 +42,6 @@ class Reports:
 
     def time_reports(self, impl):
         self.run()
-
-    def track_times_numpy(self, impl):
-        if impl == "numpy":
-            return math.nan  # n/a: it is the peer
-        ours, theirs = in_turns(self._fastfedrec, self._numpy)
-        return theirs / ours
-
-    track_times_numpy.unit = "times faster"
 
     def _fastfedrec(self):
         update = self.system.local_round(self.state, self.data, KEY, 0, n_threads=N_THREADS)

@@ -7,12 +7,19 @@ import numpy as np
 from fastfedrec import Key
 from fastfedrec.mechanisms import SubsetSelection
 
-from .floors import in_turns
+from .ratios import keystream_seconds, with_ratios
 
 EPSILON = 2.0
 SIZES = {100: 50_000, 2_000: 2_000}  # clients, by items
 
 
+def _floor(case):
+    """As many random bits as tell one set of all; whether it holds the client's own item is a part of that."""
+    n, d = case.oracle.n_values, case.oracle.subset_size
+    return keystream_seconds(math.ceil(len(case.values) * math.log2(math.comb(n, d)) / 64))
+
+
+@with_ratios("time_privatize", floor=_floor)
 class PrivatizeItems:
     """One item a client: sets of 12 out of 100 items, and of 238 out of 2,000."""
 
@@ -32,14 +39,6 @@ class PrivatizeItems:
 
     def time_privatize(self, impl, n_items):
         self.run()
-
-    def track_times_numpy(self, impl, n_items):
-        if impl == "numpy":
-            return math.nan  # n/a: it is the peer
-        ours, theirs = in_turns(self._fastfedrec, self._numpy)
-        return theirs / ours
-
-    track_times_numpy.unit = "times faster"
 
     def _fastfedrec(self):
         return self.oracle.privatize(self.values, key=Key.from_seed(0), n_threads=1)

@@ -18,43 +18,55 @@ N_CHAINS = 12  # independent accumulators: latency 4, two units, and some to spa
 SIZES = {"first-level cache": 2**15, "second-level cache": 2**19, "memory": 2**28}
 
 
-def _chains(width, fused):
-    """n steps of x = x * a + b on N_CHAINS vectors; as explicit vectors, so that no compiler chooses their width."""
+def _chains(width, number, step):
+    """n steps of all N_CHAINS vectors; as explicit vectors, so that no compiler chooses their width.
+
+    `number` is the type of a lane, and `step` builds what a vector becomes from itself and one that is filled with a.
+    """
+    scalar = types.float32 if number is ir.FloatType() else types.int32
 
     @numba.extending.intrinsic
     def run(typing_context, n, a):
         def codegen(context, builder, signature, arguments):
             n, a = arguments
-            vector = ir.VectorType(ir.FloatType(), width)
+            vector = ir.VectorType(number, width)
             zero, lanes = ir.Constant(vector, ir.Undefined), ir.VectorType(ir.IntType(32), width)
             filled = builder.shuffle_vector(
                 builder.insert_element(zero, a, ir.IntType(32)(0)), zero, ir.Constant(lanes, [0] * width)
             )
-            fma = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fma.v{width}f32"
-            )
-            starts = [ir.Constant(vector, [float(k)] * width) for k in range(N_CHAINS)]  # equal ones would be merged
+            kind = float if scalar is types.float32 else int
+            starts = [ir.Constant(vector, [kind(k)] * width) for k in range(N_CHAINS)]  # equal ones would be merged
             chains = [cgutils.alloca_once_value(builder, start) for start in starts]
             with cgutils.for_range(builder, n):
                 for chain in chains:
-                    x = builder.load(chain)
-                    if fused:
-                        x = builder.call(fma, [x, filled, filled])
-                    else:
-                        x = builder.fadd(builder.fmul(x, filled), filled)
-                    builder.store(x, chain)
-            total = builder.load(chains[0])
-            for chain in chains[1:]:
-                total = builder.fadd(total, builder.load(chain))
+                    builder.store(step(builder, builder.load(chain), filled), chain)
+            add = builder.fadd if scalar is types.float32 else builder.add
+            total = functools.reduce(add, [builder.load(chain) for chain in chains])
             return builder.extract_element(total, ir.IntType(32)(0))
 
-        return types.float32(types.int64, types.float32), codegen
+        return scalar(types.int64, scalar), codegen
 
-    @numba.njit("float32(int64, float32)")
+    @numba.njit(scalar(types.int64, scalar))
     def chained(n, a):
         return run(n, a)
 
     return chained
+
+
+def _fused(builder, x, a):
+    fma = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(x.type, [x.type] * 3), f"llvm.fma.v{x.type.count}f32"
+    )
+    return builder.call(fma, [x, a, a])
+
+
+def _in_two(builder, x, a):
+    return builder.fadd(builder.fmul(x, a), a)
+
+
+def _add_and_flip(builder, x, a):
+    """Two operations, which no compiler can take together."""
+    return builder.xor(builder.add(x, a), a)
 
 
 @numba.njit("void(float32[::1], float32[::1], float32[::1])", fastmath={"contract", "nsz"})
@@ -101,11 +113,24 @@ def in_turns(*functions, repetitions=5, least=0.2, most=100):
 def flops_per_second(instruction_set):
     """Single-precision operations of one core, a multiplication and an addition counted as two."""
     width = WIDTHS[instruction_set]
-    chained = _chains(width, fused=instruction_set != "plain")
+    chained = _chains(width, ir.FloatType(), _in_two if instruction_set == "plain" else _fused)
     steps = 1_000_000
     if chained(100, 0.5) != N_CHAINS:  # x = x / 2 + 1 / 2 ends at 1
         raise AssertionError("the chains do not compute what they should")
     return 2 * width * N_CHAINS * steps / fastest(chained, steps, 0.5)
+
+
+@functools.cache
+def integer_operations_per_second(instruction_set):
+    """Additions and exclusive ors of 32 bits on one core."""
+    width = WIDTHS[instruction_set]
+    chained = _chains(width, ir.IntType(32), _add_and_flip)
+    steps, expected = 1_000_000, list(range(N_CHAINS))
+    for _ in range(100):
+        expected = [(x + 5) ^ 5 for x in expected]
+    if chained(100, 5) != sum(expected):
+        raise AssertionError("the chains do not compute what they should")
+    return 2 * width * N_CHAINS * steps / fastest(chained, steps, 5)
 
 
 @functools.cache
@@ -139,9 +164,11 @@ class Floors:
     def track_flops_per_second(self, instruction_set):
         return flops_per_second(instruction_set)
 
-    track_flops_per_second.params = (tuple(WIDTHS),)
-    track_flops_per_second.param_names = ("instruction_set",)
-    track_flops_per_second.unit = "flop/s"
+    def track_integer_operations_per_second(self, instruction_set):
+        return integer_operations_per_second(instruction_set)
+
+    for _method, _unit in ((track_flops_per_second, "flop/s"), (track_integer_operations_per_second, "op/s")):
+        _method.params, _method.param_names, _method.unit = (tuple(WIDTHS),), ("instruction_set",), _unit
 
     def track_read_bytes_per_second(self, where):
         return read_bytes_per_second(SIZES[where])

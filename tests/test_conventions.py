@@ -1,5 +1,6 @@
 """What the tree promises: one concept, one name, five mirrored trees; documented; light to import."""
 
+import ast
 import importlib
 import inspect
 import json
@@ -51,6 +52,44 @@ def test_the_five_trees_mirror_each_other():
 def test_the_mirror_test_sees_a_missing_file():
     assert "tests/test_nothing.py" in list(mirrors(ROOT, [*KERNELS, "nothing"], MODULES))
     assert "tests/test_other.py" in list(mirrors(ROOT, KERNELS, MODULES | {"other": "fastfedrec.other"}))
+
+
+MEASURES = {
+    "a share of its floor": ("def track_floor_share(", "@with_ratios(floor"),
+    "a ratio to a peer": ("def track_times_", "@with_ratios"),
+}
+
+
+def unmeasured(root, kernels):
+    """(kernel, what its benchmark does not say)."""
+    for kernel in kernels:
+        source = (root / f"benches/bench_{kernel}.py").read_text()
+        said = {f"def {node.name}(" for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)}
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "with_ratios":
+                said |= {"@with_ratios", *(f"@with_ratios({option.arg}" for option in node.keywords)}
+        for what, ways in MEASURES.items():
+            if not any(line.startswith(ways) for line in said):
+                yield kernel, what
+
+
+def test_every_kernel_is_measured_by_a_floor_and_a_peer():
+    computing = [kernel for kernel in KERNELS if kernel != "hardware"]  # that asks the processor what it is
+    assert list(unmeasured(ROOT, computing)) == []
+
+
+def test_the_test_of_measures_sees_what_is_missing(tmp_path):
+    (tmp_path / "benches").mkdir()
+    for name, source in {
+        "neither": "def time_it(): return 'track_times_numpy'",
+        "peer": "class A:\n    def track_times_numpy(self): return 2.0",
+        "ratios": "@with_ratios('time_it')\nclass A: pass",
+        "both": "@with_ratios('time_it', floor=_floor)\nclass A: pass",
+    }.items():
+        (tmp_path / f"benches/bench_{name}.py").write_text(source)
+    floor, peer = MEASURES
+    expected = [("neither", floor), ("neither", peer), ("peer", floor), ("ratios", floor)]
+    assert list(unmeasured(tmp_path, ["neither", "peer", "ratios", "both"])) == expected
 
 
 def test_every_kernel_is_installed_compiled():
