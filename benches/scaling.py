@@ -164,7 +164,7 @@ class Exponents:
             run()
 
     def track_exponent(self, case):
-        seconds = in_turns(*self.runs, least=4.0)  # as long as for threads: a neighbour may stay for a second
+        seconds = in_turns(*self.runs, least=4.0)  # a neighbour may stay for a second
         return float(np.polyfit(np.log(self.sizes), np.log(seconds), 1)[0])
 
 
