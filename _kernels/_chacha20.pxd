@@ -8,8 +8,10 @@ together never changes the stream.
 Inline functions only: a compiled module cannot be cimported under the `_kernels` mapping (see setup.py).
 """
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove
+
+from _kernels._lines cimport malloc_lines
 
 cdef extern from "_kernels/_chacha20.h" namespace "fastfedrec" nogil:
     int chacha20_batch(const uint32_t* state, uint32_t* out) noexcept
@@ -98,7 +100,7 @@ cdef struct Streams:
 cdef inline bint streams_allocate(Streams* s, Py_ssize_t n_words) noexcept nogil:
     """Room for users of `n_words` words; False if there is none."""
     s.blocks_per_user = (n_words + 7) // 8
-    s.buffer = <uint64_t*>malloc(64 * (s.blocks_per_user + LARGEST_BATCH))
+    s.buffer = <uint64_t*>malloc_lines(64 * (s.blocks_per_user + LARGEST_BATCH))
     return s.buffer != NULL
 
 

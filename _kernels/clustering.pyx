@@ -7,7 +7,9 @@ from cython cimport floating
 from cython.parallel cimport parallel, prange
 from libc.math cimport rint
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
+
+from _kernels._lines cimport malloc_lines
 
 include "_level.pxi"
 
@@ -130,7 +132,7 @@ def assign(
     _set_rows(&rows, indptr, indices, values)
     _set_centers(&centers, columns, tail, start, n_clusters)
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
-        scores = <floating*>malloc(start.shape[0] * sizeof(floating))
+        scores = <floating*>malloc_lines(start.shape[0] * sizeof(floating))
         for first in prange(0, n, ROWS_AT_ONCE, schedule="dynamic"):
             if scores == NULL:
                 failed |= 1
@@ -209,8 +211,8 @@ def assign_rounded(
     for first in range(n_clusters):
         rounded.largest_start = max(rounded.largest_start, <float>-start[first])
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
-        scores = <float*>malloc(start.shape[0] * sizeof(float))
-        bounds = <float*>malloc(rounded_start.shape[0] * sizeof(float))
+        scores = <float*>malloc_lines(start.shape[0] * sizeof(float))
+        bounds = <float*>malloc_lines(rounded_start.shape[0] * sizeof(float))
         for first in prange(0, n, ROWS_AT_ONCE, schedule="dynamic"):
             if scores == NULL or bounds == NULL:
                 failed |= 1

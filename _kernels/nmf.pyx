@@ -7,9 +7,11 @@ Inputs are trusted.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange
-from libc.stdint cimport int32_t, int64_t, uintptr_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free
 from libc.string cimport memset
+
+from _kernels._lines cimport malloc_lines
 
 include "_level.pxi"
 
@@ -35,7 +37,6 @@ cdef extern from "_kernels/_nmf.h" namespace "fastfedrec" nogil:
 
 cdef enum:
     ROWS_AT_ONCE = 16
-    ALIGNMENT = 64            # a vector on two cache lines is read and written twice
 
 
 cdef inline void _set_entries(
@@ -69,7 +70,6 @@ def solve_rows(
     """Solve all rows, each with a Gram of its own; rows without entries get zeros."""
     cdef Py_ssize_t n_rows = out.shape[0], stride = item_factors.shape[1], u
     cdef NmfProblem[floating] problem
-    cdef void* allocated
     cdef floating* scratch
     cdef int failed = 0
     _set_entries(&problem, indptr, indices, values, weights, item_factors)
@@ -78,17 +78,16 @@ def solve_rows(
     problem.max_sweeps = max_sweeps
     problem.tolerance = <floating>tolerance
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
-        allocated = malloc((NMF_SCRATCH + NMF_PACKED * stride) * sizeof(floating) + ALIGNMENT)
-        scratch = <floating*>((<uintptr_t>allocated + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
-        if allocated != NULL:
+        scratch = <floating*>malloc_lines((NMF_SCRATCH + NMF_PACKED * stride) * sizeof(floating))
+        if scratch != NULL:
             # Padded columns are read, though they count for nothing.
             memset(scratch, 0, stride * stride * sizeof(floating))
         for u in prange(n_rows, schedule="dynamic", chunksize=ROWS_AT_ONCE):
-            if allocated == NULL:
+            if scratch == NULL:
                 failed |= 1
             else:
                 nmf_solve(problem, u, scratch, scratch + NMF_SCRATCH, &out[u, 0])
-        free(allocated)
+        free(scratch)
     if failed:
         raise MemoryError
 

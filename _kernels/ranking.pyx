@@ -15,12 +15,13 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from _kernels._chacha20 cimport Streams, streams_allocate, streams_next, streams_open
+from _kernels._lines cimport malloc_lines
 from _kernels._subset cimport bitmap_words, mark_all, mark_next
 
 include "_level.pxi"
 
 cdef extern from "_kernels/_ranking.h" namespace "fastfedrec" nogil:
-    const Py_ssize_t LINE_BYTES, BLOCK_USERS
+    const Py_ssize_t BLOCK_USERS
     Py_ssize_t list_bytes(Py_ssize_t n, Py_ssize_t n_items, Py_ssize_t size) noexcept
     void pack_items[Real](const Real* items, Py_ssize_t n_items, Py_ssize_t n_factors, Real* out) noexcept
     Py_ssize_t recommend_block[Real](
@@ -37,7 +38,7 @@ cdef extern from "_kernels/_ranking.h" namespace "fastfedrec" nogil:
     ) noexcept
 
 cdef extern from "_kernels/_held_out.h" namespace "fastfedrec" nogil:
-    const Py_ssize_t HELD_OUT_LINE, HELD_OUT_ROWS
+    const Py_ssize_t HELD_OUT_ROWS
     const int NO_MEMORY
     Py_ssize_t quantized_length(Py_ssize_t n_factors) noexcept
     Py_ssize_t held_out_sums(Py_ssize_t n) noexcept
@@ -65,9 +66,6 @@ cdef extern from "_kernels/_screening.h" namespace "fastfedrec" nogil:
         const uint8_t* lines, const float* bounds, const int64_t* indptr, const int32_t* indices, int32_t* out_items,
         Real* out_scores, Py_ssize_t n, int32_t* x, uint64_t* taken, char* candidates, char* left
     ) noexcept
-
-cdef extern from "<cstdlib>" nogil:
-    void* aligned_alloc(size_t alignment, size_t size) noexcept
 
 cdef enum:
     SAMPLED_ROWS = 64
@@ -205,7 +203,7 @@ def held_out_ranks_factors(
     """
     cdef Py_ssize_t n_rows = user_factors.shape[0], n_factors = user_factors.shape[1], n = others.shape[1], r, i
     cdef Py_ssize_t n_items = item_factors.shape[0], length = quantized_length(n_factors)
-    cdef int16_t* items = <int16_t*>aligned_alloc(HELD_OUT_LINE, whole_lines(n_items * length * sizeof(int16_t)))
+    cdef int16_t* items = <int16_t*>malloc_lines(n_items * length * sizeof(int16_t))
     cdef float* steps = <float*>malloc((n_items + 1) * sizeof(float))
     cdef int16_t* x
     cdef int32_t* sums
@@ -221,7 +219,7 @@ def held_out_ranks_factors(
         other_items = &others[0, 0]
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
-        x = <int16_t*>aligned_alloc(HELD_OUT_LINE, whole_lines(HELD_OUT_ROWS * length * sizeof(int16_t)))
+        x = <int16_t*>malloc_lines(HELD_OUT_ROWS * length * sizeof(int16_t))
         sums = <int32_t*>malloc(held_out_sums(n) * sizeof(int32_t))
         sum_steps = <float*>malloc(held_out_sums(n) * sizeof(float))
         if items == NULL or steps == NULL or x == NULL or sums == NULL or sum_steps == NULL:
@@ -256,11 +254,6 @@ def held_out_ranks_factors(
         free(sum_steps)
     free(items)
     free(steps)
-
-
-cdef inline Py_ssize_t whole_lines(Py_ssize_t n_bytes) noexcept nogil:
-    """Bytes of the lines that hold so many, and one more: aligned_alloc wants whole lines, and not none."""
-    return (n_bytes // HELD_OUT_LINE + 1) * HELD_OUT_LINE
 
 
 def top_k(
@@ -318,7 +311,7 @@ def recommend_screened(
     """
     cdef Py_ssize_t n_users = user_factors.shape[0], n_factors = user_factors.shape[1], n = out_items.shape[1]
     cdef Py_ssize_t n_items = item_factors.shape[0], n_words = bitmap_words(n_items), word, block, start, n_block
-    cdef uint8_t* lines = <uint8_t*>aligned_alloc(LINE_BYTES, screened_items_bytes(n_items, n_factors))
+    cdef uint8_t* lines = <uint8_t*>malloc_lines(screened_items_bytes(n_items, n_factors))
     cdef float* bounds = <float*>malloc(screened_bounds(n_items) * sizeof(float))
     cdef int32_t* x
     cdef uint64_t* taken
@@ -380,7 +373,7 @@ def recommend_factors(
     """The n best items of these users by inner product, best first."""
     cdef Py_ssize_t n_rows = rows.shape[0], n_factors = user_factors.shape[1], n = out_items.shape[1]
     cdef Py_ssize_t n_items = item_factors.shape[0], n_words = bitmap_words(n_items), block, start, n_block, bad
-    cdef floating* items = <floating*>aligned_alloc(LINE_BYTES, 64 * n_words * n_factors * sizeof(floating))
+    cdef floating* items = <floating*>malloc_lines(64 * n_words * n_factors * sizeof(floating))
     cdef floating* x
     cdef uint64_t* taken
     cdef char* candidates

@@ -5,8 +5,10 @@ the number of threads, on the instruction set, or on which other users are asked
 """
 from cython.parallel cimport parallel, prange
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
+
+from _kernels._lines cimport malloc_lines
 
 include "_level.pxi"
 
@@ -36,7 +38,7 @@ def sum_dense_rows(
     with nogil, parallel(num_threads=n_threads):
         copy = NULL
         if indices.shape[0] > n_rows:  # without memory for a copy the columns are read where they are
-            copy = <double*>malloc(n_rows * ROW_SUMS_COLUMNS * sizeof(double))
+            copy = <double*>malloc_lines(n_rows * ROW_SUMS_COLUMNS * sizeof(double))
         for block in prange(n_blocks, schedule="dynamic"):
             first = block * ROW_SUMS_COLUMNS
             width = min(n_columns - first, <Py_ssize_t>ROW_SUMS_COLUMNS)

@@ -16,6 +16,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from _kernels._chacha20 cimport Streams, streams_allocate, streams_next, streams_open
+from _kernels._lines cimport malloc_lines
 
 include "_level.pxi"
 
@@ -53,7 +54,7 @@ cdef struct Scratch:
 
 cdef bint _allocate(Scratch* s, const SketchPlan* plan, Py_ssize_t chunk) noexcept nogil:
     cdef bint has_streams = streams_allocate(&s.streams, 2 * plan.n_reports)
-    s.sketches = <int16_t*>malloc((plan.n_rotations * plan.n_sides << plan.n_passes) * sizeof(int16_t))
+    s.sketches = <int16_t*>malloc_lines((plan.n_rotations * plan.n_sides << plan.n_passes) * sizeof(int16_t))
     s.places = <uint32_t*>malloc(plan.n_reports * sizeof(uint32_t))
     s.cells = <uint32_t*>malloc(chunk * plan.n_terms * plan.n_reports * sizeof(uint32_t))
     s.bits = <uint8_t*>malloc(chunk * plan.n_reports)

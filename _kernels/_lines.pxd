@@ -1,0 +1,16 @@
+"""Memory that begins on a cache line: a vector that lies on two is read and written twice.
+
+Inline functions only: a compiled module cannot be cimported under the `_kernels` mapping (see setup.py).
+"""
+
+cdef extern from "<cstdlib>" nogil:
+    void* aligned_alloc(size_t alignment, size_t n_bytes) noexcept
+
+cdef enum:
+    CACHE_LINE = 64
+
+
+cdef inline void* malloc_lines(size_t n_bytes) noexcept nogil:
+    """Room for so many bytes, to be freed as that of `malloc`; NULL if there is none."""
+    # Whole lines, as `aligned_alloc` asks for, and one more, so that there is something to return for no bytes.
+    return aligned_alloc(CACHE_LINE, (n_bytes // CACHE_LINE + 1) * CACHE_LINE)
