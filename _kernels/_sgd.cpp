@@ -1,7 +1,8 @@
 // One level's code of _sgd.h.
 //
-// What a loop does for a rating is frozen when it is compiled: the lines of a row, up to four, so that both rows stay
-// in registers; the place of the biases; and the squared loss, where a branch would cost a tenth of the time.
+// What a loop does for a rating is frozen when it is compiled: the lines of a row, up to four, so that two pairs of rows
+// stay in registers where there are enough; the place of the biases; and the squared loss, where a branch would cost a
+// tenth of the time.
 #include "_kernels/_sgd.h"
 
 #include "_kernels/_lanes.h"
@@ -13,6 +14,7 @@ namespace {
 
 enum {
     VECTORS_A_LINE = SGD_LINE_BYTES / VECTOR_BYTES,
+    REGISTERS = VECTOR_BYTES == 64 ? 32 : 16,
     AHEAD = 8,  // ratings, whose rows are asked for: those of a pair of blocks may be more than the first-level cache
 };
 
@@ -44,6 +46,31 @@ FASTFEDREC_INLINE double lane_total(const D8& x) {
 
 // ---- pairs of rows ----------------------------------------------------------------------------------------------
 
+// The rows of a rating.  Where two pairs leave half of the registers free, the vectors that a prediction read are kept
+// for the step, which need not read them again.
+template <class Real, int LINES>
+struct Pair {
+    typedef typename Lanes<Real>::Wide Wide;
+    enum { N = Lanes<Real>::N, VECTORS = LINES * VECTORS_A_LINE, KEPT = LINES && 8 * VECTORS <= REGISTERS };
+
+    Real *p, *q;
+    Wide kept_p[KEPT ? VECTORS : 1], kept_q[KEPT ? VECTORS : 1];
+
+    FASTFEDREC_MEMBER void point_to(Real* user_row, Real* item_row) {
+        p = user_row;
+        q = item_row;
+        if constexpr (KEPT) {
+#pragma GCC unroll 4
+            for (int v = 0; v < VECTORS; ++v) {
+                kept_p[v] = load<Wide>(p + v * N);
+                kept_q[v] = load<Wide>(q + v * N);
+            }
+        }
+    }
+    FASTFEDREC_MEMBER Wide user(ptrdiff_t v) const { return KEPT ? kept_p[v] : load<Wide>(p + v * N); }
+    FASTFEDREC_MEMBER Wide item(ptrdiff_t v) const { return KEPT ? kept_q[v] : load<Wide>(q + v * N); }
+};
+
 // Rows of LINES lines of cache, or of any number where that is 0.
 template <class Real, int LINES, int BIASES>
 struct Pairs {
@@ -72,16 +99,17 @@ struct Pairs {
         }
     }
 
-    // mean + b_u + c_i + p_u'q_i
-    FASTFEDREC_MEMBER Real predict(ptrdiff_t u, ptrdiff_t i) const {
-        const Real *p = user_rows + u * width(), *q = item_rows + i * width();
+    // mean + b_u + c_i + p_u'q_i, and the rows that it took.
+    FASTFEDREC_MEMBER Real predict(ptrdiff_t u, ptrdiff_t i, Pair<Real, LINES>& rows) const {
+        rows.point_to(user_rows + u * width(), item_rows + i * width());
         Wide sums[VECTORS_A_LINE];
 #pragma GCC unroll 4
-        for (int v = 0; v < VECTORS_A_LINE; ++v) sums[v] = load<Wide>(p + v * N) * load<Wide>(q + v * N);
-        for (ptrdiff_t at = VECTORS_A_LINE * N; at < width(); at += VECTORS_A_LINE * N)
+        for (int v = 0; v < VECTORS_A_LINE; ++v) sums[v] = rows.user(v) * rows.item(v);
+#pragma GCC unroll 4
+        for (ptrdiff_t first = VECTORS_A_LINE; first < width() / N; first += VECTORS_A_LINE)
 #pragma GCC unroll 4
             for (int v = 0; v < VECTORS_A_LINE; ++v)
-                sums[v] = fused(load<Wide>(p + at + v * N), load<Wide>(q + at + v * N), sums[v]);
+                sums[v] = fused(rows.user(first + v), rows.item(first + v), sums[v]);
 #pragma GCC unroll 4
         for (int v = 1; v < VECTORS_A_LINE; ++v) sums[0] += sums[v];
         const Real start = BIASES == SGD_BIASES_BESIDE ? mean + (user_biases[u] + item_biases[i]) : mean;
@@ -112,44 +140,48 @@ struct Steps {
     }
 
     // p_u <- keep p_u + step q_i and q_i <- keep q_i + step p_u, both from the old rows, and the biases likewise.
-    FASTFEDREC_MEMBER void take(const Pairs<Real, LINES, BIASES>& pairs, ptrdiff_t u, ptrdiff_t i, Real step) const {
+    FASTFEDREC_MEMBER void take(const Pairs<Real, LINES, BIASES>& pairs, const Pair<Real, LINES>& rows, ptrdiff_t u,
+                                ptrdiff_t i, Real step) const {
         if constexpr (BIASES == SGD_BIASES_BESIDE) {
             pairs.user_biases[u] = bias_keep * pairs.user_biases[u] + step;
             pairs.item_biases[i] = bias_keep * pairs.item_biases[i] + step;
         }
-        Real *p = pairs.user_rows + u * pairs.width(), *q = pairs.item_rows + i * pairs.width();
-        const ptrdiff_t whole = pairs.width() - (BIASES == SGD_BIASES_IN_ROWS ? N : 0);
+        const ptrdiff_t whole = pairs.width() / N - (BIASES == SGD_BIASES_IN_ROWS);
         const Wide steps = spread<Wide>(step), keeps = spread<Wide>(keep);
 #pragma GCC unroll 16
-        for (ptrdiff_t at = 0; at < whole; at += N) {
-            const Wide a = load<Wide>(p + at), b = load<Wide>(q + at);
-            store(p + at, fused(steps, b, keeps * a));  // the product on the right does not wait for the slope
-            store(q + at, fused(steps, a, keeps * b));
+        for (ptrdiff_t v = 0; v < whole; ++v) {
+            const Wide a = rows.user(v), b = rows.item(v);
+            store(rows.p + v * N, fused(steps, b, keeps * a));  // the product on the right does not wait for the slope
+            store(rows.q + v * N, fused(steps, a, keeps * b));
         }
         if constexpr (BIASES == SGD_BIASES_IN_ROWS) {
-            const Wide a = load<Wide>(p + whole), b = load<Wide>(q + whole);
-            store(p + whole, fused((Wide)((Mask)steps & user_moves), b, user_keep * a));
-            store(q + whole, fused((Wide)((Mask)steps & item_moves), a, item_keep * b));
+            const Wide a = rows.user(whole), b = rows.item(whole);
+            store(rows.p + whole * N, fused((Wide)((Mask)steps & user_moves), b, user_keep * a));
+            store(rows.q + whole * N, fused((Wide)((Mask)steps & item_moves), a, item_keep * b));
         }
     }
 };
 
-// ---- losses: summed in double, and the derivative by the prediction; false where there is none ------------------
+// ---- losses: weighted, in double and in units of UNIT, and the derivative by the prediction; false where there is none
 
 struct Squared {
+    static constexpr double UNIT = .5;
+
     Squared() {}
     template <class Real>
     explicit Squared(const SgdModel<Real>&) {}
 
     template <class Real>
-    FASTFEDREC_MEMBER bool operator()(Real prediction, Real rating, double& loss, Real& slope) const {
-        slope = prediction - rating;
-        loss = (double)slope * (double)slope / 2;
+    FASTFEDREC_MEMBER bool operator()(Real prediction, const SgdRating<Real>& to, double& loss, Real& slope) const {
+        slope = prediction - to.rating;
+        loss = (double)slope * (double)(slope * to.weight);
         return true;
     }
 };
 
 struct AnyLoss {
+    static constexpr double UNIT = 1;
+
     const int kind;
     const SgdOwnLoss own;
 
@@ -157,11 +189,20 @@ struct AnyLoss {
     explicit AnyLoss(const SgdModel<Real>& model) : kind(model.loss), own(model.own_loss) {}
 
     template <class Real>
-    FASTFEDREC_MEMBER bool operator()(Real prediction, Real rating, double& loss, Real& slope) const {
-        const double s = (double)prediction, r = (double)rating, error = s - r;
+    FASTFEDREC_MEMBER bool operator()(Real prediction, const SgdRating<Real>& to, double& loss, Real& slope) const {
+        const bool found = of_one(prediction, to, loss, slope);
+        loss *= (double)to.weight;
+        return found;
+    }
+
+    template <class Real>
+    FASTFEDREC_MEMBER bool of_one(Real prediction, const SgdRating<Real>& to, double& loss, Real& slope) const {
+        const double s = (double)prediction, r = (double)to.rating, error = s - r;
         switch (kind) {
             case SGD_SQUARED:
-                return Squared()(prediction, rating, loss, slope);
+                slope = prediction - to.rating;
+                loss = (double)slope * (double)slope / 2;
+                return true;
             case SGD_ABSOLUTE:  // NaN has no sign, but its loss is NaN
                 slope = (Real)(error > 0) - (Real)(error < 0);
                 loss = __builtin_fabs(error);
@@ -208,22 +249,30 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_
     const Loss loss_of(model);
     const Real rate = (Real)rates.learning_rate;
     double total = 0;
-    Real prediction = n ? pairs.predict(ratings[0].user, ratings[0].item) : 0;
-    for (ptrdiff_t k = 0; k < n; ++k) {
+    Pair<Real, LINES> even, odd;  // rows of ratings in turn, so that none is copied from register to register
+    Real prediction = n ? pairs.predict(ratings[0].user, ratings[0].item, even) : 0;
+    // Takes a rating's step, and predicts the next one.
+    const auto visit = [&](ptrdiff_t k, const Pair<Real, LINES>& rows, Pair<Real, LINES>& next_rows)
+                           __attribute__((always_inline)) {
         const SgdRating<Real> now = ratings[k];
         const SgdRating<Real>* next = ratings + (k + 1 < n ? k + 1 : k);
         if (k + AHEAD < n) pairs.ask_for(ratings[k + AHEAD].user, ratings[k + AHEAD].item);
         const bool apart = (next->user != now.user) & (next->item != now.item);
         Real after = 0, slope;
         double value;
-        if (apart) after = pairs.predict(next->user, next->item);
-        if (!loss_of(prediction, now.rating, value, slope)) return fail(prediction, now.rating, loss);
-        total += value * (double)now.weight;
-        steps.take(pairs, now.user, now.item, -rate * now.weight * slope);
-        if (!apart) after = pairs.predict(next->user, next->item);
+        if (apart) after = pairs.predict(next->user, next->item, next_rows);
+        if (!loss_of(prediction, now, value, slope)) return false;
+        total += value;
+        steps.take(pairs, rows, now.user, now.item, -rate * now.weight * slope);
+        if (!apart) after = pairs.predict(next->user, next->item, next_rows);
         prediction = after;
+        return true;
+    };
+    for (ptrdiff_t k = 0; k < n; k += 2) {
+        if (!visit(k, even, odd)) return fail(prediction, ratings[k].rating, loss);
+        if (k + 1 < n && !visit(k + 1, odd, even)) return fail(prediction, ratings[k + 1].rating, loss);
     }
-    loss[0] = total;
+    loss[0] = total * Loss::UNIT;
     return true;
 }
 
@@ -232,12 +281,13 @@ bool measure(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdif
     const Pairs<Real, LINES, BIASES> pairs(model);
     const AnyLoss loss_of(model);
     double total = 0;
+    Pair<Real, LINES> rows;
     for (ptrdiff_t k = 0; k < n; ++k) {
-        const Real prediction = pairs.predict(ratings[k].user, ratings[k].item), rating = ratings[k].rating;
+        const Real prediction = pairs.predict(ratings[k].user, ratings[k].item, rows);
         Real slope;
         double value;
-        if (!loss_of(prediction, rating, value, slope)) return fail(prediction, rating, loss);
-        total += value * (double)ratings[k].weight;
+        if (!loss_of(prediction, ratings[k], value, slope)) return fail(prediction, ratings[k].rating, loss);
+        total += value;
     }
     loss[0] = total;
     return true;
