@@ -11,6 +11,7 @@
     void respond(const double* values, const uint64_t* words, ptrdiff_t n, int64_t span, int8_t* out); \
     void respond(const float* values, const uint64_t* words, ptrdiff_t n, int64_t span, int8_t* out); \
     void respond_alike(uint64_t threshold, const uint64_t* words, ptrdiff_t n, int8_t* out); \
+    void mark_below(uint64_t threshold, const uint64_t* words, ptrdiff_t n, uint8_t* marks); \
     }
 namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 #undef FASTFEDREC_DECLARE
@@ -30,6 +31,11 @@ static inline void respond(const Real* values, const uint64_t* words, ptrdiff_t 
 // The same where all have one threshold.
 static inline void respond_alike(uint64_t threshold, const uint64_t* words, ptrdiff_t n, int8_t* out) {
     FASTFEDREC_CALL(respond_alike, threshold, words, n, out);
+}
+
+// The same as bits: bit i % 8 of byte i / 8, and 0 after the last.
+static inline void mark_below(uint64_t threshold, const uint64_t* words, ptrdiff_t n, uint8_t* marks) {
+    FASTFEDREC_CALL(mark_below, threshold, words, n, marks);
 }
 
 }  // namespace fastfedrec

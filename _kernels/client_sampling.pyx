@@ -7,52 +7,67 @@ from _kernels._subset cimport lowest_bit, mark_unbiased_subset, unbiased_below
 
 include "_level.pxi"
 
+cdef extern from "_kernels/_binary_response.h" namespace "fastfedrec" nogil:
+    void mark_below(uint64_t threshold, const uint64_t* words, Py_ssize_t n, uint8_t* marks) noexcept
+
 cdef enum:
     BLOCK = 65536             # clients a stream; part of the stream's definition
 
 
-def sample_poisson(
-    uint8_t[::1] taken,            # OUT (n_clients,)
+def mark_poisson(
+    uint64_t[::1] marked,          # OUT (n_clients / 64 rounded up,), a bit a client
     const uint32_t[::1] subkey,    # IN  (8,)
+    Py_ssize_t n_clients,
     uint64_t threshold,            # of 2^64
     uint32_t round_number,
     int n_threads,
 ):
-    """Take each client whose word is below the threshold; block b of 65,536 clients reads stream (subkey, round, b)."""
-    cdef Py_ssize_t n = taken.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
-    if n == 0:
+    """Mark each client whose word is below the threshold; block b of 65,536 clients reads stream (subkey, round, b)."""
+    cdef Py_ssize_t n_blocks = (n_clients + BLOCK - 1) // BLOCK, b
+    if n_clients == 0:
         return
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
-        _poisson_block(&taken[b * BLOCK], min(<Py_ssize_t>BLOCK, n - b * BLOCK), &subkey[0], threshold, round_number, b)
+        _mark_block(
+            <uint8_t*>&marked[b * BLOCK // 64], min(<Py_ssize_t>BLOCK, n_clients - b * BLOCK), &subkey[0], threshold,
+            round_number, b,
+        )
 
 
-cdef void _poisson_block(
-    uint8_t* taken, Py_ssize_t n, const uint32_t* subkey, uint64_t threshold, uint32_t round_number, uint64_t block
+cdef void _mark_block(
+    uint8_t* marks, Py_ssize_t n, const uint32_t* subkey, uint64_t threshold, uint32_t round_number, uint64_t block
 ) noexcept nogil:
+    """Batches are of whole bytes, and bits follow each other as those of words do: low ones first (`_chacha20.h`)."""
     cdef Stream stream
-    cdef Py_ssize_t i = 0, j
+    cdef Py_ssize_t i = 0
     stream_open(&stream, subkey, round_number, block)
     while i < n:
         stream_refill(&stream)
-        for j in range(min(<Py_ssize_t>stream.end, n - i)):
-            taken[i + j] = stream.buffer[j] < threshold
+        mark_below(threshold, stream.buffer, min(<Py_ssize_t>stream.end, n - i), marks + i // 8)
         i += stream.end
 
 
-def sample_fixed_size(
-    int64_t[::1] out,              # OUT (size,), ascending
+def mark_fixed_size(
     uint64_t[::1] marked,          # IN/OUT (n_clients / 64 rounded up,), all 0
     const uint32_t[::1] subkey,    # IN  (8,)
     uint64_t n_clients,
+    uint64_t size,
     uint32_t round_number,
 ):
-    """Take a uniform subset, from the stream (subkey, round, 0) (Floyd; see `_subset.pxd`), without any bias."""
+    """Mark a uniform subset, from the stream (subkey, round, 0) (Floyd; see `_subset.pxd`), without any bias."""
     cdef Stream stream
-    cdef uint64_t size = out.shape[0], word
-    cdef Py_ssize_t i, found = 0
     stream_open(&stream, &subkey[0], round_number, 0)
     with nogil:
         mark_unbiased_subset(&stream, n_clients, size, &marked[0])
+
+
+def list_marked(
+    const uint64_t[::1] marked,    # IN  (n_words,)
+    int64_t[::1] out,              # OUT (n_marked,), ascending
+):
+    """The numbers of the bits that are 1."""
+    cdef uint64_t word
+    cdef Py_ssize_t i, found = 0
+    with nogil:
         for i in range(marked.shape[0]):
             word = marked[i]
             while word:

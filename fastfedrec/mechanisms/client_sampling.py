@@ -75,10 +75,9 @@ class PoissonSampling:
         n_clients = check_integer("n_clients", n_clients, low=0)
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
         check_instance("key", key, Key, _KEY_REMEDY)
-        taken = np.empty(n_clients, dtype=np.uint8)
-        subkey = key.subkey("client_sampling.poisson")
-        _kernel.sample_poisson(taken, subkey, self._threshold, round_number, resolve_n_threads(n_threads))
-        return np.flatnonzero(taken).astype(np.int64, copy=False)
+        marked, subkey = _no_marks(n_clients), key.subkey("client_sampling.poisson")
+        _kernel.mark_poisson(marked, subkey, n_clients, self._threshold, round_number, resolve_n_threads(n_threads))
+        return _marked_clients(marked, int(np.bitwise_count(marked).sum()))
 
     def __repr__(self) -> str:
         return f"PoissonSampling({float(self.sampling_probability)})"
@@ -153,10 +152,19 @@ class FixedSizeSampling:
             raise ValueError(f"n_clients must be at least cohort_size={self.cohort_size}, got {n_clients}")
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
         check_instance("key", key, Key, _KEY_REMEDY)
-        cohort = np.empty(self.cohort_size, dtype=np.int64)
-        marked = np.zeros(-(-n_clients // 64), dtype=np.uint64)
-        _kernel.sample_fixed_size(cohort, marked, key.subkey(purpose), n_clients, round_number)
-        return cohort
+        marked = _no_marks(n_clients)
+        _kernel.mark_fixed_size(marked, key.subkey(purpose), n_clients, self.cohort_size, round_number)
+        return _marked_clients(marked, self.cohort_size)
 
     def __repr__(self) -> str:
         return f"FixedSizeSampling({self.cohort_size})"
+
+
+def _no_marks(n_clients: int) -> np.ndarray:
+    return np.zeros(-(-n_clients // 64), dtype=np.uint64)
+
+
+def _marked_clients(marked: np.ndarray, n_marked: int) -> np.ndarray:
+    cohort = np.empty(n_marked, dtype=np.int64)
+    _kernel.list_marked(marked, cohort)
+    return cohort
