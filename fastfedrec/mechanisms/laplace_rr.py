@@ -318,11 +318,12 @@ class PublishedLaplaceRR:
 
     def _report(self, values: np.ndarray, words: np.ndarray) -> np.ndarray:
         """The reports that these words (two a value) make."""
-        is_true = _as_uniform(words[:, 0]) < self.truth_probability
-        centred = _as_uniform(words[:, 1]) - 0.5
+        noisy = np.flatnonzero(_as_uniform(words[:, 0]) >= self.truth_probability)
+        centred = _as_uniform(words[noisy, 1]) - 0.5
         scale = (self.high - self.low) / self.epsilon_1
-        noise = -scale * np.sign(centred) * np.log1p(-2 * np.minimum(np.abs(centred), 0.5 - 2.0**-54))
-        return np.where(is_true, values, values + noise)
+        reports = values.copy()
+        reports[noisy] -= scale * np.sign(centred) * np.log1p(-2 * np.minimum(np.abs(centred), 0.5 - 2.0**-54))
+        return reports
 
     def on_grid(self, grid: int | Sequence[float]) -> Channel:
         """The same with the noisy ratings stopped and rounded to a grid: finite, and still far above the claim.
