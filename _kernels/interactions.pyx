@@ -1,5 +1,18 @@
-"""Order of user-item pairs by two counting sorts, linear in their number.  Inputs are trusted."""
-from libc.stdint cimport int32_t, int64_t
+"""Rows of dense integer ids, and the order of user-item pairs by two counting sorts, linear in their number.
+
+Inputs are trusted.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+ctypedef fused Id:
+    int32_t
+    int64_t
+    uint32_t
+    uint64_t
+
+ctypedef fused Row:
+    int32_t
+    int64_t
 
 ctypedef fused UserRow:
     int32_t
@@ -10,12 +23,57 @@ ctypedef fused Position:
     int64_t
 
 
-cdef bint is_sorted(const UserRow* user, const int32_t* item, Py_ssize_t n) noexcept nogil:
+cdef enum:
+    BLOCK = 4096              # pairs that are compared without a branch
+
+
+def mark_ids(
+    const Id[::1] ids,        # IN  (n,), from 0 to n_ids - 1
+    uint8_t[::1] present,     # IN/OUT (n_ids,)
+):
+    """Set what appears to 1."""
     cdef Py_ssize_t k
-    for k in range(1, n):
-        if user[k] < user[k - 1] or (user[k] == user[k - 1] and item[k] < item[k - 1]):
+    with nogil:
+        for k in range(ids.shape[0]):
+            present[ids[k]] = 1
+
+
+def look_up_ids(
+    const Id[::1] ids,        # IN  (n,), from 0 to n_ids - 1
+    const Row[::1] rows,      # IN  (n_ids,)
+    Row[::1] out,             # OUT (n,)
+):
+    """The row of each id."""
+    cdef Py_ssize_t k
+    with nogil:
+        for k in range(ids.shape[0]):
+            out[k] = rows[ids[k]]
+
+
+cdef bint is_sorted(const UserRow* user, const int32_t* item, Py_ssize_t n) noexcept nogil:
+    """Looks at whole blocks, for a loop that may end at any pair compares one at a time."""
+    cdef Py_ssize_t k, start = 1
+    cdef int falls
+    while start < n:
+        falls = 0
+        for k in range(start, min(start + BLOCK, n)):
+            falls |= (user[k] < user[k - 1]) | ((user[k] == user[k - 1]) & (item[k] < item[k - 1]))
+        if falls:
             return False
+        start += BLOCK
     return True
+
+
+cdef void find_starts(const UserRow* user, Py_ssize_t n, int64_t* indptr, Py_ssize_t n_users) noexcept nogil:
+    """Where each user's pairs begin among pairs in order: a count would wait for itself at each pair of a user."""
+    cdef Py_ssize_t k, row = 0
+    for k in range(n):
+        while row <= user[k]:
+            indptr[row] = k
+            row += 1
+    while row <= n_users:
+        indptr[row] = n
+        row += 1
 
 
 def sort_pairs(
@@ -33,13 +91,14 @@ def sort_pairs(
     if n == 0:
         return False
     with nogil:
+        if is_sorted(&user_rows[0], &item_rows[0], n):
+            find_starts(&user_rows[0], n, &indptr[0], n_users)
+            with gil:
+                return False
         for k in range(n):
             indptr[user_rows[k] + 1] += 1
         for k in range(n_users):
             indptr[k + 1] += indptr[k]
-        if is_sorted(&user_rows[0], &item_rows[0], n):
-            with gil:
-                return False
         for k in range(n):
             item_starts[item_rows[k] + 1] += 1
         for k in range(n_items):

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastfedrec._kernels import interactions as _kernel
+
 
 class Coded(NamedTuple):
     """A column of ids as its reader leaves it: distinct ids in any order, and the number of each entry among them."""
@@ -120,11 +122,20 @@ def encode_ids(name: str, ids: Any) -> tuple[np.ndarray, np.ndarray]:
     if ids.dtype.kind in "fMm" and (bad := np.flatnonzero(ids != ids)).size:
         raise ValueError(f"{name}[{bad[0]}] is missing ({ids[bad[0]]}); drop that row or give it an id")
     if ids.size and ids.dtype.kind in "iu" and ids.min() >= 0 and (top := int(ids.max())) < 4 * ids.size + 1024:
-        present = np.zeros(top + 1, dtype=bool)  # dense integer ids: one pass instead of a sort
-        present[ids] = True
-        return np.flatnonzero(present).astype(ids.dtype), _narrow(np.cumsum(present) - 1)[ids]
+        return _encode_dense(ids, top + 1)
     unique, rows = np.unique(ids, return_inverse=True)
     return unique, _narrow(rows.reshape(-1))
+
+
+def _encode_dense(ids: np.ndarray, n_ids: int) -> tuple[np.ndarray, np.ndarray]:
+    # Integers from 0 that are not many more than their entries: two passes instead of a sort.
+    native = ids.dtype if ids.dtype.itemsize >= 4 else np.dtype(np.int32)
+    entries, present = np.ascontiguousarray(ids, dtype=native.newbyteorder("=")), np.zeros(n_ids, dtype=np.uint8)
+    _kernel.mark_ids(entries, present)
+    ranks = _narrow(np.cumsum(present, dtype=np.int64) - 1)
+    rows = np.empty(len(entries), dtype=ranks.dtype)
+    _kernel.look_up_ids(entries, ranks, rows)
+    return np.flatnonzero(present).astype(ids.dtype), rows
 
 
 def _narrow(rows: np.ndarray) -> np.ndarray:

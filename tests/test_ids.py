@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfedrec import Interactions
+from fastfedrec._ids import encode_ids
 
 # ---- oracle -----------------------------------------------------------------------------------------------------
 
@@ -25,6 +26,20 @@ def test_a_look_up_is_that_of_a_dict(there, wanted):
                 data.user_index(question)
         else:
             assert data.user_index(question).tolist() == [rows[key] for key in question]
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "<u2", ">i2", "<i4", ">i4", "u4", "i8", ">i8", "u8", "q"])
+@pytest.mark.parametrize("layout", ["plain", "strided", "read-only"])
+def test_dense_integers_are_encoded_as_by_a_sort(dtype, layout):
+    ids = np.random.default_rng(0).permutation(np.repeat([0, 3, 4, 90, 127], 40)).astype(dtype)
+    if layout == "strided":
+        ids = np.repeat(ids, 2)[::2]
+    ids.flags.writeable = layout != "read-only"
+    distinct, rows = encode_ids("users", ids)
+    expected = np.unique(ids, return_inverse=True)
+    assert distinct.dtype == ids.dtype
+    np.testing.assert_array_equal(distinct, expected[0])
+    np.testing.assert_array_equal(rows, expected[1])
 
 
 # ---- invariants -------------------------------------------------------------------------------------------------

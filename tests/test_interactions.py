@@ -15,7 +15,7 @@ from naive import interactions as naive
 
 from fastfedrec import Interactions
 from fastfedrec._kernels import interactions as _kernel
-from fastfedrec._pairs import check_item_count
+from fastfedrec._pairs import check_item_count, sort_pairs
 from fastfedrec.interactions import MISSING_TIMESTAMP
 
 #: One kind of id a column: small and huge integers, strings with awkward characters, tuples, and all of them mixed.
@@ -95,6 +95,22 @@ def test_counting_sort_equals_lexsort_in_either_width(pairs, wide_users, wide_or
     assert moved == (expected != np.arange(len(pairs))).any()
     if moved:
         assert order.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("at", [1, 2, 4095, 4096, 4097, 8192, 8193, 9999])
+def test_one_pair_out_of_order_is_seen_wherever_it_is(at):
+    users, items = np.divmod(np.arange(10_000, dtype=np.int32), 3)
+    users += 2  # two without any before, and two after
+    n_users = users[-1] + 3
+    starts, order = sort_pairs(users, items, n_users, 3)
+    assert order is None
+    expected_starts = np.concatenate([[0], np.cumsum(np.bincount(users, minlength=n_users))])
+    np.testing.assert_array_equal(starts, expected_starts)
+    swapped = np.arange(10_000)
+    swapped[[at - 1, at]] = at, at - 1
+    starts, order = sort_pairs(users[swapped], items[swapped], n_users, 3)
+    np.testing.assert_array_equal(order, swapped)
+    np.testing.assert_array_equal(starts, expected_starts)
 
 
 # ---- invariants -------------------------------------------------------------------------------------------------
