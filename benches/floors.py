@@ -88,13 +88,9 @@ def _read(x, times):
 
 
 def fastest(function, *arguments, repetitions=7):
-    """Seconds of the fastest of some calls."""
-    best = np.inf
-    for _ in range(repetitions):
-        start = time.perf_counter()
-        function(*arguments)
-        best = min(best, time.perf_counter() - start)
-    return best
+    """Seconds of the fastest of some calls; of more where they are short, as `in_turns` does."""
+    (seconds,) = in_turns(lambda: function(*arguments), repetitions=repetitions)
+    return seconds
 
 
 def in_turns(*functions, repetitions=5, least=0.2, most=100):
@@ -103,10 +99,14 @@ def in_turns(*functions, repetitions=5, least=0.2, most=100):
     Calls so short that all turns end within `least` seconds get more of them, at most `most`: a neighbour that takes a
     processor for a few ms would otherwise be in every call.
     """
-    seconds, began = [], time.perf_counter()
-    while len(seconds) < repetitions or (len(seconds) < most and time.perf_counter() - began < least):
-        seconds.append([fastest(function, repetitions=1) for function in functions])
-    return [min(each) for each in zip(*seconds, strict=True)]
+    best, turns, began = [np.inf] * len(functions), 0, time.perf_counter()
+    while turns < repetitions or (turns < most and time.perf_counter() - began < least):
+        turns += 1
+        for i, function in enumerate(functions):
+            start = time.perf_counter()
+            function()
+            best[i] = min(best[i], time.perf_counter() - start)
+    return best
 
 
 @functools.cache
