@@ -161,7 +161,10 @@ def test_bits_do_not_depend_on_threads(dtype, n_blocks):
 
 
 def visits(n_tasks, n_blocks, waits):
-    """(task, users' block, items' block) in the order in which an epoch meets them, the first task a slow one."""
+    """(task, users' block, items' block) in the order in which an epoch meets them, the first task a slow one.
+
+    Where tasks do not wait for each other, all others are sure to be done before its second visit.
+    """
     starts = np.arange(n_blocks**2 + 1, dtype=np.uint64)  # one rating a block, whose value is the block's number
     records = np.empty(n_blocks**2, dtype=blocks.record_type(np.float64))
     length = 8  # rows of a block, so that biases too are whole lines of cache
@@ -172,12 +175,14 @@ def visits(n_tasks, n_blocks, waits):
     kept = [np.empty_like(x) for x in arrays]
     losses, failed = np.empty((n_blocks, n_blocks)), np.zeros((n_tasks, 2))
     arrivals = np.zeros((n_tasks, kernel.COUNTERS_A_LINE), dtype=np.int64)
-    met = []
+    met, of_others, deadline = [], n_blocks**2 - n_blocks**2 // n_tasks, time.monotonic() + 30
 
     def record(prediction, rating, out):
         task = int(rating) // n_blocks // (n_blocks // n_tasks)
         met.append((task, *divmod(int(rating), n_blocks)))
         time.sleep(0.002 * (task == 0))
+        while task == 0 and not waits and len(met) <= of_others and time.monotonic() < deadline:
+            time.sleep(0.001)
         out[0] = out[1] = out[2] = 0.0
 
     called = ctypes.CFUNCTYPE(None, ctypes.c_double, ctypes.c_double, ctypes.POINTER(ctypes.c_double))(record)
