@@ -101,32 +101,6 @@ cdef void _report_items(
             n += 1
 
 
-def write_words(
-    const int64_t[::1] indptr,     # IN  (n_users + 1,)
-    const uint64_t[::1] users,     # IN  (n_users,), global user ids
-    uint64_t[:, ::1] words,        # OUT (n_ratings, n_words)
-    const uint32_t[::1] subkey,    # IN  (8,)
-    uint32_t round_number,
-    int n_threads,
-):
-    """Some words for each rating, for a mechanism that is no finite channel."""
-    cdef Py_ssize_t n_users = users.shape[0], u
-    for u in prange(n_users, nogil=True, schedule="dynamic", chunksize=64, num_threads=n_threads):
-        _write_row(words, indptr[u], indptr[u + 1], &subkey[0], round_number, users[u])
-
-
-cdef void _write_row(
-    uint64_t[:, ::1] words, int64_t start, int64_t stop, const uint32_t* subkey, uint32_t round_number, uint64_t user,
-) noexcept nogil:
-    cdef Stream stream
-    cdef Py_ssize_t j
-    cdef int64_t i
-    stream_open(&stream, subkey, round_number, user)
-    for i in range(start, stop):
-        for j in range(words.shape[1]):
-            words[i, j] = stream_next(&stream)
-
-
 def sum_by_user(
     const int64_t[::1] starts,    # IN  (n_users + 1,)
     const int32_t[::1] items,     # IN  (n_ratings,), of each user in turn

@@ -318,7 +318,9 @@ class PublishedLaplaceRR:
 
     def _report(self, values: np.ndarray, words: np.ndarray) -> np.ndarray:
         """The reports that these words (two a value) make."""
-        noisy = np.flatnonzero(_as_uniform(words[:, 0]) >= self.truth_probability)
+        # The same as _as_uniform(word) >= truth_probability, without an array of doubles.
+        least = math.ceil(Fraction(self.truth_probability) * 2**52 - Fraction(1, 2)) << 12
+        noisy = np.flatnonzero(words[:, 0] >= least)
         centred = _as_uniform(words[noisy, 1]) - 0.5
         scale = (self.high - self.low) / self.epsilon_1
         reports = values.copy()

@@ -322,11 +322,11 @@ class RatingRounds(FederatedSystem):
             values = np.array(self.grid, dtype=np.float64)[codes]
             if self.variant is None:
                 return values
-            words = np.empty((len(codes), 2), dtype=np.uint64)
-            _kernel.write_words(
-                shard.indptr, shard.global_user_ids, words, key.subkey(_REPORTS), round_number, n_threads
+            two_each = 2 * shard.interactions_per_user()
+            words, _ = key.ragged_words(
+                _REPORTS, shard.global_user_ids, two_each, round=round_number, n_threads=n_threads
             )
-            return self.published_mechanism._report(values, words)
+            return self.published_mechanism._report(values, words.reshape(-1, 2))
         reports = np.empty(len(codes), dtype=np.uint16)
         _kernel.report_ratings(
             shard.indptr, codes, shard.global_user_ids, *channel._thresholds, reports, key.subkey(_REPORTS),
