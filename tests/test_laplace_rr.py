@@ -33,6 +33,22 @@ def keeps(channel, *spent):
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
+@given(
+    epsilon_2=st.floats(0.01, 5) | st.sampled_from([1e-9, 36.0, 40.0, 800.0]),  # from 37 on the probability is 1
+    words=st.lists(st.integers(0, 2**64 - 1), min_size=4, max_size=4),
+)
+def test_published_report_equals_naive_twin_on_both_sides_of_its_coin(epsilon_2, words):
+    published = PublishedLaplaceRR(0.7, epsilon_2, low=1, high=5)
+    border = int(Fraction(published.truth_probability) * 2**64)
+    near = [border + step for step in (-4096, -2049, -2048, -1, 0, 1, 2047, 2048, 4096)]
+    firsts = [min(max(word, 0), 2**64 - 1) for word in (*words, *near, 0, 2**64 - 1)]
+    pairs = [[first, words[k % 4]] for k, first in enumerate(firsts)]
+    got = published._report(np.full(len(pairs), 4.0), np.array(pairs, dtype=np.uint64))
+    expected = [naive.published(4.0, pair, published.truth_probability, 4 / 0.7) for pair in pairs]
+    assert [x == 4.0 for x in got] == [x == 4.0 for x in expected]
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
+
+
 @given(epsilon=epsilons, grid=grids)
 def test_rounded_laplace_is_the_distribution_function_of_laplace(epsilon, grid):
     np.testing.assert_allclose(probabilities(RoundedLaplace(epsilon, grid)), naive.table(epsilon, grid), atol=1e-13)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 
 def laplace_cdf(t, scale):
@@ -47,3 +48,14 @@ def largest_truth(epsilon_1, epsilon_2, grid):
         else:
             high = middle
     return low
+
+
+def published(rating, words, truth_probability, scale):
+    """The rating where the first of two 64-bit words, as the middle of one of 2^52 cells, is below the probability;
+    else with Laplace noise by the inverse distribution function of the second."""
+    first, second = ((Fraction(word >> 12) + Fraction(1, 2)) / 2**52 for word in words)
+    if first < Fraction(truth_probability):
+        return rating
+    tail = min(second, 1 - second)
+    sign = 1 if second > Fraction(1, 2) else -1
+    return rating - sign * scale * math.log(2 * tail)
