@@ -82,6 +82,33 @@ def place_ratings(
             slots[task, block] += 1
 
 
+cdef enum:
+    NEIGHBOURS = 3  # ratings before one that share neither row with it, if there are such
+    REACH = 64      # ratings, among which they are looked for
+
+
+cdef inline bint _apart(const Record* records, uint64_t first, uint64_t slot, const Record* rating) noexcept nogil:
+    """Whether a rating shares no row with the last ones before `slot`."""
+    cdef uint64_t other = max(first, slot - NEIGHBOURS) if slot > NEIGHBOURS else first
+    while other < slot:
+        if records[other].user == rating.user or records[other].item == rating.item:
+            return False
+        other += 1
+    return True
+
+
+cdef void _part_neighbours(Record* records, uint64_t first, uint64_t end) noexcept nogil:
+    cdef uint64_t slot, other
+    cdef Record record
+    for slot in range(first, end):
+        for other in range(slot, min(end, slot + REACH)):
+            if _apart(records, first, slot, &records[other]):
+                record = records[slot]
+                records[slot] = records[other]
+                records[other] = record
+                break
+
+
 def shuffle_blocks(
     const uint64_t[::1] words,        # IN  (n_ratings,), uniform
     const uint64_t[::1] starts,       # IN  (n_blocks**2 + 1,)
@@ -89,7 +116,11 @@ def shuffle_blocks(
     Py_ssize_t task,
     Py_ssize_t n_tasks,
 ):
-    """Put the ratings of one task's share of the blocks in random order, each block by itself (Fisher-Yates)."""
+    """Put the ratings of one task's share of the blocks in random order, each block by itself, with neighbours apart.
+
+    After Fisher and Yates' shuffle a rating that shares a row with one of the three before it changes places with the
+    next that does not, of the 64 that begin with it: a step that waits for none before it is quicker.
+    """
     cdef Py_ssize_t n_blocks = starts.shape[0] - 1, block
     cdef uint64_t slot, place
     cdef Record record
@@ -100,3 +131,5 @@ def shuffle_blocks(
                 record = records[slot]
                 records[slot] = records[place]
                 records[place] = record
+            if starts[block] < starts[block + 1]:
+                _part_neighbours(&records[0], starts[block], starts[block + 1])

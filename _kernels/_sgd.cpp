@@ -104,21 +104,26 @@ struct Pairs {
         }
     }
 
-    // mean + b_u + c_i + p_u'q_i, and the rows that it took.
-    FASTFEDREC_MEMBER Real predict(ptrdiff_t u, ptrdiff_t i, Pair<Real, LINES>& rows) const {
+    // mean + b_u + c_i + p_u'q_i - less, and the rows that it took.
+    FASTFEDREC_MEMBER Real predict(ptrdiff_t u, ptrdiff_t i, Real less, Pair<Real, LINES>& rows) const {
+        // Two sums where a line is one vector: half as long to wait for the last.
+        constexpr int parts = LINES == 4 && VECTORS_A_LINE == 1 && BIASES != SGD_BIASES_BESIDE ? 2 : VECTORS_A_LINE;
         rows.point_to(row(user_rows, u), row(item_rows, i));
-        Wide sums[VECTORS_A_LINE];
+        // What the sum begins with need not be added at its end; but biases that a step writes to may come late.
+        const Real start = (BIASES == SGD_BIASES_BESIDE ? mean + (user_biases[u] + item_biases[i]) : mean) - less;
+        Wide sums[parts] = {};
+        if constexpr (BIASES != SGD_BIASES_BESIDE) sums[0][0] = start;
 #pragma GCC unroll 4
-        for (int v = 0; v < VECTORS_A_LINE; ++v) sums[v] = rows.user(v) * rows.item(v);
+        for (int v = 0; v < parts; ++v)
+            sums[v] = v || BIASES == SGD_BIASES_BESIDE ? rows.user(v) * rows.item(v)
+                                                       : fused(rows.user(v), rows.item(v), sums[v]);
 #pragma GCC unroll 4
-        for (ptrdiff_t first = VECTORS_A_LINE; first < width() / N; first += VECTORS_A_LINE)
+        for (ptrdiff_t first = parts; first < width() / N; first += parts)
 #pragma GCC unroll 4
-            for (int v = 0; v < VECTORS_A_LINE; ++v)
-                sums[v] = fused(rows.user(first + v), rows.item(first + v), sums[v]);
+            for (int v = 0; v < parts; ++v) sums[v] = fused(rows.user(first + v), rows.item(first + v), sums[v]);
 #pragma GCC unroll 4
-        for (int v = 1; v < VECTORS_A_LINE; ++v) sums[0] += sums[v];
-        const Real start = BIASES == SGD_BIASES_BESIDE ? mean + (user_biases[u] + item_biases[i]) : mean;
-        return start + lane_total(sums[0]);
+        for (int v = 1; v < parts; ++v) sums[0] += sums[v];
+        return BIASES == SGD_BIASES_BESIDE ? start + lane_total(sums[0]) : lane_total(sums[0]);
     }
 };
 
@@ -167,25 +172,30 @@ struct Steps {
     }
 };
 
-// ---- losses: weighted, in double and in units of UNIT, and the derivative by the prediction; false where there is none
+// ---- losses -----------------------------------------------------------------------------------------------------
+
+// Adds the weighted loss, in double and in units of UNIT, to `total`, and finds the derivative by the prediction; false
+// where there is none.  One that depends on the error alone is given that: its sum begins with the rating.
 
 struct Squared {
     static constexpr double UNIT = .5;
+    static constexpr bool OF_ERROR = true;
 
     Squared() {}
     template <class Real>
     explicit Squared(const SgdModel<Real>&) {}
 
     template <class Real>
-    FASTFEDREC_MEMBER bool operator()(Real prediction, const SgdRating<Real>& to, double& loss, Real& slope) const {
-        slope = prediction - to.rating;
-        loss = (double)slope * (double)(slope * to.weight);
+    FASTFEDREC_MEMBER bool operator()(Real error, const SgdRating<Real>& to, double& total, Real& slope) const {
+        slope = error;
+        total = fused((double)error, (double)(error * to.weight), total);
         return true;
     }
 };
 
 struct AnyLoss {
     static constexpr double UNIT = 1;
+    static constexpr bool OF_ERROR = false;
 
     const int kind;
     const SgdOwnLoss own;
@@ -194,9 +204,10 @@ struct AnyLoss {
     explicit AnyLoss(const SgdModel<Real>& model) : kind(model.loss), own(model.own_loss) {}
 
     template <class Real>
-    FASTFEDREC_MEMBER bool operator()(Real prediction, const SgdRating<Real>& to, double& loss, Real& slope) const {
+    FASTFEDREC_MEMBER bool operator()(Real prediction, const SgdRating<Real>& to, double& total, Real& slope) const {
+        double loss;
         const bool found = of_one(prediction, to, loss, slope);
-        loss *= (double)to.weight;
+        total += loss * (double)to.weight;
         return found;
     }
 
@@ -255,7 +266,10 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_
     const Real rate = (Real)rates.learning_rate;
     double total = 0;
     Pair<Real, LINES> even, odd;  // rows of ratings in turn, so that none is copied from register to register
-    Real prediction = n ? pairs.predict(ratings[0].user, ratings[0].item, even) : 0;
+    const auto predict = [&](const SgdRating<Real>& to, Pair<Real, LINES>& rows) __attribute__((always_inline)) {
+        return pairs.predict(to.user, to.item, Loss::OF_ERROR ? to.rating : 0, rows);
+    };
+    Real prediction = n ? predict(ratings[0], even) : 0;  // or its error
     // Takes a rating's step, and predicts the next one.
     const auto visit = [&](ptrdiff_t k, const Pair<Real, LINES>& rows, Pair<Real, LINES>& next_rows)
                            __attribute__((always_inline)) {
@@ -264,12 +278,10 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_
         if (k + AHEAD < n) pairs.ask_for(ratings[k + AHEAD].user, ratings[k + AHEAD].item);
         const bool apart = (next->user != now.user) & (next->item != now.item);
         Real after = 0, slope;
-        double value;
-        if (apart) after = pairs.predict(next->user, next->item, next_rows);
-        if (!loss_of(prediction, now, value, slope)) return false;
-        total += value;
+        if (apart) after = predict(*next, next_rows);
+        if (!loss_of(prediction, now, total, slope)) return false;
         steps.take(pairs, rows, now.user, now.item, -rate * now.weight * slope);
-        if (!apart) after = pairs.predict(next->user, next->item, next_rows);
+        if (!apart) after = predict(*next, next_rows);
         prediction = after;
         return true;
     };
@@ -288,11 +300,9 @@ bool measure(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdif
     double total = 0;
     Pair<Real, LINES> rows;
     for (ptrdiff_t k = 0; k < n; ++k) {
-        const Real prediction = pairs.predict(ratings[k].user, ratings[k].item, rows);
+        const Real prediction = pairs.predict(ratings[k].user, ratings[k].item, 0, rows);
         Real slope;
-        double value;
-        if (!loss_of(prediction, ratings[k], value, slope)) return fail(prediction, ratings[k].rating, loss);
-        total += value;
+        if (!loss_of(prediction, ratings[k], total, slope)) return fail(prediction, ratings[k].rating, loss);
     }
     loss[0] = total;
     return true;

@@ -77,6 +77,14 @@ static inline Vector fused(Vector a, Vector b, Vector c) {
     return a * b + c;
 }
 
+static inline double fused(double a, double b, double c) {
+#if defined(__FMA__)
+    return __builtin_fma(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
 // Products of bytes without sign and bytes with, and the sum of each two, which must fit into 16 bits.
 #if defined(__AVX512BW__)
 static inline U32 byte_pairs(U32 a, U32 b) { return (U32)_mm512_maddubs_epi16((__m512i)a, (__m512i)b); }

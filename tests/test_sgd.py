@@ -360,6 +360,27 @@ def test_losses_by_name_need_no_compiler():
     assert run_python(code) == "False\nTrue\n"
 
 
+def shares_a_row_with_the_three_before(records):
+    return [
+        any(x[name] == y[name] for y in records[max(0, k - 3) : k] for name in ("user", "item"))
+        for k, x in enumerate(records)
+    ]
+
+
+def test_neighbours_share_no_row():
+    rng = np.random.default_rng(1)
+    records = np.zeros(700, dtype=blocks.record_type(np.float32))
+    records["user"], records["item"] = rng.integers(30, size=(2, 700))
+    records["rating"] = range(700)
+    records["user"][500:] = 7  # the second block has one user: nothing can be parted
+    assert sum(shares_a_row_with_the_three_before(records[:500])) > 50  # as they came
+    starts, words = np.array([0, 500, 700, 700, 700], dtype=np.uint64), Key.from_seed(1).words("test", size=700)
+    blocks.shuffle_blocks(words, starts, records, 0, 1)
+    assert not any(shares_a_row_with_the_three_before(records[:436]))  # of the last 64 there may be no other left
+    for first, end in (0, 500), (500, 700):
+        np.testing.assert_array_equal(np.sort(records["rating"][first:end]), np.arange(first, end))
+
+
 # ---- statistics -------------------------------------------------------------------------------------------------
 
 
