@@ -256,7 +256,7 @@ FASTFEDREC_INLINE bool fail(Real prediction, Real rating, double* loss) {
 }
 
 // A rating is predicted before the step of the one before it where the two share no row: the same numbers, but the
-// processor need not wait for the end of one sum to begin the next.
+// processor need not wait for the end of one sum to begin the next.  No end is looked for where that is far.
 template <class Loss, int LINES, int BIASES, class Real>
 bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, const SgdRates& rates,
            double* loss) {
@@ -266,29 +266,36 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_
     const Real rate = (Real)rates.learning_rate;
     double total = 0;
     Pair<Real, LINES> even, odd;  // rows of ratings in turn, so that none is copied from register to register
-    const auto predict = [&](const SgdRating<Real>& to, Pair<Real, LINES>& rows) __attribute__((always_inline)) {
-        return pairs.predict(to.user, to.item, Loss::OF_ERROR ? to.rating : 0, rows);
+    // Or its error.
+    const auto predict = [&](ptrdiff_t k, Pair<Real, LINES>& rows) __attribute__((always_inline)) {
+        return pairs.predict(ratings[k].user, ratings[k].item, Loss::OF_ERROR ? ratings[k].rating : 0, rows);
     };
-    Real prediction = n ? predict(ratings[0], even) : 0;  // or its error
-    // Takes a rating's step, and predicts the next one.
-    const auto visit = [&](ptrdiff_t k, const Pair<Real, LINES>& rows, Pair<Real, LINES>& next_rows)
-                           __attribute__((always_inline)) {
-        const SgdRating<Real> now = ratings[k];
-        const SgdRating<Real>* next = ratings + (k + 1 < n ? k + 1 : k);
-        if (k + AHEAD < n) pairs.ask_for(ratings[k + AHEAD].user, ratings[k + AHEAD].item);
-        const bool apart = (next->user != now.user) & (next->item != now.item);
-        Real after = 0, slope;
-        if (apart) after = predict(*next, next_rows);
-        if (!loss_of(prediction, now, total, slope)) return false;
+    const auto take_step = [&](ptrdiff_t k, Real prediction, const Pair<Real, LINES>& rows)
+                               __attribute__((always_inline)) {
+        const SgdRating<Real>& now = ratings[k];
+        Real slope;
+        if (!loss_of(prediction, now, total, slope)) return fail(prediction, now.rating, loss);
         steps.take(pairs, rows, now.user, now.item, -rate * now.weight * slope);
-        if (!apart) after = predict(*next, next_rows);
-        prediction = after;
         return true;
     };
-    for (ptrdiff_t k = 0; k < n; k += 2) {
-        if (!visit(k, even, odd)) return fail(prediction, ratings[k].rating, loss);
-        if (k + 1 < n && !visit(k + 1, odd, even)) return fail(prediction, ratings[k + 1].rating, loss);
-    }
+    // Takes a rating's step, and predicts the next one.
+    const auto visit = [&](ptrdiff_t k, Real& prediction, const Pair<Real, LINES>& rows, Pair<Real, LINES>& next_rows)
+                           __attribute__((always_inline)) {
+        const SgdRating<Real>&now = ratings[k], &next = ratings[k + 1];
+        const bool apart = (next.user != now.user) & (next.item != now.item);
+        Real after = 0;
+        pairs.ask_for(ratings[k + AHEAD].user, ratings[k + AHEAD].item);
+        if (apart) after = predict(k + 1, next_rows);
+        if (!take_step(k, prediction, rows)) return false;
+        prediction = apart ? after : predict(k + 1, next_rows);
+        return true;
+    };
+    ptrdiff_t k = 0;
+    Real prediction = n ? predict(0, even) : 0;
+    for (; k + 1 + AHEAD < n; k += 2)
+        if (!visit(k, prediction, even, odd) || !visit(k + 1, prediction, odd, even)) return false;
+    for (; k < n; ++k)  // the last few as they are written down
+        if (!take_step(k, predict(k, even), even)) return false;
     loss[0] = total * Loss::UNIT;
     return true;
 }

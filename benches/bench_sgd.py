@@ -173,17 +173,17 @@ _RUN = """if True:
     import json, sys
     sys.path.append(sys.argv[1])  # last: what is installed comes first
     from benches import bench_sgd
-    print(json.dumps(bench_sgd.seconds_of_one_process()))
+    print(json.dumps(bench_sgd.seconds_of_one_process(sys.argv[2:])))
     """
 
 
-def seconds_of_one_process():
-    """The fastest of three turns of all that are installed: (name, what, n_factors, n_threads, seconds), and so on."""
+def seconds_of_one_process(impls):
+    """The fastest of three turns of what is installed: (name, what, n_factors, n_threads, seconds), and so on."""
     data, seconds = setup_cache(), []
     for n_factors in (20, 64):
         for n_threads in (1, 2):
             fits = {}
-            for impl in IMPLS:
+            for impl in impls:
                 with contextlib.suppress(NotImplementedError):
                     fits[impl] = _checked(impl, data, n_factors, n_threads)
             turns = [[[_seconds(fit, n) for n in (N_EPOCHS, 5)] for fit in fits.values()] for _ in range(3)]
@@ -197,9 +197,9 @@ class RatioToPeers:
     """How many times faster than each peer, the median of five processes, in each of which all are timed in turns.
 
     Of whole fits of 20 epochs, and of their epochs alone (20 against 5 of them).  A peer's time depends on its process:
-    LIBMF's epoch at 64 factors took 38.6 to 50 ns a rating on an idle Zen 4, where ours stayed within 4%.  One process
-    would let chance decide.  What an epoch takes a rating is told for all, because a peer built without its vector code
-    passes every check: LIBMF's would take two to three times as long.
+    LIBMF's epoch at 64 factors took 38.6 to 50 ns a rating on an idle Zen 4, so one process would let chance decide.
+    Surprise takes hundreds of ns and is timed in the first alone.  What an epoch takes a rating is told for all,
+    because a peer built without its vector code passes every check: LIBMF's would take two to three times as long.
     """
 
     param_names = ("peer", "model", "what", "n_factors", "n_threads")
@@ -215,8 +215,9 @@ class RatioToPeers:
 
     def setup_cache(self):
         seconds = {"ratings of the epochs": (N_EPOCHS - 5) * len(setup_cache()[0])}
-        command = [sys.executable, "-P", "-c", _RUN, str(Path(__file__).parents[1])]
-        for _ in range(N_PROCESSES):
+        for process in range(N_PROCESSES):
+            impls = [name for name in IMPLS if name != "surprise" or process == 0]
+            command = [sys.executable, "-P", "-c", _RUN, str(Path(__file__).parents[1]), *impls]
             printed = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
             for *case, found in json.loads(printed.splitlines()[-1]):  # peers print, too
                 seconds.setdefault(tuple(case), []).append(found)
@@ -229,7 +230,8 @@ class RatioToPeers:
             raise NotImplementedError(f"{name} is not installed, or has one thread")
 
     def track_times(self, seconds, peer, model, *what):
-        return float(np.median(np.divide(seconds[peer, *what], seconds[model, *what])))
+        ratios = [theirs / ours for theirs, ours in zip(seconds[peer, *what], seconds[model, *what], strict=False)]
+        return float(np.median(ratios))
 
     def track_ns_a_rating(self, seconds, name, *size):
         return float(1e9 * np.median(seconds[name, "epochs", *size]) / seconds["ratings of the epochs"])
