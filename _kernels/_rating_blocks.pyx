@@ -101,12 +101,14 @@ cdef void _part_neighbours(Record* records, uint64_t first, uint64_t end) noexce
     cdef uint64_t slot, other
     cdef Record record
     for slot in range(first, end):
-        for other in range(slot, min(end, slot + REACH)):
-            if _apart(records, first, slot, &records[other]):
-                record = records[slot]
-                records[slot] = records[other]
-                records[other] = record
-                break
+        other = slot
+        while not _apart(records, first, slot, &records[other]):
+            other += 1
+            if other == min(end, slot + REACH):
+                return  # too few rows, of which each search would take as long as an epoch
+        record = records[slot]
+        records[slot] = records[other]
+        records[other] = record
 
 
 def shuffle_blocks(
@@ -119,7 +121,8 @@ def shuffle_blocks(
     """Put the ratings of one task's share of the blocks in random order, each block by itself, with neighbours apart.
 
     After Fisher and Yates' shuffle a rating that shares a row with one of the three before it changes places with the
-    next that does not, of the 64 that begin with it: a step that waits for none before it is quicker.
+    next that does not, of the 64 that begin with it, until there is none: a step that waits for none before it is
+    quicker.
     """
     cdef Py_ssize_t n_blocks = starts.shape[0] - 1, block
     cdef uint64_t slot, place

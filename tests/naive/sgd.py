@@ -42,13 +42,15 @@ def visiting_order(users, items, n_users, n_items, n_blocks, key):
 
 
 def part_neighbours(cell, users, items):
-    """Let no rating share a user or an item with the three before it, where one of the next 64 does not."""
+    """Let no rating share a user or an item with the three before it, until none of the next 64 does not."""
     for k in range(len(cell)):
         before = cell[max(0, k - 3) : k]
         for j in range(k, min(len(cell), k + 64)):
             if all(users[x] != users[cell[j]] and items[x] != items[cell[j]] for x in before):
                 cell[k], cell[j] = cell[j], cell[k]
                 break
+        else:
+            return
 
 
 def start_mean(ratings, weights, loss):
