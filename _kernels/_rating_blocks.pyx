@@ -105,7 +105,7 @@ cdef void _part_neighbours(Record* records, uint64_t first, uint64_t end) noexce
         while not _apart(records, first, slot, &records[other]):
             other += 1
             if other == min(end, slot + REACH):
-                return  # too few rows, of which each search would take as long as an epoch
+                return  # too few rows are left: each search would be as long and as vain
         record = records[slot]
         records[slot] = records[other]
         records[other] = record

@@ -197,7 +197,7 @@ class RatioToPeers:
     """How many times faster than each peer, the median of five processes, in each of which all are timed in turns.
 
     Of whole fits of 20 epochs, and of their epochs alone (20 against 5 of them).  A peer's time depends on its process:
-    LIBMF's epoch at 64 factors took 38.6 to 50 ns a rating on an idle Zen 4, so one process would let chance decide.
+    LIBMF's epoch at 64 factors took 38.3 to 50 ns a rating on an idle Zen 4, so one process would let chance decide.
     Surprise takes hundreds of ns and is timed in the first alone.  What an epoch takes a rating is told for all,
     because a peer built without its vector code passes every check: LIBMF's would take two to three times as long.
     """
