@@ -103,21 +103,47 @@ enum Want {
 };
 
 // Whether what meets a user's rows again asks for them ahead as well. By measurement: rows of four lines, of which many
-// have left the nearest cache (5% less time at 64 floats), but not with AVX2 beside V'V (1% more). Shorter ones come
-// soon enough, and longer ones push each other out (10 to 25% more time from 128 floats on).
-template <int N, int NV, class T, bool IS_WHITENED>
+// have left the nearest cache (5% less time at 64 floats; with AVX2 beside V'V 1% more on Zen 4, 5% less on a Xeon).
+// Shorter ones come soon enough, and longer ones push each other out (10 to 25% more time from 128 floats on).
+template <int N, int NV, class T>
 static constexpr bool asks_again() {
-    return N * NV * sizeof(T) == 256 && (IS_WHITENED || VECTOR_BYTES == 64);
+    return N * NV * sizeof(T) == 256;
 }
+
+// The halves are added first, and their halves, so that no lane waits for all before it.
+template <int N, class T>
+FASTFEDREC_INLINE T lanes_total(const typename Vector<T, N>::Type& x) {
+    if constexpr (N == 2) return x[0] + x[1];
+    else {
+        typedef typename Vector<T, N / 2>::Type Half;
+        return lanes_total<N / 2, T>(load<Half>((const T*)&x) + load<Half>((const T*)&x + N / 2));
+    }
+}
+
+// Sums of products in turns: each waits for its own last alone.
+template <int N, class T>
+struct Products {
+    typedef typename Vector<T, N>::Type Wide;
+    enum { TURNS = 4 };
+    Wide sums[TURNS] = {};
+
+    // Calls take(f, sum) for the vectors that begin at each f: it adds to the sum.
+    template <class Function>
+    FASTFEDREC_MEMBER T of(int n, Function take) {
+        int f = 0;
+        for (; f + TURNS * N <= n; f += TURNS * N)
+#pragma GCC unroll 4
+            for (int i = 0; i < TURNS; ++i) take(f + i * N, sums[i]);
+        for (; f < n; f += N) take(f, sums[0]);
+        return lanes_total<N, T>((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    }
+};
 
 template <int N, class T>
 static T dot(const T* a, const T* b, int n) {
     typedef typename Vector<T, N>::Type Wide;
-    Wide sums = Wide{};
-    for (int f = 0; f < n; f += N) sums = multiply_add(load<Wide>(a + f), load<Wide>(b + f), sums);
-    T sum = 0;
-    for (int i = 0; i < N; ++i) sum += sums[i];
-    return sum;
+    return Products<N, T>().of(
+        n, [&](int f, Wide& sum) { sum = multiply_add(load<Wide>(a + f), load<Wide>(b + f), sum); });
 }
 
 // Calls take(rows, w) for a user's rows of `table`, a few at a time; what is beyond the last is zeros.
@@ -193,7 +219,7 @@ static void apply(const AlsProblem<T>& problem, int64_t start, int64_t stop, con
     RowSum<N, NV, T> sum;
     sum.open(y, stride);
     if constexpr (WANT != RIGHT_SIDE) add_gram<N, NV>(problem, WANT == RESIDUAL ? (T)-1 : (T)1, p, stride, sum);
-    add_items<N, NV, WANT, asks_again<N, NV, T, false>()>(problem, problem.item_factors, start, stop, p, stride, sum);
+    add_items<N, NV, WANT, asks_again<N, NV, T>()>(problem, problem.item_factors, start, stop, p, stride, sum);
     sum.close(y);
 }
 
@@ -212,7 +238,7 @@ static T curvature(const AlsProblem<T>& problem, int64_t start, int64_t stop, co
         const Narrow products = row_products<N, NV>(rows, p, stride);
         squares = multiply_add(w * products, products, squares);
     };
-    each_few<N, NV, asks_again<N, NV, T, false>()>(problem, problem.item_factors, start, stop, stride, add);
+    each_few<N, NV, asks_again<N, NV, T>()>(problem, problem.item_factors, start, stop, stride, add);
     T sum = dot<N>(p, y, stride);
     for (int i = 0; i < Lanes<T, N, NV>::ROWS; ++i) sum += squares[i];
     return sum;
@@ -225,7 +251,7 @@ static void apply_whitened(const AlsProblem<T>& problem, int64_t start, int64_t 
     RowSum<N, NV, T> sum;
     sum.open(y, stride);
     const T* table = problem.whitened + (ptrdiff_t)(stride + 1) * stride;
-    add_items<N, NV, WANT, asks_again<N, NV, T, true>()>(problem, table, start, stop, p, stride, sum);
+    add_items<N, NV, WANT, asks_again<N, NV, T>()>(problem, table, start, stop, p, stride, sum);
     sum.close(y);
 }
 
@@ -247,11 +273,15 @@ FASTFEDREC_INLINE bool step_length(T squares, T curvature, T& length) {
 // One step along p, of which `product` is A p: changes all but that. False where it overflows, which changes nothing.
 template <int N, class T>
 static bool advance(const T* product, T* x, T* r, T* p, T& squares, int stride) {
+    typedef typename Vector<T, N>::Type Wide;
     T length;
     if (!step_length(squares, dot<N>(p, product, stride), length)) return false;
-    combine<N>(length, p, (T)1, x, stride);
-    combine<N>(-length, product, (T)1, r, stride);
-    const T next = dot<N>(r, r, stride);
+    const T next = Products<N, T>().of(stride, [&](int f, Wide& sum) {
+        const Wide rest = multiply_add(spread<Wide>(-length), load<Wide>(product + f), load<Wide>(r + f));
+        store(x + f, multiply_add(spread<Wide>(length), load<Wide>(p + f), load<Wide>(x + f)));
+        store(r + f, rest);
+        sum = multiply_add(rest, rest, sum);
+    });
     combine<N>((T)1, r, next / squares, p, stride);
     squares = next;
     return true;
