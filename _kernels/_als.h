@@ -7,7 +7,21 @@
 
 namespace fastfedrec {
 
-enum { ALS_ITEMS_AT_ONCE = 256 };
+enum {
+    ALS_ITEMS_AT_ONCE = 256,
+    ALS_ROWS_AT_ONCE = 48,    // that are rotated together: a multiple of every tile's
+    ALS_ROTATED_FROM = 49,    // factors from which on conjugate gradients take rotated coordinates; by measurement
+};
+
+// Coordinates in which V'V + reg I is tridiagonal: a row x of the old ones is x `forth`, and one of the new y `back`.
+template <class T>
+struct AlsRotation {
+    T* forth;     // (stride, stride), orthogonal
+    T* back;      // its transpose
+    T* diagonal;  // (stride,) each: a row's own entry, the one above it, and the one below
+    T* above;
+    T* below;
+};
 
 // One call's users and item factors, rows padded with zeros to `stride`: 8, or a multiple of 16.
 template <class T>
@@ -19,6 +33,7 @@ struct AlsProblem {
     const T* gram;            // (stride, stride), V'V + reg I, 1 on the padded diagonal
     const double* wide_gram;  // the same in double; its Cholesky factor where the weight is 0
     const T* whitened;        // of als_whitened_size, as als_whiten fills it; NULL where there is none
+    const AlsRotation<T>* rotation;  // of which item_factors are in the coordinates; NULL where they are not
     int n_factors;
     int stride;
     double weight;
@@ -41,6 +56,10 @@ static inline size_t als_scratch_bytes(int stride) {
 // R (stride, stride) with R'R = gram, the inverse of its diagonal (stride,), V R^-1 (n_items, stride).
 static inline ptrdiff_t als_whitened_size(ptrdiff_t n_items, int stride) { return (stride + 1 + n_items) * stride; }
 
+// Numbers of an AlsRotation, and bytes of scratch that a thread needs for it; rows begin at multiples of 64 bytes.
+static inline ptrdiff_t als_rotation_size(int stride) { return (2 * stride + 3) * stride; }
+static inline size_t als_rotated_bytes(int stride) { return (size_t)2 * ALS_ROWS_AT_ONCE * stride * sizeof(double); }
+
 }  // namespace fastfedrec
 
 #define FASTFEDREC_DECLARE(level) \
@@ -54,8 +73,14 @@ static inline ptrdiff_t als_whitened_size(ptrdiff_t n_items, int stride) { retur
                    unsigned char* solved); \
     bool als_solve_whitened(const AlsProblem<float>& problem, ptrdiff_t user, float* out); \
     bool als_solve_whitened(const AlsProblem<double>& problem, ptrdiff_t user, double* out); \
-    void als_solve_cg(const AlsProblem<float>& problem, ptrdiff_t user, int n_steps, float* out); \
-    void als_solve_cg(const AlsProblem<double>& problem, ptrdiff_t user, int n_steps, double* out); \
+    void als_solve_cg(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch, \
+                      float* out); \
+    void als_solve_cg(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch, \
+                      double* out); \
+    void als_rotate(const AlsProblem<float>& problem, double* scratch, const AlsRotation<float>& rotation); \
+    void als_rotate(const AlsProblem<double>& problem, double* scratch, const AlsRotation<double>& rotation); \
+    void als_turn(const AlsRotation<float>& rotation, int stride, int n_rows, char* scratch, float* rows); \
+    void als_turn(const AlsRotation<double>& rotation, int stride, int n_rows, char* scratch, double* rows); \
     }
 namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 #undef FASTFEDREC_DECLARE
@@ -78,10 +103,24 @@ static inline void als_solve(const AlsProblem<T>& problem, ptrdiff_t first, ptrd
     FASTFEDREC_CALL(als_solve, problem, first, last, scratch, out, solved);
 }
 
-// So many steps of conjugate gradients for one user, from `out` (n_factors,), which the result replaces.
+// So many steps of conjugate gradients for users [first, last), at most ALS_ROWS_AT_ONCE, from `out` (last - first,
+// n_factors), which the result replaces. `scratch` has als_rotated_bytes, and is not used without a rotation.
 template <class T>
-static inline void als_solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, T* out) {
-    FASTFEDREC_CALL(als_solve_cg, problem, user, n_steps, out);
+static inline void als_solve_cg(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps,
+                                char* scratch, T* out) {
+    FASTFEDREC_CALL(als_solve_cg, problem, first, last, n_steps, scratch, out);
+}
+
+// Fills `rotation` by problem.wide_gram. `scratch` has two matrices of the padded size.
+template <class T>
+static inline void als_rotate(const AlsProblem<T>& problem, double* scratch, const AlsRotation<T>& rotation) {
+    FASTFEDREC_CALL(als_rotate, problem, scratch, rotation);
+}
+
+// Replaces at most ALS_ROWS_AT_ONCE padded rows by the same in the new coordinates.
+template <class T>
+static inline void als_turn(const AlsRotation<T>& rotation, int stride, int n_rows, char* scratch, T* rows) {
+    FASTFEDREC_CALL(als_turn, rotation, stride, n_rows, scratch, rows);
 }
 
 }  // namespace fastfedrec

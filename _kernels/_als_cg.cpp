@@ -4,6 +4,7 @@
 // or, in coordinates in which the condition is small, to the precision of the type.
 #include "_kernels/_als.h"
 
+#include "_kernels/_als_rotate.h"
 #include "_kernels/_rows.h"
 #include "_kernels/_tiles.h"
 
@@ -12,6 +13,7 @@ namespace FASTFEDREC_LEVEL {
 
 enum {
     LONGEST = 256,   // factors
+    MARGIN = 16,     // numbers before and after a vector whose neighbours are wanted
     STEP_SHARE = 5,  // a step costs about so many n_factors-ths of a user's matrix and its Cholesky factor
 };
 
@@ -58,6 +60,7 @@ struct RowSum {
 #pragma GCC unroll 8
         for (int v = 0; v < NV; ++v) sums[v] = Wide{};
     }
+    FASTFEDREC_MEMBER void add_vector(int v, const Wide& x) { sums[v] += x; }
     FASTFEDREC_MEMBER void add(const typename Lanes<T, N, NV>::Some& rows, const T* coefficients) {
 #pragma GCC unroll 8
         for (int i = 0; i < Lanes<T, N, NV>::ROWS; ++i)
@@ -82,6 +85,7 @@ struct RowSum<N, 0, T> {
         stride = n;
         __builtin_memset(y, 0, stride * sizeof(T));
     }
+    FASTFEDREC_MEMBER void add_vector(int v, const Wide& x) { store(y + v * N, load<Wide>(y + v * N) + x); }
     FASTFEDREC_MEMBER void add(const typename Lanes<T, N, 0>::Some& rows, const T* coefficients) {
         for (int v = 0; v < stride / N; ++v) {
             Wide even = load<Wide>(y + v * N), odd = Wide{};
@@ -146,13 +150,19 @@ static T dot(const T* a, const T* b, int n) {
         n, [&](int f, Wide& sum) { sum = multiply_add(load<Wide>(a + f), load<Wide>(b + f), sum); });
 }
 
+template <class T>
+FASTFEDREC_INLINE const T* zero_row() {
+    alignas(64) static const T zeros[LONGEST] = {};
+    return zeros;
+}
+
 // Calls take(rows, w) for a user's rows of `table`, a few at a time; what is beyond the last is zeros.
 template <int N, int NV, bool ASKS_AHEAD, class T, class Function>
 FASTFEDREC_INLINE void each_few(const AlsProblem<T>& problem, const T* table, int64_t start, int64_t stop, int stride,
                                 Function take) {
     typedef typename Lanes<T, N, NV>::Narrow Narrow;
     constexpr int n_rows = Lanes<T, N, NV>::ROWS, ahead = 16, line = 64 / sizeof(T);
-    static const T zeros[LONGEST] = {};
+    const T* const zeros = zero_row<T>();
     const Narrow weight = spread<Narrow>((T)problem.weight);
     typename Lanes<T, N, NV>::Some rows;
     for (int64_t k = start; k < stop; k += n_rows) {
@@ -175,6 +185,30 @@ FASTFEDREC_INLINE void each_few(const AlsProblem<T>& problem, const T* table, in
     }
 }
 
+// The products of some rows with p, and meanwhile the sum of the rows before, whose coefficients are known by now: a
+// product waits for its last addition, and a coefficient for its product, and here the one's time is used by the other.
+template <int N, int NV, class T>
+FASTFEDREC_INLINE typename Lanes<T, N, NV>::Narrow products_beside_sum(
+    const typename Lanes<T, N, NV>::Some& rows, const T* p, const typename Lanes<T, N, NV>::Some& before,
+    const T* coefficients, RowSum<N, NV, T>& sum) {
+    typedef typename Lanes<T, N, NV>::Wide Wide;
+    constexpr int n_rows = Lanes<T, N, NV>::ROWS;
+    Wide sums[n_rows];
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; ++i) sums[i] = Wide{};
+#pragma GCC unroll 8
+    for (int v = 0; v < NV; ++v) {
+        const Wide x = load<Wide>(p + v * N);
+#pragma GCC unroll 8
+        for (int i = 0; i < n_rows; ++i) sums[i] = multiply_add(rows.at(i, v), x, sums[i]);
+#pragma GCC unroll 8
+        for (int k = v * n_rows; k < (v + 1) * n_rows; ++k)  // a share of all vectors of all rows
+            sum.sums[k % NV] =
+                multiply_add(before.at(k / NV, k % NV), spread<Wide>(coefficients[k / NV]), sum.sums[k % NV]);
+    }
+    return row_sums<n_rows>(sums);
+}
+
 // Adds what is wanted of a user's rows of `table`. What meets them first asks for them ahead.
 template <int N, int NV, Want WANT, bool ASKS_AGAIN, class T>
 FASTFEDREC_INLINE void add_items(const AlsProblem<T>& problem, const T* table, int64_t start, int64_t stop, const T* p,
@@ -182,23 +216,47 @@ FASTFEDREC_INLINE void add_items(const AlsProblem<T>& problem, const T* table, i
     typedef typename Lanes<T, N, NV>::Narrow Narrow;
     typedef typename Lanes<T, N, NV>::Some Some;
     constexpr bool asks = WANT != PRODUCT || ASKS_AGAIN;
+    constexpr int n_rows = Lanes<T, N, NV>::ROWS;
     const Narrow one = spread<Narrow>((T)1);
-    alignas(64) T coefficients[Lanes<T, N, NV>::ROWS];
+    alignas(64) T coefficients[n_rows] = {};
+    const auto set_coefficients = [&](Narrow w, Narrow products) __attribute__((always_inline)) {
+        store(coefficients, WANT == RESIDUAL ? one + w - w * products : w * products);
+    };
+    if constexpr (WANT != RIGHT_SIDE && NV > 0 && !Some::HELD) {
+        Some before;  // none yet: zeros, times zero
+        for (int i = 0; i < n_rows; ++i) before.starts[i] = zero_row<T>();
+        const auto add = [&](Some& rows, Narrow w) __attribute__((always_inline)) {
+            set_coefficients(w, products_beside_sum<N, NV>(rows, p, before, coefficients, sum));
+            before = rows;
+        };
+        each_few<N, NV, asks>(problem, table, start, stop, stride, add);
+        sum.add(before, coefficients);
+        return;
+    }
     const auto add = [&](Some& rows, Narrow w) __attribute__((always_inline)) {
         if constexpr (WANT == RIGHT_SIDE) store(coefficients, one + w);
-        else {
-            const Narrow products = row_products<N, NV>(rows, p, stride);
-            rows.keep_or_read_again();
-            store(coefficients, WANT == RESIDUAL ? one + w - w * products : w * products);
-        }
+        else set_coefficients(w, row_products<N, NV>(rows, p, stride));
         sum.add(rows, coefficients);
     };
     each_few<N, NV, asks>(problem, table, start, stop, stride, add);
 }
 
-// Adds c (V'V + reg I) p.
+// Adds c (V'V + reg I) p, for which rotated coordinates need the neighbours of p's numbers instead of the matrix.
 template <int N, int NV, class T>
 FASTFEDREC_INLINE void add_gram(const AlsProblem<T>& problem, T c, const T* p, int stride, RowSum<N, NV, T>& sum) {
+    typedef typename Lanes<T, N, NV>::Wide Wide;
+    if (problem.rotation) {
+        const AlsRotation<T>& rotation = *problem.rotation;
+#pragma GCC unroll 8
+        for (int v = 0; v < (NV ? NV : stride / N); ++v) {
+            const int f = v * N;
+            Wide x = load<Wide>(rotation.diagonal + f) * load<Wide>(p + f);
+            x = multiply_add(load<Wide>(rotation.above + f), load<Wide>(p + f + 1), x);
+            x = multiply_add(load<Wide>(rotation.below + f), load<Wide>(p + f - 1), x);
+            sum.add_vector(v, spread<Wide>(c) * x);
+        }
+        return;
+    }
     typedef typename Lanes<T, N, NV>::Narrow Narrow;
     constexpr int n_rows = Lanes<T, N, NV>::ROWS;
     alignas(64) T coefficients[n_rows];
@@ -287,32 +345,50 @@ static bool advance(const T* product, T* x, T* r, T* p, T& squares, int stride) 
     return true;
 }
 
-template <int N, int NV, class T>
-static void solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, T* out) {
-    const int64_t start = problem.indptr[user], stop = problem.indptr[user + 1];
-    const int n = problem.n_factors, stride = problem.stride;
-    alignas(64) T x[LONGEST], r[LONGEST], p[LONGEST], product[LONGEST];
-    if (start == stop) {
-        __builtin_memset(out, 0, n * sizeof(T));
-        return;
+// A vector with zeros around it, of which `numbers` is the first.
+template <class T>
+struct Vectored {
+    alignas(64) T all[MARGIN + LONGEST + MARGIN];
+    T* const numbers = all + MARGIN;
+
+    explicit Vectored(int stride) {
+        __builtin_memset(all, 0, MARGIN * sizeof(T));
+        __builtin_memset(numbers + stride, 0, MARGIN * sizeof(T));
     }
-    __builtin_memset(x, 0, stride * sizeof(T));
-    __builtin_memcpy(x, out, n * sizeof(T));
+};
+
+// Steps from x (stride,), which the result replaces; false where there was none to take.
+template <int N, int NV, class T>
+static bool solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, T* x) {
+    const int64_t start = problem.indptr[user], stop = problem.indptr[user + 1];
+    const int stride = problem.stride;
+    alignas(64) T r[LONGEST], product[LONGEST];
+    Vectored<T> direction(stride);
+    T* const p = direction.numbers;
+    if (start == stop) {
+        __builtin_memset(x, 0, stride * sizeof(T));
+        return true;
+    }
     bool from_zeros = true;
-    for (int f = 0; f < n; ++f) from_zeros &= x[f] == 0;
+    for (int f = 0; f < stride; ++f) from_zeros &= x[f] == 0;
     if (from_zeros) apply<N, NV, RIGHT_SIDE>(problem, start, stop, x, r);
-    else apply<N, NV, RESIDUAL>(problem, start, stop, x, r);
+    else {
+        __builtin_memcpy(p, x, stride * sizeof(T));
+        apply<N, NV, RESIDUAL>(problem, start, stop, p, r);
+    }
     __builtin_memcpy(p, r, stride * sizeof(T));
     T squares = dot<N>(r, r, stride), length;
+    int step = 0;
     bool goes_on = squares > 0;  // not where it has overflowed, or is solved already
-    for (int step = 1; step < n_steps && goes_on; ++step) {
+    for (; step + 1 < n_steps && goes_on; step += goes_on) {
         apply<N, NV, PRODUCT>(problem, start, stop, p, product);
-        goes_on = advance<N>(product, x, r, p, squares, stride) && squares > 0;
+        goes_on = advance<N>(product, x, r, p, squares, stride);
+        if (goes_on && !(squares > 0)) return true;
     }
     // The last step needs no residual.
-    if (goes_on && step_length(squares, curvature<N, NV>(problem, start, stop, p, product), length))
-        combine<N>(length, p, (T)1, x, stride);
-    __builtin_memcpy(out, x, n * sizeof(T));
+    if (!goes_on || !step_length(squares, curvature<N, NV>(problem, start, stop, p, product), length)) return step > 0;
+    combine<N>(length, p, (T)1, x, stride);
+    return true;
 }
 
 // How often 1 must be halved to come to |x|, to a tenth, by the bits of x: the same on every machine. Negative for what
@@ -373,11 +449,36 @@ FASTFEDREC_INLINE auto with_widths(int stride, Function f) {
     }
 }
 
+// Users whose rows in `out` are of n_factors; those who take no step keep theirs as it is, rotated or not.
 template <class T>
-static void solve_any_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, T* out) {
-    with_widths<T>(problem.stride, [&](auto width) {
-        solve_cg<decltype(width)::N, decltype(width)::NV>(problem, user, n_steps, out);
-    });
+static void solve_any_cg(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch,
+                         T* out) {
+    const int n = problem.n_factors, stride = problem.stride, n_rows = (int)(last - first);
+    const auto solve = [&](ptrdiff_t user, T* x) {
+        return with_widths<T>(stride, [&](auto width) {
+            return solve_cg<decltype(width)::N, decltype(width)::NV>(problem, user, n_steps, x);
+        });
+    };
+    if (!problem.rotation) {
+        alignas(64) T x[LONGEST] = {};
+        for (ptrdiff_t i = 0; i < n_rows; ++i) {
+            __builtin_memcpy(x, out + i * n, n * sizeof(T));
+            if (solve(first + i, x)) __builtin_memcpy(out + i * n, x, n * sizeof(T));
+        }
+        return;
+    }
+    T *rows = (T*)scratch, *turned = rows + ALS_ROWS_AT_ONCE * stride;
+    bool from_zeros = true, moved[ALS_ROWS_AT_ONCE];
+    for (ptrdiff_t k = 0; k < (ptrdiff_t)n_rows * n; ++k) from_zeros &= out[k] == 0;
+    __builtin_memset(rows, 0, als_rotated_bytes(stride));
+    if (!from_zeros) {
+        for (ptrdiff_t i = 0; i < n_rows; ++i) __builtin_memcpy(rows + i * stride, out + i * n, n * sizeof(T));
+        turn_rows(rows, problem.rotation->forth, n_rows, stride, turned);
+    }
+    for (ptrdiff_t i = 0; i < n_rows; ++i) moved[i] = solve(first + i, turned + i * stride);
+    turn_rows(turned, problem.rotation->back, n_rows, stride, rows);
+    for (ptrdiff_t i = 0; i < n_rows; ++i)
+        if (moved[i]) __builtin_memcpy(out + i * n, rows + i * stride, n * sizeof(T));
 }
 
 template <class T>
@@ -387,12 +488,30 @@ static bool solve_any_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* 
     });
 }
 
-void als_solve_cg(const AlsProblem<float>& problem, ptrdiff_t user, int n_steps, float* out) {
-    solve_any_cg(problem, user, n_steps, out);
+void als_solve_cg(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch,
+                  float* out) {
+    solve_any_cg(problem, first, last, n_steps, scratch, out);
 }
 
-void als_solve_cg(const AlsProblem<double>& problem, ptrdiff_t user, int n_steps, double* out) {
-    solve_any_cg(problem, user, n_steps, out);
+void als_solve_cg(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch,
+                  double* out) {
+    solve_any_cg(problem, first, last, n_steps, scratch, out);
+}
+
+void als_rotate(const AlsProblem<float>& problem, double* scratch, const AlsRotation<float>& rotation) {
+    tridiagonalize(problem, scratch, rotation);
+}
+
+void als_rotate(const AlsProblem<double>& problem, double* scratch, const AlsRotation<double>& rotation) {
+    tridiagonalize(problem, scratch, rotation);
+}
+
+void als_turn(const AlsRotation<float>& rotation, int stride, int n_rows, char* scratch, float* rows) {
+    turn_in_place(rotation, stride, n_rows, scratch, rows);
+}
+
+void als_turn(const AlsRotation<double>& rotation, int stride, int n_rows, char* scratch, double* rows) {
+    turn_in_place(rotation, stride, n_rows, scratch, rows);
 }
 
 bool als_solve_whitened(const AlsProblem<float>& problem, ptrdiff_t user, float* out) {

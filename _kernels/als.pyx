@@ -16,6 +16,14 @@ include "_level.pxi"
 cdef extern from "_kernels/_als.h" namespace "fastfedrec" nogil:
     enum:
         ALS_ITEMS_AT_ONCE
+        ALS_ROWS_AT_ONCE
+        ALS_ROTATED_FROM
+    cdef cppclass AlsRotation[T]:
+        T* forth
+        T* back
+        T* diagonal
+        T* above
+        T* below
     cdef cppclass AlsProblem[T]:
         const int64_t* indptr
         const int32_t* indices
@@ -24,6 +32,7 @@ cdef extern from "_kernels/_als.h" namespace "fastfedrec" nogil:
         const T* gram
         const double* wide_gram
         const T* whitened
+        const AlsRotation[T]* rotation
         int n_factors
         int stride
         double weight
@@ -36,7 +45,15 @@ cdef extern from "_kernels/_als.h" namespace "fastfedrec" nogil:
     void als_solve[T](
         const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* out, unsigned char* solved
     ) noexcept
-    void als_solve_cg[T](const AlsProblem[T]& problem, Py_ssize_t user, int n_steps, T* out) noexcept
+    Py_ssize_t als_rotation_size(int stride) noexcept
+    size_t als_rotated_bytes(int stride) noexcept
+    void als_rotate[T](const AlsProblem[T]& problem, double* scratch, const AlsRotation[T]& rotation) noexcept
+    void als_turn[T](
+        const AlsRotation[T]& rotation, int stride, int n_rows, char* scratch, T* rows
+    ) noexcept
+    void als_solve_cg[T](
+        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, int n_steps, char* scratch, T* out
+    ) noexcept
 
 cdef enum:
     USERS_AT_ONCE = 32   # of a thread: a multiple of every vector's lanes
@@ -110,6 +127,7 @@ cdef void* _open(
     problem.gram = own_gram
     problem.wide_gram = wide_gram
     problem.whitened = NULL
+    problem.rotation = NULL
     problem.n_factors = <int>n_factors
     problem.stride = <int>stride
     problem.weight = weight
@@ -253,6 +271,29 @@ def solve_users(
         free(shared_whitened)
 
 
+cdef void* _open_rotation(
+    AlsProblem[floating]* problem,    # IN/OUT
+    AlsRotation[floating]* rotation,  # OUT
+) noexcept nogil:
+    """Coordinates for `problem`, but for its item factors; return the memory to free after use, or NULL."""
+    cdef Py_ssize_t stride = problem.stride, square = stride * stride
+    cdef void* memory = malloc(als_rotation_size(problem.stride) * sizeof(floating) + ALIGNMENT)
+    cdef void* scratch = malloc(2 * square * sizeof(double) + ALIGNMENT)
+    if memory == NULL or scratch == NULL:
+        free(memory)
+        free(scratch)
+        return NULL
+    rotation.forth = <floating*>_aligned(memory)
+    rotation.back = rotation.forth + square
+    rotation.diagonal = rotation.back + square
+    rotation.above = rotation.diagonal + stride
+    rotation.below = rotation.above + stride
+    als_rotate(problem[0], <double*>_aligned(scratch), rotation[0])
+    problem.rotation = rotation
+    free(scratch)
+    return memory
+
+
 def solve_users_cg(
     const int64_t[::1] indptr,            # IN  (n_users + 1,)
     const int32_t[::1] indices,           # IN  (n_interactions,)
@@ -264,26 +305,50 @@ def solve_users_cg(
     int n_steps,
     int n_threads,
 ):
-    """So many steps of conjugate gradients for each user; users without items get zeros."""
-    cdef Py_ssize_t n_users = indptr.shape[0] - 1, u
+    """So many steps of conjugate gradients for each user; users without items get zeros.
+
+    Where factors are many, in coordinates in which V'V is tridiagonal: the steps are the same but for rounding.
+    """
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_items = item_factors.shape[0], first
     cdef AlsProblem[floating] problem
+    cdef AlsRotation[floating] rotation
+    cdef floating* rows
     cdef void* shared
+    cdef void* shared_rotation = NULL
+    cdef void* memory
+    cdef char* scratch
+    cdef size_t own_bytes
     if indices.shape[0] == 0:
         out[:, :] = 0
         return
-    shared = _open(
-        &problem, &item_factors[0, 0], &gram[0, 0], item_factors.shape[0], item_factors.shape[1], confidence_weight
-    )
-    if shared == NULL:
+    shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], n_items, item_factors.shape[1], confidence_weight)
+    own_bytes = als_rotated_bytes(problem.stride) if shared != NULL else 0
+    memory = malloc(n_threads * own_bytes + ALIGNMENT)  # of all threads, so that none finds out alone that there is none
+    if shared != NULL and problem.n_factors >= ALS_ROTATED_FROM:
+        shared_rotation = _open_rotation(&problem, &rotation)
+    if shared == NULL or memory == NULL or (shared_rotation == NULL and problem.n_factors >= ALS_ROTATED_FROM):
+        free(shared)
+        free(memory)
+        free(shared_rotation)
         raise MemoryError
     _set_users(&problem, indptr, indices, values)
-    for u in prange(
-        n_users,
-        nogil=True,
-        schedule="dynamic",
-        chunksize=USERS_AT_ONCE,
-        num_threads=n_threads,
-        use_threads_if=n_threads > 1,
-    ):
-        als_solve_cg(problem, u, n_steps, &out[u, 0])
-    free(shared)
+    rows = <floating*>problem.item_factors
+    with nogil:
+        with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
+            scratch = _aligned(memory) + threadid() * own_bytes
+            if problem.rotation != NULL:
+                for first in prange(0, n_items, ALS_ROWS_AT_ONCE, schedule="dynamic"):
+                    als_turn(
+                        rotation,
+                        problem.stride,
+                        <int>min(<Py_ssize_t>ALS_ROWS_AT_ONCE, n_items - first),
+                        scratch,
+                        rows + first * problem.stride,
+                    )
+            for first in prange(0, n_users, ALS_ROWS_AT_ONCE, schedule="dynamic"):
+                als_solve_cg(
+                    problem, first, min(first + ALS_ROWS_AT_ONCE, n_users), n_steps, scratch, &out[first, 0]
+                )
+        free(memory)
+        free(shared_rotation)
+        free(shared)
