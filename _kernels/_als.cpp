@@ -291,6 +291,19 @@ static void solve_shared(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_
 
 // ---- both types
 
+// See als_add_gram.
+template <class T>
+static void add_gram(const T* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed, double* gram) {
+    const ptrdiff_t at_once = ALS_PACKED_NUMBERS / stride;
+    __builtin_memset(packed, 0, at_once * stride * sizeof(double));
+    for (ptrdiff_t first = 0; first < n_rows; first += at_once) {
+        const ptrdiff_t n = first + at_once < n_rows ? at_once : n_rows - first;
+        for (ptrdiff_t k = 0; k < n; ++k)
+            for (ptrdiff_t f = 0; f < n_factors; ++f) packed[k * stride + f] = rows[(first + k) * n_factors + f];
+        add_products<double>(packed, n, to_blocks(n_factors), stride, gram, gram);
+    }
+}
+
 template <class T>
 static void solve_all(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, T* out,
                       unsigned char* solved) {
@@ -311,6 +324,14 @@ static void solve_all(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t l
         for (ptrdiff_t u = first; u < last; ++u)
             if (!solved[u - first])
                 solved[u - first] = solve_one<double>(problem, problem.wide_gram, u, scratch, out + (u - first) * n);
+}
+
+void als_add_gram(const float* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed, double* gram) {
+    add_gram(rows, n_rows, n_factors, stride, packed, gram);
+}
+
+void als_add_gram(const double* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed, double* gram) {
+    add_gram(rows, n_rows, n_factors, stride, packed, gram);
 }
 
 bool als_whiten(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* whitened) {

@@ -16,6 +16,7 @@ include "_level.pxi"
 cdef extern from "_kernels/_als.h" namespace "fastfedrec" nogil:
     enum:
         ALS_ITEMS_AT_ONCE
+        ALS_PACKED_NUMBERS
         ALS_ROWS_AT_ONCE
         ALS_ROTATED_FROM
     cdef cppclass AlsRotation[T]:
@@ -37,6 +38,9 @@ cdef extern from "_kernels/_als.h" namespace "fastfedrec" nogil:
         int stride
         double weight
     size_t als_scratch_bytes(int stride) noexcept
+    void als_add_gram[T](
+        const T* rows, Py_ssize_t n_rows, int n_factors, int stride, double* packed, double* gram
+    ) noexcept
     double als_whitened_weight[T](const AlsProblem[T]& problem) noexcept
     Py_ssize_t als_whitened_size(Py_ssize_t n_items, int stride) noexcept
     bint als_whiten[T](
@@ -57,7 +61,6 @@ cdef extern from "_kernels/_als.h" namespace "fastfedrec" nogil:
 
 cdef enum:
     USERS_AT_ONCE = 32   # of a thread: a multiple of every vector's lanes
-    ROWS_AT_ONCE = 8     # of V, whose products are added up before they go to memory
     ALIGNMENT = 64
 
 
@@ -68,29 +71,30 @@ def factor_gram(
     return bool(cholesky_factor(&gram[0, 0], gram.shape[0]))
 
 
-def small_gram(
-    const floating[:, ::1] factors,   # IN  (n_rows, n_factors), at most 8 factors
-    double[:, ::1] gram,              # IN/OUT (n_factors, n_factors), zeros
+def gram(
+    const floating[:, ::1] factors,   # IN  (n_rows, n_factors)
+    double[:, ::1] out,               # OUT (n_factors, n_factors)
 ):
-    """V'V in double, row after row: where factors are few, BLAS takes longer to begin than to multiply."""
-    cdef Py_ssize_t n_rows = factors.shape[0], n_factors = factors.shape[1], i = 0, j, f, g
-    cdef double rows[ROWS_AT_ONCE][8]
-    cdef double total
+    """V'V in double."""
+    cdef Py_ssize_t n_factors = factors.shape[1], stride = _stride(n_factors), f, g
+    cdef size_t n_bytes = (ALS_PACKED_NUMBERS + stride * stride) * sizeof(double)
+    cdef void* memory = calloc(n_bytes + ALIGNMENT, 1)
+    cdef double* packed
+    cdef double* padded
+    if memory == NULL:
+        raise MemoryError
+    packed = <double*>_aligned(memory)
+    padded = packed + ALS_PACKED_NUMBERS
     with nogil:
-        while i < n_rows:
-            for j in range(ROWS_AT_ONCE):
-                for f in range(n_factors):
-                    rows[j][f] = factors[i + j, f] if i + j < n_rows else 0
-            for f in range(n_factors):
-                for g in range(f + 1):
-                    total = 0
-                    for j in range(ROWS_AT_ONCE):
-                        total += rows[j][f] * rows[j][g]
-                    gram[f, g] += total
-            i += ROWS_AT_ONCE
+        als_add_gram(&factors[0, 0], factors.shape[0], <int>n_factors, <int>stride, packed, padded)
         for f in range(n_factors):
-            for g in range(f):
-                gram[g, f] = gram[f, g]
+            for g in range(f, n_factors):
+                out[f, g] = out[g, f] = padded[f * stride + g]
+    free(memory)
+
+
+cdef inline Py_ssize_t _stride(Py_ssize_t n_factors) noexcept nogil:
+    return 8 if n_factors <= 8 else (n_factors + 15) // 16 * 16
 
 
 cdef inline char* _aligned(void* memory) noexcept nogil:
@@ -106,7 +110,7 @@ cdef void* _open(
     double weight,
 ) noexcept nogil:
     """Copy item factors and gram to padded, aligned rows; return the memory to free after use, or NULL."""
-    cdef Py_ssize_t stride = 8 if n_factors <= 8 else (n_factors + 15) // 16 * 16, f, g
+    cdef Py_ssize_t stride = _stride(n_factors), f, g
     cdef size_t gram_bytes = stride * stride * sizeof(double), rows_bytes = n_items * stride * sizeof(floating)
     cdef void* memory = calloc(2 * gram_bytes + rows_bytes + ALIGNMENT, 1)
     cdef double* wide_gram = <double*>_aligned(memory)

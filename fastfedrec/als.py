@@ -14,12 +14,10 @@ from fastfedrec._check import (
 )
 from fastfedrec._ids import id_at
 from fastfedrec._kernels import als as _kernel
-from fastfedrec._threads import one_blas_thread, resolve_n_threads
+from fastfedrec._threads import resolve_n_threads
 from fastfedrec.interactions import Interactions
 
 MAX_FACTORS = 256
-_FEW_FACTORS = 8  # of which the kernel makes V'V itself
-_GRAM_ENTRIES = 2**16  # of item factors, made double at a time
 
 
 def solve_users(
@@ -192,17 +190,8 @@ def regularized_gram(item_factors: np.ndarray, regularization: float, confidence
 
 def _plain_gram(item_factors: np.ndarray, regularization: float) -> np.ndarray:
     """V'V + regularization * I in double, not factored."""
-    n_factors = item_factors.shape[1]
-    if n_factors <= _FEW_FACTORS:
-        gram = np.zeros((n_factors, n_factors))
-        _kernel.small_gram(item_factors, gram)
-    else:
-        # A few rows at a time: a copy of all of them took longer to make than to multiply, most of it for new memory.
-        gram, at_once = np.zeros((n_factors, n_factors)), max(_GRAM_ENTRIES // n_factors, n_factors)
-        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, len(item_factors), at_once):
-                wide = item_factors[start : start + at_once].astype(np.float64, copy=False)
-                gram += wide.T @ wide
+    gram = np.empty((item_factors.shape[1],) * 2)
+    _kernel.gram(item_factors, gram)
     if not np.isfinite(gram).all():
         raise ValueError(f"item_factors must be small enough for V'V, got {abs(item_factors).max():g}; scale them down")
     gram[np.diag_indices_from(gram)] += regularization
