@@ -10,8 +10,8 @@ namespace fastfedrec {
 enum {
     ALS_ITEMS_AT_ONCE = 256,
     ALS_PACKED_NUMBERS = 4096,  // of item factors made double at a time: they stay in the first-level cache
-    ALS_ROWS_AT_ONCE = 48,    // that are rotated together: a multiple of every tile's
-    ALS_ROTATED_FROM = 49,    // factors from which on conjugate gradients take rotated coordinates: fewer gain 3% at most
+    ALS_ROWS_AT_ONCE = 48,      // that are rotated together: a multiple of every tile's
+    ALS_ROTATED_FROM = 49,      // factors from which on conjugate gradients are rotated: fewer gain 3% at most
 };
 
 // Coordinates in which V'V + reg I is tridiagonal: a row x of the old ones is x `forth`, and one of the new y `back`.

@@ -52,9 +52,7 @@ cdef extern from "_kernels/_als.h" namespace "fastfedrec" nogil:
     Py_ssize_t als_rotation_size(int stride) noexcept
     size_t als_rotated_bytes(int stride) noexcept
     void als_rotate[T](const AlsProblem[T]& problem, double* scratch, const AlsRotation[T]& rotation) noexcept
-    void als_turn[T](
-        const AlsRotation[T]& rotation, int stride, int n_rows, char* scratch, T* rows
-    ) noexcept
+    void als_turn[T](const AlsRotation[T]& rotation, int stride, int n_rows, char* scratch, T* rows) noexcept
     void als_solve_cg[T](
         const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, int n_steps, char* scratch, T* out
     ) noexcept
