@@ -325,7 +325,7 @@ def solve_users_cg(
         return
     shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], n_items, item_factors.shape[1], confidence_weight)
     own_bytes = als_rotated_bytes(problem.stride) if shared != NULL else 0
-    memory = malloc(n_threads * own_bytes + ALIGNMENT)  # of all threads, so that none finds out alone that there is none
+    memory = malloc(n_threads * own_bytes + ALIGNMENT)  # of all threads: none may find out alone that there is none
     if shared != NULL and problem.n_factors >= ALS_ROTATED_FROM:
         shared_rotation = _open_rotation(&problem, &rotation)
     if shared == NULL or memory == NULL or (shared_rotation == NULL and problem.n_factors >= ALS_ROTATED_FROM):
