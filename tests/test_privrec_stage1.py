@@ -499,7 +499,7 @@ def test_the_encoder_learns_from_order_and_from_nothing_else(ordered):
     test, train = data.select_users(np.arange(500)), data.select_users(np.arange(500, 2000))
     system = rounds(train, cohort_size=100, length=10, server_learning_rate=30.0)
     state = system.initial_state()
-    for number in range(250):
+    for number in range(600):
         state = system.apply(state, system.local_round(state, train, KEY, number))
     for right in accuracy(system.network, state.parameters, test):
         assert len(right) == 2000
