@@ -122,11 +122,11 @@ static bool advance(const T* product, T* x, T* r, T* p, T& squares, int stride) 
 
 // A vector with zeros around it, of which `numbers` is the first.
 template <class T>
-struct Vectored {
+struct WithMargins {
     alignas(64) T all[MARGIN + LONGEST + MARGIN];
     T* const numbers = all + MARGIN;
 
-    explicit Vectored(int stride) {
+    explicit WithMargins(int stride) {
         __builtin_memset(all, 0, MARGIN * sizeof(T));
         __builtin_memset(numbers + stride, 0, MARGIN * sizeof(T));
     }
@@ -138,7 +138,7 @@ static bool solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, 
     const int64_t start = problem.indptr[user], stop = problem.indptr[user + 1];
     const int stride = problem.stride;
     alignas(64) T r[LONGEST], product[LONGEST];
-    Vectored<T> direction(stride);
+    WithMargins<T> direction(stride);
     T* const p = direction.numbers;
     if (start == stop) {
         __builtin_memset(x, 0, stride * sizeof(T));
