@@ -5,7 +5,7 @@
 // only items within that distance of the held-out one need the product itself: 1.4 in a thousand of 64 normal factors.
 #include "_kernels/_held_out.h"
 
-#include "_kernels/_vector.h"
+#include "_kernels/_held_out_products.h"
 
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
@@ -34,52 +34,6 @@ struct Lane<double> {
     static constexpr double ROUND = 6755399441055744.0, EPSILON = __DBL_EPSILON__;
 };
 
-typedef int32_t Sums __attribute__((vector_size(VECTOR_BYTES)));
-typedef int32_t FourSums __attribute__((vector_size(16)));
-
-template <class Vector>
-static inline Vector load(const void* from) {
-    Vector v;
-    __builtin_memcpy(&v, from, sizeof v);
-    return v;
-}
-
-// Products of 16-bit numbers, and the sum of each two.
-template <class Vector>
-static inline Vector add_pairs(Vector a, Vector b) {
-#if defined(__AVX512BW__)
-    if constexpr (sizeof(Vector) == 64) return (Vector)_mm512_madd_epi16((__m512i)a, (__m512i)b);
-#endif
-#if defined(__AVX2__)
-    if constexpr (sizeof(Vector) == 32) return (Vector)_mm256_madd_epi16((__m256i)a, (__m256i)b);
-#endif
-#if defined(__SSE2__)
-    if constexpr (sizeof(Vector) == 16) return (Vector)_mm_madd_epi16((__m128i)a, (__m128i)b);
-#endif
-    return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
-}
-
-// The sum of the lanes of each of four vectors.
-template <class Vector>
-static inline FourSums add_lanes(const Vector rows[4]) {
-    if constexpr (sizeof(Vector) == 16) {
-        const FourSums ab = __builtin_shufflevector(rows[0], rows[1], 0, 4, 1, 5) +
-                            __builtin_shufflevector(rows[0], rows[1], 2, 6, 3, 7);
-        const FourSums cd = __builtin_shufflevector(rows[2], rows[3], 0, 4, 1, 5) +
-                            __builtin_shufflevector(rows[2], rows[3], 2, 6, 3, 7);
-        return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-    } else {
-        const U32 a = (U32)rows[0], b = (U32)rows[1], c = (U32)rows[2], d = (U32)rows[3];
-        const U32 ab = interleave_low(a, b) + interleave_high(a, b), cd = interleave_low(c, d) + interleave_high(c, d);
-        const U32 all = interleave_low_pairs(ab, cd) + interleave_high_pairs(ab, cd);
-        FourSums parts[VECTOR_BYTES / 16];
-        __builtin_memcpy(parts, &all, sizeof all);
-        for (int i = VECTOR_BYTES / 32; i; i /= 2)
-            for (int j = 0; j < i; ++j) parts[j] += parts[j + i];
-        return parts[0];
-    }
-}
-
 // Bit i: whether lane i is not 0, where all bits of a lane are the same.
 static inline uint64_t mask(Sums lanes) {
 #if defined(__AVX512F__)
@@ -93,45 +47,6 @@ static inline uint64_t mask(Sums lanes) {
     for (unsigned i = 0; i < sizeof lanes / sizeof lanes[0]; ++i) bits |= (uint64_t)(lanes[i] & 1) << i;
     return bits;
 #endif
-}
-
-// Inner products of quantized rows: x, and n of `items`, whose steps go along.  Writes up to 3 numbers past the last.
-// Rows are of N vectors, or of n_vectors where that is 0: a number that is known keeps x in registers.
-template <class Vector, int N>
-static void quantized_products(const int16_t* x, const int16_t* items, const float* steps, ptrdiff_t n_vectors,
-                               const int32_t* columns, ptrdiff_t n, int32_t* out, float* out_steps) {
-    enum { LANES = sizeof(Vector) / sizeof(int16_t) };
-    const ptrdiff_t n_known = N ? N : n_vectors;
-    Vector kept[N ? N : 1];
-    for (int v = 0; v < N; ++v) kept[v] = load<Vector>(x + v * LANES);
-    const auto four = [&](const int32_t* four_columns, ptrdiff_t i) __attribute__((always_inline)) {
-        const int16_t* rows[4];
-        for (int r = 0; r < 4; ++r) rows[r] = items + LANES * n_known * four_columns[r];
-        Vector sums[4] = {};
-        for (ptrdiff_t v = 0; v < n_known; ++v)
-            for (int r = 0; r < 4; ++r)
-                sums[r] += add_pairs(N ? kept[v] : load<Vector>(x + v * LANES), load<Vector>(rows[r] + v * LANES));
-        const FourSums sum = add_lanes(sums);
-        __builtin_memcpy(out + i, &sum, sizeof sum);
-        for (int r = 0; r < 4; ++r) out_steps[i + r] = steps[four_columns[r]];
-    };
-    ptrdiff_t i = 0;
-    for (; i + 4 <= n; i += 4) four(columns + i, i);
-    int32_t rest[4] = {};
-    for (ptrdiff_t r = i; r < n; ++r) rest[r - i] = columns[r];
-    if (i < n) four(rest, i);
-}
-
-static inline void quantized_products(const int16_t* x, const int16_t* items, const float* steps, ptrdiff_t length,
-                                      const int32_t* columns, ptrdiff_t n, int32_t* out, float* out_steps) {
-    enum { LINE = HELD_OUT_LINE / VECTOR_BYTES };
-    const ptrdiff_t bytes = length * sizeof(int16_t);
-    const auto function = bytes == 16    ? quantized_products<FourSums, 1>
-                          : bytes == 32  ? quantized_products<FourSums, 2>
-                          : bytes == 64  ? quantized_products<Sums, LINE>
-                          : bytes == 128 ? quantized_products<Sums, 2 * LINE>
-                                         : quantized_products<Sums, 0>;
-    function(x, items, steps, bytes / VECTOR_BYTES, columns, n, out, out_steps);
 }
 
 // A row of factors, read in lines of 64 bytes, with zeros after its last number.
@@ -326,30 +241,40 @@ static inline int quantize_user(const Row<Real>& user, const Scales& scales, int
 }
 
 // The rank of a score among n sums; `exact` gives the score of one of them.  NaN if one of these overflows.
+//
+// Most users have no sum that is too near to tell, and then no branch depends on one: a loop whose ends were
+// mispredicted took a quarter of the time.
 template <class Real, class Exact>
 static inline double rank_among(Real score, const Scaled<Real>& user, const int32_t* sums, const float* steps,
                                 ptrdiff_t n, const Exact& exact) {
-    typedef float Floats __attribute__((vector_size(VECTOR_BYTES)));
     enum { LANES = VECTOR_BYTES / sizeof(float) };
     const float scaled = (float)(score * user.scale);
-    bool finite = score - score == 0;
-    ptrdiff_t twice = 0;
-    for (ptrdiff_t start = 0; start < n; start += 64) {
-        uint64_t above = 0, below = 0;
-        for (int i = 0; i < 64 && start + i < n; i += LANES) {
-            const Floats sum = __builtin_convertvector(load<Sums>(sums + start + i), Floats);
-            const Floats step = load<Floats>(steps + start + i);
-            above |= mask((Sums)((sum - user.uncertainty) * step > scaled)) << i;
-            below |= mask((Sums)((sum + user.uncertainty) * step < scaled)) << i;
-        }
-        const uint64_t there = ~(uint64_t)0 >> (n - start < 64 ? 64 - (n - start) : 0);
-        twice += 2 * __builtin_popcountll(above & there);
-        for (uint64_t bits = ~(above | below) & there; bits; bits &= bits - 1) {
-            const Real other = exact(start + __builtin_ctzll(bits));
-            finite &= other - other == 0;
-            twice += 2 * (other > score) + (other == score);
-        }
+    const auto is_above = [&](ptrdiff_t i) __attribute__((always_inline)) {
+        const Floats least = __builtin_convertvector(load<Sums>(sums + i), Floats) - user.uncertainty;
+        return (Sums)(least * load<Floats>(steps + i) > scaled);
+    };
+    const auto is_below = [&](ptrdiff_t i) __attribute__((always_inline)) {
+        const Floats most = __builtin_convertvector(load<Sums>(sums + i), Floats) + user.uncertainty;
+        return (Sums)(most * load<Floats>(steps + i) < scaled);
+    };
+    Sums n_above = {}, near = {};
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        const Sums above = is_above(i);
+        n_above -= above;
+        near |= ~(above | is_below(i));
     }
+    const FourSums parts = add_parts(n_above);
+    ptrdiff_t twice = 2 * ((ptrdiff_t)parts[0] + parts[1] + parts[2] + parts[3]);
+    bool finite = score - score == 0;
+    if (mask(near))
+        for (ptrdiff_t i = 0; i < n; i += LANES)
+            for (uint64_t bits = mask(~(is_above(i) | is_below(i))); bits; bits &= bits - 1) {
+                const ptrdiff_t k = i + __builtin_ctzll(bits);
+                if (k >= n) break;
+                const Real other = exact(k);
+                finite &= other - other == 0;
+                twice += 2 * (other > score) + (other == score);
+            }
     return finite ? 1.0 + 0.5 * (double)twice : __builtin_nan("");
 }
 
@@ -365,12 +290,10 @@ int HeldOut<Real>::block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factor
     const auto item = [=](ptrdiff_t i) {
         return Row<Real>{items + i * n_factors, n_factors, items + n_items * n_factors};
     };
-    // What lies where the processor does not expect it: single rows of factors, and the next block.
+    // What lies where the processor does not expect it: single rows of factors, and below each row's of the next block,
+    // because all of them at once hold up what is read meanwhile.
     for (ptrdiff_t h = indptr[0]; h < indptr[n_rows]; ++h)
         for (ptrdiff_t f = 0; f < n_factors; f += Row<Real>::LINE) __builtin_prefetch(item(held_out[h]).numbers + f);
-    for (ptrdiff_t i = 0; i < n_rows * n_factors; i += Row<Real>::LINE) __builtin_prefetch(user(n_rows).numbers + i);
-    for (ptrdiff_t i = 0; i < n_rows * n_others; i += HELD_OUT_LINE / sizeof *others)
-        __builtin_prefetch(others + n_rows * n_others + i);
 
     const uint32_t limit = (uint32_t)(n_items < INT32_MAX ? n_items : INT32_MAX);
     int wrong = in_range(others, n_rows, n_others, counts, limit) ? 0 : OUT_OF_RANGE;
@@ -380,8 +303,11 @@ int HeldOut<Real>::block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factor
     if (wrong) return wrong;
 
     for (ptrdiff_t r = 0; r < n_rows; ++r) {
-        if (indptr[r] == indptr[r + 1]) continue;
         const int32_t* const columns = others + r * n_others;
+        for (ptrdiff_t f = 0; f < n_factors; f += Row<Real>::LINE) __builtin_prefetch(user(n_rows + r).numbers + f);
+        for (ptrdiff_t i = 0; i < n_others; i += HELD_OUT_LINE / sizeof *others)
+            __builtin_prefetch(columns + n_rows * n_others + i);
+        if (indptr[r] == indptr[r + 1]) continue;
         quantized_products(x + r * length, quantized, steps, length, columns, counts[r], sums, sum_steps);
         bool finite = true;
         for (ptrdiff_t h = indptr[r]; h < indptr[r + 1]; ++h) {

@@ -101,6 +101,15 @@ cdef bint _copy_share(
     return copy_within(numbers + part * share, kept + part * share, share, limit)
 
 
+cdef Py_ssize_t _every_other_bit(Py_ssize_t number) noexcept nogil:
+    """Bits 0, 2, 4 and so on, side by side."""
+    cdef Py_ssize_t bits = 0, place = 0
+    while number >> 2 * place:
+        bits |= number >> place & <Py_ssize_t>1 << place
+        place += 1
+    return bits
+
+
 def run_epoch(
     const unsigned char[::1] records,     # IN  (n_ratings,) of `rating_blocks.record_type`, block after block
     const uint64_t[::1] starts,           # IN  (n_blocks**2 + 1,): where the block of users j and items k begins
@@ -130,14 +139,16 @@ def run_epoch(
 
     A task has its own users' blocks, and in each phase blocks of items that no other task has then.  Stratum s pairs
     users' block j with items' block j ^ s.  The number of tasks is a power of two, so in the strata of a phase the high
-    bits of s are fixed, and with them the range of items' blocks that a task meets.  Tasks wait for each other between
-    phases.  After the last, a task checks and copies what no other touches any more: its users, and the items it met
-    last.
+    bits of s are fixed, and with them the range of items' blocks that a task meets.  Within a phase a task takes its
+    blocks in Morton order of (s, j): 2, 4, 8, ... strata of as many users' blocks meet only as many items' blocks,
+    which a cache may hold.  Each row sees its ratings in the order of s all the same, so no bit depends on it.  Tasks
+    wait for each other between phases.  After the last, a task checks and copies what no other touches any more: its
+    users, and the items it met last.
     """
     cdef Py_ssize_t n_tasks = arrivals.shape[0], n_blocks = losses.shape[0], share = n_blocks // n_tasks
     cdef Py_ssize_t n_user_lanes = user_rows.shape[0] * user_rows.shape[1]
     cdef Py_ssize_t n_item_lanes = item_rows.shape[0] * item_rows.shape[1]
-    cdef Py_ssize_t phase, stratum, user_block, item_block, block, items = task ^ (n_tasks - 1)
+    cdef Py_ssize_t phase, visit, stratum, user_block, item_block, block, items = task ^ (n_tasks - 1)
     cdef SgdModel[floating] model = _model(
         user_rows, item_rows, user_biases, item_biases, biases, loss, own_loss, mean
     )
@@ -151,18 +162,19 @@ def run_epoch(
     cdef floating* kept_items = _first(kept_item_biases)
     with nogil:
         for phase in range(n_tasks):
-            for stratum in range(phase * share, (phase + 1) * share):
-                for user_block in range(task * share, (task + 1) * share):
-                    item_block = user_block ^ stratum
-                    block = user_block * n_blocks + item_block
-                    if not train_ratings(
-                        model, ratings + starts[block], <Py_ssize_t>(starts[block + 1] - starts[block]), rates, found
-                    ):
-                        leave(&arrivals[0, 0], task)
-                        failed[0], failed[1] = found[0], found[1]
-                        with gil:
-                            return NO_LOSS
-                    losses[user_block, item_block] = found[0]
+            for visit in range(share * share):
+                user_block = task * share + _every_other_bit(visit)
+                stratum = phase * share + _every_other_bit(visit >> 1)
+                item_block = user_block ^ stratum
+                block = user_block * n_blocks + item_block
+                if not train_ratings(
+                    model, ratings + starts[block], <Py_ssize_t>(starts[block + 1] - starts[block]), rates, found
+                ):
+                    leave(&arrivals[0, 0], task)
+                    failed[0], failed[1] = found[0], found[1]
+                    with gil:
+                        return NO_LOSS
+                losses[user_block, item_block] = found[0]
             tell(&arrivals[0, 0], task, before + phase + 1)
             if phase + 1 < n_tasks:
                 wait_for_all(&arrivals[0, 0], n_tasks, before + phase + 1)
