@@ -219,6 +219,23 @@ def phases_share_nothing(met, n_tasks):
     return True
 
 
+@pytest.mark.parametrize("n_tasks", [1, 2, 4, 8])
+def test_every_row_meets_the_strata_in_order(n_tasks):
+    """On which every bit depends."""
+    met = visits(n_tasks, 8, waits=True)
+    for side in (1, 2):
+        for block in range(8):
+            assert [x[1] ^ x[2] for x in met if x[side] == block] == list(range(8))
+
+
+@pytest.mark.parametrize("n_tasks", [1, 2])
+def test_four_strata_of_four_blocks_meet_four_blocks(n_tasks):
+    """Which is less than a stratum of all of them has, so that a cache may hold it."""
+    met = [x for x in visits(n_tasks, 8, waits=True) if x[0] == 0]
+    for first in range(0, len(met), 16):
+        assert [len({x[side] for x in met[first : first + 16]}) for side in (1, 2)] == [4, 4]
+
+
 @pytest.mark.parametrize("late", [0, 1], ids=["the other waits already", "the other has not begun"])
 def test_an_interrupted_epoch_leaves_no_thread_waiting(late):
     code = f"""if True:
