@@ -242,8 +242,8 @@ static inline int quantize_user(const Row<Real>& user, const Scales& scales, int
 
 // The rank of a score among n sums; `exact` gives the score of one of them.  NaN if one of these overflows.
 //
-// Most users have no sum that is too near to tell, and then no branch depends on one: a loop over these took up to a
-// quarter of the time, in some processes and not in others.
+// Most users have no sum that is too near to tell, and then no branch depends on one: with branches ranking took up
+// to a quarter of the time, in some processes and not in others.
 template <class Real, class Exact>
 static inline double rank_among(Real score, const Scaled<Real>& user, const int32_t* sums, const float* steps,
                                 ptrdiff_t n, const Exact& exact) {
