@@ -16,21 +16,22 @@ template <class Real, class Vector = typename Shape<Real>::Vector>
 static inline void tile(const Real* x, const Real* items, ptrdiff_t n_factors, ptrdiff_t first,
                         Vector scores[TILE_USERS][TILE_VECTORS]) {
     typedef Shape<Real> S;
+    Vector sums[TILE_USERS][TILE_VECTORS] = {};  // in registers, where the caller's array is not
     const Real* lines[TILE_VECTORS];
     for (int t = 0; t < TILE_VECTORS; ++t) {
         const ptrdiff_t column = first + t * S::LANES, within = column % S::LINE;
         lines[t] = items + (column - within) * n_factors + within;
     }
-    for (int u = 0; u < TILE_USERS; ++u)
-        for (int t = 0; t < TILE_VECTORS; ++t) scores[u][t] = Vector{};
     for (ptrdiff_t f = 0; f < n_factors; ++f) {
         Vector v[TILE_VECTORS];
         for (int t = 0; t < TILE_VECTORS; ++t) v[t] = load(lines[t] + f * S::LINE);
         for (int u = 0; u < TILE_USERS; ++u) {
             const Vector spread = x[f * TILE_USERS + u] - Vector{};
-            for (int t = 0; t < TILE_VECTORS; ++t) scores[u][t] = fused(spread, v[t], scores[u][t]);
+            for (int t = 0; t < TILE_VECTORS; ++t) sums[u][t] = fused(spread, v[t], sums[u][t]);
         }
     }
+    for (int u = 0; u < TILE_USERS; ++u)
+        for (int t = 0; t < TILE_VECTORS; ++t) scores[u][t] = sums[u][t];
 }
 
 template <class Selection, class Real>
@@ -57,20 +58,25 @@ static ptrdiff_t recommend(const Real* users, const int64_t* rows, ptrdiff_t n_u
         for (ptrdiff_t start = 0; start < n_users; start += TILE_USERS) {
             Vector scores[TILE_USERS][TILE_VECTORS];
             tile(x + start * n_factors, items, n_factors, first, scores);
-            for (int i = 0; i < TILE_USERS && start + i < n_users; ++i) {
+            // All comparisons come before the first branch on one of them: where it is mispredicted, they are done.
+            uint64_t above[TILE_USERS];
+            unsigned any = 0;
+#pragma GCC unroll 6
+            for (int i = 0; i < TILE_USERS; ++i) {
                 const ptrdiff_t u = start + i;
                 const Real threshold = best[u].threshold();
-                uint64_t bits = 0;
+                above[i] = 0;
                 for (int t = 0; t < TILE_VECTORS; ++t) {
-                    bits |= greater(scores[i][t], threshold) << (t * S::LANES);
+                    above[i] |= greater(scores[i][t], threshold) << (t * S::LANES);
                     not_finite[u] = fused(scores[i][t], Vector{}, not_finite[u]);
                 }
-                bits &= ~(taken[u * n_words + (first >> 6)] >> (first & 63));
-                if (bits) {
-                    Real offered[TILE_VECTORS * S::LANES];
-                    __builtin_memcpy(offered, scores[i], sizeof offered);
-                    best[u].offer(bits, offered, first);
-                }
+                above[i] &= ~(taken[u * n_words + (first >> 6)] >> (first & 63));
+                any |= (unsigned)(above[i] != 0) << i;
+            }
+            if (n_users - start < TILE_USERS) any &= (1u << (n_users - start)) - 1;
+            for (; any; any &= any - 1) {
+                const int i = __builtin_ctz(any);
+                best[start + i].offer(above[i], (const Real*)scores[i], first);
             }
         }
     ptrdiff_t first_bad = n_users;

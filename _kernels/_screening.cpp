@@ -10,7 +10,10 @@
 // candidates ahead; sums over 128 factors, which need wider bounds.
 #include "_kernels/_screening.h"
 
-#include "_kernels/_selection.h"
+#include "_kernels/_lanes.h"
+#if defined(__AVX2__)
+#include "_kernels/_screening_candidates.h"
+#endif
 
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
@@ -21,8 +24,9 @@ namespace FASTFEDREC_LEVEL {
 enum {
     TILE_USERS = 6,
     TILE_VECTORS = VECTOR_BYTES == 64 ? 4 : 2,
-    LANES = VECTOR_BYTES / 4,
+    LANES = Shape<float>::LANES,
     TILE_ITEMS = TILE_VECTORS * LANES,
+    PER_LINE = LINE_BYTES / VECTOR_BYTES,
 };
 
 // Of an item 8 bits hold a number from -LARGEST to LARGEST, and LARGEST is added: the sum of two products is a 16-bit
@@ -32,8 +36,6 @@ enum { LARGEST = 90, LONGEST = 181, CHUNK = SCREENED_CHUNK };
 static_assert(2 * (2 * LARGEST) * LARGEST <= INT16_MAX && LONGEST * LONGEST <= INT16_MAX && CHUNK == 16, "no overflow");
 
 typedef uint16_t Halves __attribute__((vector_size(VECTOR_BYTES)));
-typedef int32_t Sums __attribute__((vector_size(VECTOR_BYTES)));
-typedef Shape<float>::Vector Floats;
 
 static inline Sums add_halves(Halves a) {
 #if defined(__AVX512BW__)
@@ -165,176 +167,40 @@ static inline int32_t start_of_chunk(const int32_t* x, ptrdiff_t n) {
     return start;
 }
 
+// Adds the products of `n` quartets of TILE_USERS users (x: each quartet of all of them) and TILE_ITEMS items to `sums`;
+// items beyond those of a line are `apart` bytes from those before.
+FASTFEDREC_INLINE void add_products(const int32_t* x, const uint8_t* lines, ptrdiff_t apart, ptrdiff_t n,
+                                    Halves sums[TILE_USERS][TILE_VECTORS]) {
+#pragma GCC unroll 2
+    for (ptrdiff_t k = 0; k < n; ++k, x += TILE_USERS, lines += LINE_BYTES) {
+        Halves v[TILE_VECTORS];
+        for (int t = 0; t < TILE_VECTORS; ++t)
+            __builtin_memcpy(&v[t], lines + t / PER_LINE * apart + t % PER_LINE * VECTOR_BYTES, sizeof v[t]);
+        for (int u = 0; u < TILE_USERS; ++u) {
+            const Halves spread = (Halves)(x[u] - Sums{});
+            for (int t = 0; t < TILE_VECTORS; ++t) sums[u][t] += (Halves)byte_pairs((U32)v[t], (U32)spread);
+        }
+    }
+}
+
 // Products of TILE_USERS users (x: their starts, then a quartet of all of them, then the next) and TILE_ITEMS items.
 static inline void tile(const int32_t* x, const uint8_t* lines, ptrdiff_t n_quartets, ptrdiff_t first,
                         Sums out[TILE_USERS][TILE_VECTORS]) {
-    const uint8_t* from[TILE_VECTORS];
-    for (int t = 0; t < TILE_VECTORS; ++t) {
-        const ptrdiff_t column = first + t * LANES, within = column % SCREENED_ITEMS;
-        from[t] = lines + (column - within) * 4 * n_quartets + within * 4;
-    }
+    const ptrdiff_t apart = LINE_BYTES * n_quartets;
+    lines += first / SCREENED_ITEMS * apart;
     for (ptrdiff_t begin = 0; begin < n_quartets; begin += CHUNK) {
-        const ptrdiff_t end = begin + CHUNK < n_quartets ? begin + CHUNK : n_quartets;
         Halves sums[TILE_USERS][TILE_VECTORS];
         for (int u = 0; u < TILE_USERS; ++u)
             for (int t = 0; t < TILE_VECTORS; ++t) sums[u][t] = (Halves)(x[u] - Sums{});
         x += TILE_USERS;
-        for (ptrdiff_t k = begin; k < end; ++k, x += TILE_USERS) {
-            Halves v[TILE_VECTORS];
-            for (int t = 0; t < TILE_VECTORS; ++t) __builtin_memcpy(&v[t], from[t] + k * LINE_BYTES, sizeof v[t]);
-            for (int u = 0; u < TILE_USERS; ++u) {
-                const Halves spread = (Halves)(x[u] - Sums{});
-                for (int t = 0; t < TILE_VECTORS; ++t) sums[u][t] += (Halves)byte_pairs((U32)v[t], (U32)spread);
-            }
-        }
+        const ptrdiff_t n = n_quartets - begin;
+        if (n >= CHUNK) add_products(x, lines, apart, CHUNK, sums);
+        else add_products(x, lines, apart, n, sums);
+        x += CHUNK * TILE_USERS;
+        lines += CHUNK * LINE_BYTES;
         for (int u = 0; u < TILE_USERS; ++u)
             for (int t = 0; t < TILE_VECTORS; ++t) out[u][t] = add_halves(sums[u][t]) + (begin ? out[u][t] : Sums{});
     }
-}
-
-// A user, whose step is the unit of scores and bounds.  A product is off by at most `per_residual` times the length of
-// what rounding took from the item, and `per_length` times the length of the item.
-struct Scaled {
-    float step, per_residual, per_length;
-    bool ordinary() const { return step > 0 && per_length < __builtin_inff(); }
-    template <class Number>
-    Number margin(Number residual, Number length) const {
-        return per_residual * residual + per_length * length;
-    }
-};
-
-// A user's candidates: what had an upper bound above the n-th lower bound at its time.
-struct Candidates {
-    struct Candidate {
-        int32_t column;
-        float lower;
-    };
-    enum { N_VECTORS = SHORT / LANES };
-    Floats best[N_VECTORS];  // lower bounds, the greatest first
-    float threshold;
-    Scaled user;
-    ptrdiff_t n, size;
-    Candidate* list;
-
-    void open(ptrdiff_t n_, const Scaled& user_, void* list_) {
-        n = n_;
-        user = user_;
-        size = 0;
-        list = (Candidate*)list_;
-        for (int t = 0; t < N_VECTORS; ++t) best[t] = -__builtin_inff() - Floats{};
-        threshold = -__builtin_inff();
-        if (!user.ordinary()) give_up();
-    }
-
-    void give_up() { threshold = __builtin_inff(); }  // then no upper bound is above it
-    bool gave_up() const { return threshold == __builtin_inff(); }
-
-    // Mostly it is one item: a branch on whether its lower bound is above the threshold would be mispredicted.
-    void offer(uint64_t bits, const float* lower, const float* bounds, ptrdiff_t first) {
-        Floats b[N_VECTORS];
-        __builtin_memcpy(b, best, sizeof b);
-        Candidate* next = list + size;
-        do {
-            const int i = __builtin_ctzll(bits);
-            const Floats bound = lower[i] - Floats{};
-            for (int t = N_VECTORS - 1; t >= 0; --t) {
-                const Floats before = push(t ? b[t - 1] : __builtin_inff() - Floats{}, b[t]);
-                const Floats least = before < bound ? before : bound;
-                b[t] = b[t] > least ? b[t] : least;
-            }
-            *next++ = {(int32_t)(first + i), lower[i]};
-        } while (bits &= bits - 1);
-        __builtin_memcpy(best, b, sizeof b);
-        size = next - list;
-        threshold = ((const float*)best)[n - 1];
-        if (size <= SCREENED_CANDIDATES - 64) return;
-        drop(bounds);
-        if (size > SCREENED_CANDIDATES / 2) give_up();
-    }
-
-    // Whether a candidate's upper bound is below a score; that of an item without bounds is NaN.
-    bool is_below(const Candidate& candidate, float score, const float* bounds) const {
-        const float* const bound = bounds_of(bounds, candidate.column);
-        return candidate.lower + 2 * user.margin(bound[SCREENED_ITEMS], bound[2 * SCREENED_ITEMS]) < score;
-    }
-
-    void drop(const float* bounds) {
-        ptrdiff_t kept = 0;
-        for (ptrdiff_t i = 0; i < size; ++i) {
-            const Candidate candidate = list[i];
-            list[kept] = candidate;
-            kept += !is_below(candidate, threshold, bounds);
-        }
-        size = kept;
-    }
-};
-
-template <class Real>
-static inline Real fused_number(Real a, Real b, Real c) {
-    if constexpr (sizeof(Real) == 4) return __builtin_fmaf(a, b, c);
-    else return __builtin_fma(a, b, c);
-}
-
-// Scores of listed candidates, with the roundings of `Ranking::recommend_block`: each is a chain of additions, and so
-// many chains are what a processor can work on at a time.
-enum { EXACT = 10 };
-
-template <class Real>
-static void exact_scores(const Real* x, ptrdiff_t n_factors, const Real* items, const Candidates& candidates,
-                         const int32_t* which, ptrdiff_t n, Real* scores) {
-    for (ptrdiff_t start = 0; start < n; start += EXACT) {
-        const ptrdiff_t left = n - start < EXACT ? n - start : EXACT;
-        const Real* rows[EXACT];
-        Real s[EXACT] = {};
-        for (int i = 0; i < EXACT; ++i)
-            rows[i] = items + candidates.list[which[start + (i < left ? i : 0)]].column * n_factors;
-        for (ptrdiff_t f = 0; f < n_factors; ++f)
-#pragma GCC unroll 10
-            for (int i = 0; i < EXACT; ++i) s[i] = fused_number(x[f], rows[i][f], s[i]);
-        for (int i = 0; i < left; ++i) scores[which[start + i]] = s[i];
-    }
-}
-
-// The score of a candidate whose lower bound is one of the n greatest is hardly below the n-th best: these scores come
-// first, and only candidates whose upper bound is not below the least of them need theirs.  Returns whether all that
-// were needed are finite.
-template <class Real>
-static bool best_of_candidates(const Real* x, ptrdiff_t n_factors, const Real* items, const float* bounds,
-                               const Candidates& candidates, int32_t* out_items, Real* out_scores, ptrdiff_t n) {
-    Real scores[SCREENED_CANDIDATES];
-    int32_t which[SCREENED_CANDIDATES];
-    bool is_known[SCREENED_CANDIDATES];
-    ptrdiff_t n_known = 0;
-    for (ptrdiff_t i = 0; i < candidates.size; ++i) {
-        which[n_known] = (int32_t)i;
-        is_known[i] = candidates.list[i].lower >= candidates.threshold;
-        n_known += is_known[i];
-    }
-    exact_scores(x, n_factors, items, candidates, which, n_known, scores);
-    if (n_known >= n) {
-        Real least = scores[which[0]];
-        for (ptrdiff_t i = 1; i < n_known; ++i) least = scores[which[i]] < least ? scores[which[i]] : least;
-        const float scaled = (float)(least / candidates.user.step);
-        const float below = scaled - 1e-6f * (scaled < 0 ? -scaled : scaled);
-        ptrdiff_t n_more = 0;
-        for (ptrdiff_t i = 0; i < candidates.size; ++i) {
-            which[n_more] = (int32_t)i;
-            const bool is_more = !is_known[i] & !candidates.is_below(candidates.list[i], below, bounds);
-            is_known[i] |= is_more;
-            n_more += is_more;
-        }
-        exact_scores(x, n_factors, items, candidates, which, n_more, scores);
-    }
-    bool finite = true;
-    ShortList<Real> best;
-    best.open(out_items, out_scores, n, nullptr, 0);
-    for (ptrdiff_t i = 0; i < candidates.size; ++i) {
-        if (!is_known[i]) continue;
-        finite &= scores[i] - scores[i] == 0;
-        if (scores[i] > best.threshold()) best.offer(1, scores + i, candidates.list[i].column);
-    }
-    best.close();
-    return finite;
 }
 
 // Copies of a block of users: those of a tile together, and before each chunk of them what `start_of_chunk` says.
@@ -369,6 +235,7 @@ ptrdiff_t Screening<Real>::recommend_screened(const Real* users, ptrdiff_t n_use
     Candidates candidates[BLOCK_USERS];
     Scaled scaled[BLOCK_USERS];
     quantize_users(users, n_users, n_factors, x, scaled);
+    for (ptrdiff_t u = n_users; u < BLOCK_USERS; ++u) candidates[u].open(n, {0, 0, 0}, nullptr);
     for (ptrdiff_t u = 0; u < n_users; ++u) {
         candidates[u].open(n, scaled[u], lists + u * SCREENED_CANDIDATES * sizeof(Candidates::Candidate));
         mark_taken(indices + indptr[u], indptr[u + 1] - indptr[u], n_items, taken + u * n_words);
@@ -379,23 +246,28 @@ ptrdiff_t Screening<Real>::recommend_screened(const Real* users, ptrdiff_t n_use
         for (ptrdiff_t start = 0; start < n_users; start += TILE_USERS) {
             Sums sums[TILE_USERS][TILE_VECTORS];
             tile(x + start / TILE_USERS * tile_size, lines, n_quartets, first, sums);
-            for (int i = 0; i < TILE_USERS && start + i < n_users; ++i) {
-                const ptrdiff_t u = start + i;
-                const float threshold = candidates[u].threshold;
-                Floats margin[TILE_VECTORS];
-                uint64_t upper = 0;
-                for (int t = 0; t < TILE_VECTORS; ++t) {
-                    const Floats sum = __builtin_convertvector(sums[i][t], Floats);
-                    margin[t] = candidates[u].user.margin(load(bound[t] + SCREENED_ITEMS),
-                                                          load(bound[t] + 2 * SCREENED_ITEMS));
-                    upper |= greater(fused(sum, load(bound[t]), margin[t]), threshold) << (t * LANES);
-                }
-                upper &= ~(taken[u * n_words + (first >> 6)] >> (first & 63));
-                if (!upper) continue;
-                Floats lower[TILE_VECTORS];
+            // All comparisons come before the first branch on one of them: where it is mispredicted, they are done.
+            uint64_t above[TILE_USERS];
+            unsigned any = 0;
+#pragma GCC unroll 6
+            for (int i = 0; i < TILE_USERS; ++i) {
+                const Candidates& of = candidates[start + i];
+                above[i] = 0;
                 for (int t = 0; t < TILE_VECTORS; ++t)
-                    lower[t] = fused(__builtin_convertvector(sums[i][t], Floats), load(bound[t]), -margin[t]);
-                candidates[u].offer(upper, (const float*)lower, bounds, first);
+                    above[i] |= greater(of.user.upper(sums[i][t], bound[t]), of.threshold) << (t * LANES);
+                above[i] &= ~(taken[(start + i) * n_words + (first >> 6)] >> (first & 63));
+                any |= (unsigned)(above[i] != 0) << i;
+            }
+            for (; any; any &= any - 1) {
+                const int i = __builtin_ctz(any);
+                Candidates& of = candidates[start + i];
+                Integers lower[TILE_VECTORS];
+                Floats upper[TILE_VECTORS];
+                for (int t = 0; t < TILE_VECTORS; ++t) {
+                    lower[t] = ordered(of.user.lower(sums[i][t], bound[t]));
+                    upper[t] = of.user.upper(sums[i][t], bound[t]);
+                }
+                of.offer(above[i], (const int32_t*)lower, (const float*)upper, first);
             }
         }
     }
@@ -403,8 +275,7 @@ ptrdiff_t Screening<Real>::recommend_screened(const Real* users, ptrdiff_t n_use
     for (ptrdiff_t u = 0; u < n_users; ++u) {
         left[u] = candidates[u].gave_up();
         if (!left[u]) {
-            candidates[u].drop(bounds);
-            left[u] = !best_of_candidates(users + u * n_factors, n_factors, items, bounds, candidates[u],
+            left[u] = !best_of_candidates(users + u * n_factors, n_factors, items, candidates[u],
                                           out_items + u * n, out_scores + u * n, n);
             fill_up(out_items + u * n, n, taken + u * n_words);
         }

@@ -28,7 +28,7 @@ static inline ptrdiff_t screened_bounds(ptrdiff_t n_items) { return 3 * 64 * bit
 static inline ptrdiff_t screened_users_bytes(ptrdiff_t n_factors) {
     return BLOCK_USERS * 4 * screened_length(n_factors);
 }
-static inline ptrdiff_t screened_candidates_bytes() { return BLOCK_USERS * SCREENED_CANDIDATES * 8; }
+static inline ptrdiff_t screened_candidates_bytes() { return BLOCK_USERS * SCREENED_CANDIDATES * 12; }
 
 }  // namespace fastfedrec
 

@@ -86,6 +86,7 @@ struct ShortList {
     int32_t* out_columns;
     Real* out_scores;
     ptrdiff_t n;
+    Real infinity;  // read from memory: as a constant it would take a register from the tiles of scores
     Integers columns[N_VECTORS];
     Vector scores[N_VECTORS];
 
@@ -93,6 +94,7 @@ struct ShortList {
         out_columns = columns_;
         out_scores = scores_;
         n = n_;
+        infinity = __builtin_inf();
         for (int t = 0; t < N_VECTORS; ++t) {
             columns[t] = Integers{} + INT32_MAX;
             scores[t] = -__builtin_inf() - Vector{};
@@ -112,7 +114,7 @@ struct ShortList {
             const Integers column = Integers{} + (typename S::Integer)(first + i);
             for (int t = N_VECTORS - 1; t >= 0; --t) {
                 // Each place keeps what it has, or takes the newcomer, or takes what the place before it had.
-                const Vector before = push(t ? s[t - 1] : __builtin_inf() - Vector{}, s[t]);
+                const Vector before = push(t ? s[t - 1] : infinity - Vector{}, s[t]);
                 const Integers column_before = push(t ? c[t - 1] : Integers{}, c[t]);
                 const Integers keeps = s[t] >= score, is_next = before >= score;
                 c[t] = keeps ? c[t] : is_next ? column : column_before;
