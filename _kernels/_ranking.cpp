@@ -49,6 +49,8 @@ static ptrdiff_t recommend(const Real* users, const int64_t* rows, ptrdiff_t n_u
                      candidates + u * list_bytes(n, n_items, sizeof(Real)), capacity);
         mark_taken(indices + indptr[rows[u]], indptr[rows[u] + 1] - indptr[rows[u]], n_items, taken + u * n_words);
     }
+    // The last tile compares the scores of six users too; those that the block does not have have no list to offer to.
+    for (ptrdiff_t u = n_users; u < BLOCK_USERS; ++u) best[u].open(nullptr, nullptr, n, candidates, 0);
     for (ptrdiff_t u = 0; u < BLOCK_USERS; ++u)
         for (ptrdiff_t f = 0; f < n_factors; ++f)
             x[(u / TILE_USERS * n_factors + f) * TILE_USERS + u % TILE_USERS] =

@@ -161,6 +161,25 @@ def test_any_floats_have_the_bits_of_every_score(seed, n_items, n_factors, dtype
 # ---- invariants --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("n", [10, 40])
+@pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
+def test_items_do_not_depend_on_how_many_users_there_are(instruction_set, n):
+    """Users are worked on by six: the last tile of a block may be of any number of them."""
+    users, items = normal()
+    seen = random_seen(np.random.default_rng(9), 70, 900, 0.2)
+    with hardware.use_instruction_set(instruction_set):
+        everyone = from_every_score(users, items, n, seen)
+        for n_users in range(1, 14):
+            few = seen[0][: n_users + 1], seen[1]
+            got = from_every_score(users[:n_users], items, n, few)
+            assert [a.tobytes() for a in got] == [a[:n_users].tobytes() for a in everyone]
+            if n <= 16:
+                got, scores, done = screened(users[:n_users], items, n, few)
+                assert done.all() == (instruction_set != "plain")
+                assert (got[done] == everyone[0][:n_users][done]).all()
+                assert scores[done].tobytes() == everyone[1][:n_users][done].tobytes()
+
+
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
 def test_users_that_are_left_get_their_items_from_every_score(instruction_set, monkeypatch):
     monkeypatch.setattr(ranking, "_pays_to_screen", lambda *_: True)
