@@ -6,8 +6,8 @@
 // others need their score: of 3,706 items and 128 normal factors, 18 for the best 10.  One instruction multiplies four
 // times as many of these numbers as floats.
 //
-// What was tried and is not faster: to keep tiles with candidates in a queue, without a branch; to fetch the factors of
-// candidates ahead; sums over 128 factors, which need wider bounds.
+// What was tried and is not faster: to keep tiles with candidates in a queue, without a branch; to insert two candidates
+// without a branch between them; to fetch the factors of candidates ahead; sums over 128 factors, which need wider bounds.
 #include "_kernels/_screening.h"
 
 #include "_kernels/_lanes.h"
