@@ -43,8 +43,8 @@ def count_ids(
 def count_blocks(
     const int64_t[::1] users,         # IN  (n_ratings,)
     const int64_t[::1] items,         # IN  (n_ratings,)
-    const int64_t[::1] user_block,    # IN  (n_users,), times n_blocks
-    const int64_t[::1] item_block,    # IN  (n_items,)
+    const int64_t[::1] user_block,    # IN  (n_users,), whose exclusive or with
+    const int64_t[::1] item_block,    # IN  (n_items,) is the block of a pair
     int64_t[:, ::1] counts,           # IN/OUT (n_tasks, n_blocks**2), zeros: ratings of each task in each block
     Py_ssize_t task,
 ):
@@ -52,7 +52,7 @@ def count_blocks(
     cdef Py_ssize_t n_ratings = users.shape[0], n_tasks = counts.shape[0], k
     with nogil:
         for k in range(task * n_ratings // n_tasks, (task + 1) * n_ratings // n_tasks):
-            counts[task, user_block[users[k]] + item_block[items[k]]] += 1
+            counts[task, user_block[users[k]] ^ item_block[items[k]]] += 1
 
 
 def place_ratings(
@@ -62,8 +62,8 @@ def place_ratings(
     const floating[::1] weights,      # IN  (n_ratings,), or (0,) where all are 1
     const int64_t[::1] user_row,      # IN  (n_users,)
     const int64_t[::1] item_row,      # IN  (n_items,)
-    const int64_t[::1] user_block,    # IN  (n_users,), times n_blocks
-    const int64_t[::1] item_block,    # IN  (n_items,)
+    const int64_t[::1] user_block,    # IN  (n_users,), whose exclusive or with
+    const int64_t[::1] item_block,    # IN  (n_items,) is the block of a pair
     uint64_t[:, ::1] slots,           # IN/OUT (n_tasks, n_blocks**2), where a task's next rating of a block goes
     Record[::1] records,              # OUT (n_ratings,)
     Py_ssize_t task,
@@ -74,7 +74,7 @@ def place_ratings(
     cdef Record record
     with nogil:
         for k in range(task * n_ratings // n_tasks, (task + 1) * n_ratings // n_tasks):
-            block = user_block[users[k]] + item_block[items[k]]
+            block = user_block[users[k]] ^ item_block[items[k]]
             record.user, record.item = <uint32_t>user_row[users[k]], <uint32_t>item_row[items[k]]
             record.rating = ratings[k]
             record.weight = weights[k] if weighted else 1

@@ -31,6 +31,7 @@ struct SgdModel {
     ptrdiff_t width;  // lanes of a row
     double mean;
     int biases, loss;
+    bool weighted;  // or all weights are 1
     SgdOwnLoss own_loss;
 };
 
@@ -42,8 +43,8 @@ struct SgdRates {
 
 #define FASTFEDREC_DECLARE_TYPE(level, Real) \
     namespace level { \
-    bool train_ratings(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, \
-                       const SgdRates& rates, double* loss); \
+    bool train_blocks(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts, \
+                      ptrdiff_t n_blocks, const SgdRates& rates, double* losses, double* failed); \
     bool measure_ratings(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, double* loss); \
     bool copy_within(const Real* numbers, Real* copy, ptrdiff_t n, double limit); \
     void predict_pairs(const int64_t* users, const int64_t* items, ptrdiff_t n, const Real* user_factors, \
@@ -57,15 +58,16 @@ namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 
 namespace fastfedrec {
 
-// One step for each rating in order; `loss` is the weighted sum of losses before each step.  Where the user's own loss
-// has no value it returns false, with the prediction and the rating in loss[0] and loss[1].
+// One step for each rating of a run of blocks, in order; block b is ratings[starts[b]] to ratings[starts[b + 1] - 1], and
+// losses[b] the weighted sum of its losses before each step.  Where the user's own loss has no value it returns false,
+// with the prediction and the rating in failed[0] and failed[1].
 template <class Real>
-static inline bool train_ratings(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n,
-                                 const SgdRates& rates, double* loss) {
-    return FASTFEDREC_CALL(train_ratings, model, ratings, n, rates, loss);
+static inline bool train_blocks(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts,
+                                ptrdiff_t n_blocks, const SgdRates& rates, double* losses, double* failed) {
+    return FASTFEDREC_CALL(train_blocks, model, ratings, starts, n_blocks, rates, losses, failed);
 }
 
-// The same without a step.
+// The weighted sum of losses of n ratings without a step; a prediction and a rating in loss[0] and loss[1] likewise.
 template <class Real>
 static inline bool measure_ratings(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n,
                                    double* loss) {

@@ -43,13 +43,15 @@ cdef extern from "_kernels/_sgd.h" namespace "fastfedrec" nogil:
         double mean
         int biases
         int loss
+        bint weighted
         SgdOwnLoss own_loss
     cdef cppclass SgdRates:
         double learning_rate
         double regularization
         double bias_regularization
-    bint train_ratings[Real](
-        const SgdModel[Real]& model, const SgdRating[Real]* ratings, Py_ssize_t n, const SgdRates& rates, double* loss
+    bint train_blocks[Real](
+        const SgdModel[Real]& model, const SgdRating[Real]* ratings, const uint64_t* starts, Py_ssize_t n_blocks,
+        const SgdRates& rates, double* losses, double* failed
     ) noexcept
     bint measure_ratings[Real](
         const SgdModel[Real]& model, const SgdRating[Real]* ratings, Py_ssize_t n, double* loss
@@ -83,7 +85,7 @@ cdef floating* _first(floating[::1] numbers) noexcept:
 
 cdef SgdModel[floating] _model(
     floating[:, ::1] user_rows, floating[:, ::1] item_rows, floating[::1] user_biases, floating[::1] item_biases,
-    int biases, int loss, uintptr_t own_loss, double mean
+    int biases, int loss, uintptr_t own_loss, double mean, bint weighted
 ):
     cdef SgdModel[floating] model
     model.user_rows, model.item_rows = &user_rows[0, 0], &item_rows[0, 0]
@@ -91,6 +93,7 @@ cdef SgdModel[floating] _model(
     model.width = user_rows.shape[1]
     model.mean = mean
     model.biases, model.loss, model.own_loss = biases, loss, <SgdOwnLoss>own_loss
+    model.weighted = weighted
     return model
 
 
@@ -101,18 +104,18 @@ cdef bint _copy_share(
     return copy_within(numbers + part * share, kept + part * share, share, limit)
 
 
-cdef Py_ssize_t _every_other_bit(Py_ssize_t number) noexcept nogil:
-    """Bits 0, 2, 4 and so on, side by side."""
+cdef Py_ssize_t _spread_bits(Py_ssize_t number) noexcept nogil:
+    """Its bits at places 0, 2, 4 and so on."""
     cdef Py_ssize_t bits = 0, place = 0
-    while number >> 2 * place:
-        bits |= number >> place & <Py_ssize_t>1 << place
+    while number >> place:
+        bits |= (number & <Py_ssize_t>1 << place) << place
         place += 1
     return bits
 
 
 def run_epoch(
     const unsigned char[::1] records,     # IN  (n_ratings,) of `rating_blocks.record_type`, block after block
-    const uint64_t[::1] starts,           # IN  (n_blocks**2 + 1,): where the block of users j and items k begins
+    const uint64_t[::1] starts,           # IN  (n_blocks**2 + 1,): where each block begins, in Morton order
     floating[:, ::1] user_rows,           # IN/OUT (n_user_rows, width)
     floating[:, ::1] item_rows,           # IN/OUT (n_item_rows, width)
     floating[::1] user_biases,            # IN/OUT (n_user_rows,), or (0,) unless they stand beside the rows
@@ -121,7 +124,8 @@ def run_epoch(
     int loss,
     uintptr_t own_loss,                   # its address, or 0
     double mean,
-    double[:, ::1] losses,                # OUT (n_blocks, n_blocks) weighted sums of the loss before each step
+    bint weighted,                        # or all weights are 1
+    double[::1] losses,                   # OUT (n_blocks**2,) weighted sums of the loss before each step
     double learning_rate,
     double regularization,
     double bias_regularization,
@@ -139,22 +143,21 @@ def run_epoch(
 
     A task has its own users' blocks, and in each phase blocks of items that no other task has then.  Stratum s pairs
     users' block j with items' block j ^ s.  The number of tasks is a power of two, so in the strata of a phase the high
-    bits of s are fixed, and with them the range of items' blocks that a task meets.  Within a phase a task takes its
-    blocks in Morton order of (s, j): 2, 4, 8, ... strata of as many users' blocks meet only as many items' blocks,
-    which a cache may hold.  Each row sees its ratings in the order of s all the same, so no bit depends on it.  Tasks
-    wait for each other between phases.  After the last, a task checks and copies what no other touches any more: its
-    users, and the items it met last.
+    bits of s are fixed, and with them the range of items' blocks that a task meets.  Blocks lie in Morton order of
+    (s, j): 2, 4, 8, ... strata of as many users' blocks meet only as many items' blocks, which a cache may hold, and
+    those of a task's phase are one run in memory.  Each row sees its ratings in the order of s all the same, so no bit
+    depends on it.  Tasks wait for each other between phases.  After the last, a task checks and copies what no other
+    touches any more: its users, and the items it met last.
     """
-    cdef Py_ssize_t n_tasks = arrivals.shape[0], n_blocks = losses.shape[0], share = n_blocks // n_tasks
+    cdef Py_ssize_t n_tasks = arrivals.shape[0], n_visits = losses.shape[0] // n_tasks**2  # of blocks in a phase
     cdef Py_ssize_t n_user_lanes = user_rows.shape[0] * user_rows.shape[1]
     cdef Py_ssize_t n_item_lanes = item_rows.shape[0] * item_rows.shape[1]
-    cdef Py_ssize_t phase, visit, stratum, user_block, item_block, block, items = task ^ (n_tasks - 1)
+    cdef Py_ssize_t phase, first, items = task ^ (n_tasks - 1)
     cdef SgdModel[floating] model = _model(
-        user_rows, item_rows, user_biases, item_biases, biases, loss, own_loss, mean
+        user_rows, item_rows, user_biases, item_biases, biases, loss, own_loss, mean, weighted
     )
     cdef const SgdRating[floating]* ratings = <const SgdRating[floating]*>&records[0]
     cdef SgdRates rates
-    cdef double found[2]
     cdef bint usable
     rates.learning_rate, rates.regularization = learning_rate, regularization
     rates.bias_regularization = bias_regularization
@@ -162,19 +165,11 @@ def run_epoch(
     cdef floating* kept_items = _first(kept_item_biases)
     with nogil:
         for phase in range(n_tasks):
-            for visit in range(share * share):
-                user_block = task * share + _every_other_bit(visit)
-                stratum = phase * share + _every_other_bit(visit >> 1)
-                item_block = user_block ^ stratum
-                block = user_block * n_blocks + item_block
-                if not train_ratings(
-                    model, ratings + starts[block], <Py_ssize_t>(starts[block + 1] - starts[block]), rates, found
-                ):
-                    leave(&arrivals[0, 0], task)
-                    failed[0], failed[1] = found[0], found[1]
-                    with gil:
-                        return NO_LOSS
-                losses[user_block, item_block] = found[0]
+            first = (_spread_bits(task) | _spread_bits(phase) << 1) * n_visits
+            if not train_blocks(model, ratings, &starts[first], n_visits, rates, &losses[first], &failed[0]):
+                leave(&arrivals[0, 0], task)
+                with gil:
+                    return NO_LOSS
             tell(&arrivals[0, 0], task, before + phase + 1)
             if phase + 1 < n_tasks:
                 wait_for_all(&arrivals[0, 0], n_tasks, before + phase + 1)
@@ -204,7 +199,7 @@ def sum_losses(
     cdef Py_ssize_t n_chunks = losses.shape[0], n_ratings = records.shape[0] // sizeof(SgdRating[floating])
     cdef Py_ssize_t chunk = task, first
     cdef SgdModel[floating] model = _model(
-        user_rows, item_rows, user_biases, item_biases, biases, loss, own_loss, mean
+        user_rows, item_rows, user_biases, item_biases, biases, loss, own_loss, mean, True
     )
     cdef const SgdRating[floating]* ratings = <const SgdRating[floating]*>&records[0]
     cdef double found[2]

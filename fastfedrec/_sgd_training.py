@@ -57,6 +57,11 @@ def spread_rows(counts: np.ndarray, n_blocks: int) -> tuple[np.ndarray, int]:
     return row, length
 
 
+def spread_bits(numbers: np.ndarray) -> np.ndarray:
+    """Bits 0, 1, 2 and so on at places 0, 2, 4: what Morton order is made of."""
+    return sum(((numbers >> place & 1) << 2 * place for place in range(32)), start=np.zeros_like(numbers))
+
+
 def _counts(ids: np.ndarray, n_ids: int) -> np.ndarray:
     counts = np.zeros(n_ids, dtype=np.int64)
     _blocks.count_ids(ids, counts)
@@ -122,6 +127,7 @@ class Training:
         lengths = self._arrange(users, items, ratings, weights, shape, key, n_blocks)
         self._state_size = (n_blocks * lengths[0], n_blocks * lengths[1], n_factors, ratings.dtype, biases)
         self.state = self.new_state()
+        self._weighted = weights.size > 0
         self._own_loss = None if isinstance(loss, str) else loss
         self._loss = (_kernel.LOSSES[loss], 0) if isinstance(loss, str) else (_kernel.OWN_LOSS, loss.address)
         self._failed = np.zeros((self.n_tasks, 2))  # pairs of which the user's loss has no value
@@ -134,7 +140,10 @@ class Training:
             lambda: spread_rows(_counts(items, shape[1]), n_blocks),
         )
         pairs = users, items
-        blocks = self.user_row // user_length * n_blocks, self.item_row // item_length
+        # Users' block j and items' block i meet in stratum i ^ j, and lie in memory in Morton order of (stratum, j): in
+        # such numbers the bits of j are spread over every other place, 2 spread(i ^ j) | spread(j).
+        spread = spread_bits(np.arange(n_blocks))
+        blocks = 3 * spread[self.user_row // user_length], 2 * spread[self.item_row // item_length]
         counts = np.zeros((self.n_tasks, n_blocks**2), dtype=np.int64)
         self._run(lambda task: _blocks.count_blocks(*pairs, *blocks, counts, task))
         # A block holds the first task's ratings, then the second's: the order they came in, however many tasks.
@@ -145,7 +154,7 @@ class Training:
         rows = self.user_row, self.item_row
         self._run(lambda task: _blocks.place_ratings(*pairs, ratings, weights, *rows, *blocks, slots, records, task))
         self._run(lambda task: _blocks.shuffle_blocks(words, self._starts, records, task, self.n_tasks))
-        self._block_losses = np.zeros((n_blocks, n_blocks))
+        self._block_losses = np.zeros(n_blocks**2)
         self._arrivals = np.zeros((self.n_tasks, _kernel.COUNTERS_A_LINE), dtype=np.int64)
         self.data = Ratings.of(records, ratings, weights)
         return user_length, item_length
@@ -210,6 +219,7 @@ class Training:
                 data.records.view(np.uint8),
                 self._starts,
                 *self._model,
+                self._weighted,
                 self._block_losses,
                 rate,
                 regularization,

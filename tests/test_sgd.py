@@ -85,12 +85,12 @@ def one_rating(loss, prediction, rating, rate=0.0, end=kernel.USABLE):
     kept = [np.empty_like(x) for x in arrays]
     records = np.array([(0, 0, rating, 1)], dtype=blocks.record_type(np.float64)).view(np.uint8)
     model = *arrays, kernel.BIASES_BESIDE, kernel.LOSSES[loss], 0, 0.0
-    losses, failed = np.empty((1, 1)), np.zeros(2)
+    losses, failed = np.empty(1), np.zeros(2)
     arrivals = np.zeros((1, kernel.COUNTERS_A_LINE), dtype=np.int64)
     starts = np.array([0, 1], dtype=np.uint64)
     rates = rate, 0.0, 0.0
-    assert kernel.run_epoch(records, starts, *model, losses, *rates, *kept, 1e9, arrivals, 0, 0, failed) == end
-    return losses[0, 0], arrays[2][0]
+    assert kernel.run_epoch(records, starts, *model, True, losses, *rates, *kept, 1e9, arrivals, 0, 0, failed) == end
+    return losses[0], arrays[2][0]
 
 
 @pytest.mark.parametrize("loss", sgd.LOSSES)
@@ -165,15 +165,15 @@ def visits(n_tasks, n_blocks, waits):
 
     Where tasks do not wait for each other, all others are sure to be done before its second visit.
     """
-    starts = np.arange(n_blocks**2 + 1, dtype=np.uint64)  # one rating a block, whose value is the block's number
+    starts = np.arange(n_blocks**2 + 1, dtype=np.uint64)  # one rating a block, whose value is the pair of blocks
     records = np.empty(n_blocks**2, dtype=blocks.record_type(np.float64))
     length = 8  # rows of a block, so that biases too are whole lines of cache
-    records["user"], records["item"] = length * np.array(np.divmod(np.arange(n_blocks**2), n_blocks))
-    records["rating"], records["weight"] = np.arange(n_blocks**2), 1.0
+    for j, k in np.ndindex(n_blocks, n_blocks):
+        records[naive.morton(j ^ k, j)] = length * j, length * k, n_blocks * j + k, 1.0
     n_rows = length * n_blocks
     arrays = [in_lines(np.zeros(shape)) for shape in ((n_rows, 8), (n_rows, 8), n_rows, n_rows)]
     kept = [np.empty_like(x) for x in arrays]
-    losses, failed = np.empty((n_blocks, n_blocks)), np.zeros((n_tasks, 2))
+    losses, failed = np.empty(n_blocks**2), np.zeros((n_tasks, 2))
     arrivals = np.zeros((n_tasks, kernel.COUNTERS_A_LINE), dtype=np.int64)
     met, of_others, deadline = [], n_blocks**2 - n_blocks**2 // n_tasks, time.monotonic() + 30
 
@@ -190,7 +190,7 @@ def visits(n_tasks, n_blocks, waits):
 
     def run(task):
         rest = *kept, 1e9, arrivals, 0 if waits else -1000, task, failed[task]
-        return kernel.run_epoch(records.view(np.uint8), starts, *model, losses, 0.1, 0.0, 0.0, *rest)
+        return kernel.run_epoch(records.view(np.uint8), starts, *model, True, losses, 0.1, 0.0, 0.0, *rest)
 
     with ThreadPoolExecutor(n_tasks) as pool:
         assert list(pool.map(run, range(n_tasks))) == [kernel.USABLE] * n_tasks

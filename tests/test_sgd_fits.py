@@ -107,6 +107,16 @@ def test_an_exact_start_is_no_divergence():
         assert model.stopped == "epochs"
 
 
+@pytest.mark.parametrize("loss", sgd.LOSSES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_weights_of_one_are_no_weights(loss, dtype):
+    data = rating_list(30, 20, 400, high=1)
+    options = {"loss": loss, "dtype": dtype, "n_factors": 5, "n_blocks": 4, "n_epochs": 3}
+    assert_same_bits(fit(data, **options), fit(data, weights=np.ones(400), **options))
+    with pytest.raises(AssertionError):
+        assert_same_bits(fit(data, **options), fit(data, weights=np.full(400, 1.5), **options))
+
+
 def test_weights_multiply_the_loss_alone():
     users, items, ratings = rating_list(30, 20, 200)
     weights = np.random.default_rng(0).integers(0, 3, 200).astype(float)

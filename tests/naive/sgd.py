@@ -26,6 +26,11 @@ def blocks_of(ids, n_ids, n_blocks):
     return {x: there_and_back[rank % (2 * n_blocks)] for rank, x in enumerate(order)}
 
 
+def morton(stratum, user_block):
+    """Where a pair of blocks lies: the bits of both numbers in turn."""
+    return sum((stratum >> bit & 1) << 2 * bit + 1 | (user_block >> bit & 1) << 2 * bit for bit in range(8))
+
+
 def visiting_order(users, items, n_users, n_items, n_blocks, key):
     """Positions of the ratings in the order of an epoch."""
     user_block, item_block = blocks_of(users, n_users, n_blocks), blocks_of(items, n_items, n_blocks)
@@ -33,7 +38,7 @@ def visiting_order(users, items, n_users, n_items, n_blocks, key):
     for position, (u, i) in enumerate(zip(users, items, strict=True)):
         cells[user_block[u], item_block[i]].append(position)
     words = iter(key.words("sgd.order", size=len(users)).tolist())
-    for cell in cells.values():
+    for _, cell in sorted(cells.items(), key=lambda pair: morton(pair[0][0] ^ pair[0][1], pair[0][0])):
         for last in range(len(cell)):
             place = (next(words) >> 32) * (last + 1) >> 32
             cell[place], cell[last] = cell[last], cell[place]
