@@ -1,8 +1,20 @@
 """Rows of dense integer ids, and the order of user-item pairs by two counting sorts, linear in their number.
 
-Inputs are trusted.
+Each thread takes a range of the pairs; nothing that is written depends on their number.  Inputs are trusted.
 """
+from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libcpp.algorithm cimport fill
+from libcpp.vector cimport vector
+
+cdef extern from *:
+    """
+    // Threads may mark one place at once; looking first leaves its line in every cache.
+    static inline void fastfedrec_mark(uint8_t* place) {
+        if (!__atomic_load_n(place, __ATOMIC_RELAXED)) __atomic_store_n(place, 1, __ATOMIC_RELAXED);
+    }
+    """
+    void mark "fastfedrec_mark"(uint8_t* place) noexcept nogil
 
 ctypedef fused Id:
     int32_t
@@ -30,33 +42,56 @@ cdef enum:
 def mark_ids(
     const Id[::1] ids,        # IN  (n,), from 0 to n_ids - 1
     uint8_t[::1] present,     # IN/OUT (n_ids,)
+    int n_threads,
 ):
     """Set what appears to 1."""
+    cdef Py_ssize_t n = ids.shape[0]
+    cdef int t
+    if n == 0:
+        return
+    for t in prange(n_threads, nogil=True, schedule="static", num_threads=n_threads):
+        mark_range(&ids[0], n * t // n_threads, n * (t + 1) // n_threads, &present[0])
+
+
+cdef void mark_range(const Id* ids, Py_ssize_t begin, Py_ssize_t end, uint8_t* present) noexcept nogil:
     cdef Py_ssize_t k
-    with nogil:
-        for k in range(ids.shape[0]):
-            present[ids[k]] = 1
+    for k in range(begin, end):
+        mark(&present[ids[k]])
 
 
 def look_up_ids(
     const Id[::1] ids,        # IN  (n,), from 0 to n_ids - 1
     const Row[::1] rows,      # IN  (n_ids,)
     Row[::1] out,             # OUT (n,)
+    int n_threads,
 ):
     """The row of each id."""
+    cdef Py_ssize_t n = ids.shape[0]
+    cdef int t
+    if n == 0:
+        return
+    for t in prange(n_threads, nogil=True, schedule="static", num_threads=n_threads):
+        look_up_range(&ids[0], n * t // n_threads, n * (t + 1) // n_threads, &rows[0], &out[0])
+
+
+cdef void look_up_range(
+    const Id* ids, Py_ssize_t begin, Py_ssize_t end, const Row* rows, Row* out
+) noexcept nogil:
     cdef Py_ssize_t k
-    with nogil:
-        for k in range(ids.shape[0]):
-            out[k] = rows[ids[k]]
+    for k in range(begin, end):
+        out[k] = rows[ids[k]]
 
 
-cdef bint is_sorted(const UserRow* user, const int32_t* item, Py_ssize_t n) noexcept nogil:
-    """Looks at whole blocks, for a loop that may end at any pair compares one at a time."""
-    cdef Py_ssize_t k, start = 1
+cdef bint is_sorted(const UserRow* user, const int32_t* item, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
+    """Whether no pair of the range is below the one before it.
+
+    Looks at whole blocks, for a loop that may end at any pair compares one at a time.
+    """
+    cdef Py_ssize_t k, start = max(begin, 1)
     cdef int falls
-    while start < n:
+    while start < end:
         falls = 0
-        for k in range(start, min(start + BLOCK, n)):
+        for k in range(start, min(start + BLOCK, end)):
             falls |= (user[k] < user[k - 1]) | ((user[k] == user[k - 1]) & (item[k] < item[k - 1]))
         if falls:
             return False
@@ -64,55 +99,104 @@ cdef bint is_sorted(const UserRow* user, const int32_t* item, Py_ssize_t n) noex
     return True
 
 
-cdef void find_starts(const UserRow* user, Py_ssize_t n, int64_t* indptr, Py_ssize_t n_users) noexcept nogil:
-    """Where each user's pairs begin among pairs in order: a count would wait for itself at each pair of a user."""
-    cdef Py_ssize_t k, row = 0
-    for k in range(n):
+cdef void find_starts(const UserRow* user, Py_ssize_t begin, Py_ssize_t end, int64_t* indptr) noexcept nogil:
+    """Where users' pairs begin in a range of pairs in order: a count would wait for itself at each pair of a user."""
+    cdef Py_ssize_t k, row = user[begin - 1] + 1 if begin else 0
+    for k in range(begin, end):
         while row <= user[k]:
             indptr[row] = k
             row += 1
-    while row <= n_users:
-        indptr[row] = n
-        row += 1
+
+
+cdef void count_items(const int32_t* item, Py_ssize_t begin, Py_ssize_t end, int64_t* counts) noexcept nogil:
+    cdef Py_ssize_t k
+    for k in range(begin, end):
+        counts[item[k]] += 1
+
+
+cdef void count_users(const Position* by_item, Py_ssize_t begin, Py_ssize_t end, int64_t* counts) noexcept nogil:
+    cdef Py_ssize_t k
+    for k in range(begin, end):
+        counts[by_item[2 * k]] += 1
+
+
+cdef void take_starts(int64_t* counts, Py_ssize_t n_rows, int n_threads) noexcept nogil:
+    """Where each thread's pairs of each row begin, for their counts: (n_threads, n_rows)."""
+    cdef Py_ssize_t row
+    cdef int64_t start = 0, count
+    cdef int t
+    for row in range(n_rows):
+        for t in range(n_threads):
+            count = counts[t * n_rows + row]
+            counts[t * n_rows + row] = start
+            start += count
+
+
+cdef void deal_to_items(
+    const UserRow* user, const int32_t* item, Py_ssize_t begin, Py_ssize_t end, int64_t* starts, Position* by_item
+) noexcept nogil:
+    """The users go along: read again by position, each would be waited for."""
+    cdef Py_ssize_t k
+    cdef int64_t to
+    for k in range(begin, end):
+        to = starts[item[k]]
+        by_item[2 * to] = <Position>user[k]
+        by_item[2 * to + 1] = <Position>k
+        starts[item[k]] = to + 1
+
+
+cdef void deal_to_users(
+    const Position* by_item, Py_ssize_t begin, Py_ssize_t end, int64_t* starts, Position* order
+) noexcept nogil:
+    cdef Py_ssize_t k
+    for k in range(begin, end):
+        order[starts[by_item[2 * k]]] = by_item[2 * k + 1]
+        starts[by_item[2 * k]] += 1
 
 
 def sort_pairs(
     const UserRow[::1] user_rows,   # IN  (n,)
-    const int32_t[::1] item_rows,   # IN  (n,)
+    const int32_t[::1] item_rows,   # IN  (n,), below n_items
     Position[::1] order,            # OUT (n,)
-    Position[::1] by_item,          # scratch (n,)
+    Position[:, ::1] by_item,       # scratch (n, 2)
     int64_t[::1] indptr,            # OUT (n_users + 1,), zeros
-    int64_t[::1] item_starts,       # scratch (n_items + 1,), zeros
+    Py_ssize_t n_items,
+    int n_threads,
 ):
     """The stable order by user, then item, and where each user's pairs begin; False where they are in order already."""
-    cdef Py_ssize_t n = user_rows.shape[0], n_users = indptr.shape[0] - 1, n_items = item_starts.shape[0] - 1, k
-    cdef Position position
-    cdef int64_t begin, total = 0
+    cdef Py_ssize_t n = user_rows.shape[0], n_users = indptr.shape[0] - 1, k
+    cdef vector[int64_t] starts
+    cdef int falls = 0, t
     if n == 0:
         return False
     with nogil:
-        if is_sorted(&user_rows[0], &item_rows[0], n):
-            find_starts(&user_rows[0], n, &indptr[0], n_users)
+        for t in prange(n_threads, schedule="static", num_threads=n_threads):
+            falls += not is_sorted(&user_rows[0], &item_rows[0], n * t // n_threads, n * (t + 1) // n_threads)
+        if not falls:
+            for t in prange(n_threads, schedule="static", num_threads=n_threads):
+                find_starts(&user_rows[0], n * t // n_threads, n * (t + 1) // n_threads, &indptr[0])
+            for k in range(<Py_ssize_t>user_rows[n - 1] + 1, n_users + 1):
+                indptr[k] = n
             with gil:
                 return False
-        for k in range(n):
-            indptr[user_rows[k] + 1] += 1
+        starts.resize(n_threads * max(n_users, n_items))
+        for t in prange(n_threads, schedule="static", num_threads=n_threads):
+            count_items(&item_rows[0], n * t // n_threads, n * (t + 1) // n_threads, &starts[t * n_items])
+        take_starts(starts.data(), n_items, n_threads)
+        for t in prange(n_threads, schedule="static", num_threads=n_threads):
+            deal_to_items(
+                &user_rows[0], &item_rows[0], n * t // n_threads, n * (t + 1) // n_threads, &starts[t * n_items],
+                &by_item[0, 0],
+            )
+        fill(starts.begin(), starts.end(), 0)
+        for t in prange(n_threads, schedule="static", num_threads=n_threads):
+            count_users(&by_item[0, 0], n * t // n_threads, n * (t + 1) // n_threads, &starts[t * n_users])
+        take_starts(starts.data(), n_users, n_threads)
         for k in range(n_users):
-            indptr[k + 1] += indptr[k]
-        for k in range(n):
-            item_starts[item_rows[k] + 1] += 1
-        for k in range(n_items):
-            item_starts[k + 1] += item_starts[k]
-        for k in range(n):
-            by_item[item_starts[item_rows[k]]] = <Position>k
-            item_starts[item_rows[k]] += 1
-        # Each start moves on to its end while the pairs are dealt, and that is the next user's start.
-        for k in range(n):
-            position = by_item[k]
-            order[indptr[user_rows[position]]] = position
-            indptr[user_rows[position]] += 1
-        for k in range(n_users):
-            begin = indptr[k]
-            indptr[k] = total
-            total = begin
+            indptr[k] = starts[k]
+        indptr[n_users] = n
+        for t in prange(n_threads, schedule="static", num_threads=n_threads):
+            deal_to_users(
+                &by_item[0, 0], n * t // n_threads, n * (t + 1) // n_threads, &starts[t * n_users], &order[0]
+            )
     return True

@@ -101,36 +101,30 @@ cdef void _report_items(
             n += 1
 
 
-def sum_by_user(
-    const int64_t[::1] starts,    # IN  (n_users + 1,)
-    const int32_t[::1] items,     # IN  (n_ratings,), of each user in turn
-    const double[::1] of_items,   # IN  (n_items,)
-    double[::1] out,              # OUT (n_users,)
+def sum_by_row(
+    const int64_t[::1] starts,      # IN  (n_rows + 1,)
+    const int32_t[::1] columns,     # IN  (n_ratings,), of each row in turn
+    const double[::1] of_columns,   # IN  (n_columns,)
+    double[::1] out,                # OUT (n_rows,)
+    int n_threads,
 ):
-    """Add up what the items of each user have."""
-    cdef Py_ssize_t user, k
-    cdef double total
-    with nogil:
-        for user in range(out.shape[0]):
-            total = 0
-            for k in range(starts[user], starts[user + 1]):
-                total += of_items[items[k]]
-            out[user] = total
-
-
-def sum_by_item(
-    const int64_t[::1] starts,    # IN  (n_users + 1,)
-    const int32_t[::1] items,     # IN  (n_ratings,), of each user in turn
-    const double[::1] of_users,   # IN  (n_users,)
-    double[::1] out,              # OUT (n_items,)
-):
-    """Add up what the users of each item have."""
-    cdef Py_ssize_t user, k
-    with nogil:
+    """Add up what the columns of each row have: the items of a user, or the users of an item."""
+    cdef Py_ssize_t row
+    if columns.shape[0] == 0:
         out[:] = 0
-        for user in range(of_users.shape[0]):
-            for k in range(starts[user], starts[user + 1]):
-                out[items[k]] += of_users[user]
+        return
+    for row in prange(out.shape[0], nogil=True, schedule="guided", num_threads=n_threads):
+        out[row] = _sum_of(&columns[0], starts[row], starts[row + 1], &of_columns[0])
+
+
+cdef inline double _sum_of(
+    const int32_t* columns, Py_ssize_t begin, Py_ssize_t end, const double* of_columns
+) noexcept nogil:
+    cdef double total = 0
+    cdef Py_ssize_t k
+    for k in range(begin, end):
+        total += of_columns[columns[k]]
+    return total
 
 
 def maximize_shares(

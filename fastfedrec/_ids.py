@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastfedrec._kernels import interactions as _kernel
+from fastfedrec._threads import resolve_n_threads, threads_for_rows
+
+_LEAST_ENTRIES = 1_000_000  # that are worth a thread
 
 
 class Coded(NamedTuple):
@@ -131,10 +134,11 @@ def _encode_dense(ids: np.ndarray, n_ids: int) -> tuple[np.ndarray, np.ndarray]:
     # Integers from 0 that are not many more than their entries: two passes instead of a sort.
     native = ids.dtype if ids.dtype.itemsize >= 4 else np.dtype(np.int32)
     entries, present = np.ascontiguousarray(ids, dtype=native.newbyteorder("=")), np.zeros(n_ids, dtype=np.uint8)
-    _kernel.mark_ids(entries, present)
+    n_threads = threads_for_rows(len(entries), resolve_n_threads(0), least=_LEAST_ENTRIES)
+    _kernel.mark_ids(entries, present, n_threads)
     ranks = _narrow(np.cumsum(present, dtype=np.int64) - 1)
     rows = np.empty(len(entries), dtype=ranks.dtype)
-    _kernel.look_up_ids(entries, ranks, rows)
+    _kernel.look_up_ids(entries, ranks, rows, n_threads)
     return np.flatnonzero(present).astype(ids.dtype), rows
 
 

@@ -8,6 +8,9 @@ import numpy as np
 from fastfedrec._check import check_array, check_choice
 from fastfedrec._ids import id_at
 from fastfedrec._kernels import interactions as _kernel
+from fastfedrec._threads import resolve_n_threads, threads_for_rows
+
+_LEAST_PAIRS = 250_000  # that are worth a thread
 
 DUPLICATES = ("sum", "last", "max", "error")
 
@@ -57,13 +60,15 @@ def compact_values(values: np.ndarray | None) -> np.ndarray | None:
 
 
 def sort_pairs(
-    user_rows: np.ndarray, item_rows: np.ndarray, n_users: int, n_items: int
+    user_rows: np.ndarray, item_rows: np.ndarray, n_users: int, n_items: int, *, n_threads: int = 0
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Where each user's pairs begin, and the stable order by (user, item): None for pairs that are in it already."""
-    narrow = len(user_rows) <= np.iinfo(np.int32).max
-    order, scratch = (np.empty(len(user_rows), dtype=np.int32 if narrow else np.int64) for _ in range(2))
-    indptr, item_starts = np.zeros(n_users + 1, dtype=np.int64), np.zeros(n_items + 1, dtype=np.int64)
-    moved = _kernel.sort_pairs(user_rows, item_rows, order, scratch, indptr, item_starts)
+    n = len(user_rows)
+    dtype = np.int32 if max(n, n_users) <= np.iinfo(np.int32).max else np.int64
+    order, scratch, indptr = np.empty(n, dtype=dtype), np.empty((n, 2), dtype=dtype), np.zeros(n_users + 1, np.int64)
+    # Each thread counts for itself: with few pairs a row that would cost more than the pairs.
+    n_threads = threads_for_rows(n, resolve_n_threads(n_threads), least=max(_LEAST_PAIRS, n_users + n_items))
+    moved = _kernel.sort_pairs(user_rows, item_rows, order, scratch, indptr, n_items, n_threads)
     return indptr, order if moved else None
 
 

@@ -23,6 +23,7 @@ from fastfedrec._check import check_integer
 from fastfedrec._kernels import hardware
 
 _forked = False
+_defaults = threading.local()
 
 
 def resolve_n_threads(n_threads: int) -> int:
@@ -31,7 +32,7 @@ def resolve_n_threads(n_threads: int) -> int:
     Parameters
     ----------
     n_threads : int
-        At least 0; 0 means the least of `thread_limits()`.
+        At least 0; 0 means what an enclosing `default_threads` says, else the least of `thread_limits()`.
 
     Returns
     -------
@@ -41,10 +42,34 @@ def resolve_n_threads(n_threads: int) -> int:
     n_threads = check_integer("n_threads", n_threads, low=0)
     if _forked:
         return 1
-    return n_threads or min(thread_limits().values())
+    return n_threads or getattr(_defaults, "n_threads", 0) or min(thread_limits().values())
 
 
-def threads_for_rows(n_rows: int, n_threads: int) -> int:
+@contextmanager
+def default_threads(n_threads: int) -> Iterator[None]:
+    """What 0 threads mean inside a `with` block, in this Python thread.
+
+    For what a fit calls that takes no `n_threads`, such as a server's step or a mechanism's noise.
+
+    Parameters
+    ----------
+    n_threads : int
+        0 for what it means outside.
+
+    Yields
+    ------
+    None
+        The previous meaning is restored after the block.
+    """
+    outside = getattr(_defaults, "n_threads", 0)
+    _defaults.n_threads = n_threads or outside
+    try:
+        yield
+    finally:
+        _defaults.n_threads = outside
+
+
+def threads_for_rows(n_rows: int, n_threads: int, *, least: int = 128) -> int:
     """Fewer threads where there are too few rows: waking one costs more than it saves, and far more on a busy machine.
 
     Parameters
@@ -53,13 +78,15 @@ def threads_for_rows(n_rows: int, n_threads: int) -> int:
         That a kernel shares out.
     n_threads : int
         As resolved.
+    least : int
+        Rows that are worth a thread.
 
     Returns
     -------
     int
-        At most one for each 128 rows.
+        At most one for each `least` rows.
     """
-    return min(n_threads, max(1, n_rows // 128))
+    return min(n_threads, max(1, n_rows // least))
 
 
 def thread_limits() -> dict[str, int]:

@@ -14,10 +14,11 @@ import numpy as np
 
 from fastfedrec._check import check_instance, check_integer
 from fastfedrec._kernels import randomness as _kernel
-from fastfedrec._threads import resolve_n_threads
+from fastfedrec._threads import resolve_n_threads, threads_for_rows
 
 _SIMULATION_DOMAIN = b"fastfedrec simulation key 1:"
 _PERSON = b"fastfedrec-1"
+_LEAST_WORDS = 16_384  # that are worth a thread to sort them
 
 
 class Key:
@@ -120,7 +121,7 @@ class Key:
         digest = hashlib.blake2b(purpose.encode(), key=self._secret, person=_PERSON, digest_size=32).digest()
         return np.frombuffer(digest, dtype="<u4").astype(np.uint32)
 
-    def words(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> np.ndarray:
+    def words(self, purpose: str, *, round: int = 0, user: int = 0, size: int, n_threads: int = 1) -> np.ndarray:
         """The first 64-bit words of the stream (purpose, round, user).
 
         Parameters
@@ -133,6 +134,8 @@ class Key:
             A global user id, or a block number; below 2**64.
         size : int
             How many words; at most 2**35, where the block counter ends.
+        n_threads : int
+            0 for all; the bits do not depend on it.
 
         Returns
         -------
@@ -140,7 +143,8 @@ class Key:
             Uniform words.
         """
         user = check_integer("user", user, low=0, high=2**64 - 1)
-        return self.words_by_user(purpose, np.array([user], dtype=np.uint64), round=round, size=size)[0]
+        users = np.array([user], dtype=np.uint64)
+        return self.words_by_user(purpose, users, round=round, size=size, n_threads=n_threads)[0]
 
     def words_by_user(
         self, purpose: str, users: np.ndarray, *, round: int = 0, size: int, n_threads: int = 1
@@ -253,7 +257,7 @@ class Key:
 
         return ndtri(self.uniform(purpose, round=round, user=user, size=size))
 
-    def permutation(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> np.ndarray:
+    def permutation(self, purpose: str, *, round: int = 0, user: int = 0, size: int, n_threads: int = 1) -> np.ndarray:
         """A uniformly random order of ``range(size)``.
 
         Parameters
@@ -266,6 +270,8 @@ class Key:
             A global user id, or a block number.
         size : int
             How many.
+        n_threads : int
+            0 for all; the order does not depend on it.
 
         Returns
         -------
@@ -273,9 +279,11 @@ class Key:
             Sorting positions of `size` random words; two equal words, with chance below size**2 / 2**65, keep
             their order.
         """
-        words = self.words(purpose, round=round, user=user, size=size)
+        words = self.words(purpose, round=round, user=user, size=size, n_threads=n_threads)
         order = np.empty(len(words), dtype=np.int64)
-        _kernel.sort_places(words, order)
+        if order.size:
+            n_threads = threads_for_rows(len(words), resolve_n_threads(n_threads), least=_LEAST_WORDS)
+            _kernel.sort_places(words, order, np.empty((len(words), 2), dtype=np.uint64), n_threads)
         return order
 
     def claim(self, what: str) -> None:

@@ -227,7 +227,8 @@ def fit_factors(
         check_choice("loss", loss, LOSSES)
     names = "users", "items", "ratings"
     data = _check_ratings(names, users, items, ratings, weights, shape, dtype, loss)
-    data, held_out = _split(data, validation, shape, dtype, loss, key)
+    n_threads = resolve_n_threads(n_threads)
+    data, held_out = _split(data, validation, shape, dtype, loss, key, n_threads)
     mean = _start_mean(data[2], data[3], loss) if check_flag("biases", biases) else 0.0
     with (
         np.errstate(all="ignore"),  # what is not finite is looked for after each epoch
@@ -240,7 +241,7 @@ def fit_factors(
             mean=mean,
             key=key,
             n_blocks=n_blocks,
-            n_threads=resolve_n_threads(n_threads),
+            n_threads=n_threads,
         ) as training,
     ):
         training.draw_start(key, init_scale)
@@ -373,7 +374,7 @@ def _check_dtype(name: str, values: Any, length: int, dtype: DTypeLike) -> np.nd
     return cast
 
 
-def _split(data, validation, shape, dtype, loss, key):
+def _split(data, validation, shape, dtype, loss, key, n_threads):
     """(ratings to train on, ratings held out or None)."""
     if validation is None:
         return data, None
@@ -387,7 +388,8 @@ def _split(data, validation, shape, dtype, loss, key):
     n_held_out = round(share * n_ratings)
     if not 0 < n_held_out < n_ratings:
         raise ValueError(f"validation={share:g} of {n_ratings} ratings leaves none on one side; pass ratings, or None")
-    parts = first_and_rest(key.permutation("sgd.validation", size=n_ratings), n_held_out)
+    order = key.permutation("sgd.validation", size=n_ratings, n_threads=n_threads)
+    parts = first_and_rest(order, n_held_out)
     held_out, train = (tuple(x[part] if x.size else x for x in data) for part in parts)
     if any(part[3].size and not part[3].any() for part in (train, held_out)):
         raise ValueError("validation leaves only ratings of weight 0 on one side; pass ratings, or another key")

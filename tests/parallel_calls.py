@@ -28,6 +28,7 @@ from fastfedrec import (
     private_kmeans,
     ranking,
 )
+from fastfedrec._pairs import sort_pairs
 from fastfedrec.client_examples import Events, draw_examples
 from fastfedrec.evaluation import random_split
 from fastfedrec.features import Features
@@ -49,6 +50,7 @@ from fastfedrec.systems._dp_als_rounds import ALSState, _sum_by_item, select_ite
 from fastfedrec.systems._shuffled_sketch_rounds import SketchRound
 
 N = 20_000  # values: enough for a block for each of two threads in every kernel
+PAIRS = np.arange(510_000, dtype=np.int32)  # as many as are worth two threads
 KEY = Key.from_seed(1)
 SKETCH = SketchRound(BinaryResponse(1.0), 60, 20, 2, True)
 CANDIDATES = np.linspace(-0.5, 0.5, 40).reshape(20, 2)
@@ -114,6 +116,7 @@ CALLS = {
     "hadamard": lambda n: hadamard_transform(values().reshape(-1, 32), n_threads=n),
     "hardware": encoded,  # its threads are those of all kernels in Numba
     "integer_noise": lambda n: DiscreteLaplace(2, sampler="table").privatize(values(), key=KEY, n_threads=n),
+    "interactions": lambda n: sort_pairs(PAIRS % 500, PAIRS % 701, 500, 701, n_threads=n)[1],
     "laplace_rr_svd": lambda n: LaplaceRRSVD(n_factors=0).fit(ratings(), key=KEY, n_threads=n).item_biases_,
     "network": trained_and_scored,
     "nmf": lambda n: np.stack(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from interaction_case import assert_same, assert_well_formed, interactions, table_of
 from naive import interactions as naive
 
-from fastfedrec import Interactions
+from fastfedrec import Interactions, _pairs
 from fastfedrec._kernels import interactions as _kernel
 from fastfedrec._pairs import check_item_count, sort_pairs
 from fastfedrec.interactions import MISSING_TIMESTAMP
@@ -81,34 +81,49 @@ def test_timestamps_follow_their_pair(given_rows, data, duplicates):
     assert got == expected
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1), st.booleans(), st.booleans())
-def test_counting_sort_equals_lexsort_in_either_width(pairs, wide_users, wide_order):
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1), st.booleans(), st.booleans(),
+    st.integers(1, 5),
+)  # fmt: skip
+def test_counting_sort_equals_lexsort_in_either_width_on_any_number_of_threads(pairs, wide_users, wide, n_threads):
     users, items = np.array(pairs).T
-    order, scratch = (np.full(len(pairs), -1, dtype=np.int64 if wide_order else np.int32) for _ in range(2))
+    order, scratch = (np.full((len(pairs), n), -1, dtype=np.int64 if wide else np.int32) for n in (1, 2))
     indptr = np.zeros(6, dtype=np.int64)
     moved = _kernel.sort_pairs(
-        users.astype(np.int64 if wide_users else np.int32), items.astype(np.int32),
-        order, scratch, indptr, np.zeros(6, dtype=np.int64),
+        users.astype(np.int64 if wide_users else np.int32), items.astype(np.int32), order[:, 0], scratch, indptr, 6,
+        n_threads,
     )  # fmt: skip
     expected = np.lexsort((items, users))
     assert indptr.tolist() == [0, *np.cumsum(np.bincount(users, minlength=5)).tolist()]
     assert moved == (expected != np.arange(len(pairs))).any()
     if moved:
-        assert order.tolist() == expected.tolist()
+        assert order[:, 0].tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("at", [1, 2, 4095, 4096, 4097, 8192, 8193, 9999])
-def test_one_pair_out_of_order_is_seen_wherever_it_is(at):
+@given(st.lists(st.integers(0, 30)), st.sampled_from([np.int32, np.int64, np.uint32, np.uint64]), st.integers(1, 5))
+def test_ids_are_marked_and_looked_up_on_any_number_of_threads(ids, dtype, n_threads):
+    ids, present = np.array(ids, dtype=dtype), np.zeros(31, dtype=np.uint8)
+    _kernel.mark_ids(ids, present, n_threads)
+    assert np.flatnonzero(present).tolist() == sorted(set(ids.tolist()))
+    rows, out = np.arange(31)[::-1].copy(), np.full(len(ids), -1)
+    _kernel.look_up_ids(ids, rows, out, n_threads)
+    assert out.tolist() == [30 - k for k in ids.tolist()]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+@pytest.mark.parametrize("at", [1, 2, 3333, 4095, 4096, 4097, 5000, 8192, 8193, 9999])
+def test_one_pair_out_of_order_is_seen_wherever_it_is(monkeypatch, at, n_threads):
+    monkeypatch.setattr(_pairs, "_LEAST_PAIRS", 1)
     users, items = np.divmod(np.arange(10_000, dtype=np.int32), 3)
     users += 2  # two without any before, and two after
     n_users = users[-1] + 3
-    starts, order = sort_pairs(users, items, n_users, 3)
+    starts, order = sort_pairs(users, items, n_users, 3, n_threads=n_threads)
     assert order is None
     expected_starts = np.concatenate([[0], np.cumsum(np.bincount(users, minlength=n_users))])
     np.testing.assert_array_equal(starts, expected_starts)
     swapped = np.arange(10_000)
     swapped[[at - 1, at]] = at, at - 1
-    starts, order = sort_pairs(users[swapped], items[swapped], n_users, 3)
+    starts, order = sort_pairs(users[swapped], items[swapped], n_users, 3, n_threads=n_threads)
     np.testing.assert_array_equal(order, swapped)
     np.testing.assert_array_equal(starts, expected_starts)
 

@@ -91,23 +91,24 @@ def test_variance_of_groups_and_shrunk_means_equal_naive_twin(groups):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
-@given(rows=st.lists(st.lists(st.integers(0, 6), max_size=5), max_size=6), seed=st.integers(0, 99))
-def test_sums_over_ratings_equal_naive_twin(rows, seed):
-    rng = np.random.default_rng(seed)
-    of_users, of_items = rng.normal(size=len(rows)), rng.normal(size=7)
+@given(
+    rows=st.lists(st.lists(st.integers(0, 6), max_size=5), max_size=6), seed=st.integers(0, 99),
+    n_threads=st.integers(1, 3),
+)  # fmt: skip
+def test_sums_over_ratings_equal_naive_twin(rows, seed, n_threads):
+    of_items = np.random.default_rng(seed).normal(size=7)
     starts = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)]).astype(np.int64)
     items = np.array([item for row in rows for item in row], dtype=np.int32)
-    by_user, by_item = np.full(len(rows), np.nan), np.full(7, np.nan)
-    kernel.sum_by_user(starts, items, of_items, by_user)
-    kernel.sum_by_item(starts, items, of_users, by_item)
-    assert (by_user.tolist(), by_item.tolist()) == naive.sums_by_user_and_item(rows, of_users, of_items)
+    got = np.full(len(rows), np.nan)
+    kernel.sum_by_row(starts, items, of_items, got, n_threads)
+    assert got.tolist() == naive.sums_by_row(rows, of_items)
 
 
 def test_biases_solve_the_equations_of_the_mixed_model():
     data = random_ratings(40, 30, 3)
     users, items = np.repeat(np.arange(40), data.interactions_per_user()), data.indices.astype(np.int64)
     values = data.values_or_ones() + 0.5 * (users % 3) - 0.8 * (items % 2)
-    found = biases.fit_biases(users, items, values, 40, 30)
+    found = biases.fit_biases(users, items, values, 40, 30, 1)
     counts = np.bincount(users, minlength=40)
     spread = biases.group_variance(users, values, counts)
     other = biases.group_variance(items, values, np.bincount(items, minlength=30))

@@ -343,18 +343,6 @@ def test_users_may_be_strided_and_read_only():
     np.testing.assert_array_equal(got[2], Key.from_seed(0).words("p", user=6, size=3))
 
 
-# ---- threads ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n_threads", [4, 0])
-def test_bits_do_not_depend_on_threads(n_threads):
-    key, chosen = Key.from_seed(2), np.arange(1001, dtype=np.uint64) * 2**40
-    one = key.words_by_user("p", chosen, size=37, n_threads=1)
-    np.testing.assert_array_equal(key.words_by_user("p", chosen, size=37, n_threads=n_threads), one)
-    parts = [key.words_by_user("p", part, size=37, n_threads=2) for part in np.array_split(chosen, 7)]
-    np.testing.assert_array_equal(np.concatenate(parts), one)
-
-
 # ---- statistics -------------------------------------------------------------------------------------------------
 
 N = 2**20

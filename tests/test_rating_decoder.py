@@ -172,7 +172,7 @@ def test_it_is_worth_more_than_unbiased_decoding_and_the_channel_more_than_the_l
 
     def error(channel, decode):
         reports = channel.privatize(codes, key=Key.from_seed(2)).astype(np.uint16)
-        biases = fit_biases(users, train.indices, decode(channel, reports), train.n_users, train.n_items)
+        biases = fit_biases(users, train.indices, decode(channel, reports), train.n_users, train.n_items, 1)
         predicted = np.clip(biases.mean + biases.users[tested] + biases.items[test.indices], 1, 5)
         return math.sqrt(np.mean((predicted - test.values_or_ones()) ** 2))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastfedrec._check import check_integer
 from fastfedrec._progress import progress_rounds
+from fastfedrec._threads import default_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.accounting.events import Event
 from fastfedrec.interactions import Interactions
@@ -66,7 +67,7 @@ class Engine(ABC):
         ledger, communication : Ledger and CommunicationLedger
             Written to as rounds begin.
         n_threads : int
-            0 for all.
+            0 for all; those of the server's steps too.
         show_progress : bool
             Draw a bar.
         after_round : callable or None
@@ -82,7 +83,7 @@ class Engine(ABC):
         expected = {name: system.count_clients(shard) for name, shard in shards.items()}
         n_clients = sum(expected.values())
         rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=type(system).__name__)
-        with self._place(shards, key) as placed:
+        with self._place(shards, key) as placed, default_threads(n_threads):
             for round_number in (first_round + number for number in rounds):
                 event = self._as_carried(system.round_event(n_clients))
                 ledger.record(event, simulation=key.is_simulation)

@@ -276,7 +276,7 @@ class Shuffler:
                     )
                 # Sorted first: then nothing of the order of arrival is left, whatever comes after it.
                 codes = np.sort(np.concatenate([np.frombuffer(body, dtype=width) for body in self._reports.values()]))
-                order = Key.from_entropy().permutation(_ORDER, size=len(codes))
+                order = Key.from_entropy().permutation(_ORDER, size=len(codes), n_threads=0)
                 self._remember(run, round)  # before anybody sees it: killed now, the round is lost, not released twice
                 self._batch, self._reports = codes[order].tobytes(), {}
             return self._batch

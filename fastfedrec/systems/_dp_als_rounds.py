@@ -302,7 +302,7 @@ def _sum_by_item(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each item the sum of its users' rows, and of `n_products` products of their entries; int64."""
     users = np.repeat(np.arange(kept.n_users, dtype=np.int32), kept.interactions_per_user())
-    indptr, order = sort_pairs(kept.indices, users, kept.n_items, kept.n_users)
+    indptr, order = sort_pairs(kept.indices, users, kept.n_items, kept.n_users, n_threads=n_threads)
     sums, products = (np.empty((kept.n_items, n), dtype=np.int64) for n in (rows.shape[1], n_products))
     by_item = users if order is None else users[order]
     _kernel.sum_by_item(indptr, by_item, rows, sums, products, resolve_n_threads(n_threads))

@@ -178,7 +178,7 @@ class FMFRounds(FederatedSystem):
         """
         key.claim_message(_REPORTS, round, sender)
         _, index, bit = self._randomize(state, shard, key, round, resolve_n_threads(n_threads), as_stream=True)
-        order = resolve_key(shuffle_key).permutation(_SHUFFLE, round=round, size=len(index))
+        order = resolve_key(shuffle_key).permutation(_SHUFFLE, round=round, size=len(index), n_threads=n_threads)
         return index[order], bit[order]
 
     def collect_reports(

@@ -35,7 +35,9 @@ class Biases:
     spreads: tuple[float, float] = (0.0, 0.0)
 
 
-def fit_biases(users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users: int, n_items: int) -> Biases:
+def fit_biases(
+    users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users: int, n_items: int, n_threads: int
+) -> Biases:
     """Estimate both kinds of bias in turn, until they agree.
 
     A bias is drawn towards a line in the logarithm of the number of ratings, for items that are rated more are rated
@@ -47,17 +49,25 @@ def fit_biases(users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users
     counts = [np.bincount(g, minlength=len(b)) for g, b in zip(groups, biases, strict=True)]
     spreads = [group_variance(g, values, n) for g, n in zip(groups, counts, strict=True)]
     rest = max(float(values.var()) - sum(spreads), 0.0) if len(values) else 0.0
-    starts, order = sort_pairs(users.astype(np.int32), items.astype(np.int32), n_users, n_items)
-    rated = starts, (items if order is None else items[order]).astype(np.int32)
+    rated = _by_row(users, items, n_users, n_items, n_threads), _by_row(items, users, n_items, n_users, n_threads)
     centred = [np.bincount(g, values - mean, minlength=len(b)) for g, b in zip(groups, biases, strict=True)]
     for _ in range(_N_SWEEPS):
-        for own, other, add_up in ((1, 0, _kernel.sum_by_item), (0, 1, _kernel.sum_by_user)):
+        for own, other in ((1, 0), (0, 1)):
             sums = np.empty(len(biases[own]))
-            add_up(*rated, biases[other], sums)
+            _kernel.sum_by_row(*rated[own], biases[other], sums, n_threads)
             np.subtract(centred[own], sums, out=sums)
             prior = _line(counts[own], sums, spreads[own], rest)
             biases[own] = shrink(sums, counts[own], spreads[own], rest, prior)
     return Biases(mean, biases[0], biases[1], (spreads[0], spreads[1]))
+
+
+def _by_row(
+    rows: np.ndarray, columns: np.ndarray, n_rows: int, n_columns: int, n_threads: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the ratings of each row begin, and the columns in that order."""
+    rows, columns = rows.astype(np.int32), columns.astype(np.int32)
+    starts, order = sort_pairs(rows, columns, n_rows, n_columns, n_threads=n_threads)
+    return starts, columns if order is None else columns[order]
 
 
 def fit_means(groups: np.ndarray, values: np.ndarray, n_groups: int) -> tuple[float, np.ndarray]:

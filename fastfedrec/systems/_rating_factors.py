@@ -53,7 +53,8 @@ def fit_residual_factors(
     if not training.n_factors or n_held_out < 2 or not scale:
         return nothing
     residuals = residuals / scale
-    held_out, rest = first_and_rest(key.permutation("laplace_rr_svd.held_out", size=n), n_held_out)
+    order = key.permutation("laplace_rr_svd.held_out", size=n, n_threads=n_threads)
+    held_out, rest = first_and_rest(order, n_held_out)
     options: dict[str, Any] = {
         "n_users": n_users,
         "n_items": n_items,

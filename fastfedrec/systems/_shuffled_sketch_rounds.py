@@ -177,7 +177,7 @@ class SketchRound(FederatedSystem):
         """
         key.claim_message(_REPORTS, round, sender)
         place, bit = self._single_reports(state, shard, key, round, resolve_n_threads(n_threads))
-        order = resolve_key(shuffle_key).permutation(_SHUFFLE, round=round, size=len(place))
+        order = resolve_key(shuffle_key).permutation(_SHUFFLE, round=round, size=len(place), n_threads=n_threads)
         return place[order], bit[order]
 
     def collect_reports(self, place: np.ndarray, bit: np.ndarray, round: int, *, sender: str, n_clients: int) -> Update:

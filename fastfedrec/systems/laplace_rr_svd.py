@@ -283,10 +283,10 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         else:
             values = state.reports if decoder is None else decoder.decode()
             variance = decoder.variance if decoder is not None else float(values.var()) if len(values) else 0.0
-            biases = fit_biases(users, items, values, *shape)
+            biases = fit_biases(users, items, values, *shape, n_threads)
             if decoder is not None:
                 values = decoder.decode_near(biases.mean + biases.users[users] + biases.items[items])
-                biases = fit_biases(users, items, values, *shape)
+                biases = fit_biases(users, items, values, *shape, n_threads)
             residuals = values - biases.mean - biases.users[users] - biases.items[items]
             factors = fit_residual_factors(users, items, residuals, *options)
         self.mean_, self.user_biases_, self.item_biases_ = np.array(biases.mean), biases.users, biases.items

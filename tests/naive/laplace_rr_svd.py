@@ -31,13 +31,13 @@ def item_reports(rated, counts, user, n_items, n_reports, key):
     return {item: draw(counts[rated.get(item, 0)], next(words)) for item in sorted(drawn)}
 
 
-def sums_by_user_and_item(rows, of_users, of_items):
-    """For each user what its items have, and for each item what its users have."""
-    by_item = [0.0] * len(of_items)
-    for row, x in zip(rows, of_users, strict=True):
-        for item in row:
-            by_item[item] += x
-    return [sum(of_items[item] for item in row) for row in rows], by_item
+def sums_by_row(rows, of_columns):
+    """For each row what its columns have, added up one after the other."""
+    out = [0.0] * len(rows)
+    for k, columns in enumerate(rows):
+        for column in columns:
+            out[k] += of_columns[column]
+    return out
 
 
 def nearest(grid, value):
