@@ -1,0 +1,83 @@
+"""A fit on one thread starts no other: neither for clients, nor where the server adds noise, decodes or trains."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from parallel_calls import KEY, count_threads
+from test_threads import needs_linux, needs_openmp, needs_two, run_python
+
+from fastfedrec import (
+    DPALS,
+    DPFMF,
+    DPLCF,
+    EASE,
+    FMFLDP,
+    DPGram,
+    DPPopularity,
+    FedRec,
+    FedRecPlusPlus,
+    ItemKNN,
+    LaplaceRRSVD,
+    PrivatePrototypes,
+    PrivRec,
+    ShuffledSketchGram,
+    _threads,
+    datasets,
+)
+from fastfedrec._threads import default_threads, resolve_n_threads
+from fastfedrec.systems.rating_baselines import BiasedMF, ItemMean, RatingItemKNN
+
+RUN_FITS = "import sys, test_fit_threads as test; test.print_threads(int(sys.argv[1]), *sys.argv[2:])"
+MODELS = {
+    type(model).__name__: model
+    for model in (
+        BiasedMF(), DPALS(8.0), DPFMF(8.0, n_rounds=2), DPGram(8.0), DPLCF(), DPPopularity(), EASE(),
+        FMFLDP(n_rounds=2), FedRec(n_rounds=2), FedRecPlusPlus(n_rounds=2), ItemKNN(), ItemMean(2.0), LaplaceRRSVD(),
+        PrivRec(n_rounds=2), PrivatePrototypes(), RatingItemKNN(), ShuffledSketchGram(8.0),
+    )
+}  # fmt: skip
+
+
+def print_threads(n_threads, bypass=""):
+    """How many threads each fit leaves behind that were not there before; `bypass` takes the precaution away."""
+    if bypass:
+        _threads._defaults = type("Deaf", (), {"__setattr__": lambda *_: None})()
+    users = datasets.generate_implicit(3000, 100, key=KEY, n_threads=1)
+    data, counts = users._replace(values=(1 + np.arange(users.n_interactions) % 5).astype(np.float32)), {}
+    for name, model in MODELS.items():
+        before = count_threads()
+        model.fit(data, key=KEY, n_threads=n_threads)
+        counts[name] = count_threads() - before
+    json.dump(counts, sys.stdout)
+
+
+@needs_linux
+@needs_openmp
+def test_a_fit_on_one_thread_starts_no_other():
+    assert json.loads(run_python("-c", RUN_FITS, "1")) == dict.fromkeys(MODELS, 0)
+
+
+@needs_linux
+@needs_openmp
+@needs_two
+def test_without_the_default_of_a_run_a_server_would_start_threads():
+    assert sum(json.loads(run_python("-c", RUN_FITS, "1", "bypass")).values()) > 0
+
+
+def test_a_default_holds_inside_its_block_and_in_its_thread():
+    from concurrent.futures import ThreadPoolExecutor
+
+    outside = resolve_n_threads(0)
+    with default_threads(3):
+        assert resolve_n_threads(0) == 3
+        assert resolve_n_threads(2) == 2
+        with default_threads(0):
+            assert resolve_n_threads(0) == 3
+        with pytest.raises(ValueError, match="five"), default_threads(5):
+            raise ValueError("five")
+        assert resolve_n_threads(0) == 3
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(resolve_n_threads, 0).result() == outside
+    assert resolve_n_threads(0) == outside
