@@ -1,6 +1,7 @@
 """Cohorts of clients (docs/explanation/privacy/client-sampling.md).  Inputs are trusted."""
 from cython.parallel cimport prange
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libcpp.vector cimport vector
 
 from _kernels._chacha20 cimport Stream, stream_open, stream_refill
 from _kernels._subset cimport lowest_bit, mark_unbiased_subset, unbiased_below
@@ -10,8 +11,12 @@ include "_level.pxi"
 cdef extern from "_kernels/_binary_response.h" namespace "fastfedrec" nogil:
     void mark_below(uint64_t threshold, const uint64_t* words, Py_ssize_t n, uint8_t* marks) noexcept
 
+cdef extern from *:
+    int count_bits "__builtin_popcountll"(uint64_t word) noexcept nogil
+
 cdef enum:
     BLOCK = 65536             # clients a stream; part of the stream's definition
+    WORDS = BLOCK // 64       # of their marks
 
 
 def mark_poisson(
@@ -63,17 +68,40 @@ def mark_fixed_size(
 def list_marked(
     const uint64_t[::1] marked,    # IN  (n_words,)
     int64_t[::1] out,              # OUT (n_marked,), ascending
+    int n_threads,
 ):
     """The numbers of the bits that are 1."""
+    cdef Py_ssize_t n_words = marked.shape[0], n_blocks = (n_words + WORDS - 1) // WORDS, b
+    cdef vector[Py_ssize_t] starts = vector[Py_ssize_t](n_blocks + 1)
+    if out.shape[0] == 0:
+        return
+    with nogil:
+        for b in prange(n_blocks, schedule="static", num_threads=n_threads):
+            starts[b + 1] = _count_block(&marked[b * WORDS], min(<Py_ssize_t>WORDS, n_words - b * WORDS))
+        for b in range(n_blocks):
+            starts[b + 1] += starts[b]
+        for b in prange(n_blocks, schedule="static", num_threads=n_threads):
+            _list_block(
+                &marked[b * WORDS], min(<Py_ssize_t>WORDS, n_words - b * WORDS), b * BLOCK, &out[0] + starts[b]
+            )
+
+
+cdef Py_ssize_t _count_block(const uint64_t* marked, Py_ssize_t n_words) noexcept nogil:
+    cdef Py_ssize_t i, found = 0
+    for i in range(n_words):
+        found += count_bits(marked[i])
+    return found
+
+
+cdef void _list_block(const uint64_t* marked, Py_ssize_t n_words, int64_t first, int64_t* out) noexcept nogil:
     cdef uint64_t word
     cdef Py_ssize_t i, found = 0
-    with nogil:
-        for i in range(marked.shape[0]):
-            word = marked[i]
-            while word:
-                out[found] = 64 * i + lowest_bit(word)
-                found += 1
-                word &= word - 1
+    for i in range(n_words):
+        word = marked[i]
+        while word:
+            out[found] = first + 64 * i + lowest_bit(word)
+            found += 1
+            word &= word - 1
 
 
 def uniform_integers(

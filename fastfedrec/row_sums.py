@@ -63,8 +63,8 @@ def sum_rows(
             raise ValueError(f"matrix must have {interactions.n_items} rows, one for each item, got {sparse.shape[0]}")
         out = np.empty((interactions.n_users, sparse.shape[1]))
         if out.size:
-            layout = sparse.indptr.astype(np.int64), sparse.indices.astype(np.int32), sparse.data.astype(np.float64)
-            _kernel.sum_sparse_rows(*rows, *layout, out, n_threads)
+            layout = (sparse.indptr, np.int64), (sparse.indices, np.int32), (sparse.data, np.float64)
+            _kernel.sum_sparse_rows(*rows, *(np.ascontiguousarray(*part) for part in layout), out, n_threads)
         return out
     shape = (interactions.n_items, None)
     matrix = check_array("matrix", np.asarray(matrix, dtype=np.float64), ndim=2, shape=shape, finite=False)

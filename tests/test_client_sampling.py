@@ -123,6 +123,17 @@ def test_threads_do_not_change_the_cohort():
     )
 
 
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+@pytest.mark.parametrize("n_words", [1, 1023, 1024, 1025, 5000])
+def test_marked_clients_are_listed_on_any_number_of_threads(n_words, n_threads):
+    marked = np.random.default_rng(n_words).integers(0, 2**64, n_words, dtype=np.uint64)
+    marked[n_words // 3 : n_words // 2] = 0
+    expected = np.flatnonzero(np.unpackbits(marked.astype("<u8").view(np.uint8), bitorder="little"))
+    out = np.full(len(expected), -1)
+    kernel.list_marked(marked, out, n_threads)
+    np.testing.assert_array_equal(out, expected)
+
+
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 

@@ -6,10 +6,11 @@ import numpy as np
 
 from fastfedrec._check import check_instance, check_integer, check_real
 from fastfedrec._kernels import client_sampling as _kernel
-from fastfedrec._threads import resolve_n_threads
+from fastfedrec._threads import resolve_n_threads, threads_for_rows
 from fastfedrec.mechanisms.channel import TOTAL
 from fastfedrec.randomness import Key
 
+_LEAST_MARKED = 250_000  # clients that are worth a thread to list them
 _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
 
 
@@ -76,8 +77,9 @@ class PoissonSampling:
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
         check_instance("key", key, Key, _KEY_REMEDY)
         marked, subkey = _no_marks(n_clients), key.subkey("client_sampling.poisson")
-        _kernel.mark_poisson(marked, subkey, n_clients, self._threshold, round_number, resolve_n_threads(n_threads))
-        return _marked_clients(marked, int(np.bitwise_count(marked).sum()))
+        n_threads = resolve_n_threads(n_threads)
+        _kernel.mark_poisson(marked, subkey, n_clients, self._threshold, round_number, n_threads)
+        return _marked_clients(marked, int(np.bitwise_count(marked).sum()), n_threads)
 
     def __repr__(self) -> str:
         return f"PoissonSampling({float(self.sampling_probability)})"
@@ -154,7 +156,7 @@ class FixedSizeSampling:
         check_instance("key", key, Key, _KEY_REMEDY)
         marked = _no_marks(n_clients)
         _kernel.mark_fixed_size(marked, key.subkey(purpose), n_clients, self.cohort_size, round_number)
-        return _marked_clients(marked, self.cohort_size)
+        return _marked_clients(marked, self.cohort_size, resolve_n_threads(0))
 
     def __repr__(self) -> str:
         return f"FixedSizeSampling({self.cohort_size})"
@@ -164,7 +166,7 @@ def _no_marks(n_clients: int) -> np.ndarray:
     return np.zeros(-(-n_clients // 64), dtype=np.uint64)
 
 
-def _marked_clients(marked: np.ndarray, n_marked: int) -> np.ndarray:
+def _marked_clients(marked: np.ndarray, n_marked: int, n_threads: int) -> np.ndarray:
     cohort = np.empty(n_marked, dtype=np.int64)
-    _kernel.list_marked(marked, cohort)
+    _kernel.list_marked(marked, cohort, threads_for_rows(n_marked, n_threads, least=_LEAST_MARKED))
     return cohort

@@ -1,0 +1,215 @@
+"""Two threads beside one, kernel by kernel, in whole runs of the systems and in calls of what they rest on.
+
+    python -m benches.threads --only PrivRec
+
+prints every kernel that takes `LEAST` seconds.  A kernel is a compiled function that Python calls; what it takes is
+read off the clock before and after each call, so that NumPy's and SciPy's steps around it count for nothing.
+"""
+
+import argparse
+import collections
+import contextlib
+import importlib
+import math
+import pkgutil
+import time
+
+import numpy as np
+import scipy.sparse
+
+from fastfedrec import Interactions, Key, _kernels, mechanisms
+from fastfedrec._threads import default_threads
+from fastfedrec.datasets import load_table
+from fastfedrec.hadamard import hadamard_transform
+from fastfedrec.ranking import sample_unseen
+from fastfedrec.row_sums import sum_rows
+
+from . import whole_runs
+from .bench_tables import ROLES, write_ratings
+from .whole_runs import MODELS, N_ITEMS, N_USERS
+
+LEAST = 0.01  # seconds: what is over sooner need not gain
+SECONDS = 20.0  # of turns
+N = 8_000_000  # values that a mechanism randomizes
+KEY = Key.from_seed(1)
+# Functions of our own are those that compile a kernel when they are called.
+COMPILED = (
+    "cython_function_or_method",
+    "fused_cython_function",
+    "CPUDispatcher",
+    "function",
+)  # which compiles when called
+
+
+# ---- what is called --------------------------------------------------------------------------------------------------
+
+
+def _whole_run(name):
+    def case():
+        data = whole_runs.ratings(N_USERS, N_ITEMS)
+        return lambda: whole_runs.run(name, data, short=True)
+
+    return case
+
+
+def _values(high):
+    return np.random.default_rng(0).integers(0, high, N)
+
+
+def _privatize(mechanism, high, **options):
+    def case():
+        values = _values(high) if isinstance(high, int) else np.random.default_rng(0).uniform(*high, N)
+        return lambda: mechanism.privatize(values, key=KEY, **options)
+
+    return case
+
+
+def _columns(order):
+    def case():
+        data = whole_runs.ratings(2 * N_USERS, N_ITEMS)
+        users = np.repeat(data.user_ids, data.interactions_per_user())
+        rows = order(np.random.default_rng(0), len(users))
+        columns = users[rows], data.item_ids[data.indices][rows], data.values[rows]
+        return lambda: Interactions.from_arrays(*columns)
+
+    return case
+
+
+def _table():
+    write_ratings("threads.csv", 2_000_000)
+    return lambda: load_table("threads.csv", **ROLES)
+
+
+def _sums(make):
+    def case():
+        data, matrix = whole_runs.ratings(N_USERS, N_ITEMS), make(np.random.default_rng(0))
+        return lambda: sum_rows(data, matrix)
+
+    return case
+
+
+def _sparse(rng):
+    return scipy.sparse.random_array((N_ITEMS, N_ITEMS), density=100 / N_ITEMS, format="csr", rng=rng)
+
+
+def _hadamard():
+    table = np.random.default_rng(0).integers(-9, 9, (512, 16_384))
+    return lambda: hadamard_transform(table)
+
+
+def _clip():
+    rows = np.random.default_rng(0).standard_normal((N // 20, 100)).astype(np.float32)
+    return lambda: mechanisms.clip_rows_l2(rows, 1.0)
+
+
+def _unseen():
+    data = whole_runs.ratings(10 * N_USERS, N_ITEMS)
+    return lambda: sample_unseen(data, np.arange(data.n_users), 99, key=KEY, purpose="bench")
+
+
+CASES = {
+    **{name: _whole_run(name) for name in MODELS},
+    "words of one stream": lambda: lambda: KEY.words("bench", size=2 * N, n_threads=0),
+    "words of many streams": lambda: lambda: KEY.words_by_user("bench", np.arange(N // 8), size=16, n_threads=0),
+    "permutation": lambda: lambda: KEY.permutation("bench", size=N // 4, n_threads=0),
+    "interactions by item": _columns(lambda rng, n: np.argsort(rng.integers(0, N_ITEMS, n))),
+    "load_table": _table,
+    "sums of dense rows": _sums(lambda rng: rng.standard_normal((N_ITEMS, N_ITEMS))),
+    "sums of sparse rows": _sums(_sparse),
+    "hadamard_transform": _hadamard,
+    "clip_rows_l2": _clip,
+    "sample_unseen": _unseen,
+    "BinaryResponse": _privatize(mechanisms.BinaryResponse(1.0), (-1.0, 1.0)),
+    "GRR": _privatize(mechanisms.GRR(1.0, 5), 5),
+    "SubsetSelection": _privatize(mechanisms.SubsetSelection(1.0, 50), 50),
+    "TruncatedGeometric": _privatize(mechanisms.TruncatedGeometric(1.0, 5), 5),
+    "Piecewise": _privatize(mechanisms.Piecewise(1.0), (-1.0, 1.0)),
+    "DiscreteLaplace": _privatize(mechanisms.DiscreteLaplace(8.0, sampler="table"), 1000),
+    "DiscreteGaussian": _privatize(mechanisms.DiscreteGaussian(8.0, sampler="table"), 1000),
+    "PoissonSampling": lambda: lambda: mechanisms.PoissonSampling(0.3).sample(4 * N, key=KEY),
+}
+
+
+# ---- their kernels ---------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _timed():
+    """Seconds of each call of each kernel inside the block, in the order of calls."""
+    calls, undo = collections.defaultdict(list), []
+
+    def wrap(name, function):
+        def run(*arguments, **options):
+            began = time.perf_counter()
+            try:
+                return function(*arguments, **options)
+            finally:
+                calls[name].append(time.perf_counter() - began)
+
+        return run
+
+    for found in pkgutil.iter_modules(_kernels.__path__):
+        module = importlib.import_module(f"{_kernels.__name__}.{found.name}")
+        for name, function in list(vars(module).items()):
+            if type(function).__name__ in COMPILED and getattr(function, "__module__", None) == module.__name__:
+                undo.append((module, name, function))
+                setattr(module, name, wrap(f"{found.name}.{name}", function))
+    try:
+        yield calls
+    finally:
+        for module, name, function in undo:
+            setattr(module, name, function)
+
+
+def _run(run, n_threads):
+    with default_threads(n_threads), _timed() as calls:
+        run()
+    return calls
+
+
+def gains(case, *, seconds=SECONDS):
+    """Of each kernel one of whose calls takes `LEAST` seconds: those of such calls with one thread, and with two.
+
+    Each call's time is the least of all turns.
+    """
+    run = CASES[case]()
+    for n_threads in (1, 2):
+        with default_threads(n_threads):
+            run()  # unchanged: what Numba compiles must find its own
+    turns, began = ([], []), time.perf_counter()
+    while len(turns[0]) < 3 or time.perf_counter() - began < seconds:
+        for n_threads, own in enumerate(turns, 1):
+            own.append(_run(run, n_threads))
+    found = {}
+    for name in turns[0][0]:
+        one, two = (np.min([calls[name] for calls in own], axis=0) for own in turns)
+        if (long := one >= LEAST).any():
+            found[name] = float(one[long].sum()), float(two[long].sum())
+    return found
+
+
+class Kernels:
+    """The least that two threads gain on a kernel that takes 10 ms; none where no kernel takes so long."""
+
+    param_names = ("case",)
+    params = (list(CASES),)
+    timeout = 900
+    unit = "times"
+
+    def track_two_threads(self, case):
+        return min((one / two for one, two in gains(case).values()), default=math.nan)
+
+
+def main(argv=None):
+    """Print the kernels of every case."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name holds this")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of turns")
+    arguments = parser.parse_args(argv)
+    for case in (case for case in CASES if arguments.only in case):
+        for name, (one, two) in gains(case, seconds=arguments.seconds).items():
+            print(f"{case:24} {name:40} {1e3 * one:9.1f} ms {1e3 * two:9.1f} ms {one / two:6.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
