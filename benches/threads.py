@@ -3,7 +3,8 @@
     python -m benches.threads --only PrivRec
 
 prints every kernel that takes `LEAST` seconds.  A kernel is a compiled function that Python calls; what it takes is
-read off the clock before and after each call, so that NumPy's and SciPy's steps around it count for nothing.
+read off the clock before and after each call, so that NumPy's and SciPy's steps around it count for nothing.  SGD's
+kernels are called in threads of Python's and timed by `bench_sgd.Threads`.
 """
 
 import argparse
@@ -182,6 +183,8 @@ def gains(case, *, seconds=SECONDS):
             own.append(_run(run, n_threads))
     found = {}
     for name in turns[0][0]:
+        if len({len(calls[name]) for own in turns for calls in own}) > 1:
+            continue  # made in Python's threads, or once and kept
         one, two = (np.min([calls[name] for calls in own], axis=0) for own in turns)
         if (long := one >= LEAST).any():
             found[name] = float(one[long].sum()), float(two[long].sum())
