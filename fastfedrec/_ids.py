@@ -8,7 +8,7 @@ import numpy as np
 from fastfedrec._kernels import interactions as _kernel
 from fastfedrec._threads import resolve_n_threads, threads_for_rows
 
-_LEAST_ENTRIES = 1_000_000  # that are worth a thread
+_LEAST_ENTRIES = 500_000  # that are worth a thread
 
 
 class Coded(NamedTuple):

@@ -72,6 +72,17 @@ def sort_pairs(
     return indptr, order if moved else None
 
 
+def in_order(array: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """`array[order]`, on all threads."""
+    word = {4: np.uint32, 8: np.uint64}.get(array.dtype.itemsize)
+    if word is None:
+        return array[order]
+    out = np.empty(len(order), dtype=array.dtype)
+    n_threads = threads_for_rows(len(order), resolve_n_threads(0), least=_LEAST_PAIRS)
+    _kernel.take(np.ascontiguousarray(array).view(word), order, out.view(word), n_threads)
+    return out
+
+
 def merge_duplicates(indptr, item_rows, values, timestamps, duplicates, user_ids, item_ids):
     """Merge equal neighbours of pairs sorted by (user, item), where no user is without any; move the users' starts."""
     if duplicates is not None:

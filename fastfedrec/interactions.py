@@ -13,6 +13,7 @@ from fastfedrec._pairs import (
     check_timestamps,
     check_values,
     compact_values,
+    in_order,
     merge_duplicates,
     sort_pairs,
 )
@@ -137,9 +138,9 @@ class Interactions(Selections):
         indptr, order = sort_pairs(user_rows, item_rows, len(user_ids), len(item_ids))
         del user_rows  # told by indptr from here on
         if order is not None:
-            item_rows = item_rows[order]
-            data = None if data is None else _owned(data[order])
-            times = None if times is None else times[order]
+            item_rows = in_order(item_rows, order)
+            data = None if data is None else _owned(in_order(data, order))
+            times = None if times is None else in_order(times, order)
         times = None if times is None else times.astype(np.int64, copy=order is None)
         del order
         indptr, item_rows, data, times = merge_duplicates(

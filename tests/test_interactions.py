@@ -16,6 +16,7 @@ from naive import interactions as naive
 from fastfedrec import Interactions, _pairs
 from fastfedrec._kernels import interactions as _kernel
 from fastfedrec._pairs import check_item_count, sort_pairs
+from fastfedrec._threads import default_threads
 from fastfedrec.interactions import MISSING_TIMESTAMP
 
 #: One kind of id a column: small and huge integers, strings with awkward characters, tuples, and all of them mixed.
@@ -108,6 +109,20 @@ def test_ids_are_marked_and_looked_up_on_any_number_of_threads(ids, dtype, n_thr
     rows, out = np.arange(31)[::-1].copy(), np.full(len(ids), -1)
     _kernel.look_up_ids(ids, rows, out, n_threads)
     assert out.tolist() == [30 - k for k in ids.tolist()]
+
+
+@given(
+    st.lists(st.integers(0, 20), max_size=30),
+    st.sampled_from(["<f4", "<f8", "<i8", "<u4", ">f8", "<i2", "<f2", "M8[s]"]),
+    st.sampled_from([np.int32, np.int64]), st.integers(1, 4),
+)  # fmt: skip
+def test_in_order_is_an_index_of_any_type(places, dtype, place_dtype, n_threads):
+    values, places = np.arange(42).astype(dtype)[::2], np.array(places, dtype=place_dtype)
+    with pytest.MonkeyPatch.context() as patch, default_threads(n_threads):
+        patch.setattr(_pairs, "_LEAST_PAIRS", 1)
+        got = _pairs.in_order(values, places)
+    np.testing.assert_array_equal(got, values[places])
+    assert got.dtype == values.dtype
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
