@@ -4,6 +4,7 @@ A script or a child of any start method can import it.  Each call returns an arr
 """
 
 import functools
+import io
 import json
 import os
 import signal
@@ -28,8 +29,10 @@ from fastfedrec import (
     private_kmeans,
     ranking,
 )
+from fastfedrec._kernels.tables import NATURAL
 from fastfedrec._pairs import sort_pairs
 from fastfedrec.client_examples import Events, draw_examples
+from fastfedrec.datasets._columns import ColumnReader, Field
 from fastfedrec.evaluation import random_split
 from fastfedrec.features import Features
 from fastfedrec.gru import GRUEncoder
@@ -99,6 +102,12 @@ def encoded(n):
     )
 
 
+def parsed():
+    reader = ColumnReader([Field("number", NATURAL)], ",")
+    reader.read(io.BytesIO("".join(f"{10**7 + k}\n" for k in range(N)).encode()), "text")
+    return reader.columns()[0]
+
+
 CALLS = {
     "als": lambda n: als.solve_users(data(), np.ones((60, 3)), regularization=1.0, confidence_weight=2.0, n_threads=n),
     "binary_response": lambda n: BinaryResponse(1.0).privatize(values() / 4, key=KEY, n_threads=n),
@@ -134,6 +143,7 @@ CALLS = {
     "row_sums": lambda n: np.stack([sum_rows(data(), m(np.eye(60)), n_threads=n) for m in (np.asarray, csr_array)]),
     "shuffled_sketch": sketched_and_decoded,
     "subset_selection": lambda n: SubsetSelection(1.0, 9).privatize(values(), key=KEY, n_threads=n),
+    "tables": lambda n: parsed(),  # always on all processors
 }
 
 

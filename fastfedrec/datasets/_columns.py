@@ -10,10 +10,12 @@ import numpy as np
 
 from fastfedrec._ids import Coded
 from fastfedrec._kernels import tables as _kernel
+from fastfedrec._threads import resolve_n_threads
 from fastfedrec.datasets._files import refuse
 from fastfedrec.interactions import Interactions
 
-_BLOCK_BYTES = 1 << 22
+_BLOCK_BYTES = 1 << 23  # read and parsed at once: with less, threads wait for one another more often
+_PIECE_BYTES = 1 << 16  # worth a thread
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -69,7 +71,7 @@ class ColumnReader:
         heading = np.full(1 if self._headings else 0, -1, dtype=np.int64)
         self._starts.append(self.n_rows)
         self._stream_names.append(name)
-        line, n_rows, rest, at_end = first_line, self.n_rows, b"", False
+        line, n_rows, rest, at_end, n_threads = first_line, self.n_rows, b"", False, resolve_n_threads(0)
         while not at_end:
             block = stream.read(_BLOCK_BYTES)
             at_end = not block
@@ -80,18 +82,25 @@ class ColumnReader:
                 text += b"\n"
             done = 0
             if whole := text.rfind(b"\n") + 1:
-                done, n_lines = self._parse(text[:whole], heading, name, line, at_end)
+                done, n_lines = self._parse(text, whole, heading, line, at_end, n_threads)
                 line += n_lines
             rest = text[done:]
         if self.n_rows == n_rows:
             refuse(name, line, "the file is empty" if line == 1 else "the file ends without a single row")
 
-    def _parse(self, text: bytes, heading: np.ndarray, name: str, line: int, at_end: bool) -> tuple[int, int]:
-        """Append the rows of whole lines; the bytes and lines that were used (a quoted field may go on below)."""
-        columns = np.empty((len(self._fields) + self._headings, text.count(b"\n")), dtype=np.int64)
+    def _parse(
+        self, text: bytes, whole: int, heading: np.ndarray, line: int, at_end: bool, n_threads: int
+    ) -> tuple[int, int]:
+        """Append the rows of the whole lines; the bytes and lines that were used (a quoted field may go on below)."""
+        name = self._stream_names[-1]
+        lines = np.frombuffer(text, dtype=np.uint8, count=whole)
+        n_threads = min(n_threads, max(1, whole // _PIECE_BYTES))
+        cuts = np.empty((n_threads + 1, 2), dtype=np.int64)
+        _kernel.cut_lines(lines, cuts)
+        columns = np.empty((len(self._fields) + self._headings, cuts[-1, 1]), dtype=np.int64)
         n, done, n_lines, problem, detail, begin, end = _kernel.parse(
-            np.frombuffer(text, dtype=np.uint8), np.frombuffer(self._separator.encode(), dtype=np.uint8),
-            self._kinds, columns, heading, self._names, *self._limits, self._quotes,
+            lines, cuts, np.frombuffer(self._separator.encode(), dtype=np.uint8),
+            self._kinds, columns, heading, self._names, *self._limits, self._quotes, n_threads,
         )  # fmt: skip
         if problem == _kernel.WRONG_COUNT:
             wanted = f"{len(self._fields)} fields ({', '.join(field.name for field in self._fields)})"

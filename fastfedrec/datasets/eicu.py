@@ -139,20 +139,19 @@ class _Counter(_Reader):
         self._pending: list[np.ndarray] = []
         self.first_names: dict[int, int] = {}  # by the code of ingredients, the number of the first name
 
-    def _parse(self, text: bytes, heading: np.ndarray, name: str, line: int, at_end: bool) -> tuple[int, int]:
-        parsed = super()._parse(text, heading, name, line, at_end)
-        block = {column: blocks.pop() for column, blocks in zip(self.names, self._blocks, strict=True)}
-        rows = np.searchsorted(self._stays, block[_STAY])
-        known = self._stays[np.minimum(rows, len(self._stays) - 1)] == block[_STAY]
+    def _keep(self, rows: list[np.ndarray]) -> None:
+        block = dict(zip(self.names, rows, strict=True))
+        stays = np.searchsorted(self._stays, block[_STAY])
+        known = self._stays[np.minimum(stays, len(self._stays) - 1)] == block[_STAY]
         if not known.all():
             raise ValueError(
-                f"{name}: stay {block[_STAY][np.argmin(known)]} is not in patient; download the files again"
+                f"{self._stream_names[-1]}: stay {block[_STAY][np.argmin(known)]} is not in patient; "
+                "download the files again"
             )
         codes, counted = self._codes(block)
-        self._pending.append((self._users[rows] << 32 | codes)[counted])
+        self._pending.append((self._users[stays] << 32 | codes)[counted])
         if sum(map(len, self._pending)) >= max(_PENDING, len(self.keys)):
             self.fold()
-        return parsed
 
     def _codes(self, block: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """The code of the item of each row, and whether the row counts."""
