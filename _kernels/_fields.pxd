@@ -13,6 +13,20 @@ cdef extern from *:
     """
     const double* POWERS "fastfedrec_powers"
 
+cdef extern from *:
+    """
+    #include <charconv>
+    // Correctly rounded; false where the number is out of range, and in a standard library that cannot do it.
+    static inline bool fastfedrec_read_double(const char* start, const char* stop, double* out) {
+    #if defined(__cpp_lib_to_chars)
+        return std::from_chars(start, stop, *out).ec == std::errc();
+    #else
+        return false;
+    #endif
+    }
+    """
+    bint read_double "fastfedrec_read_double"(const char*, const char*, double*) noexcept nogil
+
 
 cdef inline bint is_digit(char c) noexcept nogil:
     return c'0' <= c <= c'9'
@@ -69,7 +83,7 @@ cdef inline bint parse_decimal(const char* p, const char* stop, double* out) exc
     if exact and -22 <= scale <= 22:  # both factors are exact, so one rounding is the right one
         out[0] = <double>mantissa / POWERS[-scale] if scale < 0 else <double>mantissa * POWERS[scale]
         out[0] = -out[0] if negative else out[0]
-    else:
+    elif not read_double(start + (start[0] == c'+'), stop, out):
         with gil:
             out[0] = float(start[: stop - start])
     return True

@@ -205,7 +205,12 @@ def test_there_is_a_piece_for_each_thread_that_has_enough_to_do(monkeypatch, n_t
 
 def test_many_lines_of_every_kind_do_not_depend_on_threads():
     days = [f"20{k % 90 + 10}-01-0{k % 9 + 1}T10:00" for k in range(60_000)]
-    text = "".join(f'u{k * 7919 % 9973},{k}.{k**5},{k % 5 or ""},{day},"a ""{k % 7}"\n' for k, day in enumerate(days))
+    # Decimals of more digits than fit in 53 bits; below the least double a thread of OpenMP's asks Python.
+    decimals = [f"{k}.{k**5}" if k % 100 else f"{k + 1}e-400" for k in range(len(days))]
+    lines = zip(decimals, days, strict=True)
+    text = "".join(
+        f'u{k * 7919 % 9973},{decimal},{k % 5 or ""},{day},"a ""{k % 7}"\n' for k, (decimal, day) in enumerate(lines)
+    )
     kinds = (kernel.TEXT, kernel.DECIMAL, kernel.NATURAL | kernel.OPTIONAL, kernel.ISO, kernel.TEXT)
     one = parse(text, kinds)
     assert one[1][:3] == [len(text), len(days), kernel.DONE]
@@ -213,5 +218,4 @@ def test_many_lines_of_every_kind_do_not_depend_on_threads():
     for n_threads in (2, 4):
         cuts = [ends[len(ends) * k // n_threads] for k in range(1, n_threads)]
         assert parse(text, kinds, cuts, n_threads=n_threads) == one
-    # Decimals of more digits than fit in 53 bits, for which a thread of OpenMP's asks Python.
-    assert np.array(one[0][1]).view(np.float64).tolist() == [float(f"{k}.{k**5}") for k in range(len(days))]
+    assert np.array(one[0][1]).view(np.float64).tolist() == list(map(float, decimals))
