@@ -10,7 +10,9 @@ from _kernels._chacha20 cimport LARGEST_BATCH, Stream, chacha20_batch, chacha20_
 
 include "_level.pxi"
 
-ctypedef pair[uint64_t, int64_t] Placed   # a word and its place
+cdef struct Parts:        # of words to be sorted
+    int n_bits            # first bits of a word, which name its part
+    int place_bits        # last bits of what is sorted: its place; those before are the word's next
 
 cdef enum:
     PART = 8192           # words of a long stream that one thread writes at once: whole blocks
@@ -106,32 +108,41 @@ cdef void _short_streams(
 def sort_places(
     const uint64_t[::1] words,   # IN  (n,), uniform: others take n log n
     int64_t[::1] out,            # OUT (n,)
-    uint64_t[:, ::1] pairs,      # scratch (n, 2)
     int n_threads,
 ):
-    """Write the places of the words in their order, those of equal words in their own."""
-    cdef Py_ssize_t n = words.shape[0], k, start, most = 0
-    cdef int n_bits = min(max(_bucket_bits(n) - BITS_PER_PART, 0), MOST_PART_BITS), t
-    cdef Py_ssize_t n_parts = <Py_ssize_t>1 << n_bits    # by the first bits of a word
-    cdef Placed* placed = <Placed*>&pairs[0, 0]
-    cdef vector[Placed] scratch
-    cdef vector[int64_t] ends = vector[int64_t](n_threads * n_parts)   # where each thread's words of each part end
-    cdef vector[int64_t] buckets
+    """Write the places of the words in their order, those of equal words in their own.
+
+    Words are dealt to parts by their first bits, and in a part sorted by as many of the next as leave room for a place.
+    """
+    cdef Py_ssize_t n = words.shape[0], k, start = 0, most = 0, n_ends
+    cdef uint64_t* packed = <uint64_t*>&out[0]
+    cdef vector[uint64_t] scratch
+    cdef vector[int64_t] buckets, ends
+    cdef Parts parts
+    cdef int t
+    parts.n_bits = min(max(_bucket_bits(n) - BITS_PER_PART, 0), MOST_PART_BITS)
+    parts.place_bits = 0
+    while n - 1 >> parts.place_bits:
+        parts.place_bits += 1
+    cdef Py_ssize_t n_parts = <Py_ssize_t>1 << parts.n_bits
+    ends.resize(n_threads * n_parts)       # where each thread's words of each part end
     with nogil:
         for t in prange(n_threads, schedule="static", num_threads=n_threads):
-            _count_parts(&words[0], n * t // n_threads, n * (t + 1) // n_threads, n_bits, &ends[t * n_parts])
-        start = 0
+            _count_parts(&words[0], n * t // n_threads, n * (t + 1) // n_threads, parts, &ends[t * n_parts])
+            # New memory is the system's to give, a page at a time: threads that scatter over it wait for each other.
+            memset(packed + n * t // n_threads, 0, 8 * (n * (t + 1) // n_threads - n * t // n_threads))
         for k in range(n_parts):
             most = max(most, _take_starts(&ends[k], n_parts, n_threads, &start))
         for t in prange(n_threads, schedule="static", num_threads=n_threads):  # each start moves on to its end
-            _deal(&words[0], n * t // n_threads, n * (t + 1) // n_threads, n_bits, &ends[t * n_parts], placed)
+            _deal(&words[0], n * t // n_threads, n * (t + 1) // n_threads, parts, &ends[t * n_parts], packed)
+        n_ends = (<Py_ssize_t>1 << _bucket_bits(most)) + 1
         scratch.resize(n_threads * most)
-        buckets.resize(n_threads * ((<Py_ssize_t>1 << _bucket_bits(most)) + 1))
+        buckets.resize(n_threads * n_ends)
         for k in prange(n_parts, schedule="dynamic", num_threads=n_threads):
+            start = ends[(n_threads - 1) * n_parts + k - 1] if k else 0
             _sort_part(
-                placed, ends[(n_threads - 1) * n_parts + k - 1] if k else 0, ends[(n_threads - 1) * n_parts + k],
-                n_bits, &scratch[threadid() * most],
-                &buckets[threadid() * ((<Py_ssize_t>1 << _bucket_bits(most)) + 1)], &out[0],
+                packed + start, ends[(n_threads - 1) * n_parts + k] - start, &words[0], parts,
+                &scratch[threadid() * most], &buckets[threadid() * n_ends],
             )
 
 
@@ -148,11 +159,11 @@ cdef inline Py_ssize_t _first_bits(uint64_t word, int n_bits) noexcept nogil:
 
 
 cdef void _count_parts(
-    const uint64_t* words, Py_ssize_t begin, Py_ssize_t end, int n_bits, int64_t* counts
+    const uint64_t* words, Py_ssize_t begin, Py_ssize_t end, Parts parts, int64_t* counts
 ) noexcept nogil:
     cdef Py_ssize_t k
     for k in range(begin, end):
-        counts[_first_bits(words[k], n_bits)] += 1
+        counts[_first_bits(words[k], parts.n_bits)] += 1
 
 
 cdef Py_ssize_t _take_starts(int64_t* counts, Py_ssize_t stride, int n_threads, Py_ssize_t* start) noexcept nogil:
@@ -167,33 +178,53 @@ cdef Py_ssize_t _take_starts(int64_t* counts, Py_ssize_t stride, int n_threads, 
 
 
 cdef void _deal(
-    const uint64_t* words, Py_ssize_t begin, Py_ssize_t end, int n_bits, int64_t* starts, Placed* placed
+    const uint64_t* words, Py_ssize_t begin, Py_ssize_t end, Parts parts, int64_t* starts, uint64_t* packed
 ) noexcept nogil:
     cdef Py_ssize_t k
     cdef int64_t* to
     for k in range(begin, end):
-        to = &starts[_first_bits(words[k], n_bits)]
-        placed[to[0]].first, placed[to[0]].second = words[k], k
+        to = &starts[_first_bits(words[k], parts.n_bits)]
+        packed[to[0]] = (words[k] << parts.n_bits) >> parts.place_bits << parts.place_bits | <uint64_t>k
         to[0] += 1
 
 
 cdef void _sort_part(
-    const Placed* placed, Py_ssize_t begin, Py_ssize_t end, int n_passed, Placed* scratch, int64_t* ends, int64_t* out
+    uint64_t* packed, Py_ssize_t n, const uint64_t* words, Parts parts, uint64_t* scratch, int64_t* ends
 ) noexcept nogil:
-    """Write the places of one part, whose words agree in their first `n_passed` bits."""
-    cdef Py_ssize_t n = end - begin, k
+    """Put the places of one part where its packed words are."""
+    cdef Py_ssize_t k, end
     cdef int n_bits = _bucket_bits(n)
     cdef int64_t* to
     memset(ends, 0, ((<Py_ssize_t>1 << n_bits) + 1) * sizeof(int64_t))
-    for k in range(begin, end):
-        ends[_first_bits(placed[k].first << n_passed, n_bits) + 1] += 1
+    for k in range(n):
+        ends[_first_bits(packed[k], n_bits) + 1] += 1
     for k in range(<Py_ssize_t>1 << n_bits):
         ends[k + 1] += ends[k]
-    for k in range(begin, end):  # each start moves on to its end
-        to = &ends[_first_bits(placed[k].first << n_passed, n_bits)]
-        scratch[to[0]] = placed[k]
+    for k in range(n):  # each start moves on to its end
+        to = &ends[_first_bits(packed[k], n_bits)]
+        scratch[to[0]] = packed[k]
         to[0] += 1
     for k in range(<Py_ssize_t>1 << n_bits):
         sort(scratch + (ends[k - 1] if k else 0), scratch + ends[k])
+    k = 0
+    while k < n:
+        end = k + 1
+        while end < n and (scratch[k] ^ scratch[end]) >> parts.place_bits == 0:
+            end += 1
+        if end > k + 1:
+            _sort_tied(scratch + k, end - k, words, parts)
+        while k < end:
+            packed[k] = scratch[k] & ((<uint64_t>1 << parts.place_bits) - 1)
+            k += 1
+
+
+cdef void _sort_tied(uint64_t* packed, Py_ssize_t n, const uint64_t* words, Parts parts) noexcept nogil:
+    """Sort by whole words what the bits beside a place do not tell apart."""
+    cdef uint64_t mask = (<uint64_t>1 << parts.place_bits) - 1
+    cdef vector[pair[uint64_t, uint64_t]] tied = vector[pair[uint64_t, uint64_t]](n)
+    cdef Py_ssize_t k
     for k in range(n):
-        out[begin + k] = scratch[k].second
+        tied[k].first, tied[k].second = words[packed[k] & mask], packed[k]
+    sort(tied.begin(), tied.end())
+    for k in range(n):
+        packed[k] = tied[k].second

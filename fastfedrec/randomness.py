@@ -283,7 +283,7 @@ class Key:
         order = np.empty(len(words), dtype=np.int64)
         if order.size:
             n_threads = threads_for_rows(len(words), resolve_n_threads(n_threads), least=_LEAST_WORDS)
-            _kernel.sort_places(words, order, np.empty((len(words), 2), dtype=np.uint64), n_threads)
+            _kernel.sort_places(words, order, n_threads)
         return order
 
     def claim(self, what: str) -> None:
