@@ -178,7 +178,7 @@ def gains(case, *, seconds=SECONDS):
         with default_threads(n_threads):
             run()  # unchanged: what Numba compiles must find its own
     turns, began = ([], []), time.perf_counter()
-    while len(turns[0]) < 3 or time.perf_counter() - began < seconds:
+    while len(turns[0]) < 5 or time.perf_counter() - began < seconds:
         for n_threads, own in enumerate(turns, 1):
             own.append(_run(run, n_threads))
     found = {}
