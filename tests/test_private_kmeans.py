@@ -138,9 +138,9 @@ def test_a_draw_is_the_place_of_its_bits_among_the_weights(words, losses):
 def test_removing_a_user_changes_no_shape_and_no_number_of_words(monkeypatch):
     taken, original = [], Key.words
 
-    def words(self, purpose, *, round=0, user=0, size):
+    def words(self, purpose, *, round=0, user=0, size, **options):
         taken.append((purpose, round, user, size))
-        return original(self, purpose, round=round, user=user, size=size)
+        return original(self, purpose, round=round, user=user, size=size, **options)
 
     monkeypatch.setattr(Key, "words", words)
     x, candidates = points(30), points(12, seed=3)
