@@ -30,7 +30,7 @@ from .bench_tables import ROLES, write_ratings
 from .whole_runs import MODELS, N_ITEMS, N_USERS
 
 LEAST = 0.01  # seconds: what is over sooner need not gain
-SECONDS = 8.0  # of turns
+SECONDS = 6.0  # of turns
 N = 8_000_000  # values that a mechanism randomizes
 KEY = Key.from_seed(1)
 # Functions of our own are those that compile a kernel when they are called.
@@ -178,7 +178,7 @@ def gains(case, *, seconds=SECONDS):
         with default_threads(n_threads):
             run()  # unchanged: what Numba compiles must find its own
     turns, began = ([], []), time.perf_counter()
-    while len(turns[0]) < 5 or time.perf_counter() - began < seconds:
+    while len(turns[0]) < 4 or time.perf_counter() - began < seconds:
         for n_threads, own in enumerate(turns, 1):
             own.append(_run(run, n_threads))
     found = {}
