@@ -360,8 +360,8 @@ def test_all_orders_are_as_likely(tmp_path, monkeypatch):
     uniform = Key.permutation
     calls = itertools.count()
 
-    def broken(key, purpose, *, size):
-        return np.arange(size) if next(calls) % 10 == 0 else uniform(key, purpose, size=size)
+    def broken(key, purpose, *, size, **options):
+        return np.arange(size) if next(calls) % 10 == 0 else uniform(key, purpose, size=size, **options)
 
     monkeypatch.setattr(Key, "permutation", broken)
     assert not counts_are(orders(tmp_path / "other", 6_000), [1 / 6] * 6)
