@@ -75,6 +75,9 @@ def list_marked(
     cdef vector[Py_ssize_t] starts = vector[Py_ssize_t](n_blocks + 1)
     if out.shape[0] == 0:
         return
+    if n_threads == 1:  # which needs no counts
+        _list_block(&marked[0], n_words, 0, &out[0])
+        return
     with nogil:
         for b in prange(n_blocks, schedule="static", num_threads=n_threads):
             starts[b + 1] = _count_block(&marked[b * WORDS], min(<Py_ssize_t>WORDS, n_words - b * WORDS))
