@@ -16,8 +16,9 @@ cdef struct Parts:        # of words to be sorted
 
 cdef enum:
     PART = 8192           # words of a long stream that one thread writes at once: whole blocks
-    BITS_PER_PART = 10    # of buckets that words are sorted by at once: they and a copy stay in a cache
+    BITS_PER_PART = 11    # of buckets that words are dealt to at once: they and a copy stay in a cache
     MOST_PART_BITS = 11   # more streams at once are slow to write
+    FEW = 16              # words that are put in order one by one
 
 
 def keystream_blocks(
@@ -147,9 +148,9 @@ def sort_places(
 
 
 cdef inline int _bucket_bits(Py_ssize_t n) noexcept nogil:
-    """By so many first bits a word comes among some four to eight others."""
+    """By so many first bits a word comes to a bucket of its own or among one or two others."""
     cdef int n_bits = 0
-    while n >> (n_bits + 3):
+    while n >> (n_bits + 1):
         n_bits += 1
     return n_bits
 
@@ -205,7 +206,9 @@ cdef void _sort_part(
         scratch[to[0]] = packed[k]
         to[0] += 1
     for k in range(<Py_ssize_t>1 << n_bits):
-        sort(scratch + (ends[k - 1] if k else 0), scratch + ends[k])
+        if ends[k] - (ends[k - 1] if k else 0) > FEW:  # never, if words are uniform
+            sort(scratch + (ends[k - 1] if k else 0), scratch + ends[k])
+    _insert(scratch, n)
     k = 0
     while k < n:
         end = k + 1
@@ -216,6 +219,18 @@ cdef void _sort_part(
         while k < end:
             packed[k] = scratch[k] & ((<uint64_t>1 << parts.place_bits) - 1)
             k += 1
+
+
+cdef inline void _insert(uint64_t* packed, Py_ssize_t n) noexcept nogil:
+    """Sort by insertion: within a bucket, for those are in order."""
+    cdef Py_ssize_t k, to
+    cdef uint64_t own
+    for k in range(1, n):
+        own, to = packed[k], k
+        while to > 0 and packed[to - 1] > own:
+            packed[to] = packed[to - 1]
+            to -= 1
+        packed[to] = own
 
 
 cdef void _sort_tied(uint64_t* packed, Py_ssize_t n, const uint64_t* words, Parts parts) noexcept nogil:
