@@ -34,10 +34,6 @@ ctypedef fused Position:
     int32_t
     int64_t
 
-ctypedef fused Word:
-    uint32_t
-    uint64_t
-
 
 cdef enum:
     BLOCK = 4096              # pairs that are compared without a branch
@@ -65,7 +61,7 @@ cdef void mark_range(const Id* ids, Py_ssize_t begin, Py_ssize_t end, uint8_t* p
 
 def look_up_ids(
     const Id[::1] ids,        # IN  (n,), from 0 to n_ids - 1
-    const Row[::1] rows,      # IN  (n_ids,)
+    const Row[::1] rows,      # IN  (n_ids,), or the bits of anything of this width
     Row[::1] out,             # OUT (n,)
     int n_threads,
 ):
@@ -204,26 +200,3 @@ def sort_pairs(
                 &by_item[0, 0], n * t // n_threads, n * (t + 1) // n_threads, &starts[t * n_users], &order[0]
             )
     return True
-
-
-def take(
-    const Word[::1] values,         # IN  (n_values,), the bits of any type of this width
-    const Position[::1] places,     # IN  (n,), from 0 to n_values - 1
-    Word[::1] out,                  # OUT (n,)
-    int n_threads,
-):
-    """The values of these places."""
-    cdef Py_ssize_t n = places.shape[0]
-    cdef int t
-    if n == 0:
-        return
-    for t in prange(n_threads, nogil=True, schedule="static", num_threads=n_threads):
-        take_range(&values[0], &places[0], n * t // n_threads, n * (t + 1) // n_threads, &out[0])
-
-
-cdef void take_range(
-    const Word* values, const Position* places, Py_ssize_t begin, Py_ssize_t end, Word* out
-) noexcept nogil:
-    cdef Py_ssize_t k
-    for k in range(begin, end):
-        out[k] = values[places[k]]

@@ -74,12 +74,12 @@ def sort_pairs(
 
 def in_order(array: np.ndarray, order: np.ndarray) -> np.ndarray:
     """`array[order]`, on all threads."""
-    word = {4: np.uint32, 8: np.uint64}.get(array.dtype.itemsize)
+    word = {4: np.int32, 8: np.int64}.get(array.dtype.itemsize)
     if word is None:
         return array[order]
     out = np.empty(len(order), dtype=array.dtype)
     n_threads = threads_for_rows(len(order), resolve_n_threads(0), least=_LEAST_PAIRS)
-    _kernel.take(np.ascontiguousarray(array).view(word), order, out.view(word), n_threads)
+    _kernel.look_up_ids(order, np.ascontiguousarray(array).view(word), out.view(word), n_threads)
     return out
 
 
