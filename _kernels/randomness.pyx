@@ -16,9 +16,10 @@ cdef struct Parts:        # of words to be sorted
 
 cdef enum:
     PART = 8192           # words of a long stream that one thread writes at once: whole blocks
-    BITS_PER_PART = 11    # of buckets that words are dealt to at once: they and a copy stay in a cache
+    BITS_PER_PART = 12    # of buckets that words are dealt to at once: they and a copy stay in a cache
     MOST_PART_BITS = 11   # more streams at once are slow to write
-    FEW = 16              # words that are put in order one by one
+    FEW = 16              # words of a bucket that are put in order one by one
+    PAGE = 512            # words of the least page that a system gives
 
 
 def keystream_blocks(
@@ -107,7 +108,7 @@ cdef void _short_streams(
 
 
 def sort_places(
-    const uint64_t[::1] words,   # IN  (n,), uniform: others take n log n
+    const uint64_t[::1] words,   # IN  (n,), uniform: others take n log n, and are fewer than 2**32
     int64_t[::1] out,            # OUT (n,)
     int n_threads,
 ):
@@ -115,10 +116,11 @@ def sort_places(
 
     Words are dealt to parts by their first bits, and in a part sorted by as many of the next as leave room for a place.
     """
-    cdef Py_ssize_t n = words.shape[0], k, start = 0, most = 0, n_ends
+    cdef Py_ssize_t n = words.shape[0], k, start = 0, most = 0, n_buckets
     cdef uint64_t* packed = <uint64_t*>&out[0]
     cdef vector[uint64_t] scratch
-    cdef vector[int64_t] buckets, ends
+    cdef vector[int64_t] ends
+    cdef vector[uint32_t] buckets
     cdef Parts parts
     cdef int t
     parts.n_bits = min(max(_bucket_bits(n) - BITS_PER_PART, 0), MOST_PART_BITS)
@@ -130,27 +132,26 @@ def sort_places(
     with nogil:
         for t in prange(n_threads, schedule="static", num_threads=n_threads):
             _count_parts(&words[0], n * t // n_threads, n * (t + 1) // n_threads, parts, &ends[t * n_parts])
-            # New memory is the system's to give, a page at a time: threads that scatter over it wait for each other.
-            memset(packed + n * t // n_threads, 0, 8 * (n * (t + 1) // n_threads - n * t // n_threads))
+            _touch(packed, n * t // n_threads, n * (t + 1) // n_threads)
         for k in range(n_parts):
             most = max(most, _take_starts(&ends[k], n_parts, n_threads, &start))
         for t in prange(n_threads, schedule="static", num_threads=n_threads):  # each start moves on to its end
             _deal(&words[0], n * t // n_threads, n * (t + 1) // n_threads, parts, &ends[t * n_parts], packed)
-        n_ends = (<Py_ssize_t>1 << _bucket_bits(most)) + 1
+        n_buckets = <Py_ssize_t>1 << _bucket_bits(most)
         scratch.resize(n_threads * most)
-        buckets.resize(n_threads * n_ends)
+        buckets.resize(n_threads * n_buckets)
         for k in prange(n_parts, schedule="dynamic", num_threads=n_threads):
             start = ends[(n_threads - 1) * n_parts + k - 1] if k else 0
             _sort_part(
                 packed + start, ends[(n_threads - 1) * n_parts + k] - start, &words[0], parts,
-                &scratch[threadid() * most], &buckets[threadid() * n_ends],
+                &scratch[threadid() * most], &buckets[threadid() * n_buckets],
             )
 
 
 cdef inline int _bucket_bits(Py_ssize_t n) noexcept nogil:
-    """By so many first bits a word comes to a bucket of its own or among one or two others."""
-    cdef int n_bits = 0
-    while n >> (n_bits + 1):
+    """By so many first bits, one at least, most words come to a bucket of their own."""
+    cdef int n_bits = 1
+    while n >> n_bits:
         n_bits += 1
     return n_bits
 
@@ -165,6 +166,13 @@ cdef void _count_parts(
     cdef Py_ssize_t k
     for k in range(begin, end):
         counts[_first_bits(words[k], parts.n_bits)] += 1
+
+
+cdef void _touch(uint64_t* memory, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
+    """New memory is the system's to give, a page at a time: threads that scatter over it wait for each other."""
+    cdef Py_ssize_t k
+    for k in range((end - begin + PAGE - 1) // PAGE):
+        memory[begin + k * PAGE] = 0
 
 
 cdef Py_ssize_t _take_starts(int64_t* counts, Py_ssize_t stride, int n_threads, Py_ssize_t* start) noexcept nogil:
@@ -190,56 +198,70 @@ cdef void _deal(
 
 
 cdef void _sort_part(
-    uint64_t* packed, Py_ssize_t n, const uint64_t* words, Parts parts, uint64_t* scratch, int64_t* ends
+    uint64_t* packed, Py_ssize_t n, const uint64_t* words, Parts parts, uint64_t* scratch, uint32_t* starts
 ) noexcept nogil:
     """Put the places of one part where its packed words are."""
-    cdef Py_ssize_t k, end
-    cdef int n_bits = _bucket_bits(n)
-    cdef int64_t* to
-    memset(ends, 0, ((<Py_ssize_t>1 << n_bits) + 1) * sizeof(int64_t))
+    cdef int n_bits = _bucket_bits(n), any_tied = 0
+    cdef uint32_t count, most = 0, start = 0
+    cdef uint32_t* to
+    cdef Py_ssize_t k
+    if n == 0:
+        return
+    memset(starts, 0, (<Py_ssize_t>1 << n_bits) * sizeof(uint32_t))
     for k in range(n):
-        ends[_first_bits(packed[k], n_bits) + 1] += 1
+        starts[packed[k] >> (64 - n_bits)] += 1
     for k in range(<Py_ssize_t>1 << n_bits):
-        ends[k + 1] += ends[k]
+        count = starts[k]
+        starts[k] = start
+        start += count
+        most = max(most, count)
     for k in range(n):  # each start moves on to its end
-        to = &ends[_first_bits(packed[k], n_bits)]
+        to = &starts[packed[k] >> (64 - n_bits)]
         scratch[to[0]] = packed[k]
         to[0] += 1
-    for k in range(<Py_ssize_t>1 << n_bits):
-        if ends[k] - (ends[k - 1] if k else 0) > FEW:  # never, if words are uniform
-            sort(scratch + (ends[k - 1] if k else 0), scratch + ends[k])
+    if most > FEW:      # never, if words are uniform
+        sort(scratch, scratch + n)
     _insert(scratch, n)
-    k = 0
-    while k < n:
-        end = k + 1
-        while end < n and (scratch[k] ^ scratch[end]) >> parts.place_bits == 0:
-            end += 1
-        if end > k + 1:
-            _sort_tied(scratch + k, end - k, words, parts)
-        while k < end:
-            packed[k] = scratch[k] & ((<uint64_t>1 << parts.place_bits) - 1)
-            k += 1
+    for k in range(1, n):
+        any_tied |= (scratch[k - 1] ^ scratch[k]) >> parts.place_bits == 0
+    if any_tied:
+        _sort_tied(scratch, n, words, parts)
+    for k in range(n):
+        packed[k] = scratch[k] & ((<uint64_t>1 << parts.place_bits) - 1)
 
 
 cdef inline void _insert(uint64_t* packed, Py_ssize_t n) noexcept nogil:
     """Sort by insertion: within a bucket, for those are in order."""
     cdef Py_ssize_t k, to
-    cdef uint64_t own
+    cdef uint64_t own, larger = packed[0]
+    for k in range(1, n):  # neighbours, which without a branch costs less than to mispredict the half of them
+        own = packed[k]
+        packed[k - 1] = own if own < larger else larger
+        larger = larger if own < larger else own
+    packed[n - 1] = larger
     for k in range(1, n):
-        own, to = packed[k], k
-        while to > 0 and packed[to - 1] > own:
-            packed[to] = packed[to - 1]
-            to -= 1
-        packed[to] = own
+        if packed[k - 1] > packed[k]:
+            own, to = packed[k], k
+            while to > 0 and packed[to - 1] > own:
+                packed[to] = packed[to - 1]
+                to -= 1
+            packed[to] = own
 
 
 cdef void _sort_tied(uint64_t* packed, Py_ssize_t n, const uint64_t* words, Parts parts) noexcept nogil:
-    """Sort by whole words what the bits beside a place do not tell apart."""
+    """Sort by whole words those that the bits beside a place do not tell apart."""
     cdef uint64_t mask = (<uint64_t>1 << parts.place_bits) - 1
-    cdef vector[pair[uint64_t, uint64_t]] tied = vector[pair[uint64_t, uint64_t]](n)
-    cdef Py_ssize_t k
-    for k in range(n):
-        tied[k].first, tied[k].second = words[packed[k] & mask], packed[k]
-    sort(tied.begin(), tied.end())
-    for k in range(n):
-        packed[k] = tied[k].second
+    cdef vector[pair[uint64_t, uint64_t]] tied
+    cdef Py_ssize_t begin = 0, end, k
+    while begin < n:
+        end = begin + 1
+        while end < n and (packed[begin] ^ packed[end]) >> parts.place_bits == 0:
+            end += 1
+        if end > begin + 1:
+            tied.resize(end - begin)
+            for k in range(begin, end):
+                tied[k - begin].first, tied[k - begin].second = words[packed[k] & mask], packed[k]
+            sort(tied.begin(), tied.end())
+            for k in range(begin, end):
+                packed[k] = tied[k - begin].second
+        begin = end
