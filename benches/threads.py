@@ -178,7 +178,7 @@ def gains(case, *, seconds=SECONDS):
         with default_threads(n_threads):
             run()  # unchanged: what Numba compiles must find its own
     turns, began = ([], []), time.perf_counter()
-    while len(turns[0]) < 4 or time.perf_counter() - began < seconds:
+    while len(turns[0]) < 6 or time.perf_counter() - began < seconds:
         for n_threads, own in enumerate(turns, 1):
             own.append(_run(run, n_threads))
     found = {}
