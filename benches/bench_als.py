@@ -199,7 +199,7 @@ class ExactOnOneThread(_Users):
 
     def track_times_one_thread(self, data, n_factors, n_threads, instruction_set):
         """Two threads against one; a neighbour's seconds on one of two processors are in no call of the fastest."""
-        one, two = in_turns(*(_fastfedrec(data, self.v, n) for n in (1, 2)), least=4.0, most=2000)
+        one, two = in_turns(*(_fastfedrec(data, self.v, n) for n in (1, 2)), least=4.0, most=2000, processors=2)
         return one / two
 
 

@@ -263,5 +263,5 @@ class Threads:
         self.runs = [_ours_epoch(*problem, n_threads=n) for n in (1, 2)]
 
     def track_two_threads(self):
-        one, two = in_turns(*self.runs, least=10.0, most=5000)  # two need both processors at once
+        one, two = in_turns(*self.runs, least=10.0, most=5000, processors=2)
         return one / two

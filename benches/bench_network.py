@@ -289,7 +289,7 @@ class Threads:
 
     def track_two_threads(self):
         runs = (lambda n=n: _train(*self.problem, n) for n in (1, 2))
-        one, two = in_turns(*runs, least=10.0, most=5000)  # two need both processors at once
+        one, two = in_turns(*runs, least=10.0, most=5000, processors=2)
         return one / two
 
 

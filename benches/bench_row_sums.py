@@ -38,7 +38,7 @@ class Scores:
         return theirs / ours
 
     def track_two_threads(self, matrix, n_threads):
-        one, two = in_turns(lambda: self._ours(1), lambda: self._ours(2), least=4.0, most=1000)  # two need both at once
+        one, two = in_turns(lambda: self._ours(1), lambda: self._ours(2), least=4.0, most=1000, processors=2)
         return one / two
 
     def track_floor_share(self, matrix, n_threads):

@@ -19,7 +19,7 @@ import numpy as np
 from fastfedrec import Key, hardware, sgd
 from fastfedrec.datasets import generate_implicit
 
-from .floors import floor_seconds
+from .floors import floor_seconds, turns
 
 N_USERS, N_ITEMS, N_EPOCHS, RATE, REGULARIZATION = 6_040, 3_706, 20, 0.01, 0.02
 N_PROCESSES = 5
@@ -244,7 +244,7 @@ class RatioToPeers:
 class Threads:
     """How many times faster two threads are than one, in turns: the fastest whole fits, and the fastest single epochs.
 
-    Two threads need both processors at once, so on a host with neighbours a fit of many epochs is seldom undisturbed.
+    On a host with neighbours a fit of many epochs seldom has both processors throughout.
     """
 
     param_names = ("what", "n_factors")
@@ -255,10 +255,8 @@ class Threads:
         data, ratios = setup_cache(), {}
         for n_factors in (20, 64):
             fits = [_checked("biased", data, n_factors, n_threads) for n_threads in (1, 2)]
-            turns, began = [], time.perf_counter()
-            while len(turns) < 10 or time.perf_counter() - began < 10:
-                turns.append([_fit_and_epoch_seconds(fit) for fit in fits])
-            one, two = np.min(turns, axis=0)
+            taken = [[_fit_and_epoch_seconds(fit) for fit in fits] for _ in turns(10, 10.0, processors=2)]
+            one, two = np.min(taken, axis=0)
             ratios["fit", n_factors], ratios["epochs", n_factors] = (one / two).tolist()
         return ratios
 

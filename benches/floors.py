@@ -5,7 +5,10 @@ times by its own: `track_floor_share`.  1 is the floor itself.  Instruction sets
 "x86-64-v4" has vectors of 16 floats, "x86-64-v3" of 8, and "plain" is what any x86-64 has, 4 and no fused multiply-add.
 """
 
+import concurrent.futures
 import functools
+import hashlib
+import math
 import time
 
 import numba
@@ -15,6 +18,8 @@ from numba.core import cgutils, types
 
 WIDTHS = {"x86-64-v4": 16, "x86-64-v3": 8, "plain": 4}
 N_CHAINS = 12  # independent accumulators: latency 4, two units, and some to spare
+PATIENCE = 4  # how many times the turns that are wanted may be taken until both processors are there
+BETWEEN_LOOKS = 0.5  # seconds of turns
 SIZES = {"first-level cache": 2**15, "second-level cache": 2**19, "memory": 2**28}
 
 
@@ -88,25 +93,69 @@ def _read(x, times):
 
 
 def fastest(function, *arguments, repetitions=7):
-    """Seconds of the fastest of some calls; of more where they are short, as `in_turns` does."""
+    """Seconds of the fastest of some calls; of more where they are short, see `turns`."""
     (seconds,) = in_turns(lambda: function(*arguments), repetitions=repetitions)
     return seconds
 
 
-def in_turns(*functions, repetitions=5, least=0.2, most=100):
-    """Seconds of the fastest call of each function, called in turns: the figures that a ratio may be made of.
-
-    Calls so short that all turns end within `least` seconds get more of them, at most `most`: a neighbour that takes a
-    processor for a few ms would otherwise be in every call.
-    """
-    best, turns, began = [np.inf] * len(functions), 0, time.perf_counter()
-    while turns < repetitions or (turns < most and time.perf_counter() - began < least):
-        turns += 1
+def in_turns(*functions, repetitions=5, least=0.2, most=100, processors=1):
+    """Seconds of the fastest call of each function, called in turns: the figures that a ratio may be made of."""
+    best = [np.inf] * len(functions)
+    for _ in turns(repetitions, least, most, processors=processors):
         for i, function in enumerate(functions):
             start = time.perf_counter()
             function()
             best[i] = min(best[i], time.perf_counter() - start)
     return best
+
+
+def turns(repetitions, least, most=math.inf, *, processors=1):
+    """Yield once a turn: `repetitions` times, and while all turns took less than `least` seconds, `most` times at most.
+
+    A neighbour that takes a processor for a few ms would otherwise be in every one of few short calls.  Two threads
+    need both processors at once: with two `processors` only those turns count before and after which both were there,
+    and up to `PATIENCE` times as many are taken.  That depends on nothing that a turn measures, and no turn's figure is
+    dropped.
+    """
+    began, taken, counted, seconds = time.perf_counter(), 0, 0, 0.0
+    there = processors == 1 or both_processors()
+    while counted < repetitions or (counted < most and seconds < least):
+        if taken >= PATIENCE * repetitions and time.perf_counter() - began > PATIENCE * least:
+            return
+        before, start, number = there, time.perf_counter(), 0
+        while number == 0 or (processors > 1 and time.perf_counter() - start < BETWEEN_LOOKS):
+            yield
+            number += 1
+        took = time.perf_counter() - start
+        there = processors == 1 or both_processors()
+        taken += number
+        if before and there:
+            counted, seconds = counted + number, seconds + took
+
+
+def both_processors():
+    """Whether two threads have a processor each just now: work that needs no memory takes both hardly longer than one.
+
+    The work is the standard library's, so that no kernel of ours is judged by itself.
+    """
+    alone, pool = _alone()
+    for _ in range(12):  # threads of OpenMP and of BLAS wait busily for up to 30 ms, and would be taken for neighbours
+        start = time.perf_counter()
+        list(pool.map(_work, range(2)))
+        if time.perf_counter() - start < 1.15 * alone:
+            return True
+    return False
+
+
+@functools.cache
+def _alone():
+    """Seconds of one thread that does the work by itself, at best, and two threads."""
+    return fastest(_work, 0, repetitions=30), concurrent.futures.ThreadPoolExecutor(2)
+
+
+def _work(_):
+    """Some 7 ms: a thread that has slept may have a processor for 3 before another gets it back."""
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 30_000)
 
 
 @functools.cache

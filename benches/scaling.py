@@ -185,5 +185,5 @@ class Threads:
             run()
 
     def track_two_threads(self, what):
-        one, two = in_turns(*self.runs, least=10.0, most=5000)  # two need both processors at once
+        one, two = in_turns(*self.runs, least=10.0, most=5000, processors=2)
         return one / two if one >= 0.01 else math.nan

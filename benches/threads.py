@@ -30,6 +30,7 @@ from fastfedrec.row_sums import sum_rows
 
 from . import whole_runs
 from .bench_tables import ROLES, write_ratings
+from .floors import turns
 from .whole_runs import MODELS, N_ITEMS, N_USERS
 
 LEAST = 0.01  # seconds: what is over sooner need not gain
@@ -191,15 +192,12 @@ def gains(case, *, seconds=SECONDS):
     for n_threads in (1, 2):
         with default_threads(n_threads):
             run()  # unchanged: what Numba compiles must find its own
-    turns, began = ([], []), time.perf_counter()
-    while len(turns[0]) < 6 or time.perf_counter() - began < seconds:
-        for n_threads, own in enumerate(turns, 1):
-            own.append(_run(run, n_threads))
+    ones, twos = zip(*([_run(run, n) for n in (1, 2)] for _ in turns(12, seconds, processors=2)), strict=True)
     found = {}
-    for name in turns[0][0]:
-        if len({len(calls[name]) for own in turns for calls in own}) > 1:
+    for name in ones[0]:
+        if len({len(calls[name]) for calls in ones + twos}) > 1:
             continue  # made in Python's threads, or once and kept
-        one, two = (np.min([calls[name] for calls in own], axis=0) for own in turns)
+        one, two = (np.min([calls[name] for calls in taken], axis=0) for taken in (ones, twos))
         if (long := one >= LEAST).any():
             found[name] = float(one[long].sum()), float(two[long].sum())
     return found
