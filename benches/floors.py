@@ -114,8 +114,8 @@ def turns(repetitions, least, most=math.inf, *, processors=1):
 
     A neighbour that takes a processor for a few ms would otherwise be in every one of few short calls.  Two threads
     need both processors at once: with two `processors` only those turns count before and after which both were there,
-    and up to `PATIENCE` times as many are taken.  That depends on nothing that a turn measures, and no turn's figure is
-    dropped.
+    until `PATIENCE` times the turns and the seconds are over.  It is looked twice a second, so half a second more of
+    turns may be taken.  That depends on nothing that a turn measures, and no turn's figure is dropped.
     """
     began, taken, counted, seconds = time.perf_counter(), 0, 0, 0.0
     there = processors == 1 or both_processors()

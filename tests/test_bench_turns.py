@@ -1,5 +1,6 @@
 """How often the benchmarks take turns, and whether a neighbour is noticed."""
 
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -54,9 +55,17 @@ def test_short_turns_are_looked_at_by_the_half_second(take):
     assert take(3, 2.0, said=said, second=0.125, processors=2) == (2 + 4) * 4
 
 
+@pytest.mark.parametrize(("alone", "there"), [(60.0, True), (0.0, False)])
+def test_both_are_there_where_two_take_hardly_longer_than_one(monkeypatch, alone, there):
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        monkeypatch.setattr(floors, "_alone", lambda: (alone, pool))
+        assert floors.both_processors() is there
+
+
 @pytest.mark.slow
 def test_neighbours_are_seen():
     """With every processor taken by others, two threads seldom have one each."""
+    floors.both_processors()  # what one thread takes by itself is measured, before there are others
     busy = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
     others = [subprocess.Popen(busy, stdout=subprocess.PIPE) for _ in range(2 * os.cpu_count())]
     try:
