@@ -20,13 +20,24 @@ _SIMULATION_DOMAIN = b"fastfedrec simulation key 1:"
 _PERSON = b"fastfedrec-1"
 _LEAST_WORDS = 16_384  # that are worth a thread to sort them
 
+_lineage = object()  # of this process; a fork has another one, and unlike a process's number none comes twice
+
+
+def _after_fork_in_child() -> None:
+    global _lineage
+    _lineage = object()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
 
 class Key:
     """A 256-bit ChaCha20 key, from entropy or (for simulations) from a seed.
 
     Make one with `Key.from_entropy` or `Key.from_seed`.  An entropy key is single-use: a second ``fit`` with it
-    raises, because refitting on data that differ by one user would cancel the noise exactly.  It is never printed,
-    pickled or saved.
+    raises, because refitting on data that differ by one user would cancel the noise exactly.  It belongs to the process
+    that made it: in a fork of that process every draw from it raises.  It is never printed, pickled or saved.
 
     Parameters
     ----------
@@ -62,7 +73,7 @@ class Key:
         self._seed = seed
         self._used_by: str | None = None
         self._messages: set[tuple[str, int, str]] = set()
-        self._process = os.getpid()
+        self._process = os.getpid(), _lineage
         self._lock = threading.Lock()
 
     @classmethod
@@ -116,8 +127,14 @@ class Key:
         -------
         ndarray of shape (8,), uint32
             Secret like the key itself.
+
+        Raises
+        ------
+        ValueError
+            An entropy key in a fork of the process that made it, which would draw the same bits.
         """
         check_instance("purpose", purpose, str, "name what the bits are for")
+        self._check_process()  # here, for every draw of the package comes by
         digest = hashlib.blake2b(purpose.encode(), key=self._secret, person=_PERSON, digest_size=32).digest()
         return np.frombuffer(digest, dtype="<u4").astype(np.uint32)
 
@@ -299,9 +316,9 @@ class Key:
         ValueError
             An entropy key that was taken before.
         """
+        self._check_process()
         if self.is_simulation:
             return
-        self._check_process()
         with self._lock:
             if self._used_by is not None:
                 raise ValueError(
@@ -328,9 +345,9 @@ class Key:
         ValueError
             The message was made before: the same noise on other data would cancel it.  Send the first one again.
         """
+        self._check_process()
         if self.is_simulation:
             return
-        self._check_process()
         with self._lock:
             name = (purpose, round, sender)
             if name in self._messages:
@@ -341,7 +358,7 @@ class Key:
             self._messages.add(name)
 
     def _check_process(self) -> None:
-        if os.getpid() != self._process:
+        if self._seed is None and self._process != (os.getpid(), _lineage):
             raise ValueError(
                 "key was drawn in another process, of which this one is a fork: both would draw the same noise; "
                 "use a new Key.from_entropy() here"

@@ -31,10 +31,11 @@ class Checkpoint:
         path = self._folder / "key.json"
         if not path.exists():
             key = Key.from_entropy() if key is None else key
+            key.claim(f"the run in {str(self._folder)!r}")  # before it is written: from here on it is this run's alone
             document = {"seed": key._seed} if key.is_simulation else {"secret": key._secret.hex()}
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 json.dump(document, file)
-            return key
+            key = None
         document = json.loads(path.read_text())
         seed = document.get("seed")
         if key is not None and (seed is None or key._seed != seed):
