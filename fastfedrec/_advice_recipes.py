@@ -179,7 +179,7 @@ def plan_run(model: Any, n_users: int, n_items: int, delta: float) -> Planned:
     name = type(model).__name__
     if name not in _PLANS or (name == "FMFLDP" and model.epsilon is None):
         raise TypeError(f"what a fit of {model!r} will record is not known before it; fit it, and read its ledger_")
-    ledger, communication = Ledger(delta), CommunicationLedger()
+    ledger, communication = Ledger(delta), CommunicationLedger(n_clients=getattr(model, "n_users", None))
     for event, traffic, n_rounds in _PLANS[name](model, n_users, n_items):
         for _ in range(n_rounds):
             ledger.record(event)

@@ -42,7 +42,9 @@ def add_account(commands: Any, common: argparse.ArgumentParser) -> None:
     gaussian.add_argument(
         "--noise-multiplier", type=float, required=True, metavar="Z", help="stddev of the noise / sensitivity"
     )
-    gaussian.add_argument("--neighboring", choices=("replace", "add_remove"), required=True, help="a user's data")
+    gaussian.add_argument(
+        "--neighboring", choices=("replace", "add_remove", "zero_out"), required=True, help="a user's data"
+    )
     gaussian.add_argument("--users", type=int, metavar="N", help="with --cohort: fixed size without replacement")
     gaussian.add_argument("--cohort", type=int, metavar="M", help="users drawn in each round")
     gaussian.add_argument("--sampling-probability", type=float, metavar="Q", help="Poisson sampling")

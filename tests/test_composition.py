@@ -125,6 +125,25 @@ def test_advanced_is_never_above_pure(epsilon, uses, delta):
     assert advanced.get_delta(advanced.get_epsilon(delta)) <= delta * (1 + 1e-6)
 
 
+@pytest.mark.parametrize(
+    ("event", "accountants"),
+    [
+        (CentralRelease("c", 0.7, count=3), ALL),
+        (Laplace(1.4, neighboring="add_remove", sampling="none", count=3), ALL),
+        (ZCDP("z", 0.1, neighboring="add_remove", sampling="none", count=3), [ZCDPAccountant, RDPAccountant]),
+        (Gaussian(1.4, neighboring="add_remove", sampling="none", count=3), ALL[2:]),
+        (Gaussian(1.4, neighboring="add_remove", sampling="poisson", sampling_probability=0.1, count=3), ALL[3:]),
+    ],
+)
+def test_none_of_a_users_data_costs_what_no_user_costs(event, accountants):
+    for accountant in accountants:
+        cost, other = (
+            accountant().compose(replace(event, neighboring=relation)) for relation in ("zero_out", "add_remove")
+        )
+        assert cost.get_epsilon(1e-6) == other.get_epsilon(1e-6) > 0
+        assert cost.get_delta(0.5) == other.get_delta(0.5) > 0
+
+
 @pytest.mark.parametrize("accountant", ALL)
 def test_monotone(accountant):
     def build(epsilon, count):
@@ -186,11 +205,21 @@ def test_events_without_a_theorem_raise(accountant, event, why):
     [
         {"neighboring": "replace", "sampling": "poisson", "sampling_probability": 0.1},
         {"neighboring": "add_remove", "sampling": "without_replacement", "n_users": 10, "cohort_size": 1},
+        {"neighboring": "zero_out", "sampling": "without_replacement", "n_users": 10, "cohort_size": 1},
     ],
 )
 def test_sampling_under_the_other_relation_raises(accountant, kind, fields):
     with pytest.raises(UnsupportedEventError, match=r"no theorem is known here for sampling=|no pure epsilon"):
         accountant().compose(kind(1.0, **fields))
+
+
+@pytest.mark.parametrize("accountant", [PureAccountant, RDPAccountant, PLDAccountant])
+@pytest.mark.parametrize("kind", [lambda **rest: Laplace(1.0, **rest), lambda **rest: CentralRelease("c", 1.0, **rest)])
+def test_only_of_sums_a_user_without_data_is_as_good_as_one_that_was_not_drawn(accountant, kind):
+    with pytest.raises(
+        UnsupportedEventError, match="no theorem is known here for sampling='poisson' with neighboring='ze"
+    ):
+        accountant().compose(kind(neighboring="zero_out", sampling="poisson", sampling_probability=0.1))
 
 
 def test_a_refused_event_leaves_no_trace():
@@ -203,6 +232,8 @@ def test_a_refused_event_leaves_no_trace():
 def test_relations_and_units_do_not_mix():
     with pytest.raises(ValueError, match="neighboring must be the same for all events, got 'replace' before and 'add_"):
         PureAccountant().compose(PURE).compose(CentralRelease("c", 1.0))
+    with pytest.raises(ValueError, match="got 'add_remove' before and 'zero_out'"):
+        PureAccountant().compose(CentralRelease("c", 1.0)).compose(CentralRelease("c", 1.0, neighboring="zero_out"))
     other = CentralRelease("c", 1.0, neighboring="replace", privacy_unit="interaction")
     with pytest.raises(ValueError, match="privacy_unit must be the same"):
         PureAccountant().compose(Composed((PURE, other)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from naive import dp_als as naive
 
-from fastfedrec import DPALS, DPGram, Interactions, Key, Popularity, als, datasets
+from fastfedrec import DPALS, DPGram, Interactions, Key, Popularity, als, datasets, load
 from fastfedrec.accounting import Gaussian, PLDAccountant
 from fastfedrec.audit import audit
 from fastfedrec.engines.local import LocalEngine
@@ -202,7 +202,7 @@ def test_the_budget_is_met_by_two_accountants(epsilon, options):
     model.fit(datasets.generate_implicit(100, 60, key=KEY), key=Key.from_seed(2))
     events = model.ledger_.events
     assert sum(events.values()) == model.n_rounds + model.n_start_rounds + (model.sampling == "frequency")
-    assert all(type(e) is Gaussian and (e.neighboring, e.trust) == ("add_remove", "central") for e in events)
+    assert all(type(e) is Gaussian and (e.neighboring, e.trust) == ("zero_out", "central") for e in events)
     spent = sum(times * e.noise_multiplier**-2 for e, times in events.items())
     taken = (1 + math.exp(epsilon)) * sum(times * e.distance for e, times in events.items())
     assert 0 < taken < 1e-12
@@ -257,6 +257,24 @@ def test_traffic_and_repeated_fits():
     again = DPALS(4.0, n_factors=2).fit(data, key=Key.from_seed(2), ledger=model.ledger_)
     np.testing.assert_array_equal(model.item_factors_, again.item_factors_)
     assert sum(again.ledger_.events.values()) == 8
+
+
+def test_a_public_number_of_users_is_the_only_one_that_is_told(tmp_path):
+    told = []
+    for n in (50, 51):
+        model = DPALS(n_factors=3, n_rounds=2, n_users=5000).fit(
+            datasets.generate_implicit(n, 60, key=KEY), key=Key.from_seed(2)
+        )
+        model.save(tmp_path / "m", include_users=False)
+        again = load(tmp_path / "m")
+        told.append((model.communication_, again.communication_.rounds, again.ledger_.to_json()))
+        assert {r.n_clients for r in again.communication_.rounds} == {5000}
+    assert told[0] == told[1]
+    n = 50
+    without = DPALS(n_factors=3, n_rounds=2).fit(datasets.generate_implicit(n, 60, key=KEY), key=Key.from_seed(2))
+    assert "its number of users (50) was taken from the data" in without.ledger_.summary()
+    with pytest.raises(ValueError, match="n_users must be at least 1"):
+        DPALS(n_users=0)
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from naive import fmf_ldp as naive
 from scipy.sparse import csr_array
 from strategies import interaction_matrices
 
-from fastfedrec import DPFMF, Interactions, Key, Popularity, datasets, hardware
+from fastfedrec import DPFMF, Interactions, Key, Popularity, datasets, hardware, load
 from fastfedrec.accounting import Gaussian, PLDAccountant
 from fastfedrec.audit import audit
 from fastfedrec.engines.local import LocalEngine
@@ -112,7 +112,7 @@ def test_the_budget_is_met_by_two_accountants(epsilon, n_rounds):
     model = DPFMF(epsilon, n_factors=4, n_rounds=n_rounds).fit(generated(), key=Key.from_seed(2))
     events = [event for event, times in model.ledger_.events.items() for _ in range(times)]
     assert [type(e) for e in events] == [Gaussian] * n_rounds
-    assert all((e.neighboring, e.trust, e.privacy_unit) == ("add_remove", "central", "user") for e in events)
+    assert all((e.neighboring, e.trust, e.privacy_unit) == ("zero_out", "central", "user") for e in events)
     spent = sum(Fraction(e.noise_multiplier) ** -2 for e in events)
     sampler = (1 + math.exp(epsilon)) * float(sum(e.distance for e in events))
     assert 0 < sampler < 1e-9
@@ -124,7 +124,7 @@ def test_the_budget_is_met_by_two_accountants(epsilon, n_rounds):
     assert accountant.get_epsilon(1e-6) == pytest.approx(epsilon, rel=5e-3)
     assert 2 * epsilon < model.ledger_.epsilon("public") < 2.4 * epsilon
     assert model.ledger_.epsilon("server") == math.inf
-    assert "for adding or removing one user" in model.ledger_.summary()
+    assert "for one user's data against none, the user still counted (zero_out)" in model.ledger_.summary()
 
 
 def test_a_user_without_items_changes_nothing_and_is_served():
@@ -133,6 +133,22 @@ def test_a_user_without_items_changes_nothing_and_is_served():
     data = Interactions.from_scipy(csr_array(dense))
     model = DPFMF(4.0, n_factors=3).fit(data, key=Key.from_seed(2))
     assert (model.recommend(data.user_ids[7:8], n=5)[1] == 0).all()
+
+
+def test_a_public_number_of_users_is_the_only_one_that_is_told(tmp_path):
+    told = []
+    for n in (50, 51):
+        model = DPFMF(n_factors=3, n_rounds=2, n_users=5000).fit(generated(n), key=Key.from_seed(2))
+        model.save(tmp_path / "m", include_users=False)
+        again = load(tmp_path / "m")
+        told.append((model.communication_, again.communication_.rounds, again.ledger_.to_json()))
+        assert {r.n_clients for r in again.communication_.rounds} == {5000}
+    assert told[0] == told[1]
+    n = 50
+    without = DPFMF(n_factors=3, n_rounds=2).fit(generated(n), key=Key.from_seed(2))
+    assert "its number of users (50) was taken from the data" in without.ledger_.summary()
+    with pytest.raises(ValueError, match="n_users must be at least 1"):
+        DPFMF(n_users=0)
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ def test_the_budget_is_met_by_two_accountants(epsilon):
     model = DPGram(epsilon, gate=False).fit(data, key=Key.from_seed(2))
     events = list(model.ledger_.events)
     assert [type(e) for e in events] == [Gaussian, Gaussian]
-    assert all((e.neighboring, e.trust, e.privacy_unit) == ("add_remove", "central", "user") for e in events)
+    assert all((e.neighboring, e.trust, e.privacy_unit) == ("zero_out", "central", "user") for e in events)
     # Analytic: mu^2 adds up, and the noise's sampler is paid for.
     spent = sum(e.noise_multiplier**-2 for e in events)
     sampler = (1 + math.exp(epsilon)) * sum(e.distance for e in events)
@@ -207,7 +207,8 @@ def test_the_budget_is_met_by_two_accountants(epsilon):
     replacement = model.ledger_.epsilon("public")
     assert 2 * epsilon < replacement < 2.4 * epsilon
     assert model.ledger_.epsilon("server") == math.inf
-    assert f"epsilon {epsilon:g} at delta 1e-06 for adding or removing one user" in model.ledger_.summary()
+    claim = f"epsilon {epsilon:g} at delta 1e-06 for one user's data against none, the user still counted (zero_out)"
+    assert claim in model.ledger_.summary()
 
 
 def test_the_gate_spends_all_on_popularity_and_says_so():
@@ -227,6 +228,28 @@ def test_the_gate_spends_all_on_popularity_and_says_so():
 def test_the_gate_sees_public_numbers_only():
     found = {DPGram(1.0, n_users=5000).fit(generated(n, 80, seed=n), key=Key.from_seed(2)).signal_ for n in (50, 900)}
     assert found == {5000 * DPGram(1.0)._budget(80)[0] / math.sqrt(80)}
+
+
+def test_a_public_number_of_users_is_the_only_one_that_is_told(tmp_path):
+    told = []
+    for n in (50, 51):
+        model = DPGram(1.0, n_users=5000).fit(generated(n, 80, seed=1), key=Key.from_seed(2))
+        model.save(tmp_path / "m", include_users=False)
+        again = load(tmp_path / "m")
+        told.append((model.signal_, model.communication_, again.communication_.rounds, again.ledger_.to_json()))
+        assert "its number of users (5000)" in model.ledger_.summary()
+        assert {r.n_clients for r in again.communication_.rounds} == {5000}
+    assert told[0] == told[1]
+    without = DPGram(1.0).fit(generated(50), key=Key.from_seed(2))
+    assert "its number of users (50) was taken from the data" in without.ledger_.summary()
+    assert "adding or removing" not in without.ledger_.summary()
+
+
+def test_a_user_without_data_is_as_good_as_none_so_what_is_proved_is_zero_out():
+    rows = [{0, 3}, {1}, {2, 3, 4}]
+    mean = np.array([900, 200, 300, 800, 100])
+    for kind in (ShareSum, PairSum):
+        np.testing.assert_array_equal(sums_of(kind, [*rows, set()], mean), sums_of(kind, rows, mean))
 
 
 def test_new_users_are_served_without_refitting(tmp_path):

@@ -62,7 +62,7 @@ def test_events_survive_a_dict():
         ({"noise_multiplier": 0.0}, "noise_multiplier must be greater than 0"),
         ({"noise_multiplier": float("nan")}, "noise_multiplier must be finite"),
         ({"count": 0}, "count must be at least 1"),
-        ({"neighboring": "substitute"}, "neighboring must be one of 'replace', 'add_remove'"),
+        ({"neighboring": "substitute"}, "neighboring must be one of 'replace', 'add_remove', 'zero_out'"),
         ({"sampling": "uniform"}, "sampling must be one of"),
         ({"privacy_unit": "row"}, "privacy_unit must be one of"),
         ({"trust": "local"}, "trust must be one of 'central'"),

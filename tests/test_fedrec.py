@@ -231,10 +231,10 @@ def test_ledger_of_central_privacy():
     counts, sums = model.ledger_.events.items()
     assert isinstance(counts[0], Gaussian)
     assert (counts[1], sums[1]) == (1, 3)
-    assert counts[0].noise_multiplier == pytest.approx(3.0)
-    assert counts[0].noise_multiplier <= 3.0
-    assert sums[0].noise_multiplier == 3.0
-    assert sums[0].neighboring == "add_remove"
+    assert counts[0].noise_multiplier == pytest.approx(1.5)  # of twice what one user adds
+    assert counts[0].noise_multiplier <= 1.5
+    assert sums[0].noise_multiplier == 1.5
+    assert sums[0].neighboring == counts[0].neighboring == "replace"
     assert sums[0].distance == model.noise.total_distance(9 * 2) > 0
     assert counts[0].distance == model.count_noise.total_distance(9) > 0
     assert model.ledger_.epsilon("server") == math.inf
@@ -245,6 +245,20 @@ def test_ledger_of_central_privacy():
     exact = devices.count_raters(data, 4, key, 1)
     assert exact.sum() == np.minimum(data.interactions_per_user(), 4).sum()
     assert (state.divisors != exact).any()
+
+
+def test_what_a_user_sends_is_in_no_figure_of_a_private_run(tmp_path):
+    data, key = random_ratings(40, 30, 2, density=0.2), Key.from_seed(1)
+    more = data.keep_interactions(np.arange(data.n_interactions) > 0)  # one rating less
+    options = {"n_rounds": 3, "n_factors": 2, "clip_norm": 0.5, "noise_multiplier": 3.0, "divisor": 7.0}
+    told = []
+    for rows in (data, more):
+        model = FedRec(1, **options).fit(rows, key=key)
+        model.save(tmp_path / "m", include_users=False)
+        told.append((model.communication_, repr(model.vectors_), repr(load(tmp_path / "m").vectors_)))
+    assert told[0] == told[1]
+    exact = [FedRec(1, n_rounds=1, n_factors=2).fit(rows, key=key).vectors_ for rows in (data, more)]
+    assert exact[0] != exact[1]  # where nothing is claimed
 
 
 def test_with_cohorts_central_privacy_is_for_replacing_a_user_at_twice_the_sensitivity():

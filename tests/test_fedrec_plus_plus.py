@@ -214,6 +214,7 @@ def test_save_and_load(tmp_path):
         ({"sharing": "none"}, "sharing must be one of"),
         ({"min_clients_per_denoiser": 0}, "min_clients_per_denoiser must be at least 1"),
         ({"fill_by": "luck"}, "fill_by must be one of"),
+        ({"fill_by": "popularity", "clip_norm": 1.0, "divisor": 5.0}, "fill_by must be 'uniform' with clip_norm"),
         ({"fill_by": "popularity", **RESPONSES}, "fill_by='popularity' is for filling='hybrid'"),
         ({"rho": -1}, "rho must be at least 0"),
     ],

@@ -138,6 +138,16 @@ def test_simulation_is_marked_for_good():
     assert "SIMULATION" not in ledger_of(REPORTS).summary()
 
 
+def test_summary_says_what_was_proved_of_each_event():
+    noise = {name: Gaussian(1.0, neighboring=name, sampling="none") for name in ("replace", "add_remove", "zero_out")}
+    assert "proved for" not in ledger_of(noise["replace"]).summary()
+    assert "proved for adding or removing a user (add_remove)" in ledger_of(noise["add_remove"]).summary()
+    assert "proved for a user's data against none (zero_out)" in ledger_of(noise["zero_out"]).summary()
+    sketched = ShuffledReports("s", 1.0, 2, 300, neighboring="zero_out")
+    assert "proved for a user's data against none (zero_out)" in ledger_of(sketched).summary()
+    assert "proved for" not in ledger_of(REPORTS).summary()
+
+
 def test_summary_states_what_it_rests_on():
     assert "if no two reports can be linked" in ledger_of(REPORTS).summary()
     assert "if no two reports can be linked" not in ledger_of(LocalReports("m", 1.0, 10, 100)).summary()
@@ -158,7 +168,7 @@ def test_json_round_trip():
         REPORTS,
         CentralRelease("c", 0.25),
         Gaussian(3.0, neighboring="replace", sampling="without_replacement", n_users=100, cohort_size=5),
-        ZCDP("z", 0.1, neighboring="replace", sampling="none"),
+        ZCDP("z", 0.1, neighboring="zero_out", sampling="none"),
         ShuffledReports("s", 1.0, 2, 300, 0.5),
     ):
         ledger.record(event, simulation=True)

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -99,6 +100,19 @@ def test_what_an_entity_releases_holds_against_the_server_too():
     assert composed_epsilon({release: 2}, "key_holder", 1e-6) == math.inf
     trusted = CentralRelease("noise", 0.5, neighboring="replace")
     assert composed_epsilon({trusted: 2}, "server", 1e-6) == math.inf
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        CentralRelease("c", 0.7, delta=1e-9),
+        Laplace(1.4, neighboring="add_remove", sampling="none"),
+        ZCDP("z", 0.1, neighboring="add_remove", sampling="none"),
+        Gaussian(1.4, neighboring="add_remove", sampling="none"),
+    ],
+)
+def test_by_way_of_no_data_replacing_costs_what_it_costs_by_way_of_no_user(event):
+    assert seen_event(replace(event, neighboring="zero_out"), "public") == seen_event(event, "public") != event
 
 
 def test_replacing_costs_four_times_the_rho():

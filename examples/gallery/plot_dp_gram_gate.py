@@ -30,7 +30,7 @@ def hit_ratio(model):
 
 
 # %%
-# Epsilon is that of the whole run, at delta = 1e-6, for adding or removing a user; ``ledger_`` has the figure for
+# Epsilon is that of the whole run, at delta = 1e-6, for a user's data against none; ``ledger_`` has the figure for
 # replacing one, which is about twice as large.
 
 popular = hit_ratio(Popularity())

@@ -1,6 +1,6 @@
 """The communication ledger: what each client downloads and uploads."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fastfedrec._table import format_table
@@ -33,9 +33,12 @@ class CommunicationLedger:
     ----------
     rounds : list of RoundTraffic
         In order.
+    n_clients : int or None
+        A public number of clients that is written for every round, where the number that was asked must not be known.
     """
 
     rounds: list[RoundTraffic] = field(default_factory=list)
+    n_clients: int | None = None
 
     def record(self, traffic: RoundTraffic) -> None:
         """Add one round.
@@ -45,7 +48,7 @@ class CommunicationLedger:
         traffic : RoundTraffic
             What it moves.
         """
-        self.rounds.append(traffic)
+        self.rounds.append(traffic if self.n_clients is None else replace(traffic, n_clients=self.n_clients))
 
     def to_dict(self) -> dict[str, Any]:
         """Totals and the last round's figures.

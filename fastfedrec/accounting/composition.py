@@ -355,10 +355,22 @@ def check_sampling(event: Gaussian | Laplace | CentralRelease) -> None:
     Raises
     ------
     UnsupportedEventError
-        Poisson sampling needs "add_remove", sampling without replacement "replace".
+        Poisson sampling needs "add_remove", or for Gaussian noise on sums "zero_out"; sampling without replacement
+        needs "replace".
+
+    Notes
+    -----
+    A unit that adds nothing to a sum is as good as one that was not drawn, so for sums "zero_out" has the pair of
+    distributions of "add_remove".  Another release may tell a unit without data from none, and where cohorts have a
+    fixed size, a unit that was not drawn has made room for another, who may be further from it than it is from none.
     """
     pair = (event.sampling, event.neighboring)
-    if pair in (("poisson", "replace"), ("without_replacement", "add_remove")):
+    of_sums = [("poisson", "zero_out")] if isinstance(event, Gaussian) else []
+    if event.sampling != "none" and pair not in [
+        ("poisson", "add_remove"),
+        ("without_replacement", "replace"),
+        *of_sums,
+    ]:
         raise UnsupportedEventError(f"no theorem is known here for sampling={pair[0]!r} with neighboring={pair[1]!r}")
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from fastfedrec._check import check_choice, check_epsilon, check_instance, check_integer, check_real
 
 Trust = Literal["local", "shuffle", "central", "entity"]
-Neighboring = Literal["replace", "add_remove"]
+Neighboring = Literal["replace", "add_remove", "zero_out"]
 PrivacyUnit = Literal["user", "interaction"]
 Sampling = Literal["none", "poisson", "without_replacement"]
 
@@ -117,7 +117,11 @@ class ShuffledReports:
 
 @dataclass(frozen=True, kw_only=True)
 class _Central:
-    """What every release of a trusted holder of data states; relation and sampling have no default."""
+    """What every release of a trusted holder of data states; relation and sampling have no default.
+
+    One unit's data are replaced by any others ("replace"), or by none ("zero_out": the unit is still counted, and adds
+    nothing to any sum), or the unit comes or goes ("add_remove": then nothing may depend on how many there are).
+    """
 
     neighboring: Neighboring
     sampling: Sampling
@@ -130,7 +134,7 @@ class _Central:
     distance: float = 0.0
 
     def __post_init__(self) -> None:
-        check_choice("neighboring", self.neighboring, ("replace", "add_remove"))
+        check_choice("neighboring", self.neighboring, ("replace", "add_remove", "zero_out"))
         check_choice("sampling", self.sampling, tuple(_SAMPLING_FIELDS))
         check_choice("privacy_unit", self.privacy_unit, ("user", "interaction"))
         check_choice("trust", self.trust, ("central", "entity"))
@@ -156,10 +160,10 @@ class Gaussian(_Central):
     ----------
     noise_multiplier : float
         Standard deviation of the noise over the l2 sensitivity under `neighboring`.  For vectors clipped to norm S the
-        sensitivity is S when a user is added or removed, and 2 S when one is replaced.
+        sensitivity is S when a user is added, removed, or left without data, and 2 S when one is replaced.
     mechanism : str
         Name, for the ledger.
-    neighboring : {"replace", "add_remove"}
+    neighboring : {"replace", "add_remove", "zero_out"}
         Required: what happens to one unit's data.
     sampling : {"none", "poisson", "without_replacement"}
         Required: how the units of each release were drawn, independently each time and in secret.
@@ -196,7 +200,7 @@ class Laplace(_Central):
         Scale of the noise over the sensitivity under `neighboring`; one release without sampling costs its inverse.
     mechanism : str
         Name, for the ledger.
-    neighboring : {"replace", "add_remove"}
+    neighboring : {"replace", "add_remove", "zero_out"}
         Required: what happens to one unit's data.
     sampling : {"none", "poisson", "without_replacement"}
         Required: how the units of each release were drawn, independently each time and in secret.
@@ -237,8 +241,8 @@ class CentralRelease(_Central):
         Name of the mechanism.
     epsilon : float
         Of one release, in nats, before any sampling.
-    neighboring : {"add_remove", "replace"}
-        What happens to one unit's data; the default is the one that costs more in the ledger.
+    neighboring : {"add_remove", "replace", "zero_out"}
+        What happens to one unit's data; the default is one that costs more in the ledger.
     sampling : {"none", "poisson", "without_replacement"}
         How the units of each release were drawn; the default is the one that costs more.
     sampling_probability : float or None
@@ -279,7 +283,7 @@ class ZCDP(_Central):
         Name of the mechanism, as the discrete Gaussian.
     rho : float
         Of one release; nothing is known of it under sampling.
-    neighboring : {"replace", "add_remove"}
+    neighboring : {"replace", "add_remove", "zero_out"}
         Required: what happens to one unit's data.
     sampling : {"none"}
         Required; any other raises, for there is no amplification theorem for zCDP alone.

@@ -26,6 +26,10 @@ _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (LocalReports, ShuffledReports, Gaussian, Laplace, CentralRelease, ZCDP, Unprotected)
 }
+_RESTATED = {
+    "add_remove": ", proved for adding or removing a user (add_remove)",
+    "zero_out": ", proved for a user's data against none (zero_out)",
+}
 _PRECONDITIONS = {
     "shuffled": "behind a shuffler: if no two reports can be linked, by sender or by time, all users send theirs, and "
     "the shuffler does not tell the server",
@@ -55,9 +59,10 @@ class Ledger:
 
     Notes
     -----
-    Every figure is for replacing all data of one user ("replace", privacy unit "user"), and an upper bound for any
-    data and however later events depended on earlier ones.  Pure costs add up; shuffled reports and Gaussian noise
-    are composed as privacy loss distributions.  See docs/explanation/accounting.md.
+    Every figure is for replacing all data of one user ("replace", privacy unit "user"), and an upper bound for any data
+    and however later events depended on earlier ones; an event that was proved for another relation says so.  Pure
+    costs add up; shuffled reports and Gaussian noise are composed as privacy loss distributions.  See
+    docs/explanation/accounting.md.
 
     References
     ----------
@@ -338,8 +343,9 @@ class Ledger:
 
 def _describe(event: Event) -> str:
     if isinstance(event, LocalReports | ShuffledReports):
-        return f", {event.n_reports:,} reports a user and round, {event.n_users:,} users"
-    return ""
+        reports = f", {event.n_reports:,} reports a user and round, {event.n_users:,} users"
+        return reports + _RESTATED.get(event.neighboring, "")
+    return _RESTATED.get(getattr(event, "neighboring", ""), "")
 
 
 def _theorem(event: Event, view: View, delta: float) -> str:

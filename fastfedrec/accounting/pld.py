@@ -21,9 +21,9 @@ _PLACES = 0.5 - 2.0 ** -np.arange(2, 16)  # of a step: nearly the middle of a ce
 class PLDAccountant(Accountant):
     """Privacy loss distributions, rounded against the claim and composed by fast Fourier transforms.
 
-    Takes `Gaussian` without sampling, with Poisson sampling under "add_remove", and with sampling of fixed size without
-    replacement under "replace"; `Laplace` without or with Poisson sampling; `ShuffledReports`; and everything with a
-    pure epsilon, which counts as randomized response, the worst of its kind.
+    Takes `Gaussian` without sampling, with Poisson sampling under "add_remove" and "zero_out", and with sampling of
+    fixed size without replacement under "replace"; `Laplace` without or with Poisson sampling; `ShuffledReports`; and
+    everything with a pure epsilon, which counts as randomized response, the worst of its kind.
 
     Notes
     -----
@@ -96,7 +96,8 @@ def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
     Parameters
     ----------
     event : Gaussian
-        Under "replace" with sampling of fixed size, under "add_remove" with Poisson sampling, or without sampling.
+        Under "replace" with sampling of fixed size, under "add_remove" or "zero_out" with Poisson sampling, or without
+        sampling.
     delta : float
         In (0, 1).
 

@@ -18,8 +18,9 @@ ORDERS = np.concatenate(
 class RDPAccountant(Accountant):
     """Renyi differential privacy of orders up to 4,096.
 
-    Takes `Gaussian` without sampling, with Poisson sampling under "add_remove", and with sampling of fixed size without
-    replacement under "replace"; `Laplace` without sampling; `ZCDP`; and everything with a pure epsilon.
+    Takes `Gaussian` without sampling, with Poisson sampling under "add_remove" and "zero_out", and with sampling of
+    fixed size without replacement under "replace"; `Laplace` without sampling; `ZCDP`; and everything with a pure
+    epsilon.
 
     References
     ----------

@@ -66,8 +66,9 @@ def seen_event(event: Event, view: View) -> Event | None:
     there as well.  Those stated for "zero_out" are restated by their own theorem for "replace".  Reports that must
     stay together keep their cost without a shuffler.  Against a trusted server, which sees the data, there is no
     guarantee; against the public, and where an entity was trusted also against the server, there is the event's
-    own.  Removing a user and adding another costs twice the epsilon, or four times the rho (group privacy; Bun and
-    Steinke, TCC 2016, Proposition 27).
+    own.  Replacing a user is two steps, to the data without that user ("add_remove") or with none of that user's data
+    ("zero_out") and from there to the others: twice the epsilon, or four times the rho (group privacy; Bun and
+    Steinke, TCC 2016, Proposition 27); a sum moves by at most twice as much, which is half the noise multiplier.
     """
     check_event("event", event)
     if isinstance(event, Unprotected) or view == "key_holder":
@@ -95,11 +96,11 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP) -> Event
     if event.neighboring == "replace":
         return event
     if isinstance(event, Gaussian) and event.sampling == "none":
-        # Replacing moves a sum by at most twice what adding or removing does.
+        # |f(D) - f(D')| <= |f(D) - f(D0)| + |f(D0) - f(D')|, D0 without the user or with none of the user's data.
         return replace(event, neighboring="replace", noise_multiplier=event.noise_multiplier / 2)
     if isinstance(event, Laplace | CentralRelease):
         epsilon, uses = pure_cost(event)
-        # Two steps, by way of the data without the user: 2 epsilon, and delta once and once more times e^epsilon.
+        # Two steps, by way of D0: 2 epsilon, and delta once and once more times e^epsilon.
         own = getattr(event, "delta", 0.0)
         delta = min((1 + math.exp(min(epsilon, 700.0))) * own, 1 - 2.0**-53)
         return CentralRelease(

@@ -48,7 +48,7 @@ MANY_SKETCH_CELLS = 2**26  # as many rotations as fit are used, at least one and
 LEGEND = (
     "gain: HR@10 with the gate off less that of exact popularity, leave one out among 99 unseen items.  closed: the "
     "same for the model whose gate closed.  signal: the public number that the gate compares with 30.  epsilon of the "
-    "whole run, for adding or removing a user (DPGram) or all of a user's data (ShuffledSketchGram), at delta 1e-6."
+    "whole run, for all of a user's data against none, at delta 1e-6."
 )
 
 

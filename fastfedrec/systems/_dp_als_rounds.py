@@ -149,7 +149,7 @@ class NoisyRound(FederatedSystem):
         return Gaussian(
             spent**-0.5 * (1 - 2.0**-40),
             f"Gaussian noise on {' and '.join(name.replace('_', ' ') for name in self.shapes)}",
-            neighboring="add_remove",
+            neighboring="zero_out",
             sampling="none",
             distance=sum(noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises),
         )

@@ -116,7 +116,7 @@ class NoisySum(FederatedSystem):
         return Gaussian(
             self.noise.noise_multiplier(UNIT),
             f"Gaussian noise on {self._field.replace('_', ' ')}",
-            neighboring="add_remove",
+            neighboring="zero_out",
             sampling="none",
             distance=self.distance,
         )

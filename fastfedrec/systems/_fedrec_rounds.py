@@ -4,7 +4,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 
@@ -339,13 +338,11 @@ class FedRecRounds(FederatedSystem):
         return Fraction(self.clip_norm or 0) * Fraction(self._scale)
 
     def _noise_event(self, name: str, noise: RoundedGaussian, sensitivity: Fraction, n_draws: int) -> Gaussian:
-        # The cohort is drawn from a public seed, so it amplifies nothing.  But one user more or less is another cohort,
-        # of others too: only a user who is replaced moves the sum by its own part alone, out of it and into it.
-        neighboring: Literal["add_remove", "replace"] = "add_remove"
-        if self.client_share < 1:
-            neighboring, sensitivity = "replace", 2 * sensitivity
-        multiplier, distance = noise.noise_multiplier(sensitivity), noise.total_distance(n_draws)
-        return Gaussian(multiplier, name, neighboring=neighboring, sampling="none", distance=distance)
+        # Who may be asked is public, and the cohort, drawn from a public seed, amplifies nothing.  A user whose data
+        # are replaced moves the sum by its own part alone, out of it and into it; one without data may still speak of
+        # virtual items, so nothing smaller is proved for it.
+        multiplier, distance = noise.noise_multiplier(2 * sensitivity), noise.total_distance(n_draws)
+        return Gaussian(multiplier, name, neighboring="replace", sampling="none", distance=distance)
 
     def traffic(self, state: FedRecState, n_clients: int) -> RoundTraffic:
         """What one round moves, for a user who takes part, as the mean over users."""

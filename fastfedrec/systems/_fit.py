@@ -54,6 +54,7 @@ class Fit:
     def begin(self, model: Any) -> tuple[Ledger, CommunicationLedger]:
         """Claim the key, after all that could be refused, and return the accounts that the model will show."""
         self.key.claim(f"{type(model).__name__}.fit")
+        self.communication.n_clients = getattr(model, "n_users", None)
         return self.ledger, self.communication
 
     def rounds(

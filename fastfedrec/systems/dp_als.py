@@ -17,6 +17,7 @@ from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
+from fastfedrec.systems._claims import tell_claim
 from fastfedrec.systems._dp_als_rounds import (
     MAX_USERS,
     ALSState,
@@ -42,11 +43,11 @@ _DISTANCE_ROOM = 2  # times what the samplers of all draws are expected to take 
 class DPALS(OwnRows):
     """Alternating least squares for implicit feedback with differentially private item factors: a baseline.
 
-    **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for adding or removing one
-    user with all data ("add_remove", privacy unit "user"), the whole run together, against everyone but the server,
-    which sees exact sums and adds the noise ("central").  What a device computes with the released factors and its own
-    data is shown to its user alone (joint differential privacy).  `ledger_` also states the figure for replacing a
-    user, about twice as large.  The list of items is public.
+    **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
+    against none, the user still counted ("zero_out", privacy unit "user"), the whole run together, against everyone but
+    the server, which sees exact sums and adds the noise ("central").  What a device computes with the released
+    factors and its own data is shown to its user alone (joint differential privacy).  `ledger_` also states the figure
+    for replacing a user, about twice as large.  The list of items and the number of users are public.
 
     Parameters
     ----------
@@ -70,6 +71,9 @@ class DPALS(OwnRows):
         Of the users' factors.
     noise_regularization : float
         Of the items' factors, in standard deviations of the noise on their right-hand sides.
+    n_users : int or None
+        The public number of users, which `communication_` and saved files show; None publishes that of the data, and
+        the ledger says so.  The model does not depend on it.
 
     Attributes
     ----------
@@ -126,6 +130,7 @@ class DPALS(OwnRows):
         confidence_weight: float = 4.0,
         regularization: float = 10.0,
         noise_regularization: float = 16.0,
+        n_users: int | None = None,
     ):
         self.epsilon = epsilon
         self.delta = delta
@@ -137,6 +142,7 @@ class DPALS(OwnRows):
         self.confidence_weight = confidence_weight
         self.regularization = regularization
         self.noise_regularization = noise_regularization
+        self.n_users = n_users
         self._check_parameters()
 
     def _check_parameters(self) -> None:
@@ -150,6 +156,8 @@ class DPALS(OwnRows):
         check_real("confidence_weight", self.confidence_weight, low=0.0)
         check_real("regularization", self.regularization, low=0.0, exclusive=True)
         check_real("noise_regularization", self.noise_regularization, low=0.0, exclusive=True)
+        if self.n_users is not None:
+            check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
 
     def fit(
         self,
@@ -191,10 +199,7 @@ class DPALS(OwnRows):
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         phases = self._plan(data.n_items, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
-        fit.ledger.note(
-            f"DPALS: epsilon {self.epsilon:g} at delta {self.delta:g} for adding or removing one user, the whole run "
-            "together; its list of items is public"
-        )
+        tell_claim(fit.ledger, "DPALS", self.epsilon, self.delta, self.n_users, data.n_users)
         first = 2 * fit.key.uniform(_FIRST, size=data.n_items * self.n_factors) - 1
         state = ALSState(np.zeros(data.n_items), first.reshape(data.n_items, self.n_factors))
         for system, n_rounds in phases:

@@ -17,6 +17,7 @@ from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
+from fastfedrec.systems._claims import tell_claim
 from fastfedrec.systems._dp_als_rounds import MAX_USERS, ALSState
 from fastfedrec.systems._dp_fmf_rounds import GradientRound
 from fastfedrec.systems._fit import Fit
@@ -33,11 +34,11 @@ _INIT_SCALE = 0.01
 class DPFMF(OwnRows):
     """Federated matrix factorisation whose item factors are differentially private: a baseline with a trusted server.
 
-    **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for adding or removing one
-    user with all data ("add_remove", privacy unit "user"), the whole run together, against everyone but the server,
-    which sees exact sums and adds the noise ("central").  What a device computes with the released factors and its own
-    data is shown to its user alone (joint differential privacy).  `ledger_` also states the figure for replacing a
-    user, about twice as large.  The list of items is public.
+    **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
+    against none, the user still counted ("zero_out", privacy unit "user"), the whole run together, against everyone but
+    the server, which sees exact sums and adds the noise ("central").  What a device computes with the released
+    factors and its own data is shown to its user alone (joint differential privacy).  `ledger_` also states the figure
+    for replacing a user, about twice as large.  The list of items and the number of users are public.
 
     Parameters
     ----------
@@ -51,6 +52,9 @@ class DPFMF(OwnRows):
         How often every user is asked; the budget is divided by it.
     regularization : float
         Of the users' factors.
+    n_users : int or None
+        The public number of users, which `communication_` and saved files show; None publishes that of the data, and
+        the ledger says so.  The model does not depend on it.
 
     Attributes
     ----------
@@ -97,12 +101,14 @@ class DPFMF(OwnRows):
         n_factors: int = 20,
         n_rounds: int = 10,
         regularization: float = 1e-6,
+        n_users: int | None = None,
     ):
         self.epsilon = epsilon
         self.delta = delta
         self.n_factors = n_factors
         self.n_rounds = n_rounds
         self.regularization = regularization
+        self.n_users = n_users
         self._check_parameters()
 
     def _check_parameters(self) -> None:
@@ -111,6 +117,8 @@ class DPFMF(OwnRows):
         check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
         check_integer("n_rounds", self.n_rounds, low=1)
         check_real("regularization", self.regularization, low=0.0, exclusive=True)
+        if self.n_users is not None:
+            check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
 
     def fit(
         self,
@@ -152,10 +160,7 @@ class DPFMF(OwnRows):
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         system = self._plan(data.n_items, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
-        fit.ledger.note(
-            f"DPFMF: epsilon {self.epsilon:g} at delta {self.delta:g} for adding or removing one user, the whole run "
-            "together; its list of items is public"
-        )
+        tell_claim(fit.ledger, "DPFMF", self.epsilon, self.delta, self.n_users, data.n_users)
         first = _INIT_SCALE * fit.key.normal(_START, size=data.n_items * self.n_factors)
         state = ALSState(np.zeros(data.n_items), first.reshape(data.n_items, self.n_factors))
         state = fit.rounds(system, state, data, self.n_rounds)

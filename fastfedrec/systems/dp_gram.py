@@ -16,6 +16,7 @@ from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.randomness import Key
+from fastfedrec.systems._claims import tell_claim
 from fastfedrec.systems._dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, NoisySum, PairSum, ShareSum
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._gram_model import LEAST_SIGNAL, GramModel
@@ -31,11 +32,11 @@ _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
 class DPGram(GramModel):
     """EASE, ridge or nearest neighbours from a differentially private matrix of item pairs.
 
-    **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for adding or removing one
-    user with all data ("add_remove", privacy unit "user"), the whole run together, against everyone but the server,
-    which sees exact sums and adds the noise ("central"); with secure aggregation that adds the noise inside, against
-    the server too.  `ledger_` also states the figure for replacing a user, about twice as large.  The number of users
-    and the list of items are public.
+    **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
+    against none, the user still counted ("zero_out", privacy unit "user"), the whole run together, against everyone but
+    the server, which sees exact sums and adds the noise ("central"); with secure aggregation that adds the noise
+    inside, against the server too.  `ledger_` also states the figure for replacing a user, about twice as large.  The
+    list of items and the number of users are public.
 
     Parameters
     ----------
@@ -53,7 +54,8 @@ class DPGram(GramModel):
     mean_share : float
         Part of the squared budget that the mean of the users' rows takes, in (0, 1).
     n_users : int or None
-        The public number of users that sums are divided by; None publishes that of the data.
+        The public number of users that sums are divided by, and that the gate, `communication_` and saved files show;
+        None publishes that of the data, and the ledger says so.
 
     Attributes
     ----------
@@ -158,13 +160,13 @@ class DPGram(GramModel):
         self._check_parameters()
         data = check_interactions(interactions).binarize()
         check_integer("the number of users in interactions", data.n_users, low=1, high=MAX_USERS)
-        n_users = self.n_users or data.n_users
+        n_users = self.n_users or max(data.n_users, 1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         mu, distance = self._budget(data.n_items)
         self.signal_ = n_users * mu / math.sqrt(data.n_items)
         is_open = data.n_items > 1 and (not self.gate or self.signal_ >= LEAST_SIGNAL)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
-        self._note(n_users, is_open)
+        self._note(data.n_users, is_open)
 
         def release(kind: type[NoisySum], state: GramState, share: float) -> tuple[NoisySum, np.ndarray]:
             system = kind(LayeredGaussian(UNIT / (mu * math.sqrt(share))), fit.key, distance)
@@ -195,11 +197,8 @@ class DPGram(GramModel):
             raise ValueError(f"delta must be above {2 * taken:g} for {n_items} items, got {self.delta}")
         return gaussian_mu(self.epsilon, self.delta - taken), noise.total_distance(n_draws)
 
-    def _note(self, n_users: int, is_open: bool) -> None:
-        self.ledger_.note(
-            f"DPGram: epsilon {self.epsilon:g} at delta {self.delta:g} for adding or removing one user, the whole run "
-            f"together; its number of users ({n_users}) and its list of items are public"
-        )
+    def _note(self, n_in_data: int, is_open: bool) -> None:
+        tell_claim(self.ledger_, "DPGram", self.epsilon, self.delta, self.n_users, n_in_data)
         if not is_open:
             self.ledger_.note(
                 f"DPGram: the noise would cover the pairs of items (signal {self.signal_:.3g}, {LEAST_SIGNAL:g} "

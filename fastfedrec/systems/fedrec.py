@@ -40,9 +40,10 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
 
     **Guarantee.** None by default: the server sees each user's real-valued gradients and which items they are of, and
     the ledger says "none".  With `clip_norm`, what the server releases (the item factors of every round) is
-    differentially private for adding or removing one user ("add_remove", privacy unit "user"), if the server is trusted
-    ("central"); the figure is in `ledger_`.  With ``filling="randomized_response"``, *which items a user speaks of* is
-    ``channel.epsilon``-differentially private for each item in the local model; what it says of them is not.
+    differentially private for replacing all of one user's data ("replace", privacy unit "user"; who takes part is
+    public), if the server is trusted ("central"); the figure is in `ledger_`.  With ``filling="randomized_response"``,
+    *which items a user speaks of* is ``channel.epsilon``-differentially private for each item in the local model; what
+    it says of them is not.
 
     Parameters
     ----------
@@ -289,7 +290,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
 
     def _count_vectors(self, state: FedRecState) -> VectorTraffic:
         groups = [devices for devices in self._devices.values() if len(devices.users)]
-        if not groups:  # they are elsewhere, and keep to themselves how much they speak of
+        if not groups or self.clip_norm is not None:  # how much they speak of is not known, or not to be told
             n_denoisers = len(distinct(state.denoisers))
             unknown = (math.nan, math.nan, math.nan)
             return VectorTraffic(n_denoisers, len(state.global_user_ids) - n_denoisers, *unknown)
@@ -303,8 +304,9 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
 
     def _expected_sent(self, data: Interactions) -> float:
         """Vectors that a user sends in a round, as the mean over users."""
-        # Where rows are elsewhere, a user is only known to have no more than all items.
-        lengths = np.where(isinstance(data, RemoteUsers), data.n_items, data.interactions_per_user())
+        # Where rows are elsewhere, or not to be told of, a user is only known to have no more than all items.
+        hidden = self.clip_norm is not None or isinstance(data, RemoteUsers)
+        lengths = np.where(hidden, data.n_items, data.interactions_per_user())
         channel = self.channel
         if channel is None:
             return float(np.minimum((1 + self.rho) * lengths, data.n_items).mean())

@@ -138,6 +138,11 @@ class FedRecPlusPlus(FedRec):
         check_choice("sharing", self.sharing, ("additive", "published"))
         check_integer("min_clients_per_denoiser", self.min_clients_per_denoiser, low=1)
         check_choice("fill_by", self.fill_by, ("uniform", "popularity"))
+        if self.fill_by == "popularity" and self.clip_norm is not None:
+            raise ValueError(
+                "fill_by must be 'uniform' with clip_norm: popularity is exact counts of everybody's items, which "
+                "decide what others send"
+            )
         if self.fill_by == "popularity" and self.filling != "hybrid":
             raise ValueError("fill_by='popularity' is for filling='hybrid'; randomized response asks about every item")
 
@@ -232,7 +237,8 @@ class FedRecPlusPlus(FedRec):
             return 2 * spoken
         channel = self.channel
         kept = 1.0 if channel is None else channel.counts[1][1] / 2**64
-        return 2 * spoken - kept * float(data.interactions_per_user().mean())
+        rated = 0.0 if self.clip_norm is not None else float(data.interactions_per_user().mean())
+        return 2 * spoken - kept * rated
 
     def _not_protected(self, data: Interactions, state: FedRecState) -> list[str]:
         fewest = data.n_users // self.n_denoisers

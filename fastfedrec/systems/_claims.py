@@ -1,0 +1,31 @@
+"""What a system's own epsilon is a claim of, in the words that its ledger shows."""
+
+from fastfedrec.accounting import Ledger
+
+
+def tell_claim(ledger: Ledger, system: str, epsilon: float, delta: float, n_users: int | None, n_in_data: int) -> None:
+    """Note the nominal epsilon of a run whose result may depend on a public number of users.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Gets the note.
+    system : str
+        Its name.
+    epsilon, delta : float
+        Of the whole run, for "zero_out".
+    n_users : int or None
+        The public number of users; None where the data's own is taken.
+    n_in_data : int
+        The data's own, which is told only where it was taken.
+    """
+    public = f"its number of users ({n_users}) and its list of items are public"
+    if n_users is None:
+        public = (
+            f"its list of items is public; its number of users ({n_in_data}) was taken from the data, and is the same "
+            "in neighbouring data: that somebody takes part is not hidden"
+        )
+    ledger.note(
+        f"{system}: epsilon {epsilon:g} at delta {delta:g} for one user's data against none, the user still counted "
+        f"(zero_out), the whole run together; {public}"
+    )
