@@ -1,10 +1,12 @@
-"""Rows of dense integer ids, and the order of user-item pairs by two counting sorts, linear in their number.
+"""Rows of dense integer ids, the order of user-item pairs by two counting sorts, and the check of compressed rows.
 
-Each thread takes a range of the pairs; nothing that is written depends on their number.  Inputs are trusted.
+Each thread takes a range of the pairs; nothing that is written depends on their number.  Inputs are trusted, save
+those of `find_fault`, which decides whether compressed rows can be.
 """
 from cython.parallel cimport prange
+from libc.float cimport DBL_MAX
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libcpp.algorithm cimport fill
+from libcpp.algorithm cimport fill, upper_bound
 from libcpp.vector cimport vector
 
 cdef extern from *:
@@ -34,6 +36,19 @@ ctypedef fused Position:
     int32_t
     int64_t
 
+ctypedef fused Value:
+    float
+    double
+
+# What `find_fault` finds, with the row or the entry where it is.
+cpdef enum:
+    SOUND = 0
+    START = 1                 # the first row does not start at 0
+    FALL = 2                  # row: it ends before it starts
+    END = 3                   # the last row does not end with the entries
+    COLUMN = 4                # entry: its column is below 0, or not below the number of columns
+    ORDER = 5                 # entry: its column is not above the one before it in its row
+    VALUE = 6                 # entry: its value is not finite, or below 0
 
 cdef enum:
     BLOCK = 4096              # pairs that are compared without a branch
@@ -200,3 +215,119 @@ def sort_pairs(
                 &by_item[0, 0], n * t // n_threads, n * (t + 1) // n_threads, &starts[t * n_users], &order[0]
             )
     return True
+
+
+cdef Py_ssize_t find_fall(const int64_t* indptr, Py_ssize_t n_rows) noexcept nogil:
+    """The first row that ends before it starts, or `n_rows`."""
+    cdef Py_ssize_t row, start = 0, stop
+    cdef int falls
+    while start < n_rows:
+        stop = min(start + BLOCK, n_rows)
+        falls = 0
+        for row in range(start, stop):
+            falls |= indptr[row + 1] < indptr[row]
+        if falls:
+            while indptr[start + 1] >= indptr[start]:
+                start += 1
+            return start
+        start = stop
+    return n_rows
+
+
+cdef inline bint is_value(Value value) noexcept nogil:
+    return (value >= 0) & (value <= DBL_MAX)    # of a float, infinity alone is above it
+
+
+cdef int find_fault_in(
+    const int64_t* indptr, Py_ssize_t n_rows, const int32_t* item, const Value* values, uint32_t n_items,
+    bint rising, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t* where
+) noexcept nogil:
+    """The first fault of a range of entries, of rows that rise from 0 to their number.
+
+    Entries that do not rise are counted without regard to rows, and so are rows that start with one: where the two
+    differ, one lies within a row.
+    """
+    cdef Py_ssize_t row = upper_bound(indptr, indptr + n_rows, begin - 1) - indptr    # the first not begun before
+    cdef Py_ssize_t k, stop, start, first
+    cdef int outside, falls, unfit
+    start = begin
+    while start < end:
+        stop, first = min(start + BLOCK, end), row
+        outside, falls, unfit = 0, 0, 0
+        for k in range(start, stop):
+            outside |= <uint32_t>item[k] >= n_items
+        for k in range(max(start, 1), stop if rising else 0):
+            falls += item[k] <= item[k - 1]
+        if values:
+            for k in range(start, stop):
+                unfit |= not is_value(values[k])
+        while row < n_rows and indptr[row] < stop:
+            if rising and indptr[row] < indptr[row + 1] and indptr[row] > 0:
+                falls -= item[indptr[row]] <= item[indptr[row] - 1]
+            row += 1
+        if outside | falls | unfit:
+            return name_fault(indptr, n_rows, first, item, values, n_items, rising, start, where)
+        start = stop
+    return SOUND
+
+
+cdef int name_fault(
+    const int64_t* indptr, Py_ssize_t n_rows, Py_ssize_t row, const int32_t* item, const Value* values,
+    uint32_t n_items, bint rising, Py_ssize_t k, Py_ssize_t* where
+) noexcept nogil:
+    """The first fault from an entry on, where there is one; `row` is the first that does not begin before it."""
+    cdef bint begins
+    while True:
+        begins = False
+        while row < n_rows and indptr[row] <= k:
+            begins, row = True, row + 1
+        where[0] = k
+        if <uint32_t>item[k] >= n_items:
+            return COLUMN
+        if rising and not begins and k > 0 and item[k] <= item[k - 1]:
+            return ORDER
+        if values and not is_value(values[k]):
+            return VALUE
+        k += 1
+
+
+def find_fault(
+    const int64_t[::1] indptr,    # IN  (n_rows + 1,), anything
+    const int32_t[::1] indices,   # IN  (n,), anything
+    const Value[::1] values,      # IN  (n,), anything, or (0,) where all are 1
+    Py_ssize_t n_items,           # below 2**31
+    bint rising,                  # whether columns must rise within a row
+    int n_threads,
+):
+    """The first thing that makes compressed rows unfit for a kernel, and the row or entry where it is.
+
+    Reads nothing outside the arrays, whatever they hold.
+    """
+    cdef Py_ssize_t n = indices.shape[0], n_rows = indptr.shape[0] - 1, row
+    cdef vector[int] kinds
+    cdef vector[Py_ssize_t] where
+    cdef const Value* first_value = NULL
+    cdef int t
+    if indptr[0] != 0:
+        return START, 0
+    with nogil:
+        row = find_fall(&indptr[0], n_rows)
+    if row < n_rows:
+        return FALL, row
+    if indptr[n_rows] != n:
+        return END, n_rows
+    if n == 0:
+        return SOUND, 0
+    if values.shape[0]:
+        first_value = &values[0]
+    kinds.resize(n_threads)
+    where.resize(n_threads)
+    for t in prange(n_threads, nogil=True, schedule="static", num_threads=n_threads):
+        kinds[t] = find_fault_in(
+            &indptr[0], n_rows, &indices[0], first_value, <uint32_t>n_items, rising,
+            n * t // n_threads, n * (t + 1) // n_threads, &where[t]
+        )
+    for t in range(n_threads):
+        if kinds[t] != SOUND:
+            return kinds[t], where[t]
+    return SOUND, 0

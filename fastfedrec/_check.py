@@ -187,6 +187,46 @@ def check_instance(name: str, value: Any, kind: type, remedy: str) -> Any:
     return value
 
 
+def plain_array(name: str, value: Any, *, missing: bool = False) -> np.ndarray:
+    """Return what the caller passed as a NumPy array in the machine's byte order, or raise where an entry is missing.
+
+    NumPy takes what a mask hides and what a null stands for as if it were there.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : array_like
+        Also a masked array without a hidden entry, and a column of pandas, polars or pyarrow.
+    missing : bool
+        Whether a column may have missing entries, which become what NumPy makes of them (NaN, NaT).
+
+    Returns
+    -------
+    ndarray
+        A copy only where one is needed.
+
+    Raises
+    ------
+    ValueError
+        A hidden or missing entry; the first is named by its position.
+    """
+    if isinstance(value, np.ndarray):
+        absent, remedy = getattr(value, "mask", False), "drop it, or put a value there and pass the array's .data"
+    else:
+        # pandas has isna, polars and pyarrow is_null.  A NaN among NumPy's floats is a number, which callers look at.
+        ask = getattr(value, "isna", None) or getattr(value, "is_null", None)
+        number = isinstance(dtype := getattr(value, "dtype", None), np.dtype) and dtype.kind == "f"
+        absent = False if ask is None or missing or number else np.asarray(ask())
+        remedy = "drop it, or put a value there"
+    if np.any(absent):
+        where = tuple(int(i) for i in np.argwhere(np.broadcast_to(absent, np.shape(value)))[0])
+        position = where[0] if len(where) == 1 else where
+        raise ValueError(f"{name}[{position}] is missing (masked or null); {remedy}")
+    array = np.asarray(value)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
 def check_array(
     name: str,
     value: Any,
@@ -227,7 +267,7 @@ def check_array(
     ValueError
         Wrong shape, NaN or infinite entries.
     """
-    array = np.asarray(value)
+    array = plain_array(name, value)
     if array.dtype.type not in dtypes:
         if array.dtype.kind not in "iu":
             names = " or ".join(np.dtype(d).name for d in dtypes)

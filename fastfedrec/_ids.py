@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastfedrec._check import plain_array
 from fastfedrec._kernels import interactions as _kernel
 from fastfedrec._threads import resolve_n_threads, threads_for_rows
 
 _LEAST_ENTRIES = 500_000  # that are worth a thread
+_PLAIN = int, float, str, np.number, np.bool_, np.datetime64
 
 
 class Coded(NamedTuple):
@@ -33,7 +35,7 @@ class IdIndex:
             raise TypeError(f"{self._axis}_ids must be a sequence of ids, got the single id {ids!r}; pass [{ids!r}]")
         if isinstance(ids, np.ndarray) and ids.ndim != 1:
             raise ValueError(f"{self._axis}_ids must have 1 dimension, got shape {ids.shape}")
-        wanted = column_array(ids)
+        wanted = column_array(f"{self._axis}_ids", ids)
         return self._search(wanted) if self._comparable(wanted.dtype) else self._look_up(wanted)
 
     def _comparable(self, dtype: np.dtype) -> bool:
@@ -79,11 +81,16 @@ def id_at(ids: np.ndarray, row: int) -> Any:
     return _keys(ids[row : row + 1])[0]
 
 
-def column_array(values: Any) -> np.ndarray:
+def is_column(values: Any) -> bool:
+    """Whether it is a column of pandas, polars or pyarrow, whose entries are not all Python's own."""
+    return hasattr(values, "isna") or hasattr(values, "is_null")
+
+
+def column_array(name: str, values: Any) -> np.ndarray:
     """A one-dimensional array, of objects where the entries are tuples, lists, mixed, or would not survive NumPy."""
     if isinstance(values, np.ndarray) and values.ndim == 1:
-        return values
-    values = list(values)
+        return plain_array(name, values)
+    values = list(plain_array(name, values) if is_column(values) else values)
     array = _typed_array(values)
     if array is None:
         array = np.empty(len(values), dtype=object)
@@ -93,7 +100,7 @@ def column_array(values: Any) -> np.ndarray:
 
 def _typed_array(values: list) -> np.ndarray | None:
     kinds = {type(value) for value in values}
-    if len(kinds) != 1 or not issubclass(kind := kinds.pop(), int | float | str | np.number | np.bool_):
+    if len(kinds) != 1 or not issubclass(kind := kinds.pop(), _PLAIN):
         return None
     if issubclass(kind, str) and any(value.endswith("\0") for value in values):
         return None  # NumPy's strings lose trailing NULs
@@ -110,6 +117,8 @@ def encode_ids(name: str, ids: Any) -> tuple[np.ndarray, np.ndarray]:
         return distinct, rows[ids.numbers]
     if isinstance(ids, str | bytes) or not hasattr(ids, "__len__"):
         raise TypeError(f"{name} must be a sequence of ids, got {type(ids).__name__}")
+    if isinstance(ids, np.ndarray) or is_column(ids):
+        ids = plain_array(name, ids)
     if not (isinstance(ids, np.ndarray) and ids.dtype.kind != "O"):
         listed = list(ids)
         for position, key in enumerate(listed):
@@ -158,6 +167,13 @@ def _is_missing(key: Any) -> bool:
         return False
 
 
+def _can_be_saved(key: Any) -> bool:
+    # As _persistence writes it.  Told at the door, not when a budget has been spent on what cannot be saved.
+    if isinstance(key, tuple):
+        return all(map(_can_be_saved, key))
+    return isinstance(key.item() if isinstance(key, np.generic) else key, str | int | float)
+
+
 def _encode_objects(name: str, ids: list) -> tuple[np.ndarray, np.ndarray]:
     first: dict = {}
     rows = np.empty(len(ids), dtype=np.int64)
@@ -167,6 +183,11 @@ def _encode_objects(name: str, ids: list) -> tuple[np.ndarray, np.ndarray]:
         except TypeError:
             kind = type(key).__name__
             raise TypeError(f"{name}[{position}] is not hashable ({kind}); convert it to a tuple") from None
+        if rows[position] == len(first) - 1 and not _can_be_saved(key):
+            raise TypeError(
+                f"{name}[{position}] is {key!r} ({type(key).__name__}), which no saved model could hold; use ids that "
+                "are numbers, strings, or tuples of these, for example str(id)"
+            )
     try:
         keys = sorted(first)
     except TypeError:
@@ -179,14 +200,21 @@ def _encode_objects(name: str, ids: list) -> tuple[np.ndarray, np.ndarray]:
     return unique, _narrow(rank[rows])
 
 
-def axis_ids(name: str, ids: Any, length: int) -> np.ndarray:
+def axis_ids(name: str, ids: Any, length: int | None) -> np.ndarray:
     """The caller's distinct ids of one axis, in the caller's order, or numbers from 0."""
-    if ids is None:
+    if ids is None and length is not None:
         return np.arange(length, dtype=np.int64)
-    array = column_array(ids)
-    if len(array) != length:
-        raise ValueError(f"{name} must have {length} entries, one per row or column of matrix, got {len(array)}")
-    distinct, _ = encode_ids(name, array)
-    if len(distinct) != length:
-        raise ValueError(f"{name} must be distinct, got {length - len(distinct)} repeated")
+    if ids is None or isinstance(ids, str | bytes) or not hasattr(ids, "__len__"):
+        raise TypeError(f"{name} must be a sequence of ids, got {type(ids).__name__}")
+    array = column_array(name, ids)
+    if length is not None and len(array) != length:
+        raise ValueError(f"{name} must have {length} entries, one for each row or column, got {len(array)}")
+    if array.dtype.kind in "iu" and bool((array[1:] > array[:-1]).all()):
+        return array  # rising, so distinct: without a sort
+    distinct, rows = encode_ids(name, array)
+    if len(distinct) != len(array):
+        again = int(np.flatnonzero(np.bincount(rows) > 1)[0])
+        first, second = np.flatnonzero(rows == again)[:2]
+        repeated = f"{len(array) - len(distinct)} repeated"
+        raise ValueError(f"{name} must be distinct, got {repeated}: places {first} and {second} hold the same id")
     return array

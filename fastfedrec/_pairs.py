@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec._check import check_array, check_choice
+from fastfedrec._check import check_array, check_choice, plain_array
 from fastfedrec._ids import id_at
 from fastfedrec._kernels import interactions as _kernel
 from fastfedrec._threads import resolve_n_threads, threads_for_rows
@@ -16,7 +16,7 @@ DUPLICATES = ("sum", "last", "max", "error")
 
 
 def check_values(name: str, values: Any, length: int) -> np.ndarray:
-    array = np.asarray(values)
+    array = plain_array(name, values)
     if array.dtype.kind == "b":
         array = array.astype(np.float32)
     if array.dtype.kind == "f" and array.dtype.itemsize == 2:
@@ -31,7 +31,8 @@ def check_values(name: str, values: Any, length: int) -> np.ndarray:
 
 
 def check_timestamps(timestamps: Any, length: int) -> np.ndarray:
-    array = np.asarray(timestamps)
+    # Dates that are not known are missing; whole numbers with gaps, which NumPy makes NaN, are refused below.
+    array = plain_array("timestamps", timestamps, missing=not isinstance(timestamps, np.ndarray))
     if array.dtype.kind == "M":
         array = array.astype("datetime64[s]").astype(np.int64)  # NaT becomes MISSING_TIMESTAMP
     if array.dtype.kind == "f" and (abs(array) < 2.0**63).all() and (array == np.floor(array)).all():
@@ -43,11 +44,6 @@ def check_timestamps(timestamps: Any, length: int) -> np.ndarray:
     if array.shape != (length,):
         raise ValueError(f"timestamps must have shape ({length},), got {array.shape}")
     return array
-
-
-def check_item_count(n_items: int) -> None:
-    if n_items > np.iinfo(np.int32).max:
-        raise ValueError(f"items must number at most {np.iinfo(np.int32).max}, got {n_items}; hash or drop rare ones")
 
 
 def compact_values(values: np.ndarray | None) -> np.ndarray | None:

@@ -4,12 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec._check import plain_array
+
 LINE_BYTES = 64  # of a cache
 
 
 def check_rows(name: str, rows: Any, n: int) -> np.ndarray:
     """Row numbers below `n` as int64, or raise."""
-    rows = np.asarray(rows)
+    rows = plain_array(name, rows)
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
         raise ValueError(f"{name} must be a one-dimensional array of row numbers, got {rows.dtype} {rows.shape}")
     if rows.size and not (rows.min() >= 0 and rows.max() < n):

@@ -6,8 +6,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastfedrec._check import check_integer, check_real
+from fastfedrec._check import check_integer, check_real, plain_array
 from fastfedrec._rows import distinct
+
+#: What the constructor of `Interactions` takes, in its order.
+FIELDS = (
+    "indptr", "indices", "values", "timestamps", "user_ids", "item_ids", "global_user_ids", "user_features",
+    "item_features", "catalogue",
+)  # fmt: skip
 
 
 class Selections:
@@ -22,6 +28,11 @@ class Selections:
     global_user_ids: np.ndarray
     user_features: Mapping[str, np.ndarray]
     item_features: Mapping[str, np.ndarray]
+    catalogue: str
+
+    @classmethod
+    def _trusted(cls, fields: Mapping[str, Any]) -> Self:
+        raise NotImplementedError
 
     @property
     def n_users(self) -> int:
@@ -106,7 +117,8 @@ class Selections:
         Returns
         -------
         Interactions
-            The largest such subset; it may be empty.
+            The largest such subset; it may be empty.  With a lowest number for items, which of them remain tells what
+            users have: its `catalogue` is "counts", and no guarantee covers that choice.
         """
         low_user = check_integer("min_interactions_per_user", min_interactions_per_user, low=0)
         low_item = check_integer("min_interactions_per_item", min_interactions_per_item, low=0)
@@ -121,7 +133,8 @@ class Selections:
                 break
             user_kept, item_kept = users, items
             alive = user_kept[rows] & item_kept[self.indices]
-        return self._keep(alive)._take_users(np.flatnonzero(user_kept))._take_items(np.flatnonzero(item_kept))
+        kept = self._keep(alive)._take_users(np.flatnonzero(user_kept))._take_items(np.flatnonzero(item_kept))
+        return kept._replace(catalogue="counts") if low_item else kept
 
     def top_items(self, n: int) -> Self:
         """Keep the `n` items with the most interactions; ties go to the earlier item.
@@ -134,12 +147,14 @@ class Selections:
         Returns
         -------
         Interactions
-            All users, also those left without an interaction; items in their old order.
+            All users, also those left without an interaction; items in their old order.  Which they are tells what
+            users have: unless it keeps all, its `catalogue` is "counts", and no guarantee covers that choice.
         """
         n = check_integer("n", n, low=1)
         if n >= self.n_items:
             return self
-        return self.select_items(np.argsort(-self.interactions_per_item(), kind="stable")[:n])
+        best = self.select_items(np.argsort(-self.interactions_per_item(), kind="stable")[:n])
+        return best._replace(catalogue="counts")
 
     def select_users(self, rows: np.ndarray) -> Self:
         """Keep these users, in this order, each with its global id.
@@ -206,7 +221,7 @@ class Selections:
         Interactions
             Same shape.
         """
-        mask = np.asarray(mask)
+        mask = plain_array("mask", mask)
         if mask.dtype != bool or mask.shape != (self.n_interactions,):
             raise ValueError(f"mask must be bool of shape ({self.n_interactions},), got {mask.dtype} {mask.shape}")
         return self._keep(mask)
@@ -214,17 +229,10 @@ class Selections:
     # ---- plumbing -----------------------------------------------------------------------------------------------
 
     def _fields(self) -> dict[str, Any]:
-        # What the constructor takes, in its order.
-        return {
-            name: getattr(self, name)
-            for name in (
-                "indptr", "indices", "values", "timestamps", "user_ids", "item_ids", "global_user_ids",
-                "user_features", "item_features",
-            )
-        }  # fmt: skip
+        return {name: getattr(self, name) for name in FIELDS}
 
     def _replace(self, **changes: Any) -> Self:
-        return type(self)(**(self._fields() | changes))
+        return self._trusted(self._fields() | changes)
 
     def _keep(self, mask: np.ndarray) -> Self:
         if mask.all():
@@ -285,7 +293,7 @@ class Selections:
 
 def _check_chosen(name: str, what: str, chosen: np.ndarray, n: int) -> np.ndarray:
     """Row or column numbers from numbers or a mask."""
-    chosen = np.asarray(chosen)
+    chosen = plain_array(name, chosen)
     if chosen.dtype == bool:
         if chosen.shape != (n,):
             raise ValueError(f"{name} must be a mask of shape ({n},), got {chosen.shape}")

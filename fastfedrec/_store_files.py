@@ -45,12 +45,12 @@ def write_array(folder: Path, name: str, array: np.ndarray) -> None:
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
 
 
-def write_document(folder: Path, features: dict[str, list[str]]) -> None:
-    """What else is known: the names of feature columns by axis."""
-    (folder / _DOCUMENT).write_text(json.dumps({"format": _FORMAT, **features}))
+def write_document(folder: Path, features: dict[str, list[str]], catalogue: str) -> None:
+    """What else is known: the names of feature columns by axis, and where the list of items comes from."""
+    (folder / _DOCUMENT).write_text(json.dumps({"format": _FORMAT, "catalogue": catalogue, **features}))
 
 
-def read_document(folder: Path) -> dict[str, list[str]]:
+def read_document(folder: Path) -> dict[str, Any]:
     """What `write_document` wrote."""
     try:
         document = json.loads((folder / _DOCUMENT).read_text())
@@ -61,6 +61,10 @@ def read_document(folder: Path) -> dict[str, list[str]]:
         raise ValueError(f"{folder / _DOCUMENT} is damaged ({error}); store the interactions again") from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise ValueError(f"{folder / _DOCUMENT} is not of {_FORMAT!r}; store the interactions again")
+    for axis in AXES:
+        names = document.get(axis)
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"{folder / _DOCUMENT} must list the features of {axis}s by name; store them again")
     return document
 
 

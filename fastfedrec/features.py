@@ -227,7 +227,7 @@ def _describe(
 
 
 def _context_table(contexts: Mapping[str, Any] | None, like: FeatureTable | None) -> FeatureTable:
-    contexts = {name: column_array(column) for name, column in (contexts or {}).items()}
+    contexts = {name: column_array(f"contexts[{name!r}]", column) for name, column in (contexts or {}).items()}
     lengths = {name: len(column) for name, column in contexts.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"contexts must be columns of one length, got {lengths}")
@@ -267,7 +267,7 @@ def _encode(
         kinds = {isinstance(value, _MULTI_HOT) for value in column}
     if kinds == {True}:
         lengths = np.fromiter(map(len, column), dtype=np.int64, count=len(column))
-        values = column_array(itertools.chain.from_iterable(column))
+        values = column_array(name, itertools.chain.from_iterable(column))
         entries = np.repeat(np.arange(len(column)), lengths)
     elif len(kinds) < 2:
         values, entries = column, np.arange(len(column))

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastfedrec._check import check_integer
+from fastfedrec._check import check_integer, plain_array
 from fastfedrec._ids import column_array
 from fastfedrec.interactions import Interactions
 
@@ -70,7 +70,7 @@ class InteractionLog:
             A column of another length.
         """
         data = Interactions.from_arrays(users, items, duplicates="sum")
-        columns = {name: column_array(column) for name, column in (contexts or {}).items()}
+        columns = {name: column_array(f"contexts[{name!r}]", column) for name, column in (contexts or {}).items()}
         rows, places = data.user_index(users), data.item_index(items)
         for name, column in columns.items():
             if len(column) != len(rows):
@@ -144,7 +144,7 @@ class InteractionLog:
         InteractionLog
             Pairs without an entry are gone.
         """
-        mask = np.asarray(mask)
+        mask = plain_array("mask", mask)
         if mask.dtype != bool or mask.shape != (self.n_entries,):
             raise ValueError(f"mask must be bool of shape ({self.n_entries},), got {mask.dtype} {mask.shape}")
         return self._take(mask, self.interactions, self.users[mask])

@@ -7,12 +7,13 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec._check import check_instance
+from fastfedrec._csr import check_fields, check_integers
 from fastfedrec._store_files import AXES, is_there, new_folder, read_array, read_document, write_array, write_document
 from fastfedrec.interactions import Interactions
 
 __all__ = ["StoredInteractions", "open_interactions", "store_interactions"]
 
-_BLOCK = 1 << 24  # entries that are looked at together
+_OF_ENTRIES = "indices", "values", "timestamps"
 
 
 class StoredInteractions(Interactions):
@@ -27,6 +28,8 @@ class StoredInteractions(Interactions):
     indptr, indices, values, timestamps, user_ids, item_ids, global_user_ids : ndarray or None
         As of `Interactions`.
     user_features, item_features : mapping of str to ndarray
+        As of `Interactions`.
+    catalogue : str
         As of `Interactions`.
     """
 
@@ -72,7 +75,7 @@ def store_interactions(interactions: Interactions, folder: str | os.PathLike) ->
     """
     check_instance("interactions", interactions, Interactions, "see Interactions.from_arrays")
     arrays = interactions._fields()
-    features = {axis: arrays.pop(f"{axis}_features") for axis in AXES}
+    features, catalogue = {axis: arrays.pop(f"{axis}_features") for axis in AXES}, arrays.pop("catalogue")
     with new_folder(folder) as partial:
         for name, array in arrays.items():
             if array is not None:
@@ -80,7 +83,7 @@ def store_interactions(interactions: Interactions, folder: str | os.PathLike) ->
         for axis, columns in features.items():
             for number, column in enumerate(columns.values()):
                 write_array(partial, f"{axis}_feature_{number}", column)
-        write_document(partial, {axis: list(columns) for axis, columns in features.items()})
+        write_document(partial, {axis: list(columns) for axis, columns in features.items()}, catalogue)
 
 
 def open_interactions(folder: str | os.PathLike) -> StoredInteractions:
@@ -104,60 +107,49 @@ def open_interactions(folder: str | os.PathLike) -> StoredInteractions:
         Not such a folder, or a damaged one; the file is named.
     """
     folder = Path(folder).resolve()
-    data = _map(folder)
-    _check(folder, data)
-    return data
-
-
-def _open_rows(folder: str, start: int, stop: int) -> Interactions:
-    # Another process's part of a folder that was checked where it was opened.
-    return _map(Path(folder))._user_range(start, stop)
-
-
-def _map(folder: Path) -> StoredInteractions:
-    document = read_document(folder)
-    features = [
-        {name: read_array(folder, f"{axis}_feature_{number}") for number, name in enumerate(document[axis])}
-        for axis in AXES
-    ]
-    names = ("indptr", "indices", "values", "timestamps", "user_ids", "item_ids", "global_user_ids")
-    arrays: list[Any] = [
-        None if name in ("values", "timestamps") and not is_there(folder, name) else read_array(folder, name)
-        for name in names
-    ]
-    data = StoredInteractions(*arrays, *features)
+    data = _checked(folder, _read(folder))
     data._rows = str(folder), 0, data.n_users
     return data
 
 
-def _check(folder: Path, data: Interactions) -> None:
-    """Refuse a folder whose files do not belong together, or hold what would lead a kernel out of its arrays."""
+def _open_rows(folder: str, start: int, stop: int) -> StoredInteractions:
+    # Another process's part.  Its files need not be those that were checked elsewhere under this name.
+    fields = _read(Path(folder))
+    indptr = check_integers(_file_of(Path(folder), fields, "indptr"), fields["indptr"][start : stop + 1], np.int64)
+    entries = slice(indptr[0], indptr[-1]) if len(indptr) else slice(0)
+    part = {name: None if fields[name] is None else fields[name][entries] for name in _OF_ENTRIES}
+    part |= {name: fields[name][start:stop] for name in ("user_ids", "global_user_ids")}
+    part["user_features"] = {name: column[start:stop] for name, column in fields["user_features"].items()}
+    data = _checked(Path(folder), fields | part | {"indptr": indptr - indptr[:1]})
+    data._rows = folder, start, stop
+    return data
 
-    def refuse(name: str, problem: str) -> None:
-        raise ValueError(f"{folder / name}.npy {problem}; store the interactions again")
 
-    lengths = {
-        "user_ids": data.n_users, "global_user_ids": data.n_users,
-        "values": data.n_interactions, "timestamps": data.n_interactions,
-    }  # fmt: skip
-    for name, length in lengths.items():
-        array = getattr(data, name)
-        if array is not None and array.shape != (length,):
-            refuse(name, f"has shape {array.shape}, and must have {(length,)}")
-    for axis, length in (("user", data.n_users), ("item", data.n_items)):
-        for number, column in enumerate(getattr(data, f"{axis}_features").values()):
-            if len(column) != length:
-                refuse(f"{axis}_feature_{number}", f"has {len(column)} entries, and must have {length}")
-    if data.indptr[0] != 0 or data.indptr[-1] != data.n_interactions or (np.diff(data.indptr) < 0).any():
-        refuse("indptr", f"does not lead from 0 to {data.n_interactions} in steps of at least 0")
-    for start in range(0, data.n_interactions, _BLOCK):
-        part = data.indices[start : start + _BLOCK + 1]  # one more, which must follow its neighbour
-        if part.min() < 0 or part.max() >= data.n_items:
-            refuse("indices", f"holds an item outside 0 to {data.n_items - 1}")
-        falls = start + 1 + np.flatnonzero(part[1:] <= part[:-1])
-        if not np.isin(falls, data.indptr).all():
-            refuse("indices", "holds a row that does not ascend")
-        if data.values is not None:
-            values = data.values[start : start + _BLOCK]
-            if not (np.isfinite(values) & (values >= 0)).all():
-                refuse("values", "holds a value that is not finite and at least 0")
+def _read(folder: Path) -> dict[str, Any]:
+    """What the folder holds, mapped and not yet looked at."""
+    document = read_document(folder)
+    fields: dict[str, Any] = {
+        name: None if name in ("values", "timestamps") and not is_there(folder, name) else read_array(folder, name)
+        for name in ("indptr", *_OF_ENTRIES, "user_ids", "item_ids", "global_user_ids")
+    }
+    for axis in AXES:
+        fields[f"{axis}_features"] = {
+            name: read_array(folder, f"{axis}_feature_{number}") for number, name in enumerate(document[axis])
+        }
+    return fields | {"catalogue": document.get("catalogue", "data")}  # of a folder that does not say: the worst case
+
+
+def _checked(folder: Path, fields: dict[str, Any]) -> StoredInteractions:
+    """The only way from files to interactions: messages name the file."""
+    return StoredInteractions._trusted(check_fields(fields, name=lambda field: _file_of(folder, fields, field)))
+
+
+def _file_of(folder: Path, fields: dict[str, Any], field: str) -> str:
+    """What messages call a field: its file."""
+    if field == "catalogue":
+        return f"{folder / 'interactions.json'}: catalogue"
+    for axis in AXES:
+        for number, name in enumerate(fields[f"{axis}_features"]):
+            if field == f"{axis}_features[{name!r}]":
+                field = f"{axis}_feature_{number}"
+    return str(folder / f"{field}.{'npy' if (folder / f'{field}.npy').exists() else 'json'}")

@@ -7,9 +7,9 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike
 
-from fastfedrec._ids import IdIndex, axis_ids, column_array, encode_ids
+from fastfedrec._csr import check_features, check_fields, check_item_count, frozen
+from fastfedrec._ids import IdIndex, axis_ids, encode_ids
 from fastfedrec._pairs import (
-    check_item_count,
     check_timestamps,
     check_values,
     compact_values,
@@ -17,7 +17,8 @@ from fastfedrec._pairs import (
     merge_duplicates,
     sort_pairs,
 )
-from fastfedrec._selection import Selections
+from fastfedrec._selection import FIELDS, Selections
+from fastfedrec._sparse import checked_csr
 
 #: A timestamp that is not known.
 MISSING_TIMESTAMP = np.iinfo(np.int64).min
@@ -33,25 +34,34 @@ class Interactions(Selections):
 
     Parameters
     ----------
-    indptr : ndarray of shape (n_users + 1,), int64
-        Row starts.
-    indices : ndarray of shape (n_interactions,), int32
-        Item of each interaction, ascending within a row.
-    values : ndarray of shape (n_interactions,) or None
+    indptr : array_like of shape (n_users + 1,), int
+        Row starts: from 0, never falling, to the number of interactions.
+    indices : array_like of shape (n_interactions,), int
+        Item of each interaction, from 0, ascending within a row.
+    values : array_like of shape (n_interactions,) or None
         float32 or float64, finite and at least 0; None where every value is 1.
-    timestamps : ndarray of shape (n_interactions,), int64, or None
+    timestamps : array_like of shape (n_interactions,), int, or None
         Seconds, or whatever unit the source uses; `MISSING_TIMESTAMP` where one is not known.
-    user_ids, item_ids : ndarray of shape (n_users,) and (n_items,)
+    user_ids, item_ids : array_like of shape (n_users,) and (n_items,)
         External ids, distinct.
-    global_user_ids : ndarray of shape (n_users,), uint64
-        The row each user had where the data were first built.
-    user_features, item_features : mapping of str to ndarray
+    global_user_ids : array_like of shape (n_users,), int
+        The row each user had where the data were first built; distinct, for they name random streams.
+    user_features, item_features : mapping of str to array_like
         Columns aligned with the users and items.
+    catalogue : {"public", "data", "counts"}
+        Where the list of items comes from.  "public": from outside of the data, as the columns of a matrix and
+        `item_ids` are.  "data": it is those that appear in the data.  "counts": it was chosen by how often each is
+        used.  Selections carry it along; guarantees do not cover the last two, and a ledger says so.
 
     Attributes
     ----------
     n_users, n_items, n_interactions : int
         Sizes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        What no kernel may be given: the argument, the row, and what to do are named.
 
     Examples
     --------
@@ -75,16 +85,29 @@ class Interactions(Selections):
         global_user_ids: np.ndarray,
         user_features: Mapping[str, np.ndarray] | None = None,
         item_features: Mapping[str, np.ndarray] | None = None,
+        catalogue: str = "public",
     ):
-        self.indptr = _frozen(indptr, np.int64)
-        self.indices = _frozen(indices, np.int32)
-        self.values = None if values is None else _frozen(values)
-        self.timestamps = None if timestamps is None else _frozen(timestamps, np.int64)
-        self.user_ids = _frozen(user_ids)
-        self.item_ids = _frozen(item_ids)
-        self.global_user_ids = _frozen(global_user_ids, np.uint64)
-        self.user_features = {name: _frozen(column) for name, column in (user_features or {}).items()}
-        self.item_features = {name: _frozen(column) for name, column in (item_features or {}).items()}
+        stated = {name: value for name, value in locals().items() if name in FIELDS}
+        self._take_fields(check_fields(stated))
+
+    @classmethod
+    def _trusted(cls, fields: Mapping[str, Any]) -> Self:
+        # What was checked, or made of what was: it is not checked again.  No file and no pickle leads here.
+        made = cls.__new__(cls)
+        made._take_fields(fields)
+        return made
+
+    def _take_fields(self, fields: Mapping[str, Any]) -> None:
+        self.indptr = frozen(fields["indptr"], np.int64)
+        self.indices = frozen(fields["indices"], np.int32)
+        self.values = None if fields["values"] is None else frozen(fields["values"])
+        self.timestamps = None if fields["timestamps"] is None else frozen(fields["timestamps"], np.int64)
+        self.user_ids = frozen(fields["user_ids"])
+        self.item_ids = frozen(fields["item_ids"])
+        self.global_user_ids = frozen(fields["global_user_ids"], np.uint64)
+        self.user_features = {name: frozen(column) for name, column in fields["user_features"].items()}
+        self.item_features = {name: frozen(column) for name, column in fields["item_features"].items()}
+        self.catalogue = fields["catalogue"]
         self._user_index: IdIndex | None = None
         self._item_index: IdIndex | None = None
 
@@ -146,10 +169,20 @@ class Interactions(Selections):
         indptr, item_rows, data, times = merge_duplicates(
             indptr, item_rows, data, times, duplicates, user_ids, item_ids
         )
-        return cls(
-            _owned(indptr), _owned(item_rows), compact_values(data), None if times is None else _owned(times),
-            user_ids, item_ids, np.arange(len(user_ids), dtype=np.uint64),
-        )  # fmt: skip
+        return cls._trusted(
+            {
+                "indptr": _owned(indptr),
+                "indices": _owned(item_rows),
+                "values": compact_values(data),
+                "timestamps": None if times is None else _owned(times),
+                "user_ids": user_ids,
+                "item_ids": item_ids,
+                "global_user_ids": np.arange(len(user_ids), dtype=np.uint64),
+                "user_features": {},
+                "item_features": {},
+                "catalogue": "data",
+            }
+        )
 
     @classmethod
     def from_scipy(
@@ -176,15 +209,11 @@ class Interactions(Selections):
             raise TypeError(f"matrix must be a SciPy sparse matrix, got {type(matrix).__name__}; see from_arrays")
         if matrix.ndim != 2:
             raise ValueError(f"matrix must have 2 dimensions, got shape {matrix.shape}")
-        if matrix.dtype.kind in "iub":  # before any sum: two entries of 200 overflow an unsigned byte
-            matrix = matrix.astype(np.float64)
-        csr = scipy.sparse.csr_array(matrix, copy=True)
-        csr.sum_duplicates()
-        data = check_values("matrix values", csr.data, csr.nnz)
-        n_users, n_items = csr.shape
+        n_users, n_items = matrix.shape
         check_item_count(n_items)
+        indptr, indices, data = checked_csr("matrix", matrix)
         return cls(
-            csr.indptr, csr.indices, compact_values(data), None,
+            _owned(indptr), _owned(indices), compact_values(check_values("matrix.data", data, len(data))), None,
             axis_ids("user_ids", user_ids, n_users), axis_ids("item_ids", item_ids, n_items),
             np.arange(n_users, dtype=np.uint64),
         )  # fmt: skip
@@ -261,16 +290,12 @@ class Interactions(Selections):
         Interactions
             Shares its arrays with this one.
         """
-        columns = {}
-        for argument, given, kept, length in (
-            ("user_features", user_features, self.user_features, self.n_users),
-            ("item_features", item_features, self.item_features, self.n_items),
-        ):
-            columns[argument] = kept if given is None else {name: column_array(col) for name, col in given.items()}
-            for name, column in columns[argument].items():
-                if len(column) != length:
-                    raise ValueError(f"{argument}[{name!r}] must have {length} entries, got {len(column)}")
-        return self._replace(**columns)
+        changes = {}
+        if user_features is not None:
+            changes["user_features"] = check_features("user_features", user_features, self.n_users)
+        if item_features is not None:
+            changes["item_features"] = check_features("item_features", item_features, self.n_items)
+        return self._replace(**changes)
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
@@ -351,7 +376,7 @@ class Interactions(Selections):
         return matrix
 
     def __reduce__(self) -> tuple:
-        # Through the constructor, because an unpickled array is writable.
+        # Through the constructor: an unpickled array is writable, and may hold anything.
         return type(self), tuple(self._fields().values())
 
     def __repr__(self) -> str:
@@ -361,18 +386,6 @@ class Interactions(Selections):
 
 
 def _owned(array: np.ndarray) -> np.ndarray:
-    # Made here and held by nobody else: read-only, so that `_frozen` takes it as it is.
+    # Made here and held by nobody else: read-only, so that `frozen` takes it as it is.
     array.flags.writeable = False
-    return array
-
-
-def _frozen(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
-    """A read-only view: of the array itself where nobody can write to its memory, else of a copy."""
-    array = np.ascontiguousarray(array, dtype=dtype)
-    owner = array
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    if owner.flags.writeable:
-        array = array.copy()
-        array.flags.writeable = False
     return array

@@ -73,6 +73,7 @@ def assert_well_formed(data):
 
 
 def assert_same(left, right):
+    assert left.catalogue == right.catalogue
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(left, name), getattr(right, name), err_msg=name)
     for features in ("user_features", "item_features"):

@@ -1,12 +1,21 @@
 """External ids: their order, and that exactly those that are there are found."""
 
+import datetime
+import decimal
+import enum
+import fractions
+import ipaddress
+import pathlib
+import uuid
+
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfedrec import Interactions
+from fastfedrec import Interactions, Key, Popularity, load
 from fastfedrec._ids import encode_ids
 
 # ---- oracle -----------------------------------------------------------------------------------------------------
@@ -37,7 +46,7 @@ def test_dense_integers_are_encoded_as_by_a_sort(dtype, layout):
     ids.flags.writeable = layout != "read-only"
     distinct, rows = encode_ids("users", ids)
     expected = np.unique(ids, return_inverse=True)
-    assert distinct.dtype == ids.dtype
+    assert distinct.dtype == ids.dtype.newbyteorder("=")
     np.testing.assert_array_equal(distinct, expected[0])
     np.testing.assert_array_equal(rows, expected[1])
 
@@ -116,3 +125,85 @@ def test_near_misses_are_unknown(there, wanted):
     data = Interactions.from_arrays(there, np.zeros(len(there)))
     with pytest.raises(KeyError, match=r"user id .* is unknown; the model and data hold \d users"):
         data.user_index(wanted)
+
+
+# ---- what a file can hold --------------------------------------------------------------------------------------------
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [uuid.UUID(int=1), uuid.UUID(int=2)],
+        [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)],
+        [datetime.datetime(2026, 1, 1), datetime.datetime(2026, 1, 2)],
+        [datetime.timedelta(1), datetime.timedelta(2)],
+        [b"a", b"b"],
+        [decimal.Decimal(1), decimal.Decimal(2)],
+        [fractions.Fraction(1, 2), fractions.Fraction(1, 3)],
+        [frozenset([1]), frozenset([2])],
+        [1j, 2j],
+        [(1, b"a"), (2, "b")],
+        [((1, None),), ((2, 3),)],
+        [(np.datetime64("2026-01-01"), 1), ("x", 2)],
+        [pathlib.Path("a"), pathlib.Path("b")],
+        [pd.Timestamp("2026-01-01"), pd.Timestamp("2026-01-02")],
+        [ipaddress.ip_address("::1"), ipaddress.ip_address("::2")],
+    ],
+)
+@pytest.mark.parametrize("name", ["users", "items"])
+def test_ids_that_could_not_be_saved_are_refused_at_the_door(ids, name):
+    columns = {"users": [0, 1], "items": [0, 1]} | {name: ids}
+    with pytest.raises(TypeError, match=rf"{name}\[0\] is .*, which no saved model could hold; use .*str\(id\)"):
+        Interactions.from_arrays(**columns)
+    axis = {"users": "user_ids", "items": "item_ids"}[name]
+    with pytest.raises(TypeError, match=rf"{axis}\[0\] is .*, which no saved model could hold"):
+        Interactions.from_scipy(scipy.sparse.eye_array(2).tocsr(), **{axis: ids})
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [1, 2],
+        [1.5, 2.0**70],
+        [-1, 2**70],
+        [False, True],
+        [Level.LOW, Level.HIGH],
+        ["a", "b\0"],
+        ["é", "\U0001f600"],
+        [(1, "a"), (2, ("b", 3.5))],
+        [np.int8(3), np.int8(4)],
+        [np.str_("a"), np.str_("b")],
+        np.array([b"a", b"b"]),
+        np.array(["2026-01-01", "2026-01-02"], dtype="M8[D]"),
+        np.array(["2026-01-01T00:00:00.000000001", "2026-01-02"], dtype="M8[ns]"),
+        [np.datetime64("2026-01-01"), np.datetime64("2026-01-02")],
+        np.array([1, 2], dtype="m8[s]"),
+        np.array([1, 2], dtype=">i8"),
+        np.array([1.5, 2], dtype=np.float16),
+        np.array([True, False]),
+        [1, "a"],
+        [float("inf"), 3],
+    ],
+)
+def test_ids_of_every_other_kind_come_back_from_a_file(tmp_path, ids):
+    model = Popularity().fit(Interactions.from_arrays(ids, ids), key=Key.from_seed(0))
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    for name in ("user_ids", "item_ids"):
+        ours, theirs = (getattr(m.interactions_, name) for m in (model, again))
+        assert ours.dtype == theirs.dtype
+        assert list(ours) == list(theirs)
+    np.testing.assert_array_equal(again.score(ids, ids), model.score(ids, ids))
+
+
+def test_a_file_says_where_the_items_came_from(tmp_path):
+    data = Interactions.from_arrays([1, 2, 2], [1, 1, 2])
+    for made in (data, data.top_items(1), Interactions.from_scipy(data.to_scipy())):
+        Popularity().fit(made, key=Key.from_seed(0)).save(tmp_path / "model")
+        assert load(tmp_path / "model").interactions_.catalogue == made.catalogue
+    assert {data.catalogue, data.top_items(1).catalogue} == {"data", "counts"}

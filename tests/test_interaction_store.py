@@ -46,6 +46,7 @@ def assert_same(got, wanted):
         if theirs is not None:
             np.testing.assert_array_equal(ours, theirs)
             assert ours.dtype == theirs.dtype, name
+    assert got.catalogue == wanted.catalogue
     for axis in ("user_features", "item_features"):
         ours, theirs = getattr(got, axis), getattr(wanted, axis)
         assert list(ours) == list(theirs)
@@ -121,8 +122,8 @@ def test_a_folder_that_is_there_is_not_overwritten(data, folder):
 
 
 def test_what_cannot_be_stored_leaves_nothing_behind(tmp_path):
-    odd = Interactions.from_arrays([frozenset({1}), frozenset({2})], [1, 2])
-    with pytest.raises(TypeError, match=r"user_ids holds frozenset.* without pickle"):
+    odd = Interactions.from_arrays([1, 2], [1, 2]).with_features(user_features={"of": [frozenset({1}), b"2"]})
+    with pytest.raises(TypeError, match=r"user_feature_0 holds frozenset.* without pickle"):
         store_interactions(odd, tmp_path / "odd")
     assert not list(tmp_path.iterdir())
 
@@ -141,16 +142,34 @@ def test_no_folder_and_other_folders(tmp_path):
 @pytest.mark.parametrize(
     ("name", "spoil", "message"),
     [
-        ("indices", lambda a: a.__setitem__(3, 80), "indices.npy holds an item outside 0 to 79"),
-        ("indices", lambda a: a.__setitem__(3, -1), "indices.npy holds an item outside 0 to 79"),
-        ("indices", lambda a: a.__setitem__(1, a[0]), "indices.npy holds a row that does not ascend"),
-        ("indptr", lambda a: a.__setitem__(0, 1), "indptr.npy does not lead from 0"),
-        ("indptr", lambda a: a.__setitem__(2, 0), "indptr.npy does not lead from 0"),
-        ("values", lambda a: a.__setitem__(7, np.nan), "values.npy holds a value"),
-        ("values", lambda a: a.__setitem__(7, -1), "values.npy holds a value"),
-        ("timestamps", lambda a: a[:3], "timestamps.npy has shape"),
-        ("global_user_ids", lambda a: a[:3], "global_user_ids.npy has shape"),
-        ("user_feature_0", lambda a: a[:3], "user_feature_0.npy has 3 entries"),
+        ("indices", lambda a: a.__setitem__(3, 80), r"indices.npy must lie in \[0, 80\), got 80 in row 0"),
+        ("indices", lambda a: a.__setitem__(3, -1), r"indices.npy must lie in \[0, 80\), got -1 in row 0"),
+        (
+            "indices",
+            lambda a: a.astype(np.int64) + 2**32,
+            r"indices.npy must lie in \[-2147483648, 2147483647\], got 4294967\d+ at",
+        ),
+        ("indices", lambda a: a.astype(np.float64), "indices.npy must hold integers, got dtype float64"),
+        ("indices", lambda a: a[:, None], "indices.npy must have 1 dimension"),
+        ("indices", lambda a: a.__setitem__(1, a[0]), "indices.npy must rise within a row"),
+        ("indptr", lambda a: a.__setitem__(0, 1), "indptr.npy must start at 0, got 1"),
+        ("indptr", lambda a: a.__setitem__(2, 0), "indptr.npy must not fall, got .* at row 1"),
+        ("indptr", lambda a: a.__setitem__(-1, a[-1] + 7), "indptr.npy must end at the number of entries"),
+        ("indptr", lambda a: a[:0], "indptr.npy must have one entry more than there are rows"),
+        ("indptr", lambda a: a.astype(np.float64), "indptr.npy must hold integers"),
+        ("values", lambda a: a.__setitem__(7, np.nan), "values.npy must be finite and at least 0, got nan in row 0"),
+        ("values", lambda a: a.__setitem__(7, -1), "values.npy must be finite and at least 0, got -1.0 in row 0"),
+        ("values", lambda a: a[:3], "values.npy must have shape"),
+        ("timestamps", lambda a: a[:3], "timestamps.npy must have .* entries, one for each interaction, got 3"),
+        ("timestamps", lambda a: a.astype(np.float64), "timestamps.npy must hold integers, got dtype float64"),
+        ("global_user_ids", lambda a: a[:3], "global_user_ids.npy must have 300 entries, .* got 3"),
+        ("global_user_ids", lambda a: 0 * a, "global_user_ids.npy must be distinct, got 0 in rows 0 and 1"),
+        ("global_user_ids", lambda a: a.astype(np.int64) - 1, r"global_user_ids.npy must lie in \[0, .* got -1 at"),
+        ("user_ids", lambda a: a.__setitem__(5, a[4]), "user_ids.npy must be distinct, .* places 4 and 5"),
+        ("item_ids", lambda a: a.__setitem__(5, a[4]), "item_ids.npy must be distinct, .* places 4 and 5"),
+        ("user_ids", lambda a: a[:3], "user_ids.npy must have 300 entries"),
+        ("item_ids", lambda a: a[:3], r"indices.npy must lie in \[0, 3\)"),
+        ("user_feature_0", lambda a: a[:3], "user_feature_0.npy must have 300 entries, got 3"),
     ],
 )
 def test_damage_is_named(folder, name, spoil, message):
@@ -158,8 +177,40 @@ def test_damage_is_named(folder, name, spoil, message):
     array = np.load(path)
     changed = spoil(array)
     np.save(path, array if changed is None else changed)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         open_interactions(folder)
+
+
+def test_a_folder_says_where_its_items_came_from(data, folder):
+    counts = data.top_items(20)
+    store_interactions(counts, folder.with_name("counts"))
+    assert (open_interactions(folder).catalogue, open_interactions(folder.with_name("counts")).catalogue) == (
+        "public",
+        "counts",
+    )
+    document = json.loads((folder / "interactions.json").read_text())
+    (folder / "interactions.json").write_text(json.dumps(document | {"catalogue": "mine"}))
+    with pytest.raises(ValueError, match=r"interactions.json: catalogue must be one of 'public', .* got 'mine'"):
+        open_interactions(folder)
+    del document["catalogue"]  # of 0.1.0
+    (folder / "interactions.json").write_text(json.dumps(document))
+    assert open_interactions(folder).catalogue == "data"
+    (folder / "interactions.json").write_text(json.dumps(document | {"user": "age"}))
+    with pytest.raises(ValueError, match=r"interactions.json must list the features of users by name"):
+        open_interactions(folder)
+
+
+def test_another_process_looks_at_its_part_of_the_files_itself(data, folder):
+    shards = open_interactions(folder).shard(3)
+    messages = [pickle.dumps(shard) for shard in shards]
+    path = folder / "indices.npy"
+    array = np.load(path)
+    array[data.indptr[150]] = 10**6
+    np.save(path, array)
+    for number in (0, 2):
+        assert_same(pickle.loads(messages[number]), data.shard(3)[number])
+    with pytest.raises(ValueError, match=r"indices.npy must lie in \[0, 80\), got 1000000 in row 50"):
+        pickle.loads(messages[1])
 
 
 def test_a_missing_or_shortened_file_is_named(folder):

@@ -14,8 +14,9 @@ from interaction_case import assert_same, assert_well_formed, interactions, tabl
 from naive import interactions as naive
 
 from fastfedrec import Interactions, _pairs
+from fastfedrec._csr import check_item_count
 from fastfedrec._kernels import interactions as _kernel
-from fastfedrec._pairs import check_item_count, sort_pairs
+from fastfedrec._pairs import sort_pairs
 from fastfedrec._threads import default_threads
 from fastfedrec.interactions import MISSING_TIMESTAMP
 
@@ -350,9 +351,9 @@ def test_duplicates_are_refused_or_warned_of():
     [
         (np.eye(2), {}, TypeError, "matrix must be a SciPy sparse matrix, got ndarray; see from_arrays"),
         (scipy.sparse.coo_array(np.ones(3)), {}, ValueError, r"matrix must have 2 dimensions, got shape \(3,\)"),
-        (scipy.sparse.csr_array([[-1.0]]), {}, ValueError, "matrix values must be at least 0, got -1.0"),
-        (scipy.sparse.csr_array([[nan]]), {}, ValueError, "matrix values must be finite, got nan"),
-        (scipy.sparse.csr_array([[1j]]), {}, TypeError, "matrix values must be an array of float32 or float64"),
+        (scipy.sparse.csr_array([[-1.0]]), {}, ValueError, "matrix.data must be at least 0, got -1.0"),
+        (scipy.sparse.csr_array([[nan]]), {}, ValueError, "matrix.data must be finite, got nan"),
+        (scipy.sparse.csr_array([[1j]]), {}, TypeError, "matrix.data must be an array of float32 or float64"),
         (scipy.sparse.eye_array(2), {"user_ids": [1]}, ValueError, "user_ids must have 2 entries, .* got 1"),
         (scipy.sparse.eye_array(2), {"item_ids": ["a", "a"]}, ValueError, "item_ids must be distinct, got 1 repeated"),
         (scipy.sparse.eye_array(2), {"user_ids": [1, None]}, ValueError, r"user_ids\[1\] is missing"),

@@ -230,10 +230,3 @@ def test_load_refuses_what_is_no_model(tmp_path, data):
     for name in ("text", "arrays.npz", "pickle.npz", "pickle"):
         with pytest.raises(ValueError, match="is not a model saved by fastfedrec"):
             load(tmp_path / name)
-
-
-def test_ids_that_need_pickle_are_refused(tmp_path):
-    data = Interactions.from_arrays([frozenset([1]), frozenset([2])], [0, 1])
-    with pytest.raises(TypeError, match="cannot be saved without pickle"):
-        Popularity().fit(data, key=Key.from_seed(0)).save(tmp_path / "model")
-    assert not (tmp_path / "model").exists()

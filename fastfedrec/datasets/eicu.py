@@ -96,6 +96,7 @@ def load_eicu(path: str | os.PathLike, *, rows: str = "patients") -> Interaction
         np.arange(len(user_ids), dtype=np.uint64),
         features,
         item_features,
+        catalogue="data",
     )
 
 

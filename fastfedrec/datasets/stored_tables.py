@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from fastfedrec._check import check_choice
+from fastfedrec._csr import check_item_count
 from fastfedrec._ids import Coded, encode_ids
 from fastfedrec._pairs import (
     DUPLICATES,
-    check_item_count,
     check_timestamps,
     check_values,
     merge_duplicates,
@@ -237,7 +237,7 @@ def _write_rows(folder: Path, spool: Path, columns: dict[str, Any], duplicates: 
         _copy(folder, "values", final["values"], dtype)
     if "timestamp" in extra:
         _copy(folder, "timestamps", final["timestamps"], np.dtype(np.int64))
-    write_document(folder, {"user": [], "item": []})
+    write_document(folder, {"user": [], "item": []}, "data")
 
 
 def _group_by_user(

@@ -31,9 +31,9 @@ def describe_features(named: Mapping[str, Any], data: Interactions | Interaction
         raise ValueError(f"features of a context ({list(context)}) need an InteractionLog, got Interactions")
     if missing := [name for name in context if name not in data.contexts]:
         raise KeyError(f"features['context'] names {missing}; the log has {list(data.contexts)}")
-    columns = {name: column_array(data.contexts[name]) for name in context}
+    columns = {name: column_array(name, data.contexts[name]) for name in context}
     if isinstance(context, Mapping):
-        columns |= {name: column_array(values) for name, values in context.items() if values is not None}
+        columns |= {name: column_array(name, values) for name, values in context.items() if values is not None}
     longest = max(map(len, columns.values()))
     columns = {name: np.resize(column, longest) for name, column in columns.items()}  # each with all its values
     whole = Features.from_interactions(

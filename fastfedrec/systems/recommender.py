@@ -209,7 +209,8 @@ class Recommender(ABC):
         arrays = {f"data.{name}": getattr(data, name) for name in ("indptr", "indices", "user_ids", "item_ids")}
         arrays["data.global_user_ids"] = data.global_user_ids
         arrays |= self._fitted_arrays(include_users)
-        write_model(path, {"class": type(self).__name__, "parameters": self.get_params()} | self._header(), arrays)
+        header = {"class": type(self).__name__, "parameters": self.get_params(), "catalogue": data.catalogue}
+        write_model(path, header | self._header(), arrays)
 
     def _fitted_arrays(self, include_users: bool) -> dict[str, np.ndarray]:
         whole = {name: getattr(self, name) for name in self._saved}
@@ -234,6 +235,7 @@ class Recommender(ABC):
             user_ids=arrays["data.user_ids"],
             item_ids=arrays["data.item_ids"],
             global_user_ids=arrays["data.global_user_ids"],
+            catalogue=header.get("catalogue", "data"),  # of a file that does not say: the worst case
         )
         model.ledger_ = Ledger.from_dict(header["ledger"])
         for name in cls._saved:

@@ -64,3 +64,23 @@ def binarize(table, threshold):
 
 def restrict(table, user_ids, item_ids):
     return {user: {i: v for i, v in table.get(user, {}).items() if i in item_ids} for user in user_ids}
+
+
+def find_fault(indptr, indices, values, n_items, rising=True):
+    """The first thing that makes compressed rows unfit, and its row or entry: rows are looked at before entries."""
+    if indptr[0] != 0:
+        return "start", 0
+    for row in range(len(indptr) - 1):
+        if indptr[row + 1] < indptr[row]:
+            return "fall", row
+    if indptr[-1] != len(indices):
+        return "end", len(indptr) - 1
+    for row in range(len(indptr) - 1):
+        for k in range(indptr[row], indptr[row + 1]):
+            if not 0 <= indices[k] < n_items:
+                return "column", k
+            if rising and k > indptr[row] and indices[k] <= indices[k - 1]:
+                return "order", k
+            if values is not None and not (0 <= values[k] < float("inf")):
+                return "value", k
+    return "sound", 0

@@ -1,0 +1,187 @@
+"""The check of compressed rows, and of all that belongs to interactions: what a stranger states before it is used."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fastfedrec._check import check_array, check_choice, plain_array
+from fastfedrec._ids import axis_ids, column_array
+from fastfedrec._kernels import interactions as _kernel
+from fastfedrec._threads import resolve_n_threads, threads_for_rows
+
+#: Where a list of items comes from: a public list, the data themselves, or the counts of the data.
+CATALOGUES = ("public", "data", "counts")
+
+_LEAST_ENTRIES = 500_000  # that are worth a thread
+_NO_VALUES = np.empty(0, dtype=np.float32)
+
+
+def check_item_count(n_items: int) -> None:
+    """Raise where columns would not fit in 32 bits."""
+    if n_items > np.iinfo(np.int32).max:
+        raise ValueError(f"items must number at most {np.iinfo(np.int32).max}, got {n_items}; hash or drop rare ones")
+
+
+def check_csr(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray | None,
+    n_columns: int,
+    *,
+    name: Callable[[str], str] = str,
+    rising: bool = True,
+) -> None:
+    """Raise unless a kernel can be given these rows: the only check of it, in one pass.
+
+    Parameters
+    ----------
+    indptr : ndarray of shape (n_rows + 1,), int64
+        Must rise from 0 to the number of entries.
+    indices : ndarray of shape (n,), int32
+        Must lie in [0, n_columns), and rise within a row.
+    values : ndarray of shape (n,), float32 or float64, or None
+        Must be finite and at least 0.
+    n_columns : int
+        Below 2**31.
+    name : callable
+        From "indptr", "indices" or "values" to what messages call it.
+    rising : bool
+        False for rows that are still to be put in order.
+    """
+    n_threads = threads_for_rows(len(indices), resolve_n_threads(0), least=_LEAST_ENTRIES)
+    flat = _NO_VALUES if values is None else values
+    kind, where = _kernel.find_fault(indptr, indices, flat, n_columns, rising, n_threads)
+    if kind != _kernel.SOUND:
+        raise ValueError(_fault(kind, where, indptr, indices, values, n_columns, name))
+
+
+def _fault(kind, where, indptr, indices, values, n_columns, name):
+    """What is wrong, where, and what to do."""
+    if kind == _kernel.START:
+        return f"{name('indptr')} must start at 0, got {indptr[0]}"
+    if kind == _kernel.FALL:
+        ends = f"{indptr[where]} and then {indptr[where + 1]} at row {where}"
+        return f"{name('indptr')} must not fall, got {ends}; it says where each row starts"
+    if kind == _kernel.END:
+        return f"{name('indptr')} must end at the number of entries, {len(indices)}, got {indptr[-1]}"
+    row, column = int(np.searchsorted(indptr, where, side="right")) - 1, int(indices[where])
+    if kind == _kernel.VALUE:
+        got = f"{values[where]} in row {row}, column {column}"
+        return f"{name('values')} must be finite and at least 0, got {got}; drop or replace it"
+    if kind == _kernel.ORDER:
+        got = f"{indices[where - 1]} and then {column} in row {row}"
+        return f"{name('indices')} must rise within a row, got {got}; from_arrays sorts, and merges what stands twice"
+    from_one = column == n_columns and int(indices.min()) == 1 and int(indices.max()) == n_columns
+    remedy = f"numbers count from 0: subtract 1 from {name('indices')}" if from_one else "drop it, or add the column"
+    return f"{name('indices')} must lie in [0, {n_columns}), got {column} in row {row}; {remedy}"
+
+
+def check_integers(name: str, numbers: Any, dtype: type) -> np.ndarray:
+    """A vector of whole numbers in a type that holds every one of them, or raise: never rounded, never wrapped."""
+    array = plain_array(name, numbers)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have 1 dimension, got shape {array.shape}")
+    if not array.size:
+        return array.astype(dtype)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}; convert it with .astype if all are whole")
+    if not np.can_cast(array.dtype, dtype):
+        limits = np.iinfo(dtype)
+        low, high = int(array.min()), int(array.max())
+        if low < limits.min or high > limits.max:
+            wrong = low if low < limits.min else high
+            where = int(np.flatnonzero(array == wrong)[0])
+            raise ValueError(
+                f"{name} must lie in [{limits.min}, {limits.max}], got {wrong} at position {where}; check its type"
+            )
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def frozen(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
+    """A read-only view: of the array itself where nobody can write to its memory, else of a copy."""
+    array = np.ascontiguousarray(array, dtype=dtype)
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    if owner.flags.writeable:
+        array = array.copy()
+        array.flags.writeable = False
+    return array
+
+
+def check_fields(fields: Mapping[str, Any], *, name: Callable[[str], str] = str) -> dict[str, Any]:
+    """All that a stranger says of interactions, each of its type, none of it the stranger's to change, and checked.
+
+    Parameters
+    ----------
+    fields : mapping of str to object
+        What the constructor of `Interactions` takes.
+    name : callable
+        From a field's name to what messages call it.
+
+    Returns
+    -------
+    dict
+        The same fields.
+    """
+    indptr = frozen(check_integers(name("indptr"), fields["indptr"], np.int64))
+    if not len(indptr):
+        raise ValueError(f"{name('indptr')} must have one entry more than there are rows, got none")
+    n_users = len(indptr) - 1
+    item_ids = frozen(axis_ids(name("item_ids"), fields["item_ids"], None))
+    check_item_count(len(item_ids))
+    indices = frozen(check_integers(name("indices"), fields["indices"], np.int32))
+    values, times = fields["values"], fields["timestamps"]
+    if values is not None:
+        values = frozen(check_array(name("values"), values, ndim=1, shape=(len(indices),), finite=False))
+    check_csr(indptr, indices, values, len(item_ids), name=name)
+    if times is not None:
+        times = frozen(check_integers(name("timestamps"), times, np.int64))
+        _check_length(name("timestamps"), times, len(indices), "interaction")
+    global_user_ids = frozen(check_integers(name("global_user_ids"), fields["global_user_ids"], np.uint64))
+    _check_length(name("global_user_ids"), global_user_ids, n_users, "row of indptr")
+    _check_distinct(name("global_user_ids"), global_user_ids)
+    return {
+        "indptr": indptr,
+        "indices": indices,
+        "values": values,
+        "timestamps": times,
+        "user_ids": frozen(axis_ids(name("user_ids"), fields["user_ids"], n_users)),
+        "item_ids": item_ids,
+        "global_user_ids": global_user_ids,
+        "user_features": check_features("user_features", fields["user_features"], n_users, name),
+        "item_features": check_features("item_features", fields["item_features"], len(item_ids), name),
+        "catalogue": check_choice(name("catalogue"), fields["catalogue"], CATALOGUES),
+    }
+
+
+def check_features(
+    field: str, columns: Mapping[str, Any] | None, length: int, name: Callable[[str], str] = str
+) -> dict[str, np.ndarray]:
+    """Columns with an entry for each row of an axis."""
+    checked = {}
+    for feature, column in (columns or {}).items():
+        called = name(f"{field}[{feature!r}]")
+        checked[feature] = frozen(column_array(called, column))
+        if len(checked[feature]) != length:
+            raise ValueError(f"{called} must have {length} entries, got {len(checked[feature])}")
+    return checked
+
+
+def _check_length(name: str, array: np.ndarray, length: int, what: str) -> None:
+    if len(array) != length:
+        raise ValueError(f"{name} must have {length} entries, one for each {what}, got {len(array)}")
+
+
+def _check_distinct(name: str, numbers: np.ndarray) -> None:
+    if bool((numbers[1:] > numbers[:-1]).all()):
+        return
+    order = np.argsort(numbers, kind="stable")
+    again = np.flatnonzero(numbers[order[1:]] == numbers[order[:-1]])
+    if again.size:
+        first, second = order[again[0]], order[again[0] + 1]
+        raise ValueError(
+            f"{name} must be distinct, got {numbers[first]} in rows {first} and {second}: two people would have the "
+            "same random numbers"
+        )

@@ -1,0 +1,81 @@
+"""SciPy's matrices, looked at before SciPy is let near their arrays: its own kernels trust what they are given."""
+
+from typing import Any
+
+import numpy as np
+import scipy
+
+from fastfedrec._csr import check_csr, check_integers
+
+
+def checked_csr(name: str, matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of a matrix in any of SciPy's formats, in order, with entries of one place summed, in arrays of its own.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for messages.
+    matrix : scipy.sparse matrix or array
+        Of two dimensions, each below 2**31; its arrays may hold anything.
+
+    Returns
+    -------
+    indptr : ndarray of shape (n_rows + 1,), int64
+        Where rows start.
+    indices : ndarray of shape (n,), int32
+        In [0, n_columns), rising within a row.
+    data : ndarray of shape (n,)
+        Of the matrix's type, unchecked.
+
+    Raises
+    ------
+    ValueError
+        Arrays that do not belong together, or lead out of the matrix; the array and the row are named.
+    """
+    check_arrays(name, matrix)
+    if matrix.dtype.kind in "iub":  # before any sum: two entries of 200 overflow an unsigned byte
+        matrix = matrix.astype(np.float64)
+    csr = scipy.sparse.csr_array(matrix, copy=True)
+    _check_rows(name, csr.indptr, csr.indices, csr.shape[1])  # of formats that hold no such arrays
+    csr.sum_duplicates()
+    return check_integers(f"{name}.indptr", csr.indptr, np.int64), csr.indices.astype(np.int32, copy=False), csr.data
+
+
+def check_arrays(name: str, matrix: Any) -> None:
+    """Raise where a matrix's own arrays would lead SciPy out of them."""
+    n_rows, n_columns = matrix.shape
+    if not matrix.dtype.isnative:  # of which SciPy says so itself, but not where it found it
+        native = matrix.dtype.newbyteorder("=")
+        raise TypeError(
+            f"{name}.data must be in this machine's byte order, got {matrix.dtype.str}; use astype({native})"
+        )
+    if matrix.format in ("csr", "csc", "bsr"):
+        if matrix.format == "bsr":
+            height, width = matrix.data.shape[1:] if matrix.data.ndim == 3 else (1, 1)
+            n_rows, n_columns = n_rows // max(height, 1), n_columns // max(width, 1)
+        n_outer, n_inner = (n_columns, n_rows) if matrix.format == "csc" else (n_rows, n_columns)
+        indptr = check_integers(f"{name}.indptr", matrix.indptr, np.int64)
+        if len(indptr) != n_outer + 1:
+            raise ValueError(
+                f"{name}.indptr must have {n_outer + 1} entries for {name} of shape {matrix.shape}, got {len(indptr)}"
+            )
+        if len(matrix.indices) != len(matrix.data):
+            sizes = f"{len(matrix.indices)} and {len(matrix.data)}"
+            raise ValueError(f"{name}.indices and {name}.data must have one entry for each other's, got {sizes}")
+        used = int(indptr[-1])  # SciPy allows for room behind the last row
+        indices = matrix.indices[:used] if 0 <= used <= len(matrix.indices) else matrix.indices
+        _check_rows(name, indptr, indices, n_inner)
+    elif matrix.format == "coo":
+        lengths = [len(axis) for axis in (matrix.row, matrix.col, matrix.data)]
+        if len(set(lengths)) > 1:
+            raise ValueError(f"{name}.row, {name}.col and {name}.data must have one length, got {lengths}")
+        for axis, numbers, length in (("row", matrix.row, n_rows), ("col", matrix.col, n_columns)):
+            numbers = check_integers(f"{name}.{axis}", numbers, np.int32)
+            _check_rows(name, np.array([0, len(numbers)]), numbers, length, axis=axis)
+
+
+def _check_rows(name: str, indptr: np.ndarray, indices: np.ndarray, n: int, axis: str = "indices") -> None:
+    indptr = check_integers(f"{name}.indptr", indptr, np.int64)
+    indices = check_integers(f"{name}.{axis}", indices, np.int32)
+    fields = {"indices": axis}
+    check_csr(indptr, indices, None, n, name=lambda field: f"{name}.{fields.get(field, field)}", rising=False)
