@@ -1,0 +1,19 @@
+"""Mutants of the package: each breaks one guarantee or its accounting, and names the tests that must see it.
+
+``make mutants`` puts each into a copy of the installed package and runs its tests; docs/explanation/mutants.md lists
+them all.  A new mutant is a new entry in one of the lists beside this file.
+"""
+
+from mutants.accounts import ACCOUNTS
+from mutants.central import CENTRAL
+from mutants.engines import ENGINES
+from mutants.local import LOCAL
+from mutants.mechanisms import MECHANISMS
+
+MUTANTS = {
+    "Mechanisms and keys": MECHANISMS,
+    "Systems with a trusted server": CENTRAL,
+    "Systems of local reports": LOCAL,
+    "Accounting": ACCOUNTS,
+    "Engines, checkpoints and the shuffler": ENGINES,
+}

@@ -1,0 +1,51 @@
+"""``make mutants``: every mutant must die, by an assertion of each test that is named for it."""
+
+import argparse
+import importlib.util
+import sys
+import time
+from pathlib import Path
+
+from mutants import MUTANTS
+from mutants.page import with_table
+from mutants.run import Runner
+
+TESTS = Path(__file__).resolve().parents[1]
+PAGE = TESTS.parent / "docs" / "explanation" / "mutants.md"
+
+
+def installed() -> Path:
+    """The folder of the package as it is installed, without importing it."""
+    spec = importlib.util.find_spec("fastfedrec")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("fastfedrec is not installed here")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print one line a mutant; 1 where one survived."""
+    parser = argparse.ArgumentParser(prog="mutants", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", metavar="TEXT", help="mutants in whose name or target this is")
+    parser.add_argument("--processes", type=int, default=2, metavar="N")
+    parser.add_argument("--table", action="store_true", help="write the table of the page, and run nothing")
+    arguments = parser.parse_args(argv)
+    if arguments.table:
+        PAGE.write_text(with_table(PAGE.read_text(), MUTANTS))
+        return 0
+    chosen = [m for group in MUTANTS.values() for m in group if arguments.only in f"{m.name} {m.target}"]
+    if not chosen:
+        parser.error(f"--only {arguments.only!r} is in no mutant")
+    started, survivors = time.perf_counter(), []
+    for number, result in enumerate(Runner(installed(), TESTS).run(chosen, arguments.processes), 1):
+        word = "SURVIVED" if result.survived else "killed"
+        line = f"{number:4}/{len(chosen)} {word:8} {result.seconds:6.1f} s  {result.mutant.name}"
+        print(line + (f": {result.survived}" if result.survived else ""), flush=True)
+        survivors += [result] if result.survived else []
+    print(f"\n{len(chosen)} mutants, {len(survivors)} survived, {time.perf_counter() - started:.0f} s")
+    for result in survivors:
+        print(f"SURVIVED {result.mutant.name} ({result.mutant.target}): {result.survived}")
+    return int(bool(survivors))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+from mutants.patch import Mutant
+
+ACCOUNTS: list[Mutant] = []

@@ -1,0 +1,219 @@
+"""Systems in which a trusted server adds noise to sums."""
+
+from mutants.patch import Mutant
+
+WIDTH = "test_noise_is_as_wide_as_the_ledger_says"
+ALIKE = "test_no_two_rounds_or_fields_have_noise_in_common"
+DATA = "test_noise_does_not_depend_on_the_data"
+PARTS = "test_what_the_server_adds_up_are_parts_of_users_within_the_sensitivity"
+COST = "test_recorded_rounds_cost_together_what_was_asked_for"
+
+CENTRAL = [
+    # ---- DPGram -----------------------------------------------------------------------------------------------------
+    Mutant(
+        "dpgram-no-noise", "DPGram adds no noise", "NoisySum.apply",
+        "self.noise.add_noise(update.arrays[self._field], key=self.key, purpose=self._purpose)",
+        "update.arrays[self._field]",
+        (f"{WIDTH}[DPGram]",),
+    ),
+    Mutant(
+        "dpgram-half-noise", "DPGram adds half the noise", "NoisySum.apply",
+        "GramState(state.mean, noisy)",
+        "GramState(state.mean, (noisy + update.arrays[self._field]) // 2)",
+        (f"{WIDTH}[DPGram]",),
+    ),
+    Mutant(
+        "dpgram-nine-tenths", "DPGram's noise is a tenth too narrow for what its ledger says", "NoisySum.round_event",
+        "self.noise.noise_multiplier(UNIT)",
+        "1.1 * self.noise.noise_multiplier(UNIT)",
+        (f"{WIDTH}[DPGram]", f"{COST}[DPGram]"),
+    ),
+    Mutant(
+        "dpgram-pairs-without-noise", "only the first of DPGram's rounds has noise", "NoisySum.apply",
+        "noisy = self.noise.add_noise(update.arrays[self._field], key=self.key, purpose=self._purpose)",
+        """
+        noisy = self.noise.add_noise(update.arrays[self._field], key=self.key, purpose=self._purpose)
+        if state.mean.any():
+            noisy = update.arrays[self._field]
+        """,
+        (f"{WIDTH}[DPGram]",),
+    ),
+    Mutant(
+        "dpgram-same-noise", "both rounds of DPGram draw from one stream", "PairSum._purpose",
+        "_purpose = 'dp_gram.item_pairs'",
+        "_purpose = 'dp_gram.item_shares'",
+        (f"{ALIKE}[DPGram]",),
+    ),
+    Mutant(
+        "dpgram-both-rounds-whole", "each round of DPGram spends the whole budget", "DPGram.fit",
+        "UNIT / (mu * math.sqrt(share))",
+        "UNIT / mu",
+        (f"{COST}[DPGram]",),
+    ),
+    Mutant(
+        "dpgram-noise-by-users", "DPGram's noise is narrower where there are more users with data", "DPGram.fit",
+        "UNIT / (mu * math.sqrt(share))",
+        "UNIT / (mu * math.sqrt(share)) / (1 + np.count_nonzero(np.diff(data.indptr)) / 1000)",
+        (f"{DATA}[DPGram]",),
+    ),
+    # ---- DPALS ------------------------------------------------------------------------------------------------------
+    Mutant(
+        "dpals-no-noise-on-all-products", "DPALS adds no noise to the sum of all products", "NoisyRound.apply",
+        "return self._learn(state, noisy)",
+        """
+        if "all_products" in noisy:
+            noisy["all_products"] = update.arrays["all_products"]
+        return self._learn(state, noisy)
+        """,
+        (f"{WIDTH}[DPALS]",),
+    ),
+    Mutant(
+        "dpals-same-noise-every-round", "DPALS draws the same noise in every round", "NoisyRound.apply",
+        "round=update.round",
+        "round=0",
+        (f"{ALIKE}[DPALS]",),
+    ),
+    Mutant(
+        "dpals-same-noise-in-fields", "all fields of a round of DPALS draw from one stream", "NoisyRound.apply",
+        "purpose=f'{self._purpose}.{name}'",
+        "purpose=self._purpose",
+        (f"{ALIKE}[DPALS]",),
+    ),
+    Mutant(
+        "dpals-no-noise-on-counts", "DPALS releases exact counts of items", "CountRound._purpose",
+        "_purpose = 'dp_als.counts'",
+        """
+        _purpose = 'dp_als.counts'
+
+        def apply(self, state, update):
+            return self._learn(state, dict(update.arrays))
+        """,
+        (f"{WIDTH}[DPALS]",),
+    ),
+    Mutant(
+        "dpals-sensitivity-of-one-row", "DPALS makes noise as if a user had a single item", "Noise.of",
+        "Fraction(math.isqrt(n_rows * 2**80) + 1, 2**40)",
+        "Fraction(1)",
+        ("test_the_sensitivities_are_no_larger_than_needed", f"{WIDTH}[DPALS]"),
+    ),
+    Mutant(
+        "dpals-sensitivity-halved", "DPALS halves the sensitivity of all its sums", "Noise.of",
+        "return cls(LayeredGaussian(sensitivity / Fraction(mu)), sensitivity)",
+        "return cls(LayeredGaussian(sensitivity / 2 / Fraction(mu)), sensitivity / 2)",
+        (f"{WIDTH}[DPALS]", f"{WIDTH}[DPFMF]"),
+    ),
+    Mutant(
+        "dpals-event-of-one-field", "DPALS accounts for one of the sums of a round", "NoisyRound.round_event",
+        "sum(noise.gaussian.noise_multiplier(noise.sensitivity) ** -2 for _, noise in noises)",
+        "max(noise.gaussian.noise_multiplier(noise.sensitivity) ** -2 for _, noise in noises)",
+        (f"{WIDTH}[DPALS]", "test_a_rounds_event_is_that_of_all_its_noises"),
+    ),
+    Mutant(
+        "dpals-rounds-not-divided", "every round of DPALS spends what is there for all of them", "DPALS._phases",
+        "mu * math.sqrt(left * share / self.n_rounds)",
+        "mu * math.sqrt(left * share)",
+        (f"{COST}[DPALS]",),
+    ),
+    Mutant(
+        "dpals-all-items-count", "users of DPALS contribute all their items, and noise is for max_items",
+        "draw_items",
+        "limit_contributions(shard, max_items, value_range=(0.0, 1.0), key=key)",
+        "shard",
+        (f"{PARTS}[DPALS]",),
+    ),
+    Mutant(
+        "dpals-rarest-without-limit", "the least-squares rounds take all items of a user", "select_items",
+        "return shard.keep_interactions(kept)",
+        "return shard",
+        (f"{PARTS}[DPALS]",),
+    ),
+    Mutant(
+        "dpals-rows-not-scaled", "users' factors of norm above 1 are not scaled down", "to_grid",
+        "np.maximum(norms, 1.0)",
+        "1.0",
+        (f"{PARTS}[DPALS]",),
+    ),
+    # ---- DPFMF ------------------------------------------------------------------------------------------------------
+    Mutant(
+        "dpfmf-same-noise-every-round", "DPFMF draws the same noise in every round", "GradientRound.apply",
+        "round=update.round",
+        "round=0",
+        (f"{ALIKE}[DPFMF]",),
+    ),
+    Mutant(
+        "dpfmf-no-noise-after-first", "DPFMF adds noise in its first round only", "GradientRound.apply",
+        "length * noisy",
+        "length * (noisy if update.round == 0 else update.arrays['gradients'])",
+        (f"{WIDTH}[DPFMF]",),
+    ),
+    Mutant(
+        "dpfmf-budget-not-divided", "every round of DPFMF spends the whole budget", "DPFMF._plan",
+        "mu / math.sqrt(self.n_rounds)",
+        "mu",
+        (f"{COST}[DPFMF]",),
+    ),
+    Mutant(
+        "dpfmf-gradients-of-norm-two", "gradients of DPFMF are twice as long as their noise is for",
+        "GradientRound._sums",
+        "float(SCALE)",
+        "2.0 * SCALE",
+        (f"{PARTS}[DPFMF]",),
+    ),
+    # ---- PrivRec ----------------------------------------------------------------------------------------------------
+    Mutant(
+        "privrec-no-noise", "PrivRec adds no noise", "GridNoise.release",
+        "self.mechanism.add_noise(total, key=key, purpose=purpose, round=round_number, n_threads=n_threads)",
+        "total",
+        (f"{WIDTH}[PrivRec]",),
+    ),
+    Mutant(
+        "privrec-same-noise-every-round", "PrivRec draws the same noise in every round", "CohortRounds.apply",
+        "self.noise.release(total, self.key, purpose, update.round, self.n_threads)",
+        "self.noise.release(total, self.key, purpose, 0, self.n_threads)",
+        (f"{ALIKE}[PrivRec]",),
+    ),
+    Mutant(
+        "privrec-sensitivity-halved", "PrivRec's noise is for adding a client, and its ledger for replacing one",
+        "GridNoise.calibrated",
+        "Fraction(noise_multiplier) * 2 * Fraction(clip_norm)",
+        "Fraction(noise_multiplier) * Fraction(clip_norm)",
+        ("test_privrecs_noise_multiplier_is_the_one_that_was_given",),
+    ),
+    Mutant(
+        "privrec-event-halved", "PrivRec's ledger takes half of what replacing a client moves", "GridNoise.event",
+        "2 * Fraction(self.clip_norm) / Fraction(self.step)",
+        "Fraction(self.clip_norm) / Fraction(self.step)",
+        (f"{WIDTH}[PrivRec]", "test_privrecs_noise_multiplier_is_the_one_that_was_given"),
+    ),
+    Mutant(
+        "privrec-clip-skipped", "clients of PrivRec do not clip", "PrivRecRounds._train",
+        "clip_norm=self.clip_norm",
+        "clip_norm=None",
+        (f"{PARTS}[PrivRec]",),
+    ),
+    Mutant(
+        "privrec-clip-after-sum", "PrivRec clips the sum, and no client's update", "CohortRounds.local_round",
+        "updates = self._train(clients, block, state.parameters, clip_order, key, round, n_threads)",
+        """
+        bound, self.clip_norm = self.clip_norm, None
+        updates = self._train(clients, block, state.parameters, clip_order, key, round, n_threads)
+        self.clip_norm = bound
+        norm = np.linalg.norm(updates.total())
+        updates = replace(updates, values=updates.values * min(1.0, (bound or norm) / max(norm, 1e-30)))
+        """,
+        (f"{PARTS}[PrivRec]",),
+    ),
+    Mutant(
+        "privrec-same-cohort", "PrivRec asks the same clients in every round", "CohortRounds.state_of",
+        "round=round_number",
+        "round=0",
+        ("test_privrec_asks_a_new_cohort_in_every_round_and_nobody_else_answers",),
+    ),
+    Mutant(
+        "privrec-whole-population", "PrivRec's ledger says that clients were sampled, and everybody is asked",
+        "CohortRounds.local_round",
+        "np.isin(clients.visited.global_user_ids, state.cohort)",
+        "np.ones(clients.visited.n_users, bool)",
+        ("test_privrec_asks_a_new_cohort_in_every_round_and_nobody_else_answers",),
+    ),
+]  # fmt: skip

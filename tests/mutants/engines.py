@@ -1,0 +1,3 @@
+from mutants.patch import Mutant
+
+ENGINES: list[Mutant] = []

@@ -1,0 +1,164 @@
+"""Where a mutant's change belongs: found by names and syntax, so that files may move and lines be wrapped."""
+
+import ast
+import os
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+
+class PatchError(ValueError):
+    """A mutant that does not apply to the source as it is."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault, and who must see it.
+
+    Parameters
+    ----------
+    name : str
+        Of the mutant.
+    breaks : str
+        What it breaks, for the page.
+    target : str
+        Qualified name in its module of the function, class or constant that is changed (``NoisySum.apply``).
+    old : str
+        An expression, statements, or a keyword argument ``name=value`` that occurs once in the target.
+    new : str
+        What stands there instead.
+    killed_by : tuple of str
+        Names of test functions, each of which must fail by an assertion, in one of its cases or in ``name[case]``;
+        ``file::name`` where several files have the name.
+    """
+
+    name: str
+    breaks: str
+    target: str
+    old: str
+    new: str
+    killed_by: tuple[str, ...]
+
+
+class Place(NamedTuple):
+    """A named piece of source."""
+
+    path: Path
+    node: ast.AST
+
+
+class Source:
+    """The Python files below a folder, and what is defined in them."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.text: dict[Path, str] = {}
+        self.places: dict[str, list[Place]] = defaultdict(list)
+        for parent, folders, files in os.walk(folder, followlinks=True):
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            for path in (Path(parent) / name for name in files if name.endswith(".py")):
+                self.text[path] = path.read_text(encoding="utf-8")
+                for name, node in _named(ast.parse(self.text[path]), ""):
+                    self.places[name].append(Place(path, node))
+
+    def patched(self, mutant: Mutant) -> tuple[Path, str]:
+        """The file that a mutant changes, and its text afterwards."""
+        if mutant.target not in self.places:
+            raise PatchError(f"{mutant.name}: nothing is called {mutant.target}")
+        found = [
+            (place.path, nodes) for place in self.places[mutant.target] for nodes in _matches(place.node, mutant.old)
+        ]
+        if len(found) != 1:
+            raise PatchError(
+                f"{mutant.name}: must occur once in {mutant.target}, and does {len(found)} times: {mutant.old}"
+            )
+        ((path, nodes),) = found
+        before = self.text[path]
+        after = _replace(before, nodes, mutant.new)
+        try:
+            tree = ast.parse(after)
+        except SyntaxError as error:
+            raise PatchError(f"{mutant.name}: no Python with {mutant.new!r} ({error})") from None
+        if ast.dump(tree) == ast.dump(ast.parse(before)):
+            raise PatchError(f"{mutant.name}: {mutant.new!r} changes nothing")
+        return path, after
+
+
+def _named(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield prefix + child.name, child
+            yield from _named(child, f"{prefix}{child.name}.")
+        elif isinstance(child, ast.Assign | ast.AnnAssign):
+            targets = child.targets if isinstance(child, ast.Assign) else [child.target]
+            yield from ((prefix + target.id, child) for target in targets if isinstance(target, ast.Name))
+        elif isinstance(child, ast.stmt):  # what stands below an if, a with or a try
+            yield from _named(child, prefix)
+
+
+def _matches(node: ast.AST, old: str) -> Iterator[list[ast.AST]]:
+    """Each expression, run of statements or keyword in `node` that means the same as `old`."""
+    wanted = ast.parse(textwrap.dedent(old)).body
+    if not wanted:
+        raise PatchError(f"must hold code: {old!r}")
+    shapes = [ast.dump(statement) for statement in wanted]
+    first = wanted[0]
+    expression = ast.dump(first.value) if len(wanted) == 1 and isinstance(first, ast.Expr) else None
+    keyword = None
+    if len(wanted) == 1 and isinstance(first, ast.Assign) and isinstance(first.targets[0], ast.Name):
+        keyword = ast.dump(ast.keyword(arg=first.targets[0].id, value=first.value))
+    for inner in ast.walk(node):
+        if expression is not None:
+            if isinstance(inner, ast.expr) and ast.dump(inner) == expression:
+                yield [inner]
+            continue
+        if isinstance(inner, ast.keyword) and ast.dump(inner) == keyword:
+            yield [inner]
+        for block in (getattr(inner, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list):
+                for start in range(len(block) - len(shapes) + 1):
+                    run = block[start : start + len(shapes)]
+                    if [ast.dump(statement) for statement in run] == shapes:
+                        yield run
+    if isinstance(node, ast.Assign | ast.AnnAssign) and [ast.dump(node)] == shapes:
+        yield [node]  # the target itself is a constant's line
+
+
+def _replace(text: str, nodes: list[ast.AST], new: str) -> str:
+    first, last = nodes[0], nodes[-1]
+    lines = text.encode().splitlines(keepends=True)  # columns of the tree count bytes
+    before = b"".join(lines[: first.lineno - 1]) + lines[first.lineno - 1][: first.col_offset]
+    after = lines[last.end_lineno - 1][last.end_col_offset :] + b"".join(lines[last.end_lineno :])
+    new = textwrap.dedent(new).strip("\n")
+    if isinstance(first, ast.expr):
+        new = f"({new})"
+    elif isinstance(first, ast.stmt):
+        new = textwrap.indent(new, " " * first.col_offset).lstrip(" ")
+    return (before + new.encode() + after).decode()
+
+
+def find_tests(folder: Path) -> dict[str, list[Path]]:
+    """Of each test function's name the files that define it, also as ``file::name``."""
+    tests: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(folder.glob("test_*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                tests[node.name].append(path)
+                tests[f"{path.stem}::{node.name}"].append(path)
+    return tests
+
+
+def test_address(tests: dict[str, list[Path]], mutant: Mutant, name: str) -> str:
+    """What pytest calls a test."""
+    function, bracket, case = name.partition("[")
+    paths = tests.get(function, [])
+    if len(paths) != 1:
+        where = ", ".join(path.name for path in paths) or "no file"
+        raise PatchError(f"{mutant.name}: {name} must be in one file of tests, and is in {where}")
+    return f"{paths[0]}::{function.rpartition('::')[2]}{bracket}{case}"
+
+
+test_address.__test__ = False  # not for pytest to collect

@@ -1,0 +1,141 @@
+"""Applies mutants to copies of the installed package, and runs the tests that must kill them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from mutants.outcomes import ASSERTED, PASSED
+from mutants.patch import Mutant, PatchError, Source, find_tests, test_address
+
+PATIENCE = 120.0  # seconds for the tests of one mutant, beyond five times what they took without it
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one mutant; `survived` says how, and is empty where all its tests have killed it."""
+
+    mutant: Mutant
+    survived: str
+    seconds: float
+
+
+class Runner:
+    """Runs tests of `tests` against copies of the package `package`."""
+
+    def __init__(self, package: Path, tests: Path):
+        self.source = Source(package)
+        self.folder = tests
+        self.tests = find_tests(tests)
+
+    def addresses(self, mutant: Mutant) -> list[str]:
+        """What pytest calls the mutant's tests."""
+        if not mutant.killed_by:
+            raise PatchError(f"{mutant.name}: no test is named that must kill it")
+        return [test_address(self.tests, mutant, name) for name in mutant.killed_by]
+
+    def run(self, mutants: list[Mutant], n_processes: int = 2) -> Iterator[Result]:
+        """Run the tests without any mutant, then each mutant's own; results come as they are there."""
+        broken, named = {}, {}
+        for mutant in mutants:
+            try:
+                self.source.patched(mutant)
+                named[mutant.name] = self.addresses(mutant)
+            except PatchError as error:
+                broken[mutant.name] = str(error)
+        wanted = sorted({address for addresses in named.values() for address in addresses})
+        with ThreadPoolExecutor(n_processes) as pool:
+            sound = dict(zip(wanted, pool.map(self._unmutated, wanted), strict=True))
+            tasks = []
+            for mutant in mutants:
+                if mutant.name in broken:
+                    yield Result(mutant, f"it does not apply: {broken[mutant.name]}", 0.0)
+                    continue
+                before = [sound[address] for address in named[mutant.name]]
+                tasks.append(pool.submit(self._mutated, mutant, named[mutant.name], before))
+            for task in as_completed(tasks):
+                yield task.result()
+
+    def _unmutated(self, address: str) -> tuple[str, float]:
+        """Whether a test passes as things are, and in what time."""
+        started = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            outcomes = self._pytest(Path(folder), self.source.folder, [address], 10 * PATIENCE)
+        bad = {what for what in outcomes.values() if what not in (PASSED, "skipped")}
+        if not bad and PASSED not in outcomes.values():
+            bad = {"it was not run"}
+        return "; ".join(sorted(bad)), time.perf_counter() - started
+
+    def _mutated(self, mutant: Mutant, addresses: list[str], before: list[tuple[str, float]]) -> Result:
+        started = time.perf_counter()
+        survived = next((f"without the mutant {bad}" for bad, _ in before if bad), "")
+        if not survived:
+            path, text = self.source.patched(mutant)
+            with tempfile.TemporaryDirectory() as folder:
+                copy = copy_package(self.source.folder, Path(folder), path, text)
+                limit = PATIENCE + 5 * sum(seconds for _, seconds in before)
+                outcomes = self._pytest(Path(folder), copy, addresses, limit)
+            survived = "; ".join(filter(None, (_survived(address, outcomes) for address in addresses)))
+        return Result(mutant, survived, time.perf_counter() - started)
+
+    def _pytest(self, folder: Path, package: Path, addresses: list[str], limit: float) -> dict[str, str]:
+        report = folder / "outcomes.json"
+        path = [str(package.parent), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(filter(None, path)),
+            "PYTHONSAFEPATH": "1",  # of processes that a test starts as well: the checkout is not what is tested
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # they take longer to load than a test takes
+            "MUTANTS_OUTCOMES": str(report),
+            "MUTANTS_PACKAGE": str(package),
+        }
+        command = [
+            sys.executable, "-P", "-m", "pytest", "-q", "-p", "mutants.outcomes", "-p", "no:cacheprovider",
+            "-m", "slow or not slow", "--rootdir", str(self.folder.parent), *addresses,
+        ]  # fmt: skip
+        try:
+            subprocess.run(
+                command, env=environment, cwd=self.folder.parent, timeout=limit, capture_output=True, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return dict.fromkeys(addresses, f"broke: not done after {limit:.0f} s")
+        return json.loads(report.read_text()) if report.exists() else {}
+
+
+def _survived(address: str, outcomes: dict[str, str]) -> str:
+    """Why a test has not killed: of a test with parameters, one that fails by an assertion is enough."""
+    path, _, name = address.partition("::")
+    mine = set()
+    for test, what in outcomes.items():
+        file, _, ran = test.partition("::")
+        if Path(file).name == Path(path).name and (ran in (name, "") or ran.startswith(f"{name}[")):
+            mine.add(what)
+    if ASSERTED in mine:
+        return ""
+    return f"{name} " + ("; ".join(sorted(mine)) or "was not run")
+
+
+def copy_package(package: Path, folder: Path, changed: Path, text: str) -> Path:
+    """A copy of a package with one file changed: links, but for the folders on the way to that file."""
+    copy = folder / package.name
+    _link(package, copy, changed.relative_to(package).parts)
+    (copy / changed.relative_to(package)).write_text(text, encoding="utf-8")
+    return copy
+
+
+def _link(original: Path, copy: Path, way: tuple[str, ...]) -> None:
+    copy.mkdir()
+    for entry in original.iterdir():
+        if entry.name == "__pycache__":  # compiled code of what is unchanged is valid
+            ignored = shutil.ignore_patterns(f"{way[0].removesuffix('.py')}.*" if len(way) == 1 else "")
+            shutil.copytree(entry, copy / entry.name, ignore=ignored)
+        elif entry.name != way[0]:
+            (copy / entry.name).symlink_to(entry.resolve())
+        elif len(way) > 1:
+            _link(entry, copy / entry.name, way[1:])
