@@ -107,7 +107,7 @@ def score_blocks(served: Any, profiles: Interactions) -> Iterator[tuple[np.ndarr
 
 
 def _finite(served: Recommender, places: np.ndarray) -> np.ndarray:
-    scores = served._score_block(places)
+    scores = served._fitted()._score_block(places)
     if not np.isfinite(scores).all():
         raise ValueError(f"{type(served).__name__} returned a score that is not finite; has the model diverged?")
     return scores

@@ -4,7 +4,6 @@
 Where data stay with their owners, the server has public numbers only, and a node takes no promise from the server.
 """
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,13 +43,13 @@ class NodeRounds:
 
 
 class Deployment(ABC):
-    """Both ends of one system; `model` is a copy, so that what is fitted here is nobody else's."""
+    """Both ends of one system; `model` is a new one with these parameters, so what is fitted here is its own."""
 
     names_users = False  # whether a node says by which global ids it names its users
     has_devices = False  # whether devices remember something between rounds
 
     def __init__(self, model: Any):
-        self.model = copy.copy(model)
+        self.model = model._unfitted()
 
     def check_keys(self, is_simulation: bool) -> None:  # noqa: B027 -- most systems run either way
         """Raise where a system does not run with one key for all (a simulation), or with a key for each node."""
@@ -188,6 +187,7 @@ class FMFDeployment(OwnDeployment):
     def finish(self, state: FMFState) -> FMFLDP:
         self.model.item_factors_ = state.item_factors
         self.model.user_factors_ = np.zeros((0, self.model.n_factors), dtype=np.float32)
+        self.model._finish()
         return self.model
 
     def largest_update(self, system: FederatedSystem, state: FMFState, n_clients: int) -> int:
@@ -263,6 +263,7 @@ class PrototypesDeployment(OwnDeployment):
         model.item_factors_ = model._train(state, 1)
         model.user_factors_ = np.zeros((0, model.n_factors))
         model.user_side_item_factors_ = np.zeros((0, *model.item_factors_.shape))
+        model._finish()
         return model
 
     def largest_update(self, system: FederatedSystem, state: PrototypeState, n_clients: int) -> int:

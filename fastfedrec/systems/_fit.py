@@ -55,7 +55,7 @@ class Fit:
         """Claim the key, after all that could be refused, and return the accounts that the model will show."""
         self.key.claim(f"{type(model).__name__}.fit")
         self.communication.n_clients = getattr(model, "n_users", None)
-        return self.ledger, self.communication
+        return model._open_account(self.ledger, simulation=self.key.is_simulation), self.communication
 
     def rounds(
         self,

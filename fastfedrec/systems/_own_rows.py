@@ -31,7 +31,8 @@ class OwnRows(Recommender):
         ValueError
             Other items than the model was fitted on.
         """
-        return self._serving(self._as_fitted(check_interactions(interactions)))
+        model = self._fitted()
+        return model._serving(model._as_fitted(check_interactions(interactions)))
 
     def _as_fitted(self, data: Interactions) -> Interactions:
         """Rows as `fit` looks at them."""

@@ -90,8 +90,9 @@ class _EntityModels(Recommender):
         KeyError
             An id the model was not fitted on.
         """
-        low, high = self.value_range
-        return np.clip(self.score(user_ids, item_ids), low if self.prototypes == "masked" else 0.0, high)
+        model = self._fitted()
+        low, high = model.value_range
+        return np.clip(model.score(user_ids, item_ids), low if model.prototypes == "masked" else 0.0, high)
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         if not self.refine:

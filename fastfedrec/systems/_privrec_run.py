@@ -13,6 +13,7 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems._cohort_rounds import CohortRounds, PrivRecState
+from fastfedrec.systems._transaction import Account
 from fastfedrec.systems.base import DivergenceError
 
 _LARGEST_PARAMETER = 10.0  # weights start below 1; at this size, logits are in the tens of thousands
@@ -23,12 +24,17 @@ _NOISE_TO_LEARN_WITH = 0.003  # in each parameter of a step of the server
 class Run:
     """What all stages of one fit share; its ledgers are those of a run that was resumed, once a stage has begun."""
 
-    ledger: Ledger
+    account: Account
     communication: CommunicationLedger
     engine: Engine
     key: Key
     n_threads: int
     show_progress: bool
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the run has cost so far."""
+        return self.account.ledger
 
     def open(self, system: CohortRounds, start: Callable[[], np.ndarray]) -> tuple[np.ndarray, int]:
         """Parameters and number of a stage's next round; `start` gives the first ones where nothing was kept."""
@@ -39,7 +45,7 @@ class Run:
             self._keep(folder, -1, parameters)
             return parameters, 0
         header, arrays = found
-        self.ledger = Ledger.from_dict(header["ledger"])
+        self.account.resume(Ledger.from_dict(header["ledger"]))
         self.communication = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
         return arrays["parameters"], header["round"] + 1
 

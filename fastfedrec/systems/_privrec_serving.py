@@ -38,17 +38,18 @@ class _TwoTowerRecommender(OwnRows):
         ndarray of shape (n_queries, n_items), float64
             Logits, in the order of ``interactions_.item_ids``.
         """
-        rows = self._fitted_interactions().user_index(user_ids)
-        if not self.features_.context.n_features:
-            return self._score_block(rows)
+        model = self._fitted()
+        rows = model.interactions_.user_index(user_ids)
+        if not model.features_.context.n_features:
+            return model._score_block(rows)
         if contexts is None:
             raise ValueError(
-                f"contexts must be given, with the columns {list(self.features_.context.names)}: the model scores "
+                f"contexts must be given, with the columns {list(model.features_.context.names)}: the model scores "
                 "items in a context"
             )
-        features = self.features_.with_contexts({name: contexts[name] for name in self.features_.context.names})
-        network = TwoTower(features, n_factors=self._network.n_factors, hidden=self._network.hidden)
-        scores = network.score(self.parameters_, rows, contexts=np.arange(len(rows)), **self._personal(rows))
+        features = model.features_.with_contexts({name: contexts[name] for name in model.features_.context.names})
+        network = TwoTower(features, n_factors=model._network.n_factors, hidden=model._network.hidden)
+        scores = network.score(model.parameters_, rows, contexts=np.arange(len(rows)), **model._personal(rows))
         return scores.astype(np.float64)
 
     def _as_fitted(self, data: Interactions) -> Interactions:

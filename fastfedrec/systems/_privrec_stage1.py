@@ -20,6 +20,7 @@ from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems._cohort_rounds import CohortRounds
 from fastfedrec.systems._grid_noise import GridNoise
 from fastfedrec.systems._privrec_run import Run
+from fastfedrec.systems._transaction import Account
 
 STAGES = ("none", "public", "dp", "published")
 #: Chosen on generated sequences (docs/explanation/pretraining.md); the paper names none of them.
@@ -235,7 +236,7 @@ def learn_items(
 ) -> np.ndarray:
     """Run stage one, and return the encoder's parameters."""
     if stage1 == "public":  # nobody's data here: the server computes it, and nothing is sent
-        run = Run(Ledger(), CommunicationLedger(), LocalEngine(), run.key, run.n_threads, run.show_progress)
+        run = Run(Account(Ledger()), CommunicationLedger(), LocalEngine(), run.key, run.n_threads, run.show_progress)
         folder = None
     elif stage1 == "published":
         run.ledger.note(PUBLISHED_NOTE)

@@ -44,7 +44,8 @@ class RatingModel(Recommender):
         KeyError
             An id the model was not fitted on.
         """
-        return np.clip(self.score(user_ids, item_ids), self.grid[0], self.grid[-1])
+        model = self._fitted()
+        return np.clip(model.score(user_ids, item_ids), model.grid[0], model.grid[-1])
 
     def evaluate(self, test: Interactions, metrics: Sequence[str] = ("rmse", "mae")) -> dict[str, float]:
         """The errors of predicted test ratings, by `fastfedrec.evaluation.evaluate_ratings`.

@@ -17,6 +17,7 @@ from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._fit import resolve_ledger
 from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.recommender import check_interactions
 
 _SEED = "random.seed"
@@ -34,6 +35,7 @@ class Baseline(OwnRows):
 
     _keeps_values: ClassVar[bool] = False  # otherwise what is stored counts once
 
+    @transactional
     def fit(
         self,
         interactions: Interactions,
@@ -69,7 +71,7 @@ class Baseline(OwnRows):
         n_threads = resolve_n_threads(n_threads)
         show_progress = check_flag("show_progress", show_progress)
         key.claim(f"{type(self).__name__}.fit")
-        self.interactions_, self.ledger_ = data, ledger
+        self.interactions_, self.ledger_ = data, self._open_account(ledger, simulation=key.is_simulation)
         self._fit(data, key, n_threads, show_progress)
         return self
 

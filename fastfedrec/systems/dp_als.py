@@ -28,6 +28,7 @@ from fastfedrec.systems._dp_als_rounds import (
 )
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.dp_gram import gaussian_mu
 from fastfedrec.systems.recommender import check_interactions
 
@@ -159,6 +160,7 @@ class DPALS(OwnRows):
         if self.n_users is not None:
             check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
 
+    @transactional
     def fit(
         self,
         interactions: Interactions,

@@ -22,6 +22,7 @@ from fastfedrec.systems._dp_als_rounds import MAX_USERS, ALSState
 from fastfedrec.systems._dp_fmf_rounds import GradientRound
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.dp_gram import gaussian_mu
 from fastfedrec.systems.recommender import check_interactions
 
@@ -120,6 +121,7 @@ class DPFMF(OwnRows):
         if self.n_users is not None:
             check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
 
+    @transactional
     def fit(
         self,
         interactions: Interactions,

@@ -21,6 +21,7 @@ from fastfedrec.systems._dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._gram_model import LEAST_SIGNAL, GramModel
 from fastfedrec.systems._spectrum import shrink_spectrum
+from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["DPGram", "gaussian_mu"]
@@ -125,6 +126,7 @@ class DPGram(GramModel):
         if self.n_users is not None:
             check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
 
+    @transactional
     def fit(
         self,
         interactions: Interactions,

@@ -28,6 +28,7 @@ from fastfedrec.systems._fedrec_views import Messages, RecordedRound
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._rating_model import STARS, RatingModel, check_ratings, solve_ratings
+from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.base import DivergenceError
 
 __all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]
@@ -205,6 +206,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
 
     # ---- training -----------------------------------------------------------------------------------------------
 
+    @transactional
     def fit(
         self,
         interactions: Interactions,
@@ -262,7 +264,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
                 self, state, data, self.n_rounds, after_round=lambda number, state: self._keep(state, number + 1)
             )
         except DivergenceError as error:
-            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+            warnings.warn(str(error), RuntimeWarning, stacklevel=3)
         self.records_ = [
             RecordedRound.of_shards([part for part in self._records if part.round == number])
             for number in sorted({part.round for part in self._records})

@@ -22,6 +22,7 @@ from fastfedrec.randomness import Key
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._fmf_ldp_rounds import FMFRounds, FMFState
 from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.base import DivergenceError
 from fastfedrec.systems.recommender import check_interactions
 
@@ -162,6 +163,7 @@ class FMFLDP(OwnRows, FMFRounds):
         if check_flag("rotate", self.rotate) and self.normalize is None:
             raise ValueError("rotate=True needs gradients of a public norm; set normalize='l2'")
 
+    @transactional
     def fit(
         self,
         interactions: Interactions,
@@ -211,7 +213,6 @@ class FMFLDP(OwnRows, FMFRounds):
         diagnostics = check_flag("diagnostics", diagnostics)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
         self._tell(fit.ledger)
-        self.__dict__.pop("history_", None)
         history: list[dict[str, Any]] = []
         self._clipped = 0 if diagnostics else None
 
@@ -301,8 +302,9 @@ class FMFLDP(OwnRows, FMFRounds):
         KeyError
             An id the model was not fitted on.
         """
-        data = self._fitted_interactions()
-        return self.user_factors_[data.user_index(user_ids)], self.item_factors_[data.item_index(item_ids)]
+        model = self._fitted()
+        data = model.interactions_
+        return model.user_factors_[data.user_index(user_ids)], model.item_factors_[data.item_index(item_ids)]
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items], dtype=np.float64)

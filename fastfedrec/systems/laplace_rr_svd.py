@@ -26,6 +26,7 @@ from fastfedrec.systems._rating_biases import Biases, fit_biases, fit_hidden_bia
 from fastfedrec.systems._rating_decoder import ReportDecoder
 from fastfedrec.systems._rating_factors import Training, fit_published_factors, fit_residual_factors
 from fastfedrec.systems._rating_model import STARS, AdditiveModel, check_ratings, solve_ratings
+from fastfedrec.systems._transaction import transactional
 
 __all__ = ["LaplaceRRSVD", "RatingState"]
 
@@ -176,6 +177,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
             else:
                 check_real(name, value, low=0.0, exclusive=name == "learning_rate")
 
+    @transactional
     def fit(
         self,
         interactions: Interactions,
@@ -229,7 +231,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
                 f"{n_off} of {data.n_interactions} ratings are not on the grid {list(self.grid)} and count as the "
                 "nearest value on it; pass the scale of the data as grid=",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
         self._measure(data)

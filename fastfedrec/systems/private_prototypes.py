@@ -23,6 +23,7 @@ from fastfedrec.systems._private_prototypes_budget import choose_n_prototypes
 from fastfedrec.systems._private_prototypes_entities import _EntityModels
 from fastfedrec.systems._private_prototypes_rounds import PrototypeRounds, PrototypeState
 from fastfedrec.systems._private_prototypes_server import Sums, encode_labels, factorize, make_prototypes
+from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["PrivatePrototypes", "PrototypeState"]
@@ -199,6 +200,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         low = check_real("value_range[0]", given[0], low=0.0)
         check_real("value_range[1]", given[1], low=low, exclusive=True)
 
+    @transactional
     def fit(
         self,
         interactions: Interactions,
@@ -282,14 +284,14 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         PrivatePrototypes
             A model of these users, which cost nothing: they send nothing.
         """
-        fitted = self._fitted_interactions()
+        fitted = self._fitted()
         data = check_interactions(interactions)
-        if not np.array_equal(data.item_ids, fitted.item_ids):
+        if not np.array_equal(data.item_ids, fitted.interactions_.item_ids):
             raise ValueError("interactions must have the items that the model was fitted on; use select_items")
         labels, rows = encode_labels("entities", entities, data.n_users)
-        known = {id_at(self.entity_ids_, h): h for h in range(len(self.entity_ids_))}
+        known = {id_at(fitted.entity_ids_, h): h for h in range(len(fitted.entity_ids_))}
         places = np.array([known.get(id_at(labels, h), -1) if entities is not None else -1 for h in range(len(labels))])
-        model = copy.copy(self)
+        model = copy.copy(fitted)
         model.interactions_, model.user_entities_ = data, places[rows]
         model.user_factors_ = model._solve_users(resolve_n_threads(n_threads))
         return model
@@ -336,7 +338,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
                     "users) exceeds the number of users behind a prototype; use fewer prototypes, a larger epsilon, a "
                     "delta, or smaller max_entries",
                     UserWarning,
-                    stacklevel=3,
+                    stacklevel=4,
                 )
         if self.grouping == "exemplars":
             planned = np.minimum(planned, np.bincount(self.user_entities_)).tolist()

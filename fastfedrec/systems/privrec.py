@@ -40,6 +40,7 @@ from fastfedrec.systems._privrec_stage1 import (
     with_embeddings,
 )
 from fastfedrec.systems._privrec_start import MAX_ITEMS, describe_features, popularity_start, release_popularity
+from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["PrivRec"]
@@ -197,6 +198,7 @@ class PrivRec(_TwoTowerRecommender):
         if unknown := sorted(set(self.features) - set(_TABLES)):
             raise ValueError(f"features must have the keys 'user', 'item' or 'context', got {unknown}")
 
+    @transactional
     def fit(
         self,
         interactions: Interactions | InteractionLog,
@@ -267,14 +269,16 @@ class PrivRec(_TwoTowerRecommender):
             folder = Checkpoint(checkpoint, described)
             key = folder.resolve_key(key)
         key = resolve_key(key)
-        self.ledger_ = resolve_ledger(ledger, self.delta)
+        ledger = resolve_ledger(ledger, self.delta)
         key.claim(f"{type(self).__name__}.fit")
+        where = None if checkpoint is None else os.path.abspath(checkpoint)
+        self.ledger_ = self._open_account(ledger, simulation=key.is_simulation, checkpoint=where)
         self.interactions_ = visited
         self.communication_ = CommunicationLedger()
         self.features_ = features
         self._network = self._build()
         self.noise_multiplier_ = settings.noise_multiplier
-        run = Run(self.ledger_, self.communication_, engine, key, n_threads, show_progress)
+        run = Run(self._account_, self.communication_, engine, key, n_threads, show_progress)
         learnt = None
         if sequences is not None and settings.stage1 is not None:
             inner = None if checkpoint is None else Checkpoint(Path(checkpoint) / "stage1", described)
@@ -326,24 +330,24 @@ class PrivRec(_TwoTowerRecommender):
         KeyError
             A value of a feature that the model was not told of.
         """
-        visited = self._fitted_interactions()
+        fitted = self._fitted()
         own = data.interactions if isinstance(data, InteractionLog) else data
         check_instance("data", own, Interactions, "use Interactions.from_arrays")
-        if not np.array_equal(own.item_ids, visited.item_ids):
+        if not np.array_equal(own.item_ids, fitted.interactions_.item_ids):
             raise ValueError("data must have the items the model was fitted with; see Interactions.select_items")
         # Nothing here depends on the noise or on the number of users, so there is nothing to calibrate.
         settings = PrivRecSettings.resolve(
-            self.get_params() | {"noise_multiplier": 1.0, "target_epsilon": None, "stage1": "none"}, 2**31
+            fitted.get_params() | {"noise_multiplier": 1.0, "target_epsilon": None, "stage1": "none"}, 2**31
         )
         epochs = settings.local_epochs
         if local_epochs is not None:
             epochs = check_integer("local_epochs", local_epochs, low=0)
-        clients = ClientData(data, self.features_, self._network, self.threshold)
+        clients = ClientData(data, fitted.features_, fitted._network, fitted.threshold)
         updates = clients.train(
-            self.parameters_, np.arange(own.n_users), self._local(settings, epochs),
+            fitted.parameters_, np.arange(own.n_users), fitted._local(settings, epochs),
             key=resolve_key(key), purpose="privrec.personal", round_number=0, n_threads=n_threads,
         )  # fmt: skip
-        return _Personalized(self.parameters_, self.ledger_, clients, updates)
+        return _Personalized(fitted.parameters_, fitted.ledger_, clients, updates)
 
     # ---- around a run -------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from fastfedrec.nmf import fit_nmf, solve_rows_nonnegative
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._fit import resolve_ledger
 from fastfedrec.systems._private_prototypes_server import encode_labels
+from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.recommender import Recommender, check_interactions
 
 __all__ = ["CentralNMF", "IndividualNMF"]
@@ -76,6 +77,7 @@ class CentralNMF(Recommender):
         low = check_real("value_range[0]", self.value_range[0], low=0.0)
         check_real("value_range[1]", self.value_range[1], low=low, exclusive=True)
 
+    @transactional
     def fit(
         self,
         interactions: Interactions,
@@ -114,7 +116,7 @@ class CentralNMF(Recommender):
         ledger = resolve_ledger(ledger)
         n_threads = resolve_n_threads(n_threads)
         check_flag("show_progress", show_progress)
-        self.interactions_, self.ledger_ = data, ledger
+        self.interactions_, self.ledger_ = data, self._open_account(ledger, simulation=key.is_simulation)
         self.user_models_ = self._models(labels)
         ledger.record(Unprotected(self._seen_by))
         values = data._replace(values=data.values_or_ones(), timestamps=None)
@@ -162,7 +164,8 @@ class CentralNMF(Recommender):
         KeyError
             An id the model was not fitted on.
         """
-        return np.clip(self.score(user_ids, item_ids), *self.value_range)
+        model = self._fitted()
+        return np.clip(model.score(user_ids, item_ids), *model.value_range)
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[self.user_models_[users], items])

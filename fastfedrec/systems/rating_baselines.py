@@ -16,6 +16,7 @@ from fastfedrec.systems._fit import Fit, resolve_ledger
 from fastfedrec.systems._rating_biases import fit_biases, fit_means
 from fastfedrec.systems._rating_decoder import ReportDecoder
 from fastfedrec.systems._rating_model import STARS, AdditiveModel, RatingModel, check_ratings
+from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 
 _BLOCK_CELLS = 2**23  # similarities held at once
@@ -25,6 +26,7 @@ _NO_DEVIATION = 0.5  # similarity to a neighbour without deviation, so that few 
 class RatingBaseline(RatingModel):
     """A model of ratings that is fitted in one step."""
 
+    @transactional
     def fit(
         self,
         interactions: Interactions,
@@ -59,7 +61,7 @@ class RatingBaseline(RatingModel):
         ledger = resolve_ledger(ledger)
         n_threads = resolve_n_threads(n_threads)
         check_flag("show_progress", show_progress)
-        self.interactions_, self.ledger_ = data, ledger
+        self.interactions_, self.ledger_ = data, self._open_account(ledger, simulation=key.is_simulation)
         self._fit(data, key, n_threads)
         return self
 

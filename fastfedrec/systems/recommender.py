@@ -14,6 +14,7 @@ from fastfedrec._persistence import read_model, write_model
 from fastfedrec._remote_users import RemoteUsers
 from fastfedrec.accounting import Ledger
 from fastfedrec.interactions import Interactions
+from fastfedrec.systems._transaction import Account, Unfinished
 
 _BLOCK_CELLS = 2**24  # scores held at once by `recommend`
 _PAIR_CELLS = 2**22  # and while pairs are looked up
@@ -27,7 +28,7 @@ class Recommender(ABC):
     interactions_ : Interactions
         What the model was fitted on, after `fit`; the items of each user are that user's own data.
     ledger_ : fastfedrec.accounting.Ledger
-        What the fit cost each user.
+        What the fit cost each user, and what fits of this model that did not finish had cost.
     """
 
     _registry: ClassVar[dict[str, type["Recommender"]]] = {}
@@ -40,6 +41,8 @@ class Recommender(ABC):
 
     interactions_: Interactions
     ledger_: Ledger
+
+    _unfinished_: tuple[Unfinished, ...] = ()  # fits that failed, and what they had spent
 
     def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
@@ -82,9 +85,9 @@ class Recommender(ABC):
         unknown = sorted(set(parameters) - set(self._parameter_names()))
         if unknown:
             raise ValueError(f"unknown parameters {unknown}; {type(self).__name__} has {self._parameter_names()}")
-        type(self)(**(self.get_params() | parameters))
-        for name, value in parameters.items():
-            setattr(self, self._attributes.get(name, name), value)
+        new = type(self)(**(self.get_params() | parameters)).get_params()
+        # At once: what cannot be is refused before anything is changed, and a number is kept as the constructor has it.
+        vars(self).update({self._attributes.get(name, name): new[name] for name in parameters})
         return self
 
     def __repr__(self) -> str:
@@ -111,11 +114,12 @@ class Recommender(ABC):
         KeyError
             An id the model was not fitted on.
         """
-        data = self._fitted_interactions()
+        model = self._fitted()
+        data = model.interactions_
         users, items = data.user_index(user_ids), data.item_index(item_ids)
         if len(users) != len(items):
             raise ValueError(f"item_ids must have one entry per user id ({len(users)}), got {len(items)}")
-        return self._score_pairs(users, items)
+        return model._score_pairs(users, items)
 
     def recommend(
         self, user_ids: Sequence[Hashable] | np.ndarray, n: int = 10, filter_seen: bool = True
@@ -138,7 +142,8 @@ class Recommender(ABC):
         scores : ndarray of shape (n_users, n)
             Falling.  A user with fewer than `n` unseen items gets seen ones with score -inf at the end.
         """
-        data = self._fitted_interactions()
+        model = self._fitted()
+        data = model.interactions_
         rows = data.user_index(user_ids)
         n = check_integer("n", n, low=1, high=data.n_items)
         filter_seen = check_flag("filter_seen", filter_seen)
@@ -147,7 +152,7 @@ class Recommender(ABC):
         step = max(1, _BLOCK_CELLS // data.n_items)
         for start in range(0, len(rows), step):
             block = slice(start, start + step)
-            columns[block], scores[block] = self._best_items(rows[block], n, filter_seen)
+            columns[block], scores[block] = model._best_items(rows[block], n, filter_seen)
         return data.item_ids[columns], scores
 
     def _best_items(self, rows: np.ndarray, n: int, filter_seen: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -175,14 +180,48 @@ class Recommender(ABC):
 
     # ---- state --------------------------------------------------------------------------------------------------
 
-    def _fitted_interactions(self) -> Interactions:
-        if not hasattr(self, "interactions_"):
+    def _unfitted(self) -> Self:
+        """A new model with these parameters, and nothing of any fit but what was spent in vain: what `fit` works on."""
+        fresh = type(self)(**self.get_params())
+        parameters = {self._attributes.get(name, name) for name in self._parameter_names()}
+        # What a caller has set stays: names that begin or end in _ are ours.
+        others = {name for name in vars(self) if not name.startswith("_") and not name.endswith("_")} - parameters
+        vars(fresh).update({name: getattr(self, name) for name in others})
+        if self._unfinished_:
+            fresh._unfinished_ = self._unfinished_
+        return fresh
+
+    def _open_account(self, ledger: Ledger, *, simulation: bool, checkpoint: str | None = None) -> Ledger:
+        """The ledger that a fit writes to, before it does anything to people's data."""
+        self._account_ = Account(ledger, self._unfinished_, simulation=simulation, checkpoint=checkpoint)
+        return ledger
+
+    def _finish(self) -> None:
+        """Everything is fitted: methods go by the parameters of now from here on."""
+        account = vars(self).pop("_account_", None)
+        if account is not None and account.unfinished != self._unfinished_:
+            self._unfinished_ = account.unfinished
+        self._parameters_ = copy.deepcopy(self.get_params())
+
+    def _fitted(self) -> Self:
+        """The model with the parameters that it was fitted with, whatever `set_params` has said since."""
+        if "interactions_" not in vars(self):
             raise RuntimeError(f"this {type(self).__name__} is not fitted yet; call fit(interactions) first")
-        return self.interactions_
+        then = vars(self).get("_parameters_", {})  # there are none while it is being fitted, in a callback
+        changed = {
+            attribute: value
+            for name, value in then.items()
+            if not _is_same(getattr(self, attribute := self._attributes.get(name, name)), value)
+        }
+        if not changed:
+            return self
+        model = copy.copy(self)
+        vars(model).update(changed)
+        return model
 
     def _serving(self, data: Interactions) -> Self:
         """A copy that serves these users with what the server released; a subclass sets what is theirs."""
-        items = self._fitted_interactions().item_ids
+        items = self.interactions_.item_ids
         if not np.array_equal(data.item_ids, items):
             raise ValueError(
                 f"interactions must have the {len(items)} items the model was fitted on, in their order, got "
@@ -203,14 +242,15 @@ class Recommender(ABC):
             Write what belongs to the users as well: which items each has, and user factors.  No guarantee covers
             that part; without it the file holds only what the server knows, and serves no user after `load`.
         """
-        data = self._fitted_interactions()
+        model = self._fitted()
+        data = model.interactions_
         if not check_flag("include_users", include_users):
             data = data.select_users(np.empty(0, dtype=np.int64))
         arrays = {f"data.{name}": getattr(data, name) for name in ("indptr", "indices", "user_ids", "item_ids")}
         arrays["data.global_user_ids"] = data.global_user_ids
-        arrays |= self._fitted_arrays(include_users)
-        header = {"class": type(self).__name__, "parameters": self.get_params(), "catalogue": data.catalogue}
-        write_model(path, header | self._header(), arrays)
+        arrays |= model._fitted_arrays(include_users)
+        header = {"class": type(model).__name__, "parameters": model.get_params(), "catalogue": data.catalogue}
+        write_model(path, header | model._header(), arrays)
 
     def _fitted_arrays(self, include_users: bool) -> dict[str, np.ndarray]:
         whole = {name: getattr(self, name) for name in self._saved}
@@ -270,7 +310,14 @@ def load(path: Any) -> Recommender:
     kind = Recommender._registry.get(name)
     if kind is None:
         raise ValueError(f"path {path!r} holds a {header.get('class')!r}, which this version does not know")
-    return kind._from_saved(header, arrays)
+    model = kind._from_saved(header, arrays)
+    model._finish()
+    return model
+
+
+def _is_same(now: Any, then: Any) -> bool:
+    plain = (int, float, str, tuple, type(None))
+    return now is then or (type(now) is type(then) and isinstance(now, plain) and now == then)
 
 
 def check_interactions(interactions: Any) -> Interactions:

@@ -21,6 +21,7 @@ from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._gram_model import LEAST_SIGNAL, GramModel
 from fastfedrec.systems._shuffled_sketch_rounds import MAX_CELLS, N_TERMS, SketchRound, SketchState
 from fastfedrec.systems._spectrum import shrink_spectrum
+from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["ShuffledSketchGram", "mean_magnitude"]
@@ -132,6 +133,7 @@ class ShuffledSketchGram(GramModel):
         self._check_model_parameters()
         check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0)
 
+    @transactional
     def fit(
         self,
         interactions: Interactions,
