@@ -1,14 +1,25 @@
-"""Every check of a public argument: each error names the argument, what it got, and what to do."""
+"""Every check of a public argument: each error names the argument, what it got, and what to do.
+
+A number is converted here, once, to Python's int, float or Fraction, whatever type it comes in: NumPy's integers wrap,
+also inside a Fraction, and are not JSON.
+"""
 
 import math
 import numbers
+import operator
 from collections.abc import Collection
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+_LARGEST_INTEGER = 2**63 - 1  # more than any kernel, array or file takes
+_MOST_DIGITS = 400  # of a Decimal before or after its point: floats end at 309 and 324
+_SHOWN = 100  # characters of a value in a message
 
-def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
+
+def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = _LARGEST_INTEGER) -> int:
     """Return `value` as an int between `low` and `high`, or raise.
 
     Parameters
@@ -16,9 +27,9 @@ def check_integer(name: str, value: Any, *, low: int | None = None, high: int | 
     name : str
         The argument's name, for the message.
     value : object
-        Any integer type; bool is refused.
+        Any integer type, or an array of one without dimensions; bool is refused.
     low, high : int or None
-        Inclusive bounds.
+        Inclusive bounds; None for none.
 
     Returns
     -------
@@ -32,9 +43,15 @@ def check_integer(name: str, value: Any, *, low: int | None = None, high: int | 
     ValueError
         Outside the bounds.
     """
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__}); pass a whole number")
-    value = int(value)
+    if type(value) is not int:
+        scalar = _without_array(value)
+        try:
+            if isinstance(scalar, bool | np.bool_ | np.ndarray):
+                raise TypeError
+            value = operator.index(scalar)
+        except TypeError:
+            got = f"{_show(value)} ({type(value).__name__})"
+            raise TypeError(f"{name} must be an integer, got {got}; pass a whole number") from None
     _check_bounds(name, value, low, high)
     return value
 
@@ -54,7 +71,8 @@ def check_real(
     name : str
         The argument's name, for the message.
     value : object
-        Any real number; bool, NaN and infinities are refused.
+        Any real number, a Fraction, a Decimal, or an array of one without dimensions; bool, NaN and infinities are
+        refused, and so is what a float would make 0 or infinite.
     low, high : float or None
         Bounds.
     exclusive : bool
@@ -63,7 +81,7 @@ def check_real(
     Returns
     -------
     float
-        The same number as a Python float.
+        The nearest Python float.
 
     Raises
     ------
@@ -72,20 +90,112 @@ def check_real(
     ValueError
         Not finite, or outside the bounds.
     """
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a real number, got {value!r} ({type(value).__name__}); pass a float")
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be finite, got {number}; pass an ordinary number")
+    number = _finite_float(name, _python_number(name, value))
     _check_bounds(name, number, low, high, exclusive)
     return number
 
 
+def check_exact(
+    name: str,
+    value: Any,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    exclusive: bool = False,
+) -> Fraction:
+    """Return `value` as exactly the rational number it is, between `low` and `high`, or raise.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : object
+        What `check_real` takes; a float counts as the binary fraction it is, a Decimal as the decimal one.
+    low, high : float or None
+        Bounds.
+    exclusive : bool
+        Whether the bounds themselves are refused.
+
+    Returns
+    -------
+    Fraction
+        The same number, of two Python ints; a float is near it.
+
+    Raises
+    ------
+    TypeError
+        Not a real number.
+    ValueError
+        Not finite, beyond the range of floats, or outside the bounds.
+    """
+    number = _python_number(name, value)
+    _finite_float(name, number)
+    exact = number if isinstance(number, Fraction) else Fraction(number)
+    _check_bounds(name, exact, low, high, exclusive)
+    return exact
+
+
+def _python_number(name: str, value: Any) -> int | float | Fraction:
+    """The same real number in a type of Python's, without any rounding; NaN and infinities are let through."""
+    if type(value) in (int, float):
+        return value
+    value = _without_array(value)
+    if not isinstance(value, bool | np.bool_ | np.timedelta64):
+        if isinstance(value, numbers.Integral):
+            return int(value)
+        if isinstance(value, numbers.Rational):
+            # A Fraction made of NumPy's integers keeps them.
+            return Fraction(int(value.numerator), int(value.denominator))
+        if isinstance(value, np.longdouble) and np.isfinite(value):
+            return Fraction(*value.as_integer_ratio())
+        if isinstance(value, Decimal):
+            return _decimal_number(name, value)
+        if isinstance(value, numbers.Real):
+            return float(value)
+    raise TypeError(f"{name} must be a real number, got {_show(value)} ({type(value).__name__}); pass a float")
+
+
+def _decimal_number(name: str, value: Decimal) -> float | Fraction:
+    if value.is_nan():  # float() would raise for a signalling one
+        return math.nan
+    if not value.is_finite():
+        return float(value)
+    if value and abs(value.adjusted()) > _MOST_DIGITS:  # before 10 is raised to an exponent of any size
+        raise ValueError(f"{name} must be within the range of floats, got {_show(value)}; pass an ordinary number")
+    return Fraction(value) if value else 0.0
+
+
+def _finite_float(name: str, number: int | float | Fraction) -> float:
+    try:
+        nearest = float(number)
+    except OverflowError:
+        nearest = math.inf
+    if not math.isfinite(nearest):
+        raise ValueError(f"{name} must be finite, got {_show(number)}; pass an ordinary number")
+    if nearest == 0 and number != 0:
+        raise ValueError(f"{name} must be within the range of floats, got {_show(number)}; pass 0 or a larger number")
+    return nearest
+
+
+def _without_array(value: Any) -> Any:
+    """What an array without dimensions holds; anything else, and an array whose number is masked, as it is."""
+    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+
+
+def _show(value: Any) -> str:
+    """What a message says it got: short, whatever was passed."""
+    try:
+        shown = repr(value) if not isinstance(value, float | Fraction) else str(value)
+    except Exception:  # an int of 5,000 digits raises, as may anybody's own __repr__
+        shown = f"{type(value).__name__} that cannot be printed"
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+
+
 def _check_bounds(name, value, low, high, exclusive=False):
     if low is not None and (value < low or (exclusive and value == low)):
-        raise ValueError(f"{name} must be {'greater than' if exclusive else 'at least'} {low}, got {value}")
+        raise ValueError(f"{name} must be {'greater than' if exclusive else 'at least'} {low}, got {_show(value)}")
     if high is not None and (value > high or (exclusive and value == high)):
-        raise ValueError(f"{name} must be {'less than' if exclusive else 'at most'} {high}, got {value}")
+        raise ValueError(f"{name} must be {'less than' if exclusive else 'at most'} {high}, got {_show(value)}")
 
 
 def check_epsilon(name: str, value: Any) -> float:
@@ -101,7 +211,7 @@ def check_epsilon(name: str, value: Any) -> float:
     Returns
     -------
     float
-        The same number.
+        The nearest Python float.
     """
     return check_real(name, value, low=0.0, exclusive=True)
 
@@ -121,7 +231,7 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
     Returns
     -------
     str
-        The value itself.
+        The same word as a Python str.
 
     Raises
     ------
@@ -129,8 +239,8 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
         Anything else.
     """
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
-    return value
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {_show(value)}")
+    return value if type(value) is str else next(choice for choice in choices if choice == value)
 
 
 def check_flag(name: str, value: Any) -> bool:
@@ -146,16 +256,17 @@ def check_flag(name: str, value: Any) -> bool:
     Returns
     -------
     bool
-        The value itself.
+        The same as a Python bool.
 
     Raises
     ------
     TypeError
         Not a bool.
     """
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False, got {value!r} ({type(value).__name__})")
-    return bool(value)
+    flag = _without_array(value)
+    if not isinstance(flag, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {_show(value)} ({type(value).__name__})")
+    return bool(flag)
 
 
 def check_instance(name: str, value: Any, kind: type, remedy: str) -> Any:
@@ -223,7 +334,10 @@ def plain_array(name: str, value: Any, *, missing: bool = False) -> np.ndarray:
         where = tuple(int(i) for i in np.argwhere(np.broadcast_to(absent, np.shape(value)))[0])
         position = where[0] if len(where) == 1 else where
         raise ValueError(f"{name}[{position}] is missing (masked or null); {remedy}")
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{name} must be an array, got {_show(value)}: {error}") from None
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 

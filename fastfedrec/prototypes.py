@@ -6,13 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_epsilon, check_instance, check_integer, check_real
+from fastfedrec._check import check_choice, check_epsilon, check_exact, check_instance, check_integer, check_real
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting.events import ZCDP, CentralRelease, Composed
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
-from fastfedrec.mechanisms.integer_noise import exact_number, float_upper
+from fastfedrec.mechanisms.integer_noise import float_upper
 from fastfedrec.private_kmeans import draw_loss, selection_event
 from fastfedrec.projection import check_value_range
 from fastfedrec.randomness import Key
@@ -153,8 +153,8 @@ class Recovery:
         if self.is_exact:
             return None
         if self.epsilon is not None:
-            return DiscreteLaplace(self.sensitivity / exact_number("epsilon", self.epsilon), sampler=self.sampler)
-        variance = self.squared_norm_sensitivity / (2 * exact_number("rho", self.rho))
+            return DiscreteLaplace(self.sensitivity / check_exact("epsilon", self.epsilon, low=0), sampler=self.sampler)
+        variance = self.squared_norm_sensitivity / (2 * check_exact("rho", self.rho, low=0))
         stddev = float_upper(variance) ** 0.5
         while Fraction(stddev) ** 2 < variance:
             stddev = float(np.nextafter(stddev, np.inf))

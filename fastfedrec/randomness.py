@@ -101,7 +101,7 @@ class Key:
         Key
             Marked as a simulation; reusable.
         """
-        n = check_integer("n", n, low=0)
+        n = check_integer("n", n, low=0, high=None)
         return cls(hashlib.sha256(_SIMULATION_DOMAIN + str(n).encode()).digest(), seed=n)
 
     @property

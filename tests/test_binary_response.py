@@ -258,7 +258,7 @@ def test_bad_arguments():
         channel.privatize([0.0], key=3)
     with pytest.raises(ValueError, match="round must be at least 0"):
         channel.privatize([0.0], round=-1)
-    with pytest.raises(ValueError, match="could not convert"):
+    with pytest.raises(TypeError, match="values must be real numbers, got dtype <U1"):
         channel.privatize(["x"])
     with pytest.raises(TypeError, match="out must be an array of int8, got an array of float64"):
         channel.privatize([0.0], out=np.zeros(1))
@@ -271,6 +271,34 @@ def test_bad_arguments():
     values = np.zeros(8)
     with pytest.raises(ValueError, match="out must not share memory"):
         channel.privatize(values, out=values.view(np.int8)[:8])
+
+
+BITS = [[0, 1, 1], [0], [0, 0], [0.0, 1.0], np.zeros(10_000, dtype=np.int64), np.array([1], dtype=np.uint8)]
+BITS += [np.append(np.zeros(9_999, dtype=np.float32), np.float32(1)), np.array([[1.0, 0.0]], dtype=np.float16)]
+NO_BITS = [[1], [-1], [1, 1], [0.0], [0.0, 0.0], [1.0], [-1, 0, 1], [0.5], [0.0, 1.0, 0.5], [math.nan, 0.0, 1.0], []]
+NO_BITS += [np.append(np.tile([0.0, 1.0], 5_000), -1.0)]
+
+
+@pytest.mark.parametrize("values", BITS, ids=lambda values: f"{np.asarray(values).dtype}-{np.size(values)}")
+def test_bits_are_refused_with_the_way_out(values):
+    with pytest.raises(ValueError, match=r"values must be from -1 to 1, got \w+ of 0 and 1: .* use 2 \* x - 1"):
+        BinaryResponse(1.0).privatize(values)
+    fixed = 2 * np.asarray(values, dtype=np.float64) - 1
+    assert BinaryResponse(1.0).privatize(fixed).shape == fixed.shape
+
+
+@pytest.mark.parametrize("values", NO_BITS, ids=lambda values: f"{np.asarray(values).dtype}-{np.size(values)}")
+def test_real_numbers_are_answered_whatever_they_are(values):
+    assert BinaryResponse(1.0).privatize(values).shape == np.shape(values)
+
+
+def test_bool_is_minus_one_and_one():
+    bits = np.arange(10_000).reshape(100, 100) % 3 == 0
+    channel, key = BinaryResponse(1.0), Key.from_seed(1)
+    np.testing.assert_array_equal(
+        channel.privatize(bits, key=key), channel.privatize(np.where(bits, 1.0, -1.0), key=key)
+    )
+    assert (BinaryResponse(50.0).privatize(bits, key=key) == np.where(bits, 1, -1)).all()
 
 
 def test_entropy_key_serves_one_call():

@@ -232,7 +232,7 @@ def test_bad_arguments(mechanism):
         channel.estimate([7])
     with pytest.raises(TypeError, match="out must be an array of uint16, got an array of uint8"):
         channel.privatize([0.0], out=np.empty(1, dtype=np.uint8))
-    with pytest.raises(ValueError, match="could not convert"):
+    with pytest.raises(TypeError, match="values must be real numbers, got dtype <U1"):
         channel.privatize(["x"])
     with pytest.raises(ValueError, match="round must be at least 0"):
         channel.privatize([0.0], round=-1)

@@ -168,7 +168,7 @@ class Node:
         if self._seed is None and memory is not None:
             key = memory.key(asked.run)
         else:
-            key = _key_of_seed(check_integer("seed", self._seed))
+            key = _key_of_seed(check_integer("seed", self._seed, high=None))
         devices: dict[str, np.ndarray] = {}
         if self._min_crowd is not None:
             update = self._deployment.single_reports(state, shard, key, round_number, name, self._n_threads)

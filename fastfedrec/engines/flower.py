@@ -92,7 +92,7 @@ def client_app(
     except ImportError as error:
         raise ImportError("client_app needs Flower; install it: pip install 'fastfedrec[flower]'") from error
     if seed is not None:
-        check_integer("seed", seed, low=0)
+        check_integer("seed", seed, low=0, high=None)
     deployment = deployment_of(system)
     deployment.check_keys(seed is not None)
     node = Node(
@@ -185,7 +185,7 @@ def server_app(
     deployment_of(system).check_keys(seed is not None)  # complains now, not on a server
     ids = axis_ids("item_ids", item_ids, len(item_ids))
     if seed is not None:
-        check_integer("seed", seed, low=0)
+        check_integer("seed", seed, low=0, high=None)
     if public_sizes is not None and not isinstance(deployment_of(system), PrototypesDeployment):
         raise ValueError("public_sizes is for PrivatePrototypes; leave it out")
     options: dict[str, Any] = {

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_integer, check_out, check_real
+from fastfedrec._check import check_exact, check_integer, check_out, plain_array
 
 #: Integer types the samplers read and write; the least that holds a report is used where the caller does not choose.
 CODES = (np.uint8, np.uint16, np.int32, np.int64)
@@ -29,15 +29,61 @@ def check_grid(name: str, grid: int | Sequence[float], *, high: int) -> tuple[Fr
     tuple of Fraction
         The values.
     """
-    if not isinstance(grid, Iterable):
+    if isinstance(grid, str) or not isinstance(grid, Iterable) or np.ndim(grid) == 0:
         return tuple(map(Fraction, range(check_integer(name, grid, low=2, high=high))))
-    values = tuple(
-        v if isinstance(v, Fraction) else Fraction(check_real(f"{name}[{i}]", v)) for i, v in enumerate(grid)
-    )
+    values = tuple(check_exact(f"{name}[{i}]", v) for i, v in enumerate(grid))
     if not 2 <= len(values) <= high or any(a >= b for a, b in itertools.pairwise(values)):
         shown = [float(v) for v in values]
         raise ValueError(f"{name} must be 2 to {high} increasing numbers, got {len(values)}: {shown}")
     return values
+
+
+def check_integers(name: str, values: np.ndarray, remedy: str) -> np.ndarray:
+    """Return an array of integers, or raise with the remedy; one without entries may have any type.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    values : array_like of int
+        Any shape; bool is refused.
+    remedy : str
+        What to do instead.
+
+    Returns
+    -------
+    ndarray
+        Of any integer type.
+    """
+    array = plain_array(name, values)
+    if array.dtype.kind not in "iu":
+        if array.size:
+            raise TypeError(f"{name} must be integers, got dtype {array.dtype}; {remedy}")
+        return array.astype(np.int64)
+    return array
+
+
+def check_reals(name: str, values: np.ndarray, remedy: str) -> np.ndarray:
+    """Return an array of float32, or of float64 for any other real type, or raise with the remedy.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    values : array_like of float or int
+        Any shape; bool is refused.
+    remedy : str
+        What to do instead.
+
+    Returns
+    -------
+    ndarray
+        Copied where it is not float32 or float64.
+    """
+    array = plain_array(name, values)
+    if array.dtype.kind not in "iuf" and array.size:
+        raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}; {remedy}")
+    return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
 
 
 def check_codes(name: str, values: np.ndarray, n_codes: int) -> np.ndarray:
@@ -57,9 +103,7 @@ def check_codes(name: str, values: np.ndarray, n_codes: int) -> np.ndarray:
     ndarray
         Of one of the four types.
     """
-    values = np.asarray(values)
-    if values.dtype.kind not in "iu" and values.size:
-        raise TypeError(f"{name} must be integers, got dtype {values.dtype}; number the possible values from 0")
+    values = check_integers(name, values, "number the possible values from 0")
     if values.size and (values.min() < 0 or values.max() >= n_codes):
         raise ValueError(f"{name} must lie in [0, {n_codes}), got {values.min()} to {values.max()}")
     return np.asarray(values, dtype=values.dtype if values.dtype.type in CODES else np.int64, order="C")

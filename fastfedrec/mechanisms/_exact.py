@@ -1,6 +1,7 @@
 """From wished-for probabilities to integers that keep epsilon and to outputs that are unbiased, without rounding."""
 
 import math
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -27,7 +28,9 @@ def counts_within(probabilities: Sequence[Sequence[Fraction]], ratio: Fraction) 
             counts[y] += step
             missing -= step
         if missing:
-            raise ValueError("epsilon is too small or there are too many values: no table of 64-bit counts keeps it")
+            raise ValueError(
+                "nominal_epsilon is too small or there are too many values: no table of 64-bit counts keeps it"
+            )
         table.append(counts)
     return table
 
@@ -35,6 +38,8 @@ def counts_within(probabilities: Sequence[Sequence[Fraction]], ratio: Fraction) 
 def sum_lower(a: float, b: float) -> float:
     """The largest float known to be at most a + b: what two budgets are worth together."""
     total = a + b
+    if math.isinf(total):
+        return sys.float_info.max
     return total if Fraction(total) <= Fraction(a) + Fraction(b) else math.nextafter(total, -math.inf)
 
 

@@ -4,7 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_integer, check_real
+from fastfedrec._check import check_exact, check_integer, plain_array
+from fastfedrec.mechanisms._arrays import check_reals
 from fastfedrec.mechanisms.channel import TOTAL, log_upper
 
 
@@ -60,7 +61,7 @@ class FrequencyOracle:
         ndarray of shape (n_values,), float64
             May be below 0 or above 1: no projection, so that it stays unbiased.
         """
-        reports = np.asarray(reports)
+        reports = plain_array("reports", reports)
         return self.estimate_from_support(self.support(reports), len(reports))
 
     def estimate_from_support(self, support: np.ndarray, n_reports: int) -> np.ndarray:
@@ -79,7 +80,7 @@ class FrequencyOracle:
             Frequencies.
         """
         n_reports = check_integer("n_reports", n_reports, low=1)
-        support = np.asarray(support)
+        support = check_reals("support", support, "add up what support returned")
         if support.shape != (self.n_values,):
             raise ValueError(f"support must have shape ({self.n_values},), got {support.shape}")
         p, q = self._probabilities()
@@ -100,7 +101,7 @@ class FrequencyOracle:
         Fraction
             (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)^2).
         """
-        check_real("frequency", frequency, low=0.0, high=1.0)
+        f = check_exact("frequency", frequency, low=0, high=1)
         n_reports = check_integer("n_reports", n_reports, low=1)
-        f, (p, q) = Fraction(frequency), self._probabilities()
+        p, q = self._probabilities()
         return (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (n_reports * (p - q) ** 2)

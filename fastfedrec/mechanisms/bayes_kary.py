@@ -82,7 +82,7 @@ class BayesKary(Channel):
         prior: Sequence[float] | None = None,
         variance_ratio: float = VARIANCE_RATIO,
     ):
-        self.nominal_epsilon = check_real("epsilon", nominal_epsilon, low=0.01, high=12.0)
+        self.nominal_epsilon = check_real("nominal_epsilon", nominal_epsilon, low=0.01, high=12.0)
         inputs = check_grid("grid", grid, high=16)
         self.prior = check_prior("prior", prior, len(inputs))
         self.variance_ratio = check_real("variance_ratio", variance_ratio, low=1.01)

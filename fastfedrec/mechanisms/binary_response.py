@@ -4,13 +4,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_epsilon, check_integer, check_out
+from fastfedrec._check import check_epsilon, check_integer, check_out, check_real, plain_array
 from fastfedrec._kernels import binary_response as _kernel
 from fastfedrec._threads import resolve_n_threads
+from fastfedrec.mechanisms._arrays import check_integers, check_reals
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower
 from fastfedrec.randomness import Key, resolve_key
 
 _PURPOSE = "binary_response.privatize"
+_REMEDY = "2 * x - 1 for answers x of 0 and 1"
+_BLOCK = 4096
 
 
 class BinaryResponse(Channel):
@@ -60,13 +63,13 @@ class BinaryResponse(Channel):
     """
 
     def __init__(self, nominal_epsilon: float):
-        self.nominal_epsilon = check_epsilon("epsilon", nominal_epsilon)
+        self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
         bound = exp_lower(self.nominal_epsilon)
         largest = min(int(TOTAL * bound / (1 + bound)), TOTAL - 1)  # int() rounds toward privacy
         self.span = largest - TOTAL // 2
         if self.span < 1:
             raise ValueError(
-                f"epsilon must be at least about 2.2e-19, got {nominal_epsilon}: no 64-bit bias is smaller"
+                f"nominal_epsilon must be at least about 2.2e-19, got {nominal_epsilon}: no 64-bit bias is smaller"
             )
         answer = Fraction(TOTAL, 2 * self.span)
         super().__init__(
@@ -83,13 +86,15 @@ class BinaryResponse(Channel):
         out: np.ndarray | None = None,
         n_threads: int = 0,
     ) -> np.ndarray:
-        """Answer for each value with one bit.
+        """Answer for each value with one bit; values are clipped to [-1, 1] first, and bool counts as -1 and +1.
 
         Parameters
         ----------
-        values : array_like of float64 or float32
-            Clipped to [-1, 1]; a value that is not finite counts as 0, because whether a client answers must not
-            depend on its data.  Other types, and strided arrays, are copied to float64 first.
+        values : array_like of float64, float32, another real type, or bool
+            A value that is not finite counts as 0, because whether a client answers must not depend on its data.
+            Other types, and strided arrays, are copied to float64 first.  Bits that are not bool are refused, since 0
+            is a fair coin here: any unsigned array, one of signed integers with a 0 and nothing but 0 and 1, and one of
+            floats with 0 and 1 and nothing else.  So a single number of type float is always answered.
         key : Key or None
             Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
         round : int
@@ -103,13 +108,23 @@ class BinaryResponse(Channel):
         -------
         ndarray of int8
             +1 or -1, in the shape of `values`.
+
+        Raises
+        ------
+        TypeError
+            No real numbers.
+        ValueError
+            Bits, coded as 0 and 1.
         """
-        values = np.asarray(values)
-        if values.dtype != np.float32:
-            values = values.astype(np.float64, copy=False)
+        values = plain_array("values", values)
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
         n_threads = resolve_n_threads(n_threads)
         out = check_out(out, values.shape, np.int8, apart_from=values)
+        if values.dtype == np.bool_:
+            values = 2.0 * values - 1.0
+        elif _are_bits(values):
+            raise ValueError(f"values must be from -1 to 1, got {values.dtype} of 0 and 1: 0 is a coin; use {_REMEDY}")
+        values = check_reals("values", values, _REMEDY)
         key = resolve_key(key)
         key.claim("BinaryResponse.privatize")
         _kernel.respond_values(
@@ -135,7 +150,7 @@ class BinaryResponse(Channel):
         ndarray of float64
             Same shape.
         """
-        reports = np.asarray(reports)
+        reports = check_integers("reports", reports, "use the answers of privatize")
         if reports.size and not (np.abs(reports) == 1).all():
             raise ValueError("reports must be +1 or -1; use the answers of privatize")
         return reports * self.decoder
@@ -153,4 +168,21 @@ class BinaryResponse(Channel):
         float
             At most decoder^2.
         """
-        return self.decoder**2 - float(np.clip(t, -1.0, 1.0)) ** 2
+        return self.decoder**2 - check_real("t", t, low=-1.0, high=1.0) ** 2
+
+
+def _are_bits(values: np.ndarray) -> bool:
+    """Whether an array codes no and yes as 0 and 1; one look at its first numbers where it does not."""
+    if values.dtype.kind == "u":
+        return values.size > 0
+    if values.dtype.kind not in "if" or not values.size or values.flat[0] not in (0, 1):
+        return False
+    has_zero = has_one = False
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        zeros, ones = block == 0, block == 1
+        if not (zeros | ones).all():
+            return False
+        has_zero, has_one = has_zero or bool(zeros.any()), has_one or bool(ones.any())
+    return has_zero and (has_one or values.dtype.kind == "i")

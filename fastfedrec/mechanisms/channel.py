@@ -9,13 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_integer
+from fastfedrec._check import check_exact, check_integer
 from fastfedrec._kernels import channel as _kernel
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec.mechanisms._arrays import CODES, check_codes, code_type, report_array
+from fastfedrec.mechanisms._arrays import CODES, check_codes, check_reals, code_type, report_array
 from fastfedrec.randomness import Key, resolve_key
 
 TOTAL = 2**64
+LARGEST_EPSILON = 1000.0  # a table of 64-bit counts cannot tell a larger one from it
 
 # Decimal's exp and ln are correctly rounded, so one step down or up from 60 digits is a strict bound.
 _CONTEXT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
@@ -34,8 +35,7 @@ def exp_lower(epsilon: float) -> Fraction:
     Fraction
         The bound.
     """
-    # 64-bit counts cannot express a ratio near e^1000, and decimal numbers end far above it.
-    return Fraction(_CONTEXT.next_minus(_CONTEXT.exp(decimal.Decimal(min(epsilon, 1000.0)))))
+    return Fraction(_CONTEXT.next_minus(_CONTEXT.exp(decimal.Decimal(min(epsilon, LARGEST_EPSILON)))))
 
 
 def log_upper(ratio: Fraction) -> float:
@@ -70,9 +70,9 @@ class Channel:
     ----------
     counts : sequence of sequences of int
         One row an input, each adding up to 2^64.
-    inputs : sequence of Fraction or int
+    inputs : sequence of Fraction, int or float
         The real value each input stands for.
-    outputs : sequence of Fraction or int
+    outputs : sequence of Fraction, int or float
         The value each output is decoded to.
 
     Attributes
@@ -107,16 +107,19 @@ class Channel:
         self,
         counts: Sequence[Sequence[int]],
         *,
-        inputs: Sequence[Fraction | int],
-        outputs: Sequence[Fraction | int],
+        inputs: Sequence[Fraction | int | float],
+        outputs: Sequence[Fraction | int | float],
     ):
-        self.counts = tuple(tuple(int(c) for c in row) for row in counts)
-        self.inputs = tuple(Fraction(v) for v in inputs)
-        self.outputs = tuple(Fraction(v) for v in outputs)
+        self.counts = tuple(
+            tuple(check_integer(f"counts[{x}][{y}]", c, high=None) for y, c in enumerate(row))
+            for x, row in enumerate(counts)
+        )
+        self.inputs = tuple(check_exact(f"inputs[{x}]", v) for x, v in enumerate(inputs))
+        self.outputs = tuple(check_exact(f"outputs[{y}]", v) for y, v in enumerate(outputs))
         if len(self.counts) != len(self.inputs) or not self.counts:
             raise ValueError(f"counts must have one row per input ({len(self.inputs)}), got {len(self.counts)}")
         for x, row in enumerate(self.counts):
-            if len(row) != len(self.outputs) or min(row) < 0 or sum(row) != TOTAL:
+            if len(row) != len(self.outputs) or min(row, default=0) < 0 or sum(row) != TOTAL:
                 raise ValueError(
                     f"counts[{x}] must be {len(self.outputs)} integers of at least 0 that add up to 2**64, got {row}"
                 )
@@ -164,7 +167,8 @@ class Channel:
         Fraction
             A multiple of 2^-64.
         """
-        return Fraction(self.counts[x][y], TOTAL)
+        x = check_integer("x", x, low=0, high=len(self.inputs) - 1)
+        return Fraction(self.counts[x][check_integer("y", y, low=0, high=len(self.outputs) - 1)], TOTAL)
 
     def mean(self, x: int) -> Fraction:
         """The exact mean of the decoded output on input `x`: `inputs[x]` where the decoder is unbiased.
@@ -179,6 +183,7 @@ class Channel:
         Fraction
             The mean.
         """
+        x = check_integer("x", x, low=0, high=len(self.inputs) - 1)
         return sum((c * value for c, value in zip(self.counts[x], self.outputs, strict=True)), Fraction(0)) / TOTAL
 
     def variance(self, x: int) -> Fraction:
@@ -194,6 +199,7 @@ class Channel:
         Fraction
             The variance of one report.
         """
+        x = check_integer("x", x, low=0, high=len(self.inputs) - 1)
         square = sum((c * value**2 for c, value in zip(self.counts[x], self.outputs, strict=True)), Fraction(0))
         return square / TOTAL - self.mean(x) ** 2
 
@@ -221,7 +227,7 @@ class Channel:
         ndarray of uint8 or a wider integer
             Same shape.
         """
-        values = np.asarray(values, dtype=np.float64)
+        values = check_reals("values", values, "use the numbers of inputs").astype(np.float64, copy=False)
         inputs = np.array([float(x) for x in self.inputs])
         order = np.argsort(inputs)
         found = order[np.searchsorted(inputs, values, sorter=order).clip(max=len(inputs) - 1)]
@@ -302,9 +308,5 @@ class Channel:
         ndarray of float64
             Same shape.
         """
-        reports = np.asarray(reports)
-        if reports.dtype.kind not in "iu":
-            raise TypeError(f"reports must be integers, got dtype {reports.dtype}")
-        if reports.size and (reports.min() < 0 or reports.max() >= len(self.outputs)):
-            raise ValueError(f"reports must lie in [0, {len(self.outputs)}), got {reports.min()} to {reports.max()}")
+        reports = check_codes("reports", reports, len(self.outputs))
         return np.array([float(value) for value in self.outputs])[reports]

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_instance, check_integer, check_real
+from fastfedrec._check import check_exact, check_instance, check_integer
 from fastfedrec._kernels import client_sampling as _kernel
 from fastfedrec._threads import resolve_n_threads, threads_for_rows
 from fastfedrec.mechanisms.channel import TOTAL
@@ -47,10 +47,10 @@ class PoissonSampling:
     """
 
     def __init__(self, sampling_probability: float):
-        nominal = check_real("sampling_probability", sampling_probability, low=0.0, high=1.0)
-        self._threshold = min(int(Fraction(nominal) * TOTAL), TOTAL - 1)  # int() rounds toward privacy
+        nominal = check_exact("sampling_probability", sampling_probability, low=0, high=1)
+        self._threshold = min(int(nominal * TOTAL), TOTAL - 1)  # int() rounds toward privacy
         if self._threshold == 0:
-            raise ValueError(f"sampling_probability must be at least 2**-64, got {sampling_probability}")
+            raise ValueError(f"sampling_probability must be at least 2**-64, got {float(nominal)}")
         self.sampling_probability = Fraction(self._threshold, TOTAL)
 
     def sample(self, n_clients: int, *, key: Key, round: int = 0, n_threads: int = 0) -> np.ndarray:

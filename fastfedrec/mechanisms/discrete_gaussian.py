@@ -5,11 +5,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_choice
+from fastfedrec._check import check_choice, check_exact
 from fastfedrec.mechanisms._exact_sampling import sample_gaussian
 from fastfedrec.mechanisms._noise_table import gaussian_table
-from fastfedrec.mechanisms.integer_noise import IntegerNoise, exact_number
+from fastfedrec.mechanisms.integer_noise import IntegerNoise
 from fastfedrec.randomness import Key
+
+_WIDE = 9.0  # a variance from which the discrete distribution's is the same in double precision
 
 
 class DiscreteGaussian(IntegerNoise):
@@ -65,7 +67,7 @@ class DiscreteGaussian(IntegerNoise):
     _purpose = "discrete_gaussian.privatize"
 
     def __init__(self, stddev: Fraction | int | float, *, sampler: str = "exact"):
-        self.stddev = exact_number("stddev", stddev, positive=True)
+        self.stddev = check_exact("stddev", stddev, low=0, exclusive=True)
         check_choice("sampler", sampler, ("exact", "table"))
         super().__init__(gaussian_table(self.stddev) if sampler == "table" else None)
 
@@ -84,7 +86,7 @@ class DiscreteGaussian(IntegerNoise):
         Fraction
             At least 0.
         """
-        return exact_number("sensitivity", sensitivity) ** 2 / (2 * self.stddev**2)
+        return check_exact("sensitivity", sensitivity, low=0) ** 2 / (2 * self.stddev**2)
 
     @property
     def epsilon(self) -> float:
@@ -104,12 +106,17 @@ class DiscreteGaussian(IntegerNoise):
         Returns
         -------
         float
-            A little below stddev^2 where `stddev` is near 1 or less, and equal to it in double precision above 3.
+            A little below stddev^2 where `stddev` is near 1 or less, and equal to it in double precision above 3;
+            infinite where that is beyond floats.
         """
-        variance = float(self.stddev) ** 2
+        stddev = float(self.stddev)
+        variance = stddev * stddev
+        if variance > _WIDE:
+            return variance
         # The series of the distribution where it has few terms, and Poisson's summation of it where it has many.
         if variance < 1:
-            weights = [(x, math.exp(-x * x / (2 * variance))) for x in range(1, 42)]
+            ratios = [(x, x / stddev) for x in range(1, 42)]
+            weights = [(x, math.exp(-ratio * ratio / 2)) for x, ratio in ratios]
             return 2 * math.fsum(x * x * w for x, w in weights) / (1 + 2 * math.fsum(w for _, w in weights))
         terms = [(n, math.exp(-2 * math.pi**2 * variance * n * n)) for n in range(1, 4)]
         total = 1 + 2 * math.fsum(w for _, w in terms)

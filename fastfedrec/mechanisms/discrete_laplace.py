@@ -5,10 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_choice
+from fastfedrec._check import check_choice, check_exact
 from fastfedrec.mechanisms._exact_sampling import sample_laplace
 from fastfedrec.mechanisms._noise_table import laplace_table
-from fastfedrec.mechanisms.integer_noise import IntegerNoise, exact_number, float_upper
+from fastfedrec.mechanisms.integer_noise import IntegerNoise, float_upper
 from fastfedrec.randomness import Key
 
 
@@ -64,7 +64,7 @@ class DiscreteLaplace(IntegerNoise):
     _purpose = "discrete_laplace.privatize"
 
     def __init__(self, scale: Fraction | int | float, *, sampler: str = "exact"):
-        self.scale = exact_number("scale", scale, positive=True)
+        self.scale = check_exact("scale", scale, low=0, exclusive=True)
         check_choice("sampler", sampler, ("exact", "table"))
         super().__init__(laplace_table(self.scale) if sampler == "table" else None)
 
@@ -81,7 +81,7 @@ class DiscreteLaplace(IntegerNoise):
         Fraction
             At least 0.
         """
-        return exact_number("sensitivity", sensitivity) / self.scale
+        return check_exact("sensitivity", sensitivity, low=0) / self.scale
 
     def epsilon(self, sensitivity: Fraction | int | float = 1) -> float:
         """What one release costs, in nats: `exact_epsilon` rounded up; with the table, together with `delta`.
@@ -105,10 +105,11 @@ class DiscreteLaplace(IntegerNoise):
         Returns
         -------
         float
-            Near 2 * scale^2 for a large scale.
+            Near 2 * scale^2 for a large scale, and infinite where that is beyond floats.
         """
         rate = 1 / float(self.scale)
-        return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
+        root = math.exp(-rate / 2) / math.expm1(-rate)
+        return 2 * root * root
 
     def _draws(self, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
         return sample_laplace(self.scale, size, key, purpose, round_number)

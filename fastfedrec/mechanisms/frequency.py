@@ -61,12 +61,12 @@ class GRR(FrequencyOracle):
     _purpose = "grr.privatize"
 
     def __init__(self, nominal_epsilon: float, n_values: int):
-        self.nominal_epsilon = check_epsilon("epsilon", nominal_epsilon)
+        self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
         self.n_values = check_integer("n_values", n_values, low=2, high=2**31 - 1)
         self.q_count = int(-(-TOTAL // (exp_lower(self.nominal_epsilon) + self.n_values - 1)))  # up: toward privacy
         self.p_count = TOTAL - (self.n_values - 1) * self.q_count
         if self.p_count <= self.q_count:
-            raise ValueError(f"epsilon is too small for {n_values} values and 64 bits, got {nominal_epsilon}")
+            raise ValueError(f"nominal_epsilon is too small for {n_values} values and 64 bits, got {nominal_epsilon}")
         self.likelihood_ratio = Fraction(self.p_count, self.q_count)
 
     def privatize(
@@ -202,12 +202,12 @@ class OUE(FrequencyOracle):
     _purpose = "oue.privatize"
 
     def __init__(self, nominal_epsilon: float, n_values: int):
-        self.nominal_epsilon = check_epsilon("epsilon", nominal_epsilon)
+        self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
         self.n_values = check_integer("n_values", n_values, low=2, high=2**31 - 1)
         self.p_count = TOTAL // 2
         self.q_count = int(-(-TOTAL // (exp_lower(self.nominal_epsilon) + 1)))  # up: toward privacy
         if self.p_count <= self.q_count:
-            raise ValueError(f"epsilon is too small for 64 bits, got {nominal_epsilon}")
+            raise ValueError(f"nominal_epsilon is too small for 64 bits, got {nominal_epsilon}")
         self.likelihood_ratio = Fraction(TOTAL - self.q_count, self.q_count)
 
     def privatize(

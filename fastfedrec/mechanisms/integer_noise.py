@@ -1,41 +1,19 @@
 """What all integer noise has in common: drawing it, adding it, and what the table sampler costs."""
 
 import math
-import numbers
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from fastfedrec._check import check_instance, check_integer, check_out, check_real
 from fastfedrec._kernels import integer_noise as _kernel
 from fastfedrec._threads import resolve_n_threads
+from fastfedrec.mechanisms._arrays import check_integers
 from fastfedrec.mechanisms._noise_table import NoiseTable
-from fastfedrec.mechanisms.channel import exp_lower
+from fastfedrec.mechanisms.channel import LARGEST_EPSILON, exp_lower
 from fastfedrec.randomness import Key, resolve_key
 
 _INT64 = np.iinfo(np.int64)
-
-
-def exact_number(name: str, value: Any, *, positive: bool = False) -> Fraction:
-    """Return a number that is at least 0 as the rational number it is, or raise.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : object
-        Fraction, int or float.
-    positive : bool
-        Whether 0 is refused.
-
-    Returns
-    -------
-    Fraction
-        The same number.
-    """
-    number = check_real(name, value, low=0.0, exclusive=positive)
-    return Fraction(value) if isinstance(value, numbers.Rational) else Fraction(number)
 
 
 def float_upper(exact: Fraction) -> float:
@@ -49,10 +27,35 @@ def float_upper(exact: Fraction) -> float:
     Returns
     -------
     float
-        Rounded up.
+        Rounded up: infinite beyond the largest float.
     """
-    nearest = float(exact)
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+def extra_delta(epsilon: float, distance: Fraction) -> float:
+    """What sampling at a distance from the ideal adds to delta: (1 + e^epsilon) distance, rounded up.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0, in nats.
+    distance : Fraction
+        Upper bound of the total variation distance.
+
+    Returns
+    -------
+    float
+        At most 1.
+    """
+    if distance == 0:
+        return 0.0
+    if epsilon > LARGEST_EPSILON:  # and decimals end not far above e^1000000
+        return 1.0
+    return float_upper(min((1 + 1 / exp_lower(-epsilon)) * distance, Fraction(1)))
 
 
 class IntegerNoise:
@@ -97,8 +100,8 @@ class IntegerNoise:
             (epsilon, d + delta)-differentially private.  0 for the exact sampler.
         """
         epsilon = check_real("epsilon", epsilon, low=0.0)
-        n_draws = check_integer("n_draws", n_draws, low=0)
-        return float_upper(min((1 + 1 / exp_lower(-epsilon)) * n_draws * self.distance, Fraction(1)))
+        n_draws = check_integer("n_draws", n_draws, low=0, high=None)
+        return extra_delta(epsilon, n_draws * self.distance)
 
     def total_distance(self, n_draws: int) -> float:
         """How far so many draws together are from ideal ones, in total variation; an event's `distance`.
@@ -113,7 +116,7 @@ class IntegerNoise:
         float
             At most 1, rounded up; 0 for the exact sampler.
         """
-        n_draws = check_integer("n_draws", n_draws, low=0)
+        n_draws = check_integer("n_draws", n_draws, low=0, high=None)
         return min(float_upper(n_draws * self.distance), 1.0)
 
     def sample(self, size: int, *, key: Key, purpose: str, round: int = 0, n_threads: int = 0) -> np.ndarray:
@@ -150,7 +153,7 @@ class IntegerNoise:
         out: np.ndarray | None = None,
         n_threads: int = 0,
     ) -> np.ndarray:
-        """Add one draw to each integer, as one part of a larger run.
+        """Add one draw to each integer, as one part of a larger run; sums beyond int64 become its ends.
 
         Parameters
         ----------
@@ -173,9 +176,7 @@ class IntegerNoise:
             In the shape of `values`.  Sums are taken without bounds and then brought into the range of int64, so the
             guarantee holds without exception.
         """
-        values = np.asarray(values)
-        if values.dtype.kind not in "iu":
-            raise TypeError(f"values must be integers, got dtype {values.dtype}; put them on an integer grid first")
+        values = check_integers("values", values, "put them on an integer grid first")
         return self._add(values, key, purpose, round, out, n_threads)
 
     def privatize(
@@ -187,7 +188,7 @@ class IntegerNoise:
         out: np.ndarray | None = None,
         n_threads: int = 0,
     ) -> np.ndarray:
-        """Add one draw to each integer, as a whole release.
+        """Add one draw to each integer, as a whole release; sums beyond int64 become its ends.
 
         Parameters
         ----------
@@ -207,9 +208,7 @@ class IntegerNoise:
         ndarray of int64
             In the shape of `values`; saturated as in `add_noise`.
         """
-        values = np.asarray(values)
-        if values.dtype.kind not in "iu":
-            raise TypeError(f"values must be integers, got dtype {values.dtype}; put them on an integer grid first")
+        values = check_integers("values", values, "put them on an integer grid first")
         key = resolve_key(key)
         check_integer("round", round, low=0, high=2**32 - 1)
         out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
@@ -230,9 +229,7 @@ class IntegerNoise:
         ndarray of float64
             Same shape.
         """
-        reports = np.asarray(reports)
-        if reports.dtype.kind not in "iu":
-            raise TypeError(f"reports must be integers, got dtype {reports.dtype}; use the values of privatize")
+        reports = check_integers("reports", reports, "use the values of privatize")
         return reports.astype(np.float64)
 
     def _add(self, values, key, purpose, round_number, out, n_threads) -> np.ndarray:

@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec._check import check_array, check_epsilon, check_real
-from fastfedrec.mechanisms._arrays import check_grid
+from fastfedrec.mechanisms._arrays import check_grid, check_reals
 from fastfedrec.mechanisms._exact import counts_within, sum_lower, unbiased_outputs
-from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower
+from fastfedrec.mechanisms.channel import LARGEST_EPSILON, TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.frequency import GRR
 from fastfedrec.randomness import Key, _as_uniform, resolve_key
 
@@ -66,14 +66,15 @@ class RoundedLaplace(Channel):
     _purpose = "rounded_laplace.privatize"
 
     def __init__(self, nominal_epsilon: float, grid: int | Sequence[float], reach: float = 0.0):
-        self.nominal_epsilon = check_epsilon("epsilon", nominal_epsilon)
+        self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
         reach = check_real("reach", reach, low=0.0)
         inputs = check_grid("grid", grid, high=_LARGEST_GRID)
         step = (inputs[-1] - inputs[0]) / (len(inputs) - 1)
-        n_steps = math.ceil(min(reach * (len(inputs) - 1) / self.nominal_epsilon, _MOST_STEPS))
+        epsilon = min(self.nominal_epsilon, LARGEST_EPSILON)
+        n_steps = math.ceil(min(reach * (len(inputs) - 1) / epsilon, _MOST_STEPS))
         beyond = [j * step for j in range(1, n_steps + 1)]
         cells = [*(inputs[0] - s for s in reversed(beyond)), *inputs, *(inputs[-1] + s for s in beyond)]
-        rate = Fraction(self.nominal_epsilon) / (inputs[-1] - inputs[0])
+        rate = Fraction(epsilon) / (inputs[-1] - inputs[0])
         wishes = [_cell_probabilities(x, cells, rate) for x in inputs]
         counts = counts_within(wishes, exp_lower(self.nominal_epsilon))
         super().__init__(counts, inputs=inputs, outputs=unbiased_outputs(counts, inputs, cells))
@@ -251,6 +252,7 @@ class PublishedLaplaceRR:
         self.epsilon_2 = check_epsilon("epsilon_2", epsilon_2)
         self.low = check_real("low", low)
         self.high = check_real("high", high, low=self.low, exclusive=True)
+        self._scale = check_real("(high - low) / epsilon_1", (self.high - self.low) / self.epsilon_1)
 
     @property
     def truth_probability(self) -> float:
@@ -290,15 +292,15 @@ class PublishedLaplaceRR:
         float
             On the scale of the ratings.
         """
-        return (1 - self.truth_probability) * 2 * ((self.high - self.low) / self.epsilon_1) ** 2
+        return (1 - self.truth_probability) * 2 * self._scale * self._scale
 
     def privatize(self, values: np.ndarray, *, key: Key | None = None, round: int = 0) -> np.ndarray:
-        """Draw one report for each rating, as published.
+        """Draw one report for each rating, as published; a rating outside `low` to `high` is refused.
 
         Parameters
         ----------
         values : array_like of float
-            Ratings.
+            Ratings, from `low` to `high`.
         key : Key or None
             Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
         round : int
@@ -309,8 +311,10 @@ class PublishedLaplaceRR:
         ndarray of float64
             In the shape of `values`; many of them are the ratings themselves.
         """
-        values = np.asarray(values, dtype=np.float64)
+        values = check_reals("values", values, "use the ratings").astype(np.float64, copy=False)
         flat = check_array("values", values.reshape(-1), ndim=1)
+        if flat.size and not self.low <= flat.min() <= flat.max() <= self.high:
+            raise ValueError(f"values must be from {self.low:g} to {self.high:g}, got {flat.min()} to {flat.max()}")
         key = resolve_key(key)
         key.claim("PublishedLaplaceRR.privatize")
         words = key.words(self._purpose, round=round, size=2 * len(flat)).reshape(-1, 2)
@@ -322,9 +326,8 @@ class PublishedLaplaceRR:
         least = math.ceil(Fraction(self.truth_probability) * 2**52 - Fraction(1, 2)) << 12
         noisy = np.flatnonzero(words[:, 0] >= least)
         centred = _as_uniform(words[noisy, 1]) - 0.5
-        scale = (self.high - self.low) / self.epsilon_1
         reports = values.copy()
-        reports[noisy] -= scale * np.sign(centred) * np.log1p(-2 * np.minimum(np.abs(centred), 0.5 - 2.0**-54))
+        reports[noisy] -= self._scale * np.sign(centred) * np.log1p(-2 * np.minimum(np.abs(centred), 0.5 - 2.0**-54))
         return reports
 
     def on_grid(self, grid: int | Sequence[float]) -> Channel:
@@ -340,6 +343,8 @@ class PublishedLaplaceRR:
         Channel
             Its epsilon is exact.
         """
+        if self.truth_probability == 1:
+            raise ValueError(f"epsilon_2 must be below 36 for a table, got {self.epsilon_2}: no noise would be left")
         noise = RoundedLaplace(self.epsilon_1, grid)
         wishes = _mix(noise, Fraction(self.truth_probability))
         counts = counts_within(wishes, max(max(column) / min(column) for column in zip(*wishes, strict=True)))

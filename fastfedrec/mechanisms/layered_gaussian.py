@@ -5,9 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from fastfedrec._check import check_exact
 from fastfedrec._kernels import integer_noise as _kernel
 from fastfedrec.mechanisms._noise_table import gaussian_table
-from fastfedrec.mechanisms.integer_noise import IntegerNoise, exact_number
+from fastfedrec.mechanisms.integer_noise import IntegerNoise
 from fastfedrec.mechanisms.rounded_gaussian import RoundedGaussian
 
 _STDDEV = 1024  # of every layer but the coarsest
@@ -70,7 +71,7 @@ class LayeredGaussian(RoundedGaussian):
     _purpose = "layered_gaussian.privatize"
 
     def __init__(self, stddev: Fraction | int | float):
-        self.stddev = exact_number("stddev", stddev)
+        self.stddev = check_exact("stddev", stddev)
         if not _LOWEST <= self.stddev <= _HIGHEST:
             raise ValueError(
                 f"stddev must be from 2^15 to 2^56, got {float(self.stddev):g}; use RoundedGaussian below that"

@@ -60,7 +60,7 @@ class OptimalKary(Channel):
     _purpose = "optimal_kary.privatize"
 
     def __init__(self, nominal_epsilon: float, grid: int | Sequence[float]):
-        self.nominal_epsilon = check_real("epsilon", nominal_epsilon, low=0.01, high=12.0)
+        self.nominal_epsilon = check_real("nominal_epsilon", nominal_epsilon, low=0.01, high=12.0)
         inputs = check_grid("grid", grid, high=16)
         ratio = exp_lower(self.nominal_epsilon)
         sets, weights, values, self.optimality_gap = propose(np.array([float(v) for v in inputs]), self.nominal_epsilon)

@@ -10,13 +10,14 @@ import numpy as np
 from fastfedrec._check import check_integer, check_real
 from fastfedrec._kernels import piecewise as _kernel
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec.mechanisms._arrays import report_array
+from fastfedrec.mechanisms._arrays import check_codes, check_reals, report_array
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower, log_upper
 from fastfedrec.randomness import Key, resolve_key
 
 # Below this epsilon the hybrid mechanism is binary response alone (Wang et al. 2019).
 _ROOT = 405 * math.sqrt(241)
 _LEAST_HYBRID = math.log((-5 + 2 * math.cbrt(6353 - _ROOT) + 2 * math.cbrt(6353 + _ROOT)) / 27)
+_REMEDY = "scale them to [-1, 1]"
 
 
 class Piecewise:
@@ -77,10 +78,10 @@ class Piecewise:
 
     def _plan(self, nominal_epsilon: float, n_cells: int, share: Fraction) -> None:
         """Cut the words: cells get `share` of them (rounded down), an even number is left."""
-        self.nominal_epsilon = check_real("epsilon", nominal_epsilon, low=1e-6, high=40.0)
+        self.nominal_epsilon = check_real("nominal_epsilon", nominal_epsilon, low=1e-6, high=40.0)
         self.n_cells = check_integer("n_cells", n_cells, low=3, high=65_533)
         if self.n_cells % 2 == 0:
-            raise ValueError(f"n_cells must be odd, got {n_cells}: the middle one stands for 0")
+            raise ValueError(f"n_cells must be odd, got {self.n_cells}: the middle one stands for 0")
         ratio = exp_lower(self.nominal_epsilon)
         window = round(self.n_cells / (exp_lower(self.nominal_epsilon / 2) + 1))  # no libm: the same bits everywhere
         self.window = min(max(window, 1), self.n_cells // 2)
@@ -139,7 +140,9 @@ class Piecewise:
         Channel
             Its counts are those of what runs; reports are numbered alike.
         """
-        points = np.array(values, dtype=np.float64)
+        points = check_reals("values", np.asarray(values), _REMEDY).astype(np.float64)
+        if points.ndim != 1:
+            raise ValueError(f"values must have 1 dimension, got shape {points.shape}")
         places = np.empty((len(points), 3), dtype=np.uint64)
         _kernel.placements(points, self._numbers, places)
         counts = []
@@ -194,7 +197,7 @@ class Piecewise:
         out: np.ndarray | None = None,
         n_threads: int = 0,
     ) -> np.ndarray:
-        """Draw one report for each value.
+        """Draw one report for each value, which is clipped to [-1, 1] first.
 
         Parameters
         ----------
@@ -215,8 +218,7 @@ class Piecewise:
         ndarray of uint16
             Positions in `outputs`, in the shape of `values`.
         """
-        values = np.asarray(values)
-        values = np.asarray(values, dtype=np.float32 if values.dtype == np.float32 else np.float64, order="C")
+        values = np.asarray(check_reals("values", values, _REMEDY), order="C")
         out = report_array(out, values, [np.uint16])
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
         n_threads = resolve_n_threads(n_threads)
@@ -240,11 +242,7 @@ class Piecewise:
         ndarray of float64
             Same shape.
         """
-        reports = np.asarray(reports)
-        if reports.dtype.kind not in "iu":
-            raise TypeError(f"reports must be integers, got dtype {reports.dtype}")
-        if reports.size and (reports.min() < 0 or reports.max() >= len(self.outputs)):
-            raise ValueError(f"reports must lie in [0, {len(self.outputs)}), got {reports.min()} to {reports.max()}")
+        reports = check_codes("reports", reports, len(self.outputs))
         return self._decoder[reports]
 
 
@@ -294,7 +292,7 @@ class Hybrid(Piecewise):
     _purpose = "hybrid.privatize"
 
     def __init__(self, nominal_epsilon: float, n_cells: int = 65_533):
-        nominal = check_real("epsilon", nominal_epsilon, low=1e-6, high=40.0)
+        nominal = check_real("nominal_epsilon", nominal_epsilon, low=1e-6, high=40.0)
         share = 1 - exp_lower(-nominal / 2) if nominal > _LEAST_HYBRID else Fraction(0)
         self._plan(nominal, n_cells, share)
         self._codes = (self.n_cells, self.n_cells + 1)

@@ -1,10 +1,12 @@
 """Normal noise rounded to integers: a post-processing of the Gaussian mechanism, with sums that merge exactly."""
 
 import math
+import sys
 from fractions import Fraction
 
+from fastfedrec._check import check_exact
 from fastfedrec.mechanisms._noise_table import rounded_gaussian_table
-from fastfedrec.mechanisms.integer_noise import IntegerNoise, exact_number
+from fastfedrec.mechanisms.integer_noise import IntegerNoise
 
 
 class RoundedGaussian(IntegerNoise):
@@ -54,9 +56,9 @@ class RoundedGaussian(IntegerNoise):
     _purpose = "rounded_gaussian.privatize"
 
     def __init__(self, stddev: Fraction | int | float):
-        self.stddev = exact_number("stddev", stddev)
+        self.stddev = check_exact("stddev", stddev)
         if self.stddev < Fraction(1, 2):
-            raise ValueError(f"stddev must be at least 1/2, got {stddev}; put the values on a finer grid")
+            raise ValueError(f"stddev must be at least 1/2, got {float(self.stddev):g}; put the values on a finer grid")
         super().__init__(rounded_gaussian_table(self.stddev))
 
     def noise_multiplier(self, sensitivity: Fraction | int | float = 1) -> float:
@@ -72,8 +74,11 @@ class RoundedGaussian(IntegerNoise):
         float
             The largest float that is not above the quotient.
         """
-        exact = self.stddev / exact_number("sensitivity", sensitivity, positive=True)
-        nearest = float(exact)
+        exact = self.stddev / check_exact("sensitivity", sensitivity, low=0, exclusive=True)
+        try:
+            nearest = float(exact)
+        except OverflowError:
+            return sys.float_info.max
         return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, 0.0)
 
     @property

@@ -6,10 +6,18 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_array, check_choice, check_epsilon, check_flag, check_integer, check_real
+from fastfedrec._check import (
+    check_array,
+    check_choice,
+    check_epsilon,
+    check_exact,
+    check_flag,
+    check_integer,
+    plain_array,
+)
+from fastfedrec.mechanisms._arrays import check_integers
 from fastfedrec.mechanisms._exact_sampling import accept_exp, below, exp_minus, words
-from fastfedrec.mechanisms.channel import exp_lower
-from fastfedrec.mechanisms.integer_noise import exact_number, float_upper
+from fastfedrec.mechanisms.integer_noise import extra_delta
 from fastfedrec.randomness import Key, resolve_key
 
 _PURPOSE = "selection.privatize"
@@ -86,13 +94,13 @@ class ExponentialMechanism:
         sampler: str = "exact",
     ):
         self.epsilon = check_epsilon("epsilon", epsilon)
-        self.sensitivity = exact_number("sensitivity", sensitivity, positive=True)
+        self.sensitivity = check_exact("sensitivity", sensitivity, low=0, exclusive=True)
         self.n_selected = check_integer("n_selected", n_selected, low=1)
         self.monotone = check_flag("monotone", monotone)
         self.sampler = check_choice("sampler", sampler, ("exact", "gumbel"))
         self.beta = self.n_selected * self.sensitivity * (1 if self.monotone else 2) / Fraction(self.epsilon)
         if self.sampler == "gumbel":
-            check_real("beta (n_selected sensitivity / epsilon)", float(self.beta), low=1e-200, high=1e200)
+            check_exact("beta (n_selected sensitivity / epsilon)", self.beta, low=1e-200, high=1e200)
 
     def delta(self, n_scores: int) -> float:
         """What floating-point arithmetic adds to the claim: 0 for the exact sampler.
@@ -112,7 +120,7 @@ class ExponentialMechanism:
         if self.sampler == "exact":
             return 0.0
         distance = self.n_selected * (self.n_selected + 1) // 2 * _GAP + Fraction(n_scores, 2**74)
-        return min(float_upper((1 + 1 / exp_lower(-self.epsilon)) * distance), 1.0)
+        return extra_delta(self.epsilon, distance)
 
     def privatize(self, scores: np.ndarray, *, key: Key | None = None, round: int = 0) -> np.ndarray:
         """Choose items.
@@ -138,13 +146,13 @@ class ExponentialMechanism:
         ValueError
             Fewer scores than `n_selected`, or a score that is not finite.
         """
-        scores = np.asarray(scores)
+        scores = plain_array("scores", scores)
         if self.sampler == "exact":
-            if scores.dtype.kind not in "iu":
-                raise TypeError(
-                    f"scores must be integers, got dtype {scores.dtype}; put them (and sensitivity) on an integer "
-                    "grid, or use sampler='gumbel', which has a delta"
-                )
+            scores = check_integers(
+                "scores",
+                scores,
+                "put them (and sensitivity) on an integer grid, or use sampler='gumbel', which has a delta",
+            )
             if scores.ndim != 1:
                 raise ValueError(f"scores must have 1 dimension, got shape {scores.shape}")
         else:

@@ -68,7 +68,7 @@ class SubsetSelection(FrequencyOracle):
     _purpose = "subset_selection.privatize"
 
     def __init__(self, nominal_epsilon: float, n_values: int, *, subset_size: int | None = None):
-        self.nominal_epsilon = check_epsilon("epsilon", nominal_epsilon)
+        self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
         # A block of 1,024 reports stays within the 2^35 words of its stream.
         self.n_values = check_integer("n_values", n_values, low=2, high=2**24)
         if subset_size is None:
@@ -81,7 +81,7 @@ class SubsetSelection(FrequencyOracle):
         odds = Fraction(self.p_count, TOTAL - self.p_count)
         self.likelihood_ratio = odds * (self.n_values - self.subset_size) / self.subset_size
         if self.likelihood_ratio <= 1:
-            raise ValueError(f"epsilon is too small for {n_values} values and 64 bits, got {nominal_epsilon}")
+            raise ValueError(f"nominal_epsilon is too small for {n_values} values and 64 bits, got {nominal_epsilon}")
 
     def _largest_p_count(self, size: int) -> int:
         weight = exp_lower(self.nominal_epsilon) * size

@@ -7,7 +7,7 @@ from fractions import Fraction
 from fastfedrec._check import check_epsilon
 from fastfedrec.mechanisms._arrays import check_grid
 from fastfedrec.mechanisms._exact import counts_within, unbiased_outputs
-from fastfedrec.mechanisms.channel import Channel, exp_lower
+from fastfedrec.mechanisms.channel import LARGEST_EPSILON, Channel, exp_lower
 
 _CONTEXT = decimal.Context(prec=60)
 
@@ -58,10 +58,12 @@ class TruncatedGeometric(Channel):
     _purpose = "truncated_geometric.privatize"
 
     def __init__(self, nominal_epsilon: float, grid: int | Sequence[float]):
-        self.nominal_epsilon = check_epsilon("epsilon", nominal_epsilon)
+        self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
         inputs = check_grid("grid", grid, high=32)
         n = len(inputs)
-        step = _CONTEXT.exp(_CONTEXT.divide(-decimal.Decimal(self.nominal_epsilon), decimal.Decimal(n - 1)))
+        step = _CONTEXT.exp(
+            _CONTEXT.divide(-decimal.Decimal(min(self.nominal_epsilon, LARGEST_EPSILON)), decimal.Decimal(n - 1))
+        )
         rate = Fraction(step)
         powers = [Fraction(_CONTEXT.power(step, j)) for j in range(n)]
         inner, end = (1 - rate) / (1 + rate), 1 / (1 + rate)

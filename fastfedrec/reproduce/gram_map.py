@@ -219,7 +219,7 @@ def gain_map(
     """
     check_choice("figure", figure, FIGURES)
     quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
-    seed, n_threads = check_integer("seed", seed, low=0), resolve_n_threads(n_threads)
+    seed, n_threads = check_integer("seed", seed, low=0, high=None), resolve_n_threads(n_threads)
     settings = {
         "version": __version__,
         "seed": seed,

@@ -270,7 +270,7 @@ def accuracy_table(
        Journal, 2021, Tables 2 and 3.
     """
     check_choice("table", table, tuple(PUBLISHED))
-    key = Key.from_seed(check_integer("seed", seed, low=0))
+    key = Key.from_seed(check_integer("seed", seed, low=0, high=None))
     quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
     wanted = InteractionLog if table == "3" else Interactions
     if not isinstance(data, wanted):

@@ -184,7 +184,7 @@ def attack_table(
        Journal, 2021, section 4.6 and Table 6.
     """
     check_choice("table", table, TABLES)
-    key = Key.from_seed(check_integer("seed", seed, low=0))
+    key = Key.from_seed(check_integer("seed", seed, low=0, high=None))
     quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
     if data is None:
         source, population = "Generated data", generated_population(quick=quick)

@@ -223,7 +223,7 @@ def privrec_figure(
        Journal, 2021, Figures 3 to 9.
     """
     check_choice("figure", figure, FIGURES)
-    key = Key.from_seed(check_integer("seed", seed, low=0))
+    key = Key.from_seed(check_integer("seed", seed, low=0, high=None))
     quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
     is_log = isinstance(data, InteractionLog)
     if not isinstance(data, Interactions | InteractionLog) or (
