@@ -6,7 +6,6 @@ apart.
 """
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,16 +14,18 @@ import numpy as np
 import scipy
 
 from fastfedrec import _audit_events
-from fastfedrec._check import check_choice, check_instance, check_integer, check_real
+from fastfedrec._audit_draws import draw_outputs, is_drawn_singly, is_gaussian
+from fastfedrec._audit_outputs import Outputs
+from fastfedrec._check import check_choice, check_integer, check_real
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower, log_upper
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key
 
 # Draws from each input that bound an event well enough: a bound of at least 0.95 epsilon with 95% confidence and
 # power, for the harder of a Laplace tail and generalized randomized response on 10 values.
 _DRAWS = {0.5: 4.7e5, 1.0: 1.0e5, 2.5: 2.4e4, 5.0: 5.8e4}
 _MAX_DEFAULT_DRAWS = 2_000_000
+_SINGLY = 10  # so many times fewer draws where each is a call of its own
 _SIMPLER = 0.01  # candidates come in the order of simplicity: a later one must be better by this share
-_PURPOSE = "audit"
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class AuditResult:
     lower_bound : float
         What the two inputs demonstrably cost; with `method` "exact", what they cost, rounded up in the last digit.
     claim : float
-        As given.
+        As given; where an (epsilon, delta) claim was audited in mu, the mu that it comes to.
     verdict : str
         "violated" where the claim is refuted, else "consistent", which is no proof of the claim.
     event : str
@@ -84,11 +85,12 @@ class AuditResult:
         Returns
         -------
         dict
-            One entry an attribute; None stands for an infinite bound, and for no `overall`.
+            One entry an attribute.  An infinite bound is "infinite", which no program takes for a number or for
+            "not set"; None is for no `overall`.
         """
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values["shares"] = list(self.shares)
-        return {name: None if isinstance(v, float) and math.isinf(v) else v for name, v in values.items()}
+        return {name: "infinite" if isinstance(v, float) and math.isinf(v) else v for name, v in values.items()}
 
     def __str__(self) -> str:
         exact = self.method == "exact"
@@ -117,7 +119,7 @@ def audit(
     alpha: float = 0.05,
     *,
     delta: float = 0.0,
-    measure: str = "epsilon",
+    measure: str = "auto",
     key: Key | None = None,
 ) -> AuditResult:
     """Look for evidence against a privacy claim.
@@ -125,23 +127,28 @@ def audit(
     Parameters
     ----------
     mechanism : Channel, mechanism or callable
-        A `Channel` is computed exactly.  From an object with ``privatize`` or ``add_noise`` outputs are drawn.
-        Anything else is called as ``mechanism(x, n)`` and returns `n` independent outputs on the input `x`: an array
-        of numbers, of shape (n,) or (n, ...).
+        A `Channel` is computed exactly.  From an object with ``privatize``, ``add_noise`` or ``randomise`` (as
+        diffprivlib's), and from an OpenDP measurement, outputs are drawn as they are.  Anything else is called as
+        ``mechanism(x, n)`` and returns `n` independent outputs on the input `x`: numbers, text, bytes, None, or lists,
+        tuples, sets, dicts and arrays of them, of any length.
     x0, x1 : object
         Two neighbouring inputs.  For a `Channel`, positions in its ``inputs``; for an object, a value or a row of
-        values; for a callable, whatever it takes.
+        values; for anything else, whatever it takes.
     claim : float
         The epsilon (or mu) that is claimed for one output; at least 0.
     n : int or None
         Draws from each input, at least 100; None takes enough for a bound of about 0.95 of the claim where the event
-        is not rare, up to 2 million.
+        is not rare, up to 2 million, and a tenth of that where each draw is a call of its own (`ExponentialMechanism`
+        and other libraries).  Where a call raises an exception, each draw becomes a call, up to 20,000, and raising it
+        is an output like any other.
     alpha : float
         Probability that a true claim is called violated, at most; in (0, 0.25].
     delta : float
         The claim's delta, in [0, 1).
     measure : str
-        "epsilon" for an (epsilon, delta) claim, "mu" for one in Gaussian differential privacy.
+        "epsilon" for an (epsilon, delta) claim, "mu" for one in Gaussian differential privacy.  "auto" is "mu" for
+        Gaussian noise of this package, of diffprivlib, and for OpenDP measurements in zero-concentrated differential
+        privacy, else "epsilon"; an (epsilon, delta) claim of Gaussian noise becomes the mu that it comes to.
     key : Key or None
         For mechanisms of this package: a seed's key repeats the audit, None draws from entropy.
 
@@ -153,16 +160,20 @@ def audit(
     Raises
     ------
     TypeError
-        A mechanism that cannot be drawn from, or that returns no numbers.
+        A mechanism that cannot be drawn from, or that returns objects of an unknown type.
     ValueError
         A parameter out of range, or the wrong number of outputs.
+    Exception
+        Whatever the mechanism raises, if it raises on every draw from both inputs.
 
     Notes
     -----
-    Half of the draws choose the event, out of thresholds, intervals, repeated values, "is a multiple of 2^-k" and "is
-    not finite", and also choose the way to bound it.  Only this one event is then counted on the other half.  So it
-    does not matter how many events were tried: the draws that bound it have not been looked at, and the confidence
-    needs no correction.  An audit spends no privacy of anyone, because it runs on inputs that you make up.
+    Half of the draws choose the event, and the way to bound it: out of thresholds, intervals and repeated values of
+    outputs, of their coordinates and of what these decide together, of lengths and types, "is not finite", "is -0.0",
+    "raises an exception", "is a multiple of 2^-k", single bits and remainders.  Integers of any size are exact.
+    Only this one event is then counted on the other half.  So it does not matter how many events were tried: the draws
+    that bound it have not been looked at, and the confidence needs no correction.
+    An audit spends no privacy of anyone, because it runs on inputs that you make up.
 
     With Clopper-Pearson limits of the shares p0 and p1 of an event, and t = e^epsilon, the bounds are
 
@@ -205,7 +216,7 @@ def audit(
     alpha = check_real("alpha", alpha, low=0.0, high=0.25)
     if alpha == 0:
         raise ValueError("alpha must be greater than 0, got 0.0: no finite number of draws is certain")
-    check_choice("measure", measure, ("epsilon", "mu"))
+    check_choice("measure", measure, ("auto", "epsilon", "mu"))
     if n is not None:
         n = check_integer("n", n, low=100)
     if measure == "mu" and delta:
@@ -214,13 +225,16 @@ def audit(
         if measure == "mu":
             raise ValueError("measure must be 'epsilon' for a Channel; to bound mu, audit its privatize as a callable")
         return _audit_channel(mechanism, x0, x1, claim, delta)
-    n = _default_draws(claim) if n is None else n
-    draw = _adapt(mechanism, key)
-    outputs = [_check_outputs(draw(x, n), n) for x in (x0, x1)]
-    if outputs[0].shape != outputs[1].shape:
-        raise ValueError(f"mechanism must return one shape for both inputs, got {outputs[0].shape}, {outputs[1].shape}")
+    if n is None:
+        n = _default_draws(claim) // (_SINGLY if is_drawn_singly(mechanism) else 1)
+    if measure == "auto":
+        measure = "mu" if is_gaussian(mechanism) else "epsilon"
+        if measure == "mu" and delta:
+            claim, delta = _largest_mu(claim, delta), 0.0
+    outputs = draw_outputs(mechanism, (x0, x1), n, key)
+    n = len(outputs[0])
     half = n // 2
-    with np.errstate(invalid="ignore", over="ignore"):  # outputs that are not finite are what some events are about
+    with np.errstate(all="ignore"):  # outputs that are not finite are what some events are about
         event, method, swapped = _choose([y[:half] for y in outputs], (x0, x1), alpha, delta, measure)
         counts = [int(event.holds(y[half:]).sum()) for y in outputs]
     likely, unlikely = reversed(counts) if swapped else counts
@@ -270,6 +284,13 @@ def _audit_channel(channel: Channel, x0: Any, x1: Any, claim: float, delta: floa
     )
 
 
+def _largest_mu(epsilon: float, delta: float) -> float:
+    """The mu that (epsilon, delta) of Gaussian noise comes to."""
+    from fastfedrec.systems.dp_gram import gaussian_mu
+
+    return gaussian_mu(epsilon, delta)
+
+
 def _likeliest(p: tuple[int, ...], q: tuple[int, ...], delta: Fraction) -> tuple[Fraction | float, list[int]]:
     """The largest (P(E) - delta) / Q(E) over all events E, and the E: a prefix in the order of likelihood ratios."""
     possible = [y for y in range(len(p)) if p[y]]
@@ -305,40 +326,6 @@ def _default_draws(claim: float) -> int:
     return int(min(2 * math.exp(min(log_draws, 700.0)), _MAX_DEFAULT_DRAWS) + 0.5)
 
 
-def _adapt(mechanism: Any, key: Key | None) -> Callable[[Any, int], Any]:
-    """The mechanism as a function of an input and a number of draws."""
-    method = getattr(mechanism, "privatize", None) or getattr(mechanism, "add_noise", None)
-    if method is None:
-        if not callable(mechanism):
-            raise TypeError(
-                f"mechanism must be a Channel, have privatize or add_noise, or be callable as mechanism(x, n), "
-                f"got {type(mechanism).__name__}"
-            )
-        if key is not None:
-            raise TypeError("key is for mechanisms of this package, a callable draws its own bits; pass key=None")
-        return mechanism
-    if key is not None and not check_instance("key", key, Key, "use Key.from_seed(n), or None").is_simulation:
-        raise ValueError("key must come from a seed, or be None: an entropy key serves one call, an audit makes two")
-    names: dict[str, Any] = {} if hasattr(mechanism, "privatize") else {"purpose": _PURPOSE}
-    rounds: Iterator[int] = iter(range(2))  # each input has streams of its own
-
-    def draw(x: Any, n: int) -> np.ndarray:
-        x = np.asarray(x)
-        return method(np.tile(x, (n,) + (1,) * x.ndim), key=resolve_key(key), round=next(rounds), **names)
-
-    return draw
-
-
-def _check_outputs(outputs: Any, n: int) -> np.ndarray:
-    """Outputs as an array of shape (n, d)."""
-    outputs = np.asarray(outputs)
-    if outputs.dtype.kind not in "biuf":
-        raise TypeError(f"mechanism must return real numbers, got dtype {outputs.dtype}; number its outputs")
-    if outputs.ndim == 0 or len(outputs) != n or outputs.size == 0:
-        raise ValueError(f"mechanism must return {n} outputs, one a row, got shape {outputs.shape}")
-    return outputs.reshape(n, -1)
-
-
 # ---- bounds --------------------------------------------------------------------------------------------------------
 
 
@@ -372,8 +359,34 @@ def _gaussian_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: flo
 _BOUNDS = {"ratio": _ratio_bound, "one bit": _one_bit_bound, "gaussian": _gaussian_bound}
 
 
+# Above each bound, and much faster: the shares themselves, and where a count is 0 or n the limits of that.  They leave
+# few events that could be better than the best so far.
+
+
+def _largest_share(successes: Any, n: int, alpha: float) -> np.ndarray:
+    return np.minimum(successes / n, alpha ** (1 / n))
+
+
+def _ratio_ceiling(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
+    excess = np.maximum(_largest_share(likely, n, alpha / 2) - delta, 0.0)
+    return np.log(excess) - np.log(1 - _largest_share(n - unlikely, n, alpha / 2))
+
+
+def _one_bit_ceiling(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
+    right = _largest_share(likely + (n - unlikely), 2 * n, alpha)
+    return np.log(np.maximum(right - delta, 0.0)) - np.log1p(-right)
+
+
+def _gaussian_ceiling(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
+    first, second = _largest_share(likely, n, alpha / 2), 1 - _largest_share(n - unlikely, n, alpha / 2)
+    return scipy.special.ndtri(first) - scipy.special.ndtri(second)
+
+
+_CEILINGS = {"ratio": _ratio_ceiling, "one bit": _one_bit_ceiling, "gaussian": _gaussian_ceiling}
+
+
 def _choose(
-    outputs: list[np.ndarray], inputs: tuple[Any, Any], alpha: float, delta: float, measure: str
+    outputs: list[Outputs], inputs: tuple[Any, Any], alpha: float, delta: float, measure: str
 ) -> tuple[_audit_events.Event, str, bool]:
     """The event and method with the highest bound on these draws, and whether the event is likelier on x1.
 
@@ -384,10 +397,15 @@ def _choose(
     best: tuple[float, Any] = (-math.inf, None)
     for batch in _audit_events.candidates(outputs, inputs):
         for swapped in (False, True):
-            unlikely, likely = batch.counts if swapped else reversed(batch.counts)
+            unlikely, likely = batch.counts if swapped else batch.counts[::-1]
             for method in methods:
-                bounds = _BOUNDS[method](likely, unlikely, batch.n, strict, delta)
+                least = best[0] + _SIMPLER * abs(best[0]) if math.isfinite(best[0]) else -math.inf
+                better = np.flatnonzero(_CEILINGS[method](likely, unlikely, batch.n, strict, delta) > least)
+                if not len(better) and best[1] is not None:
+                    continue
+                better = better if len(better) else np.arange(1)
+                bounds = _BOUNDS[method](likely[better], unlikely[better], batch.n, strict, delta)
                 i = int(np.argmax(bounds))
-                if math.isinf(best[0]) or bounds[i] > best[0] + _SIMPLER * abs(best[0]):
-                    best = float(bounds[i]), (batch.make(i), method, swapped)
+                if best[1] is None or bounds[i] > least:
+                    best = float(bounds[i]), (batch.make(int(better[i])), method, swapped)
     return best[1]

@@ -1,0 +1,139 @@
+"""Low digits of outputs: where implementations of noise give inputs away although its size is right.
+
+Each family splits the outputs by a small code, such as six bits of a number; the audit then looks for codes that are
+likelier on one input.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+_WIDTH = 6  # bits that are looked at together
+_CODES = 2**_WIDTH
+_MODULI = (7, 9, 11, 13, 1000)  # beside the powers of two
+_FEW = 64  # distinct values of a column that the audit counts one by one, so that its digits add nothing
+
+Code = Callable[[np.ndarray], np.ndarray]
+# Words for a code, codes of outputs (n, d), how many codes there are, codes of the two samples.
+Family = tuple[Callable[[Any], str], Code, int, list[np.ndarray]]
+
+
+def digit_families(outputs: Sequence[np.ndarray], names: Sequence[str], columns: Sequence[int]) -> Iterator[Family]:
+    """All families for two samples of outputs, each of shape (n, d), on some columns and on the sum of all."""
+    is_float = outputs[0].dtype.kind == "f"
+    for j in columns:
+        if len(np.unique(np.concatenate([y[:1000, j] for y in outputs]))) <= _FEW:
+            continue
+        if is_float:
+            yield from _digits(f"the bit pattern of {names[j]}", partial(_pattern, j), outputs)
+            columns_j = np.concatenate([y[:, j] for y in outputs]).astype(np.float64)
+            scale = 62 - int(np.frexp(np.abs(columns_j[np.isfinite(columns_j)]).max(initial=0.0))[1])
+            yield from _digits(f"floor({names[j]} * 2^{scale})", partial(_fixed_point, j, scale), outputs)
+        else:
+            yield from _digits(names[j], partial(_two_complement, j), outputs)
+            yield from _remainders(names[j], j, outputs)
+    if len(names) > 1:
+        if is_float:
+            yield from _digits("the sum of the bit patterns of all coordinates", _pattern_sum, outputs)
+        else:
+            yield from _digits("the sum of all coordinates", _sum, outputs)
+
+
+def _pattern(j: int, outputs: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(outputs[:, j]).view(f"u{outputs.dtype.itemsize}")
+
+
+def _pattern_sum(outputs: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(outputs).view(f"u{outputs.dtype.itemsize}").sum(axis=1, dtype=np.uint64)
+
+
+def _fixed_point(j: int, scale: int, outputs: np.ndarray) -> np.ndarray:
+    """The column as multiples of 2^-scale, rounded down; what is not finite or much larger counts as 0."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.floor(np.ldexp(outputs[:, j].astype(np.float64), scale))
+    return np.where(np.abs(scaled) < 2.0**63, scaled, 0.0).astype(np.int64).view(np.uint64)
+
+
+def _two_complement(j: int, outputs: np.ndarray) -> np.ndarray:
+    return outputs[:, j].astype(np.int64, copy=False).view(np.uint64)
+
+
+def _sum(outputs: np.ndarray) -> np.ndarray:
+    return outputs.astype(np.int64, copy=False).view(np.uint64).sum(axis=1)
+
+
+def _digits(name: str, read: Code, outputs: Sequence[np.ndarray]) -> Iterator[Family]:
+    """Six bits at a time, from the lowest that vary to the highest."""
+    numbers = [read(y) for y in outputs]
+    varying = int(np.bitwise_or.reduce([np.bitwise_or.reduce(z ^ numbers[0][0]) for z in numbers]))
+    shift = 0
+    while varying >> shift:
+        if varying >> shift & _CODES - 1:
+            codes = [_window(z, shift) for z in numbers]
+            yield SayBits(name, shift), partial(_read_window, read, shift), _CODES, codes
+        shift += _WIDTH
+
+
+def _window(numbers: np.ndarray, shift: int) -> np.ndarray:
+    return (numbers >> numbers.dtype.type(shift) & numbers.dtype.type(_CODES - 1)).astype(np.intp)
+
+
+def _read_window(read: Code, shift: int, outputs: np.ndarray) -> np.ndarray:
+    return _window(read(outputs), shift)
+
+
+@dataclass(frozen=True)
+class SayBits:
+    """Words for six bits of a number, and for each of them."""
+
+    name: str
+    shift: int
+
+    n_codes = _CODES
+    #: Whether code c has the value v in bit k, in row c and column 2 k + v.
+    members = np.stack([np.arange(_CODES) >> k & 1 == v for k in range(_WIDTH) for v in (0, 1)], axis=1).astype(int)
+
+    def __call__(self, code: int) -> str:
+        if self.shift == 0:
+            return f"{self.name} mod {_CODES} == {code}"
+        return f"floor({self.name} / 2^{self.shift}) mod {_CODES} == {code}"
+
+    def bit(self, i: int) -> str:
+        """What "bit k is v" says, of i = 2 k + v."""
+        k, v = self.shift + i // 2, i % 2
+        return f"{self.name} is {'odd' if v else 'even'}" if k == 0 else f"bit {k} of {self.name} is {v}"
+
+
+def _remainders(name: str, j: int, outputs: Sequence[np.ndarray]) -> Iterator[Family]:
+    """Remainders by small numbers, and by the steps that all outputs on one input lie apart."""
+    steps = {int(np.gcd.reduce(np.diff(np.sort(y[:, j])).view(f"u{y.dtype.itemsize}"))) for y in outputs}
+    for modulus in (*_MODULI, *sorted(steps)):
+        if modulus <= 1 or modulus >= 2 ** (8 * outputs[0].dtype.itemsize - 1):
+            continue
+        if modulus <= _MODULI[-1]:
+            code = partial(_remainder, j, modulus)
+            yield partial(_say_remainder, name, modulus), code, modulus, [code(y) for y in outputs]
+        else:
+            for y in outputs:
+                rest = int(y[0, j]) % modulus
+                code = partial(_has_rest, j, modulus, rest)
+                yield partial(_say_rest, name, modulus, rest), code, 2, [code(y) for y in outputs]
+
+
+def _remainder(j: int, modulus: int, outputs: np.ndarray) -> np.ndarray:
+    return (outputs[:, j].astype(np.int64 if outputs.dtype != np.uint64 else np.uint64) % modulus).astype(np.intp)
+
+
+def _has_rest(j: int, modulus: int, rest: int, outputs: np.ndarray) -> np.ndarray:
+    return (outputs[:, j] % modulus == rest).astype(np.intp)
+
+
+def _say_remainder(name: str, modulus: int, code: int) -> str:
+    return f"{name} mod {modulus} == {code}"
+
+
+def _say_rest(name: str, modulus: int, rest: int, code: int) -> str:
+    return f"{name} mod {modulus} {'==' if code else '!='} {rest}"
