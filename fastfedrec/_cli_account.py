@@ -2,13 +2,12 @@
 
 import argparse
 import json
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fastfedrec._check import check_integer
-from fastfedrec._table import format_epsilon, format_table
+from fastfedrec._table import epsilon_to_json, format_epsilon, format_table
 from fastfedrec.accounting import (
     Gaussian,
     Ledger,
@@ -128,8 +127,8 @@ def _report(
     if arguments.plot is not None:
         _plot(arguments.plot, rounds, curves)
     if arguments.json:
-        finite = {name: [None if math.isinf(e) else e for e in values] for name, values in curves.items()}
-        document = {"rounds": list(rounds), "epsilon": finite, "delta": arguments.delta} | details
+        epsilon = {name: [epsilon_to_json(e) for e in values] for name, values in curves.items()}
+        document = {"rounds": list(rounds), "epsilon": epsilon, "delta": arguments.delta} | details
         print(json.dumps(document | {"plot": arguments.plot and str(arguments.plot)}, indent=2, allow_nan=False))
         return
     rows = [(n, *(format_epsilon(values[i]) for values in curves.values())) for i, n in enumerate(rounds)]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastfedrec._table import format_epsilon, format_table
+from fastfedrec._table import epsilon_from_json, format_epsilon, format_table
 from fastfedrec._version import __version__
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import SHORT_NAMES
@@ -155,10 +155,7 @@ def _format_results(results: dict[str, dict[str, Any]]) -> str:
         (
             name,
             *(f"{result[metric]:.3f}" for metric in METRICS),
-            *(
-                format_epsilon(math.inf if spent is None else spent)
-                for spent in map(result["epsilon"].get, SHORT_NAMES)
-            ),
+            *(format_epsilon(epsilon_from_json(spent)) for spent in map(result["epsilon"].get, SHORT_NAMES)),
         )
         for name, result in results.items()
     ]

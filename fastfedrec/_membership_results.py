@@ -1,7 +1,6 @@
 """What a membership attack found, beside chance, the control, the ceiling, and what a guarantee allows."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec._membership_figures import Estimate, Ladder, TradeOff, ceiling_scores, chance_advantage
-from fastfedrec._table import format_table
+from fastfedrec._table import epsilon_to_json, format_table
 from fastfedrec.randomness import Key
 
 RATES = (0.01, 0.001)
@@ -212,7 +211,7 @@ class MembershipResult:
             "ceiling_accuracy": self.ceiling_accuracy,
             "chance_advantage": self.chance_advantage,
             "beats_chance": self.beats_chance,
-            "guarantee": [[None if math.isinf(epsilon) else epsilon, delta] for epsilon, delta in self.guarantee],
+            "guarantee": [[epsilon_to_json(epsilon), delta] for epsilon, delta in self.guarantee],
         }
 
     def to_json(self) -> str:

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import json
+import math
 import multiprocessing
 import platform
 import time
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec import hardware
+from fastfedrec._table import epsilon_to_json
 from fastfedrec._version import __version__
 from fastfedrec.accounting import Ledger, UnsupportedEventError
 from fastfedrec.accounting.views import SHORT_NAMES
@@ -93,8 +95,16 @@ def describe_data(data: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """The same in types that JSON has: what it has no word for is written as Python would."""
-    return json.loads(json.dumps(value, default=repr))
+    """The same in types that JSON has: infinity as "infinite", and what it has no word for as Python would write it."""
+
+    def finite(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {name: finite(inner) for name, inner in part.items()}
+        if isinstance(part, list):
+            return [finite(inner) for inner in part]
+        return epsilon_to_json(part) if isinstance(part, float) else part
+
+    return finite(json.loads(json.dumps(value, default=repr)))
 
 
 @functools.cache
@@ -183,13 +193,12 @@ def _measure(data: Any, job: Job, protocol: Protocol, n_threads: int) -> dict[st
     }
 
 
-def _true_epsilon(ledger: Ledger, view: str, delta: float) -> float | None:
-    """None where nothing is guaranteed, or nothing is known."""
+def _true_epsilon(ledger: Ledger, view: str, delta: float) -> float | str:
+    """As JSON holds it; "infinite" also where nothing is known."""
     try:
-        epsilon = ledger.epsilon(view, delta)
+        return epsilon_to_json(ledger.epsilon(view, delta))
     except UnsupportedEventError:
-        return None
-    return epsilon if epsilon < np.inf else None
+        return epsilon_to_json(math.inf)
 
 
 _last_split: dict[str, Any] = {}

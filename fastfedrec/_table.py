@@ -55,3 +55,35 @@ def format_epsilon(epsilon: float) -> str:
     digits = max(0, 4 - math.ceil(math.log10(epsilon)))
     # The tolerance keeps 2.50000000001 from showing as 2.5001.
     return f"{math.ceil(epsilon * (1 - 1e-9) * 10**digits) / 10**digits:.{digits}f}"
+
+
+def epsilon_to_json(epsilon: float) -> float | str:
+    """A privacy cost as JSON can hold it: "infinite" where nothing is guaranteed, for null means "not set" elsewhere.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0, in nats.
+
+    Returns
+    -------
+    float or str
+        A number, or "infinite".
+    """
+    return "infinite" if math.isinf(epsilon) else epsilon
+
+
+def epsilon_from_json(value: float | str) -> float:
+    """What `epsilon_to_json` was given.
+
+    Parameters
+    ----------
+    value : float or str
+        A number, or "infinite".
+
+    Returns
+    -------
+    float
+        In nats.
+    """
+    return math.inf if value == "infinite" else float(value)

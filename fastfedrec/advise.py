@@ -40,8 +40,8 @@ class Offer:
         That cost no more than the budget, for the users and items asked about; all others have their defaults.
     epsilon : float
         What the whole run costs, by the accountants; rounded up.
-    epsilon_alone : float or None
-        The same where nothing but the user's own device is trusted; None where nothing is guaranteed then.
+    epsilon_alone : float
+        The same where nothing but the user's own device is trusted; infinite where nothing is guaranteed then.
     expected : float
         HR@10 that was measured where it is no easier: the least of what lies around.
     gain : float
@@ -63,7 +63,7 @@ class Offer:
     system: str
     parameters: dict[str, Any]
     epsilon: float
-    epsilon_alone: float | None
+    epsilon_alone: float
     expected: float
     gain: float
     margin: float
@@ -192,7 +192,7 @@ class Advice:
 
     def _caveats(self, best: Offer) -> list[str]:
         """What becomes of the guarantee if the trust is misplaced; what else is as good."""
-        alone = "nothing" if best.epsilon_alone is None else f"epsilon {format_epsilon(best.epsilon_alone)}"
+        alone = "nothing" if math.isinf(best.epsilon_alone) else f"epsilon {format_epsilon(best.epsilon_alone)}"
         lines = ["  everybody gets the same list"] if best.is_popularity else []
         lines += ["  no better than items at random, which have .100"] if best.expected <= _RANDOM else []
         lines += [] if self.trust == "local" else [f"  if that trust is misplaced, {alone} is left of it"]
@@ -371,7 +371,7 @@ def _offer(
         recipe.system,
         parameters,
         cost,
-        None if math.isinf(alone := ledger.epsilon("server", delta)) else alone,
+        ledger.epsilon("server", delta),
         min(map(_mean, measured)),
         gain,
         margin,

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 import statistics
 import sys
 import time
@@ -22,7 +21,7 @@ from fastfedrec._cli_reproduce import add_reproduce
 from fastfedrec._cli_shuffler import add_shuffler
 from fastfedrec._cli_sweep import add_sweep
 from fastfedrec._demo import EPSILON_LEGEND, missing_extra, run_demo
-from fastfedrec._table import format_epsilon, format_table
+from fastfedrec._table import epsilon_from_json, format_epsilon, format_table
 from fastfedrec._version import __version__
 from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.evaluation import (
@@ -276,10 +275,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
                 for summary in of.values()
                 for k in ("mean", "std")
             ),
-            *(
-                format_epsilon(math.inf if spent is None else spent)
-                for spent in (epsilons[name][view] for view in SHORT_NAMES)
-            ),
+            *(format_epsilon(epsilon_from_json(spent)) for spent in (epsilons[name][view] for view in SHORT_NAMES)),
         )
         for name, of in results.items()
     ]

@@ -21,6 +21,7 @@ from fastfedrec._sweep_runs import (
     plain,
     run_all,
 )
+from fastfedrec._table import epsilon_from_json
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import parse_metrics
@@ -270,14 +271,16 @@ def _cell(setting: Setting, jobs: Sequence[Job], found: Mapping[str, dict[str, A
     if not done:
         return None
     runs = [run for _, run in done]
-    costs = {view: [run["privacy"]["epsilon"][view] for run in runs] for view in TRUST_VIEWS.values()}
+    costs = {
+        view: [epsilon_from_json(run["privacy"]["epsilon"][view]) for run in runs] for view in TRUST_VIEWS.values()
+    }
     return Cell(
         setting.system,
         plain(dict(setting.parameters)),
         tuple(seed for seed, _ in done),
         {name: tuple(run["metrics"][name] for run in runs) for name in runs[0]["metrics"]},
         min(run["n_tested"] for run in runs),
-        {view: None if None in values else max(values) for view, values in costs.items()},
+        {view: max(values) for view, values in costs.items()},
         runs[0]["privacy"]["delta"],
         tuple(sorted({trust for run in runs for trust in run["privacy"]["trust"]})),
         runs[0]["bytes_per_client"],

@@ -35,8 +35,8 @@ class Cell:
     n_tested : int
         Users who were tested under one seed, at least.
     epsilon : dict
-        True cost of the whole run by view, in nats, for replacing all data of one user; the largest over seeds; None
-        where nothing is guaranteed.
+        True cost of the whole run by view, in nats, for replacing all data of one user; the largest over seeds;
+        infinite where nothing is guaranteed.
     delta : float
         At which that is stated.
     trust : tuple of str
@@ -54,7 +54,7 @@ class Cell:
     seeds: tuple[int, ...]
     metrics: dict[str, tuple[float, ...]]
     n_tested: int
-    epsilon: dict[str, float | None]
+    epsilon: dict[str, float]
     delta: float
     trust: tuple[str, ...]
     bytes_per_client: dict[str, int] | None
@@ -70,7 +70,7 @@ class Cell:
     @property
     def is_private(self) -> bool:
         """Whether it has a finite guarantee in any trust model."""
-        return any(self.true_epsilon(trust) is not None for trust in TRUST_VIEWS)
+        return any(self.true_epsilon(trust) < math.inf for trust in TRUST_VIEWS)
 
     def mean(self, metric: str) -> float:
         """Average over seeds.
@@ -118,7 +118,7 @@ class Cell:
         """
         return share_error(self.metrics[metric], self.n_tested)
 
-    def true_epsilon(self, trust: str) -> float | None:
+    def true_epsilon(self, trust: str) -> float:
         """What a user pays where no more than this is trusted.
 
         Parameters
@@ -128,12 +128,12 @@ class Cell:
 
         Returns
         -------
-        float or None
-            None where nothing is guaranteed then.  What rests on trust in an entity, which is neither the user's own
-            device nor a shuffler, counts with a trusted server only.
+        float
+            Infinite where nothing is guaranteed then.  What rests on trust in an entity, which is neither the user's
+            own device nor a shuffler, counts with a trusted server only.
         """
         if trust != "central" and "entity" in self.trust:
-            return None
+            return math.inf
         return self.epsilon[TRUST_VIEWS[trust]]
 
 
@@ -216,7 +216,7 @@ def pareto_front(cells: Sequence[Cell], trust: str, metric: str) -> list[Cell]:
     paid: list[tuple[float, Cell]] = []
     for cell in cells:
         epsilon = cell.true_epsilon(trust)
-        if epsilon is not None:
+        if epsilon < math.inf:
             paid.append((epsilon, cell))
     paid.sort(key=lambda entry: entry[0])
     front: list[Cell] = []

@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import io
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -93,7 +94,7 @@ class Sweep(SideBySide):
         """
         lines = []
         for trust, words in TRUST_WORDS.items():
-            front = [f"{cell.label} at {format_epsilon(cell.true_epsilon(trust) or 0.0)}" for cell in self.front(trust)]
+            front = [f"{cell.label} at {format_epsilon(cell.true_epsilon(trust))}" for cell in self.front(trust)]
             lines.append(f"Front, {trust} ({words}): {'; '.join(front) or 'nothing has a guarantee'}.")
         apart = [cell.label for cell in self.cells if not cell.is_private]
         return "\n".join([*lines, f"No guarantee in any of them: {'; '.join(apart) or 'none'}."])
@@ -104,13 +105,13 @@ class Sweep(SideBySide):
         Returns
         -------
         str
-            With a header; empty where there is nothing, as for an epsilon that is not guaranteed.
+            With a header; an epsilon that is not guaranteed is "infinite".
         """
         rows = self._records()
         text = io.StringIO()
         writer = csv.DictWriter(text, list(rows[0]) if rows else ["system"], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(plain(rows))
         return text.getvalue()
 
     def to_frame(self) -> Any:
@@ -199,10 +200,7 @@ class Sweep(SideBySide):
                 [
                     cell.label + "*" * cell.is_baseline,
                     *(f"{v:.3f}" for name in names for v in (cell.mean(name), 2 * cell.error(name))),
-                    *(
-                        "none" if epsilon is None else format_epsilon(epsilon)
-                        for epsilon in map(cell.true_epsilon, TRUST_VIEWS)
-                    ),
+                    *map(format_epsilon, map(cell.true_epsilon, TRUST_VIEWS)),
                     ", ".join(fronts),
                     f"{sizes['download'] + sizes['upload']:,}" if sizes else "-",
                     f"{cell.seconds:.2f}",
@@ -217,7 +215,7 @@ class Sweep(SideBySide):
         panels = figure.subplots(1, len(TRUST_VIEWS), sharey=True)
         for panel, trust in zip(panels, TRUST_VIEWS, strict=True):
             for number, system in enumerate(systems):
-                cells = [cell for cell in self.cells if cell.system == system and cell.true_epsilon(trust) is not None]
+                cells = [cell for cell in self.cells if cell.system == system and cell.true_epsilon(trust) < math.inf]
                 points = [(c.true_epsilon(trust), c.mean(self.metric), 2 * c.error(self.metric)) for c in cells]
                 if points:
                     panel.errorbar(*zip(*points, strict=True), fmt="o", color=f"C{number}", markersize=4, label=system)

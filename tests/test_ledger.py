@@ -1,5 +1,7 @@
+import copy
 import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,12 +12,14 @@ from fastfedrec.accounting import (
     ZCDP,
     CentralRelease,
     Gaussian,
+    Laplace,
     Ledger,
     LocalReports,
     ShuffledReports,
     Unprotected,
     UnsupportedEventError,
 )
+from fastfedrec.accounting._ledger_format import SCHEMA, violation
 
 REPORTS = LocalReports("binary response", epsilon=2.5, n_reports=100, n_users=50_000, separable=True)
 
@@ -175,7 +179,7 @@ def test_json_round_trip():
     ledger.note("n")
     ledger.record(Unprotected("u"))
     document = json.loads(ledger.to_json())
-    assert document["epsilon"] == dict.fromkeys(document["epsilon"])  # JSON has no infinity
+    assert document["epsilon"] == dict.fromkeys(document["epsilon"], "infinite")  # never null, nor 0
     again = Ledger.from_json(ledger.to_json())
     assert again.events == ledger.events
     assert again.to_dict() == ledger.to_dict()
@@ -210,3 +214,197 @@ def test_a_shuffler_never_costs_more(epsilon, n_reports, n_users, times):
 def test_shown_figures_never_understate(epsilon):
     assert float(format_epsilon(epsilon)) >= epsilon * (1 - 2e-9)
     assert float(format_epsilon(epsilon)) <= epsilon * 1.0011 + 1e-9
+
+
+# ---- the document ---------------------------------------------------------------------------------------------------
+
+SCHEMA_FILE = Path(__file__).parent.parent / "docs" / "reference" / "ledger.schema.json"
+
+
+def follows(value, schema):
+    """Whether JSON follows a schema: a validator of its own, of the words that the schema uses."""
+    if "anyOf" in schema:
+        return any(follows(value, part) for part in schema["anyOf"])
+    if "const" in schema:
+        return json.dumps(value) == json.dumps(schema["const"])
+    if "enum" in schema:
+        return json.dumps(value) in map(json.dumps, schema["enum"])
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    right = {
+        "object": isinstance(value, dict),
+        "array": isinstance(value, list),
+        "string": isinstance(value, str),
+        "boolean": isinstance(value, bool),
+        "integer": is_number and isinstance(value, int),
+        "number": is_number,
+        "null": value is None,
+    }[schema["type"]]
+    if not right or set(schema) - {
+        "$schema", "title", "description", "type", "properties", "required", "additionalProperties", "items",
+        "uniqueItems", "minimum", "exclusiveMinimum", "exclusiveMaximum",
+    }:  # fmt: skip
+        return False
+    if schema["type"] == "object":
+        known = schema["properties"]
+        return set(schema["required"]) <= set(value) <= set(known) and all(follows(value[n], known[n]) for n in value)
+    if schema["type"] == "array":
+        repeats = schema.get("uniqueItems") and len(set(map(json.dumps, value))) < len(value)
+        return not repeats and all(follows(entry, schema["items"]) for entry in value)
+    if is_number:
+        above = value >= schema.get("minimum", value) and value > schema.get("exclusiveMinimum", value - 1)
+        return above and value < schema.get("exclusiveMaximum", value + 1)
+    return True
+
+
+def a_document():
+    ledger = ledger_of(
+        REPORTS,
+        REPORTS,
+        CentralRelease("c", 0.25, delta=1e-9),
+        Gaussian(3.0, neighboring="replace", sampling="without_replacement", n_users=100, cohort_size=5),
+        Gaussian(3.0, neighboring="zero_out", sampling="none", trust="entity"),
+        Laplace(3.0, neighboring="add_remove", sampling="poisson", sampling_probability=0.5),
+        ShuffledReports("s", 1.0, 2, 300, 0.5, neighboring="zero_out"),
+        Unprotected("u"),
+    )
+    ledger.note("n")
+    return ledger.to_dict()
+
+
+def test_what_is_written_follows_the_schema_that_the_pages_offer():
+    assert json.loads(SCHEMA_FILE.read_text()) == SCHEMA
+    for document in (
+        a_document(),
+        Ledger().to_dict(),
+        ledger_of(ZCDP("z", 1.0, neighboring="zero_out", sampling="none")).to_dict(),
+    ):
+        assert follows(document, SCHEMA)
+        assert violation(document, SCHEMA, "ledger") is None
+
+
+def at(document, path, value):
+    """A copy with one place changed; a value of `...` takes it out."""
+    changed = copy.deepcopy(document)
+    *way, last = path
+    place = changed
+    for step in way:
+        place = place[step]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["events", 0, "times"], -1, r"ledger\.events\[0\]\.times must be of type integer, at least 1, got -1"),
+        (["events", 0, "times"], 0, r"events\[0\]\.times must be of type integer, at least 1, got 0"),
+        (["events", 0, "times"], 0.9, r"events\[0\]\.times must be of type integer, at least 1, got 0.9"),
+        (["events", 0, "times"], True, r"events\[0\]\.times must be of type integer, at least 1, got True"),
+        (["events", 0, "times"], "2", r"events\[0\]\.times must be"),
+        (["events", 0, "kind"], "Wish", r"events\[0\]\.kind must be one of .*, got 'Wish'"),
+        (["events", 0, "kind"], ["Gaussian"], r"events\[0\]\.kind must be one of"),
+        (["events", 0, "kind"], "Gaussian", r"events\[0\]\.fields must have"),
+        (["events", 0, "fields", "epsilon"], -2.5, r"events\[0\]\.fields: epsilon must be greater than 0"),
+        (["events", 0, "fields", "epsilon"], True, r"events\[0\]\.fields\.epsilon must be of type number, got True"),
+        (["events", 0, "fields", "n_users"], 10.5, r"events\[0\]\.fields\.n_users must be of type integer"),
+        (["events", 0, "fields", "separable"], "no", r"events\[0\]\.fields\.separable must be of type boolean"),
+        (["events", 0, "fields", "mechanism"], None, r"events\[0\]\.fields\.mechanism must be of type string"),
+        (["events", 0, "fields", "neighboring"], "none", r"events\[0\]\.fields\.neighboring must be 'replace'"),
+        (
+            ["events", 1, "fields", "neighboring"],
+            "substitute",
+            r"events\[1\]\.fields\.neighboring must be 'replace' or",
+        ),
+        (["events", 1, "fields", "privacy_unit"], "interaction", r"events\[1\]\.fields: .*protects one interaction"),
+        (["events", 0, "fields", "shift"], 1, r"events\[0\]\.fields holds 'shift', which this version"),
+        (["events", 0, "fields", "n_users"], ..., r"events\[0\]\.fields must have 'n_users'"),
+        (["events", 0, "epsilon_per_round", "server"], None, r"epsilon_per_round\.server must be .* got None"),
+        (["events", 0, "epsilon_whole_run", "public"], -1.0, r"epsilon_whole_run\.public must be"),
+        (["events", 0, "by"], "me", r"events\[0\] holds 'by'"),
+        (["events", 0], 3, r"events\[0\] must be of type object, got 3"),
+        (["events"], {}, r"ledger\.events must be of type array"),
+        (["neighboring"], "add_remove", r"ledger\.neighboring must be 'replace', got 'add_remove'"),
+        (["privacy_unit"], "interaction", r"ledger\.privacy_unit must be 'user'"),
+        (["epsilon_unit"], "bits", r"ledger\.epsilon_unit must be 'nats'"),
+        (["format"], "fastfedrec ledger 3", r"ledger\.format must be 'fastfedrec ledger 2'"),
+        (["delta"], 0, r"ledger\.delta must be of type number, above 0 and below 1, got 0"),
+        (["delta"], 1.0, r"ledger\.delta must be"),
+        (["delta"], "1e-6", r"ledger\.delta must be"),
+        (["delta"], ..., r"ledger must have 'delta'"),
+        (["is_simulation"], 1, r"ledger\.is_simulation must be of type boolean"),
+        (["notes"], ["n", 1], r"ledger\.notes\[1\] must be of type string"),
+        (["notes"], ["n", "n"], r"ledger\.notes\[1\] repeats an earlier entry"),
+        (["notes"], "n", r"ledger\.notes must be of type array"),
+        (["epsilon", "peers"], 1.0, r"ledger\.epsilon holds 'peers'"),
+        (["epsilon", "neighbours"], 1.0, r"ledger\.epsilon states what 'neighbours' see, which this version cannot"),
+        (["epsilon", "third_party"], 1.0, r"ledger\.epsilon states what 'third_party' see"),
+        (["events", 0, "epsilon_per_round", "neighbours"], 1.0, r"events\[0\]\.epsilon_per_round states what"),
+        (["comment"], "x", r"ledger holds 'comment'"),
+    ],
+)
+def test_what_would_not_have_been_written_is_refused_by_name(path, value, message):
+    document = a_document()
+    Ledger.from_dict(document)
+    with pytest.raises(ValueError, match=message):
+        Ledger.from_dict(at(document, path, value))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [["epsilon", "public"], ["events", 0, "epsilon_per_round", "server"], ["events", 1, "epsilon_whole_run", "public"],
+     ["events", 6, "epsilon_whole_run", "public"], ["epsilon", "key_holder"]],
+)  # fmt: skip
+def test_figures_below_what_the_events_cost_are_refused(path):
+    document = a_document()
+    place = document
+    for step in path:
+        place = place[step]
+    lower = 0.0 if place == "infinite" else place * (1 - 1e-5)
+    with pytest.raises(ValueError, match=rf"\.{path[-1]} states .*, and its events cost"):
+        Ledger.from_dict(at(document, path, lower))
+    assert Ledger.from_dict(at(document, path, lower), check_costs=False).to_dict() == document
+    if place != "infinite":
+        assert Ledger.from_dict(at(document, path, place * 1.01)).to_dict() == document  # more is no lie
+
+
+def test_no_event_comes_twice():
+    document = a_document()
+    document["events"].append(copy.deepcopy(document["events"][2]))
+    with pytest.raises(ValueError, match=r"ledger\.events\[7\] repeats ledger\.events\[2\]"):
+        Ledger.from_dict(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must be JSON text"),
+        ("[" * 100_000, "must be JSON text"),
+        ("[]", "must be an object of JSON, got \\[\\]"),
+        ("null", "must be an object of JSON, got None"),
+        ('{"delta": 1e-6, "delta": 0.5}', "ledger holds a field twice: 'delta'"),
+        ('{"delta": NaN}', "ledger holds NaN, which is no number of JSON"),
+        ('{"delta": 1e999}', r"ledger must have"),
+        ("{}", "ledger must have"),
+    ],
+)
+def test_text_that_is_no_ledger_is_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        Ledger.from_json(text)
+    number = Ledger().to_json().replace("1e-06", "1e999")
+    with pytest.raises(ValueError, match=r"ledger\.delta must be"):
+        Ledger.from_json(number)
+
+
+def test_ledgers_of_0_1_0_are_read():
+    """They had no format, and null where nothing is guaranteed."""
+    now = a_document()
+    old = json.loads(json.dumps(now).replace('"infinite"', "null"))
+    del old["format"]
+    assert Ledger.from_dict(old).to_dict() == now
+    with pytest.raises(ValueError, match=r"ledger must have 'format'"):
+        Ledger.from_dict(at(now, ["format"], ...))  # 0.1.0 did not write "infinite"
+    with pytest.raises(ValueError, match=r"ledger\.epsilon\.public states 0, and its events cost inf"):
+        Ledger.from_dict(at(old, ["epsilon", "public"], 0.0))

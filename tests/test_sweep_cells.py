@@ -7,7 +7,7 @@ import pytest
 from fastfedrec.sweep_cells import Cell, is_better, margin, pareto_front, share_error
 
 
-def cell(values, public, *, server=None, shuffled=None, n_tested=10_000, name="A", trust=("central",)):
+def cell(values, public, *, server=math.inf, shuffled=math.inf, n_tested=10_000, name="A", trust=("central",)):
     values = values if isinstance(values, tuple) else (values,)
     epsilon = {"server": server, "shuffled_server": shuffled, "public": public}
     seeds = tuple(range(len(values)))
@@ -36,7 +36,7 @@ def test_the_margin_and_what_is_better():
 
 def test_a_front_by_hand():
     cheap, tie, better = cell(0.50, 1.0), cell(0.505, 2.0), cell(0.6, 3.0)
-    worse, open_to_all = cell(0.45, 3.0), cell(0.9, None)
+    worse, open_to_all = cell(0.45, 3.0), cell(0.9, math.inf)
     assert pareto_front([worse, better, open_to_all, tie, cheap], "central", "hr@10") == [cheap, better]
     # A tie that costs no more is on the front as well, one that is clearly worse at that cost is not.
     twin = cell(0.598, 3.02, name="B")
@@ -58,7 +58,7 @@ def test_costs_are_compared_in_one_trust_model_only():
 def test_trust_in_an_entity_is_not_local():
     # Its ledger has a figure against the server, which rests on an entity that has seen the data.
     entity = cell(0.5, 1.0, server=1.0, shuffled=1.0, trust=("entity",))
-    assert [entity.true_epsilon(trust) for trust in ("local", "shuffle", "central")] == [None, None, 1.0]
+    assert [entity.true_epsilon(trust) for trust in ("local", "shuffle", "central")] == [math.inf, math.inf, 1.0]
     assert pareto_front([entity], "local", "hr@10") == []
     assert entity.is_private
 

@@ -101,7 +101,7 @@ def test_what_a_private_point_costs_is_from_its_ledger(tiny, figure):
     for point in found.points:
         by_model.setdefault(point["model"], set()).add(point["epsilon"])
     target = 2.0 if figure == "4" else 40.0
-    assert by_model["PrivRec"] == by_model["popularity"] == {None}
+    assert by_model["PrivRec"] == by_model["popularity"] == {"infinite"}
     for model in ("DP popularity", "DP-PrivRec-One, private popularity fine-tuned"):
         assert list(by_model[model]) == [pytest.approx(target)]
     (rounds,) = by_model["DP-PrivRec-One"]

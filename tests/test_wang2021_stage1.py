@@ -87,7 +87,7 @@ def test_every_private_row_is_at_the_same_epsilon(table):
         elif name == "popularity of the public people":
             assert row["epsilon"] == 0
         else:
-            assert row["epsilon"] is None
+            assert row["epsilon"] == "infinite"
 
 
 def test_what_is_shown_and_kept(table, folder, tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fastfedrec._check import check_choice, check_epsilon, check_instance, check_integer, check_real
+from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
 
 Trust = Literal["local", "shuffle", "central", "entity"]
 Neighboring = Literal["replace", "add_remove", "zero_out"]
@@ -137,6 +137,7 @@ class _Central:
         check_choice("neighboring", self.neighboring, ("replace", "add_remove", "zero_out"))
         check_choice("sampling", self.sampling, tuple(_SAMPLING_FIELDS))
         check_choice("privacy_unit", self.privacy_unit, ("user", "interaction"))
+        _check_name(self)
         check_choice("trust", self.trust, ("central", "entity"))
         distance = check_real("distance", self.distance, low=0.0, high=1.0)
         _set(self, count=check_integer("count", self.count, low=1), distance=distance)
@@ -324,6 +325,10 @@ class Unprotected:
     mechanism: str
     privacy_unit: Literal["user"] = "user"
 
+    def __post_init__(self) -> None:
+        _check_name(self)
+        check_choice("privacy_unit", self.privacy_unit, ("user",))
+
 
 @dataclass(frozen=True)
 class Composed:
@@ -384,6 +389,10 @@ def _set(event: Any, **fields: Any) -> None:
         object.__setattr__(event, name, value)
 
 
+def _check_name(event: Any) -> None:
+    check_instance("mechanism", event.mechanism, str, "say in words what it was")
+
+
 def _check_release_delta(delta: float) -> float:
     delta = check_real("delta", delta, low=0.0, high=1.0)
     if delta == 1:
@@ -392,6 +401,9 @@ def _check_release_delta(delta: float) -> float:
 
 
 def _check_reports(event: LocalReports | ShuffledReports, trust: str) -> None:
+    _check_name(event)
+    if isinstance(event, LocalReports):
+        _set(event, separable=check_flag("separable", event.separable))
     relations = ("replace",) if trust == "local" else ("replace", "zero_out")
     for name, choices in (("neighboring", relations), ("privacy_unit", ("user",)), ("trust", (trust,))):
         check_choice(name, getattr(event, name), choices)

@@ -7,25 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Self, cast
 
-from fastfedrec._check import check_choice, check_real
-from fastfedrec._table import format_epsilon, format_table
+from fastfedrec._check import check_choice, check_flag, check_real
+from fastfedrec._table import epsilon_to_json, format_epsilon, format_table
+from fastfedrec.accounting._ledger_format import FORMAT, KINDS, parse, read, understated
 from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
     Event,
     Gaussian,
-    Laplace,
     LocalReports,
     ShuffledReports,
     Unprotected,
+    UnsupportedEventError,
     check_event,
 )
 from fastfedrec.accounting.views import VIEWS, View, composed_epsilon, seen_event
 
-_KINDS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (LocalReports, ShuffledReports, Gaussian, Laplace, CentralRelease, ZCDP, Unprotected)
-}
 _RESTATED = {
     "add_remove": ", proved for adding or removing a user (add_remove)",
     "zero_out": ", proved for a user's data against none (zero_out)",
@@ -104,7 +101,7 @@ class Ledger:
         TypeError
             Not an event, or one whose cost to a user is not known here (`UnsupportedEventError`).
         """
-        if type(check_event("event", event)).__name__ not in _KINDS:
+        if type(check_event("event", event)).__name__ not in KINDS:
             raise TypeError(f"event must be an elementary event, got {event!r}; record its parts one by one")
         for view in VIEWS:
             seen_event(event, view)
@@ -225,9 +222,11 @@ class Ledger:
         Returns
         -------
         dict
-            One entry per event with its fields, times and costs, and the totals; an infinite epsilon is None.
+            One entry per event with its fields, times and costs, and the totals; an infinite epsilon is "infinite".
+            docs/reference/ledger.schema.json is the schema.
         """
         return {
+            "format": FORMAT,
             "epsilon_unit": "nats",
             "neighboring": "replace",
             "privacy_unit": "user",
@@ -238,38 +237,59 @@ class Ledger:
                     "kind": type(event).__name__,
                     "fields": asdict(event),
                     "times": times,
-                    "epsilon_per_round": {view: _finite(self._cost(event, 1, view)) for view in VIEWS},
-                    "epsilon_whole_run": {view: _finite(self._cost(event, times, view)) for view in VIEWS},
+                    "epsilon_per_round": {view: epsilon_to_json(self._cost(event, 1, view)) for view in VIEWS},
+                    "epsilon_whole_run": {view: epsilon_to_json(self._cost(event, times, view)) for view in VIEWS},
                 }
                 for event, times in self.events.items()
             ],
-            "epsilon": {view: _finite(self.epsilon(view)) for view in VIEWS},
+            "epsilon": {view: epsilon_to_json(self.epsilon(view)) for view in VIEWS},
             "notes": list(self.notes),
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` gave; costs are computed anew from the events.
+    def from_dict(cls, document: Mapping[str, Any], *, check_costs: bool = True) -> Self:
+        """Read what `to_dict` gave, and nothing else; costs are computed anew from the events.
 
         Parameters
         ----------
         document : mapping
-            As from `to_dict`.
+            As from `to_dict`, of this version or of 0.1.0.
+        check_costs : bool
+            Refuse a document whose own figures are below those of its events.
 
         Returns
         -------
         Ledger
             Equal in events, delta, mark and notes.
+
+        Raises
+        ------
+        ValueError
+            Names the field that `to_dict` would not have written, or the figure that is too low.
         """
-        ledger = cls(document["delta"])
-        for entry in document["events"]:
-            kind = _KINDS.get(entry["kind"])
-            if kind is None:
-                raise ValueError(f"the ledger holds a {entry['kind']!r}, which this version cannot account for")
-            ledger.events[kind(**entry["fields"])] += int(entry["times"])
-        ledger.is_simulation = bool(document["is_simulation"])
-        ledger.notes = [str(note) for note in document["notes"]]
+        current, events = read(document)
+        ledger = cls(current["delta"])
+        ledger.events.update(dict(events))
+        ledger.is_simulation = current["is_simulation"]
+        ledger.notes = current["notes"].copy()
+        if check_flag("check_costs", check_costs):
+            ledger._refuse_understatement(current)
         return ledger
+
+    def _refuse_understatement(self, document: Mapping[str, Any]) -> None:
+        try:
+            own = self.to_dict()
+        except (UnsupportedEventError, ArithmeticError) as error:
+            raise ValueError(f"ledger.events cannot be accounted for together: {error}") from None
+        pairs = [(document["epsilon"], own["epsilon"], "ledger.epsilon")]
+        for place, (entry, mine) in enumerate(zip(document["events"], own["events"], strict=True)):
+            pairs += [
+                (entry[name], mine[name], f"ledger.events[{place}].{name}")
+                for name in ("epsilon_per_round", "epsilon_whole_run")
+            ]
+        for stated, found, path in pairs:
+            if reason := understated(stated, found, path):
+                raise ValueError(reason)
 
     def to_json(self) -> str:
         """`to_dict` as JSON text.
@@ -295,7 +315,7 @@ class Ledger:
         Ledger
             As from `from_dict`.
         """
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(parse(text))
 
     def summary(self) -> str:
         """Tell who is protected from whom, per report, per round and in the whole run.
@@ -370,7 +390,3 @@ def _no_theorem(event: Event, view: View) -> str:
 
 def _without_users(event: Event) -> Event:
     return replace(event, n_users=1) if isinstance(event, LocalReports | ShuffledReports) else event
-
-
-def _finite(epsilon: float) -> float | None:
-    return None if math.isinf(epsilon) else epsilon

@@ -296,7 +296,7 @@ def _serve(
     if opening.found:
         header, arrays = opening.found
         engine.gather_again(header["members"], {})
-        deployment.open(item_ids, list(engine.members), Ledger.from_dict(header["ledger"]))
+        deployment.open(item_ids, list(engine.members), Ledger.from_dict(header["ledger"], check_costs=False))
         model.communication_, engine.messages = map(_traffic, (header["rounds"], header["messages"]))
         state, last_round = decode_state(deployment.state_type, arrays, header["values"]), header["round"]
     else:

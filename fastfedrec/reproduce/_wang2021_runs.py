@@ -1,7 +1,6 @@
 """The runs behind `wang2021_figures`: each trains what a few points need, and is kept when it has finished."""
 
 import functools
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec._table import epsilon_to_json
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
@@ -150,7 +150,7 @@ class Runs:
         def run() -> dict[str, Any]:
             fitted = self._fitted(model)
             cost = fitted.ledger_.epsilon("public")
-            return _hits(fitted, self.split, self.n_threads) | {"epsilon": cost if math.isfinite(cost) else None}
+            return _hits(fitted, self.split, self.n_threads) | {"epsilon": epsilon_to_json(cost)}
 
         return self._kept(name, repr(model), run)
 

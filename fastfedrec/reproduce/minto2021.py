@@ -1,7 +1,6 @@
 """Minto et al. 2021 (FMF-LDP): Figure 4, the hit ratio over numbers of users and items."""
 
 import functools
-import math
 import statistics
 import time
 import warnings
@@ -15,7 +14,7 @@ import numpy as np
 
 from fastfedrec._check import check_flag, check_instance, check_integer
 from fastfedrec._progress import progress_rounds
-from fastfedrec._table import format_epsilon
+from fastfedrec._table import epsilon_from_json, format_epsilon
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec._version import __version__
 from fastfedrec.accounting.views import SHORT_NAMES, View
@@ -77,8 +76,8 @@ class Cell:
         The paper's HR@10.
     hit_ratios, fit_seconds : dict of str to list of float
         By model, one figure a seed.
-    epsilon : dict of str to float or None
-        What one run of FMF-LDP costs a user, in nats, by adversary as in `Ledger.epsilon`; None is no guarantee.
+    epsilon : dict of str to (float or "infinite")
+        What one run of FMF-LDP costs a user, in nats, by adversary as in `Ledger.epsilon`; "infinite" is no guarantee.
     """
 
     n_users: int
@@ -86,7 +85,7 @@ class Cell:
     published: float
     hit_ratios: dict[str, list[float]]
     fit_seconds: dict[str, list[float]]
-    epsilon: dict[str, float | None]
+    epsilon: dict[str, float | str]
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class Figure4(SideBySide):
                 f"{cell.n_users:,} x {cell.n_items:,}",
                 f"{cell.published:.4f}",
                 *(_show(cell.hit_ratios[name]) for name in names),
-                *(format_epsilon(math.inf if (e := cell.epsilon[view]) is None else e) for view in views),
+                *(format_epsilon(epsilon_from_json(cell.epsilon[view])) for view in views),
                 f"{max(cell.fit_seconds[OURS]):.2f}",
             ]
             for cell in self.cells

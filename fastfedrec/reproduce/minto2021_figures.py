@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import math
 import statistics
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 from fastfedrec._check import check_choice, check_flag, check_integer
 from fastfedrec._progress import progress_rounds
-from fastfedrec._table import format_epsilon
+from fastfedrec._table import epsilon_from_json, format_epsilon
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec._version import __version__
 from fastfedrec.accounting.views import SHORT_NAMES
@@ -71,9 +70,9 @@ class Line:
         Epsilon of a report in Figure 2, rounds in 3, K in 5.
     hit_ratios : tuple of list of float
         At each x, one figure a seed.
-    epsilon : tuple of dict of str to float or None
-        At each x, what the run until then costs a user, in nats, by adversary as in `Ledger.epsilon`; None is no
-        guarantee.
+    epsilon : tuple of dict of str to (float or "infinite")
+        At each x, what the run until then costs a user, in nats, by adversary as in `Ledger.epsilon`; "infinite" is
+        no guarantee.
     published : tuple of float or None
         The paper's, where it prints them.
     """
@@ -82,7 +81,7 @@ class Line:
     model: str
     x: tuple[float, ...]
     hit_ratios: tuple[list[float], ...]
-    epsilon: tuple[dict[str, float | None], ...]
+    epsilon: tuple[dict[str, float | str], ...]
     published: tuple[float, ...] | None
 
     @property
@@ -238,8 +237,8 @@ class HitRatioFigure(SideBySide):
         return figure
 
 
-def _show(epsilon: float | None) -> str:
-    return format_epsilon(math.inf if epsilon is None else epsilon)
+def _show(epsilon: float | str) -> str:
+    return format_epsilon(epsilon_from_json(epsilon))
 
 
 def hit_ratio_figure(

@@ -70,8 +70,8 @@ class PrivRecFigure(SideBySide):
     figure : str
         One of `FIGURES`.
     points : tuple of dict
-        "panel", "model", "x", "value" (Hits, or milliseconds a round in Figure 9) and "epsilon", which is None where
-        nothing is guaranteed.
+        "panel", "model", "x", "value" (Hits, or milliseconds a round in Figure 9) and "epsilon": "infinite" where
+        nothing is guaranteed, None where there is no such figure.
     """
 
     figure: str
@@ -161,7 +161,7 @@ class PrivRecFigure(SideBySide):
         body = [
             [
                 p["panel"], f"{p['x']:g}", p["model"], f"{p['value']:.{digits}f}",
-                "-" if p["epsilon"] is None else f"{p['epsilon']:.3f}",
+                "-" if p["epsilon"] in (None, "infinite") else f"{p['epsilon']:.3f}",
             ]
             for p in self.points
         ]  # fmt: skip

@@ -6,7 +6,6 @@ beside the others at what the ledger proves for the whole.
 """
 
 import functools
-import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 
 from fastfedrec._check import check_flag, check_integer
 from fastfedrec._progress import progress_rounds
+from fastfedrec._table import epsilon_to_json
 from fastfedrec._version import __version__
 from fastfedrec.datasets.generate_sequences import generate_sequences
 from fastfedrec.interactions import Interactions
@@ -81,7 +81,7 @@ class StageOneTable(SideBySide):
     settings : dict
         What every number was computed with.
     rows : dict of str to dict
-        By model: "stage1", "epsilon" (None: no guarantee), and for each metric a figure a seed.
+        By model: "stage1", "epsilon" ("infinite": no guarantee), and for each metric a figure a seed.
     """
 
     rows: dict[str, dict[str, Any]]
@@ -125,7 +125,7 @@ class StageOneTable(SideBySide):
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         body = []
         for name, row in self.rows.items():
-            cost = "none" if row["epsilon"] is None else f"{row['epsilon']:.3f}"
+            cost = "none" if row["epsilon"] == "infinite" else f"{row['epsilon']:.3f}"
             body.append([name, cost, *(_mean(row[metric]) for metric in METRICS)])
         return ["model", "epsilon", *(metric.upper() for metric in METRICS)], body
 
@@ -270,7 +270,7 @@ def _split(data: Interactions, key: Key, threshold: float) -> tuple[Interactions
 
 def _run(
     model: Any, public: Interactions, split: PersonalizationSplit, key: Key, n_threads: int
-) -> dict[str, float | None]:
+) -> dict[str, float | str]:
     cost = 0.0
     if isinstance(model, PublicPopularity):
         fitted: Any = PublicPopularity(public.binarize(split.threshold).interactions_per_item())
@@ -283,7 +283,7 @@ def _run(
         fitted = model.fit(split.known_positives, key=key, n_threads=n_threads)
         cost = fitted.ledger_.epsilon("public")
     found = evaluate_personalized(fitted, split, metrics=METRICS, n_threads=n_threads)["all"]
-    return found | {"epsilon": cost if math.isfinite(cost) else None}
+    return {**found, "epsilon": epsilon_to_json(cost)}
 
 
 def _mean(values: list[float]) -> str:

@@ -45,7 +45,7 @@ class Run:
             self._keep(folder, -1, parameters)
             return parameters, 0
         header, arrays = found
-        self.account.resume(Ledger.from_dict(header["ledger"]))
+        self.account.resume(Ledger.from_dict(header["ledger"], check_costs=False))
         self.communication = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
         return arrays["parameters"], header["round"] + 1
 

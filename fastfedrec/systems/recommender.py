@@ -277,7 +277,7 @@ class Recommender(ABC):
             global_user_ids=arrays["data.global_user_ids"],
             catalogue=header.get("catalogue", "data"),  # of a file that does not say: the worst case
         )
-        model.ledger_ = Ledger.from_dict(header["ledger"])
+        model.ledger_ = Ledger.from_dict(header["ledger"], check_costs=False)
         for name in cls._saved:
             setattr(model, name, arrays[f"model.{name}"])
         return model
