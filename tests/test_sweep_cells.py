@@ -78,5 +78,5 @@ def test_the_order_of_cells_changes_no_front():
 
 
 def test_nothing_without_a_guarantee_is_private():
-    assert not cell(0.5, None).is_private
-    assert pareto_front([cell(0.5, None)], "central", "hr@10") == []
+    assert not cell(0.5, math.inf).is_private
+    assert pareto_front([cell(0.5, math.inf)], "central", "hr@10") == []
