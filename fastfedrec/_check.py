@@ -322,6 +322,8 @@ def plain_array(name: str, value: Any, *, missing: bool = False) -> np.ndarray:
     ValueError
         A hidden or missing entry; the first is named by its position.
     """
+    if type(value) is np.ndarray:  # most are: nothing is to cost them anything
+        return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
     if isinstance(value, np.ndarray):
         absent, remedy = getattr(value, "mask", False), "drop it, or put a value there and pass the array's .data"
     else:

@@ -3,7 +3,6 @@
 import argparse
 import ast
 import re
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,7 @@ def load_data(arguments: argparse.Namespace) -> Interactions:
         key = Key.from_seed(_GENERATED_DATA_SEED)
         data = generate_implicit(int(size[1]), int(size[2]), key=key, n_threads=arguments.threads)
     elif source.endswith(".npz"):
-        data = Interactions.from_scipy(_read_sparse(source))
+        data = _read_matrix(source)
     elif re.search(r"\.([ct]sv(\.gz)?|parquet|pq)$", source):
         data = _read_table(source)
     elif holds_netflix(Path(source)):
@@ -95,13 +94,20 @@ def load_data(arguments: argparse.Namespace) -> Interactions:
     return data
 
 
-def _read_sparse(path: str) -> Any:
+def _read_matrix(path: str) -> Interactions:
     import scipy.sparse
 
     try:
-        return scipy.sparse.load_npz(path)
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise ValueError(f"--data {path} is not a SciPy sparse matrix ({error}); see scipy.sparse.save_npz") from error
+        matrix = scipy.sparse.load_npz(path)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # whatever a file that is none makes NumPy and SciPy raise
+        reason = "it holds Python objects" if "pickle" in str(error) else str(error) or type(error).__name__
+        raise ValueError(f"--data {path} is not a SciPy sparse matrix ({reason}); see scipy.sparse.save_npz") from error
+    try:
+        return Interactions.from_scipy(matrix)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"--data {path}: {error}") from error
 
 
 def _read_table(path: str) -> Interactions:

@@ -98,7 +98,34 @@ def check_integers(name: str, numbers: Any, dtype: type) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=dtype)
 
 
-def frozen(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
+def check_indptr(name: str, indptr: Any, n_rows: int | None = None) -> np.ndarray:
+    """Where rows start, as int64: from 0 and never falling, one more than there are rows, or raise."""
+    indptr = check_integers(name, indptr, np.int64)
+    if not len(indptr) or n_rows not in (None, len(indptr) - 1):
+        wanted = "one entry more than there are rows" if n_rows is None else f"{n_rows + 1} entries"
+        raise ValueError(f"{name} must have {wanted}, got {len(indptr)}")
+    nothing = np.empty(0, dtype=np.int32)
+    kind, where = _kernel.find_fault(indptr, nothing, _NO_VALUES, 0, False, 1)
+    if kind in (_kernel.START, _kernel.FALL):
+        raise ValueError(_fault(kind, where, indptr, nothing, None, 0, lambda _: name))
+    return indptr
+
+
+def check_named_rows(
+    name: str, indptr: Any, columns: Any, n_rows: int, n_columns: int, *, fields: tuple[str, str], rising: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of an object that is no `Interactions`, as int64 and int32, checked like those of one.
+
+    Messages call its arrays `name` and one of `fields`, such as "events.indptr" and "events.items".
+    """
+    called = dict(zip(("indptr", "indices"), (f"{name}.{field}" for field in fields), strict=True))
+    indptr = check_indptr(called["indptr"], indptr, n_rows)
+    columns = check_integers(called["indices"], columns, np.int32)
+    check_csr(indptr, columns, None, n_columns, name=called.__getitem__, rising=rising)
+    return indptr, columns
+
+
+def own_array(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
     """A read-only view: of the array itself where nobody can write to its memory, else of a copy."""
     array = np.ascontiguousarray(array, dtype=dtype)
     owner = array
@@ -125,21 +152,21 @@ def check_fields(fields: Mapping[str, Any], *, name: Callable[[str], str] = str)
     dict
         The same fields.
     """
-    indptr = frozen(check_integers(name("indptr"), fields["indptr"], np.int64))
+    indptr = own_array(check_integers(name("indptr"), fields["indptr"], np.int64))
     if not len(indptr):
         raise ValueError(f"{name('indptr')} must have one entry more than there are rows, got none")
     n_users = len(indptr) - 1
-    item_ids = frozen(axis_ids(name("item_ids"), fields["item_ids"], None))
+    item_ids = own_array(axis_ids(name("item_ids"), fields["item_ids"], None))
     check_item_count(len(item_ids))
-    indices = frozen(check_integers(name("indices"), fields["indices"], np.int32))
+    indices = own_array(check_integers(name("indices"), fields["indices"], np.int32))
     values, times = fields["values"], fields["timestamps"]
     if values is not None:
-        values = frozen(check_array(name("values"), values, ndim=1, shape=(len(indices),), finite=False))
+        values = own_array(check_array(name("values"), values, ndim=1, shape=(len(indices),), finite=False))
     check_csr(indptr, indices, values, len(item_ids), name=name)
     if times is not None:
-        times = frozen(check_integers(name("timestamps"), times, np.int64))
+        times = own_array(check_integers(name("timestamps"), times, np.int64))
         _check_length(name("timestamps"), times, len(indices), "interaction")
-    global_user_ids = frozen(check_integers(name("global_user_ids"), fields["global_user_ids"], np.uint64))
+    global_user_ids = own_array(check_integers(name("global_user_ids"), fields["global_user_ids"], np.uint64))
     _check_length(name("global_user_ids"), global_user_ids, n_users, "row of indptr")
     _check_distinct(name("global_user_ids"), global_user_ids)
     return {
@@ -147,23 +174,23 @@ def check_fields(fields: Mapping[str, Any], *, name: Callable[[str], str] = str)
         "indices": indices,
         "values": values,
         "timestamps": times,
-        "user_ids": frozen(axis_ids(name("user_ids"), fields["user_ids"], n_users)),
+        "user_ids": own_array(axis_ids(name("user_ids"), fields["user_ids"], n_users)),
         "item_ids": item_ids,
         "global_user_ids": global_user_ids,
-        "user_features": check_features("user_features", fields["user_features"], n_users, name),
-        "item_features": check_features("item_features", fields["item_features"], len(item_ids), name),
+        "user_features": check_columns("user_features", fields["user_features"], n_users, name),
+        "item_features": check_columns("item_features", fields["item_features"], len(item_ids), name),
         "catalogue": check_choice(name("catalogue"), fields["catalogue"], CATALOGUES),
     }
 
 
-def check_features(
+def check_columns(
     field: str, columns: Mapping[str, Any] | None, length: int, name: Callable[[str], str] = str
 ) -> dict[str, np.ndarray]:
     """Columns with an entry for each row of an axis."""
     checked = {}
     for feature, column in (columns or {}).items():
         called = name(f"{field}[{feature!r}]")
-        checked[feature] = frozen(column_array(called, column))
+        checked[feature] = own_array(column_array(called, column))
         if len(checked[feature]) != length:
             raise ValueError(f"{called} must have {length} entries, got {len(checked[feature])}")
     return checked

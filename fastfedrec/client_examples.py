@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec._check import check_instance, check_integer
+from fastfedrec._csr import check_indptr, check_integers, check_named_rows, own_array
 from fastfedrec._kernels import _examples as _kernel
 from fastfedrec._rows import check_rows, distinct
 from fastfedrec.interactions import Interactions
@@ -30,6 +31,20 @@ class Events:
     indptr: np.ndarray
     items: np.ndarray
     contexts: np.ndarray | None
+
+    def __post_init__(self) -> None:
+        indptr = check_indptr("events.indptr", self.indptr)
+        rows = check_named_rows(
+            "events", indptr, self.items, len(indptr) - 1, np.iinfo(np.int32).max, fields=("indptr", "items")
+        )
+        checked = dict(zip(("indptr", "items"), map(own_array, rows), strict=True))
+        if self.contexts is not None:
+            checked["contexts"] = own_array(check_integers("events.contexts", self.contexts, np.int64))
+            if len(checked["contexts"]) != len(checked["items"]):
+                got = f"{len(checked['contexts'])} for {len(checked['items'])}"
+                raise ValueError(f"events.contexts must have one entry for each of events.items, got {got}")
+        for name, array in checked.items():
+            object.__setattr__(self, name, array)
 
     @classmethod
     def from_interactions(cls, interactions: Interactions) -> Self:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastfedrec._csr import check_named_rows
 from fastfedrec._kernels import network as _kernel
 
 
@@ -38,6 +39,19 @@ class ClientUpdates:
     n_dense: int
     n_factors: int
     n_parameters: int
+
+    def __post_init__(self) -> None:
+        n_clients, n_rows = len(self.row_starts) - 1, (self.n_parameters - self.n_dense) // self.n_factors
+        fields = "row_starts", "rows"
+        row_starts, _ = check_named_rows(
+            "updates", self.row_starts, self.rows, n_clients, n_rows, fields=fields, rising=True
+        )
+        starts = self.n_dense * np.arange(n_clients + 1) + self.n_factors * row_starts
+        if not np.array_equal(self.starts, starts) or len(self.values) != starts[-1]:
+            raise ValueError(
+                f"updates.starts must leave {self.n_dense} values for each client and {self.n_factors} for each of its "
+                "rows, up to the end of updates.values"
+            )
 
     def total(self) -> np.ndarray:
         """The sum of all updates, added up in double, client by client.

@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 
 from fastfedrec._check import check_flag, check_instance, check_integer, check_real
+from fastfedrec._csr import check_indptr, check_integers
 from fastfedrec._kernels import evaluation as _kernel
 from fastfedrec._percentile_evaluation import hold_out_entries, mean_percentile_rank
 from fastfedrec._rating_evaluation import RATING_METRICS, evaluate_ratings, k_fold
@@ -173,6 +174,11 @@ def hold_out(indptr: np.ndarray, global_user_ids: np.ndarray, fraction: float, *
     ndarray of shape (indptr[-1],), bool
         True for what is held out; never all entries of a user.
     """
+    indptr = check_indptr("indptr", indptr)
+    global_user_ids = check_integers("global_user_ids", global_user_ids, np.uint64)
+    if len(global_user_ids) != len(indptr) - 1:
+        got = f"{len(global_user_ids)} for {len(indptr) - 1} rows"
+        raise ValueError(f"global_user_ids must have one entry for each row of indptr, got {got}")
     lengths = np.diff(indptr)
     uniform = _as_uniform(key.words_by_user("evaluation.random_split.counts", global_user_ids, size=1)[:, 0])
     counts = np.minimum(np.floor(fraction * lengths + uniform).astype(np.int64), np.maximum(lengths - 1, 0))

@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastfedrec._check import check_flag, check_instance
+from fastfedrec._check import check_flag, check_instance, check_integer
+from fastfedrec._csr import check_named_rows, own_array
 from fastfedrec._ids import IdIndex, axis_ids, column_array, encode_ids
 from fastfedrec._rows import distinct
 from fastfedrec.interactions import Interactions
@@ -39,6 +40,15 @@ class FeatureTable:
     n_entries: int
     indptr: np.ndarray
     indices: np.ndarray
+
+    def __post_init__(self) -> None:
+        n_rows = check_integer("table.n_entries", self.n_entries, low=0) * self.n_features
+        if len(self.vocabularies) != self.n_features:
+            raise ValueError(f"table.vocabularies must be {self.n_features}, as names, got {len(self.vocabularies)}")
+        fields = "indptr", "indices"
+        rows = check_named_rows("table", self.indptr, self.indices, n_rows, self.n_values, fields=fields, rising=True)
+        for name, array in zip(fields, rows, strict=True):
+            object.__setattr__(self, name, own_array(array))
 
     @property
     def n_features(self) -> int:

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from fastfedrec._check import check_instance, check_integer, check_real
+from fastfedrec._check import check_instance, check_integer, check_real, plain_array
 from fastfedrec._client_model import ClientModel, Steps, largest_batch
+from fastfedrec._csr import check_indptr
 from fastfedrec._rows import check_rows, distinct, frozen
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec._tiles import check_width, share_out, tile_of
@@ -271,7 +272,7 @@ class GRUEncoder(ClientModel):
     def _check_examples(self, examples: ContrastiveExamples) -> tuple[np.ndarray, ...]:
         items = check_rows("examples.items", examples.items, self.n_items)
         starts = _check_starts("examples.starts", examples.starts, len(items))
-        candidates = np.asarray(examples.candidates)
+        candidates = plain_array("examples.candidates", examples.candidates)
         if candidates.ndim != 2 or candidates.shape[1] < 2:
             raise ValueError(f"examples.candidates must have at least 2 columns, got shape {candidates.shape}")
         n, n_candidates = candidates.shape
@@ -282,11 +283,10 @@ class GRUEncoder(ClientModel):
                 f"examples.starts must describe at least 4 sequences for each of {n} examples, and as many for all, "
                 f"got {len(starts) - 1}"
             )
-        indptr = np.asarray(examples.indptr)
-        n_clients = len(examples.global_user_ids)
-        if indptr.shape != (n_clients + 1,) or indptr[0] or indptr[-1] != n or (np.diff(indptr) < 0).any():
-            raise ValueError(f"examples.indptr must ascend from 0 to {n} in {n_clients} steps")
-        return np.ascontiguousarray(indptr, dtype=np.int64), items, starts, candidates
+        indptr = check_indptr("examples.indptr", examples.indptr, len(examples.global_user_ids))
+        if indptr[-1] != n:
+            raise ValueError(f"examples.indptr must end at the number of examples, {n}, got {indptr[-1]}")
+        return indptr, items, starts, candidates
 
     def _rooms(
         self, parameters: np.ndarray, examples: tuple[np.ndarray, ...], batch_size: int, n_threads: int
@@ -325,7 +325,7 @@ class GRUEncoder(ClientModel):
 
 def _check_starts(name: str, starts: Any, length: int) -> np.ndarray:
     """Where sequences begin, or raise."""
-    starts = np.asarray(starts)
+    starts = plain_array(name, starts)
     if starts.ndim != 1 or starts.dtype.kind not in "iu" or len(starts) < 1 or starts[0] or starts[-1] != length:
         raise ValueError(f"{name} must be integers from 0 to {length}, the number of items")
     starts = np.ascontiguousarray(starts, dtype=np.int64)

@@ -7,8 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastfedrec._check import check_integer, plain_array
-from fastfedrec._ids import column_array
+from fastfedrec._check import check_instance, check_integer, plain_array
+from fastfedrec._csr import check_columns
+from fastfedrec._rows import check_rows
 from fastfedrec.interactions import Interactions
 
 
@@ -43,6 +44,19 @@ class InteractionLog:
     items: np.ndarray
     contexts: Mapping[str, np.ndarray]
 
+    def __post_init__(self) -> None:
+        data = check_instance("interactions", self.interactions, Interactions, "see InteractionLog.from_arrays")
+        users, items = check_rows("users", self.users, data.n_users), check_rows("items", self.items, data.n_items)
+        if len(users) != len(items):
+            raise ValueError(f"items must have one entry for each of users ({len(users)}), got {len(items)}")
+        for name, array in {"users": users, "items": items}.items():
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "contexts", check_columns("contexts", self.contexts, len(users)))
+
+    def __reduce__(self) -> tuple:
+        # Through the constructor: what is unpickled may hold anything.
+        return type(self), (self.interactions, self.users, self.items, self.contexts)
+
     @classmethod
     def from_arrays(
         cls,
@@ -70,12 +84,7 @@ class InteractionLog:
             A column of another length.
         """
         data = Interactions.from_arrays(users, items, duplicates="sum")
-        columns = {name: column_array(f"contexts[{name!r}]", column) for name, column in (contexts or {}).items()}
-        rows, places = data.user_index(users), data.item_index(items)
-        for name, column in columns.items():
-            if len(column) != len(rows):
-                raise ValueError(f"contexts[{name!r}] must have {len(rows)} entries, got {len(column)}")
-        return cls(data, rows, places, columns)
+        return cls(data, data.user_index(users), data.item_index(items), contexts or {})
 
     @property
     def n_entries(self) -> int:
@@ -163,7 +172,7 @@ class InteractionLog:
             All items.
         """
         chosen = self.interactions.select_users(rows)
-        asked = np.asarray(rows)
+        asked = plain_array("rows", rows)
         row_of = np.full(self.interactions.n_users, -1, dtype=np.int64)
         row_of[np.flatnonzero(asked) if asked.dtype == bool else asked] = np.arange(chosen.n_users)
         users = row_of[self.users]

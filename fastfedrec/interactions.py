@@ -7,7 +7,7 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike
 
-from fastfedrec._csr import check_features, check_fields, check_item_count, frozen
+from fastfedrec._csr import check_columns, check_fields, check_item_count, own_array
 from fastfedrec._ids import IdIndex, axis_ids, encode_ids
 from fastfedrec._pairs import (
     check_timestamps,
@@ -98,15 +98,15 @@ class Interactions(Selections):
         return made
 
     def _take_fields(self, fields: Mapping[str, Any]) -> None:
-        self.indptr = frozen(fields["indptr"], np.int64)
-        self.indices = frozen(fields["indices"], np.int32)
-        self.values = None if fields["values"] is None else frozen(fields["values"])
-        self.timestamps = None if fields["timestamps"] is None else frozen(fields["timestamps"], np.int64)
-        self.user_ids = frozen(fields["user_ids"])
-        self.item_ids = frozen(fields["item_ids"])
-        self.global_user_ids = frozen(fields["global_user_ids"], np.uint64)
-        self.user_features = {name: frozen(column) for name, column in fields["user_features"].items()}
-        self.item_features = {name: frozen(column) for name, column in fields["item_features"].items()}
+        self.indptr = own_array(fields["indptr"], np.int64)
+        self.indices = own_array(fields["indices"], np.int32)
+        self.values = None if fields["values"] is None else own_array(fields["values"])
+        self.timestamps = None if fields["timestamps"] is None else own_array(fields["timestamps"], np.int64)
+        self.user_ids = own_array(fields["user_ids"])
+        self.item_ids = own_array(fields["item_ids"])
+        self.global_user_ids = own_array(fields["global_user_ids"], np.uint64)
+        self.user_features = {name: own_array(column) for name, column in fields["user_features"].items()}
+        self.item_features = {name: own_array(column) for name, column in fields["item_features"].items()}
         self.catalogue = fields["catalogue"]
         self._user_index: IdIndex | None = None
         self._item_index: IdIndex | None = None
@@ -292,9 +292,9 @@ class Interactions(Selections):
         """
         changes = {}
         if user_features is not None:
-            changes["user_features"] = check_features("user_features", user_features, self.n_users)
+            changes["user_features"] = check_columns("user_features", user_features, self.n_users)
         if item_features is not None:
-            changes["item_features"] = check_features("item_features", item_features, self.n_items)
+            changes["item_features"] = check_columns("item_features", item_features, self.n_items)
         return self._replace(**changes)
 
     # ---- reading ------------------------------------------------------------------------------------------------
@@ -386,6 +386,6 @@ class Interactions(Selections):
 
 
 def _owned(array: np.ndarray) -> np.ndarray:
-    # Made here and held by nobody else: read-only, so that `frozen` takes it as it is.
+    # Made here and held by nobody else: read-only, so that `own_array` takes it as it is.
     array.flags.writeable = False
     return array

@@ -7,6 +7,7 @@ from numpy.typing import DTypeLike
 
 from fastfedrec._check import check_array, check_instance
 from fastfedrec._client_model import ClientModel, Steps, largest_batch
+from fastfedrec._csr import check_indptr
 from fastfedrec._kernels import _examples
 from fastfedrec._kernels import network as _kernel
 from fastfedrec._rows import check_rows
@@ -256,10 +257,10 @@ class TwoTower(ClientModel):
         labels = check_array("examples.labels", examples.labels, ndim=1, shape=items.shape, dtypes=(np.float32,))
         if labels.size and not (labels.min() >= 0 and labels.max() <= 1):
             raise ValueError(f"examples.labels must be from 0 to 1, got {labels.min():g} to {labels.max():g}")
-        indptr = np.asarray(examples.indptr)
-        if indptr.shape != (len(users) + 1,) or indptr[0] or indptr[-1] != len(items) or (np.diff(indptr) < 0).any():
-            raise ValueError(f"examples.indptr must ascend from 0 to {len(items)} in {len(users)} steps")
-        return users, np.ascontiguousarray(indptr, dtype=np.int64), items, contexts
+        indptr = check_indptr("examples.indptr", examples.indptr, len(users))
+        if indptr[-1] != len(items):
+            raise ValueError(f"examples.indptr must end at the number of examples, {len(items)}, got {indptr[-1]}")
+        return users, indptr, items, contexts
 
     def _touched(
         self, users: np.ndarray, indptr: np.ndarray, items: np.ndarray, contexts: np.ndarray

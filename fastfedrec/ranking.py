@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from fastfedrec import hardware
-from fastfedrec._check import check_array, check_instance, check_integer
+from fastfedrec._check import check_array, check_instance, check_integer, plain_array
+from fastfedrec._csr import check_integers, check_named_rows
 from fastfedrec._kernels import hardware as _hardware
 from fastfedrec._kernels import ranking as _kernel
 from fastfedrec._threads import resolve_n_threads
@@ -195,7 +196,7 @@ def held_out_ranks_factors(
     user_factors, item_factors = _check_factors(user_factors, item_factors, finite=False)
     n_rows, n_items = len(user_factors), len(item_factors)
     held_out_items = _check_rows("held_out_items", held_out_items, n_items, "items").astype(np.int32)
-    other_items = np.asarray(other_items)
+    other_items = plain_array("other_items", other_items)
     if other_items.ndim != 2 or len(other_items) != n_rows or other_items.dtype.kind not in "iu":
         raise ValueError(
             f"other_items must be integers with one row a user ({n_rows}), got {other_items.dtype} {other_items.shape}"
@@ -379,7 +380,7 @@ def _check_memory(failed: np.ndarray) -> None:
 
 
 def _check_rows(name: str, rows: Any, length: int, what: str) -> np.ndarray:
-    rows = np.asarray(rows)
+    rows = plain_array(name, rows)
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
         raise ValueError(f"{name} must be a one-dimensional array of row numbers, got {rows.dtype} {rows.shape}")
     _check_range(name, rows, length, what)
@@ -392,7 +393,7 @@ def _check_range(name: str, rows: np.ndarray, length: int, what: str) -> None:
 
 
 def _check_counts(counts: Any, n_rows: int, n: int, what: str) -> np.ndarray:
-    counts = np.ascontiguousarray(counts, dtype=np.int64)
+    counts = check_integers("counts", counts, np.int64)
     if counts.shape != (n_rows,) or (n_rows and (counts.min() < 0 or counts.max() > n)):
         raise ValueError(f"counts must be {n_rows} numbers of {what} between 0 and {n}, one a row of other_{what}")
     return counts
@@ -411,7 +412,7 @@ def _check_held_out_rows(name: str, held_out: np.ndarray, rows: Any, n_rows: int
 
 def _scores(name: str, scores: Any, ndim: int) -> np.ndarray:
     # Not check_array: infinities are scores too, and NaN is found by the kernel, which reads every score anyway.
-    array = np.asarray(scores)
+    array = plain_array(name, scores)
     if array.dtype not in (np.float32, np.float64):
         if array.dtype.kind not in "iu" and array.size:
             raise TypeError(f"{name} must be an array of float32 or float64, got dtype {array.dtype}; use .astype")
@@ -431,10 +432,4 @@ def _seen_rows(seen: Any, n_rows: int, n_items: int) -> tuple[np.ndarray, np.nda
         return seen.indptr, seen.indices
     if not isinstance(seen, tuple) or len(seen) != 2:
         raise TypeError(f"seen must be Interactions, (indptr, indices) or None, got {type(seen).__name__}")
-    indptr, indices = (np.asarray(part) for part in seen)
-    if indptr.shape != (n_rows + 1,) or indptr.dtype.kind not in "iu":
-        raise ValueError(f"seen indptr must be {n_rows + 1} integers, got {indptr.dtype} {indptr.shape}")
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
-        raise ValueError(f"seen indptr must ascend from 0 to len(indices) = {len(indices)}")
-    columns = _check_rows("seen indices", indices, n_items, "items")
-    return np.ascontiguousarray(indptr, dtype=np.int64), columns.astype(np.int32)
+    return check_named_rows("seen", *seen, n_rows, n_items, fields=("indptr", "indices"))

@@ -3,9 +3,11 @@
 from typing import Any
 
 import numpy as np
+import scipy
 
 from fastfedrec._check import check_array, check_instance
 from fastfedrec._kernels import row_sums as _kernel
+from fastfedrec._sparse import check_arrays
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.interactions import Interactions
 
@@ -57,7 +59,8 @@ def sum_rows(
         length = (interactions.n_interactions,)
         weights = check_array("weights", weights, ndim=1, shape=length, dtypes=(np.float64,), finite=False)
     rows = interactions.indptr, interactions.indices, weights
-    if hasattr(matrix, "tocsr"):
+    if scipy.sparse.issparse(matrix):
+        check_arrays("matrix", matrix)
         sparse = matrix.tocsr()
         if sparse.shape[0] != interactions.n_items:
             raise ValueError(f"matrix must have {interactions.n_items} rows, one for each item, got {sparse.shape[0]}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from fastfedrec._check import check_array, check_choice, check_flag, check_integer, check_real
+from fastfedrec._check import check_array, check_choice, check_flag, check_integer, check_real, plain_array
 from fastfedrec._rows import first_and_rest
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.randomness import Key, resolve_key
@@ -330,7 +330,7 @@ class _Run:
 
 
 def _check_ids(name: str, ids: Any, n: int, length: int | None = None) -> np.ndarray:
-    ids = np.asarray(ids)
+    ids = plain_array(name, ids)
     if ids.size == 0 and ids.dtype.kind == "f":  # an empty list
         ids = ids.astype(np.int64)
     if ids.dtype.kind not in "iu":

@@ -292,7 +292,7 @@ def test_parameters_start_as_described():
         ({"items": 12}, "examples.items must be from 0 to 11, got 0 to 12"),
         ({"candidates": 12}, "examples.candidates must be from 0 to 11, got 0 to 12"),
         ({"candidates": np.zeros((5, 1), dtype=int)}, r"at least 2 columns, got shape \(5, 1\)"),
-        ({"indptr": np.zeros(5, dtype=int)}, "examples.indptr must ascend from 0 to"),
+        ({"indptr": np.zeros(5, dtype=int)}, "examples.indptr must end at the number of examples, .* got 0"),
         ({"starts": 0}, "examples.starts must ascend strictly, got an empty sequence at 0; leave it out"),
         ({"starts": np.array([0.0, 1.0])}, "examples.starts must be integers from 0 to"),
         ({"starts": "short"}, "examples.starts must describe at least 4 sequences for each of"),

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,18 @@ from hypothesis import strategies as st
 from interaction_case import assert_same, assert_well_formed, interactions
 from naive import interactions as naive
 
-from fastfedrec import Interactions
+from fastfedrec import Interactions, Key
 from fastfedrec._csr import check_csr
 from fastfedrec._kernels import interactions as _kernel
 from fastfedrec._threads import default_threads
+from fastfedrec.cli import main
+from fastfedrec.client_examples import Events, draw_examples
+from fastfedrec.evaluation import hold_out
+from fastfedrec.features import Features, FeatureTable
 from fastfedrec.interaction_log import InteractionLog
+from fastfedrec.network import TwoTower
+from fastfedrec.ranking import top_k
+from fastfedrec.row_sums import sum_rows
 
 KINDS = {name: getattr(_kernel, name.upper()) for name in ("sound", "start", "fall", "end", "column", "order", "value")}
 
@@ -432,3 +440,139 @@ def test_the_check_has_one_answer_on_any_number_of_threads(monkeypatch, n_thread
         indices[[50_000, 70_000, 90_000]] = 10
         with pytest.raises(ValueError, match=r"got 10 in row 5000"):
             check_csr(indptr, indices, None, 10)
+
+
+# ---- other doors of compressed rows ---------------------------------------------------------------------------------
+
+WRONG_ROWS = [
+    ([0, 2, 1, 3], [0, 1, 2], r"{indptr} must not fall, got 2 and then 1 at row 1"),
+    ([1, 2, 2, 3], [0, 1, 2], r"{indptr} must start at 0, got 1"),
+    ([0, 1, 2, 2**40], [0, 1, 2], r"{indptr} must end at the number of (entries|examples)"),
+    ([0.0, 1.0, 2.0, 3.0], [0, 1, 2], r"{indptr} must hold integers, got dtype float64"),
+    ([0, 1, 2], [0, 1, 2], r"{indptr} must (have 4 entries|end at the number)"),
+    ([0, 1, 2, 3], [0, 1, -1], r"{indices} must (lie in|be from)"),
+    ([0, 1, 2, 3], [0, 1, 2 + 2**32], r"{indices} must (lie in|be from)"),
+    ([0, 1, 2, 3], [0, 1, 99], r"{indices} must (lie in|be from)"),
+    ([0, 1, 2, 3], [0, 1, 2.5], r"{indices} must (hold integers|be a one-dimensional array of row numbers)"),
+    ([0, 1, 2, 3], np.ma.array([0, 1, 2], mask=[0, 0, 1]), r"{indices}\[2\] is missing"),
+]
+PEOPLE = Interactions.from_arrays([0, 0, 1, 2], [0, 1, 2, 3])
+
+
+def draw_of_events(indptr, items):
+    return draw_examples(PEOPLE, Events(indptr, items, None), [0, 1, 2], 1, key=Key.from_seed(0))
+
+
+def train_on_examples(indptr, items):
+    network = TwoTower(Features.from_interactions(PEOPLE), n_factors=16, hidden=(16,))
+    drawn = draw_of_events([0, 1, 2, 3], [0, 1, 2])
+    zeros = np.zeros(len(items))
+    made = replace(drawn, indptr=indptr, items=items, labels=zeros.astype(np.float32), contexts=zeros.astype(np.int64))
+    parameters = network.initial_parameters(Key.from_seed(0))
+    return network.train_clients(parameters, made, key=Key.from_seed(0), learning_rate=0.1, n_epochs=1)
+
+
+def rank(indptr, items):
+    return top_k(np.ones((3, 4)), 2, seen=(indptr, items))
+
+
+def describe(indptr, numbers):
+    return FeatureTable(("a",), (np.arange(4),), 3, indptr, numbers)
+
+
+def add_rows(indptr, columns):
+    matrix = scipy.sparse.csr_matrix((3, 4))
+    matrix.indptr, matrix.indices, matrix.data = np.asanyarray(indptr), np.asanyarray(columns), np.ones(len(columns))
+    return sum_rows(PEOPLE.select_items([0, 1, 2]), matrix)
+
+
+@pytest.mark.parametrize(("indptr", "indices", "message"), WRONG_ROWS)
+@pytest.mark.parametrize(
+    ("door", "names"),
+    [
+        (draw_of_events, ("events.indptr", "events.items")),
+        (train_on_examples, ("examples.indptr", "examples.items")),
+        (rank, ("seen.indptr", "seen.indices")),
+        (describe, ("table.indptr", "table.indices")),
+        (add_rows, ("matrix.indptr", "matrix.indices")),
+    ],
+)
+def test_no_other_door_leads_a_kernel_out_of_its_arrays(door, names, indptr, indices, message):
+    with pytest.raises((TypeError, ValueError), match=message.format(indptr=names[0], indices=names[1])):
+        door(indptr, indices)
+    door([0, 1, 2, 3], [0, 1, 2])
+
+
+def test_logs_of_strangers():
+    log = InteractionLog.from_arrays([1, 2, 2], [5, 6, 6], {"hour": [7, 8, 9]})
+    for change, message in (
+        ({"users": [0, 1, 2]}, "users must be from 0 to 1, got 0 to 2"),
+        ({"users": [0, 1, -1]}, "users must be from 0 to 1, got -1 to 1"),
+        ({"users": [0.0, 1.0, 1.0]}, "users must be a one-dimensional array of row numbers"),
+        ({"items": [0, 1, 2**32]}, "items must be from 0 to 1, got 0 to 4294967296"),
+        ({"items": [0, 1]}, r"items must have one entry for each of users \(3\), got 2"),
+        ({"contexts": {"hour": [1, 2]}}, r"contexts\['hour'\] must have 3 entries, got 2"),
+        ({"interactions": None}, "interactions must be Interactions"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            replace(log, **change)
+    again = pickle.loads(pickle.dumps(log))
+    assert (again.users.tolist(), again.items.tolist()) == ([0, 1, 1], [0, 1, 1])
+    object.__setattr__(log, "users", np.array([0, 1, 10**9]))
+    with pytest.raises(ValueError, match="users must be from 0 to 1, got 0 to 1000000000"):
+        pickle.loads(pickle.dumps(log))
+
+
+def test_updates_of_strangers():
+    sound = train_on_examples([0, 1, 2, 3], [0, 1, 2])
+    for change, message in (
+        ({"rows": sound.rows + 10**6}, r"updates.rows must lie in \[0, 4\), got 1000000 in row 0"),
+        ({"row_starts": sound.row_starts[::-1].copy()}, "updates.row_starts must start at 0"),
+        ({"starts": sound.starts + 5}, "updates.starts must leave"),
+        ({"values": sound.values[:-1]}, "updates.starts must leave .* up to the end of updates.values"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            replace(sound, **change).total()
+
+
+def test_what_random_split_chooses_from_is_looked_at():
+    key = Key.from_seed(0)
+    assert hold_out([0, 3, 5], [1, 2], 0.5, key=key).shape == (5,)
+    for indptr, ids, message in (
+        ([0, 5, 3], [1, 2], "indptr must not fall, got 5 and then 3 at row 1"),
+        ([1, 3, 5], [1, 2], "indptr must start at 0, got 1"),
+        ([0, 3, 5], [1], "global_user_ids must have one entry for each row of indptr, got 1 for 2 rows"),
+        ([0, 3, 5], [1, -2], "global_user_ids must lie in"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            hold_out(indptr, ids, 0.5, key=key)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.update(indices=a["indices"] + 1),
+        lambda a: a.update(indices=a["indices"] - 1),
+        lambda a: a.update(indices=a["indices"] + 10**8),
+        lambda a: a.update(indptr=a["indptr"] + 7),
+        lambda a: a.update(indptr=a["indptr"][::-1]),
+        lambda a: a.update(data=a["data"][:-1]),
+        lambda a: a.update(data=-a["data"]),
+        lambda a: a.update(shape=np.array([3, 1])),
+        lambda a: a.update(shape=np.array([-3, 4])),
+        lambda a: a.update(format=np.array("nonsense")),
+        lambda a: a.update(data=np.array([{}] * 4, dtype=object)),
+        lambda a: a.pop("indices"),
+    ],
+)
+def test_the_command_line_names_the_matrix_that_lies(tmp_path, capsys, change):
+    path = tmp_path / "matrix.npz"
+    scipy.sparse.save_npz(path, PEOPLE.to_scipy())
+    with np.load(path) as file:
+        arrays = dict(file)
+    change(arrays)
+    np.savez(path, **arrays)
+    assert main(["fit", "popularity", "--data", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert f"--data {path}" in error
+    assert "pickle" not in error

@@ -260,7 +260,7 @@ def test_parameters_start_as_described():
         ({"contexts": 99}, r"examples.contexts must be from 0 to 45, got 0 to 99"),
         ({"labels": np.nan}, "examples.labels must be finite, got nan"),
         ({"labels": 2.0}, "examples.labels must be from 0 to 1, got 0 to 2"),
-        ({"indptr": np.zeros(7, dtype=int)}, "examples.indptr must ascend from 0 to"),
+        ({"indptr": np.zeros(7, dtype=int)}, "examples.indptr must end at the number of examples, 77, got 0"),
     ],
 )
 def test_bad_arguments_are_named(change, message):
