@@ -2,15 +2,18 @@
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fastfedrec._files import new_file
+
 _FORMAT = "fastfedrec model 1"
 
 
-def write_model(path: str | os.PathLike, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+def write_model(
+    path: str | os.PathLike, header: dict[str, Any], arrays: dict[str, np.ndarray], *, private: bool = False
+) -> None:
     """Write a model's header and arrays to one file.
 
     Parameters
@@ -21,6 +24,8 @@ def write_model(path: str | os.PathLike, header: dict[str, Any], arrays: dict[st
         Plain JSON values.
     arrays : dict of str to ndarray
         Numbers and strings as they are; object arrays as JSON.
+    private : bool
+        As for `fastfedrec._files.new_file`.
     """
     objects: dict[str, list] = {}
     plain: dict[str, Any] = {}
@@ -31,11 +36,8 @@ def write_model(path: str | os.PathLike, header: dict[str, Any], arrays: dict[st
             plain[name] = array
     text = json.dumps({"format": _FORMAT, "header": header, "objects": objects})
     plain["json"] = np.frombuffer(text.encode(), dtype=np.uint8)
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    with open(partial, "wb") as file:  # a file that is there is whole
+    with new_file(path, private=private) as file:
         np.savez_compressed(file, **plain)
-    os.replace(partial, path)
 
 
 def read_model(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -59,7 +61,8 @@ def read_model(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.nd
         Not a model of this package.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here: NumPy leaves a file open that it cannot read.
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         document = json.loads(arrays.pop("json").tobytes().decode())
         if document["format"] != _FORMAT:

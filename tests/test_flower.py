@@ -5,6 +5,7 @@ The apps are Flower's own, and messages take its wire form both ways; the grid b
 processes are in `test_flower_processes.py`; messages that nobody should have sent, in `test_flower_messages.py`.
 """
 
+import json
 import os
 import signal
 import stat
@@ -27,13 +28,16 @@ from flower_grid import (
     dies,
     in_folders,
     make_context,
+    of_node,
     requests_of,
     serve,
     two_nodes,
 )
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 
-from fastfedrec import FMFLDP, Key, PrivatePrototypes, load
+from fastfedrec import FMFLDP, DPGram, Key, PrivatePrototypes, load
+from fastfedrec._kept_files import DamagedFileError
+from fastfedrec._persistence import read_model, write_model
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines import LocalEngine
 from fastfedrec.engines._flower_node import digest_of_items
@@ -209,6 +213,122 @@ def test_a_server_that_dies_comes_back(data, tmp_path, after, is_simulation):
         assert len(list(tmp_path.glob("a/run-*"))) == 1
         finished, _ = serve(system, data, MemoryGrid(nodes), **options)  # a run that is over is not run again
         np.testing.assert_array_equal(finished.item_factors_, model.item_factors_)
+
+
+@pytest.mark.parametrize("is_simulation", [True, False])
+def test_a_key_without_a_state_makes_no_noise(data, tmp_path, is_simulation):
+    """With its state gone, a server knows no more what its key was used for; the run is another one."""
+    system = DPGram(4.0, gate=False)
+    options = {"folder": tmp_path / "server", "seed": SEED if is_simulation else None, "n_nodes": 2}
+    nodes = two_nodes(system, data) if is_simulation else in_folders(system, data, tmp_path, max_runs=2)
+    serve(system, data, MemoryGrid(nodes), **options)
+    key = (tmp_path / "server/key.json").read_text()
+    (tmp_path / "server/state").unlink()
+    with pytest.raises(DamagedFileError, match="round-0-0' is damaged: it is of a run whose state is gone"):
+        serve(system, data, MemoryGrid(nodes), **options)
+    for path in (tmp_path / "server").glob("round-*"):
+        path.unlink()
+    serve(system, data, MemoryGrid(nodes), **options)
+    others = [json.loads(text) for text in (key, (tmp_path / "server/key.json").read_text())]
+    assert others[0]["bound_to"]["run"] != others[1]["bound_to"]["run"]
+    assert (others[0]["secret"] == others[1]["secret"]) == is_simulation
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"7", b"{}", bytes(99)])
+@pytest.mark.parametrize("name", ["key.json", "state", "round-0-0"])
+def test_a_damaged_file_of_the_server_is_named(data, tmp_path, name, content):
+    system = DPGram(4.0, gate=False)
+    nodes = two_nodes(system, data)
+    serve(system, data, MemoryGrid(nodes), folder=tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DamagedFileError, match=f"{name}' is damaged: .*; put the folder back"):
+        serve(system, data, MemoryGrid(nodes), folder=tmp_path)
+    assert (tmp_path / name).read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "complaint"),
+    [
+        ("state", {"run": "../x"}, "must be named by 32 hexadecimal digits"),
+        ("state", {"members": {}}, "members must be named"),
+        ("state", {"members": {"a": -1, "b": 150}}, r"members\['a'\] must be at least 0"),
+        ("state", {"members": {"a": "150", "b": 150}}, r"members\['a'\] must be an integer"),
+        ("state", {"round": 2}, "round must be at most 1"),
+        ("state", {"values": {}}, "FMFState has the fields"),
+        ("state", {"values": {"rotation": "x" * 50}}, "FMFState has the fields|whole number"),
+        ("state", {"rounds": [[1, 2]]}, "not enough values"),
+        ("state", {"messages": [[1, 2, "3"]]}, "traffic must be an integer"),
+    ],
+)
+def test_each_field_of_a_servers_state_is_looked_at(data, tmp_path, name, changes, complaint):
+    system = FMFLDP(n_rounds=2)
+    serve(system, data, MemoryGrid(two_nodes(system, data)), folder=tmp_path)
+    header, arrays = read_model(tmp_path / name)
+    write_model(tmp_path / name, header | changes, arrays)
+    with pytest.raises(DamagedFileError, match=f"{name}' is damaged: .*{complaint}"):
+        serve(system, data, MemoryGrid(two_nodes(system, data)), folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "spoil", "complaint"),
+    [
+        ({"n_clients": 301}, None, "n_clients must be at most those who answered"),
+        ({"n_clients": -1}, None, "n_clients must be at least 0"),
+        ({"answered": ["a", "c"]}, None, "somebody has answered who was not asked"),
+        ({"answered": [1]}, None, "must be text"),
+        ({"rejections": [[0, "a"]]}, None, "not enough values"),
+        ({"traffic": None}, None, "not iterable|cannot unpack"),
+        ({}, lambda total: total[:-1], "must have shape"),
+        ({}, lambda total: total * 1.0, "must have dtype"),
+        ({}, lambda total: total - 2**60, "must be at least"),
+    ],
+)
+def test_each_field_of_a_round_that_was_heard_is_looked_at(data, tmp_path, changes, spoil, complaint):
+    system, path = DPGram(4.0, gate=False), tmp_path / "round-0-0"
+    serve(system, data, MemoryGrid(two_nodes(system, data)), folder=tmp_path)
+    header, arrays = read_model(path)
+    if spoil is not None:
+        arrays = {name: spoil(array) for name, array in arrays.items()}
+    write_model(path, header | changes, arrays)
+    with pytest.raises(DamagedFileError, match=f"round-0-0' is damaged: .*({complaint})"):
+        serve(system, data, MemoryGrid(two_nodes(system, data)), folder=tmp_path)
+
+
+def test_a_node_with_a_damaged_file_says_which(data, tmp_path, caplog):
+    system = FMFLDP(n_rounds=3)
+    nodes = in_folders(system, data, tmp_path)
+
+    def tamper(reply):
+        if reply.metadata.message_type == "train" and reply.content["config"].get("round") == 0:
+            for path in tmp_path.glob("b/run-*/key.json"):
+                path.write_bytes(b"")
+        return [reply]
+
+    _, engine = serve(system, data, MemoryGrid(nodes, tamper), seed=None)
+    reasons = {(r.round, r.sender): r.reason for r in engine.rejections if "refuses" in r.reason}
+    assert set(reasons) == {(1, "b"), (2, "b")}
+    assert all("a file that this node keeps (key.json) is damaged" in reason for reason in reasons.values())
+    assert str(tmp_path) not in "".join(reasons.values())  # where it lies is the node's own affair
+    assert f"{tmp_path}/b/run-" in caplog.text
+    assert "take part in the next run" in caplog.text
+
+
+def test_a_node_whose_data_change_in_mid_run_answers_no_more(data, tmp_path):
+    system, now = FMFLDP(n_rounds=3, use_values=True), [data]
+    app = client_app(system, lambda context: of_node(now[0])(context))
+    nodes = {node: (app, {"name": name, "folder": str(tmp_path / name)}) for node, name in ((11, "a"), (12, "b"))}
+
+    def tamper(reply):
+        if reply.metadata.message_type == "train" and reply.content["config"].get("round") == 1:
+            values = data.values.copy()
+            values[data.indptr[1] : data.indptr[2]] += 1  # of the second user, who is node b's
+            now[0] = data._replace(values=values)
+        return [reply]
+
+    _, engine = serve(system, data, MemoryGrid(nodes, tamper), seed=None)
+    reasons = {(r.round, r.sender): r.reason for r in engine.rejections if "refuses" in r.reason}
+    assert {(2, "b")} <= set(reasons) <= {(1, "b"), (2, "b")}
+    assert all("are not those with which it began this run" in reason for reason in reasons.values())
 
 
 def test_a_run_is_resumed_without_a_member_that_is_gone(data, tmp_path):

@@ -5,6 +5,7 @@ Over Flower, with nodes and a server: `test_flower_shuffled.py`.
 
 import itertools
 import json
+import os
 import shutil
 import socket
 import ssl
@@ -15,6 +16,7 @@ from shuffler_process import Certificates, ShufflerProcess
 from significance import counts_are
 
 from fastfedrec import FMFLDP, Key
+from fastfedrec._kept_files import DamagedFileError
 from fastfedrec.cli import main
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines.shuffler import Shuffler, ShufflerClient, ShufflerError, decode_reports, encode_reports
@@ -283,7 +285,7 @@ def test_hostile_messages_are_refused_and_the_round_goes_on(process):
     for name, (text, status) in HOSTILE.items():
         try:
             answer = say(there.port, text.encode("latin-1"))
-        except ConnectionError:  # it was cut off while we were still talking
+        except OSError:  # it was cut off while we were still talking
             continue
         assert status in answer.split(b"\r\n")[0], (name, answer[:200])
     stalled = socket.create_connection(("127.0.0.1", there.port))  # says nothing, and holds nobody up
@@ -291,6 +293,41 @@ def test_hostile_messages_are_refused_and_the_round_goes_on(process):
     assert there.client("server").release(RUN, 0, max_bytes=99) == codes(3, 3)
     stalled.close()
     assert "127.0.0.1" not in there.log()
+
+
+DAMAGED = [b"", b"{", b"7", b"[]", bytes(40), b"\xff" * 8, b"[" * 100_000]
+DAMAGED += [
+    json.dumps(found).encode() for found in ({"a": 0}, {RUN: -1}, {RUN: "0"}, {RUN: 0.5}, {RUN: True}, {RUN: [0]})
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_list_of_released_rounds_is_named_with_the_way_out(tmp_path, content):
+    (tmp_path / "released.json").write_bytes(content)
+    with pytest.raises(
+        DamagedFileError, match=r"/released.json' is damaged: .*; without it .* start with a new folder"
+    ):
+        make(tmp_path)
+    assert (tmp_path / "released.json").read_bytes() == content
+
+
+def test_the_list_of_released_rounds_is_whole_or_as_it_was(tmp_path, monkeypatch):
+    shuffler = make(tmp_path)
+    shuffler.open(RUN, 0)
+    for name in "ab":
+        shuffler.submit(RUN, 0, name, codes(1))
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            shuffler.release(RUN, 0)
+    assert os.listdir(tmp_path) == []
+    assert shuffler.release(RUN, 0) == codes(1, 1)  # nothing had left, so nothing is lost
+    assert json.loads((tmp_path / "released.json").read_text()) == {RUN: 0}
+    assert (tmp_path / "released.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_sigkill_in_mid_round(process):

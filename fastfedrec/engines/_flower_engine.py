@@ -252,8 +252,7 @@ class FlowerEngine(Engine):
         return self.shards()
 
     def _collect(self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int) -> None:
-        place = self._phase, receiver.round
-        found = None if self.records is None else self.records.recall(*place)
+        found = None if self.records is None else self.records.recall(self._phase, receiver)
         if found is not None:  # a server that was killed has heard it before, and noise is not drawn for another sum
             heard, traffic = found
             receiver.add(heard)
@@ -261,7 +260,7 @@ class FlowerEngine(Engine):
             return
         super()._collect(receiver, placed, key, n_threads)
         if self.records is not None:
-            self.records.keep(*place, receiver.heard(), self.messages.rounds[-1])
+            self.records.keep(self._phase, receiver.heard(), self.messages.rounds[-1])
 
     def _as_carried(self, event: Event) -> Event:
         # Flower's messages name their node, and a node adds up its users: there is no shuffler behind which to hide.

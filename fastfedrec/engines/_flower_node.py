@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastfedrec._check import check_integer
+from fastfedrec._digest import data_parts, digests
+from fastfedrec._kept_files import DamagedFileError
 from fastfedrec._persistence import objects_to_json
 from fastfedrec.engines._flower_records import STATE, array_record, config_record, read_arrays, read_values
-from fastfedrec.engines._flower_updates import pack_update, split_update
-from fastfedrec.engines._node_memory import NodeMemory, RefusalError, check_run_name
+from fastfedrec.engines._flower_updates import pack_update, read_update, split_update
+from fastfedrec.engines._node_memory import NodeMemory, RefusalError, RunMemory, check_run_name
 from fastfedrec.engines._state_codec import decode_state
 from fastfedrec.engines.shuffler import ShufflerClient, ShufflerError, encode_reports
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
+from fastfedrec.systems._checkpoint import OtherRunError
 from fastfedrec.systems._deployment import Deployment, NodeRounds
-from fastfedrec.systems.base import Update
+from fastfedrec.systems.base import ArrayRule, Update
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message, RecordDict
@@ -83,6 +86,14 @@ class Node:
                 content = work(message, context)
             except RefusalError as error:
                 content = RecordDict({"config": config_record({"refusal": str(error)})})
+            except DamagedFileError as error:
+                _LOG.exception("a request of the server could not be answered")
+                refusal = f"a file that this node keeps ({error.name}) is damaged; its own log says what to do"
+                content = RecordDict({"config": config_record({"refusal": refusal})})
+            except OtherRunError:
+                _LOG.exception("a request of the server could not be answered")
+                refusal = "this node's data or settings are not those with which it began this run; see its own log"
+                content = RecordDict({"config": config_record({"refusal": refusal})})
             except Exception as error:  # its text may quote data
                 _LOG.exception("a request of the server failed")
                 refusal = f"the node failed ({type(error).__name__}); its own log says why"
@@ -120,9 +131,12 @@ class Node:
             raise RefusalError(f"round must be from 0 to {rounds.n_rounds - 1}, got {round_number}")
         memory, name, place = self._memory(context), _name(context), rounds.n_before + round_number
         with nullcontext() if memory is None else memory.alone():
-            update = None if memory is None else memory.answer(asked.run, place, name, asked.n_users)
+            kept = None if memory is None else memory.of_run(asked.run, self._describe(shard, asked.run))
+            state = self._read_state(message.content, rounds, shard, asked, name)
+            sound = functools.partial(self._objection, rounds, state)
+            update = None if kept is None else kept.answer(place, name, asked.n_users, sound)
             if update is None:
-                update = self._work(message.content, rounds, shard, memory, asked, round_number, name)
+                update = self._work(rounds, state, shard, kept, asked, round_number, name)
         update = replace(update, round=round_number)
         if self._min_crowd is not None:
             return self._send_single(update, asked.run, context, self._min_crowd)
@@ -147,16 +161,13 @@ class Node:
             told |= {"unsent": str(error)[:400], "again": not error.is_final}
         return RecordDict({"config": config_record(told)})
 
-    def _work(
-        self,
-        content: "RecordDict",
-        rounds: NodeRounds,
-        shard: Interactions,
-        memory: NodeMemory | None,
-        asked: _Request,
-        round_number: int,
-        name: str,
-    ) -> Update:
+    def _describe(self, shard: Interactions, run: str) -> dict[str, str]:
+        """Digests of what this node's noise in a run is for."""
+        return digests({"system": self._text, "run": run} | data_parts(shard))
+
+    def _read_state(
+        self, content: "RecordDict", rounds: NodeRounds, shard: Interactions, asked: _Request, name: str
+    ) -> Any:
         kind = rounds.state if isinstance(rounds.state, type) else type(rounds.state)
         try:
             state = decode_state(kind, read_arrays(content["state"]), asked.state)
@@ -165,15 +176,42 @@ class Node:
         objection = self._deployment.objection(rounds, state, shard, name)
         if objection is not None:
             raise RefusalError(objection)
+        return state
+
+    def _objection(self, rounds: NodeRounds, state: Any, kept: Update) -> str | None:
+        """What is wrong with an answer that was found on disk, in the form in which it is sent."""
+        if self._min_crowd is not None:
+            rules = {"index": ArrayRule(np.int64, (None,), 0), "bit": ArrayRule(np.uint8, (None,), 0, 1)}
+            arrays = kept.arrays
+        else:
+            rules = dict(rounds.system.rules(state, kept.n_clients))
+            arrays, told = split_update(kept.arrays)
+            arrays = read_update(arrays, told, rules, sum(array.nbytes for array in arrays.values()) * 8 + 8)
+        if set(arrays) != set(rules):
+            return f"it must have the fields {sorted(rules)}, got {sorted(arrays)}"
+        wrong = ((name, rule.violation(arrays[name])) for name, rule in rules.items())
+        return next((f"field {name!r} {violation}" for name, violation in wrong if violation), None)
+
+    def _work(
+        self,
+        rounds: NodeRounds,
+        state: Any,
+        shard: Interactions,
+        memory: RunMemory | None,
+        asked: _Request,
+        round_number: int,
+        name: str,
+    ) -> Update:
         if self._seed is None and memory is not None:
-            key = memory.key(asked.run)
+            key = memory.key()
         else:
             key = _key_of_seed(check_integer("seed", self._seed, high=None))
         devices: dict[str, np.ndarray] = {}
         if self._min_crowd is not None:
             update = self._deployment.single_reports(state, shard, key, round_number, name, self._n_threads)
         else:
-            known = {} if memory is None else memory.devices(asked.run)
+            unpack = functools.partial(self._deployment.unpack_devices, round=round_number, shard=shard)
+            known = None if memory is None else memory.devices(unpack)
             update, devices = self._deployment.work(
                 rounds, state, shard, key, round_number, name, self._n_threads, known
             )
@@ -181,7 +219,7 @@ class Node:
             update = replace(update, arrays=packed)
         if memory is not None:
             kept = replace(update, round=rounds.n_before + round_number)
-            memory.keep_answer(asked.run, kept, asked.n_users, devices)
+            memory.keep_answer(kept, asked.n_users, devices)
         return update
 
     def _read_request(self, content: "RecordDict") -> _Request:

@@ -7,19 +7,26 @@ other data, or on another state, would cancel: so a round is answered once, and 
 import fcntl
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fastfedrec._persistence import read_model, write_model
+from fastfedrec._check import check_integer
+from fastfedrec._kept_files import checking
 from fastfedrec.randomness import Key
 from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems.base import Update
 
 _OWN = "devices."  # begins the names of arrays that are not sent
+_ANSWER, _FIELDS = "answer", ("round", "n_clients", "n_users")
 _RUN = re.compile("[0-9a-f]{32}")
+_WAY_OUT = (
+    "this node can answer no more in this run: put back the file itself, never an older copy of it, or leave the "
+    "folder as it is, since it counts as one of max_runs, and take part in the next run"
+)
 
 
 class RefusalError(ValueError):
@@ -47,47 +54,56 @@ class NodeMemory:
         if self._max_runs is not None and f"run-{run}" not in known and len(known) >= self._max_runs:
             raise RefusalError(f"this node has taken part in {len(known)} runs, and max_runs is {self._max_runs}")
 
-    def key(self, run: str) -> Key:
-        """The node's own key of a run, drawn here when the run is new."""
+    def of_run(self, run: str, bound_to: Mapping[str, str]) -> "RunMemory":
+        """What is kept of a run, whose name is part of the digests that it is bound to."""
         self.check_run(run)
-        return Checkpoint(self._run_folder(run), {}).resolve_key(None)
+        return RunMemory(self._folder / f"run-{run}", bound_to, _WAY_OUT)
 
-    def answer(self, run: str, round_number: int, sender: str, n_users: int) -> Update | None:
+
+class RunMemory(Checkpoint):
+    """What a node keeps of one run: its key, its last answer, and what devices remember until the next round."""
+
+    def key(self) -> Key:
+        """The node's own key; a new one before the first answer, when nothing made with another can have left."""
+        return self.resolve_key(None) if (self.folder / _ANSWER).exists() else self.new_key(None)
+
+    def answer(
+        self, round_number: int, sender: str, n_users: int, objection: Callable[[Update], str | None]
+    ) -> Update | None:
         """What was answered in this round; None in a new one; a round that is over is refused.
 
-        So is another number of users than at the first answer, on which a node's rounds depend.
+        So is another number of users than at the first answer, on which a node's rounds depend.  `objection` says what
+        is wrong with an answer.
         """
-        path = self._run_folder(run) / "answer"
-        if not path.exists():
+        found = self._read(_ANSWER, _FIELDS)
+        if found is None:
             return None
-        header, arrays = read_model(path)
-        if header["n_users"] != n_users:
-            raise RefusalError(f"n_users must be {header['n_users']} as at this node's first answer, got {n_users}")
-        if header["round"] > round_number:
-            raise RefusalError(f"round {round_number} is over: this node has answered round {header['round']}")
-        sent = {name: array for name, array in arrays.items() if not name.startswith(_OWN)}
-        return Update(round_number, sender, header["n_clients"], sent) if header["round"] == round_number else None
+        header, arrays = found
+        with checking(self.folder / _ANSWER, self._way_out):
+            known = {name: check_integer(name, header[name], low=0) for name in _FIELDS}
+            sent = {name: array for name, array in arrays.items() if not name.startswith(_OWN)}
+            update = Update(known["round"], sender, known["n_clients"], sent)
+            if known["round"] == round_number and (reason := objection(update)):
+                raise ValueError(reason)
+        if known["n_users"] != n_users:
+            raise RefusalError(f"n_users must be {known['n_users']} as at this node's first answer, got {n_users}")
+        if known["round"] > round_number:
+            raise RefusalError(f"round {round_number} is over: this node has answered round {known['round']}")
+        return update if known["round"] == round_number else None
 
-    def devices(self, run: str) -> dict[str, np.ndarray]:
-        """What was kept with the last answer; nothing before the first."""
-        path = self._run_folder(run) / "answer"
-        arrays = read_model(path)[1] if path.exists() else {}
-        return {name.removeprefix(_OWN): array for name, array in arrays.items() if name.startswith(_OWN)}
+    def devices(self, unpack: Callable[[Mapping[str, np.ndarray]], Any]) -> Any:
+        """What was kept with the last answer, as `unpack` reads it; None before the first."""
+        found = self._read(_ANSWER, _FIELDS)
+        if found is None:
+            return None
+        with checking(self.folder / _ANSWER, self._way_out):
+            return unpack({name.removeprefix(_OWN): own for name, own in found[1].items() if name.startswith(_OWN)})
 
-    def keep_answer(self, run: str, update: Update, n_users: int, devices: Mapping[str, np.ndarray]) -> None:
+    def keep_answer(self, update: Update, n_users: int, devices: Mapping[str, np.ndarray]) -> None:
         """Write an answer before it leaves, and what devices remember until the next round."""
         header = {"round": update.round, "n_clients": update.n_clients, "n_users": n_users}
-        folder = self._run_folder(run)
-        folder.mkdir(mode=0o700, exist_ok=True)
         own = {f"{_OWN}{name}": array for name, array in devices.items()}
-        write_model(folder / "answer", header, dict(update.arrays) | own)
-        for path in (folder / "answer", folder, self._folder):  # a power cut must not undo what the server has seen
-            descriptor = os.open(path, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
-
-    def _run_folder(self, run: str) -> Path:
-        return self._folder / f"run-{run}"
+        self._write(_ANSWER, header, dict(update.arrays) | own)
 
 
 def check_run_name(run: object) -> str:

@@ -9,21 +9,23 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from fastfedrec._check import check_integer, check_real
+from fastfedrec._digest import digests
 from fastfedrec._ids import axis_ids
-from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic, ShuffledReports
+from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
 from fastfedrec.engines._flower_engine import FlowerEngine
 from fastfedrec.engines._flower_node import Node, digest_of_items, name_system
 from fastfedrec.engines._flower_shuffled import ShuffledFlowerEngine
+from fastfedrec.engines._node_memory import check_run_name
 from fastfedrec.engines._round_records import RoundRecords
 from fastfedrec.engines._state_codec import decode_state, encode_state
 from fastfedrec.engines.shuffler import ShufflerClient
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
-from fastfedrec.systems._checkpoint import Checkpoint
+from fastfedrec.systems._checkpoint import Checkpoint, read_traffic
 from fastfedrec.systems._deployed_fit import FitDeployment
 from fastfedrec.systems._deployment import Deployment, OwnDeployment, PrototypesDeployment
 from fastfedrec.systems._deployments import deployment_of
-from fastfedrec.systems.base import FederatedSystem
+from fastfedrec.systems.base import ArrayRule, FederatedSystem
 from fastfedrec.systems.recommender import Recommender
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid, ServerApp
 
 __all__ = ["FlowerEngine", "client_app", "server_app"]
+
+_FIT_FIELDS = ("run", "members")  # of the state of a run by a system's own `fit`, and of any other
+_OWN_FIELDS = ("run", "members", "round", "values", "ledger", "rounds", "messages")
 
 
 def client_app(
@@ -230,6 +235,7 @@ class _Opening:
     key: Key
     run: str
     kept: Checkpoint | None
+    records: RoundRecords | None
     found: tuple[dict[str, Any], dict[str, np.ndarray]] | None
 
     @classmethod
@@ -244,14 +250,28 @@ class _Opening:
     ) -> Self:
         """Nobody is asked yet."""
         request = {"system": name_system(deployment, options.get("min_crowd")), "items": digest_of_items(item_ids)}
-        kept = None if folder is None else Checkpoint(folder, request)
-        key = None if seed is None else Key.from_seed(seed)
-        key = kept.resolve_key(key) if kept is not None else key or Key.from_entropy()
-        found = None if kept is None else kept.restore()
+        kept = None if folder is None else Checkpoint(folder, digests(request | {"seed": seed}))
+        found = (
+            None
+            if kept is None
+            else kept.restore(_FIT_FIELDS if isinstance(deployment, FitDeployment) else _OWN_FIELDS)
+        )
+        if kept is not None and found is not None:
+            with kept.checking_state():
+                _check_members(found[0])
+                if isinstance(deployment, FitDeployment):
+                    _check_people(found[0]["members"], found[1], deployment.names_users)
         request["run"] = found[0]["run"] if found else secrets.token_hex(16)
+        key = None if seed is None else Key.from_seed(seed)
+        records = None
+        if folder is not None:
+            # Nothing is asked of anybody before there is a state, so without one a key that is here made no noise.
+            records = RoundRecords(folder, digests(request | {"seed": seed}))
+            key = records.resolve_key(key) if found else records.new_key(key)
+        key = key or Key.from_entropy()
         kind = ShuffledFlowerEngine if "shuffler" in options else FlowerEngine
         engine = kind(grid, deployment, request, is_simulation=key.is_simulation, **options)
-        return cls(engine, key, request["run"], kept, found)
+        return cls(engine, key, request["run"], kept, records, found)
 
 
 def _serve_fit(
@@ -273,8 +293,7 @@ def _serve_fit(
         engine.gather(n_nodes)
         if kept is not None:  # before anybody is asked: a server that is killed now comes back as the same run
             kept.keep_state({"run": opening.run, "members": engine.members}, engine.people)
-    if folder is not None:
-        engine.records = RoundRecords(folder)
+    engine.records = opening.records
     model = deployment.fit(engine, item_ids, engine.people or engine.members, opening.key)
     engine.rejections = engine.refused + engine.rejections
     return model, engine
@@ -293,12 +312,15 @@ def _serve(
     opening = _Opening.of(grid, deployment, item_ids, folder, seed, options)
     engine, key, kept = opening.engine, opening.key, opening.kept
     model = deployment.model
-    if opening.found:
+    if kept is not None and opening.found:
         header, arrays = opening.found
         engine.gather_again(header["members"], {})
-        deployment.open(item_ids, list(engine.members), Ledger.from_dict(header["ledger"], check_costs=False))
-        model.communication_, engine.messages = map(_traffic, (header["rounds"], header["messages"]))
-        state, last_round = decode_state(deployment.state_type, arrays, header["values"]), header["round"]
+        with kept.checking_state():
+            deployment.open(item_ids, list(engine.members), Ledger.from_dict(header["ledger"], check_costs=False))
+            model.communication_, engine.messages = map(_traffic, (header["rounds"], header["messages"]))
+            state = decode_state(deployment.state_type, arrays, header["values"])
+            last_round = check_integer("round", header["round"], low=-1, high=deployment.n_rounds - 1)
+            _check_state(deployment, state, list(engine.members))
     else:
         engine.gather(n_nodes)
         deployment.open(item_ids, list(engine.members), deployment.new_ledger())
@@ -333,4 +355,31 @@ def _serve(
 
 
 def _traffic(rounds: Sequence[Sequence[int]]) -> CommunicationLedger:
-    return CommunicationLedger([RoundTraffic(*traffic) for traffic in rounds])
+    return CommunicationLedger([read_traffic(traffic) for traffic in rounds])
+
+
+def _check_members(header: Mapping[str, Any]) -> None:
+    """Raise where a state does not say who takes part."""
+    check_run_name(header["run"])
+    members = header["members"]
+    if type(members) is not dict or not members:
+        raise ValueError("its members must be named")
+    for name, n_users in members.items():
+        check_integer(f"members[{name!r}]", n_users, low=0)
+
+
+def _check_people(members: Mapping[str, int], people: Mapping[str, np.ndarray], names_users: bool) -> None:
+    """Raise where the names of the members' users do not fit."""
+    if set(people) != (set(members) if names_users else set()):
+        raise ValueError(f"it must have the users of {sorted(members)}, got those of {sorted(people)}")
+    for name, ids in people.items():
+        if violation := ArrayRule(np.uint64, (members[name],)).violation(ids):
+            raise ValueError(f"the users of {name!r}: {violation}")
+
+
+def _check_state(deployment: OwnDeployment, state: Any, senders: Sequence[str]) -> None:
+    """Raise for a state that no round of this run can end in."""
+    rounds = deployment.rounds_of(0, 1, deployment.model.interactions_.item_ids)
+    for sender in senders:
+        if objection := deployment.objection(rounds, state, deployment.model.interactions_, sender):
+            raise ValueError(objection)

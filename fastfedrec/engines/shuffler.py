@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 from fastfedrec._check import check_integer, check_real
+from fastfedrec._kept_files import checking, read_document, write_document
 from fastfedrec.engines._node_memory import check_run_name
 from fastfedrec.randomness import Key
 
@@ -24,6 +25,10 @@ __all__ = ["Shuffler", "ShufflerClient", "ShufflerError"]
 
 _ORDER = "shuffler.order"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_WAY_OUT = (
+    "without it a round could be released twice: put back the file itself, never an older copy of it, or start with a "
+    "new folder, for runs that begin after that"
+)
 _LONGEST_TEXT = 4096  # bytes of an answer that is no batch
 
 
@@ -120,6 +125,11 @@ class Shuffler:
     max_nodes : int
         Nodes that may send in one round.
 
+    Raises
+    ------
+    DamagedFileError
+        The folder's list of released rounds cannot be read; the message says what to do.
+
     Examples
     --------
     >>> import tempfile
@@ -156,10 +166,10 @@ class Shuffler:
         )
         self._max_nodes = check_integer("max_nodes", max_nodes, low=1)
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
         self._path = folder / "released.json"
-        self._released: dict[str, int] = json.loads(self._path.read_text()) if self._path.exists() else {}
+        self._released = _read_released(self._path)
         self._open: tuple[str, int] | None = None
         self._reports: dict[str, bytes] = {}  # by sender, until they are released
         self._batch: bytes | None = None  # of the open round, once it is released: for a server that lost its copy
@@ -282,16 +292,17 @@ class Shuffler:
             return self._batch
 
     def _remember(self, run: str, round_number: int) -> None:
+        write_document(self._path, {**self._released, run: round_number})
         self._released[run] = round_number
-        partial = self._path.with_suffix(".partial")
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(self._released, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+
+
+def _read_released(path: Path) -> dict[str, int]:
+    """The last round of each run that was released."""
+    if not path.exists():
+        return {}
+    with checking(path, _WAY_OUT):
+        document = read_document(path)
+        return {check_run_name(run): check_integer("round", last, low=0) for run, last in document.items()}
 
 
 def _round_name(run: Any, round_number: Any) -> tuple[str, int]:

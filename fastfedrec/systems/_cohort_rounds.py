@@ -1,5 +1,6 @@
 """Rounds in which a cohort sends how far its clients came: what both stages of PrivRec have in common."""
 
+import functools
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from fastfedrec.network import TwoTower
 from fastfedrec.randomness import Key
 from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems._grid_noise import GridNoise
-from fastfedrec.systems.base import ArrayRule, FederatedSystem, Update
+from fastfedrec.systems.base import ArrayRule, FederatedSystem, RoundReceiver, Update
 
 _CLIENT_BLOCK = 64  # clients whose updates are in memory together; fixed, so that sums do not depend on threads
 
@@ -120,8 +121,10 @@ class CohortRounds(FederatedSystem):
         n_threads: int = 0,
     ) -> Update:
         """Train, clip and add up the updates of the shard's clients that are in the cohort."""
-        if self.checkpoint is not None and (recorded := self.checkpoint.message(round, sender)) is not None:
-            return recorded
+        if self.checkpoint is not None:
+            recorded = self.checkpoint.message(round, sender, functools.partial(self._wrong_with, state))
+            if recorded is not None:
+                return recorded
         clients = self._client_data(shard)
         rows = np.flatnonzero(np.isin(clients.visited.global_user_ids, state.cohort))
         total = np.zeros(self.network.n_parameters)
@@ -179,6 +182,11 @@ class CohortRounds(FederatedSystem):
         if norm > longest * (1 + 1e-9):
             return f"its total has norm {norm:.6g} in steps of the grid, and clipped updates reach {longest:.6g}"
         return None
+
+    def _wrong_with(self, state: PrivRecState, update: Update) -> str | None:
+        """What is wrong with a message that was kept, as a server would find it."""
+        receiver = RoundReceiver(self, state, update.round, {update.sender: update.n_clients})
+        return None if receiver.receive(update) else receiver.rejections[0].reason
 
     @cached_property
     def event(self) -> Gaussian | CentralRelease | Unprotected:

@@ -154,13 +154,16 @@ class FitDeployment(Deployment):
                 return f"{name} holds NaN or infinite entries"
         return rounds.system._objection(state)
 
+    def unpack_devices(self, arrays: Mapping[str, np.ndarray], round: int, shard: Interactions) -> Any:
+        return unpack_devices(arrays, round, shard, self.model.n_factors) if self.has_devices else None
+
     def work(
         self, rounds: NodeRounds, state: Any, shard: Interactions, key: Key, round: int, sender: str, n_threads: int,
-        devices: Mapping[str, np.ndarray],
+        devices: Any,
     ) -> tuple[Update, dict[str, np.ndarray]]:  # fmt: skip
         system = rounds.system
-        if devices:
-            system.put_devices(sender, (unpack_devices(devices, round), []))
+        if devices is not None:
+            system.put_devices(sender, (devices, []))
         update = system.local_round(state, shard, key, round, sender=sender, n_threads=n_threads)
         kept = system.take_devices(sender)
         return update, {} if kept is None else pack_devices(kept[0])

@@ -68,6 +68,10 @@ class Deployment(ABC):
         """The users of a node that has its own key, under names that no other node's users have, if that matters."""
         return shard
 
+    def unpack_devices(self, arrays: Mapping[str, np.ndarray], round: int, shard: Interactions) -> Any:
+        """What devices remembered, from arrays; a ValueError where it cannot be these users'."""
+        return None
+
     @abstractmethod
     def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
         """The rounds of a phase, from what is public; a ValueError where there is none."""
@@ -78,7 +82,7 @@ class Deployment(ABC):
 
     def work(
         self, rounds: NodeRounds, state: Any, shard: Interactions, key: Key, round: int, sender: str, n_threads: int,
-        devices: Mapping[str, np.ndarray],
+        devices: Any,
     ) -> tuple[Update, dict[str, np.ndarray]]:  # fmt: skip
         """A node's answer, and what its devices remember until the next round, as arrays."""
         return rounds.system.local_round(state, shard, key, round, sender=sender, n_threads=n_threads), {}

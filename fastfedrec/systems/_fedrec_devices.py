@@ -12,6 +12,7 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import Channel
 from fastfedrec.mechanisms.channel import TOTAL
 from fastfedrec.randomness import Key
+from fastfedrec.systems.base import ArrayRule
 
 RATED, VIRTUAL, WITHHELD = 0, 1, 2  # as in the kernel; withheld: rated, trained on, and not spoken of
 
@@ -70,10 +71,27 @@ def pack_devices(devices: Devices) -> dict[str, np.ndarray]:
     return {"users": devices.users, "user_factors": devices.user_factors} | vars(spoken)
 
 
-def unpack_devices(arrays: Mapping[str, np.ndarray], next_round: int) -> Devices:
-    """And back."""
+def unpack_devices(arrays: Mapping[str, np.ndarray], next_round: int, shard: Interactions, n_factors: int) -> Devices:
+    """And back, for this shard; a ValueError where they cannot be its devices'."""
+    n = shard.n_users
+    kinds: dict[str, tuple[type, tuple[int | None, ...]]] = {
+        "users": (np.uint64, (n,)), "user_factors": (np.float64, (n, n_factors)), "indptr": (np.int64, (n + 1,)),
+        "items": (np.int32, (None,)), "kinds": (np.uint8, (None,)),
+    }  # fmt: skip
+    if set(arrays) != set(kinds):
+        raise ValueError(f"devices must have the fields {sorted(kinds)}, got {sorted(arrays)}")
+    for name, (dtype, shape) in kinds.items():
+        if violation := ArrayRule(dtype, shape).violation(arrays[name]):
+            raise ValueError(f"devices' {name} {violation}")
     own = {name: np.array(array) for name, array in arrays.items()}
     spoken = Spoken(own["indptr"], own["items"], own["kinds"])
+    ends = spoken.indptr[[0, -1]].tolist()
+    if ends != [0, len(spoken.items)] or len(spoken.kinds) != len(spoken.items) or (np.diff(spoken.indptr) < 0).any():
+        raise ValueError("devices' lists of items do not fit each other")
+    if len(spoken.items) and not 0 <= spoken.items.min() <= spoken.items.max() < shard.n_items:
+        raise ValueError(f"devices' items must be from 0 to {shard.n_items - 1}")
+    if (spoken.kinds > WITHHELD).any() or not np.array_equal(own["users"], shard.global_user_ids):
+        raise ValueError("devices must be those of this shard's users")
     return Devices(own["users"], own["user_factors"], next_round, spoken)
 
 

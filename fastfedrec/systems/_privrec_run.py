@@ -1,22 +1,23 @@
 """Around the rounds of a fit of PrivRec: its accounts, the checkpoint that it is resumed from, and divergence."""
 
-import zlib
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec._check import check_integer
+from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.engines.base import Engine
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
-from fastfedrec.systems._checkpoint import Checkpoint
+from fastfedrec.systems._checkpoint import Checkpoint, read_traffic
 from fastfedrec.systems._cohort_rounds import CohortRounds, PrivRecState
 from fastfedrec.systems._transaction import Account
-from fastfedrec.systems.base import DivergenceError
+from fastfedrec.systems.base import ArrayRule, DivergenceError
 
 _LARGEST_PARAMETER = 10.0  # weights start below 1; at this size, logits are in the tens of thousands
+_FIELDS = ("ledger", "rounds", "round")  # of a state
 _NOISE_TO_LEARN_WITH = 0.003  # in each parameter of a step of the server
 
 
@@ -36,18 +37,27 @@ class Run:
         """What the run has cost so far."""
         return self.account.ledger
 
-    def open(self, system: CohortRounds, start: Callable[[], np.ndarray]) -> tuple[np.ndarray, int]:
+    def open(self, system: CohortRounds, start: Callable[[], np.ndarray], n_rounds: int) -> tuple[np.ndarray, int]:
         """Parameters and number of a stage's next round; `start` gives the first ones where nothing was kept."""
         folder = system.checkpoint
-        found = None if folder is None else folder.restore()
-        if found is None:
+        found = None if folder is None else folder.restore(_FIELDS)
+        if folder is None or found is None:
             parameters = start()
             self._keep(folder, -1, parameters)
             return parameters, 0
         header, arrays = found
-        self.account.resume(Ledger.from_dict(header["ledger"], check_costs=False))
-        self.communication = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
-        return arrays["parameters"], header["round"] + 1
+        with folder.checking_state():
+            if set(arrays) != {"parameters"}:
+                raise ValueError(f"it must have the array 'parameters', got {sorted(arrays)}")
+            rule = ArrayRule(np.float32, (system.network.n_parameters,))
+            if violation := rule.violation(arrays["parameters"]):
+                raise ValueError(f"parameters {violation}")
+            last_round = check_integer("round", header["round"], low=-1, high=n_rounds - 1)
+            communication = CommunicationLedger([read_traffic(traffic) for traffic in header["rounds"]])
+            ledger = Ledger.from_dict(header["ledger"], check_costs=False)
+        self.account.resume(ledger)
+        self.communication = communication
+        return arrays["parameters"], last_round + 1
 
     def rounds(
         self,
@@ -86,22 +96,6 @@ class Run:
         rounds = [astuple(traffic) for traffic in self.communication.rounds]
         header = {"ledger": self.ledger.to_dict(), "rounds": rounds, "round": round_number}
         folder.keep_state(header, {"parameters": parameters})
-
-
-def checksum(data: Interactions | InteractionLog | None) -> int:
-    """Of all data that the bits of a run depend on."""
-    if data is None:
-        return 0
-    visited = data.interactions if isinstance(data, InteractionLog) else data
-    parts = [visited.indptr, visited.indices, visited.values_or_ones(), visited.global_user_ids]
-    if isinstance(data, InteractionLog):
-        parts += [data.users, data.items]
-    elif data.timestamps is not None:
-        parts.append(data.timestamps)
-    value = 0
-    for part in parts:
-        value = zlib.crc32(np.ascontiguousarray(part).tobytes(), value)
-    return value
 
 
 def check_convergence(system: CohortRounds, parameters: np.ndarray, round_number: int) -> None:

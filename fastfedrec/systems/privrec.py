@@ -8,12 +8,12 @@ user's device fine-tunes the network on that user's own data.  Corrections: docs
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, astuple
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from fastfedrec._check import check_flag, check_instance, check_integer
+from fastfedrec._digest import data_parts, digests
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.base import Engine
@@ -29,7 +29,7 @@ from fastfedrec.systems._fit import resolve_ledger
 from fastfedrec.systems._grid_noise import GridNoise
 from fastfedrec.systems._privrec_joint import JointRounds
 from fastfedrec.systems._privrec_rounds import ClientData, LocalTraining, PrivRecRounds
-from fastfedrec.systems._privrec_run import Run, checksum
+from fastfedrec.systems._privrec_run import Run
 from fastfedrec.systems._privrec_serving import _Personalized, _TwoTowerRecommender
 from fastfedrec.systems._privrec_settings import PrivRecSettings, check_settings
 from fastfedrec.systems._privrec_stage1 import (
@@ -265,8 +265,7 @@ class PrivRec(_TwoTowerRecommender):
         settings = PrivRecSettings.resolve(self.get_params(), visited.n_users, n_public)
         folder = None
         if checkpoint is not None:
-            described = self._run_of(data, public, settings, engine)
-            folder = Checkpoint(checkpoint, described)
+            folder = Checkpoint(checkpoint, self._run_of(data, public, settings, engine))
             key = folder.resolve_key(key)
         key = resolve_key(key)
         ledger = resolve_ledger(ledger, self.delta)
@@ -281,7 +280,7 @@ class PrivRec(_TwoTowerRecommender):
         run = Run(self._account_, self.communication_, engine, key, n_threads, show_progress)
         learnt = None
         if sequences is not None and settings.stage1 is not None:
-            inner = None if checkpoint is None else Checkpoint(Path(checkpoint) / "stage1", described)
+            inner = None if folder is None else folder.within("stage1")
             learnt = learn_items(self.stage1, sequences, settings.stage1, run, inner, self.noise, self.n_factors)
         system = self._system(settings, key, n_threads, folder)
 
@@ -290,7 +289,9 @@ class PrivRec(_TwoTowerRecommender):
             if callback is not None:
                 callback(self, round_number)
 
-        parameters, first_round = run.open(system, lambda: self._start(data, system, run, sequences, learnt))
+        parameters, first_round = run.open(
+            system, lambda: self._start(data, system, run, sequences, learnt), settings.n_rounds
+        )
         self._take(run, system, parameters)
         parameters = run.rounds(system, data, parameters, first_round, settings.n_rounds, after_round)
         self._take(run, system, parameters)
@@ -402,12 +403,11 @@ class PrivRec(_TwoTowerRecommender):
         public: Interactions | None,
         settings: PrivRecSettings,
         engine: Engine,
-    ) -> dict[str, Any]:
-        """Everything that the bits of a run depend on, beside the key."""
-        return {
-            "parameters": self.get_params(), "settings": asdict(settings), "data": checksum(data),
-            "public": checksum(public), "shards": engine.n_shards,
-        }  # fmt: skip
+    ) -> dict[str, str]:
+        """Digests of everything that the bits of a run depend on, beside the key."""
+        chosen = {"system": type(self).__name__, "settings": asdict(settings), "shards": engine.n_shards}
+        parameters = {f"parameter {name}": value for name, value in self.get_params().items()}
+        return digests(chosen | parameters | data_parts(data) | data_parts(public, "public "))
 
     # ---- saving -------------------------------------------------------------------------------------------------
 
