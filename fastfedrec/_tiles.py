@@ -49,3 +49,11 @@ def check_width(name: str, value: Any) -> int:
     if value % _WIDTH_MULTIPLE:
         raise ValueError(f"{name} must be a multiple of {_WIDTH_MULTIPLE}, whole vectors on any host, got {value}")
     return value
+
+
+def check_widths(n_factors: Any, hidden: Any) -> tuple[int, tuple[int, ...]]:
+    """The width of a network's embeddings, and those of its hidden layers, of which there is at least one; or raise."""
+    if not isinstance(hidden, list | tuple | np.ndarray) or np.ndim(hidden) != 1 or len(hidden) == 0:
+        raise ValueError(f"hidden must hold at least one width, got {hidden!r}")
+    widths = tuple(check_width(f"hidden[{k}]", width) for k, width in enumerate(hidden))
+    return check_width("n_factors", n_factors), widths

@@ -211,8 +211,7 @@ def gradients(
     ----------
     .. [1] Chai, Wang, Chen, Yang, "Secure federated matrix factorization", IEEE Intelligent Systems 36(5), 2021.
     """
-    check_grid("grid", grid, high=32)
-    stars = np.asarray(grid, dtype=np.float64)
+    stars = np.array([float(v) for v in check_grid("grid", grid, high=32)])
     views = [_unpacked(check_record(record, truth), truth) for record in (first, second)]
     (cells, sizes, products, directions), (other_cells, other_sizes, other_products, _) = views
     common, one, two = np.intersect1d(cells, other_cells, assume_unique=True, return_indices=True)

@@ -12,7 +12,7 @@ from fastfedrec._kernels import _examples
 from fastfedrec._kernels import network as _kernel
 from fastfedrec._rows import check_rows
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec._tiles import check_width
+from fastfedrec._tiles import check_widths
 from fastfedrec.client_examples import ClientExamples
 from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.features import Features
@@ -66,10 +66,7 @@ class TwoTower(ClientModel):
 
     def __init__(self, features: Features, *, n_factors: int = 64, hidden: tuple[int, ...] = (128, 64, 32, 16)):
         self.features = check_instance("features", features, Features, "use Features.from_interactions")
-        self.n_factors = check_width("n_factors", n_factors)
-        self.hidden = tuple(check_width(f"hidden[{k}]", width) for k, width in enumerate(hidden))
-        if not self.hidden:
-            raise ValueError("hidden must hold at least one width, got none")
+        self.n_factors, self.hidden = n_factors, hidden = check_widths(n_factors, hidden)
         n_user = features.user.n_features + features.context.n_features
         n_in = [n_user * n_factors, features.item.n_features * n_factors, 2 * n_factors, *self.hidden]
         n_out = [n_factors, n_factors, *self.hidden, 1]

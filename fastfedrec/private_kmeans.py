@@ -6,7 +6,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_array, check_choice, check_epsilon, check_instance, check_integer, check_real
+from fastfedrec._check import (
+    check_array,
+    check_choice,
+    check_epsilon,
+    check_exact,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from fastfedrec._kernels import private_kmeans as _kernel
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting.events import ZCDP, CentralRelease, Composed
@@ -262,7 +270,7 @@ def clustering_events(
     swap_epsilon = check_epsilon("swap_epsilon", swap_epsilon)
     n_draws = check_integer("n_swaps", n_swaps, low=1) + 1
     check_choice("accounting", accounting, ("pure", "zcdp"))
-    check_integer("n_rows", n_rows, low=1)
+    n_rows = check_integer("n_rows", n_rows, low=1)
     parts = [selection_event("k-means swap", swap_epsilon, n_draws, accounting, n_rows)]
     if grid_epsilon is not None:
         grid_epsilon = check_epsilon("grid_epsilon", grid_epsilon)
@@ -299,9 +307,9 @@ def selection_event(
     CentralRelease or ZCDP
         For "add_remove" of one user.
     """
-    if accounting == "pure":
-        return _pure(mechanism, n_rows * Fraction(epsilon), count)
-    return _zcdp(mechanism, (n_rows * Fraction(epsilon)) ** 2 / 8, count)
+    check_choice("accounting", accounting, ("pure", "zcdp"))
+    cost = check_integer("n_rows", n_rows, low=1) * check_exact("epsilon", epsilon, low=0, exclusive=True)
+    return _pure(mechanism, cost, count) if accounting == "pure" else _zcdp(mechanism, cost**2 / 8, count)
 
 
 def _pure(mechanism: str, epsilon: Fraction, count: int) -> CentralRelease:

@@ -231,7 +231,7 @@ def check_value_range(value_range: tuple[float, float]) -> tuple[float, float]:
 
     Parameters
     ----------
-    value_range : tuple of two floats
+    value_range : sequence of two numbers
         What the caller passed.
 
     Returns
@@ -239,7 +239,7 @@ def check_value_range(value_range: tuple[float, float]) -> tuple[float, float]:
     tuple of two floats
         The same.
     """
-    if not isinstance(value_range, tuple) or len(value_range) != 2:
+    if not isinstance(value_range, tuple | list | np.ndarray) or np.ndim(value_range) != 1 or len(value_range) != 2:
         raise TypeError(f"value_range must be a pair (low, high), got {value_range!r}")
     low = check_real("value_range[0]", value_range[0], low=0.0)
     return low, check_real("value_range[1]", value_range[1], low=low, exclusive=True)

@@ -1,5 +1,6 @@
 """Prototypes: noisy sums of each cluster's rows, as rows that an entity may send."""
 
+import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -89,25 +90,27 @@ class Recovery:
     sampler: str = "exact"
 
     def __post_init__(self) -> None:
-        check_choice("kind", self.kind, ("zero_filled", "masked"))
-        check_integer("max_entries", self.max_entries, low=1)
-        low, _ = check_value_range(self.value_range)
-        if self.kind == "zero_filled" and low:
+        set_ = functools.partial(object.__setattr__, self)
+        set_("kind", check_choice("kind", self.kind, ("zero_filled", "masked")))
+        set_("max_entries", check_integer("max_entries", self.max_entries, low=1))
+        set_("value_range", check_value_range(self.value_range))
+        if self.kind == "zero_filled" and self.value_range[0]:
             raise ValueError(f"value_range must start at 0 for kind='zero_filled', got {self.value_range}")
         if self.epsilon is not None and self.rho is not None:
             raise ValueError(f"give epsilon or rho, got epsilon={self.epsilon!r} and rho={self.rho!r}")
         if self.epsilon is not None:
-            check_epsilon("epsilon", self.epsilon)
+            set_("epsilon", check_epsilon("epsilon", self.epsilon))
         elif self.rho is not None:
-            check_real("rho", self.rho, low=0.0, exclusive=True)
+            set_("rho", check_real("rho", self.rho, low=0.0, exclusive=True))
         if (self.support_epsilon is None) != (self.support_size is None or self.is_exact):
             raise ValueError("support_size and support_epsilon must be given together, and the latter with noise only")
         if self.support_size is not None:
-            check_integer("support_size", self.support_size, low=1)
+            set_("support_size", check_integer("support_size", self.support_size, low=1))
         if self.support_size is not None and self.support_epsilon is not None:
-            check_real("support_epsilon", self.support_epsilon, low=self.support_size * 2.0**-16)
-        check_integer("steps_per_unit", self.steps_per_unit, low=1, high=2**20)
-        check_choice("sampler", self.sampler, ("exact", "table"))
+            least = self.support_size * 2.0**-16
+            set_("support_epsilon", check_real("support_epsilon", self.support_epsilon, low=least))
+        set_("steps_per_unit", check_integer("steps_per_unit", self.steps_per_unit, low=1, high=2**20))
+        set_("sampler", check_choice("sampler", self.sampler, ("exact", "table")))
 
     @property
     def is_exact(self) -> bool:
@@ -178,6 +181,8 @@ class Recovery:
         int
             One for each sum and each count that is released.
         """
+        n_clusters = check_integer("n_clusters", n_clusters, low=1)
+        n_items = check_integer("n_items", n_items, low=1)
         n_sums = n_clusters * min(n_items, self.support_size or n_items)
         return 2 * n_sums if self.kind == "masked" else n_sums + n_clusters
 
@@ -199,6 +204,7 @@ class Recovery:
             For "add_remove" of one user.
         """
         check_choice("accounting", accounting, ("pure", "zcdp"))
+        n_rows = check_integer("n_rows", n_rows, low=1)
         noise = self.noise
         if noise is None:
             raise ValueError("exact sums have no guarantee, and no events; give epsilon or rho")
@@ -209,7 +215,9 @@ class Recovery:
         name = f"{self.kind} sums with {type(noise).__name__}"
         distance = noise.total_distance(self.n_draws(n_clusters, n_items) * n_rows)  # each row's entity draws its own
         if self.epsilon is not None:
-            parts.append(CentralRelease(name, n_rows * self.epsilon, trust="entity", distance=distance))
+            parts.append(
+                CentralRelease(name, float_upper(n_rows * Fraction(self.epsilon)), trust="entity", distance=distance)
+            )
         elif accounting == "pure":
             raise ValueError("accounting must be 'zcdp' for noise with rho, got 'pure': it has no pure epsilon")
         else:

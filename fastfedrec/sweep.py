@@ -4,6 +4,7 @@ The cost of every cell is that of its ledger, for replacing all data of one user
 model leaves; the number that a system was asked for, or that a paper states, is not used.
 """
 
+import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -54,10 +55,11 @@ class GeneratedData:
     row_length: float | None = None
 
     def __post_init__(self) -> None:
-        check_integer("n_users", self.n_users, low=2)
-        check_integer("n_items", self.n_items, low=31)
+        set_ = functools.partial(object.__setattr__, self)
+        set_("n_users", check_integer("n_users", self.n_users, low=2))
+        set_("n_items", check_integer("n_items", self.n_items, low=31))
         if self.row_length is not None:
-            check_real("row_length", self.row_length, low=0.0, exclusive=True)
+            set_("row_length", check_real("row_length", self.row_length, low=0.0, exclusive=True))
 
     def draw(self, key: Key, n_threads: int) -> Interactions:
         """Generate them.

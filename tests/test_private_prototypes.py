@@ -298,7 +298,6 @@ def test_the_published_variant_promises_nothing_and_says_so():
         ({"epsilon": 0.0}, r"epsilon must be greater than 0"),
         ({"delta": 1.0}, r"delta must be less than 1"),
         ({"value_range": (5.0, 1.0)}, r"value_range\[1\] must be greater than 5"),
-        ({"value_range": 5.0}, r"value_range must be a pair \(low, high\)"),
         ({"prototypes": "sparse"}, "prototypes must be one of"),
         ({"support": "some"}, "support must be one of"),
         ({"grouping": "exemplars"}, "needs epsilon=None"),
@@ -314,6 +313,8 @@ def test_bad_parameters(parameters, message):
 
 
 def test_bad_arguments_of_fit_and_serve():
+    with pytest.raises(TypeError, match=r"value_range must be a pair \(low, high\), got 5"):
+        PrivatePrototypes(value_range=5.0)
     data, model = rated(), PrivatePrototypes(1, 2, 1.0)
     with pytest.raises(ValueError, match=r"entities must have one label per user \(60\), got 3"):
         model.fit(data, entities=[1, 2, 3])

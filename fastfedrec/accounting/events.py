@@ -97,7 +97,7 @@ class ShuffledReports:
 
     def __post_init__(self) -> None:
         _check_reports(self, "shuffle")
-        check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0)
+        _set(self, honest_fraction=check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0))
         if not self.n_honest_users:
             raise ValueError(
                 f"honest_fraction times n_users must be at least 1 user, got {self.honest_fraction} of {self.n_users}"

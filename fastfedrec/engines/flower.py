@@ -97,7 +97,7 @@ def client_app(
     except ImportError as error:
         raise ImportError("client_app needs Flower; install it: pip install 'fastfedrec[flower]'") from error
     if seed is not None:
-        check_integer("seed", seed, low=0, high=None)
+        seed = check_integer("seed", seed, low=0, high=None)
     deployment = deployment_of(system)
     deployment.check_keys(seed is not None)
     node = Node(
@@ -190,7 +190,7 @@ def server_app(
     deployment_of(system).check_keys(seed is not None)  # complains now, not on a server
     ids = axis_ids("item_ids", item_ids, len(item_ids))
     if seed is not None:
-        check_integer("seed", seed, low=0, high=None)
+        seed = check_integer("seed", seed, low=0, high=None)
     if public_sizes is not None and not isinstance(deployment_of(system), PrototypesDeployment):
         raise ValueError("public_sizes is for PrivatePrototypes; leave it out")
     options: dict[str, Any] = {
@@ -198,7 +198,7 @@ def server_app(
         "join_timeout": check_real("join_timeout", join_timeout, low=0.0, exclusive=True),
         "max_clients": check_integer("max_clients", max_clients, low=1),
     }
-    check_integer("n_nodes", n_nodes, low=1)
+    n_nodes = check_integer("n_nodes", n_nodes, low=1)
     if (shuffler is None) != (_check_crowd(system, min_crowd) is None):
         raise ValueError("shuffler and min_crowd belong together; give both or neither")
     if shuffler is not None and min_crowd is not None:

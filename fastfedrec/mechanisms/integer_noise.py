@@ -210,7 +210,7 @@ class IntegerNoise:
         """
         values = check_integers("values", values, "put them on an integer grid first")
         key = resolve_key(key)
-        check_integer("round", round, low=0, high=2**32 - 1)
+        round = check_integer("round", round, low=0, high=2**32 - 1)
         out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
         n_threads = resolve_n_threads(n_threads)
         key.claim(f"{type(self).__name__}.privatize")

@@ -35,9 +35,9 @@ class GramModel(OwnRows):
     communication_: CommunicationLedger
 
     def _check_model_parameters(self) -> None:
-        check_choice("score", self.scoring, ("ease", "ridge", "knn"))
-        check_flag("gate", self.gate)
-        check_real("regularization", self.regularization, low=0.0, exclusive=True)
+        self.scoring = check_choice("score", self.scoring, ("ease", "ridge", "knn"))
+        self.gate = check_flag("gate", self.gate)
+        self.regularization = check_real("regularization", self.regularization, low=0.0, exclusive=True)
 
     def _scoring_factors(self, n_users: int) -> np.ndarray:
         if self.scoring != "knn":

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
+from fastfedrec._tiles import check_widths
 from fastfedrec.accounting import (
     CentralRelease,
     Gaussian,
@@ -74,29 +75,32 @@ class PrivRecSettings:
         return cls(**numbers, clip_norm=parameters["clip_norm"], noise_multiplier=multiplier, stage1=stage1)
 
 
-def check_settings(parameters: Mapping[str, Any]) -> None:
-    """Raise for a constructor argument of PrivRec that makes no sense, alone or beside the others."""
-    check_choice("preset", parameters["preset"], tuple(PRESETS))
-    check_choice("noise", parameters["noise"], ("gaussian", "laplace"))
+def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """PrivRec's arguments in Python's own types, or raise for one that makes no sense, alone or beside the others."""
+    parameters = dict(given)
+    parameters["preset"] = check_choice("preset", parameters["preset"], tuple(PRESETS))
+    parameters["noise"] = check_choice("noise", parameters["noise"], ("gaussian", "laplace"))
     least = {"n_rounds": 0, "cohort_size": 1, "local_epochs": 1, "negatives": 0}
     for name, low in least.items():
         value = parameters[name]
         if isinstance(value, str):
-            check_choice(name, value, ("auto", "all") if name == "cohort_size" else ("auto",))
+            value = check_choice(name, value, ("auto", "all") if name == "cohort_size" else ("auto",))
         else:
-            check_integer(name, value, low=low, high=2**32 - 1)
+            value = check_integer(name, value, low=low, high=2**32 - 1)
+        parameters[name] = value
     for name in ("learning_rate", "server_learning_rate"):
         if isinstance(parameters[name], str):
-            check_choice(name, parameters[name], ("auto",))
+            parameters[name] = check_choice(name, parameters[name], ("auto",))
         else:
-            check_real(name, parameters[name], low=0.0, exclusive=True)
+            parameters[name] = check_real(name, parameters[name], low=0.0, exclusive=True)
     for name in ("clip_norm", "noise_multiplier"):
         if parameters[name] is not None:
-            check_real(name, parameters[name], low=1e-6, high=1e6)
-    if parameters["popularity_epsilon"] is not None:
-        check_epsilon("popularity_epsilon", parameters["popularity_epsilon"])
+            parameters[name] = check_real(name, parameters[name], low=1e-6, high=1e6)
+    for name in ("popularity_epsilon", "target_epsilon"):
+        if parameters[name] is not None:
+            parameters[name] = check_epsilon(name, parameters[name])
     if parameters["target_epsilon"] is not None:
-        target = check_epsilon("target_epsilon", parameters["target_epsilon"])
+        target = parameters["target_epsilon"]
         if parameters["noise_multiplier"] is not None:
             raise ValueError("give noise_multiplier or target_epsilon, not both: one follows from the other")
         if parameters["popularity_epsilon"] is not None and parameters["popularity_epsilon"] >= target:
@@ -105,9 +109,9 @@ def check_settings(parameters: Mapping[str, Any]) -> None:
                 f"{parameters['popularity_epsilon']}"
             )
     private = parameters["noise_multiplier"] is not None or parameters["target_epsilon"] is not None
-    stage1 = check_choice("stage1", parameters["stage1"], STAGES)
-    check_options(parameters["stage1_options"])
-    check_real("stage1_share", parameters["stage1_share"], low=1e-3, high=1 - 1e-3)
+    stage1 = parameters["stage1"] = check_choice("stage1", parameters["stage1"], STAGES)
+    parameters["stage1_options"] = check_options(parameters["stage1_options"])
+    parameters["stage1_share"] = check_real("stage1_share", parameters["stage1_share"], low=1e-3, high=1 - 1e-3)
     if has_joint_loss(parameters) and (stage1 == "none" or parameters["n_rounds"] == 0):
         raise ValueError(
             "stage1_options['contrastive_weight'] is for rounds after a stage one: they go on with its losses, got "
@@ -123,9 +127,11 @@ def check_settings(parameters: Mapping[str, Any]) -> None:
             "n_rounds may be 0 only with popularity_epsilon alone, or beside stage1='dp': without rounds nothing else "
             "is learnt or hidden"
         )
-    check_real("delta", parameters["delta"], low=0.0, high=1.0, exclusive=True)
-    check_real("threshold", parameters["threshold"], low=0.0)
-    check_integer("batch_size", parameters["batch_size"], low=1)
+    parameters["delta"] = check_real("delta", parameters["delta"], low=0.0, high=1.0, exclusive=True)
+    parameters["threshold"] = check_real("threshold", parameters["threshold"], low=0.0)
+    parameters["batch_size"] = check_integer("batch_size", parameters["batch_size"], low=1)
+    parameters["n_factors"], parameters["hidden"] = check_widths(parameters["n_factors"], parameters["hidden"])
+    return parameters
 
 
 def _calibrate(

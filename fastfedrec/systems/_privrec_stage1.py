@@ -51,23 +51,25 @@ class Stage1Settings:
     noise_multiplier: float | None
 
 
-def check_options(options: Mapping[str, Any] | None) -> None:
-    """Raise for a `stage1_options` that makes no sense."""
+def check_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """`stage1_options` in Python's own types, or raise for one that makes no sense."""
     if options is None:
-        return
+        return None
+    checked: dict[str, Any] = {}
     check_instance("stage1_options", options, Mapping, f"pass any of {sorted(OPTIONS)}")
     if unknown := sorted(set(options) - set(OPTIONS)):
         raise ValueError(f"stage1_options may have {sorted(OPTIONS)}, got {unknown}")
     for name, value in options.items():
         label = f"stage1_options[{name!r}]"
         if name in _LEAST:
-            check_integer(label, value, low=_LEAST[name], high=2**32 - 1)
+            checked[name] = check_integer(label, value, low=_LEAST[name], high=2**32 - 1)
         elif name == "clip_norm":
-            check_real(label, value, low=1e-6, high=1e6)
+            checked[name] = check_real(label, value, low=1e-6, high=1e6)
         elif name == "contrastive_weight":
-            check_real(label, value, low=0.0)
+            checked[name] = check_real(label, value, low=0.0)
         else:
-            check_real(label, value, low=0.0, exclusive=True)
+            checked[name] = check_real(label, value, low=0.0, exclusive=True)
+    return checked
 
 
 def has_joint_loss(parameters: Mapping[str, Any]) -> bool:

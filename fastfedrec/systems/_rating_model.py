@@ -65,7 +65,7 @@ class RatingModel(Recommender):
         return evaluate_ratings(self, test, metrics=metrics)
 
     def _check_grid(self) -> None:
-        check_grid("grid", self.grid, high=32)
+        self.grid = tuple(map(float, check_grid("grid", self.grid, high=32)))
 
 
 class AdditiveModel(RatingModel):

@@ -224,13 +224,13 @@ class DPPopularity(_CountBaseline):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        check_epsilon("epsilon", self.epsilon)
-        check_choice("trust", self.trust, ("central", "local"))
-        check_integer("max_items_per_user", self.max_items_per_user, low=1, high=2**31 - 1)
+        self.epsilon = check_epsilon("epsilon", self.epsilon)
+        self.trust = check_choice("trust", self.trust, ("central", "local"))
+        self.max_items_per_user = check_integer("max_items_per_user", self.max_items_per_user, low=1, high=2**31 - 1)
         if isinstance(self.n_reports, str):
-            check_choice("n_reports", self.n_reports, ("auto",))
+            self.n_reports = check_choice("n_reports", self.n_reports, ("auto",))
         else:
-            check_integer("n_reports", self.n_reports, low=1)
+            self.n_reports = check_integer("n_reports", self.n_reports, low=1)
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         release = self._release_centrally if self.trust == "central" else self._ask_locally

@@ -147,18 +147,20 @@ class DPALS(OwnRows):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        check_epsilon("epsilon", self.epsilon)
-        check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
-        check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
-        check_integer("n_rounds", self.n_rounds, low=1)
-        check_integer("n_start_rounds", self.n_start_rounds, low=0)
-        check_integer("max_items", self.max_items, low=1, high=2**31 - 1)
-        check_choice("sampling", self.sampling, ("frequency", "uniform"))
-        check_real("confidence_weight", self.confidence_weight, low=0.0)
-        check_real("regularization", self.regularization, low=0.0, exclusive=True)
-        check_real("noise_regularization", self.noise_regularization, low=0.0, exclusive=True)
+        self.epsilon = check_epsilon("epsilon", self.epsilon)
+        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
+        self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1)
+        self.n_start_rounds = check_integer("n_start_rounds", self.n_start_rounds, low=0)
+        self.max_items = check_integer("max_items", self.max_items, low=1, high=2**31 - 1)
+        self.sampling = check_choice("sampling", self.sampling, ("frequency", "uniform"))
+        self.confidence_weight = check_real("confidence_weight", self.confidence_weight, low=0.0)
+        self.regularization = check_real("regularization", self.regularization, low=0.0, exclusive=True)
+        self.noise_regularization = check_real(
+            "noise_regularization", self.noise_regularization, low=0.0, exclusive=True
+        )
         if self.n_users is not None:
-            check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
+            self.n_users = check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
 
     @transactional
     def fit(
@@ -197,7 +199,7 @@ class DPALS(OwnRows):
         self._check_parameters()
         data = check_interactions(interactions).binarize()
         check_integer("the number of users in interactions", data.n_users, low=1, high=MAX_USERS)
-        check_integer("n_factors", self.n_factors, low=1, high=data.n_items)
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=data.n_items)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         phases = self._plan(data.n_items, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)

@@ -119,12 +119,12 @@ class DPGram(GramModel):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        check_epsilon("epsilon", self.epsilon)
-        check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        self.epsilon = check_epsilon("epsilon", self.epsilon)
+        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
         self._check_model_parameters()
-        check_real("mean_share", self.mean_share, low=0.0, high=1.0, exclusive=True)
+        self.mean_share = check_real("mean_share", self.mean_share, low=0.0, high=1.0, exclusive=True)
         if self.n_users is not None:
-            check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
+            self.n_users = check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
 
     @transactional
     def fit(

@@ -78,8 +78,8 @@ class DPLCF(Baseline):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        check_epsilon("epsilon", self.epsilon)
-        check_integer("n_neighbors", self.n_neighbors, low=1)
+        self.epsilon = check_epsilon("epsilon", self.epsilon)
+        self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         channel = BinaryResponse(self.epsilon)

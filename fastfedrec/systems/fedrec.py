@@ -161,48 +161,49 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        check_integer("rho", self.rho, low=0)
-        check_integer("t_predict", self.t_predict, low=0)
-        check_integer("t_local", self.t_local, low=1)
-        if check_real("client_share", self.client_share, low=0.0, high=1.0) == 0:
+        self.rho = check_integer("rho", self.rho, low=0)
+        self.t_predict = check_integer("t_predict", self.t_predict, low=0)
+        self.t_local = check_integer("t_local", self.t_local, low=1)
+        self.client_share = check_real("client_share", self.client_share, low=0.0, high=1.0)
+        if self.client_share == 0:
             raise ValueError("client_share must be greater than 0, got 0.0")
-        check_integer("n_factors", self.n_factors, low=1, high=256)
-        check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1)
-        check_real("learning_rate", self.learning_rate, low=0.0, exclusive=True)
-        check_real("learning_rate_decay", self.learning_rate_decay, low=0.0, exclusive=True)
-        check_real("regularization", self.regularization, low=0.0)
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=256)
+        self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1)
+        self.learning_rate = check_real("learning_rate", self.learning_rate, low=0.0, exclusive=True)
+        self.learning_rate_decay = check_real("learning_rate_decay", self.learning_rate_decay, low=0.0, exclusive=True)
+        self.regularization = check_real("regularization", self.regularization, low=0.0)
         self._check_grid()
         self._check_filling()
         self._check_central()
 
     def _check_filling(self) -> None:
-        check_choice("filling", self.filling, ("hybrid", "randomized_response"))
+        self.filling = check_choice("filling", self.filling, ("hybrid", "randomized_response"))
         for name in ("keep_probability", "add_probability"):
             value = getattr(self, name)
             if self.filling == "randomized_response":
                 if value is None:
                     raise ValueError(f"filling='randomized_response' needs {name}, a number in (0, 1), got None")
-                check_real(name, value, low=0.0, high=1.0, exclusive=True)
+                setattr(self, name, check_real(name, value, low=0.0, high=1.0, exclusive=True))
             elif value is not None:
                 raise ValueError(f"{name} is for filling='randomized_response', got {value!r} with 'hybrid'")
 
     def _check_central(self) -> None:
+        self.noise_multiplier = check_real("noise_multiplier", self.noise_multiplier, low=0.01, high=1e4)
         if self.clip_norm is None:
             for name in ("divisor", "max_items"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name} needs clip_norm: without it there is no central privacy")
             return
-        check_real("clip_norm", self.clip_norm, low=1e-6, high=1e6)
-        check_real("noise_multiplier", self.noise_multiplier, low=0.01, high=1e4)
+        self.clip_norm = check_real("clip_norm", self.clip_norm, low=1e-6, high=1e6)
         if (self.divisor is None) == (self.max_items is None):
             raise ValueError(
                 "clip_norm needs one of divisor, a public number, or max_items, for counts released with noise; got "
                 f"divisor={self.divisor!r} and max_items={self.max_items!r}"
             )
         if self.divisor is not None:
-            check_real("divisor", self.divisor, low=0.0, exclusive=True)
+            self.divisor = check_real("divisor", self.divisor, low=0.0, exclusive=True)
         else:
-            check_integer("max_items", self.max_items, low=1)
+            self.max_items = check_integer("max_items", self.max_items, low=1)
 
     # ---- training -----------------------------------------------------------------------------------------------
 

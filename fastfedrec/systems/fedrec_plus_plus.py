@@ -134,10 +134,10 @@ class FedRecPlusPlus(FedRec):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_integer("n_denoisers", self.n_denoisers, low=1)
-        check_choice("sharing", self.sharing, ("additive", "published"))
-        check_integer("min_clients_per_denoiser", self.min_clients_per_denoiser, low=1)
-        check_choice("fill_by", self.fill_by, ("uniform", "popularity"))
+        self.n_denoisers = check_integer("n_denoisers", self.n_denoisers, low=1)
+        self.sharing = check_choice("sharing", self.sharing, ("additive", "published"))
+        self.min_clients_per_denoiser = check_integer("min_clients_per_denoiser", self.min_clients_per_denoiser, low=1)
+        self.fill_by = check_choice("fill_by", self.fill_by, ("uniform", "popularity"))
         if self.fill_by == "popularity" and self.clip_norm is not None:
             raise ValueError(
                 "fill_by must be 'uniform' with clip_norm: popularity is exact counts of everybody's items, which "

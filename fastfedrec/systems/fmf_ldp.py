@@ -138,29 +138,31 @@ class FMFLDP(OwnRows, FMFRounds):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
         if self.epsilon is not None:
-            check_epsilon("epsilon", self.epsilon)
-        check_integer("n_reports", self.n_reports, low=1)
-        check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1)
-        check_integer("server_steps", self.server_steps, low=1)
-        check_real("regularization", self.regularization, low=0.0)
-        check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
-        check_choice("variant", self.variant, ("guaranteed", "published"))
-        check_flag("use_values", self.use_values)
+            self.epsilon = check_epsilon("epsilon", self.epsilon)
+        self.n_reports = check_integer("n_reports", self.n_reports, low=1)
+        self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1)
+        self.server_steps = check_integer("server_steps", self.server_steps, low=1)
+        self.regularization = check_real("regularization", self.regularization, low=0.0)
+        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        self.variant = check_choice("variant", self.variant, ("guaranteed", "published"))
+        self.use_values = check_flag("use_values", self.use_values)
         for name in ("learning_rate", "init_scale", "confidence_weight"):
             value = getattr(self, name)
             if isinstance(value, str):
-                check_choice(name, value, ("auto",))
+                value = check_choice(name, value, ("auto",))
             else:
-                check_real(name, value, low=0.0, exclusive=name != "confidence_weight")
+                value = check_real(name, value, low=0.0, exclusive=name != "confidence_weight")
+            setattr(self, name, value)
         if self.epsilon is None and self.variant == "published":
             raise ValueError("variant='published' is the private system; give an epsilon, or use variant='guaranteed'")
         if self.normalize is not None:
-            check_choice("normalize", self.normalize, ("l2",))
+            self.normalize = check_choice("normalize", self.normalize, ("l2",))
             if self.epsilon is None or self._is_published:
                 raise ValueError("normalize is for reports of the guaranteed variant; give an epsilon, or no normalize")
-        if check_flag("rotate", self.rotate) and self.normalize is None:
+        self.rotate = check_flag("rotate", self.rotate)
+        if self.rotate and self.normalize is None:
             raise ValueError("rotate=True needs gradients of a public norm; set normalize='l2'")
 
     @transactional

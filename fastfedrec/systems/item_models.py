@@ -182,8 +182,8 @@ class ItemKNN(_Unprotected):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        check_integer("n_neighbors", self.n_neighbors, low=1)
-        check_real("shrinkage", self.shrinkage, low=0.0)
+        self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)
+        self.shrinkage = check_real("shrinkage", self.shrinkage, low=0.0)
 
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         pairs = count_pairs(data, show_progress=show_progress)
@@ -244,7 +244,7 @@ class EASE(_Unprotected):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        check_real("regularization", self.regularization, low=0.0, exclusive=True)
+        self.regularization = check_real("regularization", self.regularization, low=0.0, exclusive=True)
 
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         pairs = count_pairs(data, show_progress=show_progress)

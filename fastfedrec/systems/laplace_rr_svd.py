@@ -154,28 +154,31 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
 
     def _check_parameters(self) -> None:
         if self.variant is not None:
-            check_choice("variant", self.variant, _VARIANTS)
-        check_epsilon("epsilon_1", self.epsilon_1)
-        check_epsilon("epsilon_2", self.epsilon_2)
+            self.variant = check_choice("variant", self.variant, _VARIANTS)
+        self.epsilon_1 = check_epsilon("epsilon_1", self.epsilon_1)
+        self.epsilon_2 = check_epsilon("epsilon_2", self.epsilon_2)
         if self.max_ratings is not None:
-            check_integer("max_ratings", self.max_ratings, low=1)
-        if check_flag("hide_items", self.hide_items) and self.variant != "optimal":
+            self.max_ratings = check_integer("max_ratings", self.max_ratings, low=1)
+        self.hide_items = check_flag("hide_items", self.hide_items)
+        if self.hide_items and self.variant != "optimal":
             raise ValueError(f"hide_items needs variant='optimal', got {self.variant!r}: noise has no 'not rated'")
-        check_integer("n_reports", self.n_reports, low=1)
+        self.n_reports = check_integer("n_reports", self.n_reports, low=1)
         self._check_grid()
         if self.prior is not None:
             check_prior("prior", self.prior, len(self.grid))
+            self.prior = tuple(check_real("prior", share) for share in self.prior)
             if self.hide_items or self.variant != "optimal":
                 raise ValueError("prior needs variant='optimal' and hide_items=False: no other channel has one")
-        check_integer("n_factors", self.n_factors, low=0)
+        self.n_factors = check_integer("n_factors", self.n_factors, low=0)
         for name in ("n_epochs", "learning_rate", "regularization"):
             value = getattr(self, name)
             if isinstance(value, str):
-                check_choice(name, value, ("auto",))
+                value = check_choice(name, value, ("auto",))
             elif name == "n_epochs":
-                check_integer(name, value, low=0)
+                value = check_integer(name, value, low=0)
             else:
-                check_real(name, value, low=0.0, exclusive=name == "learning_rate")
+                value = check_real(name, value, low=0.0, exclusive=name == "learning_rate")
+            setattr(self, name, value)
 
     @transactional
     def fit(

@@ -6,6 +6,7 @@ import numpy as np
 
 from fastfedrec._check import check_integer, check_real
 from fastfedrec._progress import progress_rounds
+from fastfedrec._tiles import check_widths
 from fastfedrec.accounting import Unprotected
 from fastfedrec.client_examples import ClientExamples, Events, draw_examples
 from fastfedrec.features import Features
@@ -105,11 +106,12 @@ class NCF(Baseline):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        check_integer("n_epochs", self.n_epochs, low=1, high=2**32 - 1)
-        check_real("learning_rate", self.learning_rate, low=0.0, exclusive=True)
-        check_integer("negatives", self.negatives, low=0)
-        check_integer("batch_size", self.batch_size, low=1)
-        check_real("threshold", self.threshold, low=0.0)
+        self.n_epochs = check_integer("n_epochs", self.n_epochs, low=1, high=2**32 - 1)
+        self.learning_rate = check_real("learning_rate", self.learning_rate, low=0.0, exclusive=True)
+        self.negatives = check_integer("negatives", self.negatives, low=0)
+        self.batch_size = check_integer("batch_size", self.batch_size, low=1)
+        self.threshold = check_real("threshold", self.threshold, low=0.0)
+        self.n_factors, self.hidden = check_widths(self.n_factors, self.hidden)
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         self.ledger_.record(Unprotected("a network trained on exact data"), simulation=key.is_simulation)

@@ -11,12 +11,20 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
+from fastfedrec._check import (
+    check_choice,
+    check_epsilon,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from fastfedrec._ids import id_at
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
+from fastfedrec.projection import check_value_range
 from fastfedrec.randomness import Key
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._private_prototypes_budget import choose_n_prototypes
@@ -161,29 +169,29 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
 
     def _check_parameters(self) -> None:
         if isinstance(self.n_prototypes, str):
-            check_choice("n_prototypes", self.n_prototypes, ("auto",))
+            self.n_prototypes = check_choice("n_prototypes", self.n_prototypes, ("auto",))
         else:
-            check_integer("n_prototypes", self.n_prototypes, low=1)
+            self.n_prototypes = check_integer("n_prototypes", self.n_prototypes, low=1)
         for name in ("n_factors", "max_entries", "n_support_items", "max_rows_per_user", "n_epochs"):
-            check_integer(name, getattr(self, name), low=1)
+            setattr(self, name, check_integer(name, getattr(self, name), low=1))
         if self.epsilon is not None:
-            check_epsilon("epsilon", self.epsilon)
+            self.epsilon = check_epsilon("epsilon", self.epsilon)
         if self.delta is not None:
-            check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
-        self._check_range()
-        check_choice("prototypes", self.prototypes, ("masked", "zero_filled"))
-        check_choice("support", self.support, ("all", "gumbel"))
-        check_choice("candidates", self.candidates, ("public", "grid"))
-        check_choice("grouping", self.grouping, ("one", "random", "kmeans", "exemplars"))
+            self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        self.value_range = check_value_range(self.value_range)
+        self.prototypes = check_choice("prototypes", self.prototypes, ("masked", "zero_filled"))
+        self.support = check_choice("support", self.support, ("all", "gumbel"))
+        self.candidates = check_choice("candidates", self.candidates, ("public", "grid"))
+        self.grouping = check_choice("grouping", self.grouping, ("one", "random", "kmeans", "exemplars"))
         if self.grouping == "exemplars" and self.epsilon is not None:
             raise ValueError("grouping='exemplars' sends users' rows as they are and needs epsilon=None")
         if self.grouping == "one" and self.n_prototypes not in (1, "auto"):
             raise ValueError(f"n_prototypes must be 1 or 'auto' with grouping='one', got {self.n_prototypes}")
-        check_choice("variant", self.variant, ("guaranteed", "published"))
+        self.variant = check_choice("variant", self.variant, ("guaranteed", "published"))
         if self.variant == "published":
             self._check_published()
-        check_flag("refine", self.refine)
-        check_real("regularization", self.regularization, low=0.0)
+        self.refine = check_flag("refine", self.refine)
+        self.regularization = check_real("regularization", self.regularization, low=0.0)
 
     def _check_published(self) -> None:
         expected = {"prototypes": "zero_filled", "grouping": "kmeans", "support": "all", "delta": None}
@@ -192,13 +200,6 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
                 raise ValueError(f"{name} must be {value!r} with variant='published', got {getattr(self, name)!r}")
         if self.epsilon is None or self.n_prototypes == "auto":
             raise ValueError("variant='published' needs a (nominal) epsilon and a number of n_prototypes")
-
-    def _check_range(self) -> None:
-        given = self.value_range
-        if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
-            raise ValueError(f"value_range must be a pair (low, high), got {given!r}")
-        low = check_real("value_range[0]", given[0], low=0.0)
-        check_real("value_range[1]", given[1], low=low, exclusive=True)
 
     @transactional
     def fit(
@@ -315,9 +316,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
             return [None] * len(entity_ids)
         check_instance("public_sizes", sizes, Mapping, "pass {entity: number of users}")
         labels = [id_at(entity_ids, h) for h in range(len(entity_ids))]
-        for label in labels:
-            check_integer(f"public_sizes[{label!r}]", sizes.get(label), low=1)
-        return [int(sizes[label]) for label in labels]
+        return [check_integer(f"public_sizes[{label!r}]", sizes.get(label), low=1) for label in labels]
 
     def _plan_prototypes(self, sizes: list[int | None], data: Interactions) -> np.ndarray:
         """How many prototypes each entity sends; warn where they drown in noise."""

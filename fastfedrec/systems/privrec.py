@@ -191,7 +191,7 @@ class PrivRec(_TwoTowerRecommender):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        check_settings(self.get_params())
+        vars(self).update(check_settings(self.get_params()))
         if self.features is None:
             return
         check_instance("features", self.features, Mapping, "pass {'user': [names], 'item': [names]}")

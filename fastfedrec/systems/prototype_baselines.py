@@ -10,6 +10,7 @@ from fastfedrec._threads import one_blas_thread, resolve_n_threads, threads_for_
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.interactions import Interactions
 from fastfedrec.nmf import fit_nmf, solve_rows_nonnegative
+from fastfedrec.projection import check_value_range
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._fit import resolve_ledger
 from fastfedrec.systems._private_prototypes_server import encode_labels
@@ -71,11 +72,10 @@ class CentralNMF(Recommender):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        check_integer("n_factors", self.n_factors, low=1)
-        check_integer("n_epochs", self.n_epochs, low=1)
-        check_real("regularization", self.regularization, low=0.0)
-        low = check_real("value_range[0]", self.value_range[0], low=0.0)
-        check_real("value_range[1]", self.value_range[1], low=low, exclusive=True)
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1)
+        self.n_epochs = check_integer("n_epochs", self.n_epochs, low=1)
+        self.regularization = check_real("regularization", self.regularization, low=0.0)
+        self.value_range = check_value_range(self.value_range)
 
     @transactional
     def fit(

@@ -84,7 +84,7 @@ class _Mean(RatingBaseline, AdditiveModel):
 
     def _check_parameters(self) -> None:
         if self.epsilon is not None:
-            check_epsilon("epsilon", self.epsilon)
+            self.epsilon = check_epsilon("epsilon", self.epsilon)
         self._check_grid()
 
     def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
@@ -281,8 +281,8 @@ class RatingItemKNN(RatingBaseline):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        check_integer("n_neighbors", self.n_neighbors, low=1)
-        check_real("shrinkage", self.shrinkage, low=0.0)
+        self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)
+        self.shrinkage = check_real("shrinkage", self.shrinkage, low=0.0)
         self._check_grid()
 
     def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:

@@ -126,12 +126,12 @@ class ShuffledSketchGram(GramModel):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        check_epsilon("epsilon", self.epsilon)
-        check_epsilon("epsilon_0", self.epsilon_0)
-        check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
-        check_integer("n_rotations", self.n_rotations, low=1, high=MAX_CELLS)
+        self.epsilon = check_epsilon("epsilon", self.epsilon)
+        self.epsilon_0 = check_epsilon("epsilon_0", self.epsilon_0)
+        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        self.n_rotations = check_integer("n_rotations", self.n_rotations, low=1, high=MAX_CELLS)
         self._check_model_parameters()
-        check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0)
+        self.honest_fraction = check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0)
 
     @transactional
     def fit(
