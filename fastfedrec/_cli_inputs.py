@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix, load_table
+from fastfedrec.datasets._columns import TextList
 from fastfedrec.datasets._table_files import table_columns
 from fastfedrec.datasets.netflix import holds_netflix
 from fastfedrec.interactions import Interactions
@@ -68,9 +71,48 @@ def make_system(name: str, assignments: Sequence[str]) -> Any:
     )
 
 
+def add_catalogue(command: argparse.ArgumentParser) -> None:
+    """The arguments that name a public list of items."""
+    command.add_argument(
+        "--catalogue", metavar="FILE",
+        help="the public list of items of --data, in this order: a text file with an id a line, a .npy file, or "
+        "'published' for MovieLens and Netflix; without it the list is taken from the data, which no guarantee covers",
+    )  # fmt: skip
+    command.add_argument(
+        "--drop-unlisted", action="store_true", help="drop entries whose item --catalogue does not list"
+    )
+
+
+def _read_catalogue(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What a loader takes for --catalogue and --drop-unlisted."""
+    source = arguments.catalogue
+    if source is None:
+        if arguments.drop_unlisted:
+            raise UsageError("--drop-unlisted needs --catalogue FILE")
+        return {}
+    if source == "published":
+        item_ids: Any = source
+    elif source.endswith(".npy"):
+        try:
+            item_ids = np.load(source, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            reason = "it holds Python objects" if "pickle" in str(error) else str(error)
+            raise ValueError(f"--catalogue {source} is no readable .npy file ({reason}); see numpy.save") from error
+    else:
+        try:
+            item_ids = TextList(Path(source).read_text("utf-8-sig").splitlines())
+        except UnicodeDecodeError as error:
+            raise ValueError(f"--catalogue {source} is no UTF-8 text ({error.reason}); write one id a line") from error
+        if "" in item_ids:
+            raise ValueError(f"--catalogue {source}, line {item_ids.index('') + 1}: an id is missing; remove the line")
+    return {"item_ids": item_ids, "unlisted": "drop" if arguments.drop_unlisted else "error"}
+
+
 def load_data(arguments: argparse.Namespace) -> Interactions:
-    """The data that --data names, as far as --top-items and --min-interactions keep them."""
-    source = arguments.data
+    """The data that --data names, as far as --catalogue, --top-items and --min-interactions keep them."""
+    source, catalogue = arguments.data, _read_catalogue(arguments)
+    if catalogue and (source.startswith("generated:") or source.endswith(".npz")):
+        raise UsageError(f"--catalogue is for tables and published files; {source} states its items itself")
     if source.startswith("generated:"):
         size = re.fullmatch(r"generated:([0-9]+)x([0-9]+)", source)
         if size is None:
@@ -80,15 +122,20 @@ def load_data(arguments: argparse.Namespace) -> Interactions:
     elif source.endswith(".npz"):
         data = _read_matrix(source)
     elif re.search(r"\.([ct]sv(\.gz)?|parquet|pq)$", source):
-        data = _read_table(source)
+        if arguments.catalogue == "published":
+            raise UsageError(f"--catalogue published is for MovieLens and Netflix; name a file for {source}")
+        data = _read_table(source, catalogue)
     elif holds_netflix(Path(source)):
-        data = load_netflix(source)
+        data = load_netflix(source, **catalogue)
     else:
-        data = load_movielens(source)
+        data = load_movielens(source, **catalogue)
     if arguments.top_items is not None:
         data = data.top_items(arguments.top_items)
     if arguments.min_interactions is not None:
-        data = data.filter_core(min_interactions_per_user=arguments.min_interactions, min_interactions_per_item=1)
+        # A catalogue that was given stays as it is, with what nobody has.
+        data = data.filter_core(
+            min_interactions_per_user=arguments.min_interactions, min_interactions_per_item=0 if catalogue else 1
+        )
     if not data.n_interactions:
         raise ValueError(f"--data {source} has no interactions left; lower --min-interactions")
     return data
@@ -110,8 +157,9 @@ def _read_matrix(path: str) -> Interactions:
         raise ValueError(f"--data {path}: {error}") from error
 
 
-def _read_table(path: str) -> Interactions:
+def _read_table(path: str, catalogue: dict[str, Any]) -> Interactions:
     separator = "\t" if ".tsv" in path else ","
     columns = table_columns(path, separator)
     value, timestamp = (name if name in columns else None for name in ("value", "timestamp"))
-    return load_table(path, user="user", item="item", value=value, timestamp=timestamp, separator=separator)
+    options: dict[str, Any] = {"value": value, "timestamp": timestamp, "separator": separator}
+    return load_table(path, user="user", item="item", **options, **catalogue)

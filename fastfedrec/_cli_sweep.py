@@ -7,7 +7,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastfedrec._cli_inputs import DATA_HELP, UsageError, load_data, natural, parse_literal, positive, split_assignments
+from fastfedrec._cli_inputs import (
+    DATA_HELP,
+    UsageError,
+    add_catalogue,
+    load_data,
+    natural,
+    parse_literal,
+    positive,
+    split_assignments,
+)
 from fastfedrec._demo import missing_extra
 from fastfedrec.sweep_cells import TRUST_VIEWS
 from fastfedrec.systems._names import SYSTEMS
@@ -52,7 +61,10 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     command.add_argument("--items", type=positive, metavar="N", help="with --users")
     command.add_argument("--row-length", type=float, metavar="N", help="with --users: items of a user, on average")
-    command.add_argument("--top-items", type=positive, metavar="N", help="of --data: keep the N most used items first")
+    add_catalogue(command)
+    command.add_argument(
+        "--top-items", type=positive, metavar="N", help="of --data: keep the N most used items, which is not covered"
+    )
     command.add_argument(
         "--min-interactions", type=positive, metavar="N", help="of --data: then keep users with N items"
     )

@@ -31,12 +31,23 @@ class IdIndex:
 
     def rows(self, ids: Any) -> np.ndarray:
         """The row of each id, or a KeyError that names the first unknown one."""
+        wanted = self._column(ids)
+        found = self.find(wanted)
+        if (unknown := np.flatnonzero(found < 0)).size:
+            known = f"the model and data hold {len(self._ids)} {self._axis}s"
+            raise KeyError(f"{self._axis} id {id_at(wanted, unknown[0])!r} is unknown; {known}")
+        return found
+
+    def find(self, wanted: np.ndarray) -> np.ndarray:
+        """The row of each id of a column, or -1."""
+        return self._search(wanted) if self._comparable(wanted.dtype) else self._look_up(wanted)
+
+    def _column(self, ids: Any) -> np.ndarray:
         if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) or getattr(ids, "ndim", 1) == 0:
             raise TypeError(f"{self._axis}_ids must be a sequence of ids, got the single id {ids!r}; pass [{ids!r}]")
         if isinstance(ids, np.ndarray) and ids.ndim != 1:
             raise ValueError(f"{self._axis}_ids must have 1 dimension, got shape {ids.shape}")
-        wanted = column_array(f"{self._axis}_ids", ids)
-        return self._search(wanted) if self._comparable(wanted.dtype) else self._look_up(wanted)
+        return column_array(f"{self._axis}_ids", ids)
 
     def _comparable(self, dtype: np.dtype) -> bool:
         ours = self._ids.dtype
@@ -52,9 +63,7 @@ class IdIndex:
         found = np.searchsorted(self._ids, stored)
         known &= found < len(self._ids)
         known[known] = self._ids[found[known]] == stored[known]
-        if not known.all():
-            raise self._unknown(id_at(wanted, int(np.argmin(known))))
-        return found
+        return found if known.all() else np.where(known, found, -1)
 
     def _look_up(self, wanted: np.ndarray) -> np.ndarray:
         if self._rows is None:
@@ -62,13 +71,10 @@ class IdIndex:
         out = np.empty(len(wanted), dtype=np.int64)
         for position, key in enumerate(_keys(wanted)):
             try:
-                out[position] = self._rows[key]
-            except (KeyError, TypeError):  # what cannot be hashed is no id either
-                raise self._unknown(key) from None
+                out[position] = self._rows.get(key, -1)
+            except TypeError:  # what cannot be hashed is no id either
+                out[position] = -1
         return out
-
-    def _unknown(self, key: Any) -> KeyError:
-        return KeyError(f"{self._axis} id {key!r} is unknown; the model and data hold {len(self._ids)} {self._axis}s")
 
 
 def _keys(ids: np.ndarray) -> list:
@@ -84,6 +90,13 @@ def id_at(ids: np.ndarray, row: int) -> Any:
 def is_column(values: Any) -> bool:
     """Whether it is a column of pandas, polars or pyarrow, whose entries are not all Python's own."""
     return hasattr(values, "isna") or hasattr(values, "is_null")
+
+
+def entry_at(column: Any, position: int) -> Any:
+    """One entry of a column as `encode_ids` takes it."""
+    if isinstance(column, Coded):
+        return column.ids[column.numbers[position]]
+    return id_at(column_array("ids", column), position)
 
 
 def column_array(name: str, values: Any) -> np.ndarray:
@@ -137,6 +150,16 @@ def encode_ids(name: str, ids: Any) -> tuple[np.ndarray, np.ndarray]:
         return _encode_dense(ids, top + 1)
     unique, rows = np.unique(ids, return_inverse=True)
     return unique, _narrow(rows.reshape(-1))
+
+
+def rows_on(name: str, ids: Any, listed: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of an axis, and the row of each entry among them, or -1: `listed` in their order, or None for all."""
+    found, rows = encode_ids(name, ids)
+    if listed is None:
+        return found, rows
+    axis = name.removesuffix("s")
+    listed = axis_ids(f"{axis}_ids", listed, None)
+    return listed, IdIndex(axis, listed).find(found).astype(rows.dtype)[rows]
 
 
 def _encode_dense(ids: np.ndarray, n_ids: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,12 +1,13 @@
 """Checks of a user-item pair's value and timestamp, the order of pairs, and the merging of those that stand twice."""
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from fastfedrec._check import check_array, check_choice, plain_array
-from fastfedrec._ids import id_at
+from fastfedrec._ids import entry_at, id_at
 from fastfedrec._kernels import interactions as _kernel
 from fastfedrec._threads import resolve_n_threads, threads_for_rows
 
@@ -28,6 +29,40 @@ def check_values(name: str, values: Any, length: int) -> np.ndarray:
             f"{name} must be at least 0, got {array[where]} at position {where}; shift the scale, or drop those rows"
         )
     return array
+
+
+UNLISTED = ("error", "drop")
+
+
+def drop_unlisted(
+    given: Mapping[str, Any], rows: Mapping[str, np.ndarray], ids: dict[str, np.ndarray], items: Any, unlisted: str
+) -> tuple[np.ndarray | None, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Refuse rows whose user or item is not listed (row -1), or drop them, as if they had never been there.
+
+    Returns which rows are kept (None: all), and what is left of each axis: its rows, and its ids.
+    """
+    check_choice("unlisted", unlisted, UNLISTED)
+    kept = np.ones(len(rows["users"]), dtype=bool)
+    for axis, listed in given.items():
+        if listed is not None:
+            kept &= rows[axis] >= 0
+    if kept.all():
+        return None, dict(rows), ids
+    if unlisted == "error":
+        where = int(np.argmin(kept))
+        n = int(len(kept) - np.count_nonzero(kept))
+        what = f"users[{where}] is somebody whom user_ids does not list"  # people are not named
+        if given["items"] is not None and rows["items"][where] < 0:
+            what = f"items[{where}] is {entry_at(items, where)!r}, which item_ids does not list"
+        raise ValueError(f"{what} ({n} of {len(kept)} rows in all); list it, or pass unlisted='drop'")
+    left = {axis: of_rows[kept] for axis, of_rows in rows.items()}
+    for axis, listed in given.items():
+        if listed is None:  # those who are left
+            there = np.zeros(len(ids[axis]), dtype=bool)
+            there[left[axis]] = True
+            left[axis] = (np.cumsum(there) - 1).astype(left[axis].dtype)[left[axis]]
+            ids = ids | {axis: ids[axis][there]}
+    return kept, left, ids
 
 
 def check_timestamps(timestamps: Any, length: int) -> np.ndarray:
@@ -80,12 +115,12 @@ def in_order(array: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def merge_duplicates(indptr, item_rows, values, timestamps, duplicates, user_ids, item_ids):
-    """Merge equal neighbours of pairs sorted by (user, item), where no user is without any; move the users' starts."""
+    """Merge equal neighbours of pairs sorted by (user, item), and move the users' starts."""
     if duplicates is not None:
         check_choice("duplicates", duplicates, DUPLICATES)
     starts = np.ones(len(item_rows), dtype=bool)
     np.not_equal(item_rows[1:], item_rows[:-1], out=starts[1:])
-    starts[indptr[:-1]] = True
+    starts[indptr[:-1][indptr[1:] > indptr[:-1]]] = True
     n_duplicates = len(starts) - int(np.count_nonzero(starts))
     if not n_duplicates:
         return indptr, item_rows, values, timestamps

@@ -16,7 +16,16 @@ import numpy as np
 from fastfedrec._cli_account import add_account
 from fastfedrec._cli_audit import add_audit
 from fastfedrec._cli_doctor import add_doctor
-from fastfedrec._cli_inputs import DATA_HELP, UsageError, load_data, make_system, natural, parse_literal, positive
+from fastfedrec._cli_inputs import (
+    DATA_HELP,
+    UsageError,
+    add_catalogue,
+    load_data,
+    make_system,
+    natural,
+    parse_literal,
+    positive,
+)
 from fastfedrec._cli_reproduce import add_reproduce
 from fastfedrec._cli_shuffler import add_shuffler
 from fastfedrec._cli_sweep import add_sweep
@@ -137,7 +146,11 @@ def _add_system_and_data(command: argparse.ArgumentParser) -> None:
     command.add_argument("system", metavar="SYSTEM", help=", ".join(SYSTEMS))
     command.add_argument("--data", required=True, metavar="PATH", help=DATA_HELP)
     command.add_argument("--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="its parameters")
-    command.add_argument("--top-items", type=positive, metavar="N", help="keep the N most used items, first of all")
+    add_catalogue(command)
+    command.add_argument(
+        "--top-items", type=positive, metavar="N",
+        help="for experiments: keep the N most used items, a choice that no guarantee covers",
+    )  # fmt: skip
     command.add_argument(
         "--min-interactions", type=positive, metavar="N", help="then keep users with N items, and items with a user"
     )

@@ -63,6 +63,9 @@ class InteractionLog:
         users: Sequence[Hashable] | np.ndarray,
         items: Sequence[Hashable] | np.ndarray,
         contexts: Mapping[str, Any] | None = None,
+        *,
+        user_ids: Sequence[Hashable] | np.ndarray | None = None,
+        item_ids: Sequence[Hashable] | np.ndarray | None = None,
     ) -> Self:
         """Build from one row per entry.
 
@@ -72,18 +75,20 @@ class InteractionLog:
             External ids, as for `Interactions.from_arrays`.
         contexts : mapping of str to array_like, or None
             Columns beside them.
+        user_ids, item_ids : array_like or None
+            All users, or the whole catalogue, as for `Interactions.from_arrays`.
 
         Returns
         -------
         InteractionLog
-            Every user and item that appears.
+            Every user and item that appears, or that is listed.
 
         Raises
         ------
         ValueError
             A column of another length.
         """
-        data = Interactions.from_arrays(users, items, duplicates="sum")
+        data = Interactions.from_arrays(users, items, duplicates="sum", user_ids=user_ids, item_ids=item_ids)
         return cls(data, data.user_index(users), data.item_index(items), contexts or {})
 
     @property

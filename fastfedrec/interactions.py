@@ -8,11 +8,12 @@ import scipy
 from numpy.typing import DTypeLike
 
 from fastfedrec._csr import check_columns, check_fields, check_item_count, own_array
-from fastfedrec._ids import IdIndex, axis_ids, encode_ids
+from fastfedrec._ids import IdIndex, axis_ids, rows_on
 from fastfedrec._pairs import (
     check_timestamps,
     check_values,
     compact_values,
+    drop_unlisted,
     in_order,
     merge_duplicates,
     sort_pairs,
@@ -122,10 +123,14 @@ class Interactions(Selections):
         timestamps: Sequence[int] | np.ndarray | None = None,
         *,
         duplicates: str | None = None,
+        user_ids: Sequence[Hashable] | np.ndarray | None = None,
+        item_ids: Sequence[Hashable] | np.ndarray | None = None,
+        unlisted: str = "error",
     ) -> Self:
         """Build from one row per interaction.
 
-        Ids of one comparable type are put in ascending order, others in order of first appearance.
+        Ids of one comparable type are put in ascending order, others in order of first appearance; those of an axis
+        that is given stay as they are.
 
         Parameters
         ----------
@@ -138,24 +143,47 @@ class Interactions(Selections):
         duplicates : {"sum", "last", "max", "error"} or None
             What becomes of a user-item pair that stands twice.  None sums, and warns where `values` were given,
             because the sum of two ratings is no rating.  The latest timestamp is kept ("last": the last row's).
+        user_ids, item_ids : array_like or None
+            All users, or the whole catalogue, distinct and in this order, with those of whom there is no row.  None:
+            those that appear.  A list of items that is taken from the data is not covered by a guarantee; give a
+            public one.
+        unlisted : {"error", "drop"}
+            What becomes of a row whose user or item is not in the list that was given.
 
         Returns
         -------
         Interactions
-            Every user and item that appears; none of them empty.
+            Every user and item that appears, or that is listed.
 
         Raises
         ------
         ValueError
-            Different lengths, a missing id, a value that is NaN, infinite or negative; the row is named.
+            Different lengths, a missing id, a value that is NaN, infinite or negative, an id that is not listed; the
+            row is named.
+
+        Examples
+        --------
+        >>> from fastfedrec import Interactions
+        >>> catalogue = ["tea", "milk", "bread"]
+        >>> data = Interactions.from_arrays([1, 2, 1], ["tea", "tea", "bread"], item_ids=catalogue)
+        >>> data.item_ids.tolist(), data.interactions_per_item().tolist(), data.catalogue
+        (['tea', 'milk', 'bread'], [2, 0, 1], 'public')
         """
-        user_ids, user_rows = encode_ids("users", users)
-        item_ids, item_rows = encode_ids("items", items)
+        given = {"users": user_ids, "items": item_ids}
+        user_ids, user_rows = rows_on("users", users, user_ids)
+        item_ids, item_rows = rows_on("items", items, item_ids)
         n = len(user_rows)
         if len(item_rows) != n:
             raise ValueError(f"items must have one entry per user entry ({n}), got {len(item_rows)}")
         data = None if values is None else check_values("values", values, n)
         times = None if timestamps is None else check_timestamps(timestamps, n)
+        if any(listed is not None for listed in given.values()):
+            kept, rows, ids = drop_unlisted(
+                given, {"users": user_rows, "items": item_rows}, {"users": user_ids, "items": item_ids}, items, unlisted
+            )
+            user_rows, item_rows, user_ids, item_ids = rows["users"], rows["items"], ids["users"], ids["items"]
+            if kept is not None:
+                data, times = (None if column is None else column[kept] for column in (data, times))
         check_item_count(len(item_ids))
         item_rows = item_rows.astype(np.int32, copy=False)
         indptr, order = sort_pairs(user_rows, item_rows, len(user_ids), len(item_ids))
@@ -180,7 +208,7 @@ class Interactions(Selections):
                 "global_user_ids": np.arange(len(user_ids), dtype=np.uint64),
                 "user_features": {},
                 "item_features": {},
-                "catalogue": "data",
+                "catalogue": "data" if given["items"] is None else "public",
             }
         )
 
@@ -228,6 +256,9 @@ class Interactions(Selections):
         value: str | None = None,
         timestamp: str | None = None,
         duplicates: str | None = None,
+        user_ids: Sequence[Hashable] | np.ndarray | None = None,
+        item_ids: Sequence[Hashable] | np.ndarray | None = None,
+        unlisted: str = "error",
     ) -> Self:
         """Build from a pandas or polars frame with one row per interaction.
 
@@ -240,6 +271,10 @@ class Interactions(Selections):
         value, timestamp : str or None
             Names of the value and timestamp columns, if any.
         duplicates : {"sum", "last", "max", "error"} or None
+            As in `from_arrays`.
+        user_ids, item_ids : array_like or None
+            As in `from_arrays`.
+        unlisted : {"error", "drop"}
             As in `from_arrays`.
 
         Returns
@@ -270,6 +305,9 @@ class Interactions(Selections):
             None if value is None else column("value", value),
             None if timestamp is None else column("timestamp", timestamp),
             duplicates=duplicates,
+            user_ids=user_ids,
+            item_ids=item_ids,
+            unlisted=unlisted,
         )
 
     def with_features(

@@ -1,6 +1,7 @@
 """Columns of text files, parsed block by block (_kernels/tables.pyx), so that no file need fit in memory."""
 
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from fastfedrec.interactions import Interactions
 
 _BLOCK_BYTES = 1 << 23  # read and parsed at once: with less, threads wait for one another more often
 _PIECE_BYTES = 1 << 16  # worth a thread
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as the kernel reads one, of at most 63 bits
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -177,6 +179,20 @@ def find_duplicate(users: np.ndarray, items: np.ndarray) -> tuple[int, int] | No
     return int(np.flatnonzero((users == users[row]) & (items == items[row]))[0]), row
 
 
+class TextList(list):
+    """Ids read from a text file, whose type is that of the data's."""
+
+
+def same_type(item_ids: Any, items: np.ndarray | Coded) -> tuple[Any, np.ndarray | Coded]:
+    """A catalogue read from a text file, and a column of items, in one type: integers where both are written so."""
+    if not isinstance(item_ids, TextList) or isinstance(items, Coded):
+        return item_ids, items
+    if all(_INTEGER.fullmatch(text) for text in item_ids):
+        return np.array(item_ids, dtype=np.int64), items
+    distinct, rows = np.unique(items, return_inverse=True)
+    return item_ids, Coded([str(number) for number in distinct.tolist()], rows.reshape(-1))
+
+
 def to_interactions(
     users: np.ndarray | Coded,
     items: np.ndarray | Coded,
@@ -184,9 +200,13 @@ def to_interactions(
     timestamps: np.ndarray | None,
     *,
     duplicates: str | None,
+    item_ids: Any = None,
+    unlisted: str = "error",
 ) -> Interactions:
     """Interactions of columns as read, with integer ids in the usual width."""
-    data = Interactions.from_arrays(users, items, values, timestamps, duplicates=duplicates)  # type: ignore[arg-type]
+    item_ids, items = same_type(item_ids, items)
+    options = {"duplicates": duplicates, "item_ids": item_ids, "unlisted": unlisted}
+    data = Interactions.from_arrays(users, items, values, timestamps, **options)  # type: ignore[arg-type]
     wide = {
         name: ids.astype(np.int64) if ids.dtype.kind in "iu" and ids.dtype.itemsize < 8 else ids
         for name, ids in (("user_ids", data.user_ids), ("item_ids", data.item_ids))

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from fastfedrec._check import check_choice
-from fastfedrec._ids import Coded
+from fastfedrec._ids import Coded, IdIndex, axis_ids
 from fastfedrec._kernels.tables import NATURAL, OPTIONAL, TEXT
+from fastfedrec._pairs import UNLISTED
 from fastfedrec.datasets._columns import ColumnReader, Field
 from fastfedrec.datasets._table_files import open_text, table_columns
 from fastfedrec.interactions import Interactions
@@ -26,7 +27,13 @@ _LOW = 2**32 - 1
 _PENDING = 2**21  # pairs that are counted together, so that memory follows the result and not the file
 
 
-def load_eicu(path: str | os.PathLike, *, rows: str = "patients") -> Interactions:
+def load_eicu(
+    path: str | os.PathLike,
+    *,
+    rows: str = "patients",
+    item_ids: Sequence[str] | np.ndarray | None = None,
+    unlisted: str = "error",
+) -> Interactions:
     """Read patients or stays x (laboratory tests + medicines) from eICU's own files, demo or full.
 
     An entry is how often a test was made or a medicine was ordered; cancelled orders do not count.  A medicine is its
@@ -39,6 +46,11 @@ def load_eicu(path: str | os.PathLike, *, rows: str = "patients") -> Interaction
         The folder that holds ``patient``, ``medication`` and ``lab``, each as ``.csv.gz`` or ``.csv``.
     rows : {"patients", "stays"}
         What a user is: a patient with all stays in intensive care, or one stay.
+    item_ids : array_like of str, or None
+        The whole catalogue, such as "lab glucose" and "medication 2812", as in `Interactions.from_arrays`; None takes
+        the tests and medicines that somebody had.
+    unlisted : {"error", "drop"}
+        What becomes of entries whose item the catalogue does not list.
 
     Returns
     -------
@@ -83,20 +95,23 @@ def load_eicu(path: str | os.PathLike, *, rows: str = "patients") -> Interaction
     stays, user_ids, users, features = _read_users(folder, rows)
     labs = _count(folder, "lab", (_LAB,), stays, users)
     drugs = _count(folder, "medication", (_CANCELLED, _DRUG, _INGREDIENTS), stays, users)
-    item_ids, item_features, columns = _name_items(labs, drugs)
+    found, item_features, columns = _name_items(labs, drugs)
     keys = np.concatenate([_with_columns(reader.keys, of) for reader, of in zip((labs, drugs), columns, strict=True)])
     keys, counts = _add_up(keys, np.concatenate([labs.counts, drugs.counts]))
+    listed = found if item_ids is None else axis_ids("item_ids", item_ids, None)
+    if item_ids is not None:
+        keys, counts, item_features = _on_list(listed, unlisted, found, keys, counts, item_features)
     return Interactions(
         np.searchsorted(keys >> 32, np.arange(len(user_ids) + 1)),
         (keys & _LOW).astype(np.int32),
         counts.astype(np.float32),
         None,
         user_ids,
-        item_ids,
+        listed,
         np.arange(len(user_ids), dtype=np.uint64),
         features,
         item_features,
-        catalogue="data",
+        catalogue="data" if item_ids is None else "public",
     )
 
 
@@ -221,6 +236,31 @@ def _with_columns(keys: np.ndarray, column_of: dict[int, int]) -> np.ndarray:
     codes = np.array(sorted(column_of), dtype=np.int64)
     columns = np.array([column_of[code] for code in codes.tolist()], dtype=np.int64)
     return keys & ~_LOW | columns[np.searchsorted(codes, keys & _LOW)] if len(keys) else keys
+
+
+def _on_list(
+    listed: np.ndarray,
+    unlisted: str,
+    found: np.ndarray,
+    keys: np.ndarray,
+    counts: np.ndarray,
+    features: dict[str, np.ndarray],
+) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """Pairs, counts and features on a catalogue that is given."""
+    check_choice("unlisted", unlisted, UNLISTED)
+    places = IdIndex("item", listed).find(found)
+    if unlisted == "error" and (absent := np.flatnonzero(places < 0)).size:
+        raise ValueError(
+            f"item_ids does not list {found[absent[0]].item()!r}, an item of the data ({len(absent)} in all); list it, "
+            "or pass unlisted='drop'"
+        )
+    columns = places[keys & _LOW]
+    kept = columns >= 0
+    keys, counts = _add_up(keys[kept] & ~_LOW | columns[kept], counts[kept])
+    kinds = {"kind": np.array([str(item).partition(" ")[0] for item in listed.tolist()], dtype=np.str_)}
+    names = np.zeros(len(listed), dtype=features["name"].dtype)  # empty where nobody had it
+    names[places[places >= 0]] = features["name"][places >= 0]
+    return keys, counts, kinds | {"name": names}
 
 
 # ---- files --------------------------------------------------------------------------------------------------------

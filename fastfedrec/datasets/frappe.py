@@ -1,6 +1,7 @@
 """Reader of the Frappe log: which app was used by whom, and in which context, with a row for each entry."""
 
 import os
+from collections.abc import Hashable, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -23,7 +24,7 @@ _FIELDS = tuple(
 )  # fmt: skip
 
 
-def load_frappe(path: str | os.PathLike) -> InteractionLog:
+def load_frappe(path: str | os.PathLike, *, item_ids: Sequence[Hashable] | np.ndarray | None = None) -> InteractionLog:
     """Read Frappe, a log of the use of mobile apps with seven columns of context.
 
     Every entry of the log counts as one use.  The column ``cnt``, which sums up uses of an app, is left out: a model
@@ -33,6 +34,8 @@ def load_frappe(path: str | os.PathLike) -> InteractionLog:
     ----------
     path : str or path-like
         ``frappe.csv`` (tab separated, 11 columns), or a zip or folder that holds it.
+    item_ids : array_like or None
+        The whole catalogue, as in `Interactions.from_arrays`; None takes the apps of the log.
 
     Returns
     -------
@@ -79,7 +82,9 @@ def load_frappe(path: str | os.PathLike) -> InteractionLog:
         reader.read(stream, name, first_line=2)
     columns = dict(zip((field.name for field in _FIELDS), reader.columns(), strict=True))
     users, items = (columns[role].astype(np.int64) for role in ("user", "item"))
-    log = InteractionLog.from_arrays(users, items, {context: _texts(columns[context]) for context in _CONTEXTS})
+    log = InteractionLog.from_arrays(
+        users, items, {context: _texts(columns[context]) for context in _CONTEXTS}, item_ids=item_ids
+    )
     cost = _item_column(name, "cost", log.interactions, items, _texts(columns["cost"]))
     return log.with_features(item_features={"cost": cost})
 
@@ -91,7 +96,7 @@ def _texts(column: Coded) -> np.ndarray:
 def _item_column(name: str, what: str, data: Interactions, items: np.ndarray, texts: np.ndarray) -> np.ndarray:
     """One entry an item; the log repeats it with every use."""
     rows = data.item_index(items)
-    column = np.empty(data.n_items, dtype=texts.dtype)
+    column = np.zeros(data.n_items, dtype=texts.dtype)  # empty text where nobody has used the app
     column[rows] = texts
     if (other := np.flatnonzero(column[rows] != texts)).size:
         row = int(other[0])

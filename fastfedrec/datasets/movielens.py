@@ -2,13 +2,13 @@
 
 import csv
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fastfedrec._check import check_instance
+from fastfedrec._check import check_choice, check_instance
 from fastfedrec._kernels.tables import DECIMAL, NATURAL
 from fastfedrec.datasets._columns import ColumnReader, Field, find_duplicate, to_interactions
 from fastfedrec.datasets._files import Files, refuse
@@ -74,7 +74,12 @@ _CSV = _Layout(  # 20M, 25M, 32M, latest and latest-small
 _RATINGS = ("u.data", "ratings.dat", "ratings.csv")
 
 
-def load_movielens(path: str | os.PathLike) -> Interactions:
+def load_movielens(
+    path: str | os.PathLike,
+    *,
+    item_ids: str | Sequence[Hashable] | np.ndarray | None = None,
+    unlisted: str = "error",
+) -> Interactions:
     """Read MovieLens 100K, 1M, 10M, 20M, 25M, 32M, latest or latest-small from the publisher's own files.
 
     Which of them it is, is told by the member files: ``u.data`` (100K), ``ratings.dat`` with ``users.dat`` (1M) or with
@@ -84,13 +89,18 @@ def load_movielens(path: str | os.PathLike) -> Interactions:
     ----------
     path : str or path-like
         The zip as downloaded, the unpacked folder, or the folder that holds it.
+    item_ids : "published", array_like or None
+        The catalogue: "published" is all that the publisher's file of movies lists, in its order, and is public; an
+        array_like is a list of these movies' ids.  None takes those that have a rating.
+    unlisted : {"error", "drop"}
+        What becomes of a rating whose movie the catalogue does not list.
 
     Returns
     -------
     Interactions
         Ratings as float32 values: 1 to 5, or from 10M on 0.5 to 5 in half steps.  Timestamps in seconds since 1970,
-        where 0 stands for "not known" and becomes `fastfedrec.interactions.MISSING_TIMESTAMP`.  Users and items are
-        those with a rating, under the publisher's integer ids.
+        where 0 stands for "not known" and becomes `fastfedrec.interactions.MISSING_TIMESTAMP`.  Users are those with a
+        rating, and so are items unless `item_ids` is given, under the publisher's integer ids.
 
         Item features: ``title`` (with the year), ``genres`` (a tuple of names, empty where none is listed), and in 100K
         ``release_date`` (a string such as "01-Jan-1995", empty where it is not known).
@@ -123,22 +133,25 @@ def load_movielens(path: str | os.PathLike) -> Interactions:
     users, items, stars, seconds = _read_ratings(files, folder, layout)
     seconds = seconds.astype(np.int64)
     seconds[seconds == 0] = MISSING_TIMESTAMP
+    movies = _read_rows(files, folder, layout, layout.items, "item")
+    _check_listed(files, folder, layout, layout.items, "item", movies, items)
+    if isinstance(item_ids, str):
+        check_choice("item_ids", item_ids, ("published",))
+        item_ids = np.array(list(movies), dtype=np.int64)
     try:
-        data = to_interactions(users, items, stars, seconds, duplicates="error")
+        data = to_interactions(users, items, stars, seconds, duplicates="error", item_ids=item_ids, unlisted=unlisted)
     except ValueError:
         if found := find_duplicate(users, items):
             first, line = (row + _first_line(layout) for row in found)
             again = f"user {users[found[1]]} rates item {items[found[1]]} a second time (first in line {first})"
             refuse(files.name(folder / layout.ratings), line, f"{again}; remove one")
         raise
-    features = {}
-    for axis, table, ids, rated in (
-        ("user", layout.users, data.user_ids, users),
-        ("item", layout.items, data.item_ids, items),
-    ):
-        if table is not None:
-            features[f"{axis}_features"] = _read_features(files, folder, layout, table, axis, ids, rated)
-    return data.with_features(**features)
+    data = data.with_features(item_features=_columns(files, folder, layout.items, movies, data.item_ids))
+    if layout.users is None:
+        return data
+    people = _read_rows(files, folder, layout, layout.users, "user")
+    _check_listed(files, folder, layout, layout.users, "user", people, users)
+    return data.with_features(user_features=_columns(files, folder, layout.users, people, data.user_ids))
 
 
 def zip_regions(interactions: Interactions) -> np.ndarray:
@@ -241,16 +254,10 @@ def _is_natural(field: str) -> bool:
     return field.isascii() and field.isdigit() and len(field) <= _MAX_DIGITS
 
 
-def _read_features(
-    files: Files,
-    folder: PurePosixPath,
-    layout: _Layout,
-    table: _Features,
-    axis: str,
-    ids: np.ndarray,
-    rated: np.ndarray,
-) -> Mapping[str, np.ndarray]:
-    """One column per feature, aligned with `ids`; `rated` holds the id of each rating."""
+def _read_rows(
+    files: Files, folder: PurePosixPath, layout: _Layout, table: _Features, axis: str
+) -> dict[int, list[str]]:
+    """The fields of each id, in the order of the file."""
     file = files.name(folder / table.member)
     rows: dict[int, list[str]] = {}
     for number, fields in _split_lines(files, folder, layout, table):
@@ -264,10 +271,34 @@ def _read_features(
         if table.genre_flags and not set(fields[-len(table.genre_flags) :]) <= {"0", "1"}:
             refuse(file, number, "every genre flag must be 0 or 1")
         rows[int(fields[0])] = fields[1:]
-    for id_ in ids.tolist():
+    return rows
+
+
+def _check_listed(
+    files: Files,
+    folder: PurePosixPath,
+    layout: _Layout,
+    table: _Features,
+    axis: str,
+    rows: Mapping[int, list[str]],
+    rated: np.ndarray,
+) -> None:
+    """Every id that has a rating must have a row; `rated` holds the id of each rating."""
+    for id_ in np.unique(rated).tolist():
         if id_ not in rows:
             line = int(np.flatnonzero(rated == id_)[0]) + _first_line(layout)
             refuse(files.name(folder / layout.ratings), line, f"{axis} {id_} has no row in {table.member}")
+
+
+def _columns(
+    files: Files, folder: PurePosixPath, table: _Features, rows: Mapping[int, list[str]], ids: np.ndarray
+) -> Mapping[str, np.ndarray]:
+    """One column per feature, aligned with `ids`."""
+    for id_ in ids.tolist():
+        if id_ not in rows:
+            raise ValueError(
+                f"item_ids lists {id_!r}, which has no row in {files.name(folder / table.member)}; leave it out"
+            )
     kept = [rows[id_] for id_ in ids.tolist()]
     columns = {}
     for position, name in enumerate(table.columns):

@@ -1,6 +1,7 @@
 """The five splits that MovieLens 100K comes with: u1.base and u1.test to u5.base and u5.test."""
 
 import os
+from collections.abc import Hashable, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -12,13 +13,17 @@ from fastfedrec.interactions import Interactions
 N_FOLDS = 5
 
 
-def load_movielens_folds(path: str | os.PathLike) -> list[tuple[Interactions, Interactions]]:
+def load_movielens_folds(
+    path: str | os.PathLike, *, item_ids: str | Sequence[Hashable] | np.ndarray | None = None
+) -> list[tuple[Interactions, Interactions]]:
     """Read MovieLens 100K in the five published splits into 80% train and 20% test, whose tests are disjoint.
 
     Parameters
     ----------
     path : str or path-like
         The zip as downloaded, the unpacked folder, or the folder that holds it.
+    item_ids : "published", array_like or None
+        As of `load_movielens`.
 
     Returns
     -------
@@ -46,7 +51,7 @@ def load_movielens_folds(path: str | os.PathLike) -> list[tuple[Interactions, In
     <Interactions: 943 users x 1,682 items, 20,000 interactions with values>
     """
     files = Files(Path(path), "MovieLens 100K zip")
-    data = load_movielens(path)
+    data = load_movielens(path, item_ids=item_ids)
     folder = next((member.parent for member in files.members if member.name == "u.data"), None)
     if folder is None:
         raise FileNotFoundError(f"path {str(path)!r} holds no u.data; only MovieLens 100K comes with folds")

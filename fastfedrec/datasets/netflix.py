@@ -3,10 +3,12 @@
 import os
 import re
 import tarfile
+from collections.abc import Hashable, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from fastfedrec._check import check_choice
 from fastfedrec._kernels.tables import DECIMAL, ISO, NATURAL
 from fastfedrec.datasets._columns import ColumnReader, Field, find_duplicate, to_interactions
 from fastfedrec.datasets._files import Files, refuse
@@ -21,7 +23,12 @@ _FIELDS = (
 )
 
 
-def load_netflix(path: str | os.PathLike) -> Interactions:
+def load_netflix(
+    path: str | os.PathLike,
+    *,
+    item_ids: str | Sequence[Hashable] | np.ndarray | None = None,
+    unlisted: str = "error",
+) -> Interactions:
     """Read the Netflix Prize data: 100 million ratings in their published forms.
 
     The forms are ``training_set`` (one file ``mv_0000001.txt`` a movie), the same as ``training_set.tar``, and Kaggle's
@@ -33,6 +40,11 @@ def load_netflix(path: str | os.PathLike) -> Interactions:
     path : str or path-like
         The folder that holds these, or Kaggle's zip as downloaded; ``training_set`` or ``training_set.tar`` stand for
         the folder around them.  Where the tar lies beside its unpacked folder, the folder is read.
+    item_ids : "published", array_like or None
+        The catalogue: "published" is all that ``movie_titles`` lists, in its order, and is public; an array_like is a
+        list of these movies' ids.  None takes those that have a rating.
+    unlisted : {"error", "drop"}
+        What becomes of a rating whose movie the catalogue does not list.
 
     Returns
     -------
@@ -75,15 +87,27 @@ def load_netflix(path: str | os.PathLike) -> Interactions:
     for member in ratings:
         _read(files, member, reader)
     users, stars, seconds, movies = reader.columns()
+    published = _read_titles(files, titles, movies)
+    if isinstance(item_ids, str):
+        check_choice("item_ids", item_ids, ("published",))
+        item_ids = np.array(list(published), dtype=np.int64)
     try:
-        data = to_interactions(users, movies, stars, seconds, duplicates="error")
+        data = to_interactions(users, movies, stars, seconds, duplicates="error", item_ids=item_ids, unlisted=unlisted)
     except ValueError:
         if found := find_duplicate(users, movies):
             row = found[1]
             reason = f"user {users[row]} rates movie {movies[row]} a second time; remove one"
             raise ValueError(f"{reader.file_of(row)}: {reason}") from None
         raise
-    return data.with_features(item_features=_read_titles(files, titles, data.item_ids))
+    for movie in data.item_ids.tolist():
+        if movie not in published:
+            raise ValueError(f"item_ids lists {movie!r}, which has no row in {files.name(titles)}; leave it out")
+    kept = [published[movie] for movie in data.item_ids.tolist()]
+    columns = {
+        "title": np.array([title for _, title in kept], dtype=np.str_),
+        "year": np.array([year for year, _ in kept], dtype=np.int64),
+    }
+    return data.with_features(item_features=columns)
 
 
 def holds_netflix(path: Path) -> bool:
@@ -148,8 +172,8 @@ def _read(files: Files, member: PurePosixPath, reader: ColumnReader) -> None:
             raise ValueError(f"{files.name(member)} holds no mv_0000001.txt and so on; download it again")
 
 
-def _read_titles(files: Files, member: PurePosixPath, ids: np.ndarray) -> dict[str, np.ndarray]:
-    """Columns title and year, aligned with `ids`."""
+def _read_titles(files: Files, member: PurePosixPath, movies: np.ndarray) -> dict[int, tuple[int, str]]:
+    """Year and title of each movie, in the order of the file: exactly those that have ratings."""
     name = files.name(member)
     rows: dict[int, tuple[int, str]] = {}
     for number, line in enumerate(files.read_text(member, "latin-1").split("\n")[:-1], start=1):
@@ -160,13 +184,9 @@ def _read_titles(files: Files, member: PurePosixPath, ids: np.ndarray) -> dict[s
         if int(movie) in rows:
             refuse(name, number, f"movie {movie} has a second row; remove one")
         rows[int(movie)] = (0 if year == "NULL" else int(year), title)
-    rated = set(ids.tolist())
+    rated = set(np.unique(movies).tolist())
     for movie in sorted(rated ^ rows.keys()):  # the end of a tar may be missing without any other sign
         if movie in rated:
             raise ValueError(f"{name} has no row for movie {movie}, which has ratings; download the data again")
         raise ValueError(f"{name}: movie {movie} has no ratings; a file is missing or cut short, download it again")
-    kept = [rows[movie] for movie in ids.tolist()]
-    return {
-        "title": np.array([title for _, title in kept], dtype=np.str_),
-        "year": np.array([year for year, _ in kept], dtype=np.int64),
-    }
+    return rows

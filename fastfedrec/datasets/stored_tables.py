@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfedrec._check import check_choice
 from fastfedrec._csr import check_item_count
-from fastfedrec._ids import Coded, encode_ids
+from fastfedrec._ids import Coded, IdIndex, axis_ids, encode_ids, id_at
 from fastfedrec._pairs import (
     DUPLICATES,
     check_timestamps,
@@ -39,6 +39,7 @@ def store_table(
     separator: str = ",",
     header: bool = True,
     duplicates: str | None = None,
+    item_ids: Sequence[Hashable] | np.ndarray | None = None,
 ) -> StoredInteractions:
     r"""Read a CSV, TSV or Parquet file into a folder, with memory for ids and blocks of rows only.
 
@@ -61,6 +62,8 @@ def store_table(
         As in `load_table`.
     duplicates : {"sum", "last", "max", "error"} or None
         As in `load_table`.
+    item_ids : array_like or None
+        As in `load_table`; a row whose item it does not list is an error.
 
     Returns
     -------
@@ -90,7 +93,7 @@ def store_table(
         spool = partial / "spool"
         spool.mkdir()
         columns = _spool_parquet(layout, spool) if layout.is_parquet else read_text(layout, _SpooledReader, spool=spool)
-        _write_rows(partial, spool, columns, duplicates)
+        _write_rows(partial, spool, columns, duplicates, item_ids)
         for file in spool.iterdir():
             file.unlink()
         spool.rmdir()
@@ -189,10 +192,12 @@ def _number(layout: Layout, role: str, column: np.ndarray | Coded, known: dict[s
 # ---- rows by user -------------------------------------------------------------------------------------------------
 
 
-def _write_rows(folder: Path, spool: Path, columns: dict[str, Any], duplicates: str | None) -> None:
+def _write_rows(folder: Path, spool: Path, columns: dict[str, Any], duplicates: str | None, listed: Any) -> None:
     """Write the folder's files: the rows by user, and in ranges of users by item."""
     user_ids, user_rows = _encode("users", columns["user"])
     item_ids, item_rows = _encode("items", columns["item"])
+    if listed is not None:
+        item_ids, item_rows = _on_list(axis_ids("item_ids", listed, None), item_ids, item_rows)
     check_item_count(len(item_ids))
     extra: dict[str, _SpooledColumn] = {role: columns[role] for role in ("value", "timestamp") if role in columns}
     n = len(columns["user"].numbers if isinstance(columns["user"], Coded) else columns["user"])
@@ -237,7 +242,7 @@ def _write_rows(folder: Path, spool: Path, columns: dict[str, Any], duplicates: 
         _copy(folder, "values", final["values"], dtype)
     if "timestamp" in extra:
         _copy(folder, "timestamps", final["timestamps"], np.dtype(np.int64))
-    write_document(folder, {"user": [], "item": []}, "data")
+    write_document(folder, {"user": [], "item": []}, "data" if listed is None else "public")
 
 
 def _group_by_user(
@@ -304,6 +309,19 @@ def _encode(name: str, column: _SpooledColumn | Coded) -> tuple[np.ndarray, Call
         places[found] = np.arange(len(found), dtype=np.int32)
         return found, lambda block: places[column[block]]
     return found, lambda block: np.searchsorted(found, column[block]).astype(np.int32)
+
+
+def _on_list(
+    listed: np.ndarray, found: np.ndarray, rows: Callable[[slice], np.ndarray]
+) -> tuple[np.ndarray, Callable[[slice], np.ndarray]]:
+    """The same on a catalogue that is given."""
+    places = IdIndex("item", listed).find(found).astype(np.int32)
+    if (unlisted := np.flatnonzero(places < 0)).size:
+        first = id_at(found, unlisted[0])
+        raise ValueError(
+            f"item_ids does not list {first!r}, an item of the table ({len(unlisted)} in all); list it, or drop them"
+        )
+    return listed, lambda block: places[rows(block)]
 
 
 def _blocks(n: int) -> list[slice]:

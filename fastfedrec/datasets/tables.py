@@ -1,6 +1,9 @@
 """Reader of any table with a row per interaction: CSV and its relatives, plain or gzipped, and Parquet."""
 
 import os
+from collections.abc import Hashable, Sequence
+
+import numpy as np
 
 from fastfedrec.datasets._columns import to_interactions
 from fastfedrec.datasets._table_files import find_layout, read_parquet, read_text
@@ -19,6 +22,8 @@ def load_table(
     separator: str = ",",
     header: bool = True,
     duplicates: str | None = None,
+    item_ids: Sequence[Hashable] | np.ndarray | None = None,
+    unlisted: str = "error",
 ) -> Interactions:
     r"""Read a CSV, TSV or Parquet file with one row per interaction.
 
@@ -42,11 +47,15 @@ def load_table(
         Whether the first line names the columns.  Not for Parquet.
     duplicates : {"sum", "last", "max", "error"} or None
         What becomes of a user-item pair that stands twice, as in `Interactions.from_arrays`.
+    item_ids : array_like or None
+        The whole catalogue, in this order, as in `Interactions.from_arrays`; None takes it from the data.
+    unlisted : {"error", "drop"}
+        What becomes of a row whose item the catalogue does not list.
 
     Returns
     -------
     Interactions
-        Every user and item that appears.
+        Every user that appears, and every item that appears or is listed.
 
     Raises
     ------
@@ -75,5 +84,6 @@ def load_table(
     layout = find_layout(path, user, item, value, timestamp, separator, header)
     columns = read_parquet(layout) if layout.is_parquet else read_text(layout)
     return to_interactions(
-        columns["user"], columns["item"], columns.get("value"), columns.get("timestamp"), duplicates=duplicates
-    )
+        columns["user"], columns["item"], columns.get("value"), columns.get("timestamp"), duplicates=duplicates,
+        item_ids=item_ids, unlisted=unlisted,
+    )  # fmt: skip

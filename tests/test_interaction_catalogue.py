@@ -1,0 +1,325 @@
+"""The list of items is public where it is given: exactly that list in its order, whatever the rows hold."""
+
+import gzip
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from interaction_case import assert_same, assert_well_formed, table_of
+from naive import interactions as naive
+
+from fastfedrec import Interactions, load
+from fastfedrec._ids import Coded
+from fastfedrec.cli import main
+from fastfedrec.datasets import load_table, store_table
+from fastfedrec.interaction_log import InteractionLog
+
+ids = st.one_of(
+    st.lists(st.integers(-3, 6), max_size=15),
+    st.lists(st.sampled_from("abcde"), max_size=15),
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab")), max_size=15),
+)
+lists = st.one_of(
+    st.none(),
+    st.lists(st.integers(-3, 6), unique=True, max_size=10),
+    st.lists(st.sampled_from("abcde"), unique=True, max_size=5),
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab")), unique=True, max_size=4),
+)
+
+
+@st.composite
+def cases(draw):
+    users, items = draw(ids), draw(ids)
+    n = min(len(users), len(items))
+    values = draw(st.none() | st.lists(st.integers(0, 5), min_size=n, max_size=n))
+    return users[:n], items[:n], values, draw(lists), draw(lists)
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(cases(), st.sampled_from(["sum", "last", "max"]))
+def test_listed_axes_equal_the_twin(case, duplicates):
+    users, items, values, user_ids, item_ids = case
+    options = {"duplicates": duplicates, "user_ids": user_ids, "item_ids": item_ids}
+    kept = [
+        row
+        for row, (user, item) in enumerate(zip(users, items, strict=True))
+        if (user_ids is None or user in user_ids) and (item_ids is None or item in item_ids)
+    ]
+    if len(kept) < len(users):
+        with pytest.raises(ValueError, match=r"(users|items)\[\d+\] is .* does not list \(\d+ of \d+ rows in all\)"):
+            Interactions.from_arrays(users, items, values, **options)
+    data = Interactions.from_arrays(users, items, values, **options, unlisted="drop")
+    assert_well_formed(data)
+    users, items = [users[row] for row in kept], [items[row] for row in kept]
+    values = None if values is None else [values[row] for row in kept]
+    assert data.user_ids.tolist() == (naive.in_order(users) if user_ids is None else user_ids)
+    assert data.item_ids.tolist() == (naive.in_order(items) if item_ids is None else item_ids)
+    expected = naive.from_rows(users, items, values, duplicates)
+    assert table_of(data) == {user: expected.get(user, {}) for user in data.user_ids.tolist()}
+    assert data.catalogue == ("data" if item_ids is None else "public")
+
+
+def test_times_and_values_stay_with_their_rows():
+    data = Interactions.from_arrays(
+        [3, 1, 2, 1], ["x", "b", "a", "a"], [9.0, 2.0, 3.0, 4.0], [90, 20, 30, 40], item_ids=["b", "c", "a"],
+        unlisted="drop",
+    )  # fmt: skip
+    assert table_of(data) == {1: {"b": 2.0, "a": 4.0}, 2: {"a": 3.0}}
+    assert data.timestamps.tolist() == [20, 40, 30]
+    everybody = Interactions.from_arrays([1], ["a"], user_ids=[3, 2, 1, 0], item_ids=["a"])
+    assert everybody.interactions_per_user().tolist() == [0, 0, 1, 0]
+    nothing = Interactions.from_arrays([], [], user_ids=[1, 2], item_ids=["a", "b", "c"])
+    assert (nothing.shape, nothing.n_interactions, nothing.catalogue) == ((2, 3), 0, "public")
+
+
+def test_what_one_user_does_changes_nothing_in_a_listed_catalogue():
+    catalogue = list("abcdef")
+    with_her = Interactions.from_arrays([1, 2, 3], ["a", "b", "f"], item_ids=catalogue)
+    without = Interactions.from_arrays([1, 2], ["a", "b"], item_ids=catalogue)
+    np.testing.assert_array_equal(with_her.item_ids, without.item_ids)
+    assert not np.array_equal(
+        *(Interactions.from_arrays(*c).item_ids for c in (([1, 2], ["a", "b"]), ([1, 2], ["a", "f"])))
+    )
+
+
+@pytest.mark.parametrize("make", [list, np.array, pd.Series, pl.Series, lambda ids: np.array(ids, dtype=">i8")])
+def test_lists_of_any_kind(make):
+    data = Interactions.from_arrays([1, 2], [7, 3], item_ids=make([9, 3, 7]), user_ids=make([2, 1]))
+    assert table_of(data) == {2: {3: 1.0}, 1: {7: 1.0}}
+    assert data.item_ids.dtype == np.int64
+
+
+def test_frames_logs_and_tables_take_a_list(tmp_path):
+    columns = {"user": ["b", "a"], "item": [3, 5], "value": [4.0, 2.0]}
+    wanted = Interactions.from_arrays(*columns.values(), item_ids=[5, 4, 3])
+    for library in (pd, pl):
+        frame = library.DataFrame(columns)
+        assert_same(Interactions.from_dataframe(frame, value="value", item_ids=[5, 4, 3]), wanted)
+        with pytest.raises(ValueError, match=r"items\[1\] is 5, which item_ids does not list \(1 of 2 rows in all\)"):
+            Interactions.from_dataframe(frame, item_ids=[3])
+        dropped = Interactions.from_dataframe(frame, item_ids=[3], unlisted="drop")
+        assert table_of(dropped) == {"b": {3: 1.0}}
+    pd.DataFrame(columns).to_csv(tmp_path / "table.csv", index=False)
+    pd.DataFrame(columns).to_parquet(tmp_path / "table.parquet")
+    for name in ("table.csv", "table.parquet"):
+        roles = {"user": "user", "item": "item", "value": "value"}
+        assert_same(load_table(tmp_path / name, **roles, item_ids=[5, 4, 3]), wanted)
+        stored = store_table(tmp_path / name, tmp_path / f"{name}.store", **roles, item_ids=[5, 4, 3])
+        assert_same(stored, wanted)
+        with pytest.raises(ValueError, match=r"item_ids does not list 3, an item of the table \(1 in all\)"):
+            store_table(tmp_path / name, tmp_path / "other", **roles, item_ids=[5, 4])
+        assert not (tmp_path / "other").exists()
+    log = InteractionLog.from_arrays(["b", "a", "a"], [3, 5, 5], item_ids=[5, 4, 3], user_ids=["a", "b", "c"])
+    assert table_of(log.interactions) == {"a": {5: 2.0}, "b": {3: 1.0}, "c": {}}
+    assert (log.users.tolist(), log.items.tolist()) == ([1, 0, 0], [2, 0, 0])
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"item_ids": [1, 2]},
+            ValueError,
+            r"items\[2\] is 3, which item_ids does not list \(1 of 3 rows in all\);",
+        ),
+        ({"item_ids": ["1", "2", "3"]}, ValueError, r"items\[0\] is 1, which item_ids does not list \(3 of 3 rows"),
+        (
+            {"user_ids": [10, 20]},
+            ValueError,
+            r"users\[2\] is somebody whom user_ids does not list \(1 of 3",
+        ),
+        ({"item_ids": [1, 2, 3, 3]}, ValueError, "item_ids must be distinct, got 1 repeated"),
+        ({"item_ids": [1, 2, None]}, ValueError, r"item_ids\[2\] is missing"),
+        ({"item_ids": "abc"}, TypeError, "item_ids must be a sequence of ids, got str"),
+        ({"item_ids": (i for i in range(3))}, TypeError, "item_ids must be a sequence of ids, got generator"),
+        ({"item_ids": [b"a", b"b"]}, TypeError, r"item_ids\[0\] is b'a' \(bytes\), which no saved model could hold"),
+        ({"item_ids": [1, 2, 3], "unlisted": "ignore"}, ValueError, "unlisted must be one of 'error', 'drop', got 'ig"),
+    ],
+)
+def test_lists_that_are_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        Interactions.from_arrays([10, 20, 30], [1, 2, 3], **options)
+
+
+def test_an_item_is_named_as_it_was_given():
+    for items, shown in (
+        (["x", "y"], "'y'"),
+        (Coded(["y", "x"], np.array([1, 0])), "'y'"),
+        (np.array([4, 5]), "5"),
+        ([("a", 1), ("b", 2)], r"\('b', 2\)"),
+        (pl.Series(["x", "y"]), "'y'"),
+    ):
+        first = {"x": ["x"], "4": [4]}.get(str(items[0]) if isinstance(items, np.ndarray) else "x", ["x"])
+        listed = [("a", 1)] if isinstance(items, list) and isinstance(items[0], tuple) else first
+        with pytest.raises(ValueError, match=rf"items\[1\] is {shown}, which"):
+            Interactions.from_arrays([1, 2], items, item_ids=listed)
+
+
+# ---- the command line -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "plays.csv"
+    path.write_text("user,item\nann,7\nbob,7\nann,9\ncem,11\n")
+    return path
+
+
+def fit(tmp_path, table, *options, system="popularity"):
+    """Exit status, and the model or None."""
+    out = tmp_path / "model"
+    out.unlink(missing_ok=True)
+    status = main(["fit", system, "--data", str(table), "--out", str(out), *map(str, options)])
+    return status, load(out) if out.exists() else None
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("list.txt", "9\n7\n8\n11\n"), ("list.txt", "\ufeff9\r\n7\r\n8\r\n11"), ("list.npy", np.array([9, 7, 8, 11]))],
+)
+def test_the_command_line_takes_a_catalogue(tmp_path, table, name, content):
+    path = tmp_path / name
+    np.save(path, content) if name.endswith("npy") else path.write_text(content, encoding="utf-8", newline="")
+    status, model = fit(tmp_path, table, "--catalogue", path, "--min-interactions", 1)
+    assert status == 0
+    assert model.interactions_.item_ids.tolist() == [9, 7, 8, 11]
+    assert model.interactions_.catalogue == "public"
+    assert fit(tmp_path, table)[1].interactions_.catalogue == "data"
+    assert fit(tmp_path, table, "--top-items", 1)[1].interactions_.catalogue == "counts"
+
+
+def test_ids_of_a_text_file_are_of_the_data_s_type(tmp_path, table):
+    (tmp_path / "list").write_text("9\n7\nx1\n11\n")  # text, so the data's numbers are text too
+    assert fit(tmp_path, table, "--catalogue", tmp_path / "list")[1].interactions_.item_ids.tolist() == [
+        "9", "7", "x1", "11",
+    ]  # fmt: skip
+    table.write_text("user,item\nann,7\nbob,x1\n")
+    (tmp_path / "list").write_text("9\n7\n")
+    status, model = fit(tmp_path, table, "--catalogue", tmp_path / "list", "--drop-unlisted")
+    assert (status, table_of(model.interactions_)) == (0, {"ann": {"7": 1.0}})
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "message"),
+    [
+        (["--catalogue", "{list}"], "9\n7\n", r"items\[3\] is 11, which item_ids does not list \(1 of 4 rows in all\)"),
+        (["--catalogue", "{list}"], "9\n7\n11\n7\n", "item_ids must be distinct"),
+        (["--catalogue", "{list}"], "9\n\n7\n", "--catalogue {list}, line 2: an id is missing"),
+        (["--catalogue", "{list}"], b"\xff\xfe7\n", "--catalogue {list} is no UTF-8 text"),
+        (["--catalogue", "{list}x"], "", "{list}x"),
+        (["--catalogue", "published"], "", "--catalogue published is for MovieLens and Netflix"),
+        (["--drop-unlisted"], "", "--drop-unlisted needs --catalogue FILE"),
+    ],
+)
+def test_catalogues_that_are_refused(tmp_path, table, capsys, options, content, message):
+    path = tmp_path / "list"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert fit(tmp_path, table, *(option.format(list=path) for option in options)) == (2, None)
+    assert re.search(message.format(list=re.escape(str(path))), capsys.readouterr().err)
+
+
+def test_an_npy_file_that_is_none_is_named_without_advice(tmp_path, table, capsys):
+    path = tmp_path / "list.npy"
+    np.save(path, np.array([{}], dtype=object), allow_pickle=True)
+    assert fit(tmp_path, table, "--catalogue", path)[0] == 2
+    error = capsys.readouterr().err
+    assert f"--catalogue {path} is no readable .npy file (it holds Python objects)" in error
+    assert "allow_pickle" not in error
+
+
+def test_a_matrix_states_its_items_itself(tmp_path, capsys):
+    scipy.sparse.save_npz(tmp_path / "m.npz", scipy.sparse.eye_array(3).tocsr())
+    (tmp_path / "list").write_text("1\n")
+    for data in (tmp_path / "m.npz", "generated:50x40"):
+        assert main(["fit", "popularity", "--data", str(data), "--catalogue", str(tmp_path / "list")]) == 2
+        assert "states its items itself" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["evaluate", "sweep"])
+def test_evaluate_and_sweep_take_it_too(tmp_path, capsys, command):
+    rows = [f"u{user},{item}" for user in range(30) for item in range(user % 3, 12, 3)]
+    (tmp_path / "plays.csv").write_text("\n".join(["user,item", *rows, ""]))
+    (tmp_path / "list").write_text("\n".join(map(str, range(140))))
+    options = ["--data", str(tmp_path / "plays.csv"), "--catalogue", str(tmp_path / "list"), "--seeds", "1", "--json"]
+    if command == "evaluate":
+        argv = ["evaluate", "popularity", *options]
+    else:
+        argv = ["sweep", "--system", "fmf-ldp", "--set", "n_rounds=1", *options, "--out", str(tmp_path / "out"),
+                "--no-baselines"]  # fmt: skip
+    assert main(argv) == 0
+    assert "140" in capsys.readouterr().out
+
+
+# ---- publishers' lists ----------------------------------------------------------------------------------------------
+
+
+def write_movielens(folder):
+    (folder / "ratings.csv").write_text("userId,movieId,rating,timestamp\n1,30,4.0,9\n2,10,3.5,8\n")
+    (folder / "movies.csv").write_text("movieId,title,genres\n30,C (1999),Drama\n20,B (1998),Comedy|War\n10,A,Drama\n")
+
+
+def test_movielens_lists_its_movies(tmp_path):
+    from fastfedrec.datasets import load_movielens
+
+    write_movielens(tmp_path)
+    data = load_movielens(tmp_path, item_ids="published")
+    assert (data.item_ids.tolist(), data.catalogue) == ([30, 20, 10], "public")
+    assert data.item_features["title"].tolist() == ["C (1999)", "B (1998)", "A"]
+    assert table_of(data) == {1: {30: 4.0}, 2: {10: 3.5}}
+    assert load_movielens(tmp_path).catalogue == "data"
+    chosen = load_movielens(tmp_path, item_ids=[10, 20], unlisted="drop")
+    assert (table_of(chosen), chosen.item_features["title"].tolist()) == ({2: {10: 3.5}}, ["A", "B (1998)"])
+    with pytest.raises(ValueError, match=r"items\[0\] is 30, which item_ids does not list"):
+        load_movielens(tmp_path, item_ids=[10, 20])
+    with pytest.raises(ValueError, match=r"item_ids lists 40, which has no row in .*movies.csv; leave it out"):
+        load_movielens(tmp_path, item_ids=[10, 30, 40])
+    with pytest.raises(ValueError, match="item_ids must be one of 'published', got 'all'"):
+        load_movielens(tmp_path, item_ids="all")
+    assert main(["fit", "popularity", "--data", str(tmp_path), "--catalogue", "published"]) == 0
+
+
+def test_netflix_lists_its_movies(tmp_path):
+    from fastfedrec.datasets import load_netflix
+
+    (tmp_path / "training_set").mkdir()
+    for movie in (1, 2):
+        (tmp_path / "training_set" / f"mv_000000{movie}.txt").write_text(f"{movie}:\n5,3,2005-09-06\n")
+    (tmp_path / "movie_titles.txt").write_text("2,2003,B\n1,2004,A\n")
+    data = load_netflix(tmp_path, item_ids="published")
+    assert (data.item_ids.tolist(), data.catalogue) == ([2, 1], "public")
+    assert data.item_features["title"].tolist() == ["B", "A"]
+    assert load_netflix(tmp_path).catalogue == "data"
+    assert load_netflix(tmp_path, item_ids=[1], unlisted="drop").item_ids.tolist() == [1]
+
+
+def test_eicu_takes_a_list(tmp_path):
+    from fastfedrec.datasets import load_eicu
+
+    for name, text in {
+        "patient": "patientunitstayid,uniquepid,hospitalid\n1,p1,7\n2,p2,7\n",
+        "lab": "patientunitstayid,labname\n1,glucose\n1,glucose\n2,sodium\n",
+        "medication": "patientunitstayid,drugordercancelled,drugname,drughiclseqno\n1,No,Aspirin,12\n2,Yes,X,13\n",
+    }.items():
+        with gzip.open(tmp_path / f"{name}.csv.gz", "wt") as file:
+            file.write(text)
+    listed = ["lab sodium", "medication 12", "lab potassium", "lab glucose"]
+    data = load_eicu(tmp_path, item_ids=listed)
+    assert_well_formed(data)
+    assert (data.item_ids.tolist(), data.catalogue) == (listed, "public")
+    assert table_of(data) == {"p1": {"medication 12": 1.0, "lab glucose": 2.0}, "p2": {"lab sodium": 1.0}}
+    assert data.item_features["kind"].tolist() == ["lab", "medication", "lab", "lab"]
+    assert data.item_features["name"].tolist() == ["sodium", "Aspirin", "", "glucose"]
+    with pytest.raises(ValueError, match="item_ids does not list 'lab glucose', an item of the data"):
+        load_eicu(tmp_path, item_ids=listed[:3])
+    assert table_of(load_eicu(tmp_path, item_ids=listed[:1], unlisted="drop")) == {"p1": {}, "p2": {"lab sodium": 1.0}}
+    assert load_eicu(tmp_path).catalogue == "data"
