@@ -108,6 +108,7 @@ def test_every_noisy_round_is_in_the_ledger(name):
     assert is_accounted_for(ledger, rounds)
     assert all(type(recorded.event) is Gaussian and not recorded.event.count > 1 for recorded in rounds)
     assert ledger.epsilon("server") == math.inf
+    assert ledger.is_simulation
 
 
 @pytest.mark.parametrize("name", ["DPGram", "DPALS", "DPFMF"])

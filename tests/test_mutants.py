@@ -61,7 +61,7 @@ def runner():
 
 
 def test_there_are_many_mutants_and_each_has_a_name_of_its_own():
-    assert len({mutant.name for mutant in ALL}) == len(ALL) >= 30
+    assert len({mutant.name for mutant in ALL}) == len(ALL) >= 80
     assert len({(mutant.target, mutant.old, mutant.new) for mutant in ALL}) == len(ALL)
 
 
@@ -150,6 +150,7 @@ def test_lines_may_be_wrapped_and_the_rest_stays_as_it_is(toy):
         ("check", "x < 100", "x  <  100", "changes nothing"),
         ("check", "x < 100", "x <", "no Python"),
         ("check", "", "x", "must hold code"),
+        ("check", "x <", "x", "must be Python"),
     ],
 )
 def test_bad_patches(toy, target, old, new, message):

@@ -18,6 +18,7 @@ from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.mechanisms import FixedSizeSampling
 from fastfedrec.network import TwoTower
 from fastfedrec.personalization import evaluate_personalized, personalization_split
+from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems._grid_noise import GridNoise
 from fastfedrec.systems._privrec_rounds import LocalTraining, PrivRecRounds
 from fastfedrec.systems._privrec_start import popularity_start, release_popularity
@@ -295,6 +296,20 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key):
         assert resumed.ledger_.to_dict() == whole.ledger_.to_dict()
     again = PrivRec(**model.get_params()).fit(data, checkpoint=tmp_path)  # it was done
     np.testing.assert_array_equal(again.parameters_, resumed.parameters_)
+
+
+def test_an_open_round_sends_its_recorded_message_on_whatever_data(tmp_path):
+    """The noise of a round is drawn once: other data under it would cancel it. Other rounds ask anew."""
+    data, other = small_data(), small_data(n_users=20)
+    checkpoint = Checkpoint(tmp_path, {})
+    noise = GridNoise.calibrated("gaussian", 0.01, 1.0)
+    system = rounds(data, noise=noise, clip_norm=0.01, checkpoint=checkpoint, cohort_size=20)
+    state = system.initial_state()
+    first = system.local_round(state, data, KEY, 0).arrays["total"]
+    assert first.any()
+    again = rounds(data, noise=noise, clip_norm=0.01, checkpoint=Checkpoint(tmp_path, {}), cohort_size=20)
+    np.testing.assert_array_equal(again.local_round(state, other, KEY, 0).arrays["total"], first)
+    assert (again.local_round(state, other, KEY, 1).arrays["total"] != first).any()
 
 
 def test_a_checkpoint_keeps_its_secrets(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from naive import privrec as naive
+from noise_case import relations
 from scipy.stats import binomtest
 from significance import ALPHA
 
@@ -181,6 +182,21 @@ def test_the_stages_draw_cohorts_of_their_own():
     theirs = [set(later.state_of(np.zeros(0), number).cohort.tolist()) for number in range(20)]
     assert len(sequences.global_user_ids) == 40
     assert sum(a == b for a, b in zip(ours, theirs, strict=True)) == 0
+
+
+def test_no_round_of_either_stage_has_noise_in_common():
+    """Stage one counts its rounds from 0 as stage two does, under the same key."""
+    noise = GridNoise.calibrated("gaussian", 0.01, 1.0)
+    network = fit("none")
+    settings = replace(_settings(network), cohort_size=7, clip_norm=0.01, noise_multiplier=1.0)
+    series = {}
+    for stage, system in (("one", rounds(people(), noise=noise, clip_norm=0.01)),
+                          ("two", network._system(settings, KEY, 1, None))):  # fmt: skip
+        state = system.initial_state()
+        for number in range(2):
+            moved = system.apply(state, system.zero_update(state, number)).parameters
+            series[stage, number] = [moved.astype(np.float64) - state.parameters]
+    assert list(relations(series)) == []
 
 
 def _settings(model):

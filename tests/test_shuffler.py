@@ -125,6 +125,18 @@ def test_a_round_is_released_once(tmp_path):
     shuffler.open(OTHER, 0)  # another run has its own rounds
 
 
+def test_what_was_released_is_forgotten(tmp_path):
+    """No sender's name and no body of reports stays anywhere in it."""
+    shuffler = make(tmp_path)
+    shuffler.open(RUN, 0)
+    for name, code in (("north", 7), ("south", 9)):
+        shuffler.submit(RUN, 0, name, codes(code))
+    assert "north" in repr(vars(shuffler))
+    assert sorted(np.frombuffer(shuffler.release(RUN, 0), "<u4")) == [7, 9]
+    assert "north" not in repr(vars(shuffler))
+    assert "south" not in repr(vars(shuffler))
+
+
 def test_a_round_that_was_not_released_is_opened_anew_and_empty(tmp_path):
     shuffler = make(tmp_path)
     shuffler.open(RUN, 0)

@@ -1,3 +1,279 @@
+"""Engines, what a server accepts, checkpoints, and the shuffler."""
+
 from mutants.patch import Mutant
 
-ENGINES: list[Mutant] = []
+ENGINES = [
+    # ---- rounds -----------------------------------------------------------------------------------------------------
+    Mutant(
+        "ledger-not-written", "an engine does not record its rounds", "Engine.run",
+        "ledger.record(event, simulation=key.is_simulation)",
+        "pass",
+        ("test_every_noisy_round_is_in_the_ledger[DPGram]", "test_ledger_is_written_before_messages_are_made"),
+    ),
+    Mutant(
+        "ledger-written-afterwards", "an engine records a round when it is over", "Engine.run",
+        """
+        ledger.record(event, simulation=key.is_simulation)
+        communication.record(system.traffic(state, n_clients))
+        receiver = self._receiver(system, state, round_number, expected)
+        self._collect(receiver, placed, key, n_threads)
+        """,
+        """
+        communication.record(system.traffic(state, n_clients))
+        receiver = self._receiver(system, state, round_number, expected)
+        self._collect(receiver, placed, key, n_threads)
+        ledger.record(event, simulation=key.is_simulation)
+        """,
+        ("test_ledger_is_written_before_messages_are_made",),
+    ),
+    Mutant(
+        "ledger-first-round-only", "an engine records the first of its rounds", "Engine.run",
+        "ledger.record(event, simulation=key.is_simulation)",
+        """
+        if round_number == first_round:
+            ledger.record(event, simulation=key.is_simulation)
+        """,
+        ("test_every_noisy_round_is_in_the_ledger[DPALS]",),
+    ),
+    Mutant(
+        "engine-hides-the-seed", "a run with a seed is not marked as a simulation", "Engine.run",
+        "ledger.record(event, simulation=key.is_simulation)",
+        "ledger.record(event)",
+        ("test_every_noisy_round_is_in_the_ledger[DPALS]",),
+    ),
+    Mutant(
+        "silent-users-hide-others", "users who did not answer are counted among the crowd", "Engine.run",
+        "self._amend(ledger, event, heard.n_clients)",
+        "pass",
+        ("test_users_who_are_not_heard_hide_nobody",),
+    ),
+    Mutant(
+        "all-rounds-are-the-first", "every round of a run has the same number", "Engine.run",
+        "first_round + number",
+        "first_round",
+        ("test_no_two_rounds_or_fields_have_noise_in_common[DPFMF]",),
+    ),
+    # ---- what a server accepts --------------------------------------------------------------------------------------
+    Mutant(
+        "strangers-are-heard", "a sender who was not asked is heard", "RoundReceiver._reason_to_reject",
+        "type(message.sender) is not str or message.sender not in self.expected",
+        "type(message.sender) is not str",
+        ("test_bad_messages_are_named_and_count_as_zero",),
+    ),
+    Mutant(
+        "late-messages-count", "a message of another round counts", "RoundReceiver._reason_to_reject",
+        "type(message.round) is not int or message.round != self.round",
+        "type(message.round) is not int",
+        ("test_bad_messages_are_named_and_count_as_zero",),
+    ),
+    Mutant(
+        "replays-count", "a message that is sent twice counts twice", "RoundReceiver._reason_to_reject",
+        "message.sender in self._answered",
+        "False",
+        ("test_replayed_message_counts_once",),
+    ),
+    Mutant(
+        "crowds-are-claimed", "a sender may stand for any number of users", "RoundReceiver._can_speak_for",
+        "n_clients == n_asked",
+        "True",
+        ("test_bad_messages_are_named_and_count_as_zero",),
+    ),
+    Mutant(
+        "rules-are-skipped", "a server does not look at what is in a field", "RoundReceiver._reason_to_reject",
+        "(violation := rule.violation(message.arrays[name]))",
+        "(violation := None)",
+        ("test_bad_messages_are_named_and_count_as_zero",),
+    ),
+    Mutant(
+        "contradictions-are-skipped", "a server does not look at how fields agree", "RoundReceiver._reason_to_reject",
+        "return self.system.inconsistency(self.state, message)",
+        "return None",
+        ("test_fmf_ldp_refuses",),
+    ),
+    Mutant(
+        "bounds-are-skipped", "entries above their bound are accepted", "ArrayRule.violation",
+        "array.size and self.high is not None and array.max() > self.high",
+        "False",
+        ("test_fmf_ldp_refuses",),
+    ),
+    Mutant(
+        "nan-is-accepted", "entries that are not finite are accepted", "ArrayRule.violation",
+        "array.dtype.kind == 'f' and not np.isfinite(array).all()",
+        "False",
+        ("test_float_rule_stops_what_is_not_finite",),
+    ),
+    Mutant(
+        "receivers-overlap", "two receivers' sums of one sender are both added", "RoundReceiver.add",
+        "heard.answered & self._answered",
+        "False",
+        ("test_receivers_of_one_round_are_joined",),
+    ),
+    # ---- Dask -------------------------------------------------------------------------------------------------------
+    Mutant(
+        "dask-sends-entropy-keys", "an entropy key is sent to a cluster's workers", "DaskEngine._place",
+        "not key.is_simulation",
+        "False",
+        ("test_an_entropy_key_stays_at_home",),
+    ),
+    Mutant(
+        "dask-believes-its-workers", "what workers send is not looked at", "_hear",
+        "receiver.receive(_answer(system, None, state, shard, key, round_number, name, n_threads)[0])",
+        """
+        receiver.total = _answer(system, None, state, shard, key, round_number, name, n_threads)[0]
+        receiver._answered.add(name)
+        """,
+        ("test_a_bad_answer_is_refused_by_name_and_the_run_goes_on",),
+    ),
+    Mutant(
+        "dask-round-repeated", "workers draw the noise of round 0 in every round", "_answer",
+        "system.local_round(state, shard, key, round_number, sender=name, n_threads=n_threads)",
+        """
+        __import__("dataclasses").replace(
+            system.local_round(state, shard, key, 0, sender=name, n_threads=n_threads), round=round_number
+        )
+        """,
+        ("test_two_workers_make_the_model_of_one_process",),
+    ),
+    Mutant(
+        "dask-sends-results", "what fitting left on a model is sent to workers", "_without_results",
+        "not name.endswith('_')",
+        "True",
+        ("test_data_and_results_stay_behind_when_a_system_is_sent",),
+    ),
+    # ---- checkpoints ------------------------------------------------------------------------------------------------
+    Mutant(
+        "checkpoint-forgets-messages", "a round that is resumed asks its clients again", "CohortRounds.local_round",
+        "self.checkpoint is not None and (recorded := self.checkpoint.message(round, sender)) is not None",
+        "self.checkpoint is not None and (recorded := self.checkpoint.message(round, sender)) is not None and False",
+        ("test_an_open_round_sends_its_recorded_message_on_whatever_data",),
+    ),
+    Mutant(
+        "checkpoint-keeps-no-message", "the message of an open round is not written", "CohortRounds.local_round",
+        "self.checkpoint.keep_message(update)",
+        "pass",
+        ("test_an_open_round_sends_its_recorded_message_on_whatever_data",),
+    ),
+    Mutant(
+        "checkpoint-replays-any-round", "a message is replayed in other rounds than its own", "Checkpoint.message",
+        "header['round'] == round_number",
+        "True",
+        ("test_an_open_round_sends_its_recorded_message_on_whatever_data",),
+    ),
+    Mutant(
+        "checkpoint-takes-other-settings", "a run is resumed on other data or with other parameters",
+        "Checkpoint.restore",
+        "header['settings'] != self._settings",
+        "False",
+        ("test_bad_checkpoints",),
+    ),
+    Mutant(
+        "checkpoint-readable", "others may read a checkpoint's key", "Checkpoint.__init__",
+        "self._folder.chmod(0o700)",
+        "self._folder.chmod(0o755)",
+        ("test_a_checkpoint_keeps_its_secrets",),
+    ),
+    # ---- a node's memory --------------------------------------------------------------------------------------------
+    Mutant(
+        "node-forgets-its-answer", "a node answers a round a second time", "NodeMemory.answer",
+        "header['round'] == round_number",
+        "False",
+        ("test_a_round_is_answered_once_and_again_the_same",),
+    ),
+    Mutant(
+        "node-answers-old-rounds", "a node answers a round that is over", "NodeMemory.answer",
+        "header['round'] > round_number",
+        "False",
+        ("test_a_round_that_is_over_is_refused",),
+    ),
+    Mutant(
+        "node-believes-any-number", "the number of users may change from round to round", "NodeMemory.answer",
+        "header['n_users'] != n_users",
+        "False",
+        ("test_another_number_of_users_is_refused",),
+    ),
+    Mutant(
+        "node-joins-any-run", "a node takes part in more runs than its users agreed to", "NodeMemory.check_run",
+        "len(known) >= self._max_runs",
+        "False",
+        ("test_no_more_runs_than_were_agreed_to",),
+    ),
+    Mutant(
+        "node-same-key-in-all-runs", "a node has one key for all runs", "NodeMemory.key",
+        "self._run_folder(run)",
+        "self._folder",
+        ("test_each_run_has_a_key_of_its_own_that_is_kept",),
+    ),
+    Mutant(
+        "server-forgets-its-rounds", "a server that comes back asks again", "RoundRecords.recall",
+        "not path.exists()",
+        "True",
+        ("test_a_server_recalls_what_it_heard",),
+    ),
+    # ---- the shuffler -----------------------------------------------------------------------------------------------
+    Mutant(
+        "small-batches", "a batch of fewer users than agreed is released", "Shuffler.release",
+        "heard < max(self.min_crowd, n_users)",
+        "heard < n_users",
+        ("test_too_few_users_are_not_released",),
+    ),
+    Mutant(
+        "reports-pass-for-users", "a batch's reports are counted as its users", "Shuffler.release",
+        "sum(map(len, self._reports.values())) // width.itemsize // self.n_reports",
+        "sum(map(len, self._reports.values())) // width.itemsize",
+        ("test_users_count_and_not_reports",),
+    ),
+    Mutant(
+        "order-of-arrival", "reports leave the shuffler in the order in which they came", "Shuffler.release",
+        """
+        codes = np.sort(np.concatenate([np.frombuffer(body, dtype=width) for body in self._reports.values()]))
+        order = Key.from_entropy().permutation(_ORDER, size=len(codes), n_threads=0)
+        """,
+        """
+        codes = np.concatenate([np.frombuffer(body, dtype=width) for body in self._reports.values()])
+        order = np.arange(len(codes))
+        """,
+        ("test_all_orders_are_as_likely",),
+    ),
+    Mutant(
+        "order-that-is-known", "the shuffler's order comes from a seed", "Shuffler.release",
+        "Key.from_entropy()",
+        "Key.from_seed(0)",
+        ("test_all_orders_are_as_likely",),
+    ),
+    Mutant(
+        "senders-stay", "the shuffler keeps who sent what after a batch", "Shuffler.release",
+        "self._batch, self._reports = codes[order].tobytes(), {}",
+        "self._batch = codes[order].tobytes()",
+        ("test_what_was_released_is_forgotten",),
+    ),
+    Mutant(
+        "round-released-twice", "a round is released again after a restart", "Shuffler.open",
+        "round <= self._released.get(run, -1)",
+        "False",
+        ("test_a_round_is_released_once",),
+    ),
+    Mutant(
+        "released-before-written", "a batch leaves before the shuffler knows that it did", "Shuffler.release",
+        "self._remember(run, round)",
+        "pass",
+        ("test_a_round_is_released_once",),
+    ),
+    Mutant(
+        "resent-reports-count-twice", "reports that a node sends again count again", "Shuffler.submit",
+        "self._reports.setdefault(sender, body)",
+        "self._reports[sender] = self._reports.get(sender, b'') + body",
+        ("test_what_is_sent_twice_counts_once",),
+    ),
+    Mutant(
+        "unsound-reports-taken", "a node may send more reports than its users have", "Shuffler.submit",
+        "n_reports % self.n_reports or not n_reports",
+        "not n_reports",
+        ("test_unsound_reports_are_refused",),
+    ),
+    Mutant(
+        "stale-reports-released", "reports of a round that was given up come with the next", "Shuffler.open",
+        "self._open, self._reports, self._batch = asked, {}, None",
+        "self._open, self._batch = asked, None",
+        ("test_a_round_that_was_not_released_is_opened_anew_and_empty",),
+    ),
+]  # fmt: skip

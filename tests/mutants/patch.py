@@ -71,6 +71,8 @@ class Source:
         found = [
             (place.path, nodes) for place in self.places[mutant.target] for nodes in _matches(place.node, mutant.old)
         ]
+        lines = [(path, nodes) for path, nodes in found if isinstance(nodes[0], ast.stmt)]
+        found = lines or found  # a call that stands alone is a statement and an expression
         if len(found) != 1:
             raise PatchError(
                 f"{mutant.name}: must occur once in {mutant.target}, and does {len(found)} times: {mutant.old}"
@@ -101,7 +103,10 @@ def _named(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
 
 def _matches(node: ast.AST, old: str) -> Iterator[list[ast.AST]]:
     """Each expression, run of statements or keyword in `node` that means the same as `old`."""
-    wanted = ast.parse(textwrap.dedent(old)).body
+    try:
+        wanted = ast.parse(textwrap.dedent(old)).body
+    except SyntaxError as error:
+        raise PatchError(f"must be Python: {old!r} ({error})") from None
     if not wanted:
         raise PatchError(f"must hold code: {old!r}")
     shapes = [ast.dump(statement) for statement in wanted]
@@ -111,10 +116,8 @@ def _matches(node: ast.AST, old: str) -> Iterator[list[ast.AST]]:
     if len(wanted) == 1 and isinstance(first, ast.Assign) and isinstance(first.targets[0], ast.Name):
         keyword = ast.dump(ast.keyword(arg=first.targets[0].id, value=first.value))
     for inner in ast.walk(node):
-        if expression is not None:
-            if isinstance(inner, ast.expr) and ast.dump(inner) == expression:
-                yield [inner]
-            continue
+        if expression is not None and isinstance(inner, ast.expr) and ast.dump(inner) == expression:
+            yield [inner]
         if isinstance(inner, ast.keyword) and ast.dump(inner) == keyword:
             yield [inner]
         for block in (getattr(inner, name, None) for name in ("body", "orelse", "finalbody")):

@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from itertools import chain, groupby
 from pathlib import Path
 
 from mutants.outcomes import ASSERTED, PASSED
 from mutants.patch import Mutant, PatchError, Source, find_tests, test_address
 
-PATIENCE = 120.0  # seconds for the tests of one mutant, beyond five times what they took without it
+PATIENCE = 120.0  # seconds for the tests of one mutant, beyond five times what their files took without it
 
 
 @dataclass(frozen=True)
@@ -50,37 +51,40 @@ class Runner:
                 named[mutant.name] = self.addresses(mutant)
             except PatchError as error:
                 broken[mutant.name] = str(error)
-        wanted = sorted({address for addresses in named.values() for address in addresses})
+        wanted = {address for addresses in named.values() for address in addresses}
+        by_file = [list(group) for _, group in groupby(sorted(wanted), key=lambda name: name.partition("::")[0])]
         with ThreadPoolExecutor(n_processes) as pool:
-            sound = dict(zip(wanted, pool.map(self._unmutated, wanted), strict=True))
+            sound = dict(chain.from_iterable(pool.map(self._unmutated, by_file)))
             tasks = []
             for mutant in mutants:
                 if mutant.name in broken:
                     yield Result(mutant, f"it does not apply: {broken[mutant.name]}", 0.0)
                     continue
-                before = [sound[address] for address in named[mutant.name]]
-                tasks.append(pool.submit(self._mutated, mutant, named[mutant.name], before))
+                before = {address: sound[address] for address in named[mutant.name]}
+                tasks.append(pool.submit(self._mutated, mutant, before))
             for task in as_completed(tasks):
                 yield task.result()
 
-    def _unmutated(self, address: str) -> tuple[str, float]:
-        """Whether a test passes as things are, and in what time."""
+    def _unmutated(self, addresses: list[str]) -> list[tuple[str, tuple[str, float]]]:
+        """Of each test of one file, why it does not pass as things are, if so, and the seconds that all took."""
         started = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
-            outcomes = self._pytest(Path(folder), self.source.folder, [address], 10 * PATIENCE)
-        bad = {what for what in outcomes.values() if what not in (PASSED, "skipped")}
-        if not bad and PASSED not in outcomes.values():
-            bad = {"it was not run"}
-        return "; ".join(sorted(bad)), time.perf_counter() - started
+            outcomes = self._pytest(Path(folder), self.source.folder, addresses, 10 * PATIENCE)
+        seconds, found = time.perf_counter() - started, []
+        for address in addresses:
+            came = _of_test(address, outcomes)
+            bad = came - {PASSED, "skipped"} or (set() if PASSED in came else {"it was not run"})
+            found.append((address, ("; ".join(sorted(bad)), seconds)))
+        return found
 
-    def _mutated(self, mutant: Mutant, addresses: list[str], before: list[tuple[str, float]]) -> Result:
-        started = time.perf_counter()
-        survived = next((f"without the mutant {bad}" for bad, _ in before if bad), "")
+    def _mutated(self, mutant: Mutant, before: dict[str, tuple[str, float]]) -> Result:
+        started, addresses = time.perf_counter(), list(before)
+        survived = next((f"without the mutant {bad}" for bad, _ in before.values() if bad), "")
         if not survived:
             path, text = self.source.patched(mutant)
             with tempfile.TemporaryDirectory() as folder:
                 copy = copy_package(self.source.folder, Path(folder), path, text)
-                limit = PATIENCE + 5 * sum(seconds for _, seconds in before)
+                limit = PATIENCE + 5 * sum(seconds for _, seconds in before.values())
                 outcomes = self._pytest(Path(folder), copy, addresses, limit)
             survived = "; ".join(filter(None, (_survived(address, outcomes) for address in addresses)))
         return Result(mutant, survived, time.perf_counter() - started)
@@ -108,17 +112,23 @@ class Runner:
         return json.loads(report.read_text()) if report.exists() else {}
 
 
-def _survived(address: str, outcomes: dict[str, str]) -> str:
-    """Why a test has not killed: of a test with parameters, one that fails by an assertion is enough."""
+def _of_test(address: str, outcomes: dict[str, str]) -> set[str]:
+    """What came of a test, in all of its cases."""
     path, _, name = address.partition("::")
     mine = set()
     for test, what in outcomes.items():
         file, _, ran = test.partition("::")
         if Path(file).name == Path(path).name and (ran in (name, "") or ran.startswith(f"{name}[")):
             mine.add(what)
+    return mine
+
+
+def _survived(address: str, outcomes: dict[str, str]) -> str:
+    """Why a test has not killed: of a test with parameters, one that fails by an assertion is enough."""
+    mine = _of_test(address, outcomes)
     if ASSERTED in mine:
         return ""
-    return f"{name} " + ("; ".join(sorted(mine)) or "was not run")
+    return f"{address.partition('::')[2]} " + ("; ".join(sorted(mine)) or "was not run")
 
 
 def copy_package(package: Path, folder: Path, changed: Path, text: str) -> Path:
