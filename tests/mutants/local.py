@@ -363,14 +363,14 @@ LOCAL = [
     ),
     Mutant(
         "prototypes-sensitivity-halved", "noise of prototypes is for half the sensitivity", "Recovery.noise",
-        "DiscreteLaplace(self.sensitivity / exact_number('epsilon', self.epsilon), sampler=self.sampler)",
-        "DiscreteLaplace(self.sensitivity / 2 / exact_number('epsilon', self.epsilon), sampler=self.sampler)",
+        "self.sensitivity",
+        "(self.sensitivity / 2)",
         ("test_prototypes_noise_is_as_wide_as_their_ledger_says",),
     ),
     Mutant(
         "prototypes-rho-halved", "noise of prototypes under zCDP is for half the squared sensitivity", "Recovery.noise",
-        "self.squared_norm_sensitivity / (2 * exact_number('rho', self.rho))",
-        "self.squared_norm_sensitivity / (4 * exact_number('rho', self.rho))",
+        "self.squared_norm_sensitivity",
+        "(self.squared_norm_sensitivity / 2)",
         ("test_the_noise_has_the_budgets_size",),
     ),
     Mutant(
