@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ranking,
         sgd,
     )
+    from fastfedrec.engines.base import NoAnswerError
     from fastfedrec.interactions import Interactions
     from fastfedrec.randomness import Key
     from fastfedrec.systems.base import DivergenceError
@@ -62,6 +63,7 @@ _HOMES = {
     "ItemMean": "systems.rating_baselines",
     "Key": "randomness",
     "LaplaceRRSVD": "systems.laplace_rr_svd",
+    "NoAnswerError": "engines.base",
     "OwnHistory": "systems.item_models",
     "Popularity": "systems.baselines",
     "PrivRec": "systems.privrec",
@@ -91,6 +93,7 @@ __all__ = [
     "ItemMean",
     "Key",
     "LaplaceRRSVD",
+    "NoAnswerError",
     "OwnHistory",
     "Popularity",
     "PrivRec",

@@ -35,13 +35,13 @@ from flower_grid import (
 )
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 
-from fastfedrec import FMFLDP, DPGram, Key, PrivatePrototypes, load
+from fastfedrec import FMFLDP, DPGram, Key, NoAnswerError, PrivatePrototypes, load
 from fastfedrec._kept_files import DamagedFileError
 from fastfedrec._persistence import read_model, write_model
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines import LocalEngine
 from fastfedrec.engines._flower_node import digest_of_items
-from fastfedrec.engines.flower import client_app
+from fastfedrec.engines.flower import client_app, server_app
 
 FMF = {
     "reports": FMFLDP(n_rounds=3),
@@ -329,6 +329,26 @@ def test_a_node_whose_data_change_in_mid_run_answers_no_more(data, tmp_path):
     reasons = {(r.round, r.sender): r.reason for r in engine.rejections if "refuses" in r.reason}
     assert {(2, "b")} <= set(reasons) <= {(1, "b"), (2, "b")}
     assert all("are not those with which it began this run" in reason for reason in reasons.values())
+
+
+@pytest.mark.parametrize("system", [FMFLDP(n_rounds=2), DPGram(4.0, gate=False)], ids=["own", "fit"])
+def test_a_run_that_nobody_answered_is_an_error_and_its_last_round_is_asked_again(data, tmp_path, system):
+    nodes, options = two_nodes(system, data), {"folder": tmp_path}
+    finished = []
+    app = server_app(system, data.item_ids, lambda *found: finished.append(found), n_nodes=2, seed=SEED,
+                     join_timeout=0.3, round_timeout=0.3, **options)  # fmt: skip
+    with pytest.raises(NoAnswerError, match="so there is no model") as caught:
+        app(
+            MemoryGrid(nodes, lambda reply: [] if reply.metadata.message_type == "train" else [reply]),
+            make_context(1, {}),
+        )
+    assert not finished
+    assert {r.sender for r in caught.value.rejections} == {"a", "b"}
+    assert caught.value.ledger.events
+    assert not list(tmp_path.glob("round-*"))
+    model, engine = serve(system, data, MemoryGrid(nodes), **options)
+    assert not engine.rejections
+    assert np.isfinite(model.item_factors_).all()
 
 
 def test_a_run_is_resumed_without_a_member_that_is_gone(data, tmp_path):

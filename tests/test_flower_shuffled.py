@@ -9,7 +9,7 @@ from flower_grid import KEY, SEED, MemoryGrid, in_folders, of_node, requests_of,
 from flwr.app import Message, RecordDict
 from shuffler_process import ShufflerProcess
 
-from fastfedrec import FMFLDP, Key, PrivatePrototypes
+from fastfedrec import FMFLDP, Key, NoAnswerError, PrivatePrototypes
 from fastfedrec.accounting import Ledger, ShuffledReports, shuffled_epsilon
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines._flower_records import config_record
@@ -190,10 +190,10 @@ def test_fewer_than_the_crowd_no_batch_and_no_figure(data, shuffler):
 def test_a_shuffler_of_smaller_crowds_is_refused_by_nodes_and_server(data, shuffler):
     hop = shuffler(min_crowd=2)
     grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD)))
-    there, engine = serve_shuffled(SYSTEM, data, grid, hop)
+    with pytest.raises(NoAnswerError, match=r"is set up for {'min_crowd': 2,") as caught:
+        serve_shuffled(SYSTEM, data, grid, hop)
     assert len(requests_of(grid)) == 0  # nobody was asked
-    assert there.ledger_.epsilon("shuffled_server") == LOCAL
-    assert "is set up for {'min_crowd': 2," in engine.rejections[0].reason
+    assert caught.value.ledger.epsilon("shuffled_server") == LOCAL
 
     class Lying:
         open, release = hop.client("server").open, hop.client("server").release
@@ -202,9 +202,10 @@ def test_a_shuffler_of_smaller_crowds_is_refused_by_nodes_and_server(data, shuff
             return {"min_crowd": CROWD, "n_reports": 10, "n_coordinates": 120}
 
     grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD)))
-    there, engine = serve_shuffled(SYSTEM, data, grid, hop, Lying(), round_timeout=0.5)
-    assert any("the node refuses" in r.reason and "'min_crowd': 2" in r.reason for r in engine.rejections)
-    assert there.ledger_.epsilon("shuffled_server") == LOCAL
+    with pytest.raises(NoAnswerError) as caught:
+        serve_shuffled(SYSTEM, data, grid, hop, Lying(), round_timeout=0.5)
+    assert any("the node refuses" in r.reason and "'min_crowd': 2" in r.reason for r in caught.value.rejections)
+    assert caught.value.ledger.epsilon("shuffled_server") == LOCAL
 
 
 @pytest.mark.parametrize(("min_crowd", "server_crowd"), [(CROWD, None), (None, CROWD), (CROWD, CROWD - 1)])
@@ -220,10 +221,11 @@ def test_a_node_without_a_shuffler_sends_nothing(data, shuffler):
     hop, nodes = shuffler(), two_nodes(SYSTEM, data, min_crowd=CROWD)
     for url, reason in ((None, "cannot be used (ValueError)"), ("http://127.0.0.1:9", "could not be reached")):
         grid = MemoryGrid(nodes if url is None else through(hop, nodes, url))
-        there, engine = serve_shuffled(SYSTEM, data, grid, hop, round_timeout=0.5)
-        assert there.ledger_.epsilon("shuffled_server") == LOCAL
-        assert any(reason in r.reason for r in engine.rejections)
-        assert {type(event).__name__ for event in there.ledger_.events} == {"LocalReports"}
+        with pytest.raises(NoAnswerError) as caught:
+            serve_shuffled(SYSTEM, data, grid, hop, round_timeout=0.5)
+        assert caught.value.ledger.epsilon("shuffled_server") == LOCAL
+        assert any(reason in r.reason for r in caught.value.rejections)
+        assert {type(event).__name__ for event in caught.value.ledger.events} == {"LocalReports"}
 
 
 def test_dishonest_users_are_not_counted_on(data, shuffler):

@@ -118,6 +118,18 @@ def test_amend_makes_the_crowd_smaller_never_larger():
     assert nobody.epsilon("shuffled_server") == 250.0
 
 
+@pytest.mark.parametrize("honest_fraction", [1.0, 0.01])
+def test_where_nobody_honest_was_heard_there_was_no_shuffler(honest_fraction):
+    shuffled = ShuffledReports("binary response", 2.5, 100, 60_000, honest_fraction)
+    ledger = ledger_of(shuffled)
+    ledger.amend(shuffled, round(0.99 / honest_fraction) - (honest_fraction == 1))
+    assert [(type(event), event.n_users, n) for event, n in ledger.events.items()] == [(LocalReports, 60_000, 1)]
+    assert ledger.epsilon("shuffled_server") == ledger.epsilon("server") == 250.0
+    enough = ledger_of(shuffled)
+    enough.amend(shuffled, 100)
+    assert [(type(event), event.n_users) for event in enough.events] == [(ShuffledReports, 100)]
+
+
 def test_reports_are_shuffled_only_once_a_batch_has_come():
     local = LocalReports("binary response", epsilon=2.5, n_reports=100, n_users=60_000)  # not separable: no claim yet
     ledger = ledger_of(local, local)

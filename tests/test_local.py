@@ -1,8 +1,24 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_base import Adder
 
-from fastfedrec import Key, datasets
+from fastfedrec import (
+    DPALS,
+    DPFMF,
+    FMFLDP,
+    DPGram,
+    FedRec,
+    FedRecPlusPlus,
+    Key,
+    LaplaceRRSVD,
+    NoAnswerError,
+    PrivatePrototypes,
+    PrivRec,
+    ShuffledSketchGram,
+    datasets,
+)
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.engines import LocalEngine
 
@@ -58,6 +74,88 @@ def test_a_hostile_shard_does_not_stop_the_run(data):
     assert {r.sender for r in engine.rejections} == {"shard-1"}
     assert [event.n_users for event in ledger.events] == [50 - data.shard(3)[1].n_users]
     assert [r.round for r in engine.rejections] == [0, 0, 1, 1, 2, 2]  # the bad message, and its absence
+
+
+# ---- rounds that nobody answers -------------------------------------------------------------------------------------
+
+
+class Deaf(LocalEngine):
+    """Whose server gets nothing that it can use in some rounds."""
+
+    def __init__(self, is_lost=lambda round_number: True, says=None):
+        super().__init__(2)
+        self._is_lost, self._says = is_lost, says
+
+    def _answers(self, system, state, placed, key, round_number, n_threads):
+        lost = self._is_lost(round_number)
+        for update in super()._answers(system, state, placed, key, round_number, n_threads):
+            if not lost or self._says is not None:
+                yield replace(update, **self._says) if lost else update
+
+
+SYSTEMS = {
+    "FMFLDP": FMFLDP(n_rounds=3),
+    "FMFLDP without noise": FMFLDP(n_rounds=3, epsilon=None),
+    "DPGram": DPGram(4.0, gate=False),
+    "DPALS": DPALS(4.0),
+    "DPFMF": DPFMF(4.0),
+    "LaplaceRRSVD": LaplaceRRSVD(),
+    "ShuffledSketchGram": ShuffledSketchGram(4.0),
+    "PrivRec": PrivRec(n_rounds=2, n_factors=16, hidden=(16,)),
+    "FedRec": FedRec(n_rounds=2),
+    "FedRecPlusPlus": FedRecPlusPlus(n_rounds=2),
+    "PrivatePrototypes": PrivatePrototypes(n_prototypes=2),
+}
+WITH_RATINGS = ("LaplaceRRSVD", "FedRec", "FedRecPlusPlus", "PrivatePrototypes")
+
+
+@pytest.mark.parametrize("says", [None, {"n_clients": 10**9}])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_run_that_nobody_answered_has_no_model(name, says):
+    people = datasets.generate_implicit(50, 40, key=Key.from_seed(1), ratings=name in WITH_RATINGS)
+    model, engine, ledger = type(SYSTEMS[name])(**SYSTEMS[name].get_params()), Deaf(says=says), Ledger()
+    options = {"entities": np.arange(50) % 2} if name == "PrivatePrototypes" else {}
+    with pytest.raises(
+        NoAnswerError, match=r"nobody answered .* so there is no model .*(no acceptable|claims)"
+    ) as caught:
+        model.fit(people, key=Key.from_seed(2), engine=engine, ledger=ledger, **options)
+    assert caught.value.ledger.events  # what was sent is paid for, whether or not it arrived
+    assert ledger.events
+    assert caught.value.rejections == tuple(engine.rejections)
+    assert engine.rejections[0].round == 0
+    assert not [
+        attribute for attribute in vars(model) if attribute in ("item_factors_", "user_factors_", "parameters_")
+    ]
+    with pytest.raises(RuntimeError, match="not fitted"):
+        model.recommend(people.user_ids[:1], 1)
+
+
+@pytest.mark.parametrize("lost", [{0}, {1}, {0, 1}, {1, 2}])
+def test_a_round_that_nobody_answered_among_others_is_a_note(data, lost):
+    model = FMFLDP(n_rounds=3).fit(data, key=Key.from_seed(2), engine=Deaf(lost.__contains__))
+    assert [note for note in model.ledger_.notes if "nobody" in note] == [
+        f"nobody answered in round {number} of FMFLDP, which is counted all the same" for number in sorted(lost)
+    ]
+    assert sum(model.ledger_.events.values()) == 3
+
+
+def test_a_resumed_run_counts_the_rounds_of_before(data):
+    heard, deaf = LocalEngine(), Deaf()
+    options = {"key": Key.from_seed(0), "n_rounds": 3, "communication": CommunicationLedger()}
+    state = np.zeros(data.n_items, dtype=np.int64)
+    ledger = Ledger()
+    state = heard.run(Adder(), state, data, **(options | {"n_rounds": 1}), ledger=ledger)
+    np.testing.assert_array_equal(deaf.run(Adder(), state, data, **options, first_round=1, ledger=ledger), state)
+    assert len(ledger.notes) == 2
+    ledger = Ledger()
+    for number in (0, 1):  # nobody was heard before it was stopped either
+        ledger.note(f"nobody answered in round {number} of Adder, which is counted all the same")
+    with pytest.raises(NoAnswerError, match="in any of its 3 rounds"):
+        deaf.run(Adder(), state, data, **options, first_round=2, ledger=ledger)
+
+
+def test_people_without_data_answer(data):
+    assert not run(LocalEngine(2), Adder(), data.select_users([]))[1].notes
 
 
 def test_ledger_is_written_before_messages_are_made(data):

@@ -113,12 +113,17 @@ class Ledger:
 
         Parameters
         ----------
-        event : LocalReports
+        event : LocalReports or ShuffledReports
             As recorded.
         n_users_heard : int
-            How many users' reports arrived.
+            How many users' reports arrived.  Where none of them is honest there is no crowd, and reports that may have
+            left their users all the same are counted as without a shuffler.
         """
-        if isinstance(event, LocalReports | ShuffledReports) and n_users_heard < event.n_users:
+        if not isinstance(event, LocalReports | ShuffledReports) or n_users_heard >= event.n_users:
+            return
+        if isinstance(event, ShuffledReports) and event.honest_fraction * n_users_heard < 1:
+            self._restate(event, LocalReports(event.mechanism, event.epsilon, event.n_reports, event.n_users))
+        else:
             self._restate(event, replace(event, n_users=n_users_heard))
 
     def confirm_shuffled(self, event: LocalReports, n_users: int, honest_fraction: float = 1.0) -> None:

@@ -25,7 +25,7 @@ from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._deployment import Deployment
-from fastfedrec.systems.base import ArrayRule, FederatedSystem, Rejection, RoundReceiver, Update
+from fastfedrec.systems.base import ArrayRule, FederatedSystem, Heard, Rejection, RoundReceiver, Update
 
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
@@ -99,6 +99,7 @@ class FlowerEngine(Engine):
         self.members: dict[str, int] = {}
         self.people: dict[str, np.ndarray] = {}  # global ids of the members' users, where the system names them
         self.records: RoundRecords | None = None
+        self._to_keep: Heard | None = None  # of the open round, unless it came from the records
         self._phase = -1  # calls of `run`, but for the first
         self.refused: list[Rejection] = []
         self._is_open = True  # to members who were not there before
@@ -253,14 +254,19 @@ class FlowerEngine(Engine):
 
     def _collect(self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int) -> None:
         found = None if self.records is None else self.records.recall(self._phase, receiver)
+        self._to_keep = None
         if found is not None:  # a server that was killed has heard it before, and noise is not drawn for another sum
             heard, traffic = found
             receiver.add(heard)
             self.messages.record(traffic)
             return
         super()._collect(receiver, placed, key, n_threads)
-        if self.records is not None:
-            self.records.keep(self._phase, receiver.heard(), self.messages.rounds[-1])
+        self._to_keep = receiver.heard()
+
+    def _settle(self, receiver: RoundReceiver) -> None:
+        # Not before: a run that nobody answered may be asked for again, as nothing was made of it.
+        if self.records is not None and self._to_keep is not None:
+            self.records.keep(self._phase, self._to_keep, self.messages.rounds[-1])
 
     def _as_carried(self, event: Event) -> Event:
         # Flower's messages name their node, and a node adds up its users: there is no shuffler behind which to hide.

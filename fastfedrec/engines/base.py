@@ -1,7 +1,7 @@
 """What all engines share: the course of a run, round by round, as the server sees it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -13,6 +13,26 @@ from fastfedrec.accounting.events import Event
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems.base import FederatedSystem, Rejection, RoundReceiver
+
+_FEW = 5  # reasons that fit into a message
+
+
+class NoAnswerError(RuntimeError):
+    """Nobody's message was accepted in any round, so that nothing was learnt and there is no model.
+
+    Parameters
+    ----------
+    message : str
+        Who was asked, and why each message was refused.
+    ledger : Ledger
+        What the rounds cost all the same: people may have sent what was refused or lost.
+    rejections : tuple of Rejection
+        Every message that was not used.
+    """
+
+    def __init__(self, message: str, ledger: Ledger, rejections: tuple[Rejection, ...]):
+        super().__init__(message)
+        self.ledger, self.rejections = ledger, rejections
 
 
 class Engine(ABC):
@@ -77,11 +97,19 @@ class Engine(ABC):
         -------
         object
             The last state.
+
+        Raises
+        ------
+        NoAnswerError
+            No message was accepted in any of the rounds; the error has the ledger.  A round that nobody answered among
+            others that somebody did is a note in the ledger.
         """
         self.rejections = []
         shards = self._shards_of(interactions)
         expected = {name: system.count_clients(shard) for name, shard in shards.items()}
         n_clients = sum(expected.values())
+        # A run that is resumed has its notes in the ledger.
+        was_answered = any(_unanswered(system, number) not in ledger.notes for number in range(first_round))
         rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=type(system).__name__)
         with self._place(shards, key) as placed, default_threads(n_threads):
             for round_number in (first_round + number for number in rounds):
@@ -91,9 +119,16 @@ class Engine(ABC):
                 receiver = self._receiver(system, state, round_number, expected)
                 self._collect(receiver, placed, key, n_threads)
                 heard = receiver.close()
-                self._amend(ledger, event, heard.n_clients)
-                state = system.apply(state, heard)
                 self.rejections += receiver.rejections
+                self._amend(ledger, event, heard.n_clients)
+                if expected and not receiver.heard().answered:
+                    ledger.note(_unanswered(system, round_number))
+                else:
+                    was_answered = True
+                if not was_answered and round_number == n_rounds - 1:  # before any noise is drawn for nobody
+                    raise NoAnswerError(_say_why(system, n_rounds, self.rejections), ledger, tuple(self.rejections))
+                self._settle(receiver)
+                state = system.apply(state, heard)
                 if after_round is not None:
                     after_round(round_number, state)
         return state
@@ -128,6 +163,9 @@ class Engine(ABC):
         for message in self._answers(system, state, placed, key, round_number, n_threads):
             receiver.receive(message)
 
+    def _settle(self, receiver: RoundReceiver) -> None:  # noqa: B027 -- most engines keep nothing
+        """What is to be done once it is certain that the server moves by what was heard, and before it does."""
+
     @abstractmethod
     def _answers(
         self,
@@ -139,3 +177,15 @@ class Engine(ABC):
         n_threads: int,
     ) -> Iterable[Any]:
         """What each shard answers in a round, in the shards' order: updates of floats are added in it."""
+
+
+def _unanswered(system: FederatedSystem, round_number: int) -> str:
+    """The note of a round in which nobody was heard."""
+    return f"nobody answered in round {round_number} of {type(system).__name__}, which is counted all the same"
+
+
+def _say_why(system: FederatedSystem, n_rounds: int, rejections: Sequence[Rejection]) -> str:
+    reasons = "; ".join(f"{refused.sender} in round {refused.round}: {refused.reason}" for refused in rejections[:_FEW])
+    more = f"; and {len(rejections) - _FEW} more (its rejections)" if len(rejections) > _FEW else ""
+    rounds = "its round" if n_rounds == 1 else f"any of its {n_rounds} rounds"
+    return f"nobody answered {type(system).__name__} in {rounds}, so there is no model ({reasons}{more})"

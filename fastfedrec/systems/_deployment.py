@@ -261,8 +261,6 @@ class PrototypesDeployment(OwnDeployment):
         return self.model.initial_state(tuple(senders), planned, self.model.interactions_.n_items, key)
 
     def finish(self, state: PrototypeState) -> PrivatePrototypes:
-        if not len(state.entities):
-            raise RuntimeError("no entity sent an acceptable message, so there is no model")
         model = self.model
         model.item_factors_ = model._train(state, 1)
         model.user_factors_ = np.zeros((0, model.n_factors))
