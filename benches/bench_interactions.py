@@ -1,9 +1,10 @@
-"""Building interactions from columns, beside SciPy's conversion and a NumPy sort."""
+"""Building interactions from columns, beside SciPy's conversion and a NumPy sort; and the check of compressed rows."""
 
 import numpy as np
 import scipy.sparse
 
 from fastfedrec import Interactions, Key
+from fastfedrec._csr import check_csr
 from fastfedrec.datasets import generate_implicit
 
 from .floors import triad_bytes_per_second
@@ -60,3 +61,56 @@ class FromArrays:
 
     def time_build(self, columns, impl, order):
         self.build(*self.columns)
+
+
+def _check_kernel(indptr, indices, values, n_items):
+    check_csr(indptr, indices, values, n_items)
+
+
+def _check_numpy(indptr, indices, values, n_items):
+    """The same answers by passes of NumPy."""
+    falls = 1 + np.flatnonzero(indices[1:] <= indices[:-1])
+    sound = indptr[0] == 0 and indptr[-1] == len(indices) and (np.diff(indptr) >= 0).all()
+    sound &= indices.min() >= 0 and indices.max() < n_items and np.isin(falls, indptr).all()
+    if not (sound and np.isfinite(values).all() and (values >= 0).all()):
+        raise ValueError("these rows are not sound")
+
+
+def _check_scipy(indptr, indices, values, n_items):
+    """SciPy's own full check, which sees neither values nor an order."""
+    csr = scipy.sparse.csr_array((values, indices, indptr), shape=(len(indptr) - 1, n_items))
+    csr.check_format(full_check=True)
+
+
+def _check_floor(case):
+    """Every array read once, at the speed of memory."""
+    return sum(array.nbytes for array in case.rows[:3]) / triad_bytes_per_second()
+
+
+@with_ratios("time_check", floor=_check_floor)
+class CheckRows:
+    """The check that all rows go through, whoever states them; sound ones, which are read to their end."""
+
+    params = (["fastfedrec", "numpy", "scipy"], ["float32", "float64"])
+    param_names = ("impl", "dtype")
+    timeout = 300
+
+    def setup_cache(self):
+        data = generate_implicit(60_000, 3_706, key=Key.from_seed(0), ratings=True)
+        return data.indptr, data.indices, data.values
+
+    def setup(self, rows, impl, dtype):
+        indptr, indices, values = rows
+        self.rows = indptr, indices, values.astype(dtype), 3_706
+        self.check = {"fastfedrec": _check_kernel, "numpy": _check_numpy, "scipy": _check_scipy}[impl]
+        self.check(*self.rows)
+        wrong = indices.copy()
+        wrong[len(wrong) // 2] = 3_706
+        try:
+            self.check(indptr, wrong, *self.rows[2:])
+        except ValueError:
+            return
+        raise AssertionError(f"{impl} takes a column that is not there")
+
+    def time_check(self, rows, impl, dtype):
+        self.check(*self.rows)

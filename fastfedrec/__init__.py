@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from fastfedrec.engines.base import NoAnswerError
     from fastfedrec.interactions import Interactions
+    from fastfedrec.item_choice import choose_items
     from fastfedrec.randomness import Key
     from fastfedrec.systems.base import DivergenceError
     from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
@@ -72,6 +73,7 @@ _HOMES = {
     "RatingItemKNN": "systems.rating_baselines",
     "ShuffledSketchGram": "systems.shuffled_sketch",
     "UserMean": "systems.rating_baselines",
+    "choose_items": "item_choice",
     "load": "systems.recommender",
 }
 
@@ -107,6 +109,7 @@ __all__ = [
     "als",
     "attacks",
     "audit",
+    "choose_items",
     "datasets",
     "doctor",
     "engines",

@@ -10,8 +10,8 @@ from fastfedrec._ids import axis_ids, column_array
 from fastfedrec._kernels import interactions as _kernel
 from fastfedrec._threads import resolve_n_threads, threads_for_rows
 
-#: Where a list of items comes from: a public list, the data themselves, or the counts of the data.
-CATALOGUES = ("public", "data", "counts")
+#: Where a list of items comes from: a public list, the data themselves, their counts, or a private choice.
+CATALOGUES = ("public", "data", "counts", "chosen")
 
 _LEAST_ENTRIES = 500_000  # that are worth a thread
 _NO_VALUES = np.empty(0, dtype=np.float32)

@@ -148,7 +148,8 @@ class Selections:
         -------
         Interactions
             All users, also those left without an interaction; items in their old order.  Which they are tells what
-            users have: unless it keeps all, its `catalogue` is "counts", and no guarantee covers that choice.
+            users have: unless it keeps all, its `catalogue` is "counts", and no guarantee covers that choice
+            (`fastfedrec.choose_items` makes a private one).
         """
         n = check_integer("n", n, low=1)
         if n >= self.n_items:

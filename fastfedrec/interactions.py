@@ -49,10 +49,11 @@ class Interactions(Selections):
         The row each user had where the data were first built; distinct, for they name random streams.
     user_features, item_features : mapping of str to array_like
         Columns aligned with the users and items.
-    catalogue : {"public", "data", "counts"}
+    catalogue : {"public", "data", "counts", "chosen"}
         Where the list of items comes from.  "public": from outside of the data, as the columns of a matrix and
         `item_ids` are.  "data": it is those that appear in the data.  "counts": it was chosen by how often each is
-        used.  Selections carry it along; guarantees do not cover the last two, and a ledger says so.
+        used, exactly.  "chosen": by `fastfedrec.choose_items`, which a ledger accounts for.  Selections carry it along;
+        guarantees do not cover "data" and "counts", and a ledger says so.
 
     Attributes
     ----------
