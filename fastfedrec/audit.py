@@ -286,7 +286,7 @@ def _audit_channel(channel: Channel, x0: Any, x1: Any, claim: float, delta: floa
 
 def _largest_mu(epsilon: float, delta: float) -> float:
     """The mu that (epsilon, delta) of Gaussian noise comes to."""
-    from fastfedrec.systems.dp_gram import gaussian_mu
+    from fastfedrec.accounting import gaussian_mu
 
     return gaussian_mu(epsilon, delta)
 

@@ -102,6 +102,14 @@ def test_rounds_of_the_design_page():
     assert calibrate_n_rounds(SHUFFLED, epsilon=0.5, delta=1e-6) == 0
 
 
+def test_a_small_delta_has_a_noise_multiplier():
+    # The transforms of the PLD accountant alone vouch for no delta below 1e-10.
+    for event in (PLAIN, FIXED):
+        z = calibrate_noise_multiplier(event, epsilon=1.0, delta=1e-12, count=10)
+        assert PLDAccountant().compose(replace(event, noise_multiplier=z), 10).get_epsilon(1e-12) <= 1.0
+        assert PLDAccountant().compose(replace(event, noise_multiplier=z * 0.99), 10).get_epsilon(1e-12) > 1.0
+
+
 def test_extremes_end():
     weak = LocalReports("binary response", 1e-12, 1, 100)
     assert calibrate_n_rounds(weak, epsilon=1.0, delta=1e-6, accountant=PureAccountant) == 10**9

@@ -13,12 +13,11 @@ from hypothesis.extra import numpy as hnp
 from naive import dp_als as naive
 
 from fastfedrec import DPALS, DPGram, Interactions, Key, Popularity, als, datasets, load
-from fastfedrec.accounting import Gaussian, PLDAccountant
+from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
 from fastfedrec.audit import audit
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.systems import _dp_als_rounds as rounds
 from fastfedrec.systems._dp_als_rounds import SCALE, UNIT, ALSState, CountRound, LeastSquaresRound, StartRound
-from fastfedrec.systems.dp_gram import gaussian_mu
 
 KEY = Key.from_seed(1)
 N_ITEMS, N_FACTORS, MAX_ITEMS = 7, 3, 2

@@ -13,13 +13,12 @@ from scipy.sparse import csr_array
 from strategies import interaction_matrices
 
 from fastfedrec import DPFMF, Interactions, Key, Popularity, datasets, hardware, load
-from fastfedrec.accounting import Gaussian, PLDAccountant
+from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
 from fastfedrec.audit import audit
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.systems._dp_als_rounds import UNIT, ALSState
 from fastfedrec.systems._dp_fmf_rounds import GradientRound
-from fastfedrec.systems.dp_gram import gaussian_mu
 
 KEY = Key.from_seed(1)
 

@@ -12,7 +12,7 @@ from movielens_users import hit_ratio, leave_one_out_users, resampled
 from naive import dp_gram as naive
 
 from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
-from fastfedrec.accounting import Gaussian, PLDAccountant
+from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
 from fastfedrec.audit import audit
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.mechanisms import LayeredGaussian
@@ -20,7 +20,7 @@ from fastfedrec.systems import _dp_gram_rounds as rounds
 from fastfedrec.systems._dp_gram_rounds import SCALE, UNIT, GramState, PairSum, ShareSum
 from fastfedrec.systems._spectrum import ease_factors, shrink_spectrum
 from fastfedrec.systems.base import RoundReceiver, Update
-from fastfedrec.systems.dp_gram import gaussian_mu, public_mean
+from fastfedrec.systems.dp_gram import public_mean
 
 NOISE = LayeredGaussian(2**36)
 

@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -98,10 +99,40 @@ def test_two_rounds_without_replacement_cost_more_than_either_pair_shows():
 @pytest.mark.parametrize("count", [1, 30])
 def test_plain_gaussian_is_the_closed_form(z, count):
     mu = math.sqrt(count) / z
-    total = pld(plain(z), count)
+    closed, grid = pld(plain(z), count), pld(poisson(z, 1.0), count)
     for epsilon in (0.0, mu / 2, mu**2 / 2 + mu, mu**2 / 2 + 4 * mu):
-        exact = gaussian_delta(mu, epsilon)
-        assert exact <= total.get_delta(epsilon) <= exact * (1 + 1e-4) + 1e-5 * mu / 10 + 2e-10
+        exact = closed.get_delta(epsilon)
+        assert exact == pytest.approx(gaussian_delta(mu, epsilon), rel=1e-6)
+        assert exact <= grid.get_delta(epsilon) <= exact * (1 + 1e-4) + 1e-5 * mu / 10 + 2e-10
+    for delta in (1e-3, 1e-9, 1e-12, 1e-50, 1e-250):
+        exact = closed.get_epsilon(delta)
+        assert exact <= grid.get_epsilon(delta) <= exact * 1.001 + 1e-5
+
+
+@pytest.mark.parametrize(
+    ("z", "q", "count"), [(1.0, 0.01, 1), (0.7, 0.3, 30), (30.0, 1e-3, 10_000), (4.0, 1e-9, 10**6)]
+)
+def test_small_deltas_are_between_renyi_and_the_truth_of_large_ones(z, q, count):
+    for event in (poisson(z, q), fixed(z, 10**9, int(1e9 * q))):
+        total, renyi = pld(event, count), RDPAccountant().compose(event, count)
+        small = [total.get_epsilon(delta) for delta in (1e-7, 1e-9, 1e-11, 1e-12, 1e-14)]
+        assert all(a <= b for a, b in itertools.pairwise(small))
+        for delta in (1e-9, 1e-12, 1e-14, 1e-40):
+            assert total.get_epsilon(delta) <= renyi.get_epsilon(delta) * (1 + 1e-9)
+            epsilon = total.get_epsilon(delta)
+            if epsilon and delta > 1e-20:
+                assert total.get_delta(epsilon) <= delta * (1 + 1e-3)
+                assert total.get_delta(epsilon * 0.9) > delta
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0, 5.5])
+def test_tilted_masses_are_not_below_one_release_in_closed_form(epsilon):
+    mpmath = pytest.importorskip("mpmath", reason="the oracle computes tails with mpmath")
+    z, q = 1.0, 0.01
+    with mpmath.workdps(40):
+        x = mpmath.mpf(1) / 2 + mpmath.log(1 + mpmath.expm1(epsilon) / mpmath.mpf(q))
+        exact = (1 - mpmath.mpf(q) - mpmath.exp(epsilon)) * mpmath.ncdf(-x) + mpmath.mpf(q) * mpmath.ncdf(1 - x)
+    assert exact <= pld(poisson(z, q)).get_delta(epsilon) <= exact * 1.001
 
 
 @pytest.mark.parametrize("fraction", [0.01, 0.3, 1.0])
@@ -286,10 +317,9 @@ def test_monotone_in_everything(sampled):
 
 def test_epsilon_undoes_delta():
     total = pld(fixed(1.0, 4800, 20), 1000)
-    for delta in (0.05, 1e-3, 1e-6, 1e-9):
+    for delta in (0.05, 1e-3, 1e-6, 1e-9, 1e-12, 1e-15):
         epsilon = total.get_epsilon(delta)
-        assert delta * (1 - 1e-5) <= total.get_delta(epsilon) <= delta
-    assert total.get_epsilon(1e-11) == math.inf  # below what rounding errors let it vouch for
+        assert delta * (1 - 1e-5) <= total.get_delta(epsilon) <= delta * (1 + 1e-9)
 
 
 def test_different_events_add_up_like_one_gaussian():

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from fastfedrec.accounting import (
@@ -7,6 +9,8 @@ from fastfedrec.accounting import (
     published_shuffle_epsilon,
     shuffled_epsilon,
 )
+from fastfedrec.accounting.published import _wang_divergence
+from fastfedrec.accounting.rdp import without_replacement_divergence
 
 # Wang et al. (2021), Tables 4 and 5: (N, M) -> epsilon at delta 1e-8, 1e-6, 1e-4; four decimals, the rest cut off
 PRIVREC = {
@@ -79,3 +83,17 @@ def test_ours_is_never_above_them(theorem, epsilon, n_users):
 def test_bad_parameters_are_refused_by_name(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_renyi_bound_is_the_stated_theorem():
+    # Theorem 9 of Wang, Balle and Kasiviswanathan (2019), written out for order 3 without logarithms
+    q, z = 0.1, 1.3
+    second, third = math.exp(2 / (2 * z**2)), math.exp(2 * 3 / (2 * z**2))
+    inside = 1 + 3 * q**2 * min(4 * (second - 1), 2 * second) + 2 * q**3 * third
+    assert _wang_divergence(3, q, z) == pytest.approx(math.log(inside) / 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("order", [2, 5, 40])
+def test_the_accountants_bound_is_below_it(order):
+    for q, z in ((0.01, 1.0), (0.2, 3.0), (1e-3, 20.0)):
+        assert without_replacement_divergence(order, q, z) <= _wang_divergence(order, q, z)

@@ -1,23 +1,21 @@
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastfedrec.accounting import Gaussian, Laplace, LocalReports, RDPAccountant, ZCDPAccountant
+from fastfedrec.accounting import Gaussian, Laplace, LocalReports, RDPAccountant, ZCDPAccountant, _renyi
 from fastfedrec.accounting.rdp import ORDERS, poisson_divergence, without_replacement_divergence
 
-# design page on sampling without replacement, "Figures": (N, M) -> RDP at z = 1, T = 1000, delta = 1e-6
+# docs/explanation/privacy/sampling-without-replacement.md, "Figures": (N, M) -> RDP at z = 1, T = 1000, delta = 1e-6
 WITHOUT_REPLACEMENT = {
-    (4800, 5): 0.899,
-    (4800, 10): 1.155,
-    (4800, 20): 1.709,
-    (4800, 30): 2.446,
-    (760, 2): 1.275,
-    (760, 5): 2.588,
-    (760, 10): 5.431,
-    (760, 15): 8.511,
+    (4800, 5): 0.8794,
+    (4800, 10): 1.0508,
+    (4800, 20): 1.4254,
+    (4800, 30): 1.8627,
+    (760, 2): 1.1627,
+    (760, 5): 1.9380,
+    (760, 10): 3.6976,
+    (760, 15): 5.6808,
 }
 
 
@@ -37,23 +35,64 @@ def fixed(z, n, m):
 
 
 @pytest.mark.parametrize(("n", "m"), WITHOUT_REPLACEMENT)
-def test_figures_of_the_design_page(n, m):
+def test_figures_of_the_page(n, m):
     epsilon = RDPAccountant().compose(fixed(1.0, n, m), 1000).get_epsilon(1e-6)
-    assert epsilon == pytest.approx(WITHOUT_REPLACEMENT[n, m], abs=6e-4)
+    assert epsilon == pytest.approx(WITHOUT_REPLACEMENT[n, m], abs=1e-4)
 
 
-@pytest.mark.parametrize(("order", "q", "z"), [(2, 0.01, 1.0), (5, 0.2, 0.8), (17, 0.05, 3.0), (64, 0.5, 5.0)])
-def test_poisson_against_quadrature(order, q, z):
-    mpmath = pytest.importorskip("mpmath", reason="the quadrature needs mpmath")
+def poisson_oracle(mpmath, order, q, z):
+    """The mean of w^order - 1 - order (w - 1), whose last part is 0, by quadrature."""
     with mpmath.workdps(40):
+        order, q, z = (mpmath.mpf(value) for value in (order, q, z))
 
         def integrand(x):
-            ratio = 1 - q + q * mpmath.exp((2 * x - 1) / (2 * mpmath.mpf(z) ** 2))
-            return mpmath.npdf(x, 0, z) * ratio**order
+            w = 1 - q + q * mpmath.exp((2 * x - 1) / (2 * z**2))
+            return mpmath.npdf(x, 0, z) * (w**order - 1 - order * (w - 1))
 
-        edges = [-12 * z, *np.linspace(-6 * z, order + 6 * z, 40).tolist(), order + 14 * z]
-        exact = mpmath.log(mpmath.quad(integrand, edges)) / (order - 1)
-    assert poisson_divergence(order, q, z) == pytest.approx(float(exact), rel=1e-9)
+        edges = [-14 * z + (order + 2 + 28 * z) * i / 60 for i in range(61)]
+        return mpmath.log1p(mpmath.quad(integrand, edges)) / (order - 1)
+
+
+@pytest.mark.parametrize(
+    ("order", "q", "z"),
+    [
+        (2, 0.01, 1.0), (5, 0.2, 0.8), (17, 0.05, 3.0), (64, 0.5, 5.0), (2, 1e-3, 1e3), (2, 1e-9, 30.0),
+        (1.001, 0.1, 0.5), (1.05, 1e-7, 2.0), (1.5, 0.9, 0.4), (2.3, 1e-3, 100.0), (7.7, 0.3, 0.7), (10.9, 1e-12, 1.0),
+        (1.1, 0.5, 0.1),
+    ],
+)  # fmt: skip
+def test_poisson_is_not_below_quadrature_and_hardly_above(order, q, z):
+    mpmath = pytest.importorskip("mpmath", reason="the quadrature needs mpmath")
+    exact = poisson_oracle(mpmath, order, q, z)
+    assert exact <= poisson_divergence(order, q, z) <= exact * (1 + 1e-7)
+
+
+def test_what_needs_too_many_points_is_bounded_by_whole_orders(monkeypatch):
+    mpmath = pytest.importorskip("mpmath", reason="the quadrature needs mpmath")
+    monkeypatch.setattr(_renyi, "_MOST_POINTS", 0)
+    for order in (1.3, 2.7, 7.5):
+        exact, bound = poisson_oracle(mpmath, order, 0.1, 1.0), poisson_divergence(order, 0.1, 1.0)
+        assert exact <= bound <= exact * 1.8
+
+
+@pytest.mark.parametrize(
+    ("order", "q", "z"), [(2, 0.01, 1.0), (1.5, 0.3, 0.7), (1.05, 1e-6, 3.0), (9, 0.05, 2.0), (40, 1e-3, 30.0)]
+)
+def test_without_replacement_is_the_divergence_of_its_pair(order, q, z):
+    mpmath = pytest.importorskip("mpmath", reason="the quadrature needs mpmath")
+    with mpmath.workdps(40):
+        alpha, rate, noise = (mpmath.mpf(value) for value in (order, q, z))
+
+        def g(v):
+            return v**alpha - 1 - alpha * (v - 1)
+
+        def integrand(x):
+            w = 1 - rate + rate * mpmath.exp((2 * x - 1) / (2 * noise**2))
+            return mpmath.npdf(x, 0, noise) * (g(w) + w * g(1 / w))
+
+        edges = [mpmath.mpf(1) / 2 + (alpha + 2 + 14 * noise) * i / 60 for i in range(61)]
+        exact = mpmath.log1p(mpmath.quad(integrand, edges)) / (alpha - 1)
+    assert exact <= without_replacement_divergence(order, q, z) <= exact * 1.01
 
 
 @pytest.mark.parametrize("z", [0.7, 2.0])
@@ -81,10 +120,25 @@ def test_public_accountant_agrees():
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
-    peer = RdpAccountant(orders=[int(order) for order in ORDERS if order >= 2])
+    peer = RdpAccountant(orders=[float(order) for order in ORDERS if order >= 1.5])
     peer.compose(dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.1)), 2000)
     ours = RDPAccountant().compose(poisson(1.1, 0.01), 2000)
     assert ours.get_epsilon(1e-6) == pytest.approx(peer.get_epsilon(1e-6), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("q", "z", "count"),
+    [(0.1, 0.5, 100), (0.01, 1.1, 2000), (1e-3, 1e3, 1), (0.5, 0.3, 1), (1e-4, 0.2, 100), (0.9, 50, 10)],
+)
+def test_never_above_the_public_accountant_with_its_own_orders(q, z, count):
+    pytest.importorskip("dp_accounting", reason="the comparison needs dp-accounting")
+    import dp_accounting
+    from dp_accounting.rdp import RdpAccountant
+
+    peer = RdpAccountant().compose(dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z)), count)
+    ours = RDPAccountant().compose(poisson(z, q), count)
+    for delta in (1e-3, 1e-6, 1e-10):
+        assert ours.get_epsilon(delta) <= peer.get_epsilon(delta) * (1 + 1e-6)
 
 
 # --- invariants ---
@@ -136,9 +190,32 @@ def test_delta_undoes_epsilon():
     assert accountant.get_delta(0.0) <= 1
 
 
-def test_without_replacement_is_the_stated_theorem():
-    # Theorem 9 of Wang, Balle and Kasiviswanathan, written out for order 3 without logarithms
-    q, z = 0.1, 1.3
-    second, third = math.exp(2 / (2 * z**2)), math.exp(2 * 3 / (2 * z**2))
-    inside = 1 + 3 * q**2 * min(4 * (second - 1), 2 * second) + 2 * q**3 * third
-    assert without_replacement_divergence(3, q, z) == pytest.approx(math.log(inside) / 2, rel=1e-12)
+@pytest.mark.parametrize("epsilon", [1e-12, 0.3, 5.0, 800.0, 1e300])
+def test_randomized_response_is_not_below_its_formula(epsilon):
+    mpmath = pytest.importorskip("mpmath", reason="the oracle needs mpmath")
+    (divergences,) = RDPAccountant().compose(LocalReports("m", epsilon, 1, 10))._costs.values()
+    with mpmath.workdps(60):
+        e = mpmath.mpf(epsilon)
+        for i in (0, 20, 200, -1):
+            a = mpmath.mpf(float(ORDERS[i]))
+            exact = mpmath.log1p(mpmath.expm1((a - 1) * e) * -mpmath.expm1(-a * e) / (1 + mpmath.exp(-e))) / (a - 1)
+            assert exact <= divergences[i] <= exact * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.7, 40.0, 1e6, 1e12])
+def test_laplace_is_not_below_its_formula(scale):
+    mpmath = pytest.importorskip("mpmath", reason="the oracle needs mpmath")
+    (divergences,) = RDPAccountant().compose(Laplace(scale, neighboring="replace", sampling="none"))._costs.values()
+    with mpmath.workdps(60):
+        s = mpmath.mpf(scale)
+        for i in (0, 20, 200, -1):
+            a = mpmath.mpf(float(ORDERS[i]))
+            moment = (a * mpmath.exp((a - 1) / s) + (a - 1) * mpmath.exp(-a / s)) / (2 * a - 1)
+            exact = mpmath.log(moment) / (a - 1)
+            assert exact <= divergences[i] <= exact * (1 + 1e-6)
+
+
+def test_pure_events_cost_at_most_their_sum():
+    reports = LocalReports("m", 0.5, 3, 10)
+    assert RDPAccountant().compose(reports).get_epsilon(1e-9) == 1.5
+    assert RDPAccountant().compose(reports, 10_000).get_epsilon(1e-9) < 15_000

@@ -168,7 +168,7 @@ def test_public_places_never_cost_more_than_is_said(n_reports, n_users, epsilon,
 )
 def test_many_reports_come_near_the_normal_law(n_reports, n_users, epsilon):
     # Its mu is sqrt(k (1 - clone)^2 / (N clone)); another program computes what that costs.
-    from fastfedrec.systems.dp_gram import gaussian_mu
+    from fastfedrec.accounting import gaussian_mu
 
     clone = 2 / (math.exp(epsilon) + 1)
     cost = shuffled_epsilon(epsilon, n_reports, n_users, 1, 1e-6, neighboring="zero_out")

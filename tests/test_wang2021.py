@@ -25,7 +25,7 @@ PRINTED = {
     ],
 }  # fmt: skip
 # Upper bound and Renyi bound at delta 1e-6, as in docs/explanation/privacy/sampling-without-replacement.md.
-PROVEN = {"4": {5: (0.2268, 0.899), 20: (0.9925, 1.709)}, "5": {2: (0.6099, 1.275), 15: (5.2350, 8.511)}}
+PROVEN = {"4": {5: (0.2268, 0.879), 20: (0.9925, 1.425)}, "5": {2: (0.6099, 1.163), 15: (5.2350, 5.681)}}
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from fastfedrec.accounting.events import (
     Unprotected,
     UnsupportedEventError,
 )
+from fastfedrec.accounting.gaussian import gaussian_mu
 from fastfedrec.accounting.ledger import Ledger
 from fastfedrec.accounting.pld import PLDAccountant, epsilon_lower_bound
 from fastfedrec.accounting.published import published_privrec_epsilon, published_shuffle_epsilon
@@ -52,6 +53,7 @@ __all__ = [
     "calibrate_noise_multiplier",
     "composed_epsilon",
     "epsilon_lower_bound",
+    "gaussian_mu",
     "published_privrec_epsilon",
     "published_shuffle_epsilon",
     "seen_event",

@@ -7,7 +7,7 @@ add, so their distributions convolve, and delta(epsilon) is the mean of max(0, 1
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,12 @@ import scipy
 TAIL = 1e-13  # mass that may lie on either side of the window of a composition
 SLACK, SLACK_USES = 1e-10, 10**6  # ten times the rounding errors of the transforms for so many uses; they add up
 FINEST, LARGEST_FFT = 1e-4, 2**22
+CELLS = 4096  # at least so many cells for one loss
+MOST_USES, FURTHEST = 10**12, 1e100  # beyond, rounding errors of the transforms, or of losses, are too large
+MASS_ERROR = 2.0**-44  # of masses, relative, and of what is known of p - q beside them
+_PER_USE = 2.0**-48  # relative error of a tilted mass
 _TILTS = 2.0 ** np.arange(-12, 13)
+_AIMS = 2.0 ** (np.arange(-80, 141) / 2)
 
 
 class LossPmf(NamedTuple):
@@ -38,11 +43,13 @@ class Loss(NamedTuple):
     build: Callable[[float], tuple[LossPmf, LossPmf]]
 
 
-def spread(p: np.ndarray, q: np.ndarray, start: int, step: float) -> np.ndarray:
+def spread(p: np.ndarray, q: np.ndarray, start: int, step: float, excess: np.ndarray | None = None) -> np.ndarray:
     """Move the masses of the cells [g_i, g_i + step], g_i = step * (start + i), to their ends; one entry more.
 
     Both the P-mass and the Q-mass of each cell are kept, so that the likelihood ratio is spread and delta can only
-    grow, but by an error of second order in the step.  Where rounding leaves no such split, mass moves up.
+    grow, but by an error of second order in the step.  Where rounding leaves no such split, mass moves up; and what
+    goes down is less than it might be by the errors of the masses.  `excess` is p - q, where it is known better than
+    that: then the errors are those of a loss, not of the masses.
     """
     ends = np.zeros(len(p) + 1)
     present = np.flatnonzero(p)  # often a third of all cells
@@ -51,65 +58,115 @@ def spread(p: np.ndarray, q: np.ndarray, start: int, step: float) -> np.ndarray:
     first, stop = present[0], present[-1] + 1
     p, q = p[first:stop], q[first:stop]
     with np.errstate(over="ignore", invalid="ignore"):
-        low = (q * np.exp(step * (start + 1 + np.arange(first, stop))) - p) / np.expm1(step)
+        grown = q * np.expm1(step * (start + 1 + np.arange(first, stop)))
+        known = p - q if excess is None else excess[first:stop]
+        error = MASS_ERROR * ((p + q if excess is None else np.abs(known)) + np.abs(grown))
+        low = (grown - known - error) / np.expm1(step)
     low = np.clip(np.where(np.isfinite(low), low, 0.0), 0.0, p)
     ends[first:stop] += low
     ends[first + 1 : stop + 1] += p - low
     return ends
 
 
-def both_ways(p, q, start, step, below, above) -> tuple[LossPmf, LossPmf]:
+def both_ways(p, q, start, step, below, above, excess=None) -> tuple[LossPmf, LossPmf]:
     """The losses of (P, Q) and of (Q, P) from their masses in cells, and `below` and `above` them as (p, q)."""
-    forward, backward = spread(p, q, start, step), spread(q[::-1], p[::-1], -(start + len(p)), step)
+    forward, backward = spread(p, q, start, step, excess), _backward(p, q, start, step, excess)
     forward[0] += below[0]
     backward[0] += above[1]
     return LossPmf(start, forward, above[0]), LossPmf(-(start + len(p)), backward, below[1])
 
 
-def symmetric(p, q, step, at_zero, above) -> LossPmf:
+def symmetric(p, q, step, at_zero, above, excess=None) -> LossPmf:
     """Losses distributed alike under (P, Q) and (Q, P), from the masses of the cells above 0."""
     n = len(p)
     pmf = np.zeros(2 * n + 1)
-    pmf[n:] += spread(p, q, 0, step)
-    pmf[: n + 1] += spread(q[::-1], p[::-1], -n, step)
+    pmf[n:] += spread(p, q, 0, step, excess)
+    pmf[: n + 1] += _backward(p, q, 0, step, excess)
     pmf[n] += max(0.0, at_zero)
     pmf[0] += above[1]
     return LossPmf(-n, pmf, above[0])
 
 
+def _backward(p, q, start, step, excess):
+    return spread(q[::-1], p[::-1], -(start + len(p)), step, None if excess is None else -excess[::-1])
+
+
+def pure_loss(epsilon: float) -> Loss:
+    """Losses of binary randomized response, which dominates whatever has this pure epsilon."""
+
+    def build(step):
+        n = math.ceil(epsilon / step) + 1
+        p, q, excess = np.zeros(n), np.zeros(n), np.zeros(n)
+        cell = min(math.floor(epsilon / step), n - 1)
+        p[cell], q[cell] = 1 / (1 + math.exp(-epsilon)), math.exp(-epsilon) / (1 + math.exp(-epsilon))
+        excess[cell] = math.tanh(epsilon / 2)
+        pmf = symmetric(p, q, step, 0.0, (0.0, 0.0), excess)
+        return pmf, pmf
+
+    return Loss(epsilon / CELLS, epsilon, build)
+
+
 @dataclass(frozen=True)
 class TotalLoss:
-    """Losses first + step * i of a composition, and an allowance that is added to every delta."""
+    """Losses first + step * i of a composition, and an allowance that is added to every delta.
+
+    Where masses are tilted, they are those of the losses times e^(tilt * loss - log_scale): near the losses that the
+    tilt is for none is small, so that rounding errors, `slack` of the whole, are small beside delta, however small.
+    """
 
     first: float
     step: float
     pmf: np.ndarray
     allowance: float
+    tilt: float = 0.0
+    log_scale: float = 0.0
+    slack: float = 0.0
 
     def delta(self, epsilon: float) -> float:
         """Mean of max(0, 1 - e^(epsilon - loss)), and the allowance."""
-        return self._above(max(0, math.floor((epsilon - self.first) / self.step) - 1), epsilon) + self.allowance
+        allowed = self._allowed(epsilon)
+        if epsilon >= self.first + self.step * len(self.pmf) or allowed >= 1:
+            return allowed
+        return self._above(max(0, math.floor((epsilon - self.first) / self.step) - 1), epsilon) + allowed
 
     def epsilon(self, delta: float) -> float:
         """Where `delta` falls to its argument: between two losses it is linear in e^epsilon, so no search is needed."""
-        budget = delta - self.allowance
-        if budget <= 0:
-            return math.inf
-        if self._above(0, 0.0) <= budget:
-            return 0.0
         low, high = -1, len(self.pmf) - 1  # the answer lies in (loss of low, loss of high], and above 0
+        if not self._exceeds(0, 0.0, delta):
+            return 0.0
+        if self._allowed(self.first + self.step * high) >= delta:
+            return math.inf
         while high - low > 1:
             middle = (low + high) // 2
             loss = self.first + self.step * middle
-            low, high = (middle, high) if loss <= 0 or self._above(middle, loss) > budget else (low, middle)
-        masses, losses = self.pmf[high:], self.step * np.arange(len(self.pmf) - high)
-        weighted = float((masses * np.exp(-losses)).sum())
-        return self.first + self.step * high + math.log((float(masses.sum()) - budget) / weighted)
+            low, high = (middle, high) if loss <= 0 or self._exceeds(middle, loss, delta) else (low, middle)
+        top, budget = self.first + self.step * high, delta - self._allowed(max(0.0, self.first + self.step * low))
+        masses, losses = self._masses(high), self.step * np.arange(len(self.pmf) - high)
+        weighted, left = float((masses * np.exp(-losses)).sum()), float(masses.sum()) - budget
+        if not (budget > 0 and left > 0):
+            return top
+        return top + min(0.0, math.log(left / weighted))
+
+    def _exceeds(self, start, epsilon, delta):
+        allowed = self._allowed(epsilon)
+        return allowed >= delta or self._above(start, epsilon) > delta - allowed
+
+    def _allowed(self, epsilon):
+        if not self.tilt:
+            return self.allowance
+        exponent = self.log_scale - self.tilt * epsilon  # the logarithm of Chernoff's bound on delta
+        return 1.0 if exponent >= 0 else self.allowance + self.slack * math.exp(exponent)
+
+    def _masses(self, start):
+        if not self.tilt:
+            return self.pmf[start:]
+        losses = self.first + self.step * np.arange(start, len(self.pmf))
+        return self.pmf[start:] * np.exp(np.minimum(self.log_scale - self.tilt * losses, 700.0))
 
     def _above(self, start, epsilon):
         losses = self.first + self.step * np.arange(start, len(self.pmf))
         # Not a dot product: BLAS would start threads for it.
-        return float((self.pmf[start:] * -np.expm1(np.minimum(0.0, epsilon - losses))).sum())
+        return float((self._masses(start) * -np.expm1(np.minimum(0.0, epsilon - losses))).sum())
 
 
 def choose_step(losses: Sequence[Loss]) -> float:
@@ -120,35 +177,111 @@ def choose_step(losses: Sequence[Loss]) -> float:
     )
 
 
-def compose(parts: Sequence[tuple[Loss, int]]) -> tuple[TotalLoss, ...]:
-    """The total of several losses, each so many times: of (P, Q), and of (Q, P) where that differs."""
+def compose(
+    parts: Sequence[tuple[Loss, int]], aim: Callable[[float, float], float] | None = None
+) -> tuple[TotalLoss, ...]:
+    """The total of several losses, each so many times: of (P, Q), and of (Q, P) where that differs.
+
+    With `aim`, masses are tilted so that it is least: a function of the logarithm of the mean of e^(tilt * loss), and
+    of the tilt.
+    """
     step = choose_step([loss for loss, _ in parts])
     while True:
         pairs = [loss.build(step) for loss, _ in parts]
         alike = all(forward is backward for forward, backward in pairs)
         directions = [[(pair[way], times) for pair, (_, times) in zip(pairs, parts, strict=True)] for way in (0, 1)]
-        windows = [find_window(pmfs, step) for pmfs in directions[: 1 if alike else 2]]
+        directions = directions[: 1 if alike else 2]
+        tilts = [find_tilt(pmfs, step, aim) if aim else 0.0 for pmfs in directions]
+        tilted = [tilt_masses(pmfs, step, tilt) for pmfs, tilt in zip(directions, tilts, strict=True)]
+        windows = [find_window(pmfs, step) for pmfs, _ in tilted]
         widest = max(high - low for low, high in windows)
         if widest <= LARGEST_FFT:
-            return tuple(convolve(pmfs, step, window) for pmfs, window in zip(directions, windows, strict=False))
+            break
         step *= widest / LARGEST_FFT * 1.01  # a coarser grid only costs tightness
+    totals = []
+    for (pmfs, log_scale), tilt, window in zip(tilted, tilts, windows, strict=True):
+        total = convolve(pmfs, step, window)
+        if tilt:
+            lost = -math.expm1(_log_finite(pmfs))
+            total = replace(
+                total, tilt=tilt, log_scale=log_scale, allowance=lost, slack=max(0.0, total.allowance - lost)
+            )
+        totals.append(total)
+    return tuple(totals)
+
+
+def tilt_masses(pmfs: Sequence[tuple[LossPmf, int]], step: float, tilt: float):
+    """Masses times e^(tilt * loss), scaled to add up to 1, and the logarithm of the scale of all uses, rounded up."""
+    if not tilt:
+        return pmfs, 0.0
+    tilted, log_scale = [], 0.0
+    for loss, times in pmfs:
+        present = np.flatnonzero(loss.pmf)
+        masses, log_mean = np.zeros(len(loss.pmf)), 0.0
+        if present.size:
+            logs = np.log(loss.pmf[present]) + tilt * step * (loss.start + present)
+            log_mean = _log_sum(logs)
+            masses[present] = np.exp(logs - log_mean)
+        tilted.append((LossPmf(loss.start, masses, loss.infinity), times))
+        log_scale += times * (log_mean + _PER_USE * (1 + abs(log_mean)))
+    return tilted, log_scale
+
+
+def find_tilt(pmfs: Sequence[tuple[LossPmf, int]], step: float, aim: Callable[[float, float], float]) -> float:
+    """The tilt, but for half a power of 2, at which `aim` is least."""
+    supports = []
+    for loss, times in pmfs:
+        present = np.flatnonzero(loss.pmf)
+        if not present.size:
+            return 0.0
+        supports.append((np.log(loss.pmf[present]), step * (loss.start + present), times))
+    unit = _unit(supports)
+
+    @functools.cache
+    def reached(i):
+        tilt = float(_AIMS[i]) / unit
+        return aim(sum(times * _log_sum(logs + tilt * losses) for logs, losses, times in supports), tilt)
+
+    return float(_AIMS[_lowest(reached, len(_AIMS))]) / unit
+
+
+def _lowest(function, n):
+    """Where a function of 0 to n - 1 that falls and then rises is least."""
+    first, last = 0, n - 1
+    while first < last:
+        middle = (first + last) // 2
+        first, last = (first, middle) if function(middle) <= function(middle + 1) else (middle + 1, last)
+    return first
+
+
+def _log_sum(logs):
+    top = logs.max()
+    return float(top + math.log(np.exp(logs - top).sum()))
+
+
+def _unit(supports):
+    """What losses are measured in: 1, or less where all of them are small."""
+    return min(1.0, max(float(np.abs(losses).max()) for _, losses, _ in supports) / 4) or 1.0
+
+
+def _log_finite(pmfs):
+    return sum(times * math.log1p(-min(loss.infinity, 1 - 1e-16)) for loss, times in pmfs)
 
 
 def convolve(pmfs: Sequence[tuple[LossPmf, int]], step: float, window: tuple[int, int] | None = None) -> TotalLoss:
     """Add up independent losses on one grid."""
     low, high = window or find_window(pmfs, step)
     length = scipy.fft.next_fast_len(max(high - low + 1, 2), real=True)
-    product, start, log_finite = None, 0, 0.0
+    product, start = None, 0
     for loss, times in pmfs:
         folded = np.zeros(-(-len(loss.pmf) // length) * length)
         folded[: len(loss.pmf)] = loss.pmf
         factor = scipy.fft.rfft(folded.reshape(-1, length).sum(axis=0)) ** times
         product = factor if product is None else product * factor
         start += times * loss.start
-        log_finite += times * math.log1p(-min(loss.infinity, 1 - 1e-16))
     pmf = np.maximum(np.roll(scipy.fft.irfft(product, length), -((low - start) % length)), 0.0)
     slack = SLACK * max(1.0, sum(times for _, times in pmfs) / SLACK_USES)
-    return TotalLoss(step * low, step, pmf, -math.expm1(log_finite) + 2 * TAIL + slack)
+    return TotalLoss(step * low, step, pmf, -math.expm1(_log_finite(pmfs)) + 2 * TAIL + slack)
 
 
 def find_window(pmfs: Sequence[tuple[LossPmf, int]], step: float) -> tuple[int, int]:
@@ -161,23 +294,18 @@ def find_window(pmfs: Sequence[tuple[LossPmf, int]], step: float) -> tuple[int, 
             return 0, 0  # all of its mass is at infinity, and so is the total's
         supports.append((np.log(loss.pmf[present]), step * (loss.start + present), times))
         low, high = low + times * int(loss.start + present[0]), high + times * int(loss.start + present[-1])
+    tilts = _TILTS / _unit(supports)
 
     @functools.cache
     def bound(side, i):
         """With probability 1 - TAIL the total is nearer than this, on that side; true for every tilt."""
         exponent = -math.log(TAIL)
         for logs, losses, times in supports:
-            tilted = logs + side * _TILTS[i] * losses
-            top = tilted.max()
-            exponent += times * (top + math.log(np.exp(tilted - top).sum()))
-        return exponent / _TILTS[i]
+            log_mean = _log_sum(logs + side * tilts[i] * losses)
+            exponent += times * (log_mean + _PER_USE * (1 + abs(log_mean)))
+        return exponent / tilts[i]
 
     def best(side):
-        # It falls and then rises with the tilt.
-        first, last = 0, len(_TILTS) - 1
-        while first < last:
-            middle = (first + last) // 2
-            first, last = (first, middle) if bound(side, middle) <= bound(side, middle + 1) else (middle + 1, last)
-        return bound(side, first)
+        return bound(side, _lowest(functools.partial(bound, side), len(tilts)))
 
     return max(math.floor(-best(-1) / step) - 1, low), min(math.ceil(best(1) / step) + 1, high)

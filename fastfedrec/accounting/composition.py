@@ -2,11 +2,23 @@
 
 import math
 from collections import Counter
+from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 
 from fastfedrec._check import check_integer, check_real
+from fastfedrec.accounting._conversion import zcdp_delta, zcdp_epsilon
+from fastfedrec.accounting._rounding import (
+    count_up,
+    float_up,
+    inverse_up,
+    pure_delta,
+    sampled_epsilon,
+    stretched_delta,
+    sum_up,
+    up,
+)
 from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
@@ -21,9 +33,8 @@ from fastfedrec.accounting.events import (
     check_event,
 )
 
-_UP = 1 + 2.0**-40  # far above the rounding errors of these formulas, far below what anybody reads off
 _MOST_STEPS = 100  # of a search that ends after two or three where delta is not nearly used up
-_SPREAD = np.exp(np.linspace(-16.0, 16.0, 8001))  # alpha - 1; every one of them gives a valid bound
+_SAMPLING_THEOREMS = (("poisson", "add_remove"), ("without_replacement", "replace"))
 
 
 class Accountant:
@@ -42,6 +53,7 @@ class Accountant:
     def __init__(self) -> None:
         self._events: Counter[Event] = Counter()
         self._costs: dict[Event, Any] = {}
+        self._pure_costs: dict[Event, tuple[float, int]] = {}
 
     def compose(self, event: Event, count: int = 1) -> Self:
         """Add an event.
@@ -66,7 +78,7 @@ class Accountant:
             Its neighbouring relation or privacy unit differs from that of the events before.
         """
         leaves = list(_leaves(event, check_integer("count", count, low=1)))
-        costs = {}
+        costs, pure_costs = {}, {}
         first = next(iter(self._events), None)
         for leaf, _ in leaves:
             inside = "" if leaf is event else f", part of {event!r}"
@@ -81,11 +93,13 @@ class Accountant:
                     )
             try:
                 costs[leaf] = self._cost(leaf)
+                pure_costs[leaf] = _pure_cost_or_none(leaf)
             except UnsupportedEventError as error:
                 raise UnsupportedEventError(f"{self._name} cannot account for {leaf!r}{inside}: {error}") from None
         for leaf, times in leaves:
             self._events[leaf] += times
         self._costs |= costs
+        self._pure_costs |= pure_costs
         self._changed()
         return self
 
@@ -108,13 +122,14 @@ class Accountant:
         # What noise from tables takes of delta grows with epsilon: look for one that pays for itself, from below.
         epsilon, distance = 0.0, self._distance()
         for _ in range(_MOST_STEPS):
-            left = delta - _delta_of(distance, epsilon)
+            left = delta - stretched_delta(distance, epsilon)
             if left <= 0:
                 return math.inf
-            least = max(0.0, float(self._epsilon(left)))
+            # Where all of it is pure, the sum of the epsilons holds as well.
+            least = max(0.0, min(self._pure_total(), float(self._epsilon(left))))
             if least <= epsilon or not distance:
                 return least
-            epsilon = least * _UP
+            epsilon = up(least)
         return math.inf
 
     def get_delta(self, epsilon: float) -> float:
@@ -133,8 +148,9 @@ class Accountant:
         epsilon = check_real("epsilon", epsilon, low=0.0)
         if not self._events:
             return 0.0
-        delta = max(0.0, float(self._delta(epsilon))) + self._lost() + _delta_of(self._distance(), epsilon)
-        return min(1.0, delta)
+        own = max(0.0, min(pure_delta(self._pure_total(), epsilon), float(self._delta(epsilon))))
+        taken = self._lost() + stretched_delta(self._distance(), epsilon)
+        return min(1.0, up(own + taken) if taken else own)
 
     def _lost(self) -> float:
         """The deltas of the releases themselves, added up.
@@ -142,28 +158,32 @@ class Accountant:
         A release with a delta is at worst one that fails with that probability and is pure otherwise (Kairouz, Oh,
         Viswanath 2015), so what is left of the run's delta goes to the pure parts.
         """
-        total = math.fsum(
-            times * event.count * event.delta
+        return sum_up(
+            (event.delta, times * event.count)
             for event, times in self._events.items()
             if isinstance(event, CentralRelease)
         )
-        return total * _UP
 
     def _distance(self) -> float:
         """How far all releases together are from what the events describe, in total variation: it adds up."""
-        total = math.fsum(
-            times * event.count * event.distance
+        return sum_up(
+            (event.distance, times * event.count)
             for event, times in self._events.items()
             if isinstance(event, Gaussian | Laplace | CentralRelease | ZCDP)
         )
-        return total * _UP
+
+    def _pure_total(self) -> float:
+        """The sum of the pure epsilons; infinite where one event has none."""
+        costs = ((self._pure_costs[event], times) for event, times in self._events.items())
+        return sum_up((epsilon, uses * times) for (epsilon, uses), times in costs)
 
     @property
     def _name(self) -> str:
         return type(self).__name__
 
     def _sum(self) -> Any:
-        return sum(times * self._costs[event] for event, times in self._events.items())
+        with np.errstate(over="ignore"):
+            return sum(count_up(times) * self._costs[event] for event, times in self._events.items())
 
     def _changed(self) -> None:
         """Forget what was computed from the events so far."""
@@ -218,17 +238,14 @@ class PureAccountant(Accountant):
         """
         if check_real("delta", delta, low=0.0, high=1.0) == 1:
             raise ValueError("delta must be less than 1.0, got 1.0")
-        total = float(self._sum())
-        return math.inf if self._lost() + _delta_of(self._distance(), total) > delta else total
+        total = self._pure_total()
+        return math.inf if self._lost() + stretched_delta(self._distance(), total) > delta else total
 
     def _cost(self, event):
-        epsilon, uses = pure_cost(event)
-        return epsilon * uses
+        return pure_cost(event)
 
     def _delta(self, epsilon):
-        total = float(self._sum())
-        # (e^total - e^epsilon) / (1 + e^total), without overflow
-        return 0.0 if epsilon >= total else -math.expm1(epsilon - total) / (1 + math.exp(-total)) * _UP
+        return pure_delta(self._pure_total(), epsilon)
 
 
 class AdvancedAccountant(Accountant):
@@ -257,18 +274,23 @@ class AdvancedAccountant(Accountant):
     """
 
     def _cost(self, event):
-        epsilon, uses = pure_cost(event)
-        return uses * np.array([epsilon, epsilon * math.tanh(epsilon / 2), epsilon**2])
+        return pure_cost(event)
+
+    def _moments(self):
+        """The sum of the means, and the root of the sum of the squares."""
+        costs = [(*self._costs[event], times) for event, times in self._events.items()]
+        mean = sum_up((up(epsilon * math.tanh(epsilon / 2)), uses * times) for epsilon, uses, times in costs)
+        return mean, up(math.hypot(*(epsilon * math.sqrt(count_up(uses * times)) for epsilon, uses, times in costs)))
 
     def _epsilon(self, delta):
-        total, mean, square = self._sum()
-        return min(total, (mean + math.sqrt(2 * math.log(1 / delta) * square)) * _UP)
+        mean, root = self._moments()
+        return up(mean + math.sqrt(-2 * math.log(delta)) * root)
 
     def _delta(self, epsilon):
-        total, mean, square = self._sum()
-        if epsilon >= total:
-            return 0.0
-        return math.exp(-(max(0.0, epsilon - mean) ** 2) / (2 * square)) * _UP
+        mean, root = self._moments()
+        # The exponent is at most 745 where it matters, and off by a few 2^-53 of that.
+        beyond = max(0.0, epsilon - mean) / root if root else 0.0
+        return up(math.exp(-beyond * beyond / 2))
 
 
 class ZCDPAccountant(Accountant):
@@ -292,19 +314,35 @@ class ZCDPAccountant(Accountant):
 
     def _cost(self, event):
         if isinstance(event, ZCDP):
-            return event.count * event.rho
+            return up(count_up(event.count) * event.rho)
         if isinstance(event, Gaussian):
             if event.sampling != "none":
                 raise UnsupportedEventError("zCDP has no amplification by sampling; use RDPAccountant or PLDAccountant")
-            return event.count / (2 * event.noise_multiplier**2)
+            return gaussian_rho(event)
         epsilon, uses = pure_cost(event)
-        return uses * epsilon**2 / 2
+        return up(count_up(uses) * epsilon * epsilon / 2)
 
     def _epsilon(self, delta):
-        return renyi_epsilon(1 + _SPREAD, self._sum() * (1 + _SPREAD), delta)
+        return zcdp_epsilon(up(float(self._sum())), delta)
 
     def _delta(self, epsilon):
-        return renyi_delta(1 + _SPREAD, self._sum() * (1 + _SPREAD), epsilon)
+        return zcdp_delta(up(float(self._sum())), epsilon)
+
+
+def gaussian_rho(event: Gaussian) -> float:
+    """The rho of unsampled Gaussian noise, all uses of one event.
+
+    Parameters
+    ----------
+    event : Gaussian
+        What happened; its sampling is not looked at.
+
+    Returns
+    -------
+    float
+        Rounded up; infinite where no float is as large.
+    """
+    return float_up(event.count / (2 * Fraction(event.noise_multiplier) ** 2))
 
 
 def pure_cost(event: Event) -> tuple[float, int]:
@@ -332,16 +370,21 @@ def pure_cost(event: Event) -> tuple[float, int]:
     if isinstance(event, CentralRelease):
         epsilon = event.epsilon
     elif isinstance(event, Laplace):
-        epsilon = 1 / event.noise_multiplier
+        epsilon = inverse_up(event.noise_multiplier)
     else:
         raise UnsupportedEventError("it has no pure epsilon")
     check_sampling(event)
     if event.sampling == "none":
         return epsilon, event.count
-    # log(1 + q (e^epsilon - 1)), which is at most epsilon, without overflow
-    rate = event.sampling_rate
-    amplified = epsilon + math.log1p((1 - rate) * math.expm1(-epsilon)) if epsilon > 1 else None
-    return min(epsilon, (amplified or math.log1p(rate * math.expm1(epsilon))) * _UP), event.count
+    return sampled_epsilon(epsilon, event.sampling_rate), event.count
+
+
+def _pure_cost_or_none(event):
+    """As `pure_cost`; infinite for what has no pure epsilon."""
+    try:
+        return pure_cost(event)
+    except UnsupportedEventError:
+        return math.inf, 1
 
 
 def check_sampling(event: Gaussian | Laplace | CentralRelease) -> None:
@@ -365,64 +408,9 @@ def check_sampling(event: Gaussian | Laplace | CentralRelease) -> None:
     fixed size, a unit that was not drawn has made room for another, who may be further from it than it is from none.
     """
     pair = (event.sampling, event.neighboring)
-    of_sums = [("poisson", "zero_out")] if isinstance(event, Gaussian) else []
-    if event.sampling != "none" and pair not in [
-        ("poisson", "add_remove"),
-        ("without_replacement", "replace"),
-        *of_sums,
-    ]:
+    allowed = [*_SAMPLING_THEOREMS, *([("poisson", "zero_out")] if isinstance(event, Gaussian) else [])]
+    if event.sampling != "none" and pair not in allowed:
         raise UnsupportedEventError(f"no theorem is known here for sampling={pair[0]!r} with neighboring={pair[1]!r}")
-
-
-def renyi_epsilon(orders: np.ndarray, divergences: np.ndarray, delta: float) -> float:
-    """The least epsilon that Renyi divergences vouch for.
-
-    Parameters
-    ----------
-    orders : ndarray of shape (n,), float64
-        Above 1.
-    divergences : ndarray of shape (n,), float64
-        Upper bounds, one an order.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        At least 0, rounded up.
-
-    References
-    ----------
-    .. [1] Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020, Proposition 12.
-    """
-    bounds = divergences + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
-    return max(0.0, float(bounds.min())) * _UP
-
-
-def renyi_delta(orders: np.ndarray, divergences: np.ndarray, epsilon: float) -> float:
-    """The least delta that Renyi divergences vouch for.
-
-    Parameters
-    ----------
-    orders : ndarray of shape (n,), float64
-        Above 1.
-    divergences : ndarray of shape (n,), float64
-        Upper bounds, one an order.
-    epsilon : float
-        At least 0.
-
-    Returns
-    -------
-    float
-        At most 1, rounded up.
-    """
-    logs = (orders - 1) * (divergences - epsilon + np.log1p(-1 / orders)) - np.log(orders)
-    return math.exp(min(0.0, float(logs.min()))) * _UP
-
-
-def _delta_of(distance, epsilon):
-    """What a total variation distance takes of delta: each of two neighbours' probabilities is off by it."""
-    return (1 + math.exp(min(epsilon, 700.0))) * distance * _UP
 
 
 def _leaves(event, times):

@@ -1,21 +1,32 @@
 """Privacy loss distributions by FFT: the sharpest accounting here, and still an upper bound."""
 
+import functools
 import math
+from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import scipy
 
 from fastfedrec._check import check_instance, check_real
 from fastfedrec.accounting import _loss
-from fastfedrec.accounting._loss import Loss, LossPmf, both_ways, symmetric
+from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, pure_loss, symmetric
+from fastfedrec.accounting._rounding import float_up, inverse_up, sampled_epsilon
 from fastfedrec.accounting.composition import Accountant, check_sampling, pure_cost
 from fastfedrec.accounting.events import Gaussian, Laplace, ShuffledReports
+from fastfedrec.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from fastfedrec.accounting.rdp import RDPAccountant
 from fastfedrec.accounting.shuffle import shuffled_loss, zero_out_loss
 
 _TAIL_STDDEVS = 9.0  # beyond, the Gaussian has a mass of 1e-19, which counts as infinite loss
-_CELLS = 4096  # at least so many cells for one loss
-_ROUND_UP = 1e-9
+_FURTHER_STDDEVS = 14.0  # where deltas are small: 1e-44
+_LARGEST_STDDEVS = 37.0
+_SMALL = 1e-8  # a delta of which the rounding errors of an untilted transform would be a hundredth
+_MOST_NOISE, _LEAST_NOISE = 1e8, 1e-100  # more noise is counted as this; with less there is no grid
+_ROUND_UP = 1 + 1e-9
 _PLACES = 0.5 - 2.0 ** -np.arange(2, 16)  # of a step: nearly the middle of a cell, as densities are nearly even in it
+_NARROW = 0.2  # of a stddev, or of its part far out: cells whose masses are found by quadrature
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 
 class PLDAccountant(Accountant):
@@ -49,42 +60,99 @@ class PLDAccountant(Accountant):
     0.993
     """
 
-    _total = None
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed()
 
     def _cost(self, event):
+        """The square of mu of unsampled Gaussian noise, or what makes a loss for so many stddevs; and its uses."""
         if isinstance(event, ShuffledReports) and event.neighboring == "zero_out":
             uses = min(1, event.n_reports)  # all reports together are one
             loss = zero_out_loss(event.epsilon, max(1, event.n_reports), event.n_honest_users)
-            return loss, event.epsilon * event.n_reports, uses
+            return (lambda _: loss), uses
         if isinstance(event, ShuffledReports):
-            return shuffled_loss(event.epsilon, event.n_honest_users), *pure_cost(event)
-        if isinstance(event, Gaussian) or (isinstance(event, Laplace) and event.sampling != "without_replacement"):
+            loss = shuffled_loss(event.epsilon, event.n_honest_users)
+            return (lambda _: loss), event.n_reports
+        if isinstance(event, Gaussian) and event.sampling == "none":
+            return 1 / Fraction(event.noise_multiplier) ** 2, event.count
+        if isinstance(event, Gaussian) or (isinstance(event, Laplace) and event.sampling == "poisson"):
             check_sampling(event)
             base = _gaussian_masses if isinstance(event, Gaussian) else _laplace_masses
-            loss = _poisson_loss(base, event) if event.sampling == "poisson" else _symmetric_loss(base, event)
-            return loss, *((math.inf, event.count) if isinstance(event, Gaussian) else pure_cost(event))
+            kind = _poisson_loss if event.sampling == "poisson" else _symmetric_loss
+            return functools.partial(kind, base, event), event.count
+        if isinstance(event, Laplace) and event.sampling == "none":
+            return functools.partial(_symmetric_loss, _laplace_masses, event), event.count
         epsilon, uses = pure_cost(event)
-        return _pure_loss(epsilon), epsilon, uses
+        return (lambda _: pure_loss(epsilon)), uses
 
     def _changed(self):
-        self._total = None
+        self._total, self._renyi = None, None
+
+    def _parts(self, stddevs):
+        """The losses of everything, and their uses; None where no grid holds them."""
+        parts, square = [], self._mu_squared()
+        for event, times in self._events.items():
+            cost, uses = self._costs[event]
+            if uses and not isinstance(cost, Fraction):
+                parts.append((cost(stddevs), times * uses))
+        if square:
+            # All unsampled Gaussian noise together is one release.
+            parts.append((_plain_loss(square, stddevs), 1))
+        uses = sum(times for _, times in parts)
+        furthest = max((loss.reach for loss, _ in parts), default=0.0)
+        return parts if uses <= _loss.MOST_USES and furthest * uses < _loss.FURTHEST else None
+
+    def _mu_squared(self):
+        costs = ((self._costs[event], times) for event, times in self._events.items())
+        return sum((cost * uses * times for (cost, uses), times in costs if isinstance(cost, Fraction)), Fraction(0))
+
+    def _is_plain(self):
+        return all(isinstance(cost, Fraction) or not uses for cost, uses in self._costs.values())
 
     def _totals(self):
         if self._total is None:
-            costs = ((self._costs[event], times) for event, times in self._events.items())
-            parts = [(loss, pure, times * uses) for (loss, pure, uses), times in costs if uses]
-            self._pure = sum(pure * times for _, pure, times in parts)
-            self._total = _loss.compose([(loss, times) for loss, _, times in parts]) if parts else ()
+            parts = self._parts(_TAIL_STDDEVS)
+            self._total = () if parts is None or not parts else _loss.compose(parts)
         return self._total
 
+    def _tilted(self, stddevs, aim):
+        parts = self._parts(min(stddevs, _LARGEST_STDDEVS))
+        return () if parts is None else _loss.compose(parts, aim)
+
+    def _by_renyi(self):
+        """The Renyi accountant of the same events: for what no grid holds, and for the smallest deltas."""
+        if self._renyi is None:
+            self._renyi = RDPAccountant()
+            for event, times in self._events.items():
+                self._renyi.compose(event, times)
+        return self._renyi
+
     def _epsilon(self, delta):
-        epsilon = max((total.epsilon(delta) for total in self._totals()), default=0.0)
-        # The grid rounds a pure epsilon up; the sum of them holds as well.
-        return min(self._pure, epsilon + _ROUND_UP * (1 + epsilon)) if epsilon else 0.0
+        if self._is_plain():
+            square = self._mu_squared()
+            return gaussian_epsilon(square, delta) if square else 0.0
+        epsilon = max((total.epsilon(delta) for total in self._totals()), default=math.inf)
+        if epsilon and (delta < _SMALL or math.isinf(epsilon)):
+            log_delta, uses = math.log(delta), sum(self._uses())
+            stddevs = max(_TAIL_STDDEVS, math.sqrt(2 * (math.log(1e5 * max(1, uses)) - log_delta)))
+            tilted = self._tilted(stddevs, lambda log_mean, tilt: (log_mean - log_delta) / tilt)
+            epsilon = min(epsilon, max((total.epsilon(delta) for total in tilted), default=math.inf))
+            epsilon = min(epsilon, self._by_renyi().get_epsilon(delta))
+        return epsilon * _ROUND_UP
+
+    def _uses(self):
+        return (times * self._costs[event][1] for event, times in self._events.items())
 
     def _delta(self, epsilon):
-        totals = self._totals()
-        return 0.0 if epsilon >= self._pure else max(total.delta(epsilon) for total in totals)
+        if self._is_plain():
+            square = self._mu_squared()
+            return gaussian_delta(square, epsilon) if square else 0.0
+        delta = max((total.delta(epsilon) for total in self._totals()), default=1.0)
+        if delta < _SMALL or not self._totals():
+            tilted = self._tilted(_FURTHER_STDDEVS, lambda log_mean, tilt: log_mean - tilt * epsilon)
+            delta = min(delta, max((total.delta(epsilon) for total in tilted), default=1.0))
+            delta = min(delta, self._by_renyi().get_delta(epsilon))
+        return delta
 
 
 def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
@@ -128,9 +196,11 @@ def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
     check_sampling(event)
     rate = event.sampling_rate
-    reach = _reach(rate, (1 + 2 * _TAIL_STDDEVS * event.noise_multiplier) / (2 * event.noise_multiplier**2))
+    if not _LEAST_NOISE < event.noise_multiplier < _MOST_NOISE or event.count > _loss.MOST_USES:
+        return 0.0
+    reach = _reach(rate, _base_reach(_gaussian_masses, event.noise_multiplier, _TAIL_STDDEVS))
     # Finer than for upper bounds, as roundings add up.
-    step = max(min(_loss.FINEST / 8, reach / _CELLS), reach / (_loss.LARGEST_FFT // 4))
+    step = max(min(_loss.FINEST / 8, reach / CELLS), reach / (_loss.LARGEST_FFT // 4))
     loss, inner = _lowered(rate, event.noise_multiplier, reach, step)
     while (widest := np.ptp(_loss.find_window([(loss, event.count)], step))) > _loss.LARGEST_FFT:
         step *= widest / _loss.LARGEST_FFT * 1.01
@@ -139,12 +209,12 @@ def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
     shift = event.count * (inner - 1) * step
     total = _loss.TotalLoss(total.first + shift, step, total.pmf, -total.allowance)
     epsilon = total.epsilon(delta)
-    return max(0.0, float(epsilon - _ROUND_UP * (1 + epsilon)))
+    return max(0.0, float(epsilon - (_ROUND_UP - 1) * (1 + epsilon)))
 
 
 def _lowered(rate, noise_multiplier, reach, step):
     """Losses that are nowhere too high, on a grid moved by `inner` - 1 steps."""
-    start, p, q, _, above = _sampled_masses(_gaussian_masses, noise_multiplier, rate, reach, step)
+    start, p, q, _, _, above = _sampled_masses(_gaussian_masses, noise_multiplier, rate, reach, step)
     with np.errstate(divide="ignore", invalid="ignore"):
         place = (np.log(p) - np.log(q) - 1e-12) / step - start - np.arange(len(p))  # within its cell, from 0 to 1
     # One place for all cells that are not below it; the others move a step down.  The best keeps the mean highest.
@@ -158,8 +228,8 @@ def _lowered(rate, noise_multiplier, reach, step):
 
 
 def _reach(rate, loss):
-    """Log(1 + rate (e^loss - 1)), a loss after sampling, without overflow."""
-    return loss + math.log(rate + (1 - rate) * math.exp(-loss)) if loss > 1 else math.log1p(rate * math.expm1(loss))
+    """Log(1 + rate (e^loss - 1)), a loss after sampling."""
+    return loss if rate == 1 else sampled_epsilon(loss, rate)
 
 
 def _sampled_masses(base, noise_multiplier, rate, reach, step):
@@ -167,70 +237,92 @@ def _sampled_masses(base, noise_multiplier, rate, reach, step):
     low = -reach if rate == 1 else max(math.log1p(-rate), -reach)
     start, stop = math.floor(low / step) - 1, math.ceil(reach / step) + 1
     edges = step * np.arange(start, stop + 1)
-    p, q = base(_unsampled(edges, rate), noise_multiplier)
+    p, q, excess = base(_unsampled(edges, rate), noise_multiplier)
     p = (1 - rate) * q + rate * p
-    return start, p[1:-1], q[1:-1], (p[0], q[0]), (p[-1], q[-1])
+    return start, p[1:-1], q[1:-1], rate * excess[1:-1], (p[0], q[0]), (p[-1], q[-1])
 
 
 def _unsampled(losses, rate):
     """Losses of the pair (P0, Q) where those of the sampled pair are `losses`; minus infinity below log(1 - rate)."""
+    if rate == 1:
+        return losses
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         small = np.log1p(np.maximum(np.expm1(losses) / rate, -1.0))
         return np.where(losses > 30, losses - math.log(rate) + np.log1p((rate - 1) * np.exp(-losses)), small)
 
 
-def _poisson_loss(base, event):
+def _poisson_loss(base, event, stddevs):
     """Losses of the mixture against the rest: a user is removed; and the other way round: added."""
-    rate = event.sampling_rate
-    reach = _reach(rate, _base_reach(base, event.noise_multiplier))
+    rate, noise_multiplier = event.sampling_rate, min(event.noise_multiplier, _MOST_NOISE)
+    reach = _reach(rate, _base_reach(base, noise_multiplier, stddevs))
 
     def build(step):
-        start, p, q, below, above = _sampled_masses(base, event.noise_multiplier, rate, reach, step)
-        return both_ways(p, q, start, step, below, above)
+        start, p, q, excess, below, above = _sampled_masses(base, noise_multiplier, rate, reach, step)
+        return both_ways(p, q, start, step, below, above, excess)
 
-    return Loss(reach / _CELLS, reach, build)
+    return Loss(reach / CELLS, reach, build)
 
 
-def _symmetric_loss(base, event):
+def _symmetric_loss(base, event, stddevs):
     """Losses above 0 as those of the mixture against the rest, losses below 0 as those of the rest against it."""
-    rate = event.sampling_rate
-    reach = _reach(rate, _base_reach(base, event.noise_multiplier))
+    rate, noise_multiplier = event.sampling_rate, min(event.noise_multiplier, _MOST_NOISE)
+    reach = _reach(rate, _base_reach(base, noise_multiplier, stddevs))
 
     def build(step):
         edges = step * np.arange(math.ceil(reach / step) + 2)
-        p, q = base(_unsampled(edges, rate), event.noise_multiplier)
-        p = (1 - rate) * q + rate * p
-        pmf = symmetric(p[1:-1], q[1:-1], step, 1 - p[1:].sum() - q[1:].sum(), (p[-1], q[-1]))
+        p, q, excess = base(_unsampled(edges, rate), noise_multiplier)
+        p, excess = (1 - rate) * q + rate * p, rate * excess
+        pmf = symmetric(p[1:-1], q[1:-1], step, 1 - p[1:].sum() - q[1:].sum(), (p[-1], q[-1]), excess[1:-1])
         return pmf, pmf
 
-    return Loss(reach / _CELLS, reach, build)
+    return Loss(reach / CELLS, reach, build)
 
 
-def _pure_loss(epsilon):
-    """Losses of binary randomized response, which dominates whatever has this pure epsilon."""
-
-    def build(step):
-        n = math.ceil(epsilon / step) + 1
-        p, q = np.zeros(n), np.zeros(n)
-        cell = min(math.floor(epsilon / step), n - 1)
-        p[cell], q[cell] = 1 / (1 + math.exp(-epsilon)), math.exp(-epsilon) / (1 + math.exp(-epsilon))
-        pmf = symmetric(p, q, step, 0.0, (0.0, 0.0))
-        return pmf, pmf
-
-    return Loss(epsilon / _CELLS, epsilon, build)
+def _plain_loss(mu_squared, stddevs):
+    """All unsampled Gaussian noise: one release, of no more noise."""
+    noise_multiplier = 1 / max(math.sqrt(float_up(mu_squared)) * (1 + 2.0**-50), 1 / _MOST_NOISE)
+    return _symmetric_loss(_gaussian_masses, _Unsampled(noise_multiplier), stddevs)
 
 
-def _base_reach(base, noise_multiplier):
+class _Unsampled(NamedTuple):
+    noise_multiplier: float
+    sampling_rate: float = 1.0
+
+
+def _base_reach(base, noise_multiplier, stddevs):
     if base is _laplace_masses:
-        return 1 / noise_multiplier
-    return (1 + 2 * _TAIL_STDDEVS * noise_multiplier) / (2 * noise_multiplier**2)
+        return inverse_up(noise_multiplier)
+    if noise_multiplier < _LEAST_NOISE:
+        return math.inf
+    return (1 + 2 * stddevs * noise_multiplier) / (2 * noise_multiplier**2)
 
 
 def _gaussian_masses(losses, noise_multiplier):
-    """Masses of N(1, z^2) and N(0, z^2) below, between and above increasing losses of the first against the second."""
-    with np.errstate(over="ignore"):
-        x = noise_multiplier**2 * losses + 0.5
-    return _normal((x - 1) / noise_multiplier), _normal(x / noise_multiplier)
+    """Masses p of N(1, z^2) and q of N(0, z^2) below, between and above losses of the first against the second; p - q.
+
+    In narrow cells by quadrature, which gives p - q to the same number of digits: its integrand is that of q times
+    e^loss - 1.  Errors of the edges do not matter: they are the same for p and for q.
+    """
+    z = noise_multiplier
+    edges = z * losses + 1 / (2 * z)  # in stddevs
+    p, q = _normal(edges - 1 / z), _normal(edges)
+    excess = p - q
+    with np.errstate(invalid="ignore"):
+        width = np.diff(edges, prepend=-np.inf, append=np.inf)
+    far = np.maximum(np.abs(np.concatenate([[0.0], edges])), 1.0)
+    narrow = np.flatnonzero((width * far < _NARROW) & (far < 1e3))
+    half, at = width[narrow] / 2, edges[narrow - 1]
+    sums = np.zeros((3, len(narrow)))
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        y = at + half * (1 + node)
+        loss, density = y / z - 1 / (2 * z * z), np.exp(-y * y / 2)
+        shifted = np.exp(-((y - 1 / z) ** 2) / 2)
+        small = np.abs(loss) < 1
+        sums += weight * np.array(
+            [shifted, density, np.where(small, density * np.expm1(loss * small), shifted - density)]
+        )
+    p[narrow], q[narrow], excess[narrow] = sums * half / math.sqrt(2 * math.pi)
+    return p, q, excess
 
 
 def _normal(edges):
@@ -248,4 +340,5 @@ def _laplace_masses(losses, noise_multiplier):
     bottom = losses < -epsilon
     p = np.where(top, 1.0, np.where(bottom, 0.0, np.exp((clipped - epsilon) / 2) / 2))
     q = np.where(top, 1.0, np.where(bottom, 0.0, 1 - np.exp(-(clipped + epsilon) / 2) / 2))
-    return tuple(np.concatenate([c[:1], np.maximum(np.diff(c), 0.0), [1 - c[-1]]]) for c in (p, q))
+    p, q = (np.concatenate([c[:1], np.maximum(np.diff(c), 0.0), [1 - c[-1]]]) for c in (p, q))
+    return p, q, p - q

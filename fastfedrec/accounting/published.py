@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 
 from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
 from fastfedrec.accounting import _binomial, _loss
-from fastfedrec.accounting.rdp import without_replacement_divergence
 from fastfedrec.accounting.shuffle import clone_loss
 
 _PRIVREC_ORDERS = np.arange(2, 257)
@@ -65,8 +65,24 @@ def published_privrec_epsilon(
     rounds = check_integer("rounds", rounds, low=1)
     z = check_real("noise_multiplier", noise_multiplier, low=0.0, exclusive=True)
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
-    one = np.array([without_replacement_divergence(int(a), cohort_size / n_users, z) for a in _PRIVREC_ORDERS])
+    one = np.array([_wang_divergence(int(a), cohort_size / n_users, z) for a in _PRIVREC_ORDERS])
     return float((rounds * cohort_size * one - math.log(delta) / (_PRIVREC_ORDERS - 1)).min())
+
+
+def _wang_divergence(order, rate, z):
+    """Theorem 9 of Wang, Balle and Kasiviswanathan (2019) for Gaussian noise and whole orders."""
+    k = np.arange(3, order + 1)
+    second = 1 / z**2  # the divergence of order 2
+    # log of min(4 (e^second - 1), 2 e^second); the divergence of infinite order is infinite
+    least = min(math.log(4) + second + math.log(-math.expm1(-second)), math.log(2) + second)
+    logs = np.zeros(order)
+    logs[1] = 2 * math.log(rate) + _log_binomial(order, 2) + least
+    logs[2:] = k * math.log(rate) + _log_binomial(order, k) + math.log(2) + (k - 1) * k / (2 * z**2)
+    return float(scipy.special.logsumexp(logs)) / (order - 1)
+
+
+def _log_binomial(n, k):
+    return scipy.special.gammaln(n + 1) - scipy.special.gammaln(k + 1) - scipy.special.gammaln(n - k + 1)
 
 
 def published_shuffle_epsilon(theorem: str, epsilon_per_report: float, n_users: int, delta: float) -> float:

@@ -1,17 +1,31 @@
 """Renyi accounting: divergences of order alpha add up; the Gaussian also under sampling."""
 
-import math
 from functools import lru_cache
 
 import numpy as np
-import scipy
 
-from fastfedrec.accounting.composition import Accountant, check_sampling, pure_cost, renyi_delta, renyi_epsilon
+from fastfedrec.accounting import _renyi
+from fastfedrec.accounting._conversion import renyi_delta, renyi_epsilon
+from fastfedrec.accounting._rounding import count_up, up
+from fastfedrec.accounting.composition import (
+    Accountant,
+    check_sampling,
+    gaussian_rho,
+    pure_cost,
+)
 from fastfedrec.accounting.events import ZCDP, Gaussian, Laplace
 
-#: Orders alpha.  Bounds under sampling are for whole orders; below 2 they take that of order 2, which is not below.
-ORDERS = np.concatenate(
-    [1 + np.arange(1, 20) / 20, np.arange(2, 257), [288, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048, 4096]]
+#: Orders alpha: those of the public accountants, and more.
+ORDERS = np.unique(
+    np.concatenate(
+        [
+            [1.001, 1.002, 1.005, 1.01, 1.02],
+            1 + np.arange(1, 20) / 20,
+            1 + np.arange(1, 100) / 10,
+            np.arange(2, 257),
+            [288, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048, 4096],
+        ]
+    )
 )
 
 
@@ -36,19 +50,28 @@ class RDPAccountant(Accountant):
     >>> from fastfedrec.accounting import Gaussian, RDPAccountant
     >>> step = Gaussian(1.0, neighboring="replace", sampling="without_replacement", n_users=4800, cohort_size=20)
     >>> round(RDPAccountant().compose(step, 1000).get_epsilon(1e-6), 3)
-    1.709
+    1.425
     """
 
     def _cost(self, event):
         if isinstance(event, ZCDP):
-            return event.count * event.rho * ORDERS
+            return up(count_up(event.count) * event.rho) * ORDERS
         if isinstance(event, Laplace) and event.sampling == "none":
-            return event.count * _laplace(event.noise_multiplier)
-        if isinstance(event, Gaussian):
+            logs, uses = _renyi.laplace(ORDERS, event.noise_multiplier), event.count
+        elif isinstance(event, Gaussian):
             check_sampling(event)
-            return event.count * _gaussian(event.sampling, event.sampling_rate, event.noise_multiplier)
-        epsilon, uses = pure_cost(event)
-        return uses * _randomized_response(epsilon)
+            plain = gaussian_rho(event) * ORDERS
+            if event.sampling == "none":
+                return plain
+            # Sampling never adds to them.
+            sampled = _sampled(event.sampling, event.sampling_rate, event.noise_multiplier)
+            with np.errstate(over="ignore"):
+                return np.minimum(count_up(event.count) * sampled, plain)
+        else:
+            epsilon, uses = pure_cost(event)
+            logs = _renyi.randomized_response(ORDERS, epsilon)
+        with np.errstate(over="ignore"):
+            return count_up(uses) * _divergences(ORDERS, logs) if uses else np.zeros(len(ORDERS))
 
     def _epsilon(self, delta):
         return renyi_epsilon(ORDERS, self._sum(), delta)
@@ -57,13 +80,13 @@ class RDPAccountant(Accountant):
         return renyi_delta(ORDERS, self._sum(), epsilon)
 
 
-def poisson_divergence(order: int, sampling_probability: float, noise_multiplier: float) -> float:
+def poisson_divergence(order: float, sampling_probability: float, noise_multiplier: float) -> float:
     """Renyi divergence of one Poisson-sampled Gaussian release, under "add_remove".
 
     Parameters
     ----------
-    order : int
-        At least 2.
+    order : float
+        Above 1.
     sampling_probability : float
         In (0, 1].
     noise_multiplier : float
@@ -72,26 +95,18 @@ def poisson_divergence(order: int, sampling_probability: float, noise_multiplier
     Returns
     -------
     float
-        Exact, up to rounding.
+        Rounded up.
     """
-    k = np.arange(order + 1)
-    # Plain Gaussian terms of probability 0 (at a sampling probability of 1) drop out of the sum.
-    with np.errstate(divide="ignore"):
-        logs = (
-            _log_binomial(order, k)
-            + scipy.special.xlog1py(order - k, -sampling_probability)
-            + k * math.log(sampling_probability)
-        )
-    return float(scipy.special.logsumexp(logs + k * (k - 1) / (2 * noise_multiplier**2))) / (order - 1)
+    return _renyi.divergence(_renyi.sampled_gaussian(order, sampling_probability, noise_multiplier), order)
 
 
-def without_replacement_divergence(order: int, sampling_rate: float, noise_multiplier: float) -> float:
+def without_replacement_divergence(order: float, sampling_rate: float, noise_multiplier: float) -> float:
     """Upper bound on the Renyi divergence of one Gaussian release of a sample of fixed size, under "replace".
 
     Parameters
     ----------
-    order : int
-        At least 2.
+    order : float
+        Above 1.
     sampling_rate : float
         Cohort size over number of users.
     noise_multiplier : float
@@ -100,48 +115,20 @@ def without_replacement_divergence(order: int, sampling_rate: float, noise_multi
     Returns
     -------
     float
-        The bound of Wang, Balle and Kasiviswanathan (2019), Theorem 9.
+        That of the pair that dominates the release, rounded up.
     """
-    k = np.arange(3, order + 1)
-    second = 1 / noise_multiplier**2  # the divergence of order 2
-    # log of min(4 (e^second - 1), 2 e^second); the divergence of infinite order is infinite
-    least = min(
-        math.log(4) + second + math.log(-math.expm1(-second)),
-        math.log(2) + second,
-    )
-    logs = np.empty(order)
-    logs[0] = 0.0
-    logs[1] = 2 * math.log(sampling_rate) + _log_binomial(order, 2) + least
-    logs[2:] = k * math.log(sampling_rate) + _log_binomial(order, k) + math.log(2)
-    logs[2:] += (k - 1) * k / (2 * noise_multiplier**2)
-    return float(scipy.special.logsumexp(logs)) / (order - 1)
+    orders = np.array([float(order)])
+    return float(_divergences(orders, _renyi.fixed_size_gaussian(orders, sampling_rate, noise_multiplier))[0])
 
 
 @lru_cache(maxsize=64)
-def _gaussian(sampling, rate, noise_multiplier):
-    """Divergences of all orders; sampling never adds to them."""
-    plain = ORDERS / (2 * noise_multiplier**2)
-    if sampling == "none":
-        return plain
-    bound = poisson_divergence if sampling == "poisson" else without_replacement_divergence
-    whole = {order: bound(int(order), rate, noise_multiplier) for order in ORDERS[ORDERS >= 2]}
-    return np.minimum([whole[max(order, 2.0)] for order in ORDERS], plain)
+def _sampled(sampling, rate, noise_multiplier):
+    if sampling == "poisson":
+        logs = np.array([_renyi.sampled_gaussian(float(order), rate, noise_multiplier) for order in ORDERS])
+    else:
+        logs = _renyi.fixed_size_gaussian(ORDERS, rate, noise_multiplier)
+    return _divergences(ORDERS, logs)
 
 
-def _randomized_response(epsilon):
-    """Divergences of binary randomized response, the worst of all epsilon-private mechanisms."""
-    keep, flip = -math.log1p(math.exp(-epsilon)), -epsilon - math.log1p(math.exp(-epsilon))
-    terms = [ORDERS * keep + (1 - ORDERS) * flip, ORDERS * flip + (1 - ORDERS) * keep]
-    return np.minimum(scipy.special.logsumexp(terms, axis=0) / (ORDERS - 1), epsilon)
-
-
-def _laplace(scale):
-    terms = [
-        np.log(ORDERS / (2 * ORDERS - 1)) + (ORDERS - 1) / scale,
-        np.log((ORDERS - 1) / (2 * ORDERS - 1)) - ORDERS / scale,
-    ]
-    return scipy.special.logsumexp(terms, axis=0) / (ORDERS - 1)
-
-
-def _log_binomial(n, k):
-    return scipy.special.gammaln(n + 1) - scipy.special.gammaln(k + 1) - scipy.special.gammaln(n - k + 1)
+def _divergences(orders, logs):
+    return np.array([_renyi.divergence(log, order) for log, order in zip(logs, orders, strict=True)])

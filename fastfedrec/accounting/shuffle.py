@@ -7,12 +7,14 @@ import numpy as np
 
 from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
 from fastfedrec.accounting import _binomial, _loss
-from fastfedrec.accounting._loss import Loss, both_ways, symmetric
+from fastfedrec.accounting._loss import Loss, both_ways, pure_loss, symmetric
+from fastfedrec.accounting._rounding import LARGEST_EXPONENT, sum_up
 
 _STDDEVS = 9.5  # beyond, a binomial has a mass below 1e-18, which counts as the worst loss
 _LARGEST_TABLE = 4_000_000  # pairs of counts looked at; fewer only cost tightness
 _BLOCK = 200_000  # of them at a time
-_ROUND_UP = 1e-9
+_ROUND_UP = 1 + 1e-9
+_UNHIDDEN = 500.0  # epsilon of a report from which on no crowd holds a clone: one in e^500 reports is one
 _FINEST_COUNT = 3e-4  # numbers of clones are rounded down by no more than this part of them
 
 
@@ -94,7 +96,7 @@ def shuffled_epsilon(
     else:
         totals = _loss.compose([(zero_out_loss(epsilon, n_reports, n_honest), n_rounds)])
     amplified = max(total.epsilon(delta) for total in totals)
-    return min(uses * epsilon, amplified + _ROUND_UP * (1 + amplified) if amplified else 0.0)
+    return min(sum_up([(epsilon, uses)]), amplified * _ROUND_UP)
 
 
 def shuffled_epsilon_lower_bound(epsilon_per_report: float, n_reports: int, n_users: int, delta: float) -> float:
@@ -161,7 +163,7 @@ def shuffled_loss(epsilon: float, n_users: int) -> Loss:
     Loss
         Alike in both directions.
     """
-    return clone_loss(epsilon, n_users, 2 / (math.exp(min(epsilon, 700.0)) + 1))
+    return clone_loss(epsilon, n_users, _clone_probability(epsilon))
 
 
 def clone_loss(epsilon: float, n_users: int, clone_probability: float) -> Loss:
@@ -181,6 +183,8 @@ def clone_loss(epsilon: float, n_users: int, clone_probability: float) -> Loss:
     Loss
         Alike in both directions.
     """
+    if epsilon > _UNHIDDEN:
+        return pure_loss(epsilon)
     expected = 1 + (n_users - 1) * clone_probability
     typical = 2 * math.tanh(epsilon / 2) / math.sqrt(expected)  # one standard deviation of a small loss
 
@@ -189,6 +193,11 @@ def clone_loss(epsilon: float, n_users: int, clone_probability: float) -> Loss:
         return pmf, pmf
 
     return Loss(min(typical / 50, epsilon / 50), epsilon, build)
+
+
+def _clone_probability(epsilon):
+    """That a binary response is a uniform bit, whatever the answer."""
+    return 2 / (math.exp(epsilon) + 1) if epsilon <= LARGEST_EXPONENT else 2 * math.exp(-epsilon)
 
 
 @lru_cache(maxsize=8)
@@ -249,7 +258,7 @@ def zero_out_loss(epsilon: float, n_reports: int, n_users: int) -> Loss:
     Loss
         For removing the user's data, and for adding them.
     """
-    clone = 2 / (math.exp(min(epsilon, 700.0)) + 1)
+    clone = _clone_probability(epsilon)
     # One standard deviation of the loss, were the counts normal.
     spread = (1 - clone) * n_reports / math.sqrt(n_reports + (n_users - 1) * n_reports * clone)
     reach = min(n_reports * epsilon, spread**2 + 2 * _STDDEVS * spread)  # twice what a normal loss has

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
+from fastfedrec.accounting._rounding import stretched_delta, sum_up
 from fastfedrec.accounting.composition import Accountant, ZCDPAccountant, pure_cost
 from fastfedrec.accounting.events import (
     ZCDP,
@@ -35,6 +36,8 @@ VIEWS: dict[View, str] = {
 
 #: Those against whom a system can protect, by the word that heads their column in a comparison.
 SHORT_NAMES: dict[View, str] = {"server": "server", "shuffled_server": "shuffled", "public": "public"}
+
+_LEAST_NOISE = 1e-154  # below it even the rho of one release is beyond the largest float
 
 _ACCOUNTANTS: tuple[type[Accountant], ...] = (PLDAccountant, RDPAccountant, ZCDPAccountant)
 
@@ -92,23 +95,27 @@ def _seen_reports(event: LocalReports | ShuffledReports, view: View) -> Event:
     return ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest)
 
 
-def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP) -> Event:
+def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP) -> Event | None:
+    """None where the cost is beyond the largest float, or delta reaches 1."""
     if event.neighboring == "replace":
         return event
     if isinstance(event, Gaussian) and event.sampling == "none":
+        if event.noise_multiplier < _LEAST_NOISE:
+            return None
         # |f(D) - f(D')| <= |f(D) - f(D0)| + |f(D0) - f(D')|, D0 without the user or with none of the user's data.
         return replace(event, neighboring="replace", noise_multiplier=event.noise_multiplier / 2)
     if isinstance(event, Laplace | CentralRelease):
         epsilon, uses = pure_cost(event)
         # Two steps, by way of D0: 2 epsilon, and delta once and once more times e^epsilon.
-        own = getattr(event, "delta", 0.0)
-        delta = min((1 + math.exp(min(epsilon, 700.0))) * own, 1 - 2.0**-53)
+        delta = stretched_delta(getattr(event, "delta", 0.0), epsilon)
+        if delta >= 1 or math.isinf(2 * epsilon):
+            return None
         return CentralRelease(
             event.mechanism, 2 * epsilon, delta=delta, neighboring="replace", sampling="none", count=uses,
             distance=event.distance,
         )  # fmt: skip
     if isinstance(event, ZCDP):
-        return replace(event, neighboring="replace", rho=4 * event.rho)
+        return None if math.isinf(4 * event.rho) else replace(event, neighboring="replace", rho=4 * event.rho)
     raise UnsupportedEventError(f"no theorem is known here for the cost of replacing a user in {event!r}")
 
 
@@ -141,7 +148,7 @@ def composed_epsilon(events: Mapping[Event, int], view: View, delta: float) -> f
         return math.inf
     pure = [_pure_total(event) for event, _ in known]
     if all(total is not None for total in pure):
-        return math.fsum((total or 0.0) * times for total, (_, times) in zip(pure, known, strict=True))
+        return sum_up((total or 0.0, times) for total, (_, times) in zip(pure, known, strict=True))
     return _compose(tuple(known), delta)
 
 
@@ -168,10 +175,10 @@ def _pure_total(event: Event) -> float | None:
     """The pure epsilon of one occurrence; None for what is stated at a delta."""
     if isinstance(event, Composed):
         parts = [_pure_total(part) for part in event.events]
-        return None if None in parts else event.count * math.fsum(part or 0.0 for part in parts)
+        return None if None in parts else sum_up((part or 0.0, event.count) for part in parts)
     # Stated at a delta: what has one of its own, or takes some by its distance from what it is said to be.
     takes_delta = getattr(event, "delta", 0.0) or getattr(event, "distance", 0.0)
     if isinstance(event, LocalReports | CentralRelease | Laplace) and not takes_delta:
         epsilon, uses = pure_cost(event)
-        return epsilon * uses
+        return sum_up([(epsilon, uses)])
     return None

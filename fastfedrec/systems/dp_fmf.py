@@ -13,7 +13,7 @@ import numpy as np
 from fastfedrec import als
 from fastfedrec._check import check_epsilon, check_integer, check_real
 from fastfedrec._threads import one_blas_thread
-from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic, gaussian_mu
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
@@ -23,7 +23,6 @@ from fastfedrec.systems._dp_fmf_rounds import GradientRound
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.dp_gram import gaussian_mu
 from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["DPFMF"]

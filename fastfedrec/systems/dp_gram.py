@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from fastfedrec._check import check_epsilon, check_integer, check_real
-from fastfedrec.accounting import Ledger
+from fastfedrec.accounting import Ledger, gaussian_mu
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
@@ -24,7 +24,7 @@ from fastfedrec.systems._spectrum import shrink_spectrum
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.recommender import check_interactions
 
-__all__ = ["DPGram", "gaussian_mu"]
+__all__ = ["DPGram"]
 
 _LEAST_MEAN = 0.01  # of the largest entry of the mean
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
@@ -237,48 +237,3 @@ def public_mean(item_means: np.ndarray) -> np.ndarray:
     largest = max(float(item_means.max()), 0.0)
     floored = np.clip(item_means, _LEAST_MEAN * largest, 1.0)
     return np.rint(floored * SCALE).astype(np.int64)
-
-
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu = sensitivity / stddev at which Gaussian noise is (`epsilon`, `delta`)-differentially private.
-
-    The root of delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu); releases compose as mu^2 adds up.
-
-    Parameters
-    ----------
-    epsilon : float
-        In nats.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        Rounded down.
-
-    References
-    ----------
-    .. [1] Balle, Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018, Theorem 8.
-    .. [2] Dong, Roth, Su, "Gaussian differential privacy", JRSS B 2022, Corollary 1 (composition).
-
-    Examples
-    --------
-    >>> from fastfedrec.systems.dp_gram import gaussian_mu
-    >>> [round(gaussian_mu(epsilon, 1e-6), 3) for epsilon in (0.5, 1.0, 2.0, 4.0)]
-    [0.124, 0.237, 0.448, 0.838]
-    """
-    from scipy.special import log_ndtr
-
-    epsilon = check_epsilon("epsilon", epsilon)
-    delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
-
-    def cost(mu: float) -> float:
-        return math.exp(log_ndtr(mu / 2 - epsilon / mu)) - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu))
-
-    low, high = 0.0, 1.0
-    while cost(high) <= delta:
-        high *= 2
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if cost(middle) <= delta else (low, middle)
-    return low * (1 - 1e-9)

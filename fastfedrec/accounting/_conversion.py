@@ -1,0 +1,100 @@
+"""From Renyi divergences and rho to (epsilon, delta), rounded up."""
+
+import math
+
+import numpy as np
+
+from fastfedrec.accounting._rounding import ABSOLUTE, UP, up
+
+_WIDEST = 353.0  # alpha - 1 is looked for from e^-353 to e^353, whose squares are still numbers
+
+
+def renyi_epsilon(orders: np.ndarray, divergences: np.ndarray, delta: float) -> float:
+    """The least epsilon that Renyi divergences vouch for.
+
+    Parameters
+    ----------
+    orders : ndarray of shape (n,), float64
+        Above 1.
+    divergences : ndarray of shape (n,), float64
+        Upper bounds, one an order.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        At least 0, rounded up.
+
+    References
+    ----------
+    .. [1] Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020, Proposition 12.
+    .. [2] Bretagnolle, Huber, "Estimation des densites: risque minimax", 1979: a total variation of at most
+       sqrt(1 - e^-D), which is the delta of epsilon 0.
+    """
+    if -math.expm1(-float(divergences.min())) * UP <= delta * delta:
+        return 0.0
+    excess = orders - 1
+    gain, paid = np.log(excess / orders), -math.log(delta) / excess
+    bounds = divergences + gain + paid - np.log(orders) / excess
+    bounds += ABSOLUTE * (divergences - gain + paid + np.log(orders) / excess)
+    return max(0.0, up(float(bounds.min())))
+
+
+def renyi_delta(orders: np.ndarray, divergences: np.ndarray, epsilon: float) -> float:
+    """The least delta that Renyi divergences vouch for.
+
+    Parameters
+    ----------
+    orders : ndarray of shape (n,), float64
+        Above 1.
+    divergences : ndarray of shape (n,), float64
+        Upper bounds, one an order.
+    epsilon : float
+        At least 0.
+
+    Returns
+    -------
+    float
+        At most 1, rounded up.
+    """
+    excess, logs = orders - 1, np.log(orders)
+    gain = np.log(excess / orders)
+    with np.errstate(over="ignore"):
+        exponents = excess * (divergences - epsilon + gain) - logs
+        exponents += ABSOLUTE * (excess * (divergences + epsilon - gain) + logs)
+    distance = math.sqrt(-math.expm1(-float(divergences.min())))  # the delta of epsilon 0
+    return min(1.0, up(distance), up(math.exp(min(0.0, float(exponents.min())))))
+
+
+def zcdp_epsilon(rho, delta):
+    """The least epsilon over all orders 1 + x: rho (1 + x) + log(x / (1 + x)) - log(delta (1 + x)) / x."""
+    if math.isinf(rho):
+        return math.inf
+    if -math.expm1(-rho) * UP <= delta * delta:
+        return 0.0
+    log_delta = math.log(delta)
+    # The derivative is rho + (log(delta) + log(1 + x)) / x^2; every x gives a valid bound.
+    x = _where_positive(lambda x: rho * x * x + log_delta + math.log1p(x))
+    terms = (rho, rho * x, -math.log1p(1 / x), -log_delta / x, -math.log1p(x) / x)
+    return max(0.0, up(math.fsum(terms) + ABSOLUTE * math.fsum(map(abs, terms))))
+
+
+def zcdp_delta(rho, epsilon):
+    if math.isinf(rho):
+        return 1.0
+    # Every x gives a valid bound; so does a smaller one, where the products would not be numbers.
+    x = _where_positive(lambda x: rho + 2 * rho * x - epsilon - math.log1p(1 / x))
+    x = min(x, 1e300 / max(epsilon, 1.0))
+    terms = (x * rho, x * x * rho, -x * epsilon, -x * math.log1p(1 / x), -math.log1p(x))
+    exponent = math.fsum(terms) + ABSOLUTE * math.fsum(map(abs, terms))
+    return min(1.0, up(math.sqrt(-math.expm1(-rho))), up(math.exp(min(0.0, exponent))))
+
+
+def _where_positive(rising):
+    """About where a rising function of x > 0 changes its sign."""
+    low, high = -_WIDEST, _WIDEST
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(math.exp(middle)) > 0 else (middle, high)
+    return math.exp(high)
