@@ -108,14 +108,16 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP) -> Event
         epsilon, uses = pure_cost(event)
         # Two steps, by way of D0: 2 epsilon, and delta once and once more times e^epsilon.
         delta = stretched_delta(getattr(event, "delta", 0.0), epsilon)
-        if delta >= 1 or math.isinf(2 * epsilon):
+        both = 2 * epsilon
+        if delta >= 1 or math.isinf(both):
             return None
         return CentralRelease(
-            event.mechanism, 2 * epsilon, delta=delta, neighboring="replace", sampling="none", count=uses,
+            event.mechanism, both, delta=delta, neighboring="replace", sampling="none", count=uses,
             distance=event.distance,
         )  # fmt: skip
     if isinstance(event, ZCDP):
-        return None if math.isinf(4 * event.rho) else replace(event, neighboring="replace", rho=4 * event.rho)
+        rho = 4 * event.rho
+        return None if math.isinf(rho) else replace(event, neighboring="replace", rho=rho)
     raise UnsupportedEventError(f"no theorem is known here for the cost of replacing a user in {event!r}")
 
 
