@@ -333,9 +333,8 @@ def plain_array(name: str, value: Any, *, missing: bool = False) -> np.ndarray:
         absent = False if ask is None or missing or number else np.asarray(ask())
         remedy = "drop it, or put a value there"
     if np.any(absent):
-        where = tuple(int(i) for i in np.argwhere(np.broadcast_to(absent, np.shape(value)))[0])
-        position = where[0] if len(where) == 1 else where
-        raise ValueError(f"{name}[{position}] is missing (masked or null); {remedy}")
+        where = np.argwhere(np.broadcast_to(absent, np.shape(value)))[0].tolist()
+        raise ValueError(f"{name}[{', '.join(map(str, where))}] is missing (masked or null); {remedy}")
     try:
         array = np.asarray(value)
     except ValueError as error:  # rows of different lengths

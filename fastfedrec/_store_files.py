@@ -52,19 +52,18 @@ def write_document(folder: Path, features: dict[str, list[str]], catalogue: str)
 
 def read_document(folder: Path) -> dict[str, Any]:
     """What `write_document` wrote."""
-    try:
-        document = json.loads((folder / _DOCUMENT).read_text())
-    except FileNotFoundError:
-        problem = f"folder {str(folder)!r} holds no stored interactions ({_DOCUMENT} is missing)"
-        raise FileNotFoundError(problem) from None
-    except ValueError as error:
-        raise ValueError(f"{folder / _DOCUMENT} is damaged ({error}); store the interactions again") from error
+    path = folder / _DOCUMENT
+    if not path.exists():
+        raise FileNotFoundError(f"folder {str(folder)!r} holds no stored interactions ({_DOCUMENT} is missing)")
+    document = _read_json(path)
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise ValueError(f"{folder / _DOCUMENT} is not of {_FORMAT!r}; store the interactions again")
+        raise ValueError(f"{path} is not of {_FORMAT!r}; store the interactions again")
     for axis in AXES:
         names = document.get(axis)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"{folder / _DOCUMENT} must list the features of {axis}s by name; store them again")
+            raise ValueError(f"{path} must list the features of {axis}s by name; store the interactions again")
+        if len(set(names)) < len(names):
+            raise ValueError(f"{path} must list each feature of {axis}s once; store the interactions again")
     return document
 
 
@@ -77,13 +76,42 @@ def read_array(folder: Path, name: str) -> np.ndarray:
     """An array that `write_array` wrote, mapped from its file where it is not of objects."""
     objects = folder / f"{name}.json"
     if objects.exists():
-        array = objects_from_json(json.loads(objects.read_text()))
+        try:
+            array = objects_from_json(_read_json(objects))
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise _damaged(objects, error) from error
         array.flags.writeable = False
         return array
     path = folder / f"{name}.npy"
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is missing; store the interactions again")
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is missing; store the interactions again") from None
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); store the interactions again") from error
+        array = np.load(_regular(path), mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # whatever a file that is none makes NumPy raise
+        raise _damaged(path, error) from error
+    if not isinstance(array, np.ndarray):  # NumPy takes an archive of several for one
+        raise _damaged(path, "an archive of arrays, where one is wanted")
+    return array
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(_regular(path).read_text("utf-8"))
+    except (ValueError, RecursionError, OSError) as error:
+        raise _damaged(path, error) from error
+
+
+def _regular(path: Path) -> Path:
+    """The path of an ordinary file: reading a pipe or a device might never end."""
+    if not path.is_file():
+        raise ValueError("it is no ordinary file")
+    return path
+
+
+def _damaged(path: Path, reason: Any) -> ValueError:
+    told = str(reason) or type(reason).__name__
+    if "pickle" in told:  # NumPy's advice would be to run what a stranger wrote
+        told = "it holds Python objects"
+    if str(path) in told:
+        return ValueError(told)
+    return ValueError(f"{path} is damaged ({told}); store the interactions again")

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastfedrec._check import check_instance, check_integer
+from fastfedrec._check import check_instance, check_integer, plain_array
 from fastfedrec._csr import check_indptr, check_integers, check_named_rows, own_array
 from fastfedrec._kernels import _examples as _kernel
 from fastfedrec._rows import check_rows, distinct
@@ -103,7 +103,7 @@ class Events:
         """
         check_instance("interactions", interactions, Interactions, "use Interactions.from_arrays")
         of_user, of_item = interactions.user_index(users), interactions.item_index(items)
-        contexts = np.arange(len(of_user)) if rows is None else np.asarray(rows)
+        contexts = np.arange(len(of_user)) if rows is None else plain_array("rows", rows)
         if len({len(of_user), len(of_item), len(contexts)}) > 1 or contexts.dtype.kind not in "iu":
             raise ValueError(
                 f"users, items and rows must have one entry a row, got {len(of_user)}, {len(of_item)} and "

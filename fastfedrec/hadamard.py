@@ -5,6 +5,7 @@ The Hadamard matrix H of a power of two has the entries (-1)^popcount(i & j).  I
 
 import numpy as np
 
+from fastfedrec._check import plain_array
 from fastfedrec._kernels import hadamard as _kernel
 from fastfedrec._threads import resolve_n_threads
 
@@ -47,7 +48,7 @@ def hadamard_transform(values: np.ndarray, *, n_threads: int = 0) -> np.ndarray:
     >>> hadamard_transform(hadamard_transform([1, 0, 2, 0])) // 4
     array([1, 0, 2, 0])
     """
-    values = np.asarray(values)
+    values = plain_array("values", values)
     if values.dtype.kind not in "biuf":
         raise TypeError(f"values must be whole numbers or floats, got {values.dtype}; convert them first")
     n = values.shape[-1] if values.ndim else 0

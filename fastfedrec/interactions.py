@@ -293,9 +293,10 @@ class Interactions(Selections):
             if name not in frame.columns:
                 raise KeyError(f"{argument}={name!r} is not a column; the frame has {list(frame.columns)}")
             series = frame[name]
-            missing = series.is_null().sum() if hasattr(series, "is_null") else series.isna().sum()
-            if missing:
-                raise ValueError(f"column {name!r} ({argument}) has {missing} missing entries; drop or fill those rows")
+            missing = np.asarray(series.is_null() if hasattr(series, "is_null") else series.isna())
+            if missing.any():
+                problem = f"has {missing.sum()} missing entries, the first at position {missing.argmax()}"
+                raise ValueError(f"column {name!r} ({argument}) {problem}; drop or fill those rows")
             return series.to_numpy()
 
         if not hasattr(frame, "columns"):

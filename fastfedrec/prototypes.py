@@ -7,7 +7,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_epsilon, check_exact, check_instance, check_integer, check_real
+from fastfedrec._check import (
+    check_choice,
+    check_epsilon,
+    check_exact,
+    check_instance,
+    check_integer,
+    check_real,
+    plain_array,
+)
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting.events import ZCDP, CentralRelease, Composed
 from fastfedrec.interactions import Interactions
@@ -280,7 +288,7 @@ def recover_prototypes(
     check_instance("recovery", recovery, Recovery, "build one with Recovery(kind, ...)")
     n_clusters = check_integer("n_clusters", n_clusters, low=1, high=2**16)
     round_number = check_integer("round", round, low=0, high=2**16 - 1)
-    labels = np.asarray(labels)
+    labels = plain_array("labels", labels)
     if labels.dtype.kind not in "iu" or labels.shape != (interactions.n_users,):
         raise ValueError(f"labels must be integers, one a user ({interactions.n_users}), got {labels.dtype} "
                          f"{labels.shape}")  # fmt: skip

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from fastfedrec._check import check_instance, check_integer
+from fastfedrec._check import check_instance, check_integer, plain_array
 from fastfedrec._kernels import randomness as _kernel
 from fastfedrec._threads import resolve_n_threads, threads_for_rows
 
@@ -220,7 +220,7 @@ class Key:
             Where each user's begin.
         """
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
-        users, sizes = _check_users(users), np.asarray(sizes)
+        users, sizes = _check_users(users), plain_array("sizes", sizes)
         if sizes.shape != users.shape or sizes.dtype.kind not in "iu":
             raise ValueError(f"sizes must be {len(users)} integers, one a user, got {sizes.dtype} {sizes.shape}")
         if sizes.size and not (sizes.min() >= 0 and sizes.max() <= 2**35):
@@ -386,7 +386,7 @@ class Key:
 
 def _check_users(users: np.ndarray) -> np.ndarray:
     # A cast alone would wrap -1 and cut 0.5, and so read another user's stream.
-    users = np.asarray(users)
+    users = plain_array("users", users)
     if users.dtype.kind not in "iu":
         raise TypeError(f"users must be integers, got {users.dtype}; pass global_user_ids")
     if users.ndim != 1:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from fastfedrec._check import check_array, check_instance
+from fastfedrec._check import check_array, check_instance, plain_array
 from fastfedrec._kernels import row_sums as _kernel
 from fastfedrec._sparse import check_arrays
 from fastfedrec._threads import resolve_n_threads
@@ -70,7 +70,9 @@ def sum_rows(
             _kernel.sum_sparse_rows(*rows, *(np.ascontiguousarray(*part) for part in layout), out, n_threads)
         return out
     shape = (interactions.n_items, None)
-    matrix = check_array("matrix", np.asarray(matrix, dtype=np.float64), ndim=2, shape=shape, finite=False)
+    matrix = check_array(
+        "matrix", plain_array("matrix", matrix).astype(np.float64, copy=False), ndim=2, shape=shape, finite=False
+    )
     out = np.empty((interactions.n_users, matrix.shape[1]))
     if out.size:
         _kernel.sum_dense_rows(*rows, matrix, out, n_threads)

@@ -1,15 +1,20 @@
 """Interactions on disk: the same as in memory, pickled by path, and nothing damaged taken for whole."""
 
 import json
+import os
 import pickle
+import shutil
 import tempfile
+import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from interaction_case import assert_well_formed
 
 from fastfedrec import FMFLDP, Interactions, Key
 from fastfedrec.datasets import generate_implicit
@@ -31,6 +36,13 @@ def data():
 def folder(data, tmp_path):
     store_interactions(data, tmp_path / "data")
     return tmp_path / "data"
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "data"
+    store_interactions(data, path)
+    return path
 
 
 def is_mapped(array):
@@ -233,3 +245,88 @@ def test_what_is_not_interactions_is_refused(tmp_path):
     with pytest.raises(TypeError, match="interactions must be"):
         store_interactions(json, tmp_path / "x")
     assert issubclass(StoredInteractions, Interactions)
+
+
+@pytest.mark.parametrize("name", ["indices.npy", "interactions.json", "user_feature_1.npy"])
+def test_what_is_no_ordinary_file_is_not_read(folder, name):
+    (folder / name).unlink()
+    os.mkfifo(folder / name)  # reading would wait for ever
+    with pytest.raises(ValueError, match=f"{name} is damaged .it is no ordinary file."):
+        open_interactions(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[1, 2", "[[1]]", '{"tuple": [1]}', "[{}]", "[null]", "[" * 10_000, '"ids"', "\xff"]
+)
+def test_ids_in_json_that_are_none_are_named(folder, text):
+    (folder / "user_ids.npy").unlink()
+    (folder / "user_ids.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises((ValueError, TypeError), match=r"user_ids.json"):
+        open_interactions(folder)
+
+
+ARRAYS = st.sampled_from(["indptr", "indices", "values", "timestamps", "user_ids", "item_ids", "global_user_ids"])
+
+
+@st.composite
+def damages(draw):
+    """A function from a store's folder that spoils it."""
+    name, number = draw(ARRAYS), draw(st.integers(0, 10**6))
+    kind = draw(st.sampled_from(["bytes", "cut", "entry", "dtype", "shape", "other", "gone", "longer", "archive"]))
+
+    def spoil(folder):
+        path = folder / f"{name}.npy"
+        raw = bytearray(path.read_bytes())
+        array = np.array(np.load(path))
+        if kind == "bytes":
+            for step in range(1 + number % 3):
+                raw[(number * (step + 1)) % len(raw)] = number % 251
+            path.write_bytes(raw)
+        elif kind == "cut":
+            path.write_bytes(raw[: number % len(raw)])
+        elif kind == "longer":
+            np.save(path, np.concatenate([array, array[: 1 + number % 3]]))
+        elif kind == "entry":
+            array[number % len(array)] = array.dtype.type(number * 7919 % 2**31)
+            np.save(path, array)
+        elif kind == "dtype":
+            new = ["f4", "f8", "i1", "u8", ">i4", "c16", "?", "U3", "M8[s]", "V4"][number % 10]
+            with np.errstate(all="ignore"):
+                np.save(path, np.zeros(len(array), "V4") if new == "V4" else array.astype(new))
+        elif kind == "shape":
+            np.save(path, [array[:0], array[:, None], array[0], array[None], array[::-1]][number % 5])
+        elif kind == "other":
+            other = sorted(folder.glob("*.npy"))[number % 9]
+            path.write_bytes(other.read_bytes())
+        elif kind == "archive":
+            with open(path, "wb") as file:
+                np.savez(file, array)
+        else:
+            path.unlink()
+
+    return spoil
+
+
+@given(st.lists(damages(), min_size=1, max_size=2))
+@settings(max_examples=150, deadline=None)
+def test_no_damaged_store_is_taken_that_is_not_sound(data, whole, damage):
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(shutil.copytree(whole, Path(place, "data")))
+        for spoil in damage:
+            try:
+                spoil(folder)
+            except (FileNotFoundError, ValueError, OverflowError, IndexError, TypeError, EOFError, zipfile.BadZipFile):
+                assume(False)  # what the first has left is nothing that the second could work on
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NumPy's, of headers that were once allowed
+            opened, error = None, ""
+            try:
+                opened = open_interactions(folder)
+            except (ValueError, TypeError, FileNotFoundError) as refused:
+                error = str(refused)
+        if opened is None:
+            assert str(folder) in error
+            assert "allow_pickle" not in error
+            return
+        assert_well_formed(opened)
+        assert opened.top_items(5).shard(2)[0].n_items == 5  # and the rest of the package can work with it

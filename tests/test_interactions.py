@@ -376,7 +376,9 @@ def test_from_dataframe_refuses(library):
     frame = library.DataFrame({"user": ["a", None], "item": [1, 2], "value": [1.0, None]})
     with pytest.raises(KeyError, match=r"user='person' is not a column; the frame has \['user', 'item', 'value'\]"):
         Interactions.from_dataframe(frame, user="person")
-    with pytest.raises(ValueError, match=r"column 'user' \(user\) has 1 missing entries; drop or fill those rows"):
+    with pytest.raises(
+        ValueError, match=r"column 'user' \(user\) has 1 missing entries, the first at position 1; drop"
+    ):
         Interactions.from_dataframe(frame)
     with pytest.raises(ValueError, match=r"column 'value' \(value\) has 1 missing entries"):
         Interactions.from_dataframe(frame, user="item", value="value")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastfedrec._check import check_out, check_real
+from fastfedrec._check import check_out, check_real, plain_array
 from fastfedrec._kernels import clipping as _kernel
 from fastfedrec._threads import resolve_n_threads
 
@@ -122,7 +122,7 @@ def clip_rows_l1(
 
 
 def _clip(rows, clip_norm, out, rejected, n_threads, order) -> np.ndarray:
-    rows = np.asarray(rows)
+    rows = plain_array("rows", rows)
     if rows.dtype not in (np.float32, np.float64):
         raise TypeError(f"rows must be an array of float32 or float64, got dtype {rows.dtype}; convert it with .astype")
     if rows.ndim != 2:

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from fastfedrec._check import plain_array
 from fastfedrec.mechanisms._arrays import check_grid
 from fastfedrec.mechanisms._exact import unbiased_outputs
 from fastfedrec.mechanisms.channel import Channel
@@ -80,4 +81,4 @@ class RatedOrNot(Channel):
             Same shape; not confined to 0 and 1.
         """
         self.estimate(reports)  # refuses what is no report
-        return np.array([float(value) for value in self.rated_outputs])[np.asarray(reports)]
+        return np.array([float(value) for value in self.rated_outputs])[plain_array("reports", reports)]

@@ -1,0 +1,53 @@
+"""Masks, nulls and byte order, in every function that takes an array: taken rightly, or refused by name."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from fastfedrec import Interactions, Key, als, clustering, hadamard, nmf, ranking, row_sums, sgd
+from fastfedrec.mechanisms import DiscreteLaplace, ExponentialMechanism, clipping
+
+RATINGS = Interactions.from_arrays([0, 0, 1, 2], [0, 1, 1, 2], [1.0, 2.0, 3.0, 4.0])
+SEED = Key.from_seed(0)
+
+#: Functions of an array, what to give them, and its name.
+DOORS = {
+    "solve_users": (lambda x: als.solve_users(RATINGS, x, regularization=0.1, confidence_weight=1.0),
+                    np.ones((3, 2)), "item_factors"),
+    "fit_nmf": (lambda x: nmf.fit_nmf(x, 2, regularization=0.1, key=SEED).row_factors, np.ones((4, 3)), "ratings"),
+    "kmeans": (lambda x: clustering.kmeans(x, 2, key=SEED).centers, np.arange(8.0).reshape(4, 2), "rows"),
+    "top_k": (lambda x: ranking.top_k(x, 2)[0], np.arange(6.0).reshape(2, 3), "scores"),
+    "held_out_ranks": (lambda x: ranking.held_out_ranks(x, np.ones((2, 3)), [3, 3]), np.ones(2), "held_out_scores"),
+    "sample_unseen": (lambda x: ranking.sample_unseen(RATINGS, x, 1, key=SEED, purpose="t")[0],
+                      np.array([0, 2]), "rows"),
+    "sum_rows": (lambda x: row_sums.sum_rows(RATINGS, x), np.ones((3, 2)), "matrix"),
+    "weights": (lambda x: row_sums.sum_rows(RATINGS, np.ones((3, 2)), weights=x), np.ones(4), "weights"),
+    "hadamard": (hadamard.hadamard_transform, np.array([1, 0, 2, 0]), "values"),
+    "words_by_user": (lambda x: SEED.words_by_user("t", x, size=1), np.array([1, 2, 3]), "users"),
+    "clip_rows": (lambda x: clipping.clip_rows_l2(x, 1.0), np.ones((2, 3)), "rows"),
+    "sgd": (lambda x: sgd.fit_factors(x, [0, 1], [1.0, 2.0], n_users=2, n_items=2, key=SEED, n_epochs=1).user_factors,
+            np.array([0, 1]), "users"),
+    "select_users": (lambda x: RATINGS.select_users(x).indices, np.array([1, 0]), "rows"),
+    "user_index": (RATINGS.user_index, np.array([1, 0]), "user_ids"),
+    "features": (lambda x: RATINGS.with_features(user_features={"a": x}).user_features["a"], np.arange(3), "features"),
+    "laplace": (lambda x: DiscreteLaplace(1).privatize(x, key=SEED), np.array([1, 2, 3]), "values"),
+    "exponential": (lambda x: ExponentialMechanism(1.0).privatize(x, key=SEED), np.array([1, 2, 3]), "scores"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_what_a_mask_hides_is_refused_and_swapped_bytes_are_taken_rightly(name):
+    function, array, called = DOORS[name]
+    expected = function(array)
+    np.testing.assert_array_equal(function(array.astype(array.dtype.newbyteorder(">"))), expected)
+    np.testing.assert_array_equal(function(np.ma.array(array, mask=False)), expected)
+    hidden = np.zeros(array.shape, dtype=bool)
+    hidden.flat[-1] = True
+    with pytest.raises((ValueError, TypeError), match=rf"{called}.*(missing|masked)"):
+        function(np.ma.array(array, mask=hidden))
+    if array.ndim == 1:
+        with pytest.raises((ValueError, TypeError), match=rf"{called}.*(missing|null)"):
+            function(pa.array([*array[:-1].tolist(), None]))
+        np.testing.assert_array_equal(function(pa.array(array)), expected)
+        np.testing.assert_array_equal(function(pd.Series(array)), expected)
