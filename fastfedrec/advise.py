@@ -279,6 +279,8 @@ def advise(
     n_users, n_items = check_integer("n_users", n_users, low=1), check_integer("n_items", n_items, low=1)
     epsilon = check_epsilon("epsilon", epsilon)
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
+    if row_length is not None:
+        row_length = check_real("row_length", row_length, low=0.0, exclusive=True)
     check_choice("trust", trust, tuple(TRUST_VIEWS))
     stored = stored_sweeps() if measured is None else json.loads(Path(measured).read_text())
     rows = [row for row in stored["rows"] if row["trust"] == trust]

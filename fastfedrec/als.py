@@ -156,6 +156,7 @@ def check_item_factors(item_factors: np.ndarray, n_items: int) -> np.ndarray:
     ndarray
         C-contiguous.
     """
+    n_items = check_integer("n_items", n_items, low=0)
     item_factors = check_array("item_factors", item_factors, ndim=2, shape=(n_items, None))
     if not 1 <= item_factors.shape[1] <= MAX_FACTORS:
         raise ValueError(f"item_factors must have 1 to {MAX_FACTORS} columns, got {item_factors.shape[1]}")
@@ -179,8 +180,9 @@ def regularized_gram(item_factors: np.ndarray, regularization: float, confidence
     ndarray of shape (n_factors, n_factors), float64
         What the kernels take as `gram`.
     """
+    regularization = check_real("regularization", regularization, low=0.0)
     gram = _plain_gram(item_factors, regularization)
-    if confidence_weight == 0 and not _kernel.factor_gram(gram):
+    if check_real("confidence_weight", confidence_weight, low=0.0) == 0 and not _kernel.factor_gram(gram):
         raise ValueError(
             f"the system V'V + {regularization} I of every user is singular: item_factors have dependent columns; "
             "raise regularization"

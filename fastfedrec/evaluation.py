@@ -174,6 +174,7 @@ def hold_out(indptr: np.ndarray, global_user_ids: np.ndarray, fraction: float, *
     ndarray of shape (indptr[-1],), bool
         True for what is held out; never all entries of a user.
     """
+    fraction = check_real("fraction", fraction, low=0.0, high=1.0)
     indptr = check_indptr("indptr", indptr)
     global_user_ids = check_integers("global_user_ids", global_user_ids, np.uint64)
     if len(global_user_ids) != len(indptr) - 1:

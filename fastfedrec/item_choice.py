@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec._check import check_epsilon, check_instance, check_integer, check_real
+from fastfedrec._check import check_epsilon, check_exact, check_instance, check_integer, check_real
 from fastfedrec._ids import column_array
 from fastfedrec._kernels import baselines as _kernel
 from fastfedrec._pairs import in_order, sort_pairs
@@ -142,6 +142,8 @@ def threshold(scale: Fraction, delta: Fraction) -> int:
         At least 2: 1 + the least k >= 1 with q^k / (1 + q) <= `delta`, q = exp(-1 / scale), or the next, for it is
         rounded up.
     """
+    scale = check_exact("scale", scale, low=0, exclusive=True)
+    delta = check_exact("delta", delta, low=0, high=1, exclusive=True)
     with decimal.localcontext(_DIGITS):
         wide = decimal.Decimal(scale.numerator) / scale.denominator
         rate = (-1 / wide).exp()

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec import clustering
-from fastfedrec._check import check_epsilon, check_instance, check_integer, check_real
+from fastfedrec._check import check_epsilon, check_exact, check_instance, check_integer, check_real
 from fastfedrec.accounting.events import CentralRelease
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
 from fastfedrec.mechanisms.integer_noise import float_upper
@@ -136,9 +136,10 @@ def round_epsilons(epsilon: float, n_rounds: int) -> list[Fraction]:
     >>> [str(part) for part in round_epsilons(1.0, 2)], sum(round_epsilons(0.3, 7)) == 0.3
     (['1/10', '9/25', '27/50'], True)
     """
-    weights = [_GROWTH**number for number in range(n_rounds)]
-    left = (1 - _FIRST_SHARE) * Fraction(epsilon) / sum(weights)
-    return [_FIRST_SHARE * Fraction(epsilon), *(left * weight for weight in weights)]
+    total = check_exact("epsilon", epsilon, low=0, exclusive=True)
+    weights = [_GROWTH**number for number in range(check_integer("n_rounds", n_rounds, low=1))]
+    left = (1 - _FIRST_SHARE) * total / sum(weights)
+    return [_FIRST_SHARE * total, *(left * weight for weight in weights)]
 
 
 def lloyd_rounds(n_users: int, n_clusters: int, n_dimensions: int, epsilon: float) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fastfedrec._check import check_integer, check_real
 from fastfedrec.accounting.views import View
 
 #: Against whom a guarantee must hold where this is all that is trusted.
@@ -152,6 +153,8 @@ def share_error(values: Sequence[float], n_tested: int) -> float:
     float
         Over seeds, and never less than that of a share among the users of one seed.
     """
+    values = [check_real(f"values[{i}]", value, low=0.0, high=1.0) for i, value in enumerate(values)]
+    n_tested = check_integer("n_tested", n_tested, low=1)
     share = statistics.fmean(values)
     of_users = math.sqrt(max(share * (1 - share), 0.0) / n_tested)
     return max(of_users, statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0)

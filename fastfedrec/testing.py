@@ -301,6 +301,7 @@ def assert_epsilon(
     AssertionError: VIOLATED: epsilon is at least 1.1..., the claim is 1...
     """
     control = check_real("control", control, low=0.0, high=1.0, exclusive=True)
+    claim = check_real("claim", claim)
     result = audit(mechanism, x0, x1, claim, n, ALPHA, delta=delta, measure=measure, key=key)
     if result.verdict == "violated":
         raise AssertionError(str(result))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fastfedrec._check import check_integer
 from fastfedrec._table import format_table
 
 
@@ -24,6 +25,10 @@ class RoundTraffic:
     upload: int
     n_clients: int
 
+    def __post_init__(self) -> None:
+        for name in ("download", "upload", "n_clients"):
+            object.__setattr__(self, name, check_integer(name, getattr(self, name), low=0))
+
 
 @dataclass
 class CommunicationLedger:
@@ -39,6 +44,10 @@ class CommunicationLedger:
 
     rounds: list[RoundTraffic] = field(default_factory=list)
     n_clients: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_clients is not None:
+            self.n_clients = check_integer("n_clients", self.n_clients, low=0)
 
     def record(self, traffic: RoundTraffic) -> None:
         """Add one round.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Self, cast
 
-from fastfedrec._check import check_choice, check_flag, check_real
+from fastfedrec._check import check_choice, check_flag, check_integer, check_real
 from fastfedrec._table import epsilon_to_json, format_epsilon, format_table
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, parse, read, understated
 from fastfedrec.accounting.events import (
@@ -119,6 +119,7 @@ class Ledger:
             How many users' reports arrived.  Where none of them is honest there is no crowd, and reports that may have
             left their users all the same are counted as without a shuffler.
         """
+        n_users_heard = check_integer("n_users_heard", n_users_heard, low=0)
         if not isinstance(event, LocalReports | ShuffledReports) or n_users_heard >= event.n_users:
             return
         if isinstance(event, ShuffledReports) and event.honest_fraction * n_users_heard < 1:

@@ -4,6 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from fastfedrec._check import check_real
 from fastfedrec.accounting import _renyi
 from fastfedrec.accounting._conversion import renyi_delta, renyi_epsilon
 from fastfedrec.accounting._rounding import count_up, up
@@ -97,6 +98,9 @@ def poisson_divergence(order: float, sampling_probability: float, noise_multipli
     float
         Rounded up.
     """
+    order = check_real("order", order, low=1.0, exclusive=True)
+    sampling_probability = check_real("sampling_probability", sampling_probability, low=0.0, high=1.0)
+    noise_multiplier = check_real("noise_multiplier", noise_multiplier, low=0.0, exclusive=True)
     return _renyi.divergence(_renyi.sampled_gaussian(order, sampling_probability, noise_multiplier), order)
 
 
@@ -117,7 +121,9 @@ def without_replacement_divergence(order: float, sampling_rate: float, noise_mul
     float
         That of the pair that dominates the release, rounded up.
     """
-    orders = np.array([float(order)])
+    orders = np.array([check_real("order", order, low=1.0, exclusive=True)])
+    sampling_rate = check_real("sampling_rate", sampling_rate, low=0.0, high=1.0)
+    noise_multiplier = check_real("noise_multiplier", noise_multiplier, low=0.0, exclusive=True)
     return float(_divergences(orders, _renyi.fixed_size_gaussian(orders, sampling_rate, noise_multiplier))[0])
 
 

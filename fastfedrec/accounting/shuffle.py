@@ -163,6 +163,7 @@ def shuffled_loss(epsilon: float, n_users: int) -> Loss:
     Loss
         Alike in both directions.
     """
+    epsilon = check_epsilon("epsilon", epsilon)
     return clone_loss(epsilon, n_users, _clone_probability(epsilon))
 
 
@@ -183,6 +184,8 @@ def clone_loss(epsilon: float, n_users: int, clone_probability: float) -> Loss:
     Loss
         Alike in both directions.
     """
+    epsilon, n_users = check_epsilon("epsilon", epsilon), check_integer("n_users", n_users, low=1)
+    clone_probability = check_real("clone_probability", clone_probability, low=0.0, high=1.0)
     if epsilon > _UNHIDDEN:
         return pure_loss(epsilon)
     expected = 1 + (n_users - 1) * clone_probability
@@ -258,6 +261,8 @@ def zero_out_loss(epsilon: float, n_reports: int, n_users: int) -> Loss:
     Loss
         For removing the user's data, and for adding them.
     """
+    epsilon, n_users = check_epsilon("epsilon", epsilon), check_integer("n_users", n_users, low=1)
+    n_reports = check_integer("n_reports", n_reports, low=1)
     clone = _clone_probability(epsilon)
     # One standard deviation of the loss, were the counts normal.
     spread = (1 - clone) * n_reports / math.sqrt(n_reports + (n_users - 1) * n_reports * clone)

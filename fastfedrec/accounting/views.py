@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
+from fastfedrec._check import check_real
 from fastfedrec.accounting._rounding import stretched_delta, sum_up
 from fastfedrec.accounting.composition import Accountant, ZCDPAccountant, pure_cost
 from fastfedrec.accounting.events import (
@@ -144,6 +145,7 @@ def composed_epsilon(events: Mapping[Event, int], view: View, delta: float) -> f
     UnsupportedEventError
         No accountant here can add up the events.
     """
+    delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
     seen = [(seen_event(event, view), times) for event, times in events.items() if times]
     known = [(event, times) for event, times in seen if event is not None]
     if len(known) < len(seen):

@@ -63,6 +63,7 @@ def encode_reports(index: np.ndarray, bit: np.ndarray, n_coordinates: int) -> by
     bytes
         Little-endian.
     """
+    n_coordinates = check_integer("n_coordinates", n_coordinates, low=1)
     if len(index) and not 0 <= index.min() <= index.max() < n_coordinates:
         raise ValueError(f"index must be from 0 to {n_coordinates - 1}, got {index.min()} to {index.max()}")
     return (2 * index.astype(np.uint64) + bit.astype(np.uint64)).astype(_width(n_coordinates)).tobytes()
@@ -90,7 +91,7 @@ def decode_reports(body: bytes, n_coordinates: int) -> tuple[np.ndarray, np.ndar
     ValueError
         They are no such reports.
     """
-    width = _width(n_coordinates)
+    width = _width(n_coordinates := check_integer("n_coordinates", n_coordinates, low=1))
     if len(body) % width.itemsize:
         raise ValueError(f"reports take {width.itemsize} bytes each, got {len(body)} bytes")
     codes = np.frombuffer(body, dtype=width)

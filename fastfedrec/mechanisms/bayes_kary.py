@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_real
+from fastfedrec._check import check_integer, check_real
 from fastfedrec.mechanisms._arrays import check_grid
 from fastfedrec.mechanisms._exact import counts_within, unbiased_outputs
 from fastfedrec.mechanisms._kary_solutions import BAYES, find_solution, propose
@@ -127,6 +127,7 @@ def check_prior(name: str, prior: Sequence[float] | None, n_values: int) -> tupl
     tuple of float
         Shares.
     """
+    n_values = check_integer("n_values", n_values, low=2)
     if prior is None:
         return (1 / n_values,) * n_values
     shares = [check_real(f"{name}[{i}]", share, low=0.0) for i, share in enumerate(prior)]
@@ -151,7 +152,8 @@ def explained_share(channel: Channel, prior: Sequence[float]) -> float:
     float
         From 0 to 1.
     """
-    shares, x = np.array(prior), np.array([float(v) for v in channel.inputs])
+    shares = np.array([check_real(f"prior[{i}]", share, low=0.0) for i, share in enumerate(prior)])
+    x = np.array([float(v) for v in channel.inputs])
     table = np.array([[c / TOTAL for c in row] for row in channel.counts])
     deviations = x - shares @ x
     explained = ((shares * deviations) @ table) ** 2 / (shares @ table)

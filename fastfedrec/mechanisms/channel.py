@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_exact, check_integer
+from fastfedrec._check import check_exact, check_integer, check_real
 from fastfedrec._kernels import channel as _kernel
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms._arrays import CODES, check_codes, check_reals, code_type, report_array
@@ -35,7 +35,8 @@ def exp_lower(epsilon: float) -> Fraction:
     Fraction
         The bound.
     """
-    return Fraction(_CONTEXT.next_minus(_CONTEXT.exp(decimal.Decimal(min(epsilon, LARGEST_EPSILON)))))
+    epsilon = min(check_real("epsilon", epsilon), LARGEST_EPSILON)
+    return Fraction(_CONTEXT.next_minus(_CONTEXT.exp(decimal.Decimal(epsilon))))
 
 
 def log_upper(ratio: Fraction) -> float:
@@ -51,6 +52,7 @@ def log_upper(ratio: Fraction) -> float:
     float
         In nats.
     """
+    ratio = check_exact("ratio", ratio, low=1)
     if ratio == 1:
         return 0.0
     quotient = _CONTEXT.next_plus(_CONTEXT.divide(decimal.Decimal(ratio.numerator), decimal.Decimal(ratio.denominator)))

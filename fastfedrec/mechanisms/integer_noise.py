@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_instance, check_integer, check_out, check_real
+from fastfedrec._check import check_exact, check_instance, check_integer, check_out, check_real
 from fastfedrec._kernels import integer_noise as _kernel
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms._arrays import check_integers
@@ -29,6 +29,8 @@ def float_upper(exact: Fraction) -> float:
     float
         Rounded up: infinite beyond the largest float.
     """
+    if type(exact) is not Fraction:
+        exact = check_exact("exact", exact)
     try:
         nearest = float(exact)
     except OverflowError:
@@ -51,6 +53,7 @@ def extra_delta(epsilon: float, distance: Fraction) -> float:
     float
         At most 1.
     """
+    epsilon, distance = check_real("epsilon", epsilon, low=0.0), check_exact("distance", distance, low=0)
     if distance == 0:
         return 0.0
     if epsilon > LARGEST_EPSILON:  # and decimals end not far above e^1000000

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_epsilon, check_flag, check_integer
+from fastfedrec._check import check_choice, check_epsilon, check_exact, check_flag, check_integer
 from fastfedrec._kernels import baselines as _kernel
 from fastfedrec._kernels import binary_response as _response_kernel
 from fastfedrec._threads import resolve_n_threads
@@ -280,6 +280,7 @@ def best_n_reports(epsilon: float) -> int:
     int
         At least 1.
     """
+    epsilon = check_epsilon("epsilon", epsilon)
 
     def variance(n_reports):
         return 1 / (n_reports * math.tanh(epsilon / n_reports / 2) ** 2)
@@ -303,5 +304,6 @@ def split_epsilon(epsilon: float, n_reports: int) -> float:
     float
         Of one report.
     """
-    share = float(Fraction(epsilon) / n_reports)
-    return share if Fraction(share) * n_reports <= Fraction(epsilon) else math.nextafter(share, 0.0)
+    total, n_reports = check_exact("epsilon", epsilon, low=0), check_integer("n_reports", n_reports, low=1)
+    share = float(total / n_reports)
+    return share if Fraction(share) * n_reports <= total else math.nextafter(share, 0.0)

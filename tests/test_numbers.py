@@ -1,0 +1,257 @@
+"""Every number that anything public takes: of each type it is the same number, or refused by the argument's name."""
+
+import functools
+import importlib
+import inspect
+import math
+import re
+import types
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+
+import numbers_case
+import numpy as np
+import pytest
+from test_conventions import public_objects
+
+from fastfedrec.systems.recommender import Recommender
+
+INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
+FLOATS = (np.float16, np.float32, np.float64, np.longdouble)
+NUMERIC = re.compile(r"\b(int|float|Fraction)\b")
+CASES = numbers_case.MECHANISMS, numbers_case.ACCOUNTING, numbers_case.FUNCTIONS
+PREFIXES = "mechanisms.", "accounting.", ""
+
+
+def resolve(name):
+    """The public object of a dotted name without the package's own."""
+    parts = ["fastfedrec", *name.split(".")]
+    for length in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:length]))
+        except ImportError:
+            continue
+        return functools.reduce(getattr, parts[length:], found)
+    raise AssertionError(name)
+
+
+def calls():
+    """Every (name, case): functions, classes and methods; systems from their defaults and the numbers given."""
+    for prefix, cases in zip(PREFIXES, CASES, strict=True):
+        for name, case in cases.items():
+            for each in case if isinstance(case, list) else [case]:
+                yield prefix + name, each
+
+
+CALLS = list(calls())
+MODELS = {
+    value.__name__: value
+    for _, value in public_objects()
+    if inspect.isclass(value) and issubclass(value, Recommender) and not inspect.isabstract(value)
+}
+
+
+def numeric_parameters(target):
+    """Names of parameters that are annotated with a number."""
+    try:
+        parameters = inspect.signature(target).parameters.values()
+    except ValueError:  # an exception without a constructor of its own
+        return []
+    return [p.name for p in parameters if NUMERIC.search(str(p.annotation)) and "Callable" not in str(p.annotation)]
+
+
+def is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def kinds_of(value):
+    """(label, value) of each type that holds the same number exactly."""
+    wholes = [kind for kind in INTEGERS if value == int(value) and np.iinfo(kind).min <= value <= np.iinfo(kind).max]
+    kinds = wholes if isinstance(value, int) else [*FLOATS, Fraction, Decimal]
+    for kind in kinds:
+        yield kind.__name__, kind(value)
+        if kind not in (Fraction, Decimal):
+            yield f"{kind.__name__} array", np.array(value, dtype=kind)
+
+
+def wrong_kinds(value):
+    """(label, value) of what is no number, or none that can be used."""
+    yield from (("bool", True), ("numpy bool", np.True_), ("bool array", np.array(True)), ("text", str(value)))
+    yield from (("complex", complex(value)), ("duration", np.timedelta64(5, "s")))
+    yield from (
+        ("nan", math.nan),
+        ("infinity", math.inf),
+        ("numpy nan", np.float16("nan")),
+        ("decimal", Decimal("sNaN")),
+    )
+    yield from (("huge fraction", Fraction(10**400)), ("huge decimal", Decimal("1e999999")))
+
+
+def fingerprint(value, seen=()):
+    """What a result is, with the types of all numbers in it."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes() if value.dtype != object else tuple(map(repr, value.flat))
+    if value is None or isinstance(value, bool | int | float | str | bytes | Fraction | np.generic):
+        return type(value).__name__, repr(value)
+    if id(value) in seen:
+        return "seen"
+    seen = (*seen, id(value))
+    if isinstance(value, dict):
+        return [(fingerprint(key, seen), fingerprint(held, seen)) for key, held in value.items()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return type(value).__name__, [fingerprint(held, seen) for held in value]
+    if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType | functools.partial):
+        return repr(type(value))
+    held = getattr(value, "__dict__", None)
+    if held is None:
+        slots = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ())]
+        held = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return type(value).__name__, fingerprint(dict(held), seen)
+
+
+def run(target, case, **changed):
+    bind, arguments = case
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return fingerprint(bind(target)(**(arguments | changed)))
+
+
+def complete(target, case):
+    """The case with threads and a round where the callable takes them."""
+    bind, arguments = case
+    named = inspect.signature(target).parameters
+    return bind, {name: number for name, number in (("n_threads", 1), ("round", 2)) if name in named} | arguments
+
+
+def each(value, kind):
+    """A number, or each of a tuple of numbers, in a type."""
+    return tuple(kind(v) for v in value) if isinstance(value, tuple) else kind(value)
+
+
+def misfits(target, case):
+    """(argument, kind, what happened) wherever a number of some type is neither the same number nor refused by name."""
+    case = complete(target, case)
+    expected = run(target, case)
+    for name, value in case[1].items():
+        whole = value if isinstance(value, tuple) else (value,)
+        if not whole or not all(map(is_number, whole)):
+            continue
+        labels = set.intersection(*({label for label, _ in kinds_of(v)} for v in whole))
+        for label in sorted(labels):
+            try:
+                found = run(target, case, **{name: each(value, lambda v, k=label: dict(kinds_of(v))[k])})
+            except Exception as error:
+                yield name, label, repr(error)
+                continue
+            if found != expected:
+                yield name, label, f"not what Python's {value!r} gives"
+        for label, _ in wrong_kinds(whole[0]):
+            try:
+                run(target, case, **{name: each(value, lambda v, k=label: dict(wrong_kinds(v))[k])})
+                if (name, label) != ("exact", "huge fraction"):  # float_upper takes any fraction: infinity is above it
+                    yield name, label, "accepted"
+            except (TypeError, ValueError) as error:
+                if not re.search(rf"\b{name}\b", str(error)):
+                    yield name, label, f"not named: {error!r}"
+            except Exception as error:
+                yield name, label, repr(error)
+
+
+# ---- Oracle ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [pytest.param(*each, marks=[pytest.mark.slow] * (each[0] in numbers_case.SLOW), id=each[0]) for each in CALLS],
+)
+def test_a_number_of_any_type_is_the_same_number(name, case):
+    assert list(misfits(resolve(name), case)) == []
+
+
+def model_case(name, more=False):
+    parameters = inspect.signature(MODELS[name]).parameters
+    numbers = {p: v.default for p, v in parameters.items() if is_number(v.default) or isinstance(v.default, tuple)}
+    given = numbers_case.SYSTEMS.get(name, {}) | (numbers_case.MORE_SYSTEMS[name] if more else {})
+    return numbers_case.call(**(numbers | given))
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [(name, False) for name in MODELS] + [(name, True) for name in numbers_case.MORE_SYSTEMS]
+)
+def test_a_model_keeps_pythons_numbers(name, more):
+    assert list(misfits(MODELS[name], model_case(name, more))) == []
+
+
+# ---- Invariants ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_set_params_converts_too(name):
+    _, given = model_case(name)
+    model = MODELS[name](**given)
+    expected = fingerprint(model.get_params())
+    for parameter, value in given.items():
+        if is_number(value):
+            kind = np.int64 if isinstance(value, int) else np.float16
+            model.set_params(**{parameter: kind(value)})
+    assert fingerprint(model.get_params()) == expected
+
+
+def exempt(name):
+    return any(
+        name == known or name.startswith(f"{known}.") for group in numbers_case.EXEMPT.values() for known in group
+    )
+
+
+def uncovered(objects, called, models):
+    """What takes a number and is neither called nor exempt; (name, parameters)."""
+    for name, value in objects:
+        target = getattr(value, "__func__", value)
+        if isinstance(target, property):
+            continue
+        short = name.removeprefix("fastfedrec.")
+        wanted = set(numeric_parameters(target)) - numbers_case.LEFT_OUT.get(short, set())
+        given = set().union(*called.get(short, []), ["n_threads", "round"] if short in called else [])
+        if inspect.isclass(target) and target.__name__ in models:
+            given |= models[target.__name__]
+        elif short not in called and short.rsplit(".", 1)[-1] in ("fit", "serve", "recommend", "personalize"):
+            continue  # n_threads of Fit.resolve, and what test_recommender and test_privrec try
+        if wanted - given and not (exempt(short) and short not in called):
+            yield short, sorted(wanted - given)
+
+
+def called_parameters():
+    called = {}
+    for name, (_, arguments) in CALLS:
+        called.setdefault(name, []).append(set(arguments))
+    return called
+
+
+def test_everything_public_that_takes_a_number_is_called():
+    models = {
+        name: {"stage1_options"}.union(
+            *(model_case(name, more)[1] for more in (False, name in numbers_case.MORE_SYSTEMS))
+        )
+        for name in MODELS
+    }
+    assert list(uncovered(public_objects(), called_parameters(), models)) == []
+
+
+def test_a_new_function_is_missed():
+    def new(size: int, scale: float = 1.0):
+        return size * scale
+
+    assert list(uncovered([("fastfedrec.new", new)], {}, {})) == [("new", ["scale", "size"])]
+    assert list(uncovered([("fastfedrec.new", new)], {"new": [{"size"}]}, {})) == [("new", ["scale"])]
+
+
+def test_a_wrapped_number_is_seen():
+    def wraps(n):
+        return Fraction(n) * Fraction(n) if not isinstance(n, bool) else 0
+
+    with np.errstate(over="ignore"):
+        found = {(label, what) for _, label, what in misfits(wraps, numbers_case.call(n=100))}
+    assert ("int8", "not what Python's 100 gives") in found
+    assert ("bool", "accepted") in found
+    assert ("nan", "not named: ValueError('cannot convert NaN to integer ratio')") in found
