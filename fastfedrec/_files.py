@@ -59,6 +59,11 @@ def write_text(path: str | os.PathLike, text: str, *, private: bool = False) -> 
         file.write(text.encode())
 
 
+def check_place(path: str | os.PathLike) -> None:
+    """Raise a ValueError where `new_file` would: before the work whose result is to be there."""
+    _mode_to_keep(Path(path))
+
+
 def _mode_to_keep(path: Path) -> int | None:
     try:
         mode = os.lstat(path).st_mode

@@ -30,8 +30,10 @@ from fastfedrec._cli_reproduce import add_reproduce
 from fastfedrec._cli_shuffler import add_shuffler
 from fastfedrec._cli_sweep import add_sweep
 from fastfedrec._demo import EPSILON_LEGEND, missing_extra, run_demo
+from fastfedrec._files import check_place
 from fastfedrec._table import epsilon_from_json, format_epsilon, format_table
 from fastfedrec._version import __version__
+from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.evaluation import (
     RATING_METRICS,
@@ -69,8 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning  # type: ignore[assignment]
             arguments.run(arguments)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("fastfedrec: interrupted", file=sys.stderr)
+        _show_what_was_spent(error)
         return 130
     except Exception as error:
         if debug:
@@ -78,8 +81,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A KeyError's text is the repr of its message.
         message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
         print(f"fastfedrec: error: {' '.join(message.split()) or type(error).__name__}", file=sys.stderr)
+        _show_what_was_spent(error)
         return 2
     return 0
+
+
+def _show_what_was_spent(error: BaseException) -> None:
+    """After a fit that did not finish: what its rounds have cost all the same."""
+    ledger = getattr(error, "ledger", None)
+    if isinstance(ledger, Ledger) and ledger.events:
+        print("fastfedrec: the model is not there, but this was spent:\n\n" + ledger.summary(), file=sys.stderr)
 
 
 def _show_warning(message: Warning | str, *_: Any) -> None:
@@ -116,7 +127,10 @@ def _build_parser() -> _Parser:
     fit = add("fit", _fit, "Train a system, and show what it cost in privacy and bytes.")
     _add_system_and_data(fit)
     fit.add_argument("--seed", type=natural, metavar="N", help="simulate: take the noise from a seed, not entropy")
-    fit.add_argument("--out", type=Path, metavar="FILE", help="save the model here")
+    fit.add_argument("--out", type=Path, metavar="FILE", help="save the model here, with the users' data")
+    fit.add_argument(
+        "--without-users", action="store_true", help="save nothing of the users, so that others may have it"
+    )
 
     evaluation = add(
         "evaluate",
@@ -197,15 +211,19 @@ def _demo(arguments: argparse.Namespace) -> None:
 def _fit(arguments: argparse.Namespace) -> None:
     model = make_system(arguments.system, arguments.set)
     out = arguments.out
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):  # before the work, not after it
-        raise UsageError(f"--out {out} must be a file in a folder that exists")
+    if out is not None:  # before the work, not after it
+        if out.is_dir() or not out.parent.is_dir():
+            raise UsageError(f"--out {out} must be a file in a folder that exists")
+        check_place(out)
+    elif arguments.without_users:
+        raise UsageError("--without-users is about the file of --out, which is not given")
     data = load_data(arguments)
     key = None if arguments.seed is None else Key.from_seed(arguments.seed)
     started = time.perf_counter()
     model.fit(data, key=key, n_threads=arguments.threads, show_progress=_can_show_progress())
     seconds = time.perf_counter() - started
     if out is not None:
-        model.save(out)
+        model.save(out, include_users=not arguments.without_users)
     communication = getattr(model, "communication_", None)  # models fitted in one step keep none
     if arguments.json:
         _print_json(
@@ -225,7 +243,12 @@ def _fit(arguments: argparse.Namespace) -> None:
     print(f"{model!r}\nfitted in {seconds:.1f} s on {data!r}\n\n{model.ledger_.summary()}\n")
     if communication is not None:
         print(communication.summary() + "\n")
-    print("The model was not saved; --out FILE saves it." if out is None else f"Saved: {out} (with users' own data)")
+    if out is None:
+        print("The model was not saved; --out FILE saves it.")
+    elif arguments.without_users:
+        print(f"Saved: {out} (without users: it serves those whose data are brought to with_users)")
+    else:
+        print(f"Saved: {out} (with users' own data, so only its owner may read it; --without-users leaves them out)")
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
@@ -310,6 +333,8 @@ def _summarize(values: list[float]) -> dict[str, Any]:
 
 def _recommend(arguments: argparse.Namespace) -> None:
     model = load(arguments.file)
+    if not model.interactions_.n_users:
+        raise UsageError(f"{arguments.file} was saved without users; in Python, with_users serves those of your data")
     users = _convert_ids(arguments.users, model.interactions_.user_ids)
     ids, scores = model.recommend(users, n=arguments.n, filter_seen=not arguments.include_seen)
     # A user with too few unseen items gets a shorter list.

@@ -1,5 +1,6 @@
 """The two-tower network on side features: its parameters, the updates that clients compute, scores of all items."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,8 @@ class TwoTower(ClientModel):
         n_user = features.user.n_features + features.context.n_features
         n_in = [n_user * n_factors, features.item.n_features * n_factors, 2 * n_factors, *self.hidden]
         n_out = [n_factors, n_factors, *self.hidden, 1]
-        ends = np.cumsum([(i + 1) * o for i, o in zip(n_in, n_out, strict=True)])
+        # Sums of Python's integers: a width from a file must not wrap to a small network.
+        ends = np.array([*itertools.accumulate((i + 1) * o for i, o in zip(n_in, n_out, strict=True))], dtype=np.int64)
         places = np.r_[0, ends[:-1]], ends - n_out, np.cumsum(n_in) - n_in
         self._layers = np.column_stack([n_in, n_out, *places]).astype(np.int64)
         self.n_dense = int(ends[-1])

@@ -304,6 +304,41 @@ def test_errors_are_one_line(capsys, argv, message):
     assert len([line for line in captured.err.splitlines() if "Traceback" in line]) == 0
 
 
+def test_a_model_is_saved_without_users_where_that_is_said(tmp_path, capsys):
+    for options, n_users, said in (([], 400, "only its owner may read it"), (["--without-users"], 0, "without users")):
+        path = tmp_path / f"model of {n_users}"
+        assert main(["fit", "popularity", "--data", DATA, "--out", str(path), *options]) == 0
+        assert said in capsys.readouterr().out.splitlines()[-1]
+        assert fastfedrec.load(path).interactions_.n_users == n_users
+        assert path.stat().st_mode & 0o077 == (0 if n_users else 0o066 & path.stat().st_mode)
+    assert main(["recommend", str(path), "--users", "1"]) == 2
+    assert "was saved without users" in capsys.readouterr().err
+    assert main(["fit", "popularity", "--data", DATA, "--without-users"]) == 2
+    assert "--without-users is about the file of --out" in capsys.readouterr().err
+
+
+def test_no_budget_is_spent_on_what_could_not_be_saved(tmp_path, capsys, monkeypatch):
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setattr("fastfedrec.cli.load_data", lambda *_: pytest.fail("it was begun"))
+    for path, message in ((tmp_path / "link", "is a link"), ("/dev/null", "is no ordinary file")):
+        assert main(["fit", "popularity", "--data", DATA, "--out", str(path)]) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt, 130), (ArithmeticError, 2)])
+def test_a_fit_that_does_not_finish_shows_what_it_spent(error, status, tmp_path, capsys, monkeypatch):
+    def stop(self, state, number):
+        if number == 1:
+            raise error("stop here")
+
+    monkeypatch.setattr(FMFLDP, "_check_convergence", stop)
+    assert main([*FIT, "--seed", "5", "--out", str(tmp_path / "model")]) == status
+    said = capsys.readouterr().err
+    assert "the model is not there, but this was spent" in said
+    assert "2 rounds" in said
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_errors_about_saved_models(tmp_path, capsys):
     path = tmp_path / "model"
     assert main(["fit", "popularity", "--data", DATA, "--out", str(path)]) == 0

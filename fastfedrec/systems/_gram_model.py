@@ -1,17 +1,18 @@
 """What models of a released matrix of item pairs have in common: factors, the device's scores, new users, files."""
 
-from dataclasses import astuple
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fastfedrec import ranking
 from fastfedrec._check import check_choice, check_flag, check_real
 from fastfedrec._threads import one_blas_thread
-from fastfedrec.accounting import CommunicationLedger, RoundTraffic
 from fastfedrec.row_sums import sum_rows
 from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._spectrum import ease_factors
+from fastfedrec.systems.base import ArrayRule
 from fastfedrec.systems.item_models import score_neighbors
 
 LEAST_SIGNAL = 30.0  # of the gate
@@ -22,6 +23,7 @@ _BLOCK_CELLS = 2**23  # similarities held at once
 class GramModel(OwnRows):
     """A matrix of item pairs as factors L, and what a device computes from them and its own row."""
 
+    _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_")
     _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
 
@@ -32,7 +34,6 @@ class GramModel(OwnRows):
     item_factors_: np.ndarray
     scoring_factors_: np.ndarray
     signal_: float
-    communication_: CommunicationLedger
 
     def _check_model_parameters(self) -> None:
         self.scoring = check_choice("score", self.scoring, ("ease", "ridge", "knn"))
@@ -87,12 +88,13 @@ class GramModel(OwnRows):
     # ---- state --------------------------------------------------------------------------------------------------
 
     def _header(self) -> dict[str, Any]:
-        rounds = [astuple(traffic) for traffic in self.communication_.rounds]
-        return super()._header() | {"rounds": rounds, "signal": self.signal_}
+        return super()._header() | {"signal": self.signal_}
 
-    @classmethod
-    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        model = super()._from_saved(header, arrays)
-        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
-        model.signal_ = header["signal"]
-        return model
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.signal_ = saved.real("signal", low=0.0)
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_items = self.interactions_.n_items
+        factors = dict.fromkeys(("item_factors_", "scoring_factors_"), (n_items, None))
+        return rules_of(np.float64, item_means_=(n_items,), **factors)

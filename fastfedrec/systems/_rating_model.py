@@ -1,6 +1,6 @@
 """What every fitted model of ratings offers beside score and recommend: predictions on the scale of the ratings."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +10,8 @@ from fastfedrec._threads import one_blas_thread
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms._arrays import check_grid
 from fastfedrec.row_sums import sum_rows
+from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems.base import ArrayRule
 from fastfedrec.systems.recommender import Recommender, check_interactions
 
 STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -78,6 +80,21 @@ class AdditiveModel(RatingModel):
     item_biases_: np.ndarray
     user_factors_: np.ndarray
     item_factors_: np.ndarray
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_users, n_items = self.interactions_.shape
+        return rules_of(
+            np.float64,
+            mean_=(),
+            user_biases_=(n_users,),
+            item_biases_=(n_items,),
+            user_factors_=(n_users, None),
+            item_factors_=(n_items, None),
+        )
+
+    def _disagreement(self) -> str | None:
+        users, items = self.user_factors_.shape[1], self.item_factors_.shape[1]
+        return None if users == items else f"users have {users} factors, and items {items}"
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         products = np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items], dtype=np.float64)

@@ -2,6 +2,7 @@
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import ClassVar, Self
 
@@ -17,7 +18,9 @@ from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._fit import resolve_ledger
 from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.base import ArrayRule
 from fastfedrec.systems.recommender import check_interactions
 
 _SEED = "random.seed"
@@ -114,6 +117,9 @@ class Random(Baseline):
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         self.seed_ = key.words(_SEED, size=1)
 
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        return rules_of(np.uint64, seed_=(1,))
+
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         # Word i of the user's stream is the score of item i, as a multiple of 2^-53 in [0, 1).
         words = Key.from_seed(int(self.seed_[0])).words_by_user(
@@ -128,6 +134,9 @@ class _CountBaseline(Baseline):
     _saved: ClassVar[tuple[str, ...]] = ("item_counts_",)
 
     item_counts_: np.ndarray
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        return rules_of(np.float64, item_counts_=(self.interactions_.n_items,))
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return self.item_counts_[items]

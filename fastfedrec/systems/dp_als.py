@@ -5,15 +5,15 @@ docs/explanation/systems/dp-als.md and docs/explanation/privacy/dp-als.md.
 """
 
 import math
-from dataclasses import astuple
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import ClassVar, Self
 
 import numpy as np
 
 from fastfedrec import als
 from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
 from fastfedrec._threads import one_blas_thread
-from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic, gaussian_mu
+from fastfedrec.accounting import Ledger, gaussian_mu
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
@@ -28,7 +28,9 @@ from fastfedrec.systems._dp_als_rounds import (
 )
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.base import ArrayRule
 from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["DPALS"]
@@ -116,6 +118,7 @@ class DPALS(OwnRows):
     4.32
     """
 
+    _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_", "item_counts_")
 
     def __init__(
@@ -262,11 +265,6 @@ class DPALS(OwnRows):
 
     # ---- state --------------------------------------------------------------------------------------------------
 
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | {"rounds": [astuple(traffic) for traffic in self.communication_.rounds]}
-
-    @classmethod
-    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        model = super()._from_saved(header, arrays)
-        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
-        return model
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_items = self.interactions_.n_items
+        return rules_of(np.float64, item_factors_=(n_items, self.n_factors), item_counts_=(n_items,))

@@ -1,7 +1,7 @@
 """DPLCF: item neighbours from randomized interaction bits, and nearest neighbours on the device (Gao et al. 2020)."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -16,8 +16,9 @@ from fastfedrec.accounting import LocalReports
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.randomness import Key
+from fastfedrec.systems.base import ArrayRule
 from fastfedrec.systems.baselines import Baseline
-from fastfedrec.systems.item_models import score_neighbors
+from fastfedrec.systems.item_models import neighbor_rules, score_neighbors
 
 _BITS = "dplcf.bits"
 _BLOCK_CELLS = 2**23  # answers held at once
@@ -89,6 +90,9 @@ class DPLCF(Baseline):
         self.neighbor_items_, self.neighbor_similarities_ = _find_neighbors(
             sums, gram, data.n_users, channel, min(self.n_neighbors, data.n_items - 1), n_threads
         )
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        return neighbor_rules(self.interactions_.n_items, self.n_neighbors)
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         own = self.interactions_._take_users(users)

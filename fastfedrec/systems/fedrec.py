@@ -7,7 +7,7 @@ the ledger says how little.  Corrections: docs/explanation/systems/fedrec.md.
 
 import math
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any, ClassVar, Self
 
@@ -17,7 +17,7 @@ from fastfedrec._check import check_choice, check_integer, check_real
 from fastfedrec._remote_users import RemoteUsers
 from fastfedrec._rows import distinct
 from fastfedrec._threads import one_blas_thread
-from fastfedrec.accounting import CommunicationLedger, Ledger, LocalReports, RoundTraffic
+from fastfedrec.accounting import Ledger, LocalReports
 from fastfedrec.attacks import run_attacks
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
@@ -28,8 +28,9 @@ from fastfedrec.systems._fedrec_views import Messages, RecordedRound
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._rating_model import STARS, RatingModel, check_ratings, solve_ratings
+from fastfedrec.systems._saved import SavedModel, finite_or_none, rules_of
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.base import DivergenceError
+from fastfedrec.systems.base import ArrayRule, DivergenceError
 
 __all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]
 
@@ -118,6 +119,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
     inf
     """
 
+    _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
 
     def __init__(
@@ -387,13 +389,17 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
             return self.user_factors_[users] @ self.item_factors_.T
 
     def _header(self) -> dict[str, Any]:
-        rounds = [astuple(traffic) for traffic in self.communication_.rounds]
-        return super()._header() | {"rounds": rounds, "n_rounds": self.n_rounds_, "vectors": astuple(self.vectors_)}
+        vectors = [finite_or_none(number) for number in astuple(self.vectors_)]
+        return super()._header() | {"n_rounds": self.n_rounds_, "vectors": vectors}
 
-    @classmethod
-    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        model = super()._from_saved(header, arrays)
-        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
-        model.n_rounds_, model.vectors_ = header["n_rounds"], VectorTraffic(*header["vectors"])
-        model.records_ = []
-        return model
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.n_rounds_, self.records_ = saved.integer("n_rounds", low=0), []
+        found: list[Any] = [math.nan if number is None else number for number in saved.list_of("vectors", 5)]
+        if not all(type(number) in (int, float) and not number < 0 for number in found):
+            raise saved.error("vectors", f"must be numbers of at least 0, got {found}")
+        self.vectors_ = VectorTraffic(found[0], found[1], *map(float, found[2:]))
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_users, n_items = self.interactions_.shape
+        return rules_of(np.float64, user_factors_=(n_users, self.n_factors), item_factors_=(n_items, self.n_factors))

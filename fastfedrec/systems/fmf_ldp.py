@@ -6,8 +6,7 @@ estimates the mean gradient without bias, and takes `server_steps` gradient step
 privacy (Ammad-ud-din et al. 2019; the paper's MF-NP).  Corrections: docs/explanation/systems/fmf-ldp.md.
 """
 
-from collections.abc import Callable
-from dataclasses import astuple
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,15 +14,16 @@ import numpy as np
 from fastfedrec import als, ranking
 from fastfedrec._check import check_choice, check_epsilon, check_flag, check_integer, check_real
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
-from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.accounting import Ledger
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._fmf_ldp_rounds import FMFRounds, FMFState
 from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.base import DivergenceError
+from fastfedrec.systems.base import ArrayRule, DivergenceError
 from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["FMFLDP", "FMFState"]
@@ -102,6 +102,7 @@ class FMFLDP(OwnRows, FMFRounds):
     375.0
     """
 
+    _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
 
     def __init__(
@@ -319,11 +320,6 @@ class FMFLDP(OwnRows, FMFRounds):
         seen = self._seen(rows) if filter_seen else None
         return ranking.recommend_factors(self.user_factors_[rows], self.item_factors_, n, seen=seen)
 
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | {"rounds": [astuple(traffic) for traffic in self.communication_.rounds]}
-
-    @classmethod
-    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        model = super()._from_saved(header, arrays)
-        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
-        return model
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_users, n_items = self.interactions_.shape
+        return rules_of(np.float32, user_factors_=(n_users, self.n_factors), item_factors_=(n_items, self.n_factors))

@@ -1,6 +1,7 @@
 """What can be had without privacy from which users have which items: own history, item neighbours, and EASE."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar, Self
 
 import numpy as np
@@ -15,6 +16,8 @@ from fastfedrec.accounting import Unprotected
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.row_sums import sum_rows
+from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems.base import ArrayRule
 from fastfedrec.systems.baselines import Baseline
 
 _BLOCK_CELLS = 2**23  # answers, or similarities, held at once
@@ -73,6 +76,26 @@ def score_neighbors(own: Interactions, neighbor_items: np.ndarray, neighbor_simi
     return sum_rows(own, similarities.T)
 
 
+def neighbor_rules(n_items: int, n_neighbors: int) -> Mapping[str, ArrayRule]:
+    """What neighbours of items look like in a file.
+
+    Parameters
+    ----------
+    n_items, n_neighbors : int
+        How many there are, and how many were asked for.
+
+    Returns
+    -------
+    mapping of str to ArrayRule
+        By name.
+    """
+    shape = n_items, max(min(n_neighbors, n_items - 1), 0)
+    return {
+        "neighbor_items_": ArrayRule(np.int32, shape, 0, n_items - 1),
+        "neighbor_similarities_": ArrayRule(np.float64, shape),
+    }
+
+
 class _Unprotected(Baseline):
     """A model of exact data: the ledger says so."""
 
@@ -123,6 +146,10 @@ class OwnHistory(_Unprotected):
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
         self.user_values_ = data.values_or_ones().astype(np.float64)
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        data = self.interactions_
+        return rules_of(np.float64, item_counts_=(data.n_items,), user_values_=(data.n_interactions,))
 
     def _serving(self, data: Interactions) -> Self:
         model = super()._serving(data)
@@ -196,6 +223,9 @@ class ItemKNN(_Unprotected):
         best, falling = ranking.top_k(pairs, max(n_kept, 1), n_threads=n_threads)
         self.neighbor_items_, self.neighbor_similarities_ = best[:, :n_kept].astype(np.int32), falling[:, :n_kept]
 
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        return neighbor_rules(self.interactions_.n_items, self.n_neighbors)
+
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         own = self.interactions_._take_users(users)
         return score_neighbors(own, self.neighbor_items_, self.neighbor_similarities_)
@@ -253,6 +283,10 @@ class EASE(_Unprotected):
         precision /= -np.diag(precision)
         np.fill_diagonal(precision, 0.0)
         self.item_weights_ = precision
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_items = self.interactions_.n_items
+        return rules_of(np.float64, item_weights_=(n_items, n_items))
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         return sum_rows(self.interactions_._take_users(users), self.item_weights_)

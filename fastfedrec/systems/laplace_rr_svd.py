@@ -6,14 +6,14 @@ the variants that do are exact finite channels.  Corrections: docs/explanation/s
 """
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import astuple, replace
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Self
 
 import numpy as np
 
 from fastfedrec._check import check_choice, check_epsilon, check_flag, check_integer, check_real
-from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.accounting import Ledger
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import Channel, RatedOrNot
@@ -27,6 +27,7 @@ from fastfedrec.systems._rating_decoder import ReportDecoder
 from fastfedrec.systems._rating_factors import Training, fit_published_factors, fit_residual_factors
 from fastfedrec.systems._rating_model import STARS, AdditiveModel, check_ratings, solve_ratings
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.base import ArrayRule
 
 __all__ = ["LaplaceRRSVD", "RatingState"]
 
@@ -121,6 +122,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     (2,)
     """
 
+    _communicates = True
     _saved: ClassVar[tuple[str, ...]] = (*AdditiveModel._saved, "bias_prior_")
 
     def __init__(
@@ -313,11 +315,5 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         model.user_factors_ = solve_ratings(rest, self.item_factors_, self._training.regularization)
         return model
 
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | {"rounds": [astuple(traffic) for traffic in self.communication_.rounds]}
-
-    @classmethod
-    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        model = super()._from_saved(header, arrays)
-        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
-        return model
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        return {**super()._saved_rules(), "bias_prior_": ArrayRule(np.float64, (2,), 0.0)}

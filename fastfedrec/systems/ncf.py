@@ -1,5 +1,6 @@
 """Neural collaborative filtering, trained centrally: a network on embeddings of users and items (He et al. 2017)."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,7 +14,8 @@ from fastfedrec.features import Features
 from fastfedrec.interactions import Interactions
 from fastfedrec.network import TwoTower
 from fastfedrec.randomness import Key
-from fastfedrec.systems.base import DivergenceError
+from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems.base import ArrayRule, DivergenceError
 from fastfedrec.systems.baselines import Baseline
 
 __all__ = ["NCF"]
@@ -132,6 +134,15 @@ class NCF(Baseline):
             parameters = (parameters + update.total()).astype(np.float32)
         self.weights_, embeddings = np.split(parameters, [network.n_dense])
         self.user_embeddings_, self.item_embeddings_ = np.split(embeddings.reshape(-1, self.n_factors), [data.n_users])
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_users, n_items = self.interactions_.shape
+        return rules_of(
+            np.float32,
+            weights_=(self._network.n_dense,),
+            item_embeddings_=(n_items, self.n_factors),
+            user_embeddings_=(n_users, self.n_factors),
+        )
 
     def _serving(self, data: Interactions) -> Self:
         raise TypeError("NCF learns an embedding of each user it is fitted on, so it serves no others; fit it again")

@@ -6,7 +6,6 @@ After Ribero, Henderson, Williamson, Vikalo (2020), corrected: docs/explanation/
 import copy
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import astuple
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,7 +20,7 @@ from fastfedrec._check import (
 )
 from fastfedrec._ids import id_at
 from fastfedrec._threads import resolve_n_threads
-from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.accounting import Ledger
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.projection import check_value_range
@@ -31,7 +30,9 @@ from fastfedrec.systems._private_prototypes_budget import choose_n_prototypes
 from fastfedrec.systems._private_prototypes_entities import _EntityModels
 from fastfedrec.systems._private_prototypes_rounds import PrototypeRounds, PrototypeState
 from fastfedrec.systems._private_prototypes_server import Sums, encode_labels, factorize, make_prototypes
+from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.base import ArrayRule
 from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["PrivatePrototypes", "PrototypeState"]
@@ -126,6 +127,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
     10.0
     """
 
+    _communicates = True
     _saved: ClassVar[tuple[str, ...]] = (
         "item_factors_", "user_factors_", "user_side_item_factors_", "user_entities_", "entity_ids_", "n_prototypes_",
     )  # fmt: skip
@@ -378,11 +380,25 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         prototypes, weights = make_prototypes(self._decode(state))
         return factorize(prototypes, weights, self.n_factors, self.regularization, self.n_epochs, state.seed, n_threads)
 
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | {"rounds": [astuple(traffic) for traffic in self.communication_.rounds]}
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_users, n_items = self.interactions_.shape
+        floats = rules_of(
+            np.float64,
+            item_factors_=(n_items, self.n_factors),
+            user_factors_=(n_users, self.n_factors),
+            user_side_item_factors_=(None, n_items, self.n_factors),
+        )
+        return {
+            **floats,
+            "user_entities_": ArrayRule(np.int64, (n_users,), -1),
+            "n_prototypes_": ArrayRule(np.int64, (None,), 1),
+        }
 
-    @classmethod
-    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        model = super()._from_saved(header, arrays)
-        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
-        return model
+    def _disagreement(self) -> str | None:
+        n_entities, refined = len(self.entity_ids_), len(self.user_side_item_factors_)
+        largest = int(self.user_entities_.max(initial=-1))
+        if largest >= n_entities or len(self.n_prototypes_) != n_entities:
+            return f"there are {n_entities} entities, {len(self.n_prototypes_)} numbers of prototypes, and {largest}"
+        if refined != (n_entities if self.refine and len(self.user_entities_) else 0):
+            return f"{n_entities} entities have the item factors of {refined}, with refine={self.refine}"
+        return None

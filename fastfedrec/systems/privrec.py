@@ -7,18 +7,18 @@ user's device fine-tunes the network on that user's own data.  Corrections: docs
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fastfedrec._check import check_flag, check_instance, check_integer
+from fastfedrec._check import check_flag, check_instance, check_integer, check_real
 from fastfedrec._digest import data_parts, digests
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.base import Engine
 from fastfedrec.engines.local import LocalEngine
-from fastfedrec.features import Features, FeatureTable
+from fastfedrec.features import Features
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
 from fastfedrec.joint_loss import JointNetwork
@@ -40,7 +40,9 @@ from fastfedrec.systems._privrec_stage1 import (
     with_embeddings,
 )
 from fastfedrec.systems._privrec_start import MAX_ITEMS, describe_features, popularity_start, release_popularity
+from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.base import ArrayRule
 from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["PrivRec"]
@@ -141,6 +143,7 @@ class PrivRec(_TwoTowerRecommender):
     (2, 4)
     """
 
+    _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("parameters_",)
 
     def __init__(
@@ -424,25 +427,21 @@ class PrivRec(_TwoTowerRecommender):
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {
-            "rounds": [astuple(traffic) for traffic in self.communication_.rounds],
             "features": {name: list(getattr(self.features_, name).names) for name in _TABLES},
             "noise_multiplier": self.noise_multiplier_,
         }
 
-    @classmethod
-    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        model = super()._from_saved(header, arrays)
-        model.communication_ = CommunicationLedger([RoundTraffic(*traffic) for traffic in header["rounds"]])
-        model.noise_multiplier_ = header["noise_multiplier"]
-        tables = []
-        for name in _TABLES:
-            names = tuple(header["features"][name])
-            values = tuple(arrays[f"features.{name}.{number}"] for number in range(len(names)))
-            indptr = arrays[f"features.{name}.indptr"]
-            n_entries = len(model.interactions_.item_ids) if name == "item" else 0
-            if name == "user":
-                n_entries = model.interactions_.n_users
-            tables.append(FeatureTable(names, values, n_entries, indptr, arrays[f"features.{name}.indices"]))
-        model.features_ = Features(*tables)
-        model._network = model._build()
-        return model
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.noise_multiplier_ = saved.value("noise_multiplier")
+        if self.noise_multiplier_ is not None:
+            self.noise_multiplier_ = check_real("noise_multiplier", self.noise_multiplier_, low=0.0)
+        names, n_users, n_items = saved.mapping("features"), *self.interactions_.shape
+        entries = {"user": n_users, "item": n_items, "context": 0}
+        if names.keys() != entries.keys():
+            raise saved.error("features", f"must be those of {_TABLES}, got {sorted(names)}")
+        self.features_ = Features(**{name: saved.features(name, names[name], n) for name, n in entries.items()})
+        self._network = self._build()
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        return rules_of(np.float32, parameters_=(self._network.n_parameters,))

@@ -1,6 +1,6 @@
 """What private prototypes stand beside: one non-negative factorisation of all data, and one of each entity alone."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._fit import resolve_ledger
 from fastfedrec.systems._private_prototypes_server import encode_labels
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.base import ArrayRule
 from fastfedrec.systems.recommender import Recommender, check_interactions
 
 __all__ = ["CentralNMF", "IndividualNMF"]
@@ -166,6 +167,18 @@ class CentralNMF(Recommender):
         """
         model = self._fitted()
         return np.clip(model.score(user_ids, item_ids), *model.value_range)
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_users, n_items = self.interactions_.shape
+        return {
+            "user_factors_": ArrayRule(np.float64, (n_users, self.n_factors)),
+            "item_factors_": ArrayRule(np.float64, (None, n_items, self.n_factors)),
+            "user_models_": ArrayRule(np.int64, (n_users,), 0),
+        }
+
+    def _disagreement(self) -> str | None:
+        largest, n_models = int(self.user_models_.max(initial=-1)), len(self.item_factors_)
+        return None if largest < n_models else f"a user belongs to model {largest} of {n_models}"
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[self.user_models_[users], items])

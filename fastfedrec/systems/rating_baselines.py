@@ -1,7 +1,7 @@
 """What every predicted rating stands beside: means, biased matrix factorisation, and nearest items."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 import numpy as np
@@ -16,7 +16,10 @@ from fastfedrec.systems._fit import Fit, resolve_ledger
 from fastfedrec.systems._rating_biases import fit_biases, fit_means
 from fastfedrec.systems._rating_decoder import ReportDecoder
 from fastfedrec.systems._rating_model import STARS, AdditiveModel, RatingModel, check_ratings
+from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.base import ArrayRule
+from fastfedrec.systems.item_models import neighbor_rules
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 
 _BLOCK_CELLS = 2**23  # similarities held at once
@@ -307,6 +310,12 @@ class RatingItemKNN(RatingBaseline):
             best = np.argsort(-cosines, axis=1, kind="stable")[:, :n_kept]
             self.neighbor_items_[rows] = best
             self.neighbor_similarities_[rows] = np.take_along_axis(cosines, best, axis=1)
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        data = self.interactions_
+        neighbors = neighbor_rules(data.n_items, self.n_neighbors)
+        biases = rules_of(np.float64, mean_=(), user_biases_=(data.n_users,), item_biases_=(data.n_items,))
+        return {**biases, **neighbors, **rules_of(np.float64, user_residuals_=(data.n_interactions,))}
 
     def _by_user(self, values: np.ndarray) -> "scipy.sparse.csr_array":
         data = self.interactions_

@@ -2,19 +2,23 @@
 
 import copy
 import inspect
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from fastfedrec import ranking
 from fastfedrec._check import check_flag, check_instance, check_integer
-from fastfedrec._persistence import read_model, write_model
+from fastfedrec._persistence import not_a_model, write_model
 from fastfedrec._remote_users import RemoteUsers
-from fastfedrec.accounting import Ledger
+from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.interactions import Interactions
+from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import Account, Unfinished
+from fastfedrec.systems.base import ArrayRule
 
 _BLOCK_CELLS = 2**24  # scores held at once by `recommend`
 _PAIR_CELLS = 2**22  # and while pairs are looked up
@@ -36,11 +40,15 @@ class Recommender(ABC):
     #: Fitted arrays that are written by `save`.
     _saved: ClassVar[tuple[str, ...]] = ()
 
+    #: Whether fits tell `communication_` of their rounds.
+    _communicates: ClassVar[bool] = False
+
     #: Attributes of constructor arguments whose own name a method has.
     _attributes: ClassVar[dict[str, str]] = {}
 
     interactions_: Interactions
     ledger_: Ledger
+    communication_: CommunicationLedger
 
     _unfinished_: tuple[Unfinished, ...] = ()  # fits that failed, and what they had spent
 
@@ -237,10 +245,18 @@ class Recommender(ABC):
         Parameters
         ----------
         path : path-like
-            The file; an existing one is replaced.
+            The file; an ordinary one is replaced when the new one is whole, and anything else is refused.
         include_users : bool
-            Write what belongs to the users as well: which items each has, and user factors.  No guarantee covers
-            that part; without it the file holds only what the server knows, and serves no user after `load`.
+            Write what belongs to the users as well: their ids, which items each has, and user factors.  No guarantee
+            covers that part, so only the file's owner may read it.  False: the file holds what the server knows, to be
+            given to others, and serves users whose rows are brought by `with_users`.  A pickle always holds the users.
+
+        Raises
+        ------
+        RuntimeError
+            Not fitted.
+        ValueError
+            `path` is a link, a folder or a device.
         """
         model = self._fitted()
         data = model.interactions_
@@ -250,7 +266,7 @@ class Recommender(ABC):
         arrays["data.global_user_ids"] = data.global_user_ids
         arrays |= model._fitted_arrays(include_users)
         header = {"class": type(model).__name__, "parameters": model.get_params(), "catalogue": data.catalogue}
-        write_model(path, header | model._header(), arrays)
+        write_model(path, header | model._header(), arrays, private=include_users)
 
     def _fitted_arrays(self, include_users: bool) -> dict[str, np.ndarray]:
         whole = {name: getattr(self, name) for name in self._saved}
@@ -260,26 +276,39 @@ class Recommender(ABC):
         }
 
     def _header(self) -> dict[str, Any]:
-        return {"ledger": self.ledger_.to_dict()}
+        """What is saved beside the arrays; `_read_header` reads it."""
+        rounds = {"rounds": [astuple(traffic) for traffic in self.communication_.rounds]} if self._communicates else {}
+        return {"ledger": self.ledger_.to_dict()} | rounds
+
+    def _read_header(self, saved: SavedModel) -> None:
+        """Take what a subclass added to `_header`, and what its arrays' rules rest on."""
+        self.ledger_ = saved.ledger()
+        if self._communicates:
+            self.communication_ = saved.communication()
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        """Type, shape and range of the arrays of `_saved`, from the parameters and what `_read_header` has read.
+
+        Without a rule an array is a vector of ids.
+        """
+        return {}
+
+    def _disagreement(self) -> str | None:
+        """Why saved arrays, each of which keeps its rule, do not belong together; None where they do."""
+        return None
 
     @classmethod
-    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        # JSON has lists only; a sequence among the parameters is a tuple.
-        given = header["parameters"].items()
-        model = cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given})
-        model.interactions_ = Interactions(
-            arrays["data.indptr"],
-            arrays["data.indices"],
-            values=None,
-            timestamps=None,
-            user_ids=arrays["data.user_ids"],
-            item_ids=arrays["data.item_ids"],
-            global_user_ids=arrays["data.global_user_ids"],
-            catalogue=header.get("catalogue", "data"),  # of a file that does not say: the worst case
-        )
-        model.ledger_ = Ledger.from_dict(header["ledger"], check_costs=False)
+    def _from_saved(cls, saved: SavedModel) -> Self:
+        model = cls(**saved.parameters(cls._parameter_names()))
+        model.interactions_ = saved.interactions()
+        model._read_header(saved)
+        rules = model._saved_rules()
         for name in cls._saved:
-            setattr(model, name, arrays[f"model.{name}"])
+            setattr(model, name, saved.array(f"model.{name}", rules.get(name)))
+        if reason := model._disagreement():
+            raise saved.error("arrays", reason)
+        saved.close()
+        model._finish()
         return model
 
 
@@ -301,18 +330,19 @@ def load(path: Any) -> Recommender:
     ValueError
         Not a model of this package.
     """
-    header, arrays = read_model(path)
+    saved = SavedModel(path)
     import fastfedrec
 
-    name = header.get("class", "")
+    name = saved.class_name
     if name in fastfedrec.__all__:
         getattr(fastfedrec, name)  # names are imported when they are first used, and only then is a class known
     kind = Recommender._registry.get(name)
-    if kind is None:
-        raise ValueError(f"path {path!r} holds a {header.get('class')!r}, which this version does not know")
-    model = kind._from_saved(header, arrays)
-    model._finish()
-    return model
+    if kind is None or inspect.isabstract(kind):
+        raise ValueError(f"path {os.fspath(path)!r} holds a {name!r}, which this version does not know")
+    try:
+        return kind._from_saved(saved)
+    except Exception as error:  # what a constructor says of its parameters does not say where they come from
+        raise (error if str(error).startswith("path ") else not_a_model(path, error)) from error
 
 
 def _is_same(now: Any, then: Any) -> bool:

@@ -19,6 +19,7 @@ from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.randomness import Key
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._gram_model import LEAST_SIGNAL, GramModel
+from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._shuffled_sketch_rounds import MAX_CELLS, N_TERMS, SketchRound, SketchState
 from fastfedrec.systems._spectrum import shrink_spectrum
 from fastfedrec.systems._transaction import transactional
@@ -250,11 +251,9 @@ class ShuffledSketchGram(GramModel):
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"n_reports": self.n_reports_}
 
-    @classmethod
-    def _from_saved(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        model = super()._from_saved(header, arrays)
-        model.n_reports_ = header["n_reports"]
-        return model
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.n_reports_ = saved.integer("n_reports", low=1)
 
 
 def mean_magnitude(n_terms: int) -> float:

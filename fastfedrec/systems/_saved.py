@@ -1,0 +1,173 @@
+"""A model file as its class reads it: each field is looked at before use, and none is left over."""
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fastfedrec._check import check_integer, check_real
+from fastfedrec._csr import check_csr
+from fastfedrec._ids import axis_ids
+from fastfedrec._persistence import not_a_model, read_model
+from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.features import FeatureTable
+from fastfedrec.interactions import Interactions
+from fastfedrec.systems.base import ArrayRule
+
+_MOST_BYTES = 2**62  # of a round's traffic
+_DATA = ("indptr", "indices", "user_ids", "item_ids", "global_user_ids")
+
+
+class SavedModel:
+    """What a file says, until all of it has been asked for.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Raises
+    ------
+    ValueError
+        Not a model of this package.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self._path = path
+        self._header, self._arrays = read_model(path)
+        self.class_name = self.text("class")
+
+    def error(self, field: str, reason: object) -> ValueError:
+        """What to raise about a field."""
+        return not_a_model(self._path, f"{field}: {reason}")
+
+    # ---- the header ---------------------------------------------------------------------------------------------
+
+    def value(self, name: str, *default: Any) -> Any:
+        """A field, once."""
+        if name not in self._header and not default:
+            raise self.error(name, "it is missing")
+        return self._header.pop(name, *default)
+
+    def text(self, name: str, *default: str) -> str:
+        """A field that is a string."""
+        value = self.value(name, *default)
+        if type(value) is not str:
+            raise self.error(name, f"must be a string, got {type(value).__name__}")
+        return value
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """A field that is a mapping."""
+        value = self.value(name)
+        if type(value) is not dict:
+            raise self.error(name, f"must be a mapping, got {type(value).__name__}")
+        return value
+
+    def integer(self, name: str, *, low: int, high: int = _MOST_BYTES) -> int:
+        """A field that is a whole number."""
+        return check_integer(name, self._number(name, self.value(name)), low=low, high=high)
+
+    def real(self, name: str, *, low: float | None = None) -> float:
+        """A field that is a finite number."""
+        return check_real(name, self._number(name, self.value(name)), low=low)
+
+    def list_of(self, name: str, length: int) -> list[Any]:
+        """A field that is a list."""
+        value = self.value(name)
+        if type(value) is not list or len(value) != length:
+            raise self.error(name, f"must be a list of {length}, got {str(value)[:60]}")
+        return value
+
+    def _number(self, name: str, value: Any) -> Any:
+        if type(value) not in (int, float):
+            raise self.error(name, f"must be a number, got {str(value)[:60]}")
+        return value
+
+    def parameters(self, known: list[str]) -> dict[str, Any]:
+        """The constructor's arguments; it checks them."""
+        given = self.mapping("parameters")
+        if unknown := sorted(given.keys() - set(known)):
+            raise self.error("parameters", f"a {self.class_name} has no {unknown}")
+        # JSON has lists only; a sequence among the parameters is a tuple.
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+
+    def ledger(self) -> Ledger:
+        """What the fit cost."""
+        document = self.mapping("ledger")
+        try:
+            return Ledger.from_dict(document, check_costs=False)
+        except Exception as error:
+            raise self.error("ledger", error) from error
+
+    def communication(self) -> CommunicationLedger:
+        """What each round moved."""
+        rounds = self.value("rounds")
+        if type(rounds) is not list:
+            raise self.error("rounds", f"must be a list, got {type(rounds).__name__}")
+        for traffic in rounds:
+            if type(traffic) is not list or len(traffic) != 3:
+                raise self.error("rounds", f"must have three numbers each, got {str(traffic)[:60]}")
+            for number in traffic:
+                if type(number) not in (int, float) or not 0 <= number <= _MOST_BYTES:
+                    raise self.error("rounds", f"must be numbers of at least 0, got {str(number)[:60]}")
+        return CommunicationLedger([RoundTraffic(*traffic) for traffic in rounds])
+
+    # ---- the arrays ---------------------------------------------------------------------------------------------
+
+    def array(self, name: str, rule: ArrayRule | None = None) -> np.ndarray:
+        """An array, once, that keeps a rule; without one, any vector."""
+        if name not in self._arrays:
+            raise self.error(name, "it is missing")
+        array = self._arrays.pop(name)
+        violation = rule.violation(array) if rule is not None else None
+        if rule is None and array.ndim != 1:
+            violation = f"must have 1 dimension, got shape {array.shape}"
+        if violation is not None:
+            raise self.error(name, violation)
+        return array
+
+    def interactions(self) -> Interactions:
+        """What the model was fitted on, without values."""
+        fields: dict[str, Any] = {name: self.array(f"data.{name}") for name in _DATA}
+        try:
+            # Of a file that does not say where its items come from: the worst case.
+            return Interactions(**fields, values=None, timestamps=None, catalogue=self.text("catalogue", "data"))
+        except Exception as error:
+            raise self.error("data", error) from error
+
+    def features(self, side: str, names: Any, n_entries: int) -> FeatureTable:
+        """The values of some features, for each of so many entries."""
+        if type(names) is not list or not all(type(name) is str for name in names):
+            raise self.error("features", f"must be lists of names, got {str(names)[:60]}")
+        values = tuple(self.array(f"features.{side}.{number}") for number in range(len(names)))
+        table = FeatureTable(
+            tuple(names),
+            values,
+            n_entries,
+            self.array(f"features.{side}.indptr", ArrayRule(np.int64, (n_entries * len(names) + 1,))),
+            self.array(f"features.{side}.indices", ArrayRule(np.int32, (None,))),
+        )
+        try:
+            check_csr(table.indptr, table.indices, None, table.n_values)
+            for vocabulary in values:
+                axis_ids("values", vocabulary, None)
+        except Exception as error:
+            raise self.error(f"features.{side}", error) from error
+        return table
+
+    def close(self) -> None:
+        """Raise where something was not asked for."""
+        if left := sorted([*self._header, *self._arrays]):
+            raise self.error(", ".join(left), f"a {self.class_name} has no such field")
+
+
+def finite_or_none(number: float) -> float | None:
+    """A number as JSON has it."""
+    return float(number) if math.isfinite(number) else None
+
+
+def rules_of(dtype: type, **shapes: tuple[int | None, ...]) -> Mapping[str, ArrayRule]:
+    """Rules of arrays that have one type, by name."""
+    return {name: ArrayRule(dtype, shape) for name, shape in shapes.items()}
