@@ -38,6 +38,24 @@ def test_losses_beyond_the_grid_are_paid_for(times):
     assert total.delta(20.0) <= 1 - 0.9**times + 1e-6
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_adding_a_user_is_accounted_for_as_removing_one_is(count):
+    """Delta of one Poisson-sampled Gaussian by integration, in both directions; the larger one holds."""
+    z, rate, epsilon = 1.0, 0.3, 0.2
+    x, step = np.linspace(-40, 40, 400_001, retstep=True)
+    rest, own = stats.norm.pdf(x, 0, z), stats.norm.pdf(x, 1, z)
+    mixed = rate * own + (1 - rate) * rest
+    removed, added = (
+        float(np.maximum(p - math.exp(epsilon) * q, 0).sum() * step) for p, q in ((mixed, rest), (rest, mixed))
+    )
+    assert abs(removed - added) > 1e-3
+    event = Gaussian(z, neighboring="add_remove", sampling="poisson", sampling_probability=rate)
+    assert PLDAccountant().compose(event).get_delta(epsilon) >= max(removed, added) * (1 - 1e-6)
+    totals = PLDAccountant().compose(event, count)
+    totals.get_delta(epsilon)
+    assert len(totals._totals()) == 2
+
+
 @pytest.mark.parametrize(("n_reports", "n_users"), [(1, 200), (8, 200)])
 def test_data_against_none_of_several_reports_is_at_least_that_of_their_sum(n_reports, n_users):
     """The number of ones among all reports, where one user's are all ones or fair coins and the others' are coins."""

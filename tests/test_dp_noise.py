@@ -13,7 +13,8 @@ from fastfedrec import DPALS, DPFMF, DPGram, Interactions, Key, PrivRec
 from fastfedrec.accounting import Gaussian
 
 N_USERS, N_ITEMS, MAX_ITEMS = 20, 600, 10
-EPSILON, DELTA = 2.0, 1e-6
+EPSILON, DELTA = 2.0, 1e-5  # not the delta that a ledger takes where nobody says another
+PUBLIC = 1000  # users, whatever the number in the data
 CLIP, MULTIPLIER, RATE, COHORT = 0.5, 2.0, 0.01, 5  # of PrivRec
 UNIT = 2**36  # the norm of what one user adds to one row of sums, in DPGram, DPALS and DPFMF
 
@@ -28,7 +29,7 @@ class Case(NamedTuple):
 
 CASES = {
     "DPGram": Case(
-        DPGram(EPSILON, DELTA, gate=False), 9, {"item_shares": UNIT, "item_pairs": UNIT}
+        DPGram(EPSILON, DELTA, gate=False, n_users=PUBLIC), 9, {"item_shares": UNIT, "item_pairs": UNIT}
     ),
     "DPALS": Case(
         DPALS(EPSILON, DELTA, n_factors=34, n_rounds=2, n_start_rounds=2, max_items=MAX_ITEMS),
@@ -40,7 +41,7 @@ CASES = {
     "PrivRec": Case(
         PrivRec(
             n_rounds=3, cohort_size=COHORT, local_epochs=1, learning_rate=0.5, server_learning_rate=RATE,
-            clip_norm=CLIP, noise_multiplier=MULTIPLIER, n_factors=16, hidden=(16,),
+            clip_norm=CLIP, noise_multiplier=MULTIPLIER, delta=DELTA, n_factors=16, hidden=(16,),
         ),
         2,
         {"total": 2 * CLIP},
@@ -58,11 +59,16 @@ def small_data(*, without=None):
     return Interactions.from_scipy(scipy.sparse.csr_array(rows.astype(np.float32)))
 
 
-def record(name, key, data=None):
+def record_model(name, key, data=None):
     engine = RecordingEngine(n_shards=2)
     model = type(CASES[name].model)(**CASES[name].model.get_params())
     model.fit(small_data() if data is None else data, key=key, engine=engine)
-    return model.ledger_, engine.rounds
+    return model, engine.rounds
+
+
+def record(name, key, data=None):
+    model, rounds = record_model(name, key, data)
+    return model.ledger_, rounds
 
 
 @functools.lru_cache(maxsize=8)
@@ -109,6 +115,7 @@ def test_every_noisy_round_is_in_the_ledger(name):
     assert all(type(recorded.event) is Gaussian and not recorded.event.count > 1 for recorded in rounds)
     assert ledger.epsilon("server") == math.inf
     assert ledger.is_simulation
+    assert ledger.delta == DELTA
 
 
 @pytest.mark.parametrize("name", ["DPGram", "DPALS", "DPFMF"])
@@ -131,6 +138,56 @@ def test_privrec_asks_a_new_cohort_in_every_round_and_nobody_else_answers():
         answered = contributions(recorded, "total").any(axis=1).sum()
         assert 1 < answered <= COHORT == len(np.unique(recorded.before.cohort))
     assert len({tuple(recorded.before.cohort) for recorded in rounds}) == len(rounds)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_draw_is_paid_for(name):
+    """An event's distance is at least that of all draws of its round from what it describes."""
+    for recorded in fits(name, 1)[0][1]:
+        if name == "DPGram":
+            each = dict.fromkeys(recorded.update.arrays, recorded.system.noise)
+        elif name == "PrivRec":
+            each = {"total": recorded.system.noise.mechanism}
+        else:
+            each = {field: noise.gaussian for field, noise in recorded.system.noises.items()}
+        distances = [recorded.update.arrays[field].size * noise.distance for field, noise in each.items()]
+        assert 0 < float(sum(distances)) <= recorded.event.distance * (1 + 1e-12) < 1e-9
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_models_show_what_was_released_and_nothing_else(name):
+    model, rounds = record_model(name, Key.from_seed(3))
+    after, first = rounds[-1].after, rounds[0].after
+    if name == "DPGram":
+        np.testing.assert_allclose(model.item_means_, first.noisy / UNIT / PUBLIC, rtol=1e-12)
+        again = type(model)(**model.get_params())
+        matrix = after.noisy / UNIT
+        noise = UNIT * rounds[-1].event.noise_multiplier / UNIT
+        factors = again._denoise(matrix, after.mean / 2**13, noise, PUBLIC)
+        np.testing.assert_allclose(np.abs(model.item_factors_), np.abs(factors), rtol=1e-5, atol=1e-6)
+    elif name == "PrivRec":
+        np.testing.assert_array_equal(model.parameters_, after.parameters)
+    else:
+        np.testing.assert_array_equal(model.item_factors_, after.item_factors)
+    if name == "DPALS":
+        np.testing.assert_array_equal(model.item_counts_, first.item_counts)
+        assert (rounds[-1].after.item_counts == first.item_counts).all()
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_an_entropy_key_serves_one_fit_of_every_system(name):
+    key = Key.from_entropy()
+    record(name, key)
+    with pytest.raises(ValueError, match="key is single-use and was already used by"):
+        record(name, key)
+
+
+def test_nobody_can_tell_whom_privrec_asks():
+    """Cohorts come from the run's key: amplification rests on their being secret."""
+    cohorts = [
+        {tuple(recorded.before.cohort) for recorded in record("PrivRec", Key.from_entropy())[1]} for _ in range(2)
+    ]
+    assert not cohorts[0] & cohorts[1]
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -56,6 +56,32 @@ CENTRAL = [
         "UNIT / (mu * math.sqrt(share)) / (1 + np.count_nonzero(np.diff(data.indptr)) / 1000)",
         (f"{DATA}[DPGram]",),
     ),
+    Mutant(
+        "dpgram-distance-of-one-draw", "DPGram pays for the distance of one of its draws", "DPGram._budget",
+        "noise.total_distance(n_draws)",
+        "noise.total_distance(1)",
+        ("test_every_draw_is_paid_for[DPGram]",),
+    ),
+    Mutant(
+        "dpgram-counts-its-users", "DPGram divides by the number of users in the data, not by the public one",
+        "DPGram.fit",
+        "self.item_means_ = shares / n_users",
+        "self.item_means_ = shares / data.n_users",
+        ("test_models_show_what_was_released_and_nothing_else[DPGram]",),
+    ),
+    Mutant(
+        "dpgram-server-takes-more", "a shard may send sums of twice as many users as it has", "NoisySum.rules",
+        "n_clients * UNIT",
+        "2 * n_clients * UNIT",
+        ("test_the_server_refuses_sums_that_no_users_can_have",),
+    ),
+    Mutant(
+        "dpgram-ledger-at-another-delta", "a ledger states its figures at another delta than was asked for",
+        "resolve_ledger",
+        "Ledger() if delta is None else Ledger(delta)",
+        "Ledger()",
+        ("test_every_noisy_round_is_in_the_ledger[DPGram]",),
+    ),
     # ---- DPALS ------------------------------------------------------------------------------------------------------
     Mutant(
         "dpals-no-noise-on-all-products", "DPALS adds no noise to the sum of all products", "NoisyRound.apply",
@@ -133,6 +159,25 @@ CENTRAL = [
         "1.0",
         (f"{PARTS}[DPALS]",),
     ),
+    Mutant(
+        "dpals-distance-of-one-field", "DPALS pays for the distance of the draws of one of its sums",
+        "NoisyRound.round_event",
+        "distance=sum((noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises))",
+        "distance=min((noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises))",
+        ("test_every_draw_is_paid_for[DPALS]",),
+    ),
+    Mutant(
+        "dpals-server-takes-more", "a shard may send sums of twice as many users as it has", "NoisyRound.rules",
+        "n_clients * UNIT",
+        "2 * n_clients * UNIT",
+        ("test_the_rules_refuse_what_so_many_users_cannot_send",),
+    ),
+    Mutant(
+        "dpals-shows-exact-counts", "DPALS keeps exact counts beside its factors", "DPALS.fit",
+        "state.item_counts",
+        "np.bincount(data.indices, minlength=data.n_items).astype(float)",
+        ("test_models_show_what_was_released_and_nothing_else[DPALS]",),
+    ),
     # ---- DPFMF ------------------------------------------------------------------------------------------------------
     Mutant(
         "dpfmf-same-noise-every-round", "DPFMF draws the same noise in every round", "GradientRound.apply",
@@ -202,6 +247,38 @@ CENTRAL = [
         updates = replace(updates, values=updates.values * min(1.0, (bound or norm) / max(norm, 1e-30)))
         """,
         (f"{PARTS}[PrivRec]",),
+    ),
+    Mutant(
+        "privrec-distance-of-one-draw", "PrivRec pays for the distance of one of its draws", "GridNoise.event",
+        "self.mechanism.total_distance(n_draws)",
+        "self.mechanism.total_distance(1)",
+        ("test_every_draw_is_paid_for[PrivRec]",),
+    ),
+    Mutant(
+        "privrec-rounds-to-nearest", "updates are rounded to the nearest step, so some grow", "GridNoise.to_grid",
+        "np.trunc(block, out=block)",
+        "np.rint(block, out=block)",
+        ("test_updates_are_cut_to_whole_steps_exactly",),
+    ),
+    Mutant(
+        "privrec-server-takes-more", "PrivRec's server takes sums longer than a cohort's clipped updates",
+        "CohortRounds.inconsistency",
+        "norm > longest * (1 + 1e-9)",
+        "False",
+        ("test_privrec::test_hostile_messages",),
+    ),
+    Mutant(
+        "privrec-cohorts-are-known", "whom PrivRec asks is known to everybody", "CohortRounds.state_of",
+        "key=self.key",
+        "key=Key.from_seed(0)",
+        ("test_nobody_can_tell_whom_privrec_asks",),
+    ),
+    Mutant(
+        "privrec-noise-twice-under-a-key", "PrivRec draws the noise of a round twice under one key",
+        "CohortRounds.apply",
+        "self.key.claim_message(purpose, update.round, 'server')",
+        "pass",
+        ("test_an_entropy_key_draws_the_noise_of_a_round_once",),
     ),
     Mutant(
         "privrec-same-cohort", "PrivRec asks the same clients in every round", "CohortRounds.state_of",

@@ -53,6 +53,18 @@ ENGINES = [
         "first_round",
         ("test_no_two_rounds_or_fields_have_noise_in_common[DPFMF]",),
     ),
+    Mutant(
+        "fit-does-not-claim", "an entropy key serves any number of fits of most systems", "Fit.begin",
+        "self.key.claim(f'{type(model).__name__}.fit')",
+        "pass",
+        ("test_an_entropy_key_serves_one_fit_of_every_system",),
+    ),
+    Mutant(
+        "privrec-does-not-claim", "an entropy key serves any number of fits of PrivRec", "PrivRec.fit",
+        "key.claim(f'{type(self).__name__}.fit')",
+        "pass",
+        ("test_an_entropy_key_serves_one_fit_of_every_system",),
+    ),
     # ---- what a server accepts --------------------------------------------------------------------------------------
     Mutant(
         "strangers-are-heard", "a sender who was not asked is heard", "RoundReceiver._reason_to_reject",

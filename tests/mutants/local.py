@@ -311,8 +311,8 @@ LOCAL = [
     ),
     Mutant(
         "lloyd-rounds-not-divided", "every Lloyd round spends all that is left", "round_epsilons",
-        "(1 - _FIRST_SHARE) * Fraction(epsilon) / sum(weights)",
-        "(1 - _FIRST_SHARE) * Fraction(epsilon)",
+        "sum(weights)",
+        "1",
         ("test_releases_cost_epsilon_together",),
     ),
     Mutant(

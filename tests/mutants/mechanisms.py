@@ -275,19 +275,19 @@ MECHANISMS = [
         "MixtureLaplaceRR.__init__",
         "_mix(noise, self.truth_probability)",
         "_mix(noise, self.truth_probability * 2)",
-        ("test_mixture_has_the_largest_share_of_truth",),
+        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
     ),
     Mutant(
         "rounded-laplace-narrow", "RoundedLaplace is made for twice its epsilon", "RoundedLaplace.__init__",
         "exp_lower(self.nominal_epsilon)",
         "exp_lower(2 * self.nominal_epsilon)",
-        ("test_rounded_laplace_is_the_distribution_function_of_laplace",),
+        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
     ),
     Mutant(
         "geometric-too-steep", "TruncatedGeometric keeps twice its epsilon", "TruncatedGeometric.__init__",
         "exp_lower(self.nominal_epsilon)",
         "exp_lower(2 * self.nominal_epsilon)",
-        ("test_probabilities_are_those_of_clamped_geometric_noise",),
+        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
     ),
     Mutant(
         "optimal-too-sure", "OptimalKary rounds to counts of twice its epsilon", "OptimalKary.__init__",
@@ -434,6 +434,6 @@ MECHANISMS = [
         "seed-passes-for-entropy", "a simulation is not marked as one", "Key.is_simulation",
         "self._seed is not None",
         "False",
-        ("test_a_simulation_key_is_reusable",),
+        ("test_every_noisy_round_is_in_the_ledger[DPGram]",),
     ),
 ]  # fmt: skip
