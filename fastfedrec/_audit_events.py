@@ -267,6 +267,10 @@ def _say_contains(relation: str, t: int) -> str:
     return f"(output contains the second input) - (contains the first) {relation} {t}"
 
 
+def _say_label(label: str) -> str:
+    return f"mechanism {label}" if label.startswith("raises ") else f"output is {label}"
+
+
 def _rows_repeat(outputs: np.ndarray) -> bool:
     """Whether whole rows come often enough to be counted as values, judged by the first thousand."""
     some = outputs[:1000]
@@ -291,7 +295,7 @@ def _equal_labels(outputs: Sequence[Outputs]) -> Iterator[Batch]:
     labels = [np.asarray(y.labels) for y in outputs]
     values, codes = np.unique(np.concatenate(labels), return_inverse=True)
     split = np.split(codes.reshape(-1), [len(labels[0])])
-    yield from _unions(values, split, lambda label: f"output is {label}", lambda some, y: np.isin(y.labels, some))
+    yield from _unions(values, split, _say_label, lambda some, y: np.isin(y.labels, some))
 
 
 def _equal_keys(outputs: Sequence[Outputs]) -> Iterator[Batch]:

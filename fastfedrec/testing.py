@@ -259,7 +259,7 @@ def assert_epsilon(
     n: int | None = None,
     *,
     delta: float = 0.0,
-    measure: str = "epsilon",
+    measure: str = "auto",
     key: Key | None = None,
     control: float = 0.1,
 ) -> AuditResult:
@@ -306,10 +306,11 @@ def assert_epsilon(
     if result.verdict == "violated":
         raise AssertionError(str(result))
     shown = result.lower_bound if result.overall is None else result.overall
-    if not shown > (1 - control) * claim:
+    if not shown > (1 - control) * result.claim:  # in the measure of the result
         raise AssertionError(
-            f"control: a claim of {(1 - control) * claim:.5g} would pass too, because only {shown:.5g} is shown; draw "
-            f"more, choose inputs further apart, or lower the claim or raise control if no inputs spend it\n{result}"
+            f"control: a claim of {(1 - control) * result.claim:.5g} would pass too, because only {shown:.5g} is "
+            "shown; draw more, choose inputs further apart, or lower the claim or raise control if no inputs spend it\n"
+            f"{result}"
         )
     return result
 

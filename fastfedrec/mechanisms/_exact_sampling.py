@@ -18,6 +18,7 @@ from fastfedrec._kernels import _exact_sampling as _kernel
 from fastfedrec.randomness import Key
 
 _BLOCK_WORDS = 4096  # words a stream; part of the streams' definition
+_FIRST_WORDS = 64
 _WORD_BITS = 64
 
 
@@ -30,9 +31,11 @@ def word_blocks(key: Key, purpose: str, round_number: int) -> Iterator[np.ndarra
 
 
 def words(key: Key, purpose: str, round_number: int) -> Iterator[int]:
-    """The same, one by one."""
-    for block in word_blocks(key, purpose, round_number):
-        yield from block.tolist()
+    """The same, one by one; a few at first, which is all that one selection reads."""
+    check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
+    yield from key.words(purpose, round=round_number, size=_FIRST_WORDS).tolist()
+    for number, block in enumerate(word_blocks(key, purpose, round_number)):
+        yield from block[_FIRST_WORDS if number == 0 else 0 :].tolist()
 
 
 def below(bound: int, words: Iterator[int]) -> int:
@@ -140,6 +143,7 @@ def _collected(draws: Iterator[int], size: int) -> np.ndarray:
         return np.array(first, dtype=object)
 
 
+@functools.lru_cache(maxsize=1024)  # a selection asks for few numbers again and again
 def exp_minus(x: Fraction, bits: int) -> int:
     """An integer n with n <= 2^bits exp(-x) < n + 2, for x >= 0.
 
