@@ -17,6 +17,7 @@ from fastfedrec import _audit_events
 from fastfedrec._audit_draws import draw_outputs, is_drawn_singly, is_gaussian
 from fastfedrec._audit_outputs import Outputs
 from fastfedrec._check import check_choice, check_integer, check_real
+from fastfedrec.accounting.gaussian import gaussian_mu
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower, log_upper
 from fastfedrec.randomness import Key
 
@@ -285,10 +286,8 @@ def _audit_channel(channel: Channel, x0: Any, x1: Any, claim: float, delta: floa
 
 
 def _largest_mu(epsilon: float, delta: float) -> float:
-    """The mu that (epsilon, delta) of Gaussian noise comes to."""
-    from fastfedrec.accounting import gaussian_mu
-
-    return gaussian_mu(epsilon, delta)
+    """The mu that (epsilon, delta) of Gaussian noise comes to; at epsilon 0, delta is the total variation distance."""
+    return gaussian_mu(epsilon, delta) if epsilon > 0 else 2 * float(scipy.special.ndtri((1 + delta) / 2))
 
 
 def _likeliest(p: tuple[int, ...], q: tuple[int, ...], delta: Fraction) -> tuple[Fraction | float, list[int]]:

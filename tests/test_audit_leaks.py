@@ -267,6 +267,19 @@ def test_gaussian_noise_is_audited_in_mu(kind):
     assert audit(noise, 0, stddev, 1.0, 2000, measure="epsilon", key=Key.from_seed(1)).measure == "epsilon"
 
 
+@pytest.mark.parametrize(
+    ("claim", "delta"), [(0.0, 0.5), (0.0, 1e-300), (1e-300, 1e-300), (1e300, 0.0), (1e300, 1e-300), (5.0, 0.999)]
+)
+def test_extreme_claims_have_an_answer(claim, delta):
+    for mechanism in (RoundedGaussian(8), DiscreteLaplace(4), lambda x, n: np.full(n, x)):
+        result = audit(mechanism, 0, 1, claim, 400, ALPHA, delta=delta)
+        assert result.lower_bound >= 0
+        assert result.verdict == ("violated" if result.lower_bound > result.claim else "consistent")
+    zero = audit(RoundedGaussian(8), 0, 8, 0.0, 20_000, ALPHA, delta=0.1)  # their total variation distance is 0.38
+    assert (zero.verdict, zero.measure) == ("violated", "mu")
+    assert audit(RoundedGaussian(8), 0, 8, 0.0, 20_000, ALPHA, delta=0.39).verdict == "consistent"
+
+
 def test_a_selection_is_drawn_one_release_at_a_time():
     mechanism = ExponentialMechanism(2.0, sampler="gumbel")
     result = audit(mechanism, [1, 0, 0], [0, 1, 1], claim=1.0, key=Key.from_seed(1), alpha=ALPHA)
