@@ -74,6 +74,8 @@ cdef enum:
     CHUNK = 32                # users a thread takes at a time
     LINE = 64                 # bytes; a padded row of up to 8 factors is one cache line
 
+cdef double LEAST_SQUARE = 1e-280  # of a vector's norm: below, its entries' squares are near the least numbers
+
 
 cdef struct Scratch:
     # One thread's memory.
@@ -367,6 +369,12 @@ cdef void _add_gradient(
     Scratch* s, const FMFRound* plan, const FMFNormal* normal, const int32_t* items, Py_ssize_t n_own, int64_t* sums,
 ) noexcept nogil:
     cdef FMFUser user
+    cdef double x_square = 0.0
+    cdef Py_ssize_t f
+    for f in range(plan.n_factors):
+        x_square += s.x[f] * s.x[f]
+    if not x_square > LEAST_SQUARE:
+        return                # squares below have lost digits, and with them the bound on the gradient's norm
     user.x = s.x
     user.items = items
     user.n_own = n_own

@@ -20,7 +20,7 @@ from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting.events import ZCDP, CentralRelease, Composed
 from fastfedrec.mechanisms._exact_sampling import exp_minus
 from fastfedrec.mechanisms.integer_noise import float_upper
-from fastfedrec.projection import check_points
+from fastfedrec.projection import check_points, check_radius
 from fastfedrec.randomness import Key
 
 LEVELS = 65535  # grid levels of a squared distance: the sensitivity of every loss
@@ -106,7 +106,7 @@ def private_kmeans(
     points = check_points(points)
     candidates = check_array("candidates", candidates, ndim=2, shape=(None, points.shape[1]), dtypes=(np.float64,))
     n_clusters = check_integer("n_clusters", n_clusters, low=1, high=len(candidates))
-    radius = check_real("radius", radius, low=0.0, exclusive=True)
+    radius = check_radius(radius)
     n_swaps = check_integer("n_swaps", n_swaps, low=1)
     epsilon = check_real("epsilon", epsilon, low=2.0**-16)
     check_instance("key", key, Key, _KEY_REMEDY)

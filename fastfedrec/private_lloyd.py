@@ -6,11 +6,11 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec import clustering
-from fastfedrec._check import check_epsilon, check_exact, check_instance, check_integer, check_real
+from fastfedrec._check import check_epsilon, check_exact, check_instance, check_integer
 from fastfedrec.accounting.events import CentralRelease
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
 from fastfedrec.mechanisms.integer_noise import float_upper
-from fastfedrec.projection import check_points
+from fastfedrec.projection import check_points, check_radius
 from fastfedrec.randomness import Key
 
 _STEPS = 2**12  # of the integer grid in the ball's radius
@@ -53,7 +53,7 @@ def private_lloyd(
     n_clusters : int
         At least 1.
     radius : float
-        Above 0: of the ball around 0 that holds points and centres, public.
+        From 1e-100 to 1e100: of the ball around 0 that holds points and centres, public.
     n_rounds : int
         From 1 to 255; `lloyd_rounds` chooses from public numbers.
     epsilon : float
@@ -92,7 +92,7 @@ def private_lloyd(
     """
     points = check_points(points)
     n_clusters = check_integer("n_clusters", n_clusters, low=1)
-    radius = check_real("radius", radius, low=0.0, exclusive=True)
+    radius = check_radius(radius)
     n_rounds = check_integer("n_rounds", n_rounds, low=1, high=_MAX_ROUNDS)
     epsilon = check_epsilon("epsilon", epsilon)
     check_instance("key", key, Key, _KEY_REMEDY)

@@ -76,7 +76,7 @@ def project_rows(
     n_dimensions : int
         At least 1; the directions have independent normal entries of variance 1 / n_dimensions.
     radius : float
-        Above 0: of the ball, public.
+        From 1e-100 to 1e100: of the ball, public.
     key : Key
         Where the directions come from.  They are public, so this may be a key that everybody has.
     round : int
@@ -91,7 +91,7 @@ def project_rows(
     """
     check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays")
     n_dimensions = check_integer("n_dimensions", n_dimensions, low=1)
-    radius = check_real("radius", radius, low=0.0, exclusive=True)
+    radius = check_radius(radius)
     check_instance("key", key, Key, _KEY_REMEDY)
     shape = (interactions.n_items, n_dimensions)
     draws = key.normal("projection.directions", round=round, size=shape[0] * shape[1])
@@ -111,7 +111,7 @@ def public_candidates(n_candidates: int, n_dimensions: int, radius: float, *, ke
     n_candidates, n_dimensions : int
         At least 1.
     radius : float
-        Above 0.
+        From 1e-100 to 1e100.
     key : Key
         Where they come from; they are public.
     round : int
@@ -133,7 +133,7 @@ def public_candidates(n_candidates: int, n_dimensions: int, radius: float, *, ke
     """
     n_candidates = check_integer("n_candidates", n_candidates, low=1)
     n_dimensions = check_integer("n_dimensions", n_dimensions, low=1)
-    radius = check_real("radius", radius, low=0.0, exclusive=True)
+    radius = check_radius(radius)
     check_instance("key", key, Key, _KEY_REMEDY)
     points = key.normal("projection.candidates", round=round, size=n_candidates * n_dimensions)
     points = points.reshape(n_candidates, n_dimensions)
@@ -191,7 +191,7 @@ def grid_candidates(
     points = check_points(points)
     n_dimensions = check_integer("the number of points' columns", points.shape[1], high=_MAX_GRID_DIMENSIONS)
     n_candidates = check_integer("n_candidates", n_candidates, low=1)
-    radius = check_real("radius", radius, low=0.0, exclusive=True)
+    radius = check_radius(radius)
     depth = check_integer("depth", depth, low=1, high=30)
     n_shifts = check_integer("n_shifts", n_shifts, low=1, high=2**8)
     epsilon = check_epsilon("epsilon", epsilon)
@@ -253,6 +253,22 @@ def _inner(low: float, high: float, dtype: np.dtype) -> tuple[np.floating, np.fl
     if float(inner_high) > high:
         inner_high = np.nextafter(inner_high, dtype.type(0))
     return inner_low, inner_high
+
+
+def check_radius(radius: float) -> float:
+    """Check the radius of the ball that holds projected rows.
+
+    Parameters
+    ----------
+    radius : float
+        What the caller passed.
+
+    Returns
+    -------
+    float
+        From 1e-100 to 1e100, where squares of what lies in the ball, and their sums, keep all their digits.
+    """
+    return check_real("radius", radius, low=1e-100, high=1e100)
 
 
 def check_points(points: np.ndarray) -> np.ndarray:

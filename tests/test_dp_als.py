@@ -157,6 +157,11 @@ def test_whole_numbers_never_have_a_norm_above_the_scale(factors):
         assert sum(x * x for x in row) <= SCALE**2
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e200, -1.7e308])
+def test_a_row_that_no_norm_bounds_is_zero(wrong):
+    assert rounds.to_grid(np.array([[0.5, wrong], [0.5, 0.0]])).tolist() == [[0, 0], [SCALE // 2 - 1, 0]]
+
+
 @settings(deadline=None, max_examples=50)
 @given(rows=rows_of_items, counts=st.lists(st.integers(0, 4), min_size=N_ITEMS, max_size=N_ITEMS))
 def test_one_user_changes_the_sums_by_its_own_part_and_within_the_sensitivity(rows, counts):

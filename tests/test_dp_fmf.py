@@ -52,6 +52,18 @@ def test_sums_are_those_of_normalised_gradients(data, seed, n_factors):
     np.testing.assert_allclose(sums_of(state, data) / UNIT, expected, atol=2e-5 * max(1, data.n_users))
 
 
+@pytest.mark.parametrize("exponent", [0, 100, 138, 139, 142, 150, 155, *range(157, 165), 170, 200, 300])
+def test_one_users_sums_have_norm_1_at_most_whatever_the_regularization(exponent):
+    # Squares of the user's factors leave the range of doubles from about 1e154 on.
+    for seed in range(5):
+        state = state_of(3, 2, seed, scale=1.0)
+        data = Interactions.from_arrays([1, 1, 1], [1, 2, 3])
+        sums = sums_of(state, data, regularization=10.0**exponent)
+        square = sum(x * x for x in sums.ravel().tolist())
+        assert square <= UNIT**2
+        assert (square >= 0.99 * UNIT**2) == (exponent < 140)
+
+
 def test_the_server_steps_as_far_as_the_noise_says():
     system = GradientRound(1.0, 300, 4, KEY, 0.1)
     state = state_of(300, 4, 1)

@@ -190,7 +190,7 @@ def test_bad_arguments():
         private_kmeans(x, candidates, 2, **rest | {"epsilon": 1e-9})
     with pytest.raises(ValueError, match="n_swaps must be at least 1, got 0"):
         private_kmeans(x, candidates, 2, **rest | {"n_swaps": 0})
-    with pytest.raises(ValueError, match=r"radius must be greater than 0\.0"):
+    with pytest.raises(ValueError, match=r"radius must be at least 1e-100"):
         private_kmeans(x, candidates, 2, **rest | {"radius": 0.0})
     with pytest.raises(TypeError, match="key must be Key, got NoneType"):
         private_kmeans(x, candidates, 2, **rest | {"key": None})

@@ -268,15 +268,17 @@ def to_grid(factors: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     factors : ndarray of shape (n, n_factors), float64
-        Finite.
+        A row whose squares overflow becomes zeros: a NaN would become the least integer.
 
     Returns
     -------
     ndarray of shape (n, n_factors), int64
         Cut towards zero, so the only error upwards is that of the scaling, for which there is room.
     """
-    norms = np.sqrt(np.square(factors).sum(axis=1, keepdims=True))
-    return np.trunc(factors * (SCALE * (1 - 2.0**-40) / np.maximum(norms, 1.0))).astype(np.int64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.sqrt(np.square(factors).sum(axis=1, keepdims=True))
+        scaled = factors * (SCALE * (1 - 2.0**-40) / np.maximum(norms, 1.0))
+    return np.trunc(np.nan_to_num(scaled, nan=0.0)).astype(np.int64)
 
 
 def draw_items(shard: Interactions, max_items: int, key: Key) -> Interactions:
