@@ -6,6 +6,7 @@ them all.  A new mutant is a new entry in one of the lists beside this file.
 
 from mutants.accounts import ACCOUNTS
 from mutants.central import CENTRAL
+from mutants.choice import CHOICE
 from mutants.engines import ENGINES
 from mutants.local import LOCAL
 from mutants.mechanisms import MECHANISMS
@@ -14,6 +15,7 @@ MUTANTS = {
     "Mechanisms and keys": MECHANISMS,
     "Systems with a trusted server": CENTRAL,
     "Systems of local reports": LOCAL,
+    "The choice of items": CHOICE,
     "Accounting": ACCOUNTS,
     "Engines, checkpoints and the shuffler": ENGINES,
 }
