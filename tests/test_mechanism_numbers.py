@@ -256,3 +256,48 @@ def test_what_is_no_number_is_refused_by_name(name, values):
 def test_published_ratings_outside_the_range_are_refused():
     with pytest.raises(ValueError, match=r"values must be from 1 to 5, got 0\.0 to 3\.0"):
         PublishedLaplaceRR(1.0, 1.0, low=1, high=5).privatize([3, 0])
+
+
+# ---- What is outside a stated range ----------------------------------------------------------------------------------
+
+OUTSIDE = {
+    "BinaryResponse": [2.0], "Piecewise": [2.0], "Hybrid": [2.0], "PublishedLaplaceRR": [2.0], "Channel": [3],
+    "OptimalKary": [3], "BayesKary": [3], "TruncatedGeometric": [3], "RoundedLaplace": [3], "SerialLaplaceRR": [3],
+    "MixtureLaplaceRR": [3], "RatedOrNot": [3], "GRR": [3], "OUE": [3], "SubsetSelection": [3],
+    "DiscreteLaplace": [2**63], "DiscreteGaussian": [2**63], "RoundedGaussian": [2**63], "LayeredGaussian": [2**63],
+}  # fmt: skip
+MADE = {
+    "PublishedLaplaceRR": lambda: PublishedLaplaceRR(1.0, 1.0),
+    "SerialLaplaceRR": lambda: SerialLaplaceRR(1.0, 1.0, 3),
+    "MixtureLaplaceRR": lambda: MixtureLaplaceRR(1.0, 1.0, 3),
+    "RatedOrNot": lambda: RatedOrNot(1.0, [1, 2]),
+    "Channel": lambda: OptimalKary(1.0, 3),
+    "DiscreteLaplace": lambda: DiscreteLaplace(2),
+    "DiscreteGaussian": lambda: DiscreteGaussian(2),
+    "RoundedGaussian": lambda: RoundedGaussian(2),
+    "LayeredGaussian": lambda: LayeredGaussian(2**20),
+    "BinaryResponse": lambda: BinaryResponse(1.0),
+    "Piecewise": lambda: Piecewise(1.0),
+    "Hybrid": lambda: Hybrid(1.0),
+}
+#: The first line of the docstring says it, or it is an error.
+RULES = ("clipped to [-1, 1]", "beyond int64 become its ends")
+
+
+def test_every_randomizer_is_tried():
+    randomizers = {name for name in mechanisms.__all__ if hasattr(getattr(mechanisms, name), "privatize")}
+    assert set(OUTSIDE) == randomizers - {"ExponentialMechanism"}  # that takes any score, and bounds its sensitivity
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_what_is_outside_the_range_is_refused_or_stated(name):
+    mechanism = MADE.get(name, lambda: getattr(mechanisms, name)(1.0, 3))()
+    values = np.array(
+        OUTSIDE[name], dtype=np.uint64 if name.endswith(("Laplace", "Gaussian")) and OUTSIDE[name][0] > 9 else None
+    )
+    first = type(mechanism).privatize.__doc__.splitlines()[0]
+    if any(rule in first for rule in RULES):
+        assert mechanism.privatize(values, key=Key.from_seed(1)).shape == (1,)
+    else:
+        with pytest.raises(ValueError, match="values must"):
+            mechanism.privatize(values, key=Key.from_seed(1))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from test_conventions import public_objects
 
+from fastfedrec import Key, load
 from fastfedrec.systems.recommender import Recommender
 
 INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
@@ -196,6 +197,38 @@ def test_set_params_converts_too(name):
             kind = np.int64 if isinstance(value, int) else np.float16
             model.set_params(**{parameter: kind(value)})
     assert fingerprint(model.get_params()) == expected
+
+
+FITS = {
+    "FMFLDP": {"n_factors": np.int64(5), "n_rounds": np.int32(2), "epsilon": Fraction(5, 2)},
+    "DPPopularity": {"max_items_per_user": np.int64(10)},
+    "DPALS": {"max_items": np.int64(100), "epsilon": Decimal(8)},
+    "DPFMF": {"n_factors": np.int8(5), "epsilon": np.float16(8), "n_rounds": np.uint8(2)},
+    "DPGram": {"epsilon": np.float32(2), "n_users": np.int16(60)},
+    "PrivRec": {
+        "clip_norm": np.float32(1), "target_epsilon": np.float64(8), "n_rounds": np.int64(2),
+        "cohort_size": np.int64(20), "n_factors": np.int64(16), "hidden": np.array([16]),
+    },
+    "LaplaceRRSVD": {"n_factors": np.int64(3), "n_epochs": np.int64(2), "grid": np.arange(1.0, 6.0)},
+    "FedRec": {"n_rounds": np.int64(2), "n_factors": np.int64(3), "grid": np.arange(1, 6)},
+    "PrivatePrototypes": {"n_prototypes": np.int64(1), "n_factors": np.int64(3), "value_range": np.array([1, 5])},
+    "ShuffledSketchGram": {"epsilon": np.float32(8), "n_rotations": np.int64(2)},
+    "EASE": {"regularization": np.float32(8)},
+    "ItemKNN": {"n_neighbors": np.uint8(3)},
+    "DPLCF": {"n_neighbors": np.array(3)},
+    "ItemMean": {"epsilon": np.array(2.0)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_model_with_numpys_parameters_is_fitted_and_saved(name, tmp_path):
+    data = numbers_case.rated() if "grid" in inspect.signature(MODELS[name]).parameters else numbers_case.implicit()
+    data = numbers_case.rated() if name == "PrivatePrototypes" else data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = MODELS[name](**FITS[name]).fit(data, key=Key.from_seed(1), n_threads=np.int64(1))
+    model.save(tmp_path / "model.npz")
+    assert load(tmp_path / "model.npz").get_params() == model.get_params()
 
 
 def exempt(name):

@@ -61,6 +61,10 @@ def log_upper(ratio: Fraction) -> float:
     return nearest if decimal.Decimal(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
+def _exact_numbers(name: str, values: Sequence[Fraction | int | float]) -> tuple[Fraction, ...]:
+    return tuple(check_exact(f"{name}[{i}]", v) for i, v in enumerate(values))
+
+
 class Channel:
     """A mechanism with finitely many inputs and outputs, as integer counts out of 2^64.
 
@@ -113,11 +117,10 @@ class Channel:
         outputs: Sequence[Fraction | int | float],
     ):
         self.counts = tuple(
-            tuple(check_integer(f"counts[{x}][{y}]", c, high=None) for y, c in enumerate(row))
+            tuple(c if type(c) is int else check_integer(f"counts[{x}][{y}]", c, high=None) for y, c in enumerate(row))
             for x, row in enumerate(counts)
         )
-        self.inputs = tuple(check_exact(f"inputs[{x}]", v) for x, v in enumerate(inputs))
-        self.outputs = tuple(check_exact(f"outputs[{y}]", v) for y, v in enumerate(outputs))
+        self.inputs, self.outputs = _exact_numbers("inputs", inputs), _exact_numbers("outputs", outputs)
         if len(self.counts) != len(self.inputs) or not self.counts:
             raise ValueError(f"counts must have one row per input ({len(self.inputs)}), got {len(self.counts)}")
         for x, row in enumerate(self.counts):

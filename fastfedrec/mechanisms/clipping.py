@@ -17,7 +17,7 @@ def clip_rows_l2(
     rejected: np.ndarray | None = None,
     n_threads: int = 0,
 ) -> np.ndarray:
-    """Scale each row that is longer than `clip_norm` down to it, in Euclidean norm.
+    """Scale each row that is longer than `clip_norm` down to it, in Euclidean norm, and put zeros for one not finite.
 
     **Guarantee.** In exact arithmetic no row of the result is longer than `clip_norm`, so one row (one client) changes
     a sum of rows by at most `clip_norm` ("add_remove") or twice that ("replace").
@@ -76,7 +76,7 @@ def clip_rows_l1(
     rejected: np.ndarray | None = None,
     n_threads: int = 0,
 ) -> np.ndarray:
-    """Scale each row whose absolute values add up to more than `clip_norm` down to it.
+    """Scale each row whose absolute values add up to more than `clip_norm` down to it; zeros for one not finite.
 
     **Guarantee.** In exact arithmetic the absolute values of no row of the result add up to more than `clip_norm`, so
     one row (one client) changes a sum of rows by at most `clip_norm` ("add_remove") or twice that ("replace").
