@@ -1,5 +1,6 @@
 """The check of compressed rows, and of all that belongs to interactions: what a stranger states before it is used."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -212,3 +213,10 @@ def _check_distinct(name: str, numbers: np.ndarray) -> None:
             f"{name} must be distinct, got {numbers[first]} in rows {first} and {second}: two people would have the "
             "same random numbers"
         )
+
+
+class Remade:
+    """A dataclass that is unpickled through its constructor: what a pickle holds may be anything, and is checked."""
+
+    def __reduce__(self) -> tuple:
+        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]

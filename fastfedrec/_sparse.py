@@ -35,7 +35,10 @@ def checked_csr(name: str, matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndar
     check_arrays(name, matrix)
     if matrix.dtype.kind in "iub":  # before any sum: two entries of 200 overflow an unsigned byte
         matrix = matrix.astype(np.float64)
-    csr = scipy.sparse.csr_array(matrix, copy=True)
+    try:
+        csr = scipy.sparse.csr_array(matrix, copy=True)
+    except (ValueError, TypeError, OverflowError) as error:  # a place outside the matrix, or one that is no number
+        raise ValueError(f"{name} does not hold what its format ({matrix.format}) must: {error}") from error
     _check_rows(name, csr.indptr, csr.indices, csr.shape[1])  # of formats that hold no such arrays
     csr.sum_duplicates()
     return check_integers(f"{name}.indptr", csr.indptr, np.int64), csr.indices.astype(np.int32, copy=False), csr.data
@@ -49,6 +52,9 @@ def check_arrays(name: str, matrix: Any) -> None:
         raise TypeError(
             f"{name}.data must be in this machine's byte order, got {matrix.dtype.str}; use astype({native})"
         )
+    for part in ("data", "indices", "indptr", "offsets", "row", "col", "rows"):
+        if hasattr(matrix, part) and not np.ndim(getattr(matrix, part)):
+            raise ValueError(f"{name}.{part} must be an array, got {getattr(matrix, part)!r}")
     if matrix.format in ("csr", "csc", "bsr"):
         if matrix.format == "bsr":
             height, width = matrix.data.shape[1:] if matrix.data.ndim == 3 else (1, 1)
@@ -72,6 +78,23 @@ def check_arrays(name: str, matrix: Any) -> None:
         for axis, numbers, length in (("row", matrix.row, n_rows), ("col", matrix.col, n_columns)):
             numbers = check_integers(f"{name}.{axis}", numbers, np.int32)
             _check_rows(name, np.array([0, len(numbers)]), numbers, length, axis=axis)
+    elif matrix.format == "lil":
+        _check_lists(name, matrix)
+    elif matrix.format == "dia" and (matrix.data.ndim != 2 or matrix.data.shape[:1] != matrix.offsets.shape):
+        sizes = f"{matrix.offsets.shape} and {matrix.data.shape}"
+        raise ValueError(f"{name}.data must have a row for each of {name}.offsets, got {sizes}")
+
+
+def _check_lists(name: str, matrix: Any) -> None:
+    """SciPy makes room for as many entries as one of the two lists of a row has, and writes those of the other."""
+    n_rows = matrix.shape[0]
+    if not matrix.rows.shape == matrix.data.shape == (n_rows,):
+        raise ValueError(f"{name}.rows and {name}.data must have {n_rows} lists, got {matrix.rows.shape[0]} and "
+                         f"{matrix.data.shape[0]}")  # fmt: skip
+    for row, (columns, values) in enumerate(zip(matrix.rows, matrix.data, strict=True)):
+        if len(columns) != len(values):
+            sizes = f"{len(columns)} and {len(values)} in row {row}"
+            raise ValueError(f"{name}.rows and {name}.data must have one entry for each other's, got {sizes}")
 
 
 def _check_rows(name: str, indptr: np.ndarray, indices: np.ndarray, n: int, axis: str = "indices") -> None:

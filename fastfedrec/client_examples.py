@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec._check import check_instance, check_integer, plain_array
-from fastfedrec._csr import check_indptr, check_integers, check_named_rows, own_array
+from fastfedrec._csr import Remade, check_indptr, check_integers, check_named_rows, own_array
 from fastfedrec._kernels import _examples as _kernel
 from fastfedrec._rows import check_rows, distinct
 from fastfedrec.interactions import Interactions
@@ -15,7 +15,7 @@ from fastfedrec.randomness import Key
 
 
 @dataclass(frozen=True)
-class Events:
+class Events(Remade):
     """What users did, user by user, each with its context where there is a log.
 
     Parameters

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfedrec._csr import check_named_rows
+from fastfedrec._csr import Remade, check_named_rows
 from fastfedrec._kernels import network as _kernel
 
 
 @dataclass(frozen=True)
-class ClientUpdates:
+class ClientUpdates(Remade):
     """What clients found: the difference between each one's own parameters and those it started from.
 
     Only dense weights and the embeddings that a client's examples use are stored; all others did not change.

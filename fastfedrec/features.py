@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec._check import check_flag, check_instance, check_integer
-from fastfedrec._csr import check_named_rows, own_array
+from fastfedrec._csr import Remade, check_named_rows, own_array
 from fastfedrec._ids import IdIndex, axis_ids, column_array, encode_ids
 from fastfedrec._rows import distinct
 from fastfedrec.interactions import Interactions
@@ -18,7 +18,7 @@ _ITEM_ID = "item id"
 
 
 @dataclass(frozen=True)
-class FeatureTable:
+class FeatureTable(Remade):
     """The values of some features, for each of some entries (users, items or contexts).
 
     Parameters

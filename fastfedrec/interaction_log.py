@@ -8,13 +8,13 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec._check import check_instance, check_integer, plain_array
-from fastfedrec._csr import check_columns
+from fastfedrec._csr import Remade, check_columns
 from fastfedrec._rows import check_rows
 from fastfedrec.interactions import Interactions
 
 
 @dataclass(frozen=True, eq=False)
-class InteractionLog:
+class InteractionLog(Remade):
     """Interactions with a row for each time that one happened, and the context it happened in.
 
     Make one with `from_arrays`.
@@ -52,10 +52,6 @@ class InteractionLog:
         for name, array in {"users": users, "items": items}.items():
             object.__setattr__(self, name, array)
         object.__setattr__(self, "contexts", check_columns("contexts", self.contexts, len(users)))
-
-    def __reduce__(self) -> tuple:
-        # Through the constructor: what is unpickled may hold anything.
-        return type(self), (self.interactions, self.users, self.items, self.contexts)
 
     @classmethod
     def from_arrays(

@@ -21,6 +21,7 @@ from fastfedrec._kernels import interactions as _kernel
 from fastfedrec._threads import default_threads
 from fastfedrec.cli import main
 from fastfedrec.client_examples import Events, draw_examples
+from fastfedrec.datasets import load_table, store_table
 from fastfedrec.evaluation import hold_out
 from fastfedrec.features import Features, FeatureTable
 from fastfedrec.interaction_log import InteractionLog
@@ -307,10 +308,60 @@ def test_other_formats_that_lie_are_refused():
     csc.indices = csc.indices + 5
     with pytest.raises(ValueError, match=r"matrix.indices must lie in \[0, 3\), got 5"):
         Interactions.from_scipy(csc)
-    lil = scipy.sparse.lil_matrix(np.eye(3))
-    lil.rows[1] = [7]
-    with pytest.raises(ValueError, match=r"matrix.indices must lie in \[0, 3\), got 7 in row 1"):
-        Interactions.from_scipy(lil)
+
+
+def lists(**changes):
+    matrix = scipy.sparse.lil_matrix(np.eye(3))
+    for name, (row, entries) in changes.items():
+        getattr(matrix, name)[row] = entries
+    return matrix
+
+
+def keys(*pairs):
+    matrix = scipy.sparse.dok_matrix(np.eye(3))
+    matrix._dict.update(dict.fromkeys(pairs, 1.0))
+    return matrix
+
+
+def changed(kind, **parts):
+    matrix = kind(np.eye(4))
+    for name, part in parts.items():
+        setattr(matrix, name, part)
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (lists(rows=(1, [7])), r"matrix.indices must lie in \[0, 3\), got 7 in row 1"),
+        (lists(rows=(1, [-5])), r"matrix.indices must lie in \[0, 3\), got -5 in row 1"),
+        (lists(rows=(1, [0, 1, 2])), "matrix.rows and matrix.data must have one entry .* got 3 and 1 in row 1"),
+        (lists(data=(2, [1.0] * 500)), "matrix.rows and matrix.data must have one entry .* got 1 and 500 in row 2"),
+        (lists(rows=(1, ["a"])), r"matrix does not hold what its format \(lil\) must"),
+        (keys((9, 9)), r"matrix does not hold what its format \(dok\) must: axis 0 index 9 exceeds"),
+        (keys((-1, 2)), r"matrix does not hold what its format \(dok\) must: negative axis 0 index"),
+        (
+            changed(scipy.sparse.dia_matrix, offsets=np.arange(9, dtype=np.int32)),
+            r"matrix.data must have a row for each",
+        ),
+        (changed(scipy.sparse.dia_matrix, data=np.ones(4)), r"matrix.data must have a row for each of matrix.offsets"),
+        (changed(scipy.sparse.csr_matrix, data=np.float64(1)), r"matrix.data must be an array, got np.float64\(1.0\)"),
+        (changed(scipy.sparse.csr_matrix, indices=np.arange(4)[:, None]), "matrix.indices must have 1 dimension"),
+        (changed(scipy.sparse.csr_matrix, data=np.ones((4, 2))), r"matrix does not hold what its format \(csr\) must"),
+        (changed(scipy.sparse.csc_matrix, indptr=np.array([0, 1, 2, 3, 99])), "matrix.indptr must end at the number"),
+        (changed(scipy.sparse.coo_matrix, data=np.ones((4, 2))), r"matrix does not hold what its format \(coo\) must"),
+    ],
+)
+def test_no_format_leads_scipy_out_of_its_arrays(matrix, message):
+    with pytest.raises(ValueError, match=message):
+        Interactions.from_scipy(matrix)
+
+
+def test_short_lists_are_refused():
+    matrix = lists()
+    matrix.rows = matrix.rows[:2]
+    with pytest.raises(ValueError, match=r"matrix.rows and matrix.data must have 3 lists, got 2 and 3"):
+        Interactions.from_scipy(matrix)
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "lil", "dok", "dia"])
@@ -576,3 +627,31 @@ def test_the_command_line_names_the_matrix_that_lies(tmp_path, capsys, change):
     error = capsys.readouterr().err
     assert f"--data {path}" in error
     assert "pickle" not in error
+
+
+@pytest.mark.parametrize(
+    ("made", "field", "wrong", "message"),
+    [
+        (Events([0, 1], [2], None), "indptr", [0, 5], "events.indptr must end at the number of entries, 1, got 5"),
+        (FeatureTable(("a",), (np.arange(3),), 1, [0, 1], [2]), "indices", [9], r"table.indices must lie in \[0, 3\)"),
+    ],
+)
+def test_what_is_unpickled_goes_through_the_constructor(made, field, wrong, message):
+    again = pickle.loads(pickle.dumps(made))
+    np.testing.assert_array_equal(getattr(again, field), getattr(made, field))
+    object.__setattr__(made, field, np.array(wrong))
+    with pytest.raises(ValueError, match=message):
+        pickle.loads(pickle.dumps(made))
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda raw: raw[:50], lambda raw: b"no table", lambda raw: b"", lambda raw: raw[:-9]]
+)
+def test_a_parquet_file_that_is_none_is_named(tmp_path, spoil):
+    path = tmp_path / "plays.parquet"
+    pd.DataFrame({"user": [1, 2], "item": [3, 4]}).to_parquet(path)
+    path.write_bytes(spoil(path.read_bytes()))
+    for load in (load_table, lambda *a, **k: store_table(*a, tmp_path / "store", **k)):
+        with pytest.raises(ValueError, match=r"plays.parquet cannot be read as Parquet .*; write or download it again"):
+            load(path, user="user", item="item")
+    assert main(["fit", "popularity", "--data", str(path)]) == 2

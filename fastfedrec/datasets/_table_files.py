@@ -202,11 +202,29 @@ def _import(name: str) -> Any:
         return None
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Name the file where a library tells of damage in its own way."""
+    try:
+        yield
+    except (ImportError, FileNotFoundError):
+        raise
+    except Exception as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise ValueError(f"{path} cannot be read as Parquet ({reason}); write or download it again") from error
+
+
+def _next(layout: Layout, batches: Iterator[Any]) -> Any:
+    with _reading(layout.path):
+        return next(batches, None)
+
+
 def _parquet_columns(path: Path) -> list[str]:
-    if pyarrow := _import("pyarrow.parquet"):
-        return list(pyarrow.read_schema(path).names)
-    if polars := _import("polars"):
-        return list(polars.read_parquet_schema(path))
+    with _reading(path):
+        if pyarrow := _import("pyarrow.parquet"):
+            return list(pyarrow.read_schema(path).names)
+        if polars := _import("polars"):
+            return list(polars.read_parquet_schema(path))
     raise ImportError(
         f"{path}: reading Parquet needs pyarrow or polars; install one (pip install pyarrow), or read the file "
         "by other means and pass the frame to Interactions.from_dataframe"
@@ -217,19 +235,28 @@ def read_parquet(layout: Layout) -> dict[str, Any]:
     """Each role's column."""
     pyarrow = _import("pyarrow.parquet")
     read = pyarrow.read_table if pyarrow else _import("polars").read_parquet
-    return _parquet_arrays(layout, read(layout.path, columns=_parquet_names(layout)))
+    with _reading(layout.path):
+        table = read(layout.path, columns=_parquet_names(layout))
+    return _parquet_arrays(layout, table)
 
 
 def parquet_batches(layout: Layout, n_rows: int) -> Iterator[dict[str, Any]]:
     """The same of about so many rows at a time."""
     if pyarrow := _import("pyarrow.parquet"):
-        with pyarrow.ParquetFile(layout.path) as file:
-            for batch in file.iter_batches(n_rows, columns=_parquet_names(layout)):
+        with _reading(layout.path):
+            opened = pyarrow.ParquetFile(layout.path)
+        with opened as file:
+            batches = file.iter_batches(n_rows, columns=_parquet_names(layout))
+            while (batch := _next(layout, batches)) is not None:
                 yield _parquet_arrays(layout, _import("pyarrow").Table.from_batches([batch]))
         return
     table = _import("polars").scan_parquet(layout.path).select(_parquet_names(layout))
     start = 0
-    while len(part := table.slice(start, n_rows).collect()):
+    while True:
+        with _reading(layout.path):
+            part = table.slice(start, n_rows).collect()
+        if not len(part):
+            return
         yield _parquet_arrays(layout, part)
         start += len(part)
 
