@@ -1,6 +1,27 @@
 """What a system's own epsilon is a claim of, in the words that its ledger shows."""
 
 from fastfedrec.accounting import Ledger
+from fastfedrec.interactions import Interactions
+
+#: By `Interactions.catalogue`; of a public list there is nothing to say.
+_CATALOGUES = {
+    "data": "the list of items was taken from the data: not covered; an item that one user alone has gives that user away",
+    "counts": "the list of items was chosen by exact counts: not covered; one user may decide which items are in it",
+}
+
+
+def tell_catalogue(ledger: Ledger, data: Interactions) -> None:
+    """Note where the list of items came from, if it was not public: every fit begins with it.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Gets the note.
+    data : Interactions
+        What is fitted.
+    """
+    if data.catalogue in _CATALOGUES:
+        ledger.note(_CATALOGUES[data.catalogue])
 
 
 def tell_claim(ledger: Ledger, system: str, epsilon: float, delta: float, n_users: int | None, n_in_data: int) -> None:

@@ -51,11 +51,11 @@ class Fit:
             check_flag("show_progress", show_progress),
         )
 
-    def begin(self, model: Any) -> tuple[Ledger, CommunicationLedger]:
+    def begin(self, model: Any, data: Interactions) -> tuple[Ledger, CommunicationLedger]:
         """Claim the key, after all that could be refused, and return the accounts that the model will show."""
         self.key.claim(f"{type(model).__name__}.fit")
         self.communication.n_clients = getattr(model, "n_users", None)
-        return model._open_account(self.ledger, simulation=self.key.is_simulation), self.communication
+        return model._open_account(self.ledger, data, simulation=self.key.is_simulation), self.communication
 
     def rounds(
         self,

@@ -74,7 +74,7 @@ class Baseline(OwnRows):
         n_threads = resolve_n_threads(n_threads)
         show_progress = check_flag("show_progress", show_progress)
         key.claim(f"{type(self).__name__}.fit")
-        self.interactions_, self.ledger_ = data, self._open_account(ledger, simulation=key.is_simulation)
+        self.interactions_, self.ledger_ = data, self._open_account(ledger, data, simulation=key.is_simulation)
         self._fit(data, key, n_threads, show_progress)
         return self
 

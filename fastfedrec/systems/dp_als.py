@@ -204,7 +204,7 @@ class DPALS(OwnRows):
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=data.n_items)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         phases = self._plan(data.n_items, fit.key)
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         tell_claim(fit.ledger, "DPALS", self.epsilon, self.delta, self.n_users, data.n_users)
         first = 2 * fit.key.uniform(_FIRST, size=data.n_items * self.n_factors) - 1
         state = ALSState(np.zeros(data.n_items), first.reshape(data.n_items, self.n_factors))

@@ -163,7 +163,7 @@ class DPFMF(OwnRows):
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=data.n_items)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         system = self._plan(data.n_items, fit.key)
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         tell_claim(fit.ledger, "DPFMF", self.epsilon, self.delta, self.n_users, data.n_users)
         first = _INIT_SCALE * fit.key.normal(_START, size=data.n_items * self.n_factors)
         state = ALSState(np.zeros(data.n_items), first.reshape(data.n_items, self.n_factors))

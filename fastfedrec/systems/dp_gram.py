@@ -167,7 +167,7 @@ class DPGram(GramModel):
         mu, distance = self._budget(data.n_items)
         self.signal_ = n_users * mu / math.sqrt(data.n_items)
         is_open = data.n_items > 1 and (not self.gate or self.signal_ >= LEAST_SIGNAL)
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._note(data.n_users, is_open)
 
         def release(kind: type[NoisySum], state: GramState, share: float) -> tuple[NoisySum, np.ndarray]:

@@ -257,7 +257,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
         self._recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
         self._limit(data.n_users)  # too many users are refused before anybody is asked
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._mean_sent = self._expected_sent(data)
         state = self.initial_state(data, fit.key)
         self._tell(data, state, fit.key)

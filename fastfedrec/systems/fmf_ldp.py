@@ -214,7 +214,7 @@ class FMFLDP(OwnRows, FMFRounds):
         data = self._as_fitted(check_interactions(interactions))
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         diagnostics = check_flag("diagnostics", diagnostics)
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._tell(fit.ledger)
         history: list[dict[str, Any]] = []
         self._clipped = 0 if diagnostics else None

@@ -238,7 +238,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
                 UserWarning,
                 stacklevel=4,
             )
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._measure(data)
         self._tell(fit.ledger, channel, data.n_users, fit.key)
         return fit.rounds(self, self.initial_state(data, fit.key), data)

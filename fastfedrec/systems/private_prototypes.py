@@ -256,7 +256,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         kept = self._choose_rows(users, data, fit.key)
         sizes = self._check_sizes(public_sizes, entity_ids)
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self.entity_ids_, self.user_entities_ = entity_ids, user_entities
         self.n_prototypes_ = self._plan_prototypes(sizes, data)
         names = tuple(f"entity {id_at(entity_ids, h)!r}" for h in range(len(entity_ids)))

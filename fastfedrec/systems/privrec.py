@@ -274,7 +274,7 @@ class PrivRec(_TwoTowerRecommender):
         ledger = resolve_ledger(ledger, self.delta)
         key.claim(f"{type(self).__name__}.fit")
         where = None if checkpoint is None else os.path.abspath(checkpoint)
-        self.ledger_ = self._open_account(ledger, simulation=key.is_simulation, checkpoint=where)
+        self.ledger_ = self._open_account(ledger, visited, simulation=key.is_simulation, checkpoint=where)
         self.interactions_ = visited
         self.communication_ = CommunicationLedger()
         self.features_ = features

@@ -117,7 +117,7 @@ class CentralNMF(Recommender):
         ledger = resolve_ledger(ledger)
         n_threads = resolve_n_threads(n_threads)
         check_flag("show_progress", show_progress)
-        self.interactions_, self.ledger_ = data, self._open_account(ledger, simulation=key.is_simulation)
+        self.interactions_, self.ledger_ = data, self._open_account(ledger, data, simulation=key.is_simulation)
         self.user_models_ = self._models(labels)
         ledger.record(Unprotected(self._seen_by))
         values = data._replace(values=data.values_or_ones(), timestamps=None)

@@ -64,7 +64,7 @@ class RatingBaseline(RatingModel):
         ledger = resolve_ledger(ledger)
         n_threads = resolve_n_threads(n_threads)
         check_flag("show_progress", show_progress)
-        self.interactions_, self.ledger_ = data, self._open_account(ledger, simulation=key.is_simulation)
+        self.interactions_, self.ledger_ = data, self._open_account(ledger, data, simulation=key.is_simulation)
         self._fit(data, key, n_threads)
         return self
 

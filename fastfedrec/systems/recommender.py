@@ -16,6 +16,7 @@ from fastfedrec._persistence import not_a_model, write_model
 from fastfedrec._remote_users import RemoteUsers
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.interactions import Interactions
+from fastfedrec.systems._claims import tell_catalogue
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import Account, Unfinished
 from fastfedrec.systems.base import ArrayRule
@@ -199,9 +200,12 @@ class Recommender(ABC):
             fresh._unfinished_ = self._unfinished_
         return fresh
 
-    def _open_account(self, ledger: Ledger, *, simulation: bool, checkpoint: str | None = None) -> Ledger:
+    def _open_account(
+        self, ledger: Ledger, data: Interactions, *, simulation: bool, checkpoint: str | None = None
+    ) -> Ledger:
         """The ledger that a fit writes to, before it does anything to people's data."""
         self._account_ = Account(ledger, self._unfinished_, simulation=simulation, checkpoint=checkpoint)
+        tell_catalogue(ledger, data)
         return ledger
 
     def _finish(self) -> None:

@@ -184,7 +184,7 @@ class ShuffledSketchGram(GramModel):
         system = SketchRound(
             channel, data.n_items, self.n_reports_, self.n_rotations, is_open, float(self.honest_fraction)
         )
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._note(is_open)
         state = fit.rounds(system, system.initial_state(fit.key), data)
         self._note_who_was_heard(system, state.n_users)
