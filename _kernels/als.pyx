@@ -176,7 +176,7 @@ cdef Py_ssize_t _solve_some(
     double* exact_scratch,            # (n_factors + 2, n_factors)
     floating* out,                    # OUT (n_users, n_factors)
 ) noexcept nogil:
-    """Solve users [first, last); return the first singular one, or `last`."""
+    """Solve users [first, last), and write zeros for singular ones; return the first of these, or `last`."""
     cdef unsigned char solved[USERS_AT_ONCE]
     cdef Py_ssize_t n_factors = problem.n_factors, singular = last, u, f
     cdef double* x = exact_scratch + (n_factors + 1) * n_factors
@@ -198,7 +198,10 @@ cdef Py_ssize_t _solve_some(
         ):
             for f in range(n_factors):
                 out[u * n_factors + f] = <floating>x[f]
-        elif u < singular:
+            continue
+        for f in range(n_factors):
+            out[u * n_factors + f] = 0
+        if u < singular:
             singular = u
     return singular
 

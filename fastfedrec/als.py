@@ -121,13 +121,71 @@ def solve_users(
             data.indptr, data.indices, values, item_factors, gram, out, confidence_weight, cg_steps, n_threads
         )
         return out
+    singular = _solve_exactly(data, values, item_factors, regularization, confidence_weight, out, n_threads)
+    raise_if_singular(singular, data, regularization)
+    return out
+
+
+def solve_own_users(
+    interactions: Interactions,
+    item_factors: np.ndarray,
+    *,
+    regularization: float,
+    confidence_weight: float,
+    use_values: bool = False,
+    n_threads: int = 0,
+) -> np.ndarray:
+    """As `solve_users`, for devices that all answer: a user whose own system is singular has factors of zero.
+
+    Whether a private fit ends, and whom its message names, must not depend on what one user has.  What all users have
+    in common, V'V, is public, and may be singular with an error as long as the confidence weight is 0.
+
+    Parameters
+    ----------
+    interactions : Interactions
+        As for `solve_users`.
+    item_factors : ndarray of shape (n_items, n_factors)
+        V.
+    regularization, confidence_weight : float
+        As for `solve_users`.
+    use_values : bool
+        Multiply the confidence weight by each value.
+    n_threads : int
+        0 for all.
+
+    Returns
+    -------
+    ndarray of shape (n_users, n_factors)
+        Finite.
+    """
+    data = interactions.positive()
+    item_factors = check_item_factors(item_factors, data.n_items)
+    n_threads = resolve_n_threads(n_threads)
+    values = kernel_values(data, item_factors.dtype, use_values)
+    out = np.zeros((data.n_users, item_factors.shape[1]), dtype=item_factors.dtype)
+    singular = _solve_exactly(data, values, item_factors, regularization, confidence_weight, out, n_threads)
+    if singular.min() < 0:
+        raise_if_singular(singular, data, regularization)
+    out[~np.isfinite(out).all(axis=1)] = 0  # beyond the range of the type
+    return out
+
+
+def _solve_exactly(
+    data: Interactions,
+    values: np.ndarray,
+    item_factors: np.ndarray,
+    regularization: float,
+    confidence_weight: float,
+    out: np.ndarray,
+    n_threads: int,
+) -> np.ndarray:
+    """Write the users' factors to `out`; the first singular user that each thread met, as `raise_if_singular` wants."""
     gram = regularized_gram(item_factors, regularization, confidence_weight)
     singular = np.full(n_threads, data.n_users, dtype=np.int64)
     _kernel.solve_users(
         data.indptr, data.indices, values, item_factors, gram, out, singular, confidence_weight, n_threads
     )
-    raise_if_singular(singular, data, regularization)
-    return out
+    return singular
 
 
 def _start(start: np.ndarray | None, solver: str, out: np.ndarray) -> np.ndarray:

@@ -170,7 +170,7 @@ def test_bad_fit_arguments(data):
     empty = data.keep_interactions(np.zeros(data.n_interactions, dtype=bool))
     for call, error, message in [
         (lambda: FMFLDP().fit(data.to_scipy()), TypeError, "interactions must be Interactions, got csr_matrix"),
-        (lambda: FMFLDP().fit(empty), ValueError, "interactions must not be empty"),
+        (lambda: FMFLDP(epsilon=None).fit(empty), ValueError, "interactions must not be empty"),
         (lambda: FMFLDP().fit(data, key=7), TypeError, "key must be Key, got int"),
         (lambda: FMFLDP().fit(data, n_threads=-1), ValueError, "n_threads must be at least 0"),
         (lambda: FMFLDP().fit(data, ledger={}), TypeError, "ledger must be Ledger"),

@@ -396,11 +396,11 @@ def test_bad_parameters_are_refused_at_once_and_in_fit(options, error, message):
 
 def test_bad_data():
     with pytest.raises(ValueError, match="interactions must hold ratings as values, got none"):
-        LaplaceRRSVD().fit(random_ratings(5, 5, 1).binarize())
+        LaplaceRRSVD(None).fit(random_ratings(5, 5, 1).binarize())
     with pytest.raises(TypeError, match="interactions must be Interactions"):
         LaplaceRRSVD().fit([[1, 2]])
     with pytest.warns(UserWarning, match=r"1 of 2 ratings are not on the grid"):
-        LaplaceRRSVD().fit(Interactions.from_arrays([1, 2], [1, 1], [2.5, 3]), key=Key.from_seed(1))
+        LaplaceRRSVD("published").fit(Interactions.from_arrays([1, 2], [1, 1], [2.5, 3]), key=Key.from_seed(1))
     with pytest.raises(RuntimeError, match="not fitted yet"):
         LaplaceRRSVD().predict([1], [1])
     with pytest.raises(ValueError, match="epsilon must be at most 12"):

@@ -320,8 +320,10 @@ def test_bad_arguments_of_fit_and_serve():
         model.fit(data, entities=[1, 2, 3])
     with pytest.raises(ValueError, match=r"users must have one label per user \(60\), got 3"):
         model.fit(data, users=[1, 2, 3])
-    with pytest.raises(TypeError, match=r"public_sizes\['b'\] must be an integer, got None"):
+    with pytest.raises(ValueError, match="public_sizes must have all entities, got none for 'b'"):
         model.fit(data, entities=["a", "b"] * 30, public_sizes={"a": 5})
+    with pytest.raises(TypeError, match=r"public_sizes\['b'\] must be an integer, got None"):
+        model.fit(data, entities=["a", "b"] * 30, public_sizes={"a": 5, "b": None})
     key = Key.from_entropy()
     model.fit(data, key=key)
     with pytest.raises(ValueError, match=r"key is single-use and was already used by PrivatePrototypes\.fit"):
@@ -329,7 +331,7 @@ def test_bad_arguments_of_fit_and_serve():
     with pytest.raises(ValueError, match="must have the items that the model was fitted on"):
         model.serve(rated(5, 24))
     with pytest.raises(ValueError, match="interactions must not be empty"):
-        model.fit(data.select_users(np.empty(0, dtype=np.int64)))
+        PrivatePrototypes(1, 2, None).fit(data.select_users(np.empty(0, dtype=np.int64)))
 
 
 class Stranger(LocalEngine):

@@ -5,7 +5,8 @@ from fastfedrec.interactions import Interactions
 
 #: By `Interactions.catalogue`; of a public list there is nothing to say.
 _CATALOGUES = {
-    "data": "the list of items was taken from the data: not covered; an item that one user alone has gives that user away",
+    "data": "the list of items was taken from the data: not covered; an item that one user alone has gives this user "
+    "away",
     "counts": "the list of items was chosen by exact counts: not covered; one user may decide which items are in it",
 }
 

@@ -227,7 +227,7 @@ class LeastSquaresRound(NoisyRound):
 
     def _sums(self, state, shard, key, n_threads):
         factors = to_grid(
-            als.solve_users(
+            als.solve_own_users(
                 shard,
                 state.item_factors,
                 regularization=self.regularization,

@@ -277,7 +277,7 @@ class RatingRounds(FederatedSystem):
     def _measure(self, interactions: Interactions) -> None:
         """How many reports users send, for the ledgers."""
         lengths = interactions.interactions_per_user()
-        longest = int(lengths.max())
+        longest = int(lengths.max(initial=0))
         if self.hide_items:
             longest = min(self.n_reports, interactions.n_items)
             lengths = np.full(len(lengths), longest)
@@ -285,7 +285,7 @@ class RatingRounds(FederatedSystem):
             longest = self.max_ratings
             # Where rows are elsewhere, what they send is only known to be no more than that.
             lengths = np.where(isinstance(interactions, RemoteUsers), longest, np.minimum(lengths, longest))
-        self._longest, self._mean_length = longest, float(lengths.mean())
+        self._longest, self._mean_length = longest, float(lengths.mean()) if len(lengths) else 0.0
 
     def _codes(self, shard: Interactions) -> np.ndarray:
         """The position of the nearest grid value of each rating."""

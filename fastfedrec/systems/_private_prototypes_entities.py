@@ -46,6 +46,8 @@ class _EntityModels(Recommender):
             rows = np.arange(data.n_users) if entity is None else np.flatnonzero(self.user_entities_ == entity)
             own = self.item_factors_ if entity is None else self._factors_of(entity)
             part = data.select_users(rows)
+            if not part.n_interactions:  # nobody here has anything, and there is nothing to solve
+                continue
             factors[rows] = solve_rows_nonnegative(
                 part._replace(values=part.values_or_ones()), own, regularization=self.regularization,
                 n_threads=threads_for_rows(len(rows), n_threads),

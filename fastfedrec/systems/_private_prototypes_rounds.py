@@ -312,4 +312,6 @@ class PrototypeRounds(FederatedSystem):
             points, places, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon, key=key,
             round=entity, n_threads=n_threads,
         )  # fmt: skip
+        if not len(points):  # an entity without users sends noise like any other
+            return np.zeros(0, dtype=np.int64)
         return clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)

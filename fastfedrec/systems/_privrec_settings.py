@@ -75,6 +75,12 @@ class PrivRecSettings:
         return cls(**numbers, clip_norm=parameters["clip_norm"], noise_multiplier=multiplier, stage1=stage1)
 
 
+def is_private(parameters: Mapping[str, Any]) -> bool:
+    """Whether anything is promised to users."""
+    asked = (parameters[name] for name in ("noise_multiplier", "target_epsilon", "popularity_epsilon"))
+    return any(value is not None for value in asked) and parameters["stage1"] != "published"
+
+
 def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """PrivRec's arguments in Python's own types, or raise for one that makes no sense, alone or beside the others."""
     parameters = dict(given)

@@ -109,10 +109,13 @@ class AdditiveModel(RatingModel):
             return left @ right.T
 
 
-def check_ratings(interactions: Interactions) -> Interactions:
-    """Return interactions with ratings as values, or raise."""
-    data = check_interactions(interactions)
-    if data.values is None:
+def check_ratings(interactions: Interactions, *, is_private: bool = False, least_users: int = 0) -> Interactions:
+    """Return interactions with ratings as values, or raise.
+
+    A private fit asks for nothing: whether there are ratings at all, and any other than 1, is what it must not tell.
+    """
+    data = check_interactions(interactions, may_be_empty=is_private, least_users=least_users)
+    if data.values is None and not is_private:
         raise ValueError(
             "interactions must hold ratings as values, got none, or only 1; pass values= to Interactions.from_arrays"
         )

@@ -37,6 +37,7 @@ class Baseline(OwnRows):
     """A model that is fitted in one step: checks, then `_fit`."""
 
     _keeps_values: ClassVar[bool] = False  # otherwise what is stored counts once
+    _is_private: ClassVar[bool] = False  # then a fit releases as much of nobody as of anybody
 
     @transactional
     def fit(
@@ -68,7 +69,7 @@ class Baseline(OwnRows):
             This model, fitted.
         """
         self._check_parameters()
-        data = self._as_fitted(check_interactions(interactions))
+        data = self._as_fitted(check_interactions(interactions, may_be_empty=self._is_private))
         key = resolve_key(key)
         ledger = resolve_ledger(ledger)
         n_threads = resolve_n_threads(n_threads)
@@ -218,6 +219,8 @@ class DPPopularity(_CountBaseline):
     >>> model.ledger_.epsilon("public")
     2.0
     """
+
+    _is_private: ClassVar[bool] = True
 
     def __init__(
         self,

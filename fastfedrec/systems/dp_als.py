@@ -199,8 +199,8 @@ class DPALS(OwnRows):
             This model, fitted.
         """
         self._check_parameters()
-        data = check_interactions(interactions).binarize()
-        check_integer("the number of users in interactions", data.n_users, low=1, high=MAX_USERS)
+        data = check_interactions(interactions, may_be_empty=True).binarize()
+        check_integer("the number of users in interactions", data.n_users, high=MAX_USERS)
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=data.n_items)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         phases = self._plan(data.n_items, fit.key)
@@ -255,7 +255,7 @@ class DPALS(OwnRows):
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         own = self.interactions_._take_users(users)
-        factors = als.solve_users(
+        factors = als.solve_own_users(
             own, self.item_factors_, regularization=self.regularization, confidence_weight=self.confidence_weight
         )
         with one_blas_thread():

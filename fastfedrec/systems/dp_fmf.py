@@ -53,7 +53,7 @@ class DPFMF(OwnRows):
     n_rounds : int
         How often every user is asked; the budget is divided by it.
     regularization : float
-        Of the users' factors.
+        Of the users' factors; below 1e100.
     n_users : int or None
         The public number of users, which `communication_` and saved files show; None publishes that of the data, and
         the ledger says so.  The model does not depend on it.
@@ -119,7 +119,8 @@ class DPFMF(OwnRows):
         self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
         self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1)
-        self.regularization = check_real("regularization", self.regularization, low=0.0, exclusive=True)
+        # Beyond, the square of a user's factors is too small for a double, and the norm that it is divided by is wrong.
+        self.regularization = check_real("regularization", self.regularization, low=0.0, high=1e100, exclusive=True)
         if self.n_users is not None:
             self.n_users = check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
 
@@ -158,8 +159,8 @@ class DPFMF(OwnRows):
             This model, fitted.
         """
         self._check_parameters()
-        data = check_interactions(interactions).binarize()
-        check_integer("the number of users in interactions", data.n_users, low=1, high=MAX_USERS)
+        data = check_interactions(interactions, may_be_empty=True).binarize()
+        check_integer("the number of users in interactions", data.n_users, high=MAX_USERS)
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=data.n_items)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         system = self._plan(data.n_items, fit.key)
@@ -195,7 +196,9 @@ class DPFMF(OwnRows):
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         own = self.interactions_._take_users(users)
-        factors = als.solve_users(own, self.item_factors_, regularization=self.regularization, confidence_weight=0.0)
+        factors = als.solve_own_users(
+            own, self.item_factors_, regularization=self.regularization, confidence_weight=0.0
+        )
         with one_blas_thread():
             return factors @ self.item_factors_.T
 

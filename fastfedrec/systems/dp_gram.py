@@ -160,8 +160,8 @@ class DPGram(GramModel):
             This model, fitted.
         """
         self._check_parameters()
-        data = check_interactions(interactions).binarize()
-        check_integer("the number of users in interactions", data.n_users, low=1, high=MAX_USERS)
+        data = check_interactions(interactions, may_be_empty=True).binarize()
+        check_integer("the number of users in interactions", data.n_users, high=MAX_USERS)
         n_users = self.n_users or max(data.n_users, 1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         mu, distance = self._budget(data.n_items)

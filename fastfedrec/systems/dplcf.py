@@ -73,6 +73,8 @@ class DPLCF(Baseline):
 
     _saved: ClassVar[tuple[str, ...]] = ("neighbor_items_", "neighbor_similarities_")
 
+    _is_private: ClassVar[bool] = True
+
     def __init__(self, epsilon: float = 2.5, n_neighbors: int = 50):
         self.epsilon = epsilon
         self.n_neighbors = n_neighbors

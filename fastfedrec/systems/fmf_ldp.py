@@ -211,7 +211,7 @@ class FMFLDP(OwnRows, FMFRounds):
             The factors left the finite range; the message names the round and what to change.
         """
         self._check_parameters()
-        data = self._as_fitted(check_interactions(interactions))
+        data = self._as_fitted(check_interactions(interactions, may_be_empty=self.epsilon is not None))
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         diagnostics = check_flag("diagnostics", diagnostics)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
@@ -249,7 +249,8 @@ class FMFLDP(OwnRows, FMFRounds):
         self.user_factors_ = self._solve_users(n_threads)
 
     def _solve_users(self, n_threads: int) -> np.ndarray:
-        return als.solve_users(
+        solve = als.solve_users if self.epsilon is None else als.solve_own_users
+        return solve(
             self.interactions_,
             self.item_factors_,
             regularization=self.regularization,

@@ -66,7 +66,8 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     n_reports : int
         With `hide_items`: reports of a user; no more than there are items.
     grid : sequence of float
-        The ratings there are, increasing, at most 16; public.  A rating off the grid counts as the nearest one on it.
+        The ratings there are, increasing, at most 16; public.  A rating off the grid counts as the nearest one on it;
+        under a guarantee nothing tells that there was one.
     n_factors : int
         Of users and items, on top of the biases; at least 0.  Where held-out reports do not show that they help, they
         are 0; so they are with `hide_items`.
@@ -218,12 +219,12 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         Warns
         -----
         UserWarning
-            Ratings that are not on the grid; known only here, where all data are in one process.
+            Ratings that are not on the grid, in the variants without a guarantee.
         RuntimeWarning
             Training diverged; the last good epoch is kept, and every prediction is finite.
         """
         self._check_parameters()
-        data = check_ratings(interactions)
+        data = check_ratings(interactions, is_private=self.channel is not None, least_users=1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
         self._train(self._collect(data, fit), fit.n_threads)
         return self
@@ -231,7 +232,8 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     def _collect(self, data: Interactions, fit: Fit) -> RatingState:
         """Run the one round."""
         channel = self.channel  # one that cannot be made is refused before anybody is asked
-        if n_off := int((np.array(self.grid)[self._codes(data)] != data.values_or_ones()).sum()):
+        # How many there are is a figure of raw data: said only where nothing is promised.
+        if channel is None and (n_off := self._count_off_grid(data)):
             warnings.warn(
                 f"{n_off} of {data.n_interactions} ratings are not on the grid {list(self.grid)} and count as the "
                 "nearest value on it; pass the scale of the data as grid=",
@@ -242,6 +244,9 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         self._measure(data)
         self._tell(fit.ledger, channel, data.n_users, fit.key)
         return fit.rounds(self, self.initial_state(data, fit.key), data)
+
+    def _count_off_grid(self, data: Interactions) -> int:
+        return int((np.array(self.grid)[self._codes(data)] != data.values_or_ones()).sum())
 
     def _tell(self, ledger: Ledger, channel: Channel | None, n_users: int, key: Key) -> None:
         """Put into the ledger what the round's own event cannot say."""

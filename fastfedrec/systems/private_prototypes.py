@@ -18,7 +18,7 @@ from fastfedrec._check import (
     check_integer,
     check_real,
 )
-from fastfedrec._ids import id_at
+from fastfedrec._ids import encode_ids, id_at
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import Ledger
 from fastfedrec.engines.base import Engine
@@ -236,7 +236,9 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         ledger : Ledger or None
             An earlier ledger on the same people, to which this run is added; None starts one, at `delta`.
         public_sizes : mapping or None
-            About how many users each entity has, where that is public: what "auto" and the warning go by.
+            About how many users each entity has, where that is public: what "auto" and the warning go by.  It is also
+            the list of entities, of which one without rows sends noise all the same; None takes those that have rows,
+            and the ledger says so.
         engine : Engine or None
             Where entities run; None runs them in this process.
 
@@ -251,8 +253,8 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
             Twice the noise exceeds the largest count that an entity of its public size could have.
         """
         self._check_parameters()
-        data = check_interactions(interactions)
-        entity_ids, user_entities = encode_labels("entities", entities, data.n_users)
+        data = check_interactions(interactions, may_be_empty=self.epsilon is not None)
+        entity_ids, user_entities = self._place_users(entities, public_sizes, data.n_users)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         kept = self._choose_rows(users, data, fit.key)
         sizes = self._check_sizes(public_sizes, entity_ids)
@@ -263,6 +265,11 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         shards = {name: data.select_users(np.flatnonzero((user_entities == h) & kept)) for h, name in enumerate(names)}
         self._announced = self.budget(data.n_items)
         self._tell(fit.ledger, fit.key)
+        if self._announced is not None and entities is not None and public_sizes is None:
+            fit.ledger.note(
+                "the list of entities was taken from the data: not covered; an entity that has one user alone gives "
+                "that user away (pass public_sizes, which lists them)"
+            )
         state = self.initial_state(names, tuple(self.n_prototypes_.tolist()), data.n_items, fit.key)
         self.item_factors_ = self._train(fit.rounds(self, state, shards), fit.n_threads)
         self._solve(fit.n_threads)
@@ -312,6 +319,17 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         kept = np.zeros(data.n_users, dtype=bool)
         kept[order] = place < self.max_rows_per_user
         return kept
+
+    def _place_users(self, entities: Any, sizes: Any, n_users: int) -> tuple[np.ndarray, np.ndarray]:
+        """All entities, and the place of each user's among them."""
+        found, rows = encode_labels("entities", entities, n_users)
+        if entities is None or not isinstance(sizes, Mapping):
+            return found, rows
+        listed, _ = encode_ids("public_sizes", list(sizes))
+        places = {id_at(listed, h): h for h in range(len(listed))}
+        if unknown := [label for h in range(len(found)) if (label := id_at(found, h)) not in places]:
+            raise ValueError(f"public_sizes must have all entities, got none for {unknown[0]!r}")
+        return listed, np.array([places[id_at(found, h)] for h in range(len(found))], dtype=np.int64)[rows]
 
     def _check_sizes(self, sizes: Any, entity_ids: np.ndarray) -> list[int | None]:
         if sizes is None:

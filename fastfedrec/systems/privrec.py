@@ -31,7 +31,7 @@ from fastfedrec.systems._privrec_joint import JointRounds
 from fastfedrec.systems._privrec_rounds import ClientData, LocalTraining, PrivRecRounds
 from fastfedrec.systems._privrec_run import Run
 from fastfedrec.systems._privrec_serving import _Personalized, _TwoTowerRecommender
-from fastfedrec.systems._privrec_settings import PrivRecSettings, check_settings
+from fastfedrec.systems._privrec_settings import PrivRecSettings, check_settings, is_private
 from fastfedrec.systems._privrec_stage1 import (
     choose_sequences,
     has_joint_loss,
@@ -254,7 +254,7 @@ class PrivRec(_TwoTowerRecommender):
         """
         self._check_parameters()
         visited = interactions.interactions if isinstance(interactions, InteractionLog) else interactions
-        visited = check_interactions(visited)
+        visited = check_interactions(visited, may_be_empty=is_private(self.get_params()), least_users=1)
         data = interactions if isinstance(interactions, InteractionLog) else visited
         if checkpoint is not None and ledger is not None:
             raise ValueError("ledger must be None with a checkpoint, which keeps the ledger of its own run")

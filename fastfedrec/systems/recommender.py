@@ -354,20 +354,28 @@ def _is_same(now: Any, then: Any) -> bool:
     return now is then or (type(now) is type(then) and isinstance(now, plain) and now == then)
 
 
-def check_interactions(interactions: Any) -> Interactions:
+def check_interactions(interactions: Any, *, may_be_empty: bool = False, least_users: int = 0) -> Interactions:
     """Check what `fit` was given.
 
     Parameters
     ----------
     interactions : object
         What the caller passed.
+    may_be_empty : bool
+        Whether nobody need have anything: what a private fit releases must not depend on whether somebody has.
+    least_users : int
+        Where nobody need have anything, how many users there must be all the same, with or without data.
 
     Returns
     -------
     Interactions
-        Not empty.
+        With items, and unless it may be empty, with interactions.
     """
     check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
+    if may_be_empty and interactions.n_items:
+        if interactions.n_users < least_users:
+            raise ValueError(f"interactions must have a user, whose number is public, got {interactions!r}")
+        return interactions
     if interactions.n_interactions == 0 and not isinstance(interactions, RemoteUsers):
         raise ValueError(f"interactions must not be empty, got {interactions!r}")
     return interactions

@@ -175,7 +175,7 @@ class ShuffledSketchGram(GramModel):
             Not even one report fits the budget, or there are too many items for `n_rotations`.
         """
         self._check_parameters()
-        data = check_interactions(interactions).binarize()
+        data = check_interactions(interactions, may_be_empty=True, least_users=1).binarize()
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         channel = BinaryResponse(self.epsilon_0)
         self.n_reports_ = self._budget(channel, data.n_users)

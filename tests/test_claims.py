@@ -1,0 +1,270 @@
+"""What every system with a guarantee must hold: nobody's data, or lack of them, make a fit fail, warn or tell."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import fastfedrec
+from fastfedrec import (
+    DPALS,
+    DPFMF,
+    DPLCF,
+    FMFLDP,
+    DPGram,
+    DPPopularity,
+    FedRec,
+    FedRecPlusPlus,
+    Interactions,
+    Key,
+    LaplaceRRSVD,
+    PrivatePrototypes,
+    PrivRec,
+    ShuffledSketchGram,
+    load,
+)
+from fastfedrec.engines.local import LocalEngine
+from fastfedrec.systems.recommender import Recommender
+
+KEY = Key.from_seed(1)
+N_ITEMS = 12
+CENTRAL = {"clip_norm": 0.5, "noise_multiplier": 2.0, "n_rounds": 2, "n_factors": 2}
+NETWORK = {"n_factors": 16, "hidden": (16,)}
+
+# Where it holds without any user, and where the number of users is public, so that there must be one.
+OF_NOBODY = {
+    "DPPopularity": lambda: DPPopularity(),
+    "DPPopularity local": lambda: DPPopularity(trust="local"),
+    "DPLCF": lambda: DPLCF(),
+    "DPGram": lambda: DPGram(),
+    "DPGram open": lambda: DPGram(gate=False),
+    "DPGram public": lambda: DPGram(n_users=5000),
+    "DPALS": lambda: DPALS(n_factors=3),
+    "DPALS uniform": lambda: DPALS(n_factors=3, sampling="uniform"),
+    "DPFMF": lambda: DPFMF(n_factors=3, n_rounds=2),
+    "FMFLDP": lambda: FMFLDP(n_rounds=2),
+    "FMFLDP normal": lambda: FMFLDP(n_rounds=2, normalize="l2", rotate=True),
+    "FMFLDP values": lambda: FMFLDP(n_rounds=2, use_values=True, confidence_weight=1.0),
+    "PrivatePrototypes": lambda: PrivatePrototypes(n_factors=2),
+    "PrivatePrototypes kmeans": lambda: PrivatePrototypes(n_factors=2, grouping="kmeans", n_prototypes=2),
+    "PrivatePrototypes grid": lambda: PrivatePrototypes(
+        n_factors=2, grouping="kmeans", n_prototypes=2, candidates="grid", delta=1e-5
+    ),
+    "PrivatePrototypes support": lambda: PrivatePrototypes(
+        n_factors=2, support="gumbel", n_support_items=4, prototypes="zero_filled"
+    ),
+    "PrivatePrototypes refine": lambda: PrivatePrototypes(n_factors=2, grouping="one", refine=True),
+}
+OF_SOMEBODY = {
+    "LaplaceRRSVD hidden": lambda: LaplaceRRSVD(hide_items=True, n_reports=5),
+    "LaplaceRRSVD": lambda: LaplaceRRSVD(max_ratings=5),
+    "LaplaceRRSVD serial": lambda: LaplaceRRSVD("serial", max_ratings=5),
+    "ShuffledSketchGram": lambda: ShuffledSketchGram(epsilon=4.0),
+    "ShuffledSketchGram open": lambda: ShuffledSketchGram(epsilon=4.0, gate=False),
+    "PrivRec": lambda: PrivRec(n_rounds=2, cohort_size="all", clip_norm=0.1, noise_multiplier=1.0, **NETWORK),
+    "PrivRec popularity": lambda: PrivRec(n_rounds=0, popularity_epsilon=1.0, **NETWORK),
+    "FedRec": lambda: FedRec(divisor=5.0, **CENTRAL),
+    "FedRec counts": lambda: FedRec(max_items=5, **CENTRAL),
+    "FedRec responses": lambda: FedRec(
+        divisor=5.0, filling="randomized_response", keep_probability=0.75, add_probability=0.25, **CENTRAL
+    ),
+    "FedRecPlusPlus": lambda: FedRecPlusPlus(divisor=5.0, min_clients_per_denoiser=1, **CENTRAL),
+}
+PRIVATE = OF_NOBODY | OF_SOMEBODY
+
+
+def of(dense, dtype=np.float64):
+    return Interactions.from_scipy(scipy.sparse.csr_array(np.asarray(dense, dtype=dtype)))
+
+
+def nobody_has_anything(n_users):
+    return of(np.zeros((n_users, N_ITEMS)))
+
+
+def one_rating(n_users):
+    dense = np.zeros((n_users, N_ITEMS))
+    dense[0, 3] = 4
+    return of(dense)
+
+
+def ratings():
+    rng = np.random.default_rng(1)
+    return np.where(rng.random((40, N_ITEMS)) < 0.3, rng.integers(1, 6, (40, N_ITEMS)), 0).astype(float)
+
+
+def fit(name, data, **options):
+    """Fit without a word."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return PRIVATE[name]().fit(data, key=KEY, **options)
+
+
+def told(model):
+    """Everything that the ledger says, but for numbers of users."""
+    document = model.ledger_.to_dict()
+    return json.dumps([document["events"], document["epsilon"], document["notes"]])
+
+
+# ---- whether there is anybody ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("n_users", [1, 10])
+def test_a_release_does_not_tell_whether_anybody_has_anything(name, n_users, tmp_path):
+    empty, one = (fit(name, data(n_users)) for data in (nobody_has_anything, one_rating))
+    assert told(empty) == told(one)
+    for model in (empty, one):
+        model.save(tmp_path / "m", include_users=False)
+        load(tmp_path / "m")
+    for released in ("item_factors_", "item_counts_", "item_means_", "parameters_", "item_biases_"):
+        if hasattr(empty, released):
+            assert getattr(empty, released).shape == getattr(one, released).shape
+            assert np.isfinite(getattr(empty, released)).all()
+
+
+@pytest.mark.parametrize("name", OF_NOBODY)
+def test_a_release_does_not_need_a_user(name):
+    model = fit(name, nobody_has_anything(0))
+    assert model.ledger_.events
+    for released in ("item_factors_", "item_counts_", "item_means_"):
+        if hasattr(model, released):
+            assert np.isfinite(getattr(model, released)).all()
+
+
+def test_counts_of_nobody_are_noise_around_zero():
+    counts = fit("DPPopularity", nobody_has_anything(0)).item_counts_
+    assert counts.any()
+    assert abs(counts).max() < 10 * 60  # a scale of 10, twelve draws
+    means = fit("DPGram", nobody_has_anything(0)).item_means_
+    assert means.any()
+
+
+@pytest.mark.parametrize("name", OF_SOMEBODY)
+def test_where_the_number_of_users_is_public_nobody_is_refused_by_name(name):
+    with pytest.raises(ValueError, match="interactions must have a user, whose number is public, got"):
+        fit(name, nobody_has_anything(0))
+
+
+@pytest.mark.parametrize("name", [n for n in PRIVATE if n not in ("DPPopularity", "DPPopularity local", "DPLCF")])
+def test_an_empty_shard_is_a_shard(name):
+    if name.startswith("PrivatePrototypes"):
+        pytest.skip("its shards are entities: see below")
+    whole, parts = (fit(name, one_rating(2), **options) for options in ({}, {"engine": LocalEngine(n_shards=4)}))
+    for released in whole._saved:
+        np.testing.assert_array_equal(getattr(whole, released), getattr(parts, released))
+
+
+@pytest.mark.parametrize("name", [n for n in PRIVATE if n.startswith("PrivatePrototypes")])
+def test_an_entity_without_rows_sends_noise_like_any_other(name):
+    sizes = {"a": 10_000, "b": 10_000}
+    both = fit(name, one_rating(2), entities=["a", "b"], public_sizes=sizes)
+    alone = fit(name, one_rating(1), entities=["a"], public_sizes=sizes)
+    assert told(both) == told(alone)
+    assert both.communication_ == alone.communication_
+    assert alone.entity_ids_.tolist() == ["a", "b"]
+    assert alone.n_prototypes_.tolist() == both.n_prototypes_.tolist()
+    assert "entities was taken from the data" not in alone.ledger_.summary()
+    unlisted = fit(name, one_rating(2), entities=["a", "b"])
+    assert "the list of entities was taken from the data: not covered" in unlisted.ledger_.summary()
+
+
+def test_where_nothing_is_promised_no_data_are_refused():
+    for model in (fastfedrec.EASE(), fastfedrec.Popularity(), FMFLDP(epsilon=None), PrivatePrototypes(epsilon=None)):
+        with pytest.raises(ValueError, match="interactions must not be empty"):
+            model.fit(nobody_has_anything(3), key=KEY)
+
+
+# ---- what one user has ----------------------------------------------------------------------------------------------
+
+ODD = {
+    "FMFLDP weight": lambda: FMFLDP(n_rounds=2, confidence_weight=1e16),
+    "FMFLDP values and weight": lambda: FMFLDP(n_rounds=2, use_values=True, confidence_weight=1e300),
+    "FMFLDP without regularization": lambda: FMFLDP(
+        n_rounds=2, use_values=True, confidence_weight=1.0, regularization=0.0
+    ),
+    "FMFLDP published": lambda: FMFLDP(
+        n_rounds=2, use_values=True, confidence_weight=1.0, variant="published", learning_rate=1e-3
+    ),
+    "DPALS weight": lambda: DPALS(n_factors=3, confidence_weight=1e16),
+    "DPALS large weight": lambda: DPALS(n_factors=3, confidence_weight=1e300),
+    "DPALS small ridge": lambda: DPALS(n_factors=3, confidence_weight=1e20, regularization=1e-300),
+    "DPFMF large ridge": lambda: DPFMF(n_factors=3, n_rounds=2, regularization=9e99),
+    "DPFMF small ridge": lambda: DPFMF(n_factors=3, n_rounds=2, regularization=1e-300),
+}
+PRIVATE |= ODD
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("value", [1e16, 1e39, 1e300, 5e-324, 2.7, "a full row", "only ones"])
+def test_no_value_of_one_user_makes_a_private_fit_fail_or_warn(name, value):
+    dense = ratings()
+    if value == "a full row":
+        dense[0] = 5
+    elif value == "only ones":
+        dense = (dense > 0).astype(float)
+    else:
+        dense[0, :3] = value
+    model = fit(name, of(dense))
+    assert told(model) == told(fit(name, of(ratings())))
+    assert np.isfinite(model.recommend(range(40), n=3, filter_seen=False)[1]).all()
+
+
+def test_what_is_hidden_is_in_no_warning_and_in_no_note():
+    dense = ratings()
+    dense[0, 0] = 2.5  # on no grid
+    for name in ("LaplaceRRSVD hidden", "LaplaceRRSVD", "LaplaceRRSVD serial"):
+        assert told(fit(name, of(dense))) == told(fit(name, of(ratings())))
+    with pytest.warns(UserWarning, match=r"1 of \d+ ratings are not on the grid"):
+        LaplaceRRSVD(None).fit(of(dense), key=KEY)  # promises nothing
+
+
+# ---- the list of items ----------------------------------------------------------------------------------------------
+
+
+def fitted_on(data):
+    """Every system and baseline that can be made without an argument, fitted; by class."""
+    options = {
+        "PrivRec": {"n_rounds": 1, "cohort_size": 2, **NETWORK},
+        "DPALS": {"n_factors": 2},
+        "DPFMF": {"n_factors": 2, "n_rounds": 2},
+        "FMFLDP": {"n_rounds": 2},
+        "ShuffledSketchGram": {"epsilon": 40.0},
+    }
+    for name in fastfedrec.__all__:
+        kind = getattr(fastfedrec, name)
+        if isinstance(kind, type) and issubclass(kind, Recommender):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield kind(**options.get(name, {})).fit(data, key=KEY)
+
+
+@pytest.mark.parametrize(
+    ("make", "note"),
+    [
+        (lambda data: data, "the list of items was taken from the data: not covered"),
+        (lambda data: data.top_items(5), "the list of items was chosen by exact counts: not covered"),
+        (lambda data: Interactions.from_scipy(scipy.sparse.csr_array(data.to_scipy())), None),
+    ],
+)
+def test_every_ledger_says_where_the_list_of_items_came_from(make, note, tmp_path):
+    users, items = np.nonzero(ratings())
+    data = make(Interactions.from_arrays(users, items, ratings()[users, items]))
+    models = list(fitted_on(data))
+    assert len(models) > 15
+    for model in models:
+        found = [text for text in model.ledger_.notes if text.startswith("the list of items was")]
+        assert [text.split(";")[0] for text in found] == ([note] if note else []), type(model).__name__
+        model.save(tmp_path / "m")
+        assert load(tmp_path / "m").ledger_.notes == model.ledger_.notes
+
+
+def test_item_models_that_users_of_a_failed_fit_paid_for_say_so_too():
+    users, items = np.nonzero(ratings())
+    ledger = fastfedrec.accounting.Ledger()
+    with pytest.raises(ValueError, match="n_factors must be at most"):
+        DPALS(n_factors=200).fit(Interactions.from_arrays(users, items), key=KEY, ledger=ledger)
+    assert not ledger.notes  # nothing was done
+    DPPopularity().fit(Interactions.from_arrays(users, items), key=KEY, ledger=ledger)
+    assert any(note.startswith("the list of items was taken from the data") for note in ledger.notes)
