@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -103,12 +104,16 @@ class Runner:
             sys.executable, "-P", "-m", "pytest", "-q", "-p", "mutants.outcomes", "-p", "no:cacheprovider",
             "-m", "slow or not slow", "--rootdir", str(self.folder.parent), *addresses,
         ]  # fmt: skip
-        try:
-            subprocess.run(
-                command, env=environment, cwd=self.folder.parent, timeout=limit, capture_output=True, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return dict.fromkeys(addresses, f"broke: not done after {limit:.0f} s")
+        # A group of its own, so that what a test has started ends with it.
+        with subprocess.Popen(
+            command, env=environment, cwd=self.folder.parent, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        ) as process:  # fmt: skip
+            try:
+                process.wait(limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                return dict.fromkeys(addresses, f"broke: not done after {limit:.0f} s")
         return json.loads(report.read_text()) if report.exists() else {}
 
 
