@@ -4,19 +4,16 @@ A number is converted here, once, to Python's int, float or Fraction, whatever t
 also inside a Fraction, and are not JSON.
 """
 
-import math
-import numbers
 import operator
 from collections.abc import Collection
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from fastfedrec._numbers import finite_float, is_exact, python_number, show, without_array
+
 _LARGEST_INTEGER = 2**63 - 1  # more than any kernel, array or file takes
-_MOST_DIGITS = 400  # of a Decimal before or after its point: floats end at 309 and 324
-_SHOWN = 100  # characters of a value in a message
 
 
 def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = _LARGEST_INTEGER) -> int:
@@ -44,13 +41,13 @@ def check_integer(name: str, value: Any, *, low: int | None = None, high: int | 
         Outside the bounds.
     """
     if type(value) is not int:
-        scalar = _without_array(value)
+        scalar = without_array(value)
         try:
             if isinstance(scalar, bool | np.bool_ | np.ndarray):
                 raise TypeError
             value = operator.index(scalar)
         except TypeError:
-            got = f"{_show(value)} ({type(value).__name__})"
+            got = f"{show(value)} ({type(value).__name__})"
             raise TypeError(f"{name} must be an integer, got {got}; pass a whole number") from None
     _check_bounds(name, value, low, high)
     return value
@@ -90,7 +87,7 @@ def check_real(
     ValueError
         Not finite, or outside the bounds.
     """
-    number = _finite_float(name, _python_number(name, value))
+    number = finite_float(name, python_number(name, value))
     _check_bounds(name, number, low, high, exclusive)
     return number
 
@@ -128,74 +125,19 @@ def check_exact(
     ValueError
         Not finite, beyond the range of floats, or outside the bounds.
     """
-    number = _python_number(name, value)
-    _finite_float(name, number)
+    number = python_number(name, value)
+    if not is_exact(number):
+        finite_float(name, number)
     exact = number if isinstance(number, Fraction) else Fraction(number)
     _check_bounds(name, exact, low, high, exclusive)
     return exact
 
 
-def _python_number(name: str, value: Any) -> int | float | Fraction:
-    """The same real number in a type of Python's, without any rounding; NaN and infinities are let through."""
-    if type(value) in (int, float):
-        return value
-    value = _without_array(value)
-    if not isinstance(value, bool | np.bool_ | np.timedelta64):
-        if isinstance(value, numbers.Integral):
-            return int(value)
-        if isinstance(value, numbers.Rational):
-            # A Fraction made of NumPy's integers keeps them.
-            return Fraction(int(value.numerator), int(value.denominator))
-        if isinstance(value, np.longdouble) and np.isfinite(value):
-            return Fraction(*value.as_integer_ratio())
-        if isinstance(value, Decimal):
-            return _decimal_number(name, value)
-        if isinstance(value, numbers.Real):
-            return float(value)
-    raise TypeError(f"{name} must be a real number, got {_show(value)} ({type(value).__name__}); pass a float")
-
-
-def _decimal_number(name: str, value: Decimal) -> float | Fraction:
-    if value.is_nan():  # float() would raise for a signalling one
-        return math.nan
-    if not value.is_finite():
-        return float(value)
-    if value and abs(value.adjusted()) > _MOST_DIGITS:  # before 10 is raised to an exponent of any size
-        raise ValueError(f"{name} must be within the range of floats, got {_show(value)}; pass an ordinary number")
-    return Fraction(value) if value else 0.0
-
-
-def _finite_float(name: str, number: int | float | Fraction) -> float:
-    try:
-        nearest = float(number)
-    except OverflowError:
-        nearest = math.inf
-    if not math.isfinite(nearest):
-        raise ValueError(f"{name} must be finite, got {_show(number)}; pass an ordinary number")
-    if nearest == 0 and number != 0:
-        raise ValueError(f"{name} must be within the range of floats, got {_show(number)}; pass 0 or a larger number")
-    return nearest
-
-
-def _without_array(value: Any) -> Any:
-    """What an array without dimensions holds; anything else, and an array whose number is masked, as it is."""
-    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
-
-
-def _show(value: Any) -> str:
-    """What a message says it got: short, whatever was passed."""
-    try:
-        shown = repr(value) if not isinstance(value, float | Fraction) else str(value)
-    except Exception:  # an int of 5,000 digits raises, as may anybody's own __repr__
-        shown = f"{type(value).__name__} that cannot be printed"
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-
-
 def _check_bounds(name, value, low, high, exclusive=False):
     if low is not None and (value < low or (exclusive and value == low)):
-        raise ValueError(f"{name} must be {'greater than' if exclusive else 'at least'} {low}, got {_show(value)}")
+        raise ValueError(f"{name} must be {'greater than' if exclusive else 'at least'} {low}, got {show(value)}")
     if high is not None and (value > high or (exclusive and value == high)):
-        raise ValueError(f"{name} must be {'less than' if exclusive else 'at most'} {high}, got {_show(value)}")
+        raise ValueError(f"{name} must be {'less than' if exclusive else 'at most'} {high}, got {show(value)}")
 
 
 def check_epsilon(name: str, value: Any) -> float:
@@ -239,7 +181,7 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
         Anything else.
     """
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {_show(value)}")
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {show(value)}")
     return value if type(value) is str else next(choice for choice in choices if choice == value)
 
 
@@ -263,9 +205,9 @@ def check_flag(name: str, value: Any) -> bool:
     TypeError
         Not a bool.
     """
-    flag = _without_array(value)
+    flag = without_array(value)
     if not isinstance(flag, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False, got {_show(value)} ({type(value).__name__})")
+        raise TypeError(f"{name} must be True or False, got {show(value)} ({type(value).__name__})")
     return bool(flag)
 
 
@@ -338,7 +280,7 @@ def plain_array(name: str, value: Any, *, missing: bool = False) -> np.ndarray:
     try:
         array = np.asarray(value)
     except ValueError as error:  # rows of different lengths
-        raise ValueError(f"{name} must be an array, got {_show(value)}: {error}") from None
+        raise ValueError(f"{name} must be an array, got {show(value)}: {error}") from None
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastfedrec._check import check_exact, check_integer, check_real
 from fastfedrec._kernels import channel as _kernel
+from fastfedrec._numbers import is_exact
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms._arrays import CODES, check_codes, check_reals, code_type, report_array
 from fastfedrec.randomness import Key, resolve_key
@@ -62,7 +63,7 @@ def log_upper(ratio: Fraction) -> float:
 
 
 def _exact_numbers(name: str, values: Sequence[Fraction | int | float]) -> tuple[Fraction, ...]:
-    return tuple(check_exact(f"{name}[{i}]", v) for i, v in enumerate(values))
+    return tuple(v if is_exact(v) else check_exact(f"{name}[{i}]", v) for i, v in enumerate(values))
 
 
 class Channel:
