@@ -28,7 +28,7 @@ class Selections:
     global_user_ids: np.ndarray
     user_features: Mapping[str, np.ndarray]
     item_features: Mapping[str, np.ndarray]
-    catalogue: str
+    _catalogue: str
 
     @classmethod
     def _trusted(cls, fields: Mapping[str, Any]) -> Self:
@@ -43,6 +43,11 @@ class Selections:
     def n_items(self) -> int:
         """Number of items, those nobody used included."""
         return len(self.item_ids)
+
+    @property
+    def catalogue(self) -> str:
+        """Where the list of items comes from: "public", "data", "counts" or "chosen", as `Interactions` explains."""
+        return self._catalogue
 
     @property
     def n_interactions(self) -> int:

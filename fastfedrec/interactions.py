@@ -109,7 +109,7 @@ class Interactions(Selections):
         self.global_user_ids = own_array(fields["global_user_ids"], np.uint64)
         self.user_features = {name: own_array(column) for name, column in fields["user_features"].items()}
         self.item_features = {name: own_array(column) for name, column in fields["item_features"].items()}
-        self.catalogue = fields["catalogue"]
+        self._catalogue: str = fields["catalogue"]
         self._user_index: IdIndex | None = None
         self._item_index: IdIndex | None = None
 

@@ -185,6 +185,8 @@ def test_where_the_items_come_from():
     assert InteractionLog.from_arrays([1, 2], [1, 2]).select_users([0]).interactions.catalogue == "data"
     assert Interactions(**sound()).catalogue == "public"
     assert Interactions(**sound(catalogue="data")).catalogue == "data"
+    with pytest.raises(AttributeError):
+        data.catalogue = "public"
     with pytest.raises(ValueError, match="catalogue must be one of 'public', 'data', 'counts', 'chosen', got 'mine'"):
         Interactions(**sound(catalogue="mine"))
 
