@@ -158,6 +158,8 @@ def solve_own_users(
     ndarray of shape (n_users, n_factors)
         Finite.
     """
+    regularization = check_real("regularization", regularization, low=0.0)
+    confidence_weight = check_real("confidence_weight", confidence_weight, low=0.0)
     data = interactions.positive()
     item_factors = check_item_factors(item_factors, data.n_items)
     n_threads = resolve_n_threads(n_threads)

@@ -234,6 +234,10 @@ FUNCTIONS = {
         lambda: functools.partial(fastfedrec.als.solve_users, implicit(), np.ones((40, 2)), solver="cg"),
         regularization=HALF, confidence_weight=2.0, cg_steps=2,
     ),
+    "als.solve_own_users": to(
+        lambda: functools.partial(fastfedrec.als.solve_own_users, implicit(), np.ones((40, 2))),
+        regularization=HALF, confidence_weight=2.0,
+    ),
     "audit.audit": call(mechanism=channel(), x0=0, x1=1, claim=ONE, n=200, alpha=0.25, delta=SMALL, key=KEY),
     "client_examples.draw_examples": to(
         lambda: functools.partial(draw_examples, implicit(), Events.from_interactions(implicit()), np.arange(3)),
@@ -312,6 +316,7 @@ FUNCTIONS = {
     "private_lloyd.lloyd_rounds": call(n_users=100, n_clusters=3, n_dimensions=2, epsilon=ONE),
     "private_lloyd.private_lloyd": call(points=points(), n_clusters=2, radius=2.0, n_rounds=2, epsilon=ONE, key=KEY),
     "private_lloyd.round_epsilons": call(epsilon=ONE, n_rounds=2),
+    "projection.check_radius": call(radius=2.0),
     "projection.check_value_range": call(value_range=(HALF, 2.0)),
     "projection.grid_candidates": call(
         points=points(), n_candidates=3, radius=2.0, depth=2, n_shifts=1, epsilon=ONE, threshold=HALF, key=KEY
@@ -455,7 +460,8 @@ EXEMPT = {
         "als.raise_if_singular", "gru.GRUEncoder.encode_sequences", "private_kmeans.draw_loss",
         "private_kmeans.selection_weights", "private_kmeans.swap_losses", "private_lloyd.limit_steps",
         "systems.dplcf.estimate_cooccurrences", "systems.dplcf.sum_answers", "systems.rating_baselines.collect_ratings",
-        "systems.shuffled_sketch.mean_magnitude", "ranking.held_out_ranks_factors",
+        "systems.shuffled_sketch.mean_magnitude", "systems.item_models.neighbor_rules",
+        "systems.recommender.check_interactions", "ranking.held_out_ranks_factors",
     ),
     "takes the exact fraction that accountants hold": (
         "accounting.gaussian.gaussian_delta", "accounting.gaussian.gaussian_epsilon",
