@@ -8,10 +8,10 @@ N = 100_000
 
 
 class Audit:
-    """Scalars with and without a grid, rows of bits, and rows of reals."""
+    """Scalars with and without a grid, integers beyond 2^53, rows of bits, and rows of reals."""
 
     param_names = ("kind",)
-    params = (("laplace", "integer", "bits", "rows"),)
+    params = (("laplace", "integer", "large", "bits", "rows"),)
 
     def setup(self, kind):
         rng = np.random.default_rng(1)
@@ -22,6 +22,8 @@ class Audit:
             y = x + np.round(rng.laplace(size=shape) * 1024) / 1024
             if kind == "integer":
                 y = np.floor(y).astype(np.int64)
+            elif kind == "large":
+                y = 2**60 + (1024 * y).astype(np.int64)
             elif kind == "bits":
                 y = rng.random(shape) < 0.5
                 y[:, 0] = bits[x] if x else ~bits[x]

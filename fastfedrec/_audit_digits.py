@@ -29,8 +29,7 @@ def digit_families(outputs: Sequence[np.ndarray], names: Sequence[str], columns:
             continue
         if is_float:
             yield from _digits(f"the bit pattern of {names[j]}", partial(_pattern, j), outputs)
-            columns_j = np.concatenate([y[:, j] for y in outputs]).astype(np.float64)
-            scale = 62 - int(np.frexp(np.abs(columns_j[np.isfinite(columns_j)]).max(initial=0.0))[1])
+            scale = 62 - int(np.frexp(max(_largest(y[:, j]) for y in outputs))[1])
             yield from _digits(f"floor({names[j]} * 2^{scale})", partial(_fixed_point, j, scale), outputs)
         else:
             yield from _digits(names[j], partial(_two_complement, j), outputs)
@@ -40,6 +39,10 @@ def digit_families(outputs: Sequence[np.ndarray], names: Sequence[str], columns:
             yield from _digits("the sum of the bit patterns of all coordinates", _pattern_sum, outputs)
         else:
             yield from _digits("the sum of all coordinates", _sum, outputs)
+
+
+def _largest(column: np.ndarray) -> float:
+    return float(np.abs(column[np.isfinite(column)]).max(initial=0.0))
 
 
 def _pattern(j: int, outputs: np.ndarray) -> np.ndarray:
@@ -53,8 +56,10 @@ def _pattern_sum(outputs: np.ndarray) -> np.ndarray:
 def _fixed_point(j: int, scale: int, outputs: np.ndarray) -> np.ndarray:
     """The column as multiples of 2^-scale, rounded down; what is not finite or much larger counts as 0."""
     with np.errstate(over="ignore", invalid="ignore"):
-        scaled = np.floor(np.ldexp(outputs[:, j].astype(np.float64), scale))
-    return np.where(np.abs(scaled) < 2.0**63, scaled, 0.0).astype(np.int64).view(np.uint64)
+        scaled = np.ldexp(outputs[:, j].astype(np.float64), scale)
+    np.floor(scaled, out=scaled)
+    scaled[~(np.abs(scaled) < 2.0**63)] = 0.0
+    return scaled.astype(np.int64).view(np.uint64)
 
 
 def _two_complement(j: int, outputs: np.ndarray) -> np.ndarray:
@@ -78,7 +83,7 @@ def _digits(name: str, read: Code, outputs: Sequence[np.ndarray]) -> Iterator[Fa
 
 
 def _window(numbers: np.ndarray, shift: int) -> np.ndarray:
-    return (numbers >> numbers.dtype.type(shift) & numbers.dtype.type(_CODES - 1)).astype(np.intp)
+    return (numbers >> numbers.dtype.type(shift) & numbers.dtype.type(_CODES - 1)).astype(np.uint8)
 
 
 def _read_window(read: Code, shift: int, outputs: np.ndarray) -> np.ndarray:

@@ -103,15 +103,18 @@ def _array_candidates(
             yield from _thresholds(feature)
             yield from _intervals(feature)
             yield from _values(feature)
+        del feature  # and its sorted copies
     for measure, say in _combinations(outputs, inputs, is_single):
         feature = _Feature(measure, say, outputs)
         if len(feature.pooled):
             yield from _thresholds(feature)
             yield from _intervals(feature)
+        del feature
     if outputs[0].dtype.kind == "f":
         grid = _Feature(_lowest_bit_of_row, _say_grid, outputs)
         if len(grid.pooled):
             yield from _thresholds(grid)
+        del grid
     if any(map(_rows_repeat, outputs)):
         rows, codes = np.unique(np.concatenate(outputs), axis=0, return_inverse=True)
         split = np.split(codes.reshape(-1), [n])
@@ -189,7 +192,7 @@ def _contains(x0: np.ndarray, x1: np.ndarray, outputs: np.ndarray) -> np.ndarray
 
 def _take(j: int, outputs: np.ndarray) -> np.ndarray:
     column = outputs[:, j]
-    return column if column.dtype.kind in "iu" else column.astype(np.float64)
+    return column if column.dtype.kind in "iu" else column.astype(np.float64, copy=False)
 
 
 def _centre(outputs: Sequence[np.ndarray]) -> np.ndarray | None:
@@ -310,17 +313,17 @@ def _equal_keys(outputs: Sequence[Outputs]) -> Iterator[Batch]:
 
 def _thresholds(feature: _Feature) -> Iterator[Batch]:
     """At most t, at least t: for quantiles spread evenly, and for the ranks 1, 2, 4, ... from either end."""
-    pooled = feature.pooled
+    pooled, measure, say = feature.pooled, feature.measure, feature.say  # an event must not keep the samples
     last = len(pooled) - 1
     tail = 2 ** np.arange(len(pooled).bit_length()) - 1
     ranks = np.concatenate([np.linspace(0, last, _N_THRESHOLDS).astype(np.int64), tail, last - tail])
     ends = np.unique(pooled[ranks])
 
     def at_most(i: int) -> Event:
-        return Event(feature.say("<=", ends[i]), lambda y: feature.measure(y) <= ends[i])
+        return Event(say("<=", ends[i]), lambda y: measure(y) <= ends[i])
 
     def at_least(i: int) -> Event:
-        return Event(feature.say(">=", ends[i]), lambda y: feature.measure(y) >= ends[i])
+        return Event(say(">=", ends[i]), lambda y: measure(y) >= ends[i])
 
     yield Batch(feature.n, [np.searchsorted(z, ends, side="right") for z in feature.samples], at_most)
     yield Batch(feature.n, [len(z) - np.searchsorted(z, ends, side="left") for z in feature.samples], at_least)
@@ -328,7 +331,7 @@ def _thresholds(feature: _Feature) -> Iterator[Batch]:
 
 def _intervals(feature: _Feature) -> Iterator[Batch]:
     """Between two quantiles, and outside of them."""
-    pooled, samples = feature.pooled, feature.samples
+    pooled, samples, measure, say = feature.pooled, feature.samples, feature.measure, feature.say
     ends = np.unique(pooled[np.linspace(0, len(pooled) - 1, _N_ENDS).astype(np.int64)])
     low, high = np.triu_indices(len(ends))
     inner = []
@@ -337,13 +340,13 @@ def _intervals(feature: _Feature) -> Iterator[Batch]:
 
     def inside(i: int) -> Event:
         a, b = ends[low[i]], ends[high[i]]
-        words = feature.say("==", a) if a == b else f"{feature.say('>=', a)} and {feature.say('<=', b)}"
-        return Event(words, lambda y: (feature.measure(y) >= a) & (feature.measure(y) <= b))
+        words = say("==", a) if a == b else f"{say('>=', a)} and {say('<=', b)}"
+        return Event(words, lambda y: (measure(y) >= a) & (measure(y) <= b))
 
     def outside(i: int) -> Event:
         a, b = ends[low[i]], ends[high[i]]
-        words = f"{feature.say('<', a)} or {feature.say('>', b)}"
-        return Event(words, lambda y: (feature.measure(y) < a) | (feature.measure(y) > b))
+        words = f"{say('<', a)} or {say('>', b)}"
+        return Event(words, lambda y: (measure(y) < a) | (measure(y) > b))
 
     yield Batch(feature.n, inner, inside)
     yield Batch(feature.n, [len(z) - k for z, k in zip(samples, inner, strict=True)], outside)
@@ -353,14 +356,14 @@ def _values(feature: _Feature) -> Iterator[Batch]:
     counts = np.diff(feature.starts, append=len(feature.pooled))
     often = np.flatnonzero(counts >= 4)
     often = np.sort(often[np.argsort(-counts[often], kind="stable")[:_N_VALUES]])
-    values = feature.pooled[feature.starts[often]]
+    values, measure = feature.pooled[feature.starts[often]], feature.measure
     if not len(values):
         return
     codes = []
     for z in feature.measured:
         code = np.searchsorted(values, z).clip(max=len(values) - 1)
         codes.append(np.where(values[code] == z, code, len(values)))
-    yield from _unions(values, codes, partial(feature.say, "=="), lambda chosen, y: np.isin(feature.measure(y), chosen))
+    yield from _unions(values, codes, partial(feature.say, "=="), lambda chosen, y: np.isin(measure(y), chosen))
 
 
 def _codes(outputs: Sequence[np.ndarray], names: Sequence[str], columns: Sequence[int]) -> Iterator[Batch]:
