@@ -10,6 +10,7 @@ from fastfedrec._kernels import interactions as _kernel
 from fastfedrec._threads import resolve_n_threads, threads_for_rows
 
 _LEAST_ENTRIES = 500_000  # that are worth a thread
+_MOST_BITS = 8192
 _PLAIN = int, float, str, np.number, np.bool_, np.datetime64
 
 
@@ -194,7 +195,10 @@ def _can_be_saved(key: Any) -> bool:
     # As _persistence writes it.  Told at the door, not when a budget has been spent on what cannot be saved.
     if isinstance(key, tuple):
         return all(map(_can_be_saved, key))
-    return isinstance(key.item() if isinstance(key, np.generic) else key, str | int | float)
+    key = key.item() if isinstance(key, np.generic) else key
+    if isinstance(key, int) and key.bit_length() > _MOST_BITS:  # which Python does not write as text
+        return False
+    return isinstance(key, str | int | float) and key == key  # NaN in a tuple would never be found again
 
 
 def _encode_objects(name: str, ids: list) -> tuple[np.ndarray, np.ndarray]:
@@ -207,8 +211,9 @@ def _encode_objects(name: str, ids: list) -> tuple[np.ndarray, np.ndarray]:
             kind = type(key).__name__
             raise TypeError(f"{name}[{position}] is not hashable ({kind}); convert it to a tuple") from None
         if rows[position] == len(first) - 1 and not _can_be_saved(key):
+            shown = repr(key) if not isinstance(key, int) else f"of {key.bit_length()} bits"
             raise TypeError(
-                f"{name}[{position}] is {key!r} ({type(key).__name__}), which no saved model could hold; use ids that "
+                f"{name}[{position}] is {shown} ({type(key).__name__}), which no saved model could hold; use ids that "
                 "are numbers, strings, or tuples of these, for example str(id)"
             )
     try:
