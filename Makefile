@@ -6,7 +6,7 @@ KERNEL_TESTS := $(patsubst _kernels/%.pyx,tests/test_%.py,$(wildcard _kernels/[a
 KERNEL_TESTS += tests/test_ranking_evaluation.py tests/test_fmf_ldp_runs.py
 SOURCES := setup.py pyproject.toml README.md $(wildcard fastfedrec/*.py fastfedrec/*/*.py _kernels/*.p[yx]* _kernels/*.h _kernels/*.cpp fastfedrec/*/*.json)
 
-.PHONY: demo test test-fast test-levels test-lowest test-flower test-flower-slow nightly mutants reproduce-quick docs dist bench lint clean
+.PHONY: demo test test-fast test-levels test-lowest test-flower test-flower-slow nightly mutants test-nightly reproduce-quick docs dist bench lint clean
 
 # The main job: private federated training on generated data, compared, accounted for and plotted.
 demo: $(VENV)/.installed-cli
@@ -55,13 +55,17 @@ $(VENV)-flower/.installed: $(VENV)/.built
 	@touch $@
 
 # With `make -k` one that fails does not keep the other from running.
-nightly: reproduce-quick mutants test-flower-slow test-lowest
+nightly: reproduce-quick mutants test-nightly test-flower-slow test-lowest
 
 ONLY ?=
 
 # Each mutant in a copy of the installed package, and the tests that must kill it; ONLY names some. See the page of them.
 mutants: $(VENV)/.installed-test
 	PYTHONPATH=tests $(BIN)/python -P -m mutants --only '$(ONLY)'
+
+# Tests at thousands of random points.
+test-nightly: $(VENV)/.installed-test
+	$(BIN)/pytest -n 2 -m nightly
 
 # Every paper's figures and tables with --quick, one after another, timed, on generated data.
 reproduce-quick: $(VENV)/.installed-test

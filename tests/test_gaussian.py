@@ -4,22 +4,10 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive.gaussian import exact_delta
 
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.accounting.gaussian import gaussian_delta, gaussian_epsilon
-
-
-def exact_delta(mpmath, mu_squared, epsilon):
-    """Balle and Wang (2018), Theorem 8, with enough digits for its differences."""
-    with mpmath.workdps(60):
-        mu = mpmath.sqrt(mpmath.mpf(Fraction(mu_squared).numerator) / Fraction(mu_squared).denominator)
-        lost = abs(int(mpmath.log10(mu)))
-    with mpmath.workdps(90 + lost):
-        mu = mpmath.sqrt(mpmath.mpf(Fraction(mu_squared).numerator) / Fraction(mu_squared).denominator)
-        epsilon = mpmath.mpf(epsilon)
-        centre = epsilon / mu
-        return mpmath.ncdf(mu / 2 - centre) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - centre)
-
 
 # --- oracle ---
 

@@ -92,8 +92,9 @@ def test_unknown_costs_raise_and_are_not_recorded():
     ledger = Ledger()
     with pytest.raises(TypeError, match="must hold events"):
         ledger.record(Wish())
+    fixed = Gaussian(1.0, neighboring="add_remove", sampling="without_replacement", n_users=10, cohort_size=1)
     with pytest.raises(UnsupportedEventError, match="no theorem is known here for the cost of replacing a user"):
-        ledger.record(Gaussian(1.0, neighboring="add_remove", sampling="poisson", sampling_probability=0.1))
+        ledger.record(fixed)
     with pytest.raises(UnsupportedEventError, match="protects one interaction"):
         ledger.record(CentralRelease("m", 1.0, neighboring="replace", privacy_unit="interaction"))
     assert not ledger.events
@@ -420,3 +421,39 @@ def test_ledgers_of_0_1_0_are_read():
         Ledger.from_dict(at(now, ["format"], ...))  # 0.1.0 did not write "infinite"
     with pytest.raises(ValueError, match=r"ledger\.epsilon\.public states 0, and its events cost inf"):
         Ledger.from_dict(at(old, ["epsilon", "public"], 0.0))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Gaussian(1e-200, neighboring="replace", sampling="none"),
+        Gaussian(1e155, neighboring="add_remove", sampling="none"),
+        Gaussian(1e-200, neighboring="add_remove", sampling="poisson", sampling_probability=1e-3),
+        Gaussian(5e-324, neighboring="add_remove", sampling="none", count=10**12),
+        Laplace(5e-324, neighboring="add_remove", sampling="none"),
+        CentralRelease("m", 38.0, sampling="poisson", sampling_probability=1e-16),
+        CentralRelease("m", 1.7e308),
+        CentralRelease("m", 800.0, delta=1e-300),
+        ZCDP("z", 1.7e308, neighboring="add_remove", sampling="none"),
+        LocalReports("binary response", 1e300, 10**12, 10**12, separable=True),
+        ShuffledReports("binary response", 711.0, 100, 50_000),
+        ShuffledReports("binary response", 1e300, 100, 50_000, neighboring="zero_out"),
+    ],
+)
+def test_a_ledger_with_an_extreme_event_is_saved_read_and_printed(event):
+    ledger = Ledger()
+    for _ in range(2):
+        ledger.record(event)
+    text = ledger.to_json()
+    assert Ledger.from_json(text).to_json() == text
+    assert event.mechanism in ledger.summary()
+    for view in ("server", "shuffled_server", "public"):
+        assert ledger.epsilon(view) >= 0
+
+
+def test_a_ledger_mixes_extreme_and_usual_events():
+    ledger = Ledger()
+    ledger.record(Gaussian(1.0, neighboring="replace", sampling="none", trust="entity"))
+    ledger.record(CentralRelease("m", 1e300, neighboring="replace", trust="entity"))
+    assert ledger.epsilon("public") >= 1e300
+    assert Ledger.from_json(ledger.to_json()).to_json() == ledger.to_json()

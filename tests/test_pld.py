@@ -176,6 +176,32 @@ def test_one_poisson_round_against_quadrature(z, q):
 
 
 @pytest.mark.parametrize("z", [0.5, 2.0])
+def test_poisson_sampling_of_a_user_who_is_replaced_covers_every_direction(z):
+    """Two vectors of norm 1/2 at some angle, against each other, in the plane; 0.001 off in mass by the grid."""
+    x = np.linspace(-7 * z - 1, 7 * z + 1, 1201)
+    cell = (x[1] - x[0]) ** 2 / (2 * math.pi * z**2)
+
+    def density(u, v):
+        return np.exp(-((x[:, None] - u) ** 2 + (x[None, :] - v) ** 2) / (2 * z**2)) * cell
+
+    for q in (0.05, 0.5):
+        event = Gaussian(z, neighboring="replace", sampling="poisson", sampling_probability=q)
+        ours, renyi = pld(event), RDPAccountant().compose(event)
+        assert ours.get_epsilon(1e-6) == pld(fixed(z, 100, int(100 * q))).get_epsilon(1e-6)
+        one = (1 - q) * density(0, 0) + q * density(0.5, 0)
+        for angle in (math.pi, 2.0, 1.0):
+            other = (1 - q) * density(0, 0) + q * density(math.cos(angle) / 2, math.sin(angle) / 2)
+            for epsilon in (0.0, 0.05, 0.3):
+                exact = np.maximum(one - math.exp(epsilon) * other, 0).sum()
+                assert exact * 0.999 <= ours.get_delta(epsilon) <= renyi.get_delta(epsilon)
+
+
+def test_no_lower_bound_is_known_for_poisson_sampling_of_a_user_who_is_replaced():
+    with pytest.raises(UnsupportedEventError, match="no worst case is known here"):
+        epsilon_lower_bound(Gaussian(1.0, neighboring="replace", sampling="poisson", sampling_probability=0.1), 1e-6)
+
+
+@pytest.mark.parametrize("z", [0.5, 2.0])
 def test_one_laplace_release_is_the_closed_form(z):
     total = pld(Laplace(z, neighboring="replace", sampling="none"))
     for epsilon in (0.0, 0.2 / z, 0.9 / z):
@@ -359,7 +385,8 @@ def test_absurd_parameters_still_give_an_upper_bound(z):
 def test_lower_bound_refuses_what_it_does_not_know():
     with pytest.raises(TypeError, match="event must be Gaussian, got CentralRelease"):
         epsilon_lower_bound(CentralRelease("m", 1.0), 1e-6)
+    other = Gaussian(1, neighboring="add_remove", sampling="without_replacement", n_users=10, cohort_size=1)
     with pytest.raises(UnsupportedEventError, match="no theorem"):
-        epsilon_lower_bound(Gaussian(1, neighboring="replace", sampling="poisson", sampling_probability=0.1), 1e-6)
+        epsilon_lower_bound(other, 1e-6)
     with pytest.raises(ValueError, match="delta must be less than 1"):
         epsilon_lower_bound(plain(1.0), 1.0)

@@ -19,6 +19,7 @@ FINEST, LARGEST_FFT = 1e-4, 2**22
 CELLS = 4096  # at least so many cells for one loss
 MOST_USES, FURTHEST = 10**12, 1e100  # beyond, rounding errors of the transforms, or of losses, are too large
 MASS_ERROR = 2.0**-44  # of masses, relative, and of what is known of p - q beside them
+_SUMS_ERROR = 1 + 2.0**-36
 _PER_USE = 2.0**-48  # relative error of a tilted mass
 _TILTS = 2.0 ** np.arange(-12, 13)
 _AIMS = 2.0 ** (np.arange(-80, 141) / 2)
@@ -185,6 +186,11 @@ def compose(
     With `aim`, masses are tilted so that it is least: a function of the logarithm of the mean of e^(tilt * loss), and
     of the tilt.
     """
+    with np.errstate(over="ignore", invalid="ignore"):  # of tilts that are too large to be chosen
+        return _compose(parts, aim)
+
+
+def _compose(parts, aim):
     step = choose_step([loss for loss, _ in parts])
     while True:
         pairs = [loss.build(step) for loss, _ in parts]
@@ -195,6 +201,10 @@ def compose(
         tilted = [tilt_masses(pmfs, step, tilt) for pmfs, tilt in zip(directions, tilts, strict=True)]
         windows = [find_window(pmfs, step) for pmfs, _ in tilted]
         widest = max(high - low for low, high in windows)
+        if sum(times for _, times in parts) == 1:  # nothing to transform, and only the sums' rounding errors
+            return tuple(
+                TotalLoss(step * loss.start, step, loss.pmf * _SUMS_ERROR, loss.infinity) for ((loss, _),) in directions
+            )
         if widest <= LARGEST_FFT:
             break
         step *= widest / LARGEST_FFT * 1.01  # a coarser grid only costs tightness
@@ -261,7 +271,7 @@ def _log_sum(logs):
 
 def _unit(supports):
     """What losses are measured in: 1, or less where all of them are small."""
-    return min(1.0, max(float(np.abs(losses).max()) for _, losses, _ in supports) / 4) or 1.0
+    return min(1.0, max(float(np.abs(losses).max()) for _, losses, _ in supports) / 4) or 1.0  # all may be 0
 
 
 def _log_finite(pmfs):
@@ -299,13 +309,15 @@ def find_window(pmfs: Sequence[tuple[LossPmf, int]], step: float) -> tuple[int, 
     @functools.cache
     def bound(side, i):
         """With probability 1 - TAIL the total is nearer than this, on that side; true for every tilt."""
-        exponent = -math.log(TAIL)
+        exponent, tilt = -math.log(TAIL), float(tilts[i])
         for logs, losses, times in supports:
-            log_mean = _log_sum(logs + side * tilts[i] * losses)
+            log_mean = _log_sum(logs + side * tilt * losses)
             exponent += times * (log_mean + _PER_USE * (1 + abs(log_mean)))
-        return exponent / tilts[i]
+        return exponent / tilt
 
     def best(side):
         return bound(side, _lowest(functools.partial(bound, side), len(tilts)))
 
-    return max(math.floor(-best(-1) / step) - 1, low), min(math.ceil(best(1) / step) + 1, high)
+    below, above = -best(-1) / step, best(1) / step
+    first = max(math.floor(below) - 1, low) if math.isfinite(below) else low
+    return first, max(first, min(math.ceil(above) + 1, high) if math.isfinite(above) else high)

@@ -398,7 +398,7 @@ def check_sampling(event: Gaussian | Laplace | CentralRelease) -> None:
     Raises
     ------
     UnsupportedEventError
-        Poisson sampling needs "add_remove", or for Gaussian noise on sums "zero_out"; sampling without replacement
+        Poisson sampling needs "add_remove", or for Gaussian noise on sums any relation; sampling without replacement
         needs "replace".
 
     Notes
@@ -406,11 +406,16 @@ def check_sampling(event: Gaussian | Laplace | CentralRelease) -> None:
     A unit that adds nothing to a sum is as good as one that was not drawn, so for sums "zero_out" has the pair of
     distributions of "add_remove".  Another release may tell a unit without data from none, and where cohorts have a
     fixed size, a unit that was not drawn has made room for another, who may be further from it than it is from none.
+    A unit's clipped vector is no further from 0 than from the vectors that may replace it, so for sums "replace" under
+    Poisson sampling has the pair of sampling without replacement (docs/explanation/accounting.md).
     """
     pair = (event.sampling, event.neighboring)
-    allowed = [*_SAMPLING_THEOREMS, *([("poisson", "zero_out")] if isinstance(event, Gaussian) else [])]
-    if event.sampling != "none" and pair not in allowed:
-        raise UnsupportedEventError(f"no theorem is known here for sampling={pair[0]!r} with neighboring={pair[1]!r}")
+    of_sums = (("poisson", "zero_out"), ("poisson", "replace")) if isinstance(event, Gaussian) else ()
+    if event.sampling != "none" and pair not in (*_SAMPLING_THEOREMS, *of_sums):
+        why = "; only Gaussian noise on clipped sums states how far a unit is from none" if pair[0] == "poisson" else ""
+        raise UnsupportedEventError(
+            f"no theorem is known here for sampling={pair[0]!r} with neighboring={pair[1]!r}{why}"
+        )
 
 
 def _leaves(event, times):

@@ -161,7 +161,8 @@ class Gaussian(_Central):
     ----------
     noise_multiplier : float
         Standard deviation of the noise over the l2 sensitivity under `neighboring`.  For vectors clipped to norm S the
-        sensitivity is S when a user is added, removed, or left without data, and 2 S when one is replaced.
+        sensitivity is S when a user is added, removed, or left without data, and 2 S when one is replaced; whichever
+        it is, it covers leaving a user out, as sampling does.
     mechanism : str
         Name, for the ledger.
     neighboring : {"replace", "add_remove", "zero_out"}

@@ -17,7 +17,7 @@ _MARGIN = 2.0**-40  # of the logarithm of delta: a thousand times its rounding e
 _LOG_ROOT = math.log(2 * math.pi) / 2
 _ROOT_HALF = math.sqrt(0.5)
 _BEYOND = 40.0  # stddevs: further out there is less mass than the least float, and delta from the other side is 1
-_FAR = 20.0
+_FAR, _FAR_OUT = 20.0, 1e3
 _MOST_STEPS = 200
 _PRECISION = 2.0**-46  # at which a search stops
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -142,8 +142,9 @@ def _log_delta(a, mu):
     """The logarithm of delta, rounded up."""
     if a < -_BEYOND:
         return 0.0
-    if a > 1e100:
-        return -1e199
+    if a > _FAR_OUT:
+        # delta is at most phi(a) / a; the square of a number beyond 1e100 might not be one
+        return -(min(a, 1e100) ** 2) / 2 * (1 - 2.0**-48) - _LOG_ROOT - math.log(a) + _MARGIN
     b = a + mu
     if mu < 1:
         # R(a) - R(b) as the integral of -R' = 1 - x R(x), which is positive.

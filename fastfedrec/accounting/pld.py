@@ -13,16 +13,17 @@ from fastfedrec.accounting import _loss
 from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, pure_loss, symmetric
 from fastfedrec.accounting._rounding import float_up, inverse_up, sampled_epsilon
 from fastfedrec.accounting.composition import Accountant, check_sampling, pure_cost
-from fastfedrec.accounting.events import Gaussian, Laplace, ShuffledReports
+from fastfedrec.accounting.events import Gaussian, Laplace, ShuffledReports, UnsupportedEventError
 from fastfedrec.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from fastfedrec.accounting.rdp import RDPAccountant
-from fastfedrec.accounting.shuffle import shuffled_loss, zero_out_loss
+from fastfedrec.accounting.shuffle import shuffled_loss, split_reports, zero_out_loss
 
 _TAIL_STDDEVS = 9.0  # beyond, the Gaussian has a mass of 1e-19, which counts as infinite loss
 _FURTHER_STDDEVS = 14.0  # where deltas are small: 1e-44
 _LARGEST_STDDEVS = 37.0
 _SMALL = 1e-8  # a delta of which the rounding errors of an untilted transform would be a hundredth
 _MOST_NOISE, _LEAST_NOISE = 1e8, 1e-100  # more noise is counted as this; with less there is no grid
+_LOUD = 200.0  # epsilon of a pure release whose loss hardly ever is less: the sum of the epsilons is what they cost
 _ROUND_UP = 1 + 1e-9
 _PLACES = 0.5 - 2.0 ** -np.arange(2, 16)  # of a step: nearly the middle of a cell, as densities are nearly even in it
 _NARROW = 0.2  # of a stddev, or of its part far out: cells whose masses are found by quadrature
@@ -32,16 +33,16 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 class PLDAccountant(Accountant):
     """Privacy loss distributions, rounded against the claim and composed by fast Fourier transforms.
 
-    Takes `Gaussian` without sampling, with Poisson sampling under "add_remove" and "zero_out", and with sampling of
-    fixed size without replacement under "replace"; `Laplace` without or with Poisson sampling; `ShuffledReports`; and
+    Takes `Gaussian` without sampling (in closed form), with Poisson sampling, and with sampling of fixed size without
+    replacement under "replace"; `Laplace` without or with Poisson sampling; `ShuffledReports`; and
     everything with a pure epsilon, which counts as randomized response, the worst of its kind.
 
     Notes
     -----
     For sampling without replacement the answer is a proven upper bound, exact for one round but not for many, where
-    attacks reach about 85% of it.  Every delta includes 1e-10 (more beyond a million uses) for rounding errors of
-    the transforms, so a smaller one has an infinite epsilon; use `RDPAccountant` there.  See
-    docs/explanation/accounting.md and docs/explanation/privacy/sampling-without-replacement.md.
+    attacks reach about 85% of it.  Where delta is below 1e-8 masses are tilted before they are transformed, so that
+    rounding errors stay below it, and the `RDPAccountant` is asked as well.  See docs/explanation/accounting.md and
+    docs/explanation/privacy/sampling-without-replacement.md.
 
     References
     ----------
@@ -67,9 +68,9 @@ class PLDAccountant(Accountant):
     def _cost(self, event):
         """The square of mu of unsampled Gaussian noise, or what makes a loss for so many stddevs; and its uses."""
         if isinstance(event, ShuffledReports) and event.neighboring == "zero_out":
-            uses = min(1, event.n_reports)  # all reports together are one
-            loss = zero_out_loss(event.epsilon, max(1, event.n_reports), event.n_honest_users)
-            return (lambda _: loss), uses
+            per_batch, batches = split_reports(event.n_reports)  # all reports of a batch together are one
+            loss = zero_out_loss(event.epsilon, per_batch, event.n_honest_users)
+            return (lambda _: loss), batches
         if isinstance(event, ShuffledReports):
             loss = shuffled_loss(event.epsilon, event.n_honest_users)
             return (lambda _: loss), event.n_reports
@@ -78,7 +79,7 @@ class PLDAccountant(Accountant):
         if isinstance(event, Gaussian) or (isinstance(event, Laplace) and event.sampling == "poisson"):
             check_sampling(event)
             base = _gaussian_masses if isinstance(event, Gaussian) else _laplace_masses
-            kind = _poisson_loss if event.sampling == "poisson" else _symmetric_loss
+            kind = _symmetric_loss if event.neighboring == "replace" else _poisson_loss
             return functools.partial(kind, base, event), event.count
         if isinstance(event, Laplace) and event.sampling == "none":
             return functools.partial(_symmetric_loss, _laplace_masses, event), event.count
@@ -131,6 +132,8 @@ class PLDAccountant(Accountant):
         if self._is_plain():
             square = self._mu_squared()
             return gaussian_epsilon(square, delta) if square else 0.0
+        if min(epsilon for epsilon, _ in self._pure_costs.values()) > _LOUD and not math.isinf(self._pure_total()):
+            return math.inf
         epsilon = max((total.epsilon(delta) for total in self._totals()), default=math.inf)
         if epsilon and (delta < _SMALL or math.isinf(epsilon)):
             log_delta, uses = math.log(delta), sum(self._uses())
@@ -195,6 +198,8 @@ def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
     check_instance("event", event, Gaussian, "there is no lower bound for other events")
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
     check_sampling(event)
+    if (event.sampling, event.neighboring) == ("poisson", "replace"):
+        raise UnsupportedEventError("no worst case is known here for Poisson sampling with neighboring='replace'")
     rate = event.sampling_rate
     if not _LEAST_NOISE < event.noise_multiplier < _MOST_NOISE or event.count > _loss.MOST_USES:
         return 0.0

@@ -33,17 +33,16 @@ ORDERS = np.unique(
 class RDPAccountant(Accountant):
     """Renyi differential privacy of orders up to 4,096.
 
-    Takes `Gaussian` without sampling, with Poisson sampling under "add_remove" and "zero_out", and with sampling of
-    fixed size without replacement under "replace"; `Laplace` without sampling; `ZCDP`; and everything with a pure
+    Takes `Gaussian` without sampling, with Poisson sampling, and with sampling of fixed size without replacement under
+    "replace"; `Laplace` without sampling; `ZCDP`; and everything with a pure
     epsilon.
 
     References
     ----------
     .. [1] Mironov, "Renyi differential privacy", CSF 2017, Propositions 5 to 7.
-    .. [2] Mironov, Talwar, Zhang, "Renyi differential privacy of the sampled Gaussian mechanism", 2019, equation 3
-       (Poisson).
-    .. [3] Wang, Balle, Kasiviswanathan, "Subsampled Renyi differential privacy and analytical moments accountant",
-       AISTATS 2019, Theorem 9 (without replacement).
+    .. [2] Mironov, Talwar, Zhang, "Renyi differential privacy of the sampled Gaussian mechanism", 2019 (Poisson).
+    .. [3] Zhu, Dong, Wang, "Optimal accounting of differential privacy via characteristic function", AISTATS 2022
+       (the pair that dominates sampling without replacement).
     .. [4] Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020, Proposition 12.
 
     Examples
@@ -65,7 +64,7 @@ class RDPAccountant(Accountant):
             if event.sampling == "none":
                 return plain
             # Sampling never adds to them.
-            sampled = _sampled(event.sampling, event.sampling_rate, event.noise_multiplier)
+            sampled = _sampled(event.neighboring == "replace", event.sampling_rate, event.noise_multiplier)
             with np.errstate(over="ignore"):
                 return np.minimum(count_up(event.count) * sampled, plain)
         else:
@@ -128,11 +127,11 @@ def without_replacement_divergence(order: float, sampling_rate: float, noise_mul
 
 
 @lru_cache(maxsize=64)
-def _sampled(sampling, rate, noise_multiplier):
-    if sampling == "poisson":
-        logs = np.array([_renyi.sampled_gaussian(float(order), rate, noise_multiplier) for order in ORDERS])
-    else:
+def _sampled(is_replaced, rate, noise_multiplier):
+    if is_replaced:
         logs = _renyi.fixed_size_gaussian(ORDERS, rate, noise_multiplier)
+    else:
+        logs = np.array([_renyi.sampled_gaussian(float(order), rate, noise_multiplier) for order in ORDERS])
     return _divergences(ORDERS, logs)
 
 

@@ -15,6 +15,7 @@ _LARGEST_TABLE = 4_000_000  # pairs of counts looked at; fewer only cost tightne
 _BLOCK = 200_000  # of them at a time
 _ROUND_UP = 1 + 1e-9
 _UNHIDDEN = 500.0  # epsilon of a report from which on no crowd holds a clone: one in e^500 reports is one
+_MOST_REPORTS, _LARGEST_PRODUCT = 10**7, 3e9  # of a user at a time; of the tables that are convolved
 _FINEST_COUNT = 3e-4  # numbers of clones are rounded down by no more than this part of them
 
 
@@ -94,7 +95,8 @@ def shuffled_epsilon(
     if neighboring == "replace":
         totals = _loss.compose([(shuffled_loss(epsilon, n_honest), uses)])
     else:
-        totals = _loss.compose([(zero_out_loss(epsilon, n_reports, n_honest), n_rounds)])
+        per_batch, batches = split_reports(n_reports)
+        totals = _loss.compose([(zero_out_loss(epsilon, per_batch, n_honest), n_rounds * batches)])
     amplified = max(total.epsilon(delta) for total in totals)
     return min(sum_up([(epsilon, uses)]), amplified * _ROUND_UP)
 
@@ -264,6 +266,7 @@ def zero_out_loss(epsilon: float, n_reports: int, n_users: int) -> Loss:
     epsilon, n_users = check_epsilon("epsilon", epsilon), check_integer("n_users", n_users, low=1)
     n_reports = check_integer("n_reports", n_reports, low=1)
     clone = _clone_probability(epsilon)
+    n_users = _few_enough(n_reports, n_users, clone)
     # One standard deviation of the loss, were the counts normal.
     spread = (1 - clone) * n_reports / math.sqrt(n_reports + (n_users - 1) * n_reports * clone)
     reach = min(n_reports * epsilon, spread**2 + 2 * _STDDEVS * spread)  # twice what a normal loss has
@@ -272,6 +275,32 @@ def zero_out_loss(epsilon: float, n_reports: int, n_users: int) -> Loss:
         return _zero_out_pmfs(n_reports, n_users, clone, reach, step)
 
     return Loss(min(spread, reach) / 50, reach, build)
+
+
+def split_reports(n_reports: int) -> tuple[int, int]:
+    """Reports of one user in each of so many batches; who is told the batch of a report knows no less.
+
+    Parameters
+    ----------
+    n_reports : int
+        Of each user in one round.
+
+    Returns
+    -------
+    per_batch : int
+        At least 1, and no more than can be accounted for as one.
+    batches : int
+        0 for no reports.
+    """
+    batches = -(-n_reports // _MOST_REPORTS)
+    return max(1, -(-n_reports // max(1, batches))), batches
+
+
+def _few_enough(n_reports, n_users, clone):
+    """So many of the users that tables of their reports can be held; fewer hide less."""
+    own = _STDDEVS * math.sqrt(n_reports * clone) + _STDDEVS
+    coins = min(_LARGEST_TABLE, _LARGEST_PRODUCT / own)
+    return min(n_users, max(1, int((coins / _STDDEVS) ** 2 / (n_reports * clone or 1.0)) + 1))
 
 
 @lru_cache(maxsize=8)

@@ -100,7 +100,7 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP) -> Event
     """None where the cost is beyond the largest float, or delta reaches 1."""
     if event.neighboring == "replace":
         return event
-    if isinstance(event, Gaussian) and event.sampling == "none":
+    if isinstance(event, Gaussian) and event.sampling in ("none", "poisson"):
         if event.noise_multiplier < _LEAST_NOISE:
             return None
         # |f(D) - f(D')| <= |f(D) - f(D0)| + |f(D0) - f(D')|, D0 without the user or with none of the user's data.

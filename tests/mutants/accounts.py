@@ -154,7 +154,7 @@ ACCOUNTS = [
     ),
     Mutant(
         "zero-out-reports-not-linked", "of a round's reports of one user one is counted", "PLDAccountant._cost",
-        "zero_out_loss(event.epsilon, max(1, event.n_reports), event.n_honest_users)",
+        "zero_out_loss(event.epsilon, per_batch, event.n_honest_users)",
         "zero_out_loss(event.epsilon, 1, event.n_honest_users)",
         ("test_data_against_none_of_several_reports_is_at_least_that_of_their_sum",),
     ),

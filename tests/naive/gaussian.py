@@ -1,0 +1,35 @@
+"""Gaussian noise by its formula, with enough digits for its differences."""
+
+from fractions import Fraction
+
+
+def exact_delta(mpmath, mu_squared, epsilon):
+    """Balle and Wang (2018), Theorem 8."""
+    mu_squared = Fraction(mu_squared)
+    with mpmath.workdps(60):
+        mu = mpmath.sqrt(mpmath.mpf(mu_squared.numerator) / mu_squared.denominator)
+        lost = int(abs(mpmath.log10(mu)))
+        lost += int(abs(mpmath.log10(epsilon))) if epsilon else 0
+    with mpmath.workdps(90 + 2 * lost):
+        mu = mpmath.sqrt(mpmath.mpf(mu_squared.numerator) / mu_squared.denominator)
+        epsilon = mpmath.mpf(epsilon)
+        a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+        if a > 1e4:
+            return mpmath.mpf(0)  # far below any delta
+        if a < -1e4:
+            return mpmath.mpf(1)
+        return mpmath.ncdf(-a) - mpmath.exp(epsilon) * mpmath.ncdf(-b)
+
+
+def sampled_delta(mpmath, noise_multiplier, rate, epsilon):
+    """One Poisson-sampled release: the mixture against the rest, and the rest against the mixture."""
+    with mpmath.workdps(60):
+        z, q, e = (mpmath.mpf(value) for value in (noise_multiplier, rate, epsilon))
+        x = mpmath.mpf(1) / 2 + z * z * mpmath.log1p(mpmath.expm1(e) / q)
+        removed = (1 - q - mpmath.exp(e)) * mpmath.ncdf(-x / z) + q * mpmath.ncdf((1 - x) / z)
+        inside = mpmath.expm1(-e) / q
+        if inside <= -1:
+            return removed
+        x = mpmath.mpf(1) / 2 + z * z * mpmath.log1p(inside)
+        added = mpmath.ncdf(x / z) - mpmath.exp(e) * ((1 - q) * mpmath.ncdf(x / z) + q * mpmath.ncdf((x - 1) / z))
+        return max(removed, added)
