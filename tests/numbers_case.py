@@ -55,6 +55,11 @@ def rated():
 
 
 @functools.cache
+def start():
+    return fastfedrec.FMFLDP().initial_state(40, KEY)
+
+
+@functools.cache
 def public():
     return Interactions.from_arrays([1, 1, 2, 3], list("abac"), item_ids=list("abcdefgh"))
 
@@ -148,6 +153,8 @@ MECHANISMS = {
     "frequency.GRR": call(nominal_epsilon=ONE, n_values=4),
     "frequency.GRR.privatize": on(lambda: mechanisms.GRR(1.0, 4), values=[0, 3], key=KEY),
     "frequency.GRR.channel": on(lambda: mechanisms.GRR(1.0, 2), inputs=(HALF, ONE)),
+    "frequency.GRR.estimate_from_support": on(lambda: mechanisms.GRR(1.0, 2), support=np.array([1, 2]), n_reports=10),
+    "frequency.GRR.variance": on(lambda: mechanisms.GRR(1.0, 2), frequency=HALF, n_reports=10),
     "frequency.OUE": call(nominal_epsilon=ONE, n_values=4),
     "frequency.OUE.privatize": on(lambda: mechanisms.OUE(1.0, 4), values=[0, 3], key=KEY),
     "frequency.OUE.privatize_support": on(lambda: mechanisms.OUE(1.0, 4), values=[0, 3], key=KEY),
@@ -291,6 +298,21 @@ FUNCTIONS = {
         lambda: functools.partial(network().train_clients, network().initial_parameters(KEY), examples()), **CLIENT
     ),
     "network.TwoTower.score": on(network, parameters=network().initial_parameters(KEY), users=np.arange(3)),
+    "interactions.Interactions.binarize": on(rated, threshold=2.0),
+    "interactions.Interactions.filter_core": on(
+        implicit, min_interactions_per_user=2, min_interactions_per_item=3
+    ),
+    "interactions.Interactions.shard": on(implicit, n=2),
+    "interactions.Interactions.top_items": on(implicit, n=5),
+    "systems.fmf_ldp.FMFLDP.initial_state": on(fastfedrec.FMFLDP, n_items=10, key=KEY),
+    "systems.fmf_ldp.FMFLDP.report_stream": to(
+        lambda: functools.partial(fastfedrec.FMFLDP().report_stream, start(), implicit(), KEY, shuffle_key=KEY),
+        round=2, n_threads=1,
+    ),
+    "systems.fmf_ldp.FMFLDP.collect_reports": to(
+        lambda: functools.partial(fastfedrec.FMFLDP().collect_reports, start(), np.arange(5), np.arange(5) % 2),
+        round=2, sender="x", n_clients=5,
+    ),
     "item_choice.choose_items": [
         call(interactions=implicit(), n=5, epsilon=8.0, delta=SMALL, max_items_per_user=3, key=KEY),
         call(interactions=public(), n=5, epsilon=8.0, key=KEY),
@@ -443,6 +465,11 @@ SLOW = {
     "gru.GRUEncoder.train_clients", "joint_loss.JointNetwork.train_clients", "mechanisms.bayes_kary.BayesKary",
     "testing.assert_clipped", "membership.membership_loss", "membership.membership_shadow",
     "accounting.pld.epsilon_lower_bound", "accounting.published.published_privrec_epsilon",
+}  # fmt: skip
+
+#: Methods that public classes have from private ones, with numbers that engines and rounds hold.
+CALLED_BY_ENGINES = {
+    "local_round", "round_event", "rules", "traffic", "zero_update", "values_event", "budget", "sums", "initial_state",
 }  # fmt: skip
 
 #: What takes numbers and is not called here, with the reason.

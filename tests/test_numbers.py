@@ -254,6 +254,19 @@ def uncovered(objects, called, models):
             yield short, sorted(wanted - given)
 
 
+def inherited_methods():
+    """(names, method) of every public method that public classes have from a class of a private module."""
+    names = {}
+    for name, value in public_objects():
+        for method, function in inspect.getmembers(value) if inspect.isclass(value) else []:
+            plain = getattr(function, "__func__", function)
+            if not method.startswith("_") and inspect.isfunction(plain):
+                parts = plain.__module__.split(".")
+                if parts[0] == "fastfedrec" and any(part.startswith("_") for part in parts):
+                    names.setdefault(plain, []).append(f"{name.removeprefix('fastfedrec.')}.{method}")
+    return [(found, method) for method, found in names.items()]
+
+
 def called_parameters():
     called = {}
     for name, (_, arguments) in CALLS:
@@ -269,6 +282,14 @@ def test_everything_public_that_takes_a_number_is_called():
         for name in MODELS
     }
     assert list(uncovered(public_objects(), called_parameters(), models)) == []
+
+
+def test_what_public_classes_inherit_is_called():
+    called = called_parameters()
+    for names, method in inherited_methods():
+        given = set().union(*(each for name in names for each in called.get(name, [])), ["n_threads", "round"])
+        missing = set(numeric_parameters(method)) - given
+        assert not missing or method.__name__ in numbers_case.CALLED_BY_ENGINES, (names, missing)
 
 
 def test_a_new_function_is_missed():

@@ -118,6 +118,7 @@ class FMFRounds(FederatedSystem):
         FMFState
             Normal with standard deviation `init_scale`.
         """
+        n_items = check_integer("n_items", n_items, low=1)
         draws = key.normal(_START, size=n_items * self.n_factors).reshape(n_items, self.n_factors)
         rotation = int(key.words(_ROTATION, size=1)[0] >> 1) if self.rotate else 0
         return FMFState((self._settings.init_scale * draws).astype(np.float32), rotation)
@@ -210,8 +211,8 @@ class FMFRounds(FederatedSystem):
                 "index and bit must be integer arrays of one length, got "
                 f"{index.dtype} {index.shape} and {bit.dtype} {bit.shape}"
             )
-        size = self._n_coordinates(state)
-        sound = (index >= 0) & (index < size) & ((bit == 0) | (bit == 1))
+        round, n_clients = check_integer("round", round, low=0), check_integer("n_clients", n_clients, low=0)
+        sound = (index >= 0) & (index < (size := self._n_coordinates(state))) & ((bit == 0) | (bit == 1))
         sums = np.zeros(size, dtype=np.int64)
         np.add.at(sums, index[sound].astype(np.int64), 2 * bit[sound].astype(np.int64) - 1)
         return Update(round, sender, n_clients, self._sums_to_arrays(sums, int(sound.sum())))
