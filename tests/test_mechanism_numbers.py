@@ -1,6 +1,7 @@
 """All mechanisms: NumPy's numbers cost what Python's do, and extreme ones end in a number or a named refusal."""
 
 import math
+import pickle
 import warnings
 from fractions import Fraction
 
@@ -224,6 +225,18 @@ def test_an_error_names_the_argument_that_was_passed():
         for wrong in (-1, 0, math.nan, True, "1"):
             with pytest.raises((TypeError, ValueError), match=r"^nominal_epsilon must be"):
                 make(nominal_epsilon=wrong)
+
+
+def test_who_passes_epsilon_is_told_the_name():
+    with pytest.raises(TypeError, match="TruncatedGeometric takes nominal_epsilon, not epsilon"):
+        TruncatedGeometric(epsilon=1.0, grid=5)
+    for make in (GRR, OUE, SubsetSelection, Piecewise, Hybrid, OptimalKary, BayesKary, BinaryResponse, RoundedLaplace):
+        with pytest.raises(TypeError, match=rf"{make.__name__} takes nominal_epsilon, not epsilon"):
+            make(epsilon=1.0)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'epsilon'"):
+        SerialLaplaceRR(epsilon=1.0)
+    copy = pickle.loads(pickle.dumps(GRR(1.0, 4)))
+    assert copy.likelihood_ratio == GRR(1.0, 4).likelihood_ratio
 
 
 def test_nobodys_values_are_no_error():

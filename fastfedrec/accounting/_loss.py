@@ -14,6 +14,7 @@ import numpy as np
 import scipy
 
 TAIL = 1e-13  # mass that may lie on either side of the window of a composition
+_LEAST_EPSILON = 1e-300  # a cell of its grid is far above the least numbers
 SLACK, SLACK_USES = 1e-10, 10**6  # ten times the rounding errors of the transforms for so many uses; they add up
 FINEST, LARGEST_FFT = 1e-4, 2**22
 CELLS = 4096  # at least so many cells for one loss
@@ -94,6 +95,7 @@ def _backward(p, q, start, step, excess):
 
 def pure_loss(epsilon: float) -> Loss:
     """Losses of binary randomized response, which dominates whatever has this pure epsilon."""
+    epsilon = max(epsilon, _LEAST_EPSILON)  # and that of a larger one dominates it
 
     def build(step):
         n = math.ceil(epsilon / step) + 1

@@ -6,10 +6,11 @@ import numpy as np
 
 from fastfedrec._check import check_exact, check_integer, plain_array
 from fastfedrec.mechanisms._arrays import check_reals
+from fastfedrec.mechanisms._nominal import NominalEpsilon
 from fastfedrec.mechanisms.channel import TOTAL, log_upper
 
 
-class FrequencyOracle:
+class FrequencyOracle(NominalEpsilon):
     """A report supports a value with probability p if it is the own one, and with probability q if it is another."""
 
     nominal_epsilon: float

@@ -14,6 +14,7 @@ from fastfedrec._kernels import channel as _kernel
 from fastfedrec._numbers import is_exact
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms._arrays import CODES, check_codes, check_reals, code_type, report_array
+from fastfedrec.mechanisms._nominal import NominalEpsilon
 from fastfedrec.randomness import Key, resolve_key
 
 TOTAL = 2**64
@@ -66,7 +67,7 @@ def _exact_numbers(name: str, values: Sequence[Fraction | int | float]) -> tuple
     return tuple(v if is_exact(v) else check_exact(f"{name}[{i}]", v) for i, v in enumerate(values))
 
 
-class Channel:
+class Channel(NominalEpsilon):
     """A mechanism with finitely many inputs and outputs, as integer counts out of 2^64.
 
     Output y has probability exactly ``counts[x][y] / 2**64`` on input x, because it is drawn by comparing one uniform

@@ -11,6 +11,7 @@ from fastfedrec._check import check_integer, check_real
 from fastfedrec._kernels import piecewise as _kernel
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms._arrays import check_codes, check_reals, report_array
+from fastfedrec.mechanisms._nominal import NominalEpsilon
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower, log_upper
 from fastfedrec.randomness import Key, resolve_key
 
@@ -20,7 +21,7 @@ _LEAST_HYBRID = math.log((-5 + 2 * math.cbrt(6353 - _ROOT) + 2 * math.cbrt(6353 
 _REMEDY = "scale them to [-1, 1]"
 
 
-class Piecewise:
+class Piecewise(NominalEpsilon):
     """Report one of many cells: more likely one of a window around the value, equally likely one of all others.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values t are neighbours
