@@ -12,7 +12,7 @@ from significance import mean_is
 from fastfedrec import FedRec, Interactions, Key, PrivatePrototypes, PrivRec
 from fastfedrec import private_kmeans as kmeans_module
 from fastfedrec import private_lloyd as lloyd_module
-from fastfedrec.accounting import CentralRelease, Gaussian, Ledger
+from fastfedrec.accounting import ZCDP, CentralRelease, Gaussian, Ledger, ZCDPAccountant
 from fastfedrec.systems._privrec_start import release_popularity
 from fastfedrec.systems.baselines import DPPopularity
 
@@ -47,6 +47,7 @@ def test_counts_have_the_noise_of_their_ledger(name):
         released, sensitivity = model.item_counts_, 10
     else:
         released, sensitivity = release_popularity(data, epsilon, KEY, ledger), 20
+    assert len(ledger.events) == 1
     (event,) = ledger.events
     assert type(event) is CentralRelease
     assert ledger.events[event] == 1
@@ -224,21 +225,21 @@ def rated(*, last_has=MOST):
     return Interactions.from_scipy(scipy.sparse.csr_array(rows))
 
 
-def prototypes(data, key):
-    """A fit's model and round: one prototype of each of three entities, with Laplace noise."""
+def prototypes(data, key, delta=None):
+    """A fit's model and round: one prototype of each of three entities; Laplace noise, Gaussian with a delta."""
     engine = RecordingEngine()
-    model = PrivatePrototypes(1, 2, 2.0, max_entries=MOST, n_epochs=1)
+    model = PrivatePrototypes(1, 2, 2.0, delta, max_entries=MOST, n_epochs=1)
     model.fit(data, entities=np.arange(60) % ENTITIES, key=key, engine=engine)
     return model, engine.rounds[0]
 
 
-@functools.lru_cache(maxsize=1)
-def prototype_noise():
+@functools.lru_cache(maxsize=2)
+def prototype_noise(delta=None):
     """Of each entity and field the noise of some fits, in steps; and the events."""
     data, series = rated(), {}
     values = data.to_scipy().toarray()
     for seed in range(3):
-        model, recorded = prototypes(data, Key.from_seed(seed))
+        model, recorded = prototypes(data, Key.from_seed(seed), delta)
         recovery = model.budget(N_ITEMS).recovery
         for entity in range(ENTITIES):
             own = values[np.arange(60) % ENTITIES == entity]
@@ -267,8 +268,23 @@ def test_prototypes_noise_is_as_wide_as_their_ledger_says():
 
 
 @pytest.mark.slow
-def test_no_entity_or_field_of_prototypes_has_noise_in_common():
-    assert list(relations(prototype_noise()[0])) == []
+def test_prototypes_noise_under_zcdp_is_as_wide_as_their_ledger_says():
+    series, model, recovery = prototype_noise(1e-5)
+    (event,) = model.ledger_.events
+    assert type(event) is ZCDP
+    assert ZCDPAccountant().compose(event).get_epsilon(1e-5) <= 2.0
+    width = math.sqrt(MOST * (2**2 + 1) / (2 * event.rho)) * recovery.steps_per_unit
+    for arrays in series.values():
+        draws = np.concatenate(arrays)
+        assert spread_is(draws, width)
+        assert not spread_is(0.9 * draws, width)
+        assert not spread_is(1.1 * draws, width)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", [None, 1e-5])
+def test_no_entity_or_field_of_prototypes_has_noise_in_common(delta):
+    assert list(relations(prototype_noise(delta)[0])) == []
 
 
 def test_a_user_with_everything_moves_prototypes_by_no_more_than_agreed():

@@ -1,12 +1,13 @@
 """PrivRec's rounds on the joint loss: against a twin, one update and one noise for both parts, what each run costs."""
 
+import contextlib
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from naive import privrec as naive
 
-from fastfedrec import Interactions, Key, PrivRec, load
+from fastfedrec import Interactions, Key, NoAnswerError, PrivRec, load
 from fastfedrec.accounting import Unprotected
 from fastfedrec.client_examples import Events, draw_examples
 from fastfedrec.datasets import generate_sequences
@@ -130,6 +131,13 @@ def test_one_user_moves_both_parts_together_by_no_more_than_the_bound(kind):
     unbounded = rounds_of(fit("published"))
     free = unbounded.local_round(unbounded.initial_state(), data, KEY, 0).arrays["total"]
     assert np.linalg.norm(free, order) > 5 * 0.01  # the bound is what holds it: negative control
+
+
+def test_the_server_has_nothing_to_refuse_of_clients_that_clip():
+    engine = LocalEngine(2)
+    with contextlib.suppress(NoAnswerError):
+        model_of("dp").fit(people(), key=KEY, engine=engine)
+    assert engine.rejections == []
 
 
 def test_noise_is_in_every_parameter_of_both_parts():

@@ -125,6 +125,19 @@ def test_a_round_is_released_once(tmp_path):
     shuffler.open(OTHER, 0)  # another run has its own rounds
 
 
+def test_batches_of_the_same_reports_come_in_orders_that_nobody_knows(tmp_path):
+    sent, batches = np.arange(200), []
+    for folder in ("one", "two"):
+        shuffler = make(tmp_path / folder, n_coordinates=1000)
+        shuffler.open(RUN, 0)
+        for name, part in zip("ab", np.split(sent, 2), strict=True):
+            shuffler.submit(RUN, 0, name, codes(*part))
+        batches.append(np.frombuffer(shuffler.release(RUN, 0), "<u4"))
+        np.testing.assert_array_equal(np.sort(batches[-1]), sent)
+    for one, other in ((batches[0], sent), (batches[1], sent), batches):
+        assert (one == other).mean() < 0.1
+
+
 def test_what_was_released_is_forgotten(tmp_path):
     """No sender's name and no body of reports stays anywhere in it."""
     shuffler = make(tmp_path)

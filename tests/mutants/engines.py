@@ -244,13 +244,13 @@ ENGINES = [
         codes = np.concatenate([np.frombuffer(body, dtype=width) for body in self._reports.values()])
         order = np.arange(len(codes))
         """,
-        ("test_all_orders_are_as_likely",),
+        ("test_batches_of_the_same_reports_come_in_orders_that_nobody_knows",),
     ),
     Mutant(
         "order-that-is-known", "the shuffler's order comes from a seed", "Shuffler.release",
         "Key.from_entropy()",
         "Key.from_seed(0)",
-        ("test_all_orders_are_as_likely",),
+        ("test_batches_of_the_same_reports_come_in_orders_that_nobody_knows",),
     ),
     Mutant(
         "senders-stay", "the shuffler keeps who sent what after a batch", "Shuffler.release",

@@ -42,8 +42,8 @@ LOCAL = [
     ),
     Mutant(
         "fmf-ldp-exact-called-private", "exact gradients are recorded as reports", "FMFRounds.round_event",
-        "self.epsilon is None",
-        "False",
+        "return Unprotected('exact gradients')",
+        "return LocalReports('binary response', 1.0, self.n_reports, n_clients, separable=True)",
         ("test_exact_rounds_promise_nothing",),
     ),
     Mutant(
@@ -142,7 +142,7 @@ LOCAL = [
     Mutant(
         "hidden-items-surer", "LaplaceRRSVD with hidden items answers more surely", "RatingRounds._report_items",
         "channel._thresholds",
-        "RatedOrNot(3 * channel.nominal_epsilon, list(map(float, self.grid)))._thresholds",
+        "RatedOrNot(3 * channel.epsilon, list(map(float, self.grid)))._thresholds",
         (f"{SENT}[LaplaceRRSVD(hide_items=True)]",),
     ),
     Mutant(
@@ -156,7 +156,7 @@ LOCAL = [
         "RatingRounds.round_event",
         "return Unprotected('which items each user has rated')",
         "return self.values_event(channel, self._longest or 1, n_clients)",
-        ("test_ledger_states_the_channels_epsilon_and_what_is_not_hidden",),
+        ("test_an_engine_that_records_only_the_round_promises_nothing_where_items_are_not_hidden",),
     ),
     Mutant(
         "popularity-budget-not-split", "every report of DPPopularity costs the whole epsilon",
@@ -250,7 +250,7 @@ LOCAL = [
         "joint-clip-skipped", "clients of the joint loss do not clip", "JointRounds._train",
         "clip_norm=self.clip_norm",
         "clip_norm=None",
-        ("test_one_user_moves_both_parts_together_by_no_more_than_the_bound",),
+        ("test_the_server_has_nothing_to_refuse_of_clients_that_clip",),
     ),
     # ---- FedRec -----------------------------------------------------------------------------------------------------
     Mutant(
@@ -371,13 +371,14 @@ LOCAL = [
         "prototypes-rho-halved", "noise of prototypes under zCDP is for half the squared sensitivity", "Recovery.noise",
         "self.squared_norm_sensitivity",
         "(self.squared_norm_sensitivity / 2)",
-        ("test_the_noise_has_the_budgets_size",),
+        ("test_prototypes_noise_under_zcdp_is_as_wide_as_their_ledger_says",),
     ),
     Mutant(
-        "prototypes-entries-not-limited", "users of prototypes contribute all their entries", "PrototypeRounds._limit",
-        "limit_contributions(shard, rule.max_entries, value_range=(low, high), key=key)",
-        "limit_contributions(shard, shard.n_items, value_range=(low, high), key=key)",
-        ("test_a_user_with_everything_moves_prototypes_by_no_more_than_agreed",),
+        "prototypes-counts-are-free", "noise of prototypes is for the sums alone, not for the counts beside them",
+        "Recovery.sensitivity",
+        "q * (self.largest + step)",
+        "q * self.largest",
+        ("test_prototypes_noise_is_as_wide_as_their_ledger_says",),
     ),
     Mutant(
         "prototypes-one-row-counted", "a user with several rows costs what one with one row does", "plan",
