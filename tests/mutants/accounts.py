@@ -121,7 +121,7 @@ ACCOUNTS = [
         ("test_poisson_is_not_below_quadrature_and_hardly_above",),
     ),
     Mutant(
-        "pld-one-direction", "only removing a user is accounted for, not adding one", "compose",
+        "pld-one-direction", "only removing a user is accounted for, not adding one", "_compose",
         "directions[:1 if alike else 2]",
         "directions[:1]",
         ("test_adding_a_user_is_accounted_for_as_removing_one_is",),
