@@ -9,12 +9,14 @@ from scipy.special import ndtr
 
 from fastfedrec.accounting import (
     CentralRelease,
+    DiscreteGaussian,
     Gaussian,
     Laplace,
     PLDAccountant,
     PureAccountant,
     RDPAccountant,
     UnsupportedEventError,
+    ZCDPAccountant,
     epsilon_lower_bound,
 )
 from fastfedrec.accounting import _loss as loss
@@ -199,6 +201,48 @@ def test_poisson_sampling_of_a_user_who_is_replaced_covers_every_direction(z):
 def test_no_lower_bound_is_known_for_poisson_sampling_of_a_user_who_is_replaced():
     with pytest.raises(UnsupportedEventError, match="no worst case is known here"):
         epsilon_lower_bound(Gaussian(1.0, neighboring="replace", sampling="poisson", sampling_probability=0.1), 1e-6)
+
+
+def discrete_gaussian_delta(stddev, sensitivity, uses, epsilon):
+    """The number of outputs is small: the convolution of `uses` releases, whose loss depends on their sum alone."""
+    half = int(13 * stddev) + 2
+    x = np.arange(-half, half + 1.0)
+    noise = np.exp(-x * x / (2 * stddev**2))
+    noise /= noise.sum()
+    total, points = noise, x
+    for _ in range(uses - 1):
+        total = np.convolve(total, noise)
+    points = np.arange(len(total)) - uses * half  # of the sum, less uses * sensitivity
+    losses = sensitivity * (2 * points + uses * sensitivity) / (2 * stddev**2)
+    return float((total * np.maximum(0, -np.expm1(np.minimum(0, epsilon - losses)))).sum())
+
+
+@pytest.mark.parametrize(("stddev", "sensitivity"), [(0.6, 1), (1.5, 1), (4.0, 3), (20.0, 50), (1.0, 2)])
+@pytest.mark.parametrize("uses", [1, 2, 9])
+def test_discrete_gaussian_is_the_convolution(stddev, sensitivity, uses):
+    event = DiscreteGaussian(stddev, sensitivity, neighboring="replace", sampling="none")
+    ours, zcdp = pld(event, uses), ZCDPAccountant().compose(event, uses)
+    for delta in (1e-2, 1e-5, 1e-7):
+        epsilon = ours.get_epsilon(delta)
+        assert epsilon < zcdp.get_epsilon(delta)
+        assert discrete_gaussian_delta(stddev, sensitivity, uses, epsilon) <= delta
+        assert discrete_gaussian_delta(stddev, sensitivity, uses, epsilon * 0.99) > delta
+    assert ours.get_epsilon(1e-12) < zcdp.get_epsilon(1e-12)
+
+
+@pytest.mark.parametrize(("stddev", "sensitivity"), [(1e-200, 1), (5e-324, 10**18), (1e-3, 5), (1e4, 10**9)])
+def test_extreme_discrete_gaussians_end_in_a_figure(stddev, sensitivity):
+    event = DiscreteGaussian(stddev, sensitivity, neighboring="replace", sampling="none", count=10**6)
+    assert pld(event).get_epsilon(1e-6) > 1e5
+    assert 0 <= pld(event).get_delta(1.0) <= 1
+
+
+def test_discrete_gaussian_of_too_many_points_is_refused_by_name():
+    event = DiscreteGaussian(1e9, 1, neighboring="replace", sampling="none")
+    with pytest.raises(UnsupportedEventError, match="stddev must be at most 32768 here, got 1e\\+09; use ZCDPAcc"):
+        pld(event)
+    with pytest.raises(ValueError, match="sensitivity must be at least 1"):
+        DiscreteGaussian(1.0, 0, neighboring="replace", sampling="none")
 
 
 @pytest.mark.parametrize("z", [0.5, 2.0])

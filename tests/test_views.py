@@ -8,6 +8,7 @@ from fastfedrec.accounting import (
     ZCDP,
     CentralRelease,
     Composed,
+    DiscreteGaussian,
     Gaussian,
     Laplace,
     LocalReports,
@@ -123,3 +124,11 @@ def test_replacing_costs_four_times_the_rho():
     assert 1 / (2 * gaussian.noise_multiplier**2) == 0.5
     kept = ZCDP("z", 1 / 8, neighboring="replace", sampling="none")
     assert seen_event(kept, "public") == kept
+
+
+def test_replacing_doubles_the_change_of_a_discrete_gaussian():
+    noise = DiscreteGaussian(30.0, 5, neighboring="add_remove", sampling="none")
+    seen = seen_event(noise, "public")
+    assert (seen.neighboring, seen.sensitivity, seen.stddev) == ("replace", 10, 30.0)
+    rho = ZCDP("m", 100 / 1800, neighboring="replace", sampling="none")
+    assert 0 < composed_epsilon({noise: 1}, "public", 1e-6) < composed_epsilon({rho: 1}, "public", 1e-6)

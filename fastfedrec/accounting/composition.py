@@ -23,6 +23,7 @@ from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
     Composed,
+    DiscreteGaussian,
     Event,
     Gaussian,
     Laplace,
@@ -169,7 +170,7 @@ class Accountant:
         return sum_up(
             (event.distance, times * event.count)
             for event, times in self._events.items()
-            if isinstance(event, Gaussian | Laplace | CentralRelease | ZCDP)
+            if isinstance(event, Gaussian | Laplace | CentralRelease | ZCDP | DiscreteGaussian)
         )
 
     def _pure_total(self) -> float:
@@ -319,6 +320,8 @@ class ZCDPAccountant(Accountant):
             if event.sampling != "none":
                 raise UnsupportedEventError("zCDP has no amplification by sampling; use RDPAccountant or PLDAccountant")
             return gaussian_rho(event)
+        if isinstance(event, DiscreteGaussian):
+            return discrete_gaussian_rho(event)
         epsilon, uses = pure_cost(event)
         return up(count_up(uses) * epsilon * epsilon / 2)
 
@@ -343,6 +346,22 @@ def gaussian_rho(event: Gaussian) -> float:
         Rounded up; infinite where no float is as large.
     """
     return float_up(event.count / (2 * Fraction(event.noise_multiplier) ** 2))
+
+
+def discrete_gaussian_rho(event: DiscreteGaussian) -> float:
+    """The rho of discrete Gaussian noise, all uses of one event.
+
+    Parameters
+    ----------
+    event : DiscreteGaussian
+        What happened.
+
+    Returns
+    -------
+    float
+        Rounded up; infinite where no float is as large.
+    """
+    return float_up(event.count * Fraction(event.sensitivity) ** 2 / (2 * Fraction(event.stddev) ** 2))
 
 
 def pure_cost(event: Event) -> tuple[float, int]:

@@ -312,6 +312,50 @@ class ZCDP(_Central):
 
 
 @dataclass(frozen=True)
+class DiscreteGaussian(_Central):
+    """A trusted server released one whole number with discrete Gaussian noise.
+
+    Parameters
+    ----------
+    stddev : float
+        The noise is x with a probability in proportion to exp(-x^2 / (2 stddev^2)).
+    sensitivity : int
+        The most that the number changes under `neighboring`.
+    mechanism : str
+        Name, for the ledger.
+    neighboring : {"replace", "add_remove", "zero_out"}
+        Required: what happens to one unit's data.
+    sampling : {"none"}
+        Required; any other raises.
+    sampling_probability, n_users, cohort_size : None
+        Not for this event.
+    count : int
+        How many such releases.
+    privacy_unit : {"user", "interaction"}
+        Whose data neighbours differ in.
+    trust : {"central", "entity"}
+        Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
+    distance : float
+        Total variation distance of one release from what is described here: that of noise from a table,
+        ``noise.total_distance(n_draws)``.
+
+    Notes
+    -----
+    Several numbers of one unit, with an l2 sensitivity together, are a `ZCDP`.
+    """
+
+    stddev: float
+    sensitivity: int
+    mechanism: str = "discrete Gaussian"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("sampling", self.sampling, ("none",))
+        stddev = check_real("stddev", self.stddev, low=0.0, exclusive=True)
+        _set(self, stddev=stddev, sensitivity=check_integer("sensitivity", self.sensitivity, low=1))
+
+
+@dataclass(frozen=True)
 class Unprotected:
     """Something was sent or released without any formal protection.
 
@@ -356,7 +400,17 @@ class Composed:
         _set(self, count=check_integer("count", self.count, low=1))
 
 
-Event = LocalReports | ShuffledReports | Gaussian | Laplace | CentralRelease | ZCDP | Unprotected | Composed
+Event = (
+    LocalReports
+    | ShuffledReports
+    | Gaussian
+    | Laplace
+    | CentralRelease
+    | ZCDP
+    | DiscreteGaussian
+    | Unprotected
+    | Composed
+)
 
 
 def check_event(name: str, value: Any) -> Any:

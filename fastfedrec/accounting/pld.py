@@ -10,10 +10,11 @@ import scipy
 
 from fastfedrec._check import check_instance, check_real
 from fastfedrec.accounting import _loss
+from fastfedrec.accounting._discrete_gaussian import LARGEST_STDDEV, discrete_gaussian_loss
 from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, pure_loss, symmetric
 from fastfedrec.accounting._rounding import float_up, inverse_up, sampled_epsilon
 from fastfedrec.accounting.composition import Accountant, check_sampling, pure_cost
-from fastfedrec.accounting.events import Gaussian, Laplace, ShuffledReports, UnsupportedEventError
+from fastfedrec.accounting.events import DiscreteGaussian, Gaussian, Laplace, ShuffledReports, UnsupportedEventError
 from fastfedrec.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from fastfedrec.accounting.rdp import RDPAccountant
 from fastfedrec.accounting.shuffle import shuffled_loss, split_reports, zero_out_loss
@@ -34,7 +35,7 @@ class PLDAccountant(Accountant):
     """Privacy loss distributions, rounded against the claim and composed by fast Fourier transforms.
 
     Takes `Gaussian` without sampling (in closed form), with Poisson sampling, and with sampling of fixed size without
-    replacement under "replace"; `Laplace` without or with Poisson sampling; `ShuffledReports`; and
+    replacement under "replace"; `Laplace` without or with Poisson sampling; `DiscreteGaussian`; `ShuffledReports`; and
     everything with a pure epsilon, which counts as randomized response, the worst of its kind.
 
     Notes
@@ -83,6 +84,12 @@ class PLDAccountant(Accountant):
             return functools.partial(kind, base, event), event.count
         if isinstance(event, Laplace) and event.sampling == "none":
             return functools.partial(_symmetric_loss, _laplace_masses, event), event.count
+        if isinstance(event, DiscreteGaussian):
+            if event.stddev > LARGEST_STDDEV:
+                raise UnsupportedEventError(
+                    f"stddev must be at most {LARGEST_STDDEV:g} here, got {event.stddev:g}; use ZCDPAccountant"
+                )
+            return functools.partial(discrete_gaussian_loss, event.stddev, event.sensitivity), event.count
         epsilon, uses = pure_cost(event)
         return (lambda _: pure_loss(epsilon)), uses
 

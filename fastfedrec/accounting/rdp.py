@@ -11,10 +11,11 @@ from fastfedrec.accounting._rounding import count_up, up
 from fastfedrec.accounting.composition import (
     Accountant,
     check_sampling,
+    discrete_gaussian_rho,
     gaussian_rho,
     pure_cost,
 )
-from fastfedrec.accounting.events import ZCDP, Gaussian, Laplace
+from fastfedrec.accounting.events import ZCDP, DiscreteGaussian, Gaussian, Laplace
 
 #: Orders alpha: those of the public accountants, and more.
 ORDERS = np.unique(
@@ -56,6 +57,8 @@ class RDPAccountant(Accountant):
     def _cost(self, event):
         if isinstance(event, ZCDP):
             return up(count_up(event.count) * event.rho) * ORDERS
+        if isinstance(event, DiscreteGaussian):
+            return discrete_gaussian_rho(event) * ORDERS
         if isinstance(event, Laplace) and event.sampling == "none":
             logs, uses = _renyi.laplace(ORDERS, event.noise_multiplier), event.count
         elif isinstance(event, Gaussian):

@@ -13,6 +13,7 @@ from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
     Composed,
+    DiscreteGaussian,
     Event,
     Gaussian,
     Laplace,
@@ -96,7 +97,7 @@ def _seen_reports(event: LocalReports | ShuffledReports, view: View) -> Event:
     return ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest)
 
 
-def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP) -> Event | None:
+def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | DiscreteGaussian) -> Event | None:
     """None where the cost is beyond the largest float, or delta reaches 1."""
     if event.neighboring == "replace":
         return event
@@ -116,6 +117,9 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP) -> Event
             event.mechanism, both, delta=delta, neighboring="replace", sampling="none", count=uses,
             distance=event.distance,
         )  # fmt: skip
+    if isinstance(event, DiscreteGaussian):
+        both = 2 * event.sensitivity
+        return None if both >= 2**63 else replace(event, neighboring="replace", sensitivity=both)
     if isinstance(event, ZCDP):
         rho = 4 * event.rho
         return None if math.isinf(rho) else replace(event, neighboring="replace", rho=rho)

@@ -148,8 +148,8 @@ class EpsilonTable(SideBySide):
     legend = (
         "epsilon in nats, noise multiplier 1, 1000 rounds, for replacing all data of one user; exactly M users (the\n"
         "cohort) a round, without replacement, in secret.  as published: a Renyi bound of 1000 M rounds.\n"
-        "Renyi: by the Renyi accountant at 1000 rounds.  upper bound: by privacy loss distributions; proven, perhaps not\n"
-        "tight."
+        "Renyi: by the Renyi accountant at 1000 rounds.  upper bound: by privacy loss distributions; proven, perhaps\n"
+        "not tight."
     )
 
     @property
