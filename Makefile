@@ -6,7 +6,7 @@ KERNEL_TESTS := $(patsubst _kernels/%.pyx,tests/test_%.py,$(wildcard _kernels/[a
 KERNEL_TESTS += tests/test_ranking_evaluation.py tests/test_fmf_ldp_runs.py
 SOURCES := setup.py pyproject.toml README.md $(wildcard fastfedrec/*.py fastfedrec/*/*.py _kernels/*.p[yx]* _kernels/*.h _kernels/*.cpp fastfedrec/*/*.json)
 
-.PHONY: demo test test-fast test-levels test-lowest test-flower test-flower-slow nightly mutants test-nightly reproduce-quick docs dist bench lint clean
+.PHONY: demo test test-fast test-levels test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench lint clean
 
 # The main job: private federated training on generated data, compared, accounted for and plotted.
 demo: $(VENV)/.installed-cli
@@ -55,7 +55,7 @@ $(VENV)-flower/.installed: $(VENV)/.built
 	@touch $@
 
 # With `make -k` one that fails does not keep the other from running.
-nightly: reproduce-quick mutants test-nightly test-flower-slow test-lowest
+nightly: reproduce-quick mutants test-nightly fuzz test-flower-slow test-lowest
 
 ONLY ?=
 
@@ -66,6 +66,10 @@ mutants: $(VENV)/.installed-test
 # Tests at thousands of random points.
 test-nightly: $(VENV)/.installed-test
 	$(BIN)/pytest -n 2 -m nightly
+
+# A thousand changed files each: models by their bytes and by their fields, ledgers, stores.
+fuzz: $(VENV)/.installed-test
+	$(BIN)/pytest -m slow --profile nightly tests/test_hostile_files.py
 
 # Every paper's figures and tables with --quick, one after another, timed, on generated data.
 reproduce-quick: $(VENV)/.installed-test

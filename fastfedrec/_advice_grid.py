@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fastfedrec._advice_recipes import RECIPES, Recipe, calibrated
+from fastfedrec._files import write_text
 from fastfedrec._sweep_runs import plain
 from fastfedrec.sweep import GeneratedData, Setting, sweep
 from fastfedrec.sweep_cells import TRUST_VIEWS
@@ -100,7 +101,7 @@ def measure(
     folder.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
     head = json.dumps({**document, "rows": []}, indent=1, allow_nan=False)
-    (folder / "advice.json").write_text(head.replace('"rows": []', f'"rows": [\n{lines}\n ]') + "\n")
+    write_text(folder / "advice.json", head.replace('"rows": []', f'"rows": [\n{lines}\n ]') + "\n")
     return document, tuple(failures)
 
 

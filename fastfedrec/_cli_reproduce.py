@@ -10,6 +10,7 @@ from pathlib import Path
 from fastfedrec import doctor
 from fastfedrec._check import check_integer
 from fastfedrec._demo import missing_extra
+from fastfedrec._files import write_text
 from fastfedrec.datasets import load_eicu, load_frappe, load_movielens, load_movielens_folds
 from fastfedrec.datasets._files import Files
 from fastfedrec.evaluation import k_fold
@@ -124,8 +125,8 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
     machine = doctor.describe_machine()
     document = json.dumps(figure.to_dict() | {"machine": machine}, indent=2, allow_nan=False)
     out.mkdir(parents=True, exist_ok=True)
-    (out / f"{name}.json").write_text(document)
-    (out / f"{name}.md").write_text(figure.to_markdown(plot=plot, machine=machine))
+    write_text(out / f"{name}.json", document)
+    write_text(out / f"{name}.md", figure.to_markdown(plot=plot, machine=machine))
     if plot:
         figure.plot(out / plot)
     if arguments.json:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fastfedrec._files import write_text
 from fastfedrec._sweep_runs import plain
 from fastfedrec._table import format_epsilon
 from fastfedrec.reproduce._side_by_side import SideBySide
@@ -149,9 +150,9 @@ class Sweep(SideBySide):
         out = Path(folder)
         out.mkdir(parents=True, exist_ok=True)
         plot = "sweep.png" if importlib.util.find_spec("matplotlib") else None
-        (out / "sweep.json").write_text(json.dumps(self.to_dict(), indent=2, allow_nan=False))
-        (out / "sweep.csv").write_text(self.to_csv())
-        (out / "sweep.md").write_text(self.to_markdown(plot=plot))
+        write_text(out / "sweep.json", json.dumps(self.to_dict(), indent=2, allow_nan=False))
+        write_text(out / "sweep.csv", self.to_csv())
+        write_text(out / "sweep.md", self.to_markdown(plot=plot))
         if plot:
             self.plot(out / plot)
         return ["sweep.json", "sweep.csv", "sweep.md", *filter(None, [plot])]

@@ -1,6 +1,10 @@
 """Files of strangers and of broken disks: no crash, no hang, no memory beyond what a file of its size may take."""
 
+import contextlib
 import functools
+import io
+import json
+import shutil
 import tempfile
 import tracemalloc
 import warnings
@@ -9,13 +13,15 @@ from random import Random
 
 import numpy as np
 import pytest
-from hostile_files import bytes_changed, fields_changed
+from hostile_files import array_changed, bytes_changed, fields_changed, json_changed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_recommender import MODELS, rated
 
-from fastfedrec import Key, load
+from fastfedrec import DPGram, Interactions, Key, Popularity, load
 from fastfedrec._npz import largest_content
+from fastfedrec.accounting import Ledger
+from fastfedrec.interaction_store import open_interactions, store_interactions
 
 QUICK = settings(suppress_health_check=list(HealthCheck))
 SEEDS = st.integers(0, 2**64)  # of what is changed: a failure is shown by one number
@@ -35,6 +41,71 @@ def contents():
                 fitted.save(path, include_users=include_users)
                 found.append(path.read_bytes())
     return found
+
+
+@functools.cache
+def texts():
+    """What each model's ledger says of itself, with the notes of a fit that did not finish."""
+    data, found = rated(12, 40, 1), []
+    for model in MODELS:
+        fitted = type(model)(**model.get_params()).fit(data, key=Key.from_seed(2))
+        found.append(fitted.ledger_.to_json())
+    return found
+
+
+@functools.cache
+def stores():
+    """Folders of interactions: their files by name."""
+    numbers, names = rated(12, 40, 1), rated(12, 40, 2, user_ids=[(u, "x") for u in range(12)])
+    plays = Interactions.from_arrays([3, 1, 1, 2], ["a", "b", "a", "b"], [5.0, 1.5, 2.0, 3.0], [7, 8, 9, 10])
+    plays = plays.with_features(user_features={"age": [20, 30, 40]}, item_features={"genres": [("war",), ("a", "b")]})
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, data in enumerate((numbers, names, plays)):
+            place = Path(folder, str(number))
+            store_interactions(data, place)
+            found.append({path.name: path.read_bytes() for path in place.iterdir()})
+    return found
+
+
+def array_file_changed(random, content):
+    """A NumPy file of another array."""
+    out = io.BytesIO()
+    np.save(out, array_changed(random, np.load(io.BytesIO(content), allow_pickle=False)), allow_pickle=False)
+    return out.getvalue()
+
+
+def read_ledger(text):
+    """Read a ledger, or be told by a ValueError; what is read is told and written like any other."""
+    try:
+        ledger = Ledger.from_json(text)
+    except ValueError:
+        return False
+    assert Ledger.from_json(ledger.to_json()).to_dict() == ledger.to_dict()
+    assert ledger.epsilon("key_holder") >= 0
+    assert ledger.summary()
+    return True
+
+
+def open_store(folder, files):
+    """Open a folder, or be told by an error that names it; what is opened can be trained on."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    try:
+        data = open_interactions(folder)
+    except (ValueError, TypeError, FileNotFoundError) as error:
+        message = str(error)
+    else:
+        message = ""
+    if message:
+        assert str(folder) in message
+        return False
+    if data.n_interactions:
+        Popularity().fit(data).recommend(data.user_ids[:2], 1)
+        DPGram(8.0, gate=False).fit(data, key=Key.from_seed(1))
+    return True
 
 
 def use(path, content):
@@ -84,3 +155,52 @@ def test_files_whose_bytes_were_changed(seed, tmp_path_factory):
 def test_files_whose_fields_were_changed(seed, tmp_path_factory):
     random = Random(seed)
     use(tmp_path_factory.getbasetemp() / "hostile", fields_changed(random, random.choice(contents())))
+
+
+@pytest.mark.slow
+@QUICK
+@given(seed=SEEDS)
+def test_ledgers_that_were_changed(seed):
+    random = Random(seed)
+    text = random.choice(texts())
+    if random.random() < 0.3:
+        read_ledger(bytes_changed(random, text.encode()).decode("utf-8", "replace"))
+    else:
+        read_ledger(json.dumps(json_changed(random, json.loads(text))))
+
+
+@pytest.mark.slow
+@QUICK
+@given(seed=SEEDS)
+def test_stores_that_were_changed(seed, tmp_path_factory):
+    random = Random(seed)
+    files = dict(random.choice(stores()))
+    for _ in range(random.randint(1, 2)):
+        name, other = random.choice(sorted(files)), random.choice(sorted(files))
+        kind = random.choice(["bytes", "array", "array", "json", "swap", "drop"])
+        if kind == "bytes":
+            files[name] = bytes_changed(random, files[name])
+        elif kind == "array" and files[name].startswith(b"\x93NUMPY"):
+            with contextlib.suppress(Exception):  # NumPy's, of a file that was changed before
+                files[name] = array_file_changed(random, files[name])
+        elif kind == "json" and name.endswith(".json"):
+            with contextlib.suppress(ValueError):
+                files[name] = json.dumps(json_changed(random, json.loads(files[name]))).encode()
+        elif kind == "swap":
+            files[name], files[other] = files[other], files[name]
+        elif kind == "drop":
+            del files[name]
+    open_store(tmp_path_factory.getbasetemp() / "store", files)
+
+
+def test_what_was_not_changed_is_read(tmp_path):
+    """The controls: without a change everything is taken, and a change that is known is not."""
+    for content in contents():
+        assert use(tmp_path / "model", content)
+    for text in texts():
+        assert read_ledger(text)
+        assert read_ledger(text.replace('"times": ', '"times": -')) == ('"times"' not in text)
+    for files in stores():
+        assert open_store(tmp_path / "store", files)
+        wrong = files["indices.npy"][:-4] + b"\xff\xff\xff\x7f"
+        assert not open_store(tmp_path / "store", files | {"indices.npy": wrong})

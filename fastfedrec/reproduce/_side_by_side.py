@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fastfedrec._files import write_text
 from fastfedrec._table import format_table
 from fastfedrec.interactions import Interactions
 
@@ -156,9 +157,7 @@ def kept(folder: str | Path | None, name: str, settings: dict[str, Any], run: Ca
         pass  # not made yet, or not by this function
     result = run()
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_text(json.dumps({"settings": settings, "run": result}, indent=2, allow_nan=False))
-    unfinished.replace(path)  # an interrupted run leaves no half a file
+    write_text(path, json.dumps({"settings": settings, "run": result}, indent=2, allow_nan=False))
     return result
 
 
