@@ -139,7 +139,16 @@ def _check_size(archive: Archive, name: str, promised: int) -> None:
 def _parse(text: np.ndarray) -> Any:
     if text.dtype != np.uint8 or text.ndim != 1:
         raise ValueError(f"JSON must be bytes, got {text.dtype} of shape {text.shape}")
-    return json.loads(text.tobytes().decode())
+    return json.loads(text.tobytes().decode(), object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Fields of an object, none of which may stand twice: two readers would take different ones."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"its header has a field twice: {next(name for name in names if names.count(name) > 1)!r}")
+    return found
 
 
 def _field(document: Any, name: str, kind: type) -> Any:

@@ -341,6 +341,16 @@ def test_headers_that_are_no_header(text, tmp_path):
         load(tmp_path / "x.npz")
 
 
+def test_a_field_that_stands_twice_is_refused(data, tmp_path):
+    path = tmp_path / "x"
+    Popularity().fit(data, key=KEY).save(path)
+    document, arrays = unpack(path.read_bytes())
+    text = json.dumps(document).replace('"class": "Popularity"', '"class": "Popularity", "class": "Random"')
+    np.savez(tmp_path / "x.npz", json=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)
+    with pytest.raises(ValueError, match=r"x.npz' is not a model .*a field twice: 'class'"):
+        load(tmp_path / "x.npz")
+
+
 def test_a_header_beyond_its_bound_is_not_read(tmp_path):
     np.savez_compressed(tmp_path / "x.npz", json=np.full(2**24 + 1, ord(" "), dtype=np.uint8))
     with pytest.raises(ValueError, match="its header has 16777345 bytes, more than 16777216"):
