@@ -210,6 +210,9 @@ ACCOUNTING = {
     "events.LocalReports": call(mechanism="x", epsilon=ONE, n_reports=2, n_users=100),
     "events.ShuffledReports": call(mechanism="x", epsilon=ONE, n_reports=2, n_users=100, honest_fraction=HALF),
     "events.ZCDP": call(mechanism="x", rho=HALF, neighboring="replace", sampling="none", count=3, distance=SMALL),
+    "events.DiscreteGaussian": call(
+        stddev=2.0, sensitivity=3, neighboring="replace", sampling="none", count=3, distance=SMALL
+    ),
     "ledger.Ledger": call(delta=SMALL),
     "ledger.Ledger.amend": on(ledger, event=LOCAL, n_users_heard=50),
     "ledger.Ledger.confirm_shuffled": on(ledger, event=LOCAL, n_users=100, honest_fraction=HALF),
@@ -455,6 +458,7 @@ MORE_SYSTEMS = {
 
 #: Parameters that are left out: the class has them from its base and takes no value, or a sequence of pairs.
 LEFT_OUT = {
+    "accounting.events.DiscreteGaussian": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.ZCDP": {"cohort_size", "n_users", "sampling_probability"},
     "membership.membership_loss": {"guarantee"},
     "membership.membership_shadow": {"guarantee"},

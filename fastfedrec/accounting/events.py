@@ -1,21 +1,22 @@
 """Events: frozen records of what happened to people's data. What it costs is the accountants' business."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
+from fastfedrec._check import check_choice, check_epsilon, check_instance, check_integer, check_real
+from fastfedrec.accounting._event_checks import (
+    SAMPLING_FIELDS,
+    check_name,
+    check_release_delta,
+    check_reports,
+    check_sampling_fields,
+    store,
+)
 
 Trust = Literal["local", "shuffle", "central", "entity"]
 Neighboring = Literal["replace", "add_remove", "zero_out"]
 PrivacyUnit = Literal["user", "interaction"]
 Sampling = Literal["none", "poisson", "without_replacement"]
-
-_SAMPLING_FIELDS = {
-    "none": (),
-    "poisson": ("sampling_probability",),
-    "without_replacement": ("n_users", "cohort_size"),
-}
 
 
 class UnsupportedEventError(TypeError):
@@ -58,7 +59,7 @@ class LocalReports:
     trust: Literal["local"] = "local"
 
     def __post_init__(self) -> None:
-        _check_reports(self, "local")
+        check_reports(self, "local")
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ class ShuffledReports:
     trust: Literal["shuffle"] = "shuffle"
 
     def __post_init__(self) -> None:
-        _check_reports(self, "shuffle")
-        _set(self, honest_fraction=check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0))
+        check_reports(self, "shuffle")
+        store(self, honest_fraction=check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0))
         if not self.n_honest_users:
             raise ValueError(
                 f"honest_fraction times n_users must be at least 1 user, got {self.honest_fraction} of {self.n_users}"
@@ -135,13 +136,13 @@ class _Central:
 
     def __post_init__(self) -> None:
         check_choice("neighboring", self.neighboring, ("replace", "add_remove", "zero_out"))
-        check_choice("sampling", self.sampling, tuple(_SAMPLING_FIELDS))
+        check_choice("sampling", self.sampling, tuple(SAMPLING_FIELDS))
         check_choice("privacy_unit", self.privacy_unit, ("user", "interaction"))
-        _check_name(self)
+        check_name(self)
         check_choice("trust", self.trust, ("central", "entity"))
         distance = check_real("distance", self.distance, low=0.0, high=1.0)
-        _set(self, count=check_integer("count", self.count, low=1), distance=distance)
-        _check_sampling_fields(self)
+        store(self, count=check_integer("count", self.count, low=1), distance=distance)
+        check_sampling_fields(self)
 
     @property
     def sampling_rate(self) -> float:
@@ -189,7 +190,7 @@ class Gaussian(_Central):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _set(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
+        store(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,7 @@ class Laplace(_Central):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _set(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
+        store(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
 
 
 @dataclass(frozen=True)
@@ -272,7 +273,7 @@ class CentralRelease(_Central):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _set(self, epsilon=check_epsilon("epsilon", self.epsilon), delta=_check_release_delta(self.delta))
+        store(self, epsilon=check_epsilon("epsilon", self.epsilon), delta=check_release_delta(self.delta))
 
 
 @dataclass(frozen=True)
@@ -308,7 +309,7 @@ class ZCDP(_Central):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("sampling", self.sampling, ("none",))
-        _set(self, rho=check_real("rho", self.rho, low=0.0, exclusive=True))
+        store(self, rho=check_real("rho", self.rho, low=0.0, exclusive=True))
 
 
 @dataclass(frozen=True)
@@ -352,7 +353,7 @@ class DiscreteGaussian(_Central):
         super().__post_init__()
         check_choice("sampling", self.sampling, ("none",))
         stddev = check_real("stddev", self.stddev, low=0.0, exclusive=True)
-        _set(self, stddev=stddev, sensitivity=check_integer("sensitivity", self.sensitivity, low=1))
+        store(self, stddev=stddev, sensitivity=check_integer("sensitivity", self.sensitivity, low=1))
 
 
 @dataclass(frozen=True)
@@ -371,7 +372,7 @@ class Unprotected:
     privacy_unit: Literal["user"] = "user"
 
     def __post_init__(self) -> None:
-        _check_name(self)
+        check_name(self)
         check_choice("privacy_unit", self.privacy_unit, ("user",))
 
 
@@ -397,7 +398,7 @@ class Composed:
         check_instance("events", self.events, tuple, "pass a tuple of events")
         for event in self.events:
             check_event("events", event)
-        _set(self, count=check_integer("count", self.count, low=1))
+        store(self, count=check_integer("count", self.count, low=1))
 
 
 Event = (
@@ -436,51 +437,3 @@ def check_event(name: str, value: Any) -> Any:
     if not isinstance(value, Event):
         raise TypeError(f"{name} must hold events of fastfedrec.accounting, got {value!r} ({type(value).__name__})")
     return value
-
-
-def _set(event: Any, **fields: Any) -> None:
-    # The checked value is stored, so that a NumPy number does not reach a saved ledger.
-    for name, value in fields.items():
-        object.__setattr__(event, name, value)
-
-
-def _check_name(event: Any) -> None:
-    check_instance("mechanism", event.mechanism, str, "say in words what it was")
-
-
-def _check_release_delta(delta: float) -> float:
-    delta = check_real("delta", delta, low=0.0, high=1.0)
-    if delta == 1:
-        raise ValueError("delta must be less than 1, got 1.0: such a release promises nothing")
-    return delta
-
-
-def _check_reports(event: LocalReports | ShuffledReports, trust: str) -> None:
-    _check_name(event)
-    if isinstance(event, LocalReports):
-        _set(event, separable=check_flag("separable", event.separable))
-    relations = ("replace",) if trust == "local" else ("replace", "zero_out")
-    for name, choices in (("neighboring", relations), ("privacy_unit", ("user",)), ("trust", (trust,))):
-        check_choice(name, getattr(event, name), choices)
-    _set(
-        event,
-        epsilon=check_epsilon("epsilon", event.epsilon),
-        n_reports=check_integer("n_reports", event.n_reports, low=0),
-        n_users=check_integer("n_users", event.n_users, low=0),
-    )
-
-
-def _check_sampling_fields(event: _Central) -> None:
-    wanted: Collection[str] = _SAMPLING_FIELDS[event.sampling]
-    for name in ("sampling_probability", "n_users", "cohort_size"):
-        if (getattr(event, name) is not None) != (name in wanted):
-            takes = " and ".join(wanted) or "no further argument"
-            raise ValueError(f"sampling={event.sampling!r} takes {takes}, got {name}={getattr(event, name)!r}")
-    if event.sampling == "poisson":
-        probability = check_real("sampling_probability", event.sampling_probability, low=0.0, high=1.0)
-        if not probability:
-            raise ValueError("sampling_probability must be greater than 0, got 0.0")
-        _set(event, sampling_probability=probability)
-    if event.sampling == "without_replacement":
-        n_users = check_integer("n_users", event.n_users, low=1)
-        _set(event, n_users=n_users, cohort_size=check_integer("cohort_size", event.cohort_size, low=1, high=n_users))

@@ -1,0 +1,60 @@
+"""What events check of their fields."""
+
+from collections.abc import Collection
+from typing import Any
+
+from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
+
+SAMPLING_FIELDS = {
+    "none": (),
+    "poisson": ("sampling_probability",),
+    "without_replacement": ("n_users", "cohort_size"),
+}
+
+
+def store(event: Any, **fields: Any) -> None:
+    # The checked value is stored, so that a NumPy number does not reach a saved ledger.
+    for name, value in fields.items():
+        object.__setattr__(event, name, value)
+
+
+def check_name(event: Any) -> None:
+    check_instance("mechanism", event.mechanism, str, "say in words what it was")
+
+
+def check_release_delta(delta: float) -> float:
+    delta = check_real("delta", delta, low=0.0, high=1.0)
+    if delta == 1:
+        raise ValueError("delta must be less than 1, got 1.0: such a release promises nothing")
+    return delta
+
+
+def check_reports(event: Any, trust: str) -> None:
+    check_name(event)
+    if trust == "local":
+        store(event, separable=check_flag("separable", event.separable))
+    relations = ("replace",) if trust == "local" else ("replace", "zero_out")
+    for name, choices in (("neighboring", relations), ("privacy_unit", ("user",)), ("trust", (trust,))):
+        check_choice(name, getattr(event, name), choices)
+    store(
+        event,
+        epsilon=check_epsilon("epsilon", event.epsilon),
+        n_reports=check_integer("n_reports", event.n_reports, low=0),
+        n_users=check_integer("n_users", event.n_users, low=0),
+    )
+
+
+def check_sampling_fields(event: Any) -> None:
+    wanted: Collection[str] = SAMPLING_FIELDS[event.sampling]
+    for name in ("sampling_probability", "n_users", "cohort_size"):
+        if (getattr(event, name) is not None) != (name in wanted):
+            takes = " and ".join(wanted) or "no further argument"
+            raise ValueError(f"sampling={event.sampling!r} takes {takes}, got {name}={getattr(event, name)!r}")
+    if event.sampling == "poisson":
+        probability = check_real("sampling_probability", event.sampling_probability, low=0.0, high=1.0)
+        if not probability:
+            raise ValueError("sampling_probability must be greater than 0, got 0.0")
+        store(event, sampling_probability=probability)
+    if event.sampling == "without_replacement":
+        n_users = check_integer("n_users", event.n_users, low=1)
+        store(event, n_users=n_users, cohort_size=check_integer("cohort_size", event.cohort_size, low=1, high=n_users))
