@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastfedrec._table import epsilon_from_json, format_epsilon, format_table
+from fastfedrec._table import NOT_COVERED, epsilon_from_json, format_epsilon, format_table
 from fastfedrec._version import __version__
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import SHORT_NAMES
@@ -27,7 +27,7 @@ METRICS = ("hr@10", "ndcg@10")
 N_NEGATIVES = 99
 EPSILON_LEGEND = (
     "epsilon: of a user in the whole run, in nats: against a server that sees who sent what, the same behind a "
-    "shuffler,\nand the public; 'none' is no guarantee"
+    "shuffler,\nand the public; 'none' is no guarantee\n" + NOT_COVERED
 )
 PRIVATE, TWIN = "FMF-LDP (private)", "FMF-LDP without privacy"
 

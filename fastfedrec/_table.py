@@ -3,6 +3,11 @@
 import math
 from collections.abc import Iterable, Sequence
 
+#: Beside every table of scores and epsilons.
+NOT_COVERED = (
+    "Scores are computed from the data as they are: no epsilon here covers them, nor a setting that is chosen by them."
+)
+
 
 def format_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Lay out rows under a header, numbers to the right.

@@ -31,7 +31,7 @@ from fastfedrec._cli_shuffler import add_shuffler
 from fastfedrec._cli_sweep import add_sweep
 from fastfedrec._demo import EPSILON_LEGEND, missing_extra, run_demo
 from fastfedrec._files import check_place
-from fastfedrec._table import epsilon_from_json, format_epsilon, format_table
+from fastfedrec._table import NOT_COVERED, epsilon_from_json, format_epsilon, format_table
 from fastfedrec._version import __version__
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import SHORT_NAMES
@@ -300,6 +300,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
                 "seeds": list(range(arguments.seeds)),
                 "results": results,
                 "epsilon": epsilons,
+                "not_covered": NOT_COVERED,
             }
         )
         return

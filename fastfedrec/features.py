@@ -117,6 +117,7 @@ class Features:
         item: Sequence[str] | Mapping[str, Any] = (),
         item_ids: bool = True,
         contexts: Mapping[str, Any] | None = None,
+        ignore_unknown: bool = False,
     ) -> Self:
         """Describe the users and items of some interactions.
 
@@ -134,6 +135,9 @@ class Features:
         contexts : mapping of str to array_like, or None
             Columns of a log, one entry a row, all of one length: features of a single interaction.  The rows of
             `Events.from_log` say whose they are.
+        ignore_unknown : bool
+            Whether a user's or a context's value that is not among those given counts as none.  So nothing tells that
+            somebody has it; otherwise it is refused by name.
 
         Returns
         -------
@@ -153,9 +157,16 @@ class Features:
             chosen_items = {_ITEM_ID: interactions.item_ids, **chosen_items}
         if not chosen_items:
             raise ValueError("item must name a column where item_ids is False: else all items are alike")
-        return cls(*_describe(interactions, _chosen("user", user), chosen_items), _context_table(contexts, None))
+        tables = _describe(interactions, _chosen("user", user), chosen_items, ignore_unknown)
+        return cls(*tables, _context_table(contexts, None))
 
-    def encode(self, interactions: Interactions, *, contexts: Mapping[str, Any] | None = None) -> Self:
+    def encode(
+        self,
+        interactions: Interactions,
+        *,
+        contexts: Mapping[str, Any] | None = None,
+        ignore_unknown: bool = False,
+    ) -> Self:
         """Describe other interactions by the same features with the same values: a shard, or new users.
 
         Parameters
@@ -164,6 +175,9 @@ class Features:
             With the same columns; items must be among those of this object, where ids are a feature.
         contexts : mapping of str to array_like, or None
             The same columns of another log; None for no log.
+        ignore_unknown : bool
+            Whether a user's or a context's value that is not among those given counts as none.  So nothing tells that
+            somebody has it; otherwise it is refused by name.
 
         Returns
         -------
@@ -176,7 +190,8 @@ class Features:
             A column or a value that this object does not have.
         """
         user, item = (dict(zip(table.names, table.vocabularies, strict=True)) for table in (self.user, self.item))
-        return type(self)(*_describe(interactions, user, item), _context_table(contexts, self.context))
+        tables = _describe(interactions, user, item, ignore_unknown)
+        return type(self)(*tables, _context_table(contexts, self.context, ignore_unknown))
 
     def with_contexts(self, contexts: Mapping[str, Any] | None) -> Self:
         """The same users and items, with the contexts of another log, described by the same values.
@@ -222,7 +237,7 @@ def _chosen(side: str, wanted: Any) -> dict[str, Any]:
 
 
 def _describe(
-    interactions: Interactions, user: Mapping[str, Any], item: Mapping[str, Any]
+    interactions: Interactions, user: Mapping[str, Any], item: Mapping[str, Any], ignore_unknown: bool
 ) -> tuple[FeatureTable, FeatureTable]:
     check_instance("interactions", interactions, Interactions, "use Interactions.from_arrays")
     items = {**interactions.item_features, _ITEM_ID: interactions.item_ids}
@@ -231,12 +246,14 @@ def _describe(
             if name not in columns:
                 raise KeyError(f"{side}={name!r} is not a column; {side}_features has {list(columns)}")
     return (
-        _table("user", interactions.user_features, user, interactions.n_users),
+        _table("user", interactions.user_features, user, interactions.n_users, ignore_unknown),
         _table("item", items, item, interactions.n_items),
     )
 
 
-def _context_table(contexts: Mapping[str, Any] | None, like: FeatureTable | None) -> FeatureTable:
+def _context_table(
+    contexts: Mapping[str, Any] | None, like: FeatureTable | None, ignore_unknown: bool = False
+) -> FeatureTable:
     contexts = {name: column_array(f"contexts[{name!r}]", column) for name, column in (contexts or {}).items()}
     lengths = {name: len(column) for name, column in contexts.items()}
     if len(set(lengths.values())) > 1:
@@ -246,13 +263,15 @@ def _context_table(contexts: Mapping[str, Any] | None, like: FeatureTable | None
         chosen = dict(zip(like.names, like.vocabularies, strict=True))
         if contexts.keys() != chosen.keys():
             raise KeyError(f"contexts must have the columns {list(chosen)}, got {list(contexts)}")
-    return _table("context", contexts, chosen, max(lengths.values(), default=0))
+    return _table("context", contexts, chosen, max(lengths.values(), default=0), ignore_unknown)
 
 
-def _table(side: str, columns: Mapping[str, np.ndarray], chosen: Mapping[str, Any], n: int) -> FeatureTable:
+def _table(
+    side: str, columns: Mapping[str, np.ndarray], chosen: Mapping[str, Any], n: int, ignore_unknown: bool = False
+) -> FeatureTable:
     """Encode columns; `chosen` names them in order, each with its vocabulary or None."""
     coded = [
-        _encode(f"{side} feature {name!r}", columns[name], values, is_id=name == _ITEM_ID)
+        _encode(f"{side} feature {name!r}", columns[name], values, ignore_unknown, is_id=name == _ITEM_ID)
         for name, values in chosen.items()
     ]
     counts = np.array([counts for _, counts, _ in coded], dtype=np.int64).reshape(len(coded), n)
@@ -269,12 +288,16 @@ def _table(side: str, columns: Mapping[str, np.ndarray], chosen: Mapping[str, An
 
 
 def _encode(
-    name: str, column: np.ndarray, vocabulary: Any, *, is_id: bool
+    name: str, column: np.ndarray, vocabulary: Any, ignore_unknown: bool = False, *, is_id: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(vocabulary, values of each entry: how many, and their numbers)."""
     kinds = {False}
     if column.dtype.kind == "O" and not is_id:  # an id may be a tuple, and is one value all the same
         kinds = {isinstance(value, _MULTI_HOT) for value in column}
+    if len(kinds) > 1 and ignore_unknown:  # one odd entry is no reason to refuse the others
+        kinds, listed = {True}, column
+        column = np.empty(len(listed), dtype=object)
+        column[:] = [value if isinstance(value, _MULTI_HOT) else (value,) for value in listed]
     if kinds == {True}:
         lengths = np.fromiter(map(len, column), dtype=np.int64, count=len(column))
         values = column_array(name, itertools.chain.from_iterable(column))
@@ -287,7 +310,9 @@ def _encode(
         vocabulary, numbers = encode_ids(name, values)
     else:
         vocabulary = axis_ids(f"{name} vocabulary", vocabulary, len(vocabulary))
-        numbers = IdIndex(name, vocabulary).rows(values)
+        index = IdIndex(name, vocabulary)
+        numbers = index.find(values) if ignore_unknown else index.rows(values)
+        entries, numbers = entries[numbers >= 0], numbers[numbers >= 0]
     pairs = distinct(entries * (len(vocabulary) + 1) + numbers)  # a value that an entry has twice counts once
     entries, numbers = np.divmod(pairs, len(vocabulary) + 1)
     return vocabulary, np.bincount(entries, minlength=len(column)), numbers

@@ -12,7 +12,7 @@ from typing import Any
 
 from fastfedrec._files import write_text
 from fastfedrec._sweep_runs import plain
-from fastfedrec._table import format_epsilon
+from fastfedrec._table import NOT_COVERED, format_epsilon
 from fastfedrec.reproduce._side_by_side import SideBySide
 from fastfedrec.sweep_cells import TRUST_VIEWS, TRUST_WORDS, Cell, pareto_front
 
@@ -46,7 +46,7 @@ class Sweep(SideBySide):
         "server\n(trust: local), the server behind a shuffler (shuffle), and who sees what is released (central); "
         "none: no guarantee.\n+-: two standard errors, over seeds and over tested users, whichever is more.  *: added "
         "for comparison.  Noise came from\nseeds, so that these are simulations: the guarantee is that of the same run "
-        "with a key from entropy."
+        "with a key from entropy.\n" + NOT_COVERED
     )
 
     @property
@@ -163,10 +163,10 @@ class Sweep(SideBySide):
         Returns
         -------
         dict
-            The fields; "fronts", the labels on each; "verdict".
+            The fields; "fronts", the labels on each; "verdict"; "not_covered", what no epsilon is about.
         """
         fronts = {trust: [cell.label for cell in self.front(trust)] for trust in TRUST_VIEWS}
-        return plain(asdict(self) | {"fronts": fronts, "verdict": self.verdict()})
+        return plain(asdict(self) | {"fronts": fronts, "verdict": self.verdict(), "not_covered": NOT_COVERED})
 
     def _records(self) -> list[dict[str, Any]]:
         on = {trust: {id(cell) for cell in self.front(trust)} for trust in TRUST_VIEWS}

@@ -26,6 +26,7 @@ from fastfedrec import (
     load,
 )
 from fastfedrec.engines.local import LocalEngine
+from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.systems.recommender import Recommender
 
 KEY = Key.from_seed(1)
@@ -268,3 +269,53 @@ def test_item_models_that_users_of_a_failed_fit_paid_for_say_so_too():
     assert not ledger.notes  # nothing was done
     DPPopularity().fit(Interactions.from_arrays(users, items), key=KEY, ledger=ledger)
     assert any(note.startswith("the list of items was taken from the data") for note in ledger.notes)
+
+
+# ---- values of features and contexts ------------------------------------------------------------------------------
+
+
+def log_of(hours, rows=None):
+    users, items = np.nonzero(ratings())
+    data = InteractionLog.from_arrays(users, items, {"hour": hours[: len(users)]})
+    return data.with_features(user_features={"city": ["a", "b"] * 20 if rows is None else rows})
+
+
+HOURS = np.arange(1000) % 4
+PUBLIC = {"user": {"city": ["a", "b", "c"]}, "context": {"hour": range(6)}}
+
+
+def privrec(features, **options):
+    options = {"n_rounds": 1, "cohort_size": "all", "clip_norm": 0.1, "noise_multiplier": 1.0, **NETWORK} | options
+    return PrivRec(features, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"n_rounds": 0, "popularity_epsilon": 1.0, "noise_multiplier": None}])
+@pytest.mark.parametrize("value", [5, 77, -1])
+def test_one_context_value_of_one_entry_does_not_change_what_is_released(value, options):
+    changed = HOURS.copy()
+    changed[17] = value
+    models = [privrec(PUBLIC, **options).fit(log_of(hours), key=KEY) for hours in (HOURS, changed)]
+    assert models[0].parameters_.shape == models[1].parameters_.shape
+    assert told(models[0]) == told(models[1])
+    assert "the values given for the features" in models[0].ledger_.summary()
+    assert models[1].features_.n_embeddings == 3 + 6 + N_ITEMS
+
+
+def test_a_user_of_an_unlisted_city_is_one_without_a_city():
+    cities = ["a", "b"] * 20
+    models = [privrec(PUBLIC).fit(log_of(HOURS, [city, *cities[1:]]), key=KEY) for city in ("a", "nowhere")]
+    assert models[0].parameters_.shape == models[1].parameters_.shape
+    with pytest.raises(KeyError, match="'nowhere' is unknown"):  # where nothing is promised it is a mistake
+        privrec(PUBLIC, clip_norm=None, noise_multiplier=None).fit(log_of(HOURS, ["nowhere", *cities[1:]]), key=KEY)
+
+
+def test_values_that_were_taken_from_the_data_are_said_not_to_be_covered():
+    changed = HOURS.copy()
+    changed[17] = 5
+    models = [privrec({"context": ["hour"]}).fit(log_of(hours), key=KEY) for hours in (HOURS, changed)]
+    assert models[0].parameters_.shape != models[1].parameters_.shape
+    for model in models:
+        note = next(text for text in model.ledger_.notes if text.startswith("the values of"))
+        assert note.startswith("the values of context 'hour' were taken from the data: not covered")
+    both = privrec({"user": {"city": None}, "context": {"hour": range(6)}}).fit(log_of(HOURS), key=KEY)
+    assert any(text.startswith("the values of user 'city' were taken from the data") for text in both.ledger_.notes)

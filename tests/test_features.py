@@ -125,3 +125,24 @@ def test_encode_names_what_it_does_not_know():
         features.encode(small(), contexts={"night": [1]})
     with pytest.raises(KeyError, match=r"contexts must have the columns \['day'\], got \[\]"):
         features.encode(small())
+
+
+def test_values_that_nobody_listed_count_as_none():
+    data = small()
+    listed = {"town": ["Oslo", "Bergen"], "age": None}
+    with pytest.raises(KeyError, match="'Rome' is unknown"):
+        Features.from_interactions(data, user=listed)
+    features = Features.from_interactions(data, user=listed, ignore_unknown=True)
+    assert [values_of(features.user, u) for u in (0, 1)] == [{"town": [], "age": [30]}, {"town": ["Oslo"], "age": [20]}]
+    odd = data.with_features(user_features={"town": ["Bergen", ("Oslo", "Rome")], "age": [20, -5]})
+    again = features.encode(odd, ignore_unknown=True)
+    assert [values_of(again.user, u) for u in (0, 1)] == [
+        {"town": ["Bergen"], "age": [20]},
+        {"town": ["Oslo"], "age": []},
+    ]
+    assert again.n_embeddings == features.n_embeddings
+    for hours in ([1, 3, 2], [1, 9, 2]):
+        of_log = Features.from_interactions(data, contexts={"hour": [1, 2, 3]}).encode(
+            data.with_features(user_features={}), contexts={"hour": hours}, ignore_unknown=True
+        )
+        assert [values_of(of_log.context, e)["hour"] for e in range(3)] == [[h] * (h < 4) for h in hours]

@@ -39,6 +39,8 @@ def test_the_verdict_says_what_is_trusted_and_what_has_no_guarantee(found):
     assert "No guarantee in any of them: Popularity()." in text
     assert "replacing all data of one user" in found.summary()
     assert "SIMULATION" in found.legend.upper()
+    for text in (found.summary(), found.to_markdown(), found.to_dict()["not_covered"]):
+        assert "no epsilon here covers them, nor a setting that is chosen by them" in text
 
 
 def test_files(found, tmp_path):

@@ -17,8 +17,10 @@ from fastfedrec.systems._privrec_stage1 import Stage1Settings
 class JointData(ClientData):
     """The same, and the users' positives in the order of time."""
 
-    def __init__(self, data: Interactions, features: Features, joint: JointNetwork, threshold: float):
-        super().__init__(data, features, joint.network, threshold)
+    def __init__(
+        self, data: Interactions, features: Features, joint: JointNetwork, threshold: float, ignore_unknown: bool
+    ):
+        super().__init__(data, features, joint.network, threshold, ignore_unknown)
         self.joint = JointNetwork(self.network)
         self.sequences = data.binarize(threshold)
 
@@ -46,7 +48,7 @@ class JointRounds(PrivRecRounds):
         return self.network.join(network, learnt)
 
     def _new_data(self, shard: Interactions) -> JointData:
-        return JointData(shard, self.features, self.network, self.local.threshold)
+        return JointData(shard, self.features, self.network, self.local.threshold, self.noise is not None)
 
     def _train(  # type: ignore[override]
         self,

@@ -45,13 +45,20 @@ class LocalTraining:
 class ClientData:
     """The data of some users, ready for their local training."""
 
-    def __init__(self, data: Interactions | InteractionLog, features: Features, network: TwoTower, threshold: float):
+    def __init__(
+        self,
+        data: Interactions | InteractionLog,
+        features: Features,
+        network: TwoTower,
+        threshold: float,
+        ignore_unknown: bool = False,
+    ):
         self.visited = data.interactions if isinstance(data, InteractionLog) else data
         contexts = None
         if isinstance(data, InteractionLog) and features.context.n_features:
             contexts = {name: data.contexts[name] for name in features.context.names}
         # What is public of the features comes from the server, what is the users' own from their data.
-        encoded = features.encode(self.visited, contexts=contexts)
+        encoded = features.encode(self.visited, contexts=contexts, ignore_unknown=ignore_unknown)
         self.network = TwoTower(encoded, n_factors=network.n_factors, hidden=network.hidden)
         self.events = _events(data, threshold, with_contexts=contexts is not None)
 
@@ -163,7 +170,8 @@ class PrivRecRounds(CohortRounds):
         return self._ready[id(shard)][1]
 
     def _new_data(self, shard: Any) -> ClientData:
-        return ClientData(shard, self.features, self.network, self.local.threshold)
+        # Whether a private round can be answered does not depend on a value that one user has.
+        return ClientData(shard, self.features, self.network, self.local.threshold, self.noise is not None)
 
 
 def _events(data: Interactions | InteractionLog, threshold: float, *, with_contexts: bool) -> Events:

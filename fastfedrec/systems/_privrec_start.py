@@ -22,11 +22,15 @@ MAX_ITEMS = 10  # of a user that count, drawn at random
 _RAREST = 0.01  # of the mean count: below, a count is noise
 
 
-def describe_features(named: Mapping[str, Any], data: Interactions | InteractionLog, visited: Interactions) -> Features:
+def describe_features(
+    named: Mapping[str, Any], data: Interactions | InteractionLog, visited: Interactions, *, is_private: bool = False
+) -> Features:
     """The features, with the values they may have, and with the users' and items' own."""
     context = named.get("context", ())
+    sides: dict[str, Any] = {"user": named.get("user", ()), "item": named.get("item", ())}
+    sides["ignore_unknown"] = is_private
     if not context:
-        return Features.from_interactions(visited, user=named.get("user", ()), item=named.get("item", ()))
+        return Features.from_interactions(visited, **sides)
     if not isinstance(data, InteractionLog):
         raise ValueError(f"features of a context ({list(context)}) need an InteractionLog, got Interactions")
     if missing := [name for name in context if name not in data.contexts]:
@@ -36,10 +40,23 @@ def describe_features(named: Mapping[str, Any], data: Interactions | Interaction
         columns |= {name: column_array(name, values) for name, values in context.items() if values is not None}
     longest = max(map(len, columns.values()))
     columns = {name: np.resize(column, longest) for name, column in columns.items()}  # each with all its values
-    whole = Features.from_interactions(
-        visited, user=named.get("user", ()), item=named.get("item", ()), contexts=columns
+    return Features.from_interactions(visited, contexts=columns, **sides).with_contexts(None)
+
+
+def features_note(named: Mapping[str, Any]) -> str:
+    """What is public of the features of users and contexts, and what was taken from the data."""
+    taken = []
+    for side in ("user", "context"):
+        given = named.get(side, ())
+        values = given if isinstance(given, Mapping) else dict.fromkeys(given)
+        taken += [f"{side} {name!r}" for name, known in values.items() if known is None]
+    if not taken:
+        return "the values given for the features, and who is in the data at all, are taken to be public"
+    return (
+        f"the values of {', '.join(taken)} were taken from the data: not covered; one entry may add a value, and so "
+        "parameters (features={side: {name: all values}} makes them public); who is in the data at all is taken to be "
+        "public"
     )
-    return whole.with_contexts(None)
 
 
 def release_popularity(positives: Interactions, epsilon: float, key: Key, ledger: Ledger) -> np.ndarray:

@@ -24,6 +24,7 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.joint_loss import JointNetwork
 from fastfedrec.network import TwoTower
 from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.systems import _privrec_start as first
 from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems._fit import resolve_ledger
 from fastfedrec.systems._grid_noise import GridNoise
@@ -39,7 +40,6 @@ from fastfedrec.systems._privrec_stage1 import (
     public_note,
     with_embeddings,
 )
-from fastfedrec.systems._privrec_start import MAX_ITEMS, describe_features, popularity_start, release_popularity
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.base import ArrayRule
@@ -57,15 +57,17 @@ class PrivRec(_TwoTowerRecommender):
     Replacing all data of one user ("replace", privacy unit "user") is hidden from everybody who sees what the server
     releases: the item counts, if asked for, and the parameters after each round.  The server is trusted ("central"):
     it sees every update and draws the cohorts, in secret.  The figure of a run is in `ledger_`, by an accountant for
-    sampling without replacement.  A user's fine-tuned network never leaves the device.  Values of features, and the
-    lists of users and items, are taken to be public.  Otherwise, or with ``stage1="published"``, there is none.
+    sampling without replacement.  A user's fine-tuned network never leaves the device.  Values given for
+    features, and the lists of users and items, are taken to be public.  Otherwise, or with ``stage1="published"``,
+    there is none.
 
     Parameters
     ----------
     features : mapping or None
         Which features the towers see: names of columns under "user", "item" and (for a log) "context"; or a mapping
-        from name to all values that may occur, where the data at hand need not show them all.  The item's id is always
-        one.  None: nothing but the item's id.
+        from name to all values that may occur, which under a guarantee are public: any other value counts as none.
+        Values of a plain name are taken from the data, which no guarantee covers; the ledger says so.  The item's id
+        is always one.  None: nothing but the item's id.
     n_rounds : int or "auto"
         Rounds (the paper's E1).  0, where there is a `popularity_epsilon`: devices fine-tune what that gives.
     cohort_size : int, "auto" or "all"
@@ -254,14 +256,15 @@ class PrivRec(_TwoTowerRecommender):
         """
         self._check_parameters()
         visited = interactions.interactions if isinstance(interactions, InteractionLog) else interactions
-        visited = check_interactions(visited, may_be_empty=is_private(self.get_params()), least_users=1)
+        private = is_private(self.get_params())
+        visited = check_interactions(visited, may_be_empty=private, least_users=1)
         data = interactions if isinstance(interactions, InteractionLog) else visited
         if checkpoint is not None and ledger is not None:
             raise ValueError("ledger must be None with a checkpoint, which keeps the ledger of its own run")
         n_threads = resolve_n_threads(n_threads)
         show_progress = check_flag("show_progress", show_progress)
         engine = LocalEngine() if engine is None else engine
-        features = describe_features(self.features or {}, data, visited)
+        features = first.describe_features(self.features or {}, data, visited, is_private=private)
         joint = has_joint_loss(self.get_params())
         sequences = choose_sequences(self.stage1, data, public, self.threshold, joint=joint)
         n_public = 0 if public is None else public.n_users
@@ -388,13 +391,13 @@ class PrivRec(_TwoTowerRecommender):
         if self.stage1 == "public" and sequences is not None:
             run.ledger.note(public_note(sequences.n_users))
         if system.noise is not None or self.popularity_epsilon is not None or self.stage1 == "dp":
-            run.ledger.note("the values of the features, and who is in the data at all, are taken to be public")
+            run.ledger.note(first.features_note(self.features or {}))
         if self.popularity_epsilon is None:
             return system.whole(parameters, learnt)
         positives = data.interactions.binarize() if isinstance(data, InteractionLog) else data.binarize(self.threshold)
-        counts = release_popularity(positives, self.popularity_epsilon, system.key, run.ledger)
-        run.communication.record(RoundTraffic(download=0, upload=4 * MAX_ITEMS, n_clients=positives.n_users))
-        return system.whole(popularity_start(self._network, parameters, counts, system.local.negatives), learnt)
+        counts = first.release_popularity(positives, self.popularity_epsilon, system.key, run.ledger)
+        run.communication.record(RoundTraffic(download=0, upload=4 * first.MAX_ITEMS, n_clients=positives.n_users))
+        return system.whole(first.popularity_start(self._network, parameters, counts, system.local.negatives), learnt)
 
     def _take(self, run: Run, system: PrivRecRounds, parameters: np.ndarray) -> None:
         self.ledger_, self.communication_ = run.ledger, run.communication

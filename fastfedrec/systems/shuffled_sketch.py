@@ -36,7 +36,7 @@ class ShuffledSketchGram(GramModel):
     ("zero_out", privacy unit "user"; a user without data sends fair coins), the whole run together.  One report alone
     is `epsilon_0`-differentially private against everybody, the shuffler included, and `n_reports_` of them cost as
     many times that.  `ledger_` also states the figure for replacing a user, about twice as large.  The list of items
-    is public.
+    and the number of users are public.
 
     Parameters
     ----------
@@ -215,7 +215,8 @@ class ShuffledSketchGram(GramModel):
     def _note(self, is_open: bool) -> None:
         self.ledger_.note(
             f"ShuffledSketchGram: epsilon {self.epsilon:g} at delta {self.delta:g} behind the shuffler, for all data "
-            f"of one user against none, the whole run together ({self.n_reports_} reports a user)"
+            f"of one user against none, the user still counted (zero_out), the whole run together "
+            f"({self.n_reports_} reports a user); the number of users who report is public: whoever sees the reports can count them"
         )
         if not is_open:
             self.ledger_.note(
