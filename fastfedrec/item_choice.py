@@ -22,6 +22,10 @@ _DIGITS = decimal.Context(prec=60)
 _MARGIN = decimal.Decimal(10) ** -40  # relative; far above what is lost in 60 digits
 
 
+#: Names of the releases, by which a fit knows that its ledger has them.
+CHOICES = ("exponential mechanism on item counts", "item counts above a threshold")
+
+
 def choose_items(
     interactions: Interactions,
     n: int,
@@ -119,7 +123,7 @@ def choose_items(
     mechanism = ExponentialMechanism(epsilon, n_selected=n, monotone=True)
     key.claim("choose_items")
     ledger.record(
-        CentralRelease("exponential mechanism on item counts", mechanism.epsilon, neighboring="add_remove"),
+        CentralRelease(CHOICES[0], mechanism.epsilon, neighboring="add_remove"),
         simulation=key.is_simulation,
     )
     columns = mechanism._peel(interactions.interactions_per_item().tolist(), key, 0)
@@ -158,7 +162,7 @@ def _above_threshold(
     noise = DiscreteLaplace(Fraction(most) / Fraction(epsilon))
     lowest = threshold(noise.scale, Fraction(delta) / most)
     ledger.record(
-        CentralRelease("item counts above a threshold", noise.epsilon(most), delta=delta, neighboring="add_remove"),
+        CentralRelease(CHOICES[1], noise.epsilon(most), delta=delta, neighboring="add_remove"),
         simulation=key.is_simulation,
     )
     counts = np.zeros(data.n_items, dtype=np.int64)

@@ -23,6 +23,7 @@ from fastfedrec import (
     PrivatePrototypes,
     PrivRec,
     ShuffledSketchGram,
+    choose_items,
     load,
 )
 from fastfedrec.engines.local import LocalEngine
@@ -246,6 +247,10 @@ def fitted_on(data):
     [
         (lambda data: data, "the list of items was taken from the data: not covered"),
         (lambda data: data.top_items(5), "the list of items was chosen by exact counts: not covered"),
+        (
+            lambda data: choose_items(data, 3, 50.0, delta=0.1, key=KEY),
+            "the list of items was chosen privately (choose_items), and what that cost is not in this ledger",
+        ),
         (lambda data: Interactions.from_scipy(scipy.sparse.csr_array(data.to_scipy())), None),
     ],
 )

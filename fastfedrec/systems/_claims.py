@@ -2,12 +2,14 @@
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.interactions import Interactions
+from fastfedrec.item_choice import CHOICES
 
 #: By `Interactions.catalogue`; of a public list there is nothing to say.
 _CATALOGUES = {
     "data": "the list of items was taken from the data: not covered; an item that one user alone has gives this user "
     "away",
     "counts": "the list of items was chosen by exact counts: not covered; one user may decide which items are in it",
+    "chosen": "the list of items was chosen privately (choose_items), and what that cost is not in this ledger",
 }
 
 
@@ -21,6 +23,8 @@ def tell_catalogue(ledger: Ledger, data: Interactions) -> None:
     data : Interactions
         What is fitted.
     """
+    if data.catalogue == "chosen" and any(event.mechanism in CHOICES for event in ledger.events):
+        return
     if data.catalogue in _CATALOGUES:
         ledger.note(_CATALOGUES[data.catalogue])
 

@@ -215,8 +215,9 @@ class ShuffledSketchGram(GramModel):
     def _note(self, is_open: bool) -> None:
         self.ledger_.note(
             f"ShuffledSketchGram: epsilon {self.epsilon:g} at delta {self.delta:g} behind the shuffler, for all data "
-            f"of one user against none, the user still counted (zero_out), the whole run together "
-            f"({self.n_reports_} reports a user); the number of users who report is public: whoever sees the reports can count them"
+            "of one user against none, the user still counted (zero_out), the whole run together "
+            f"({self.n_reports_} reports a user); the number of users who report is public: whoever sees the reports "
+            "can count them"
         )
         if not is_open:
             self.ledger_.note(
