@@ -128,6 +128,60 @@ def test_a_worker_killed_in_a_run_changes_nothing(client, data, tmp_path, on_dis
     np.testing.assert_array_equal(model.item_factors_, FMFLDP(n_rounds=5).fit(data, key=KEY).item_factors_)
 
 
+@pytest.fixture
+def mortal():
+    """Workers of a test's own: nannies do not reliably bring back those that die a second time."""
+    with Client(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as client:
+        yield client
+
+
+def kill_all(client, seconds_between):
+    for process in list(client.run(os.getpid).values()):
+        os.kill(process, signal.SIGKILL)
+        time.sleep(seconds_between)
+
+
+@pytest.mark.parametrize(("n_shards", "seconds_between"), [(2, 0), pytest.param(5, 0.2, marks=pytest.mark.slow)])
+def test_all_workers_killed_in_a_run_change_nothing(mortal, data, n_shards, seconds_between):
+    def kill(model, round_number):
+        if round_number == 1:
+            kill_all(mortal, seconds_between)
+
+    model = FMFLDP(n_rounds=4).fit(data, key=KEY, engine=DaskEngine(mortal, n_shards), callback=kill)
+    np.testing.assert_array_equal(model.item_factors_, FMFLDP(n_rounds=4).fit(data, key=KEY).item_factors_)
+    again = FMFLDP(n_rounds=4).fit(
+        data, key=KEY, engine=DaskEngine(mortal, n_shards)
+    )  # the client is as good as before
+    np.testing.assert_array_equal(again.item_factors_, model.item_factors_)
+
+
+def test_all_workers_killed_before_they_hold_anything_change_nothing(mortal, data, monkeypatch):
+    wait = DaskEngine._wait
+    killed = []
+
+    def kill_first(self, futures, while_there=()):
+        if not killed:
+            killed.append(kill_all(mortal, 0))
+        return wait(self, futures, while_there)
+
+    monkeypatch.setattr(DaskEngine, "_wait", kill_first)
+    model = FMFLDP(n_rounds=2).fit(data, key=KEY, engine=DaskEngine(mortal, 4))
+    np.testing.assert_array_equal(model.item_factors_, FMFLDP(n_rounds=2).fit(data, key=KEY).item_factors_)
+
+
+def test_workers_that_do_not_come_back_end_the_run_in_bounded_time(data):
+    def send_away(model, round_number):
+        client.cluster.scale(0)
+        while client.scheduler_info(n_workers=-1)["workers"]:
+            time.sleep(0.05)
+
+    with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
+        engine, begun = DaskEngine(client, 2, worker_timeout=1.5), time.monotonic()
+        with pytest.raises(RuntimeError, match=r"no worker has worked .* worker_timeout=1.5 seconds \(0 are there\)"):
+            FMFLDP(n_rounds=3).fit(data, key=KEY, engine=engine, callback=send_away)
+        assert time.monotonic() - begun < 60
+
+
 def test_shards_on_disk_travel_as_paths(client, data, tmp_path):
     store_interactions(data, tmp_path / "data")
     stored = open_interactions(tmp_path / "data")

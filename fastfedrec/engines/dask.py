@@ -1,12 +1,14 @@
 """The Dask engine: shards on the workers of a cluster that the caller brings."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastfedrec._check import check_real
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
@@ -14,6 +16,9 @@ from fastfedrec.systems.base import FederatedSystem, Heard, RoundReceiver, Updat
 
 if TYPE_CHECKING:
     from distributed import Client, Future
+
+_PAUSE = 1.0  # seconds between two looks at the cluster
+_TASKS = ("_hold-", "_hear-", "_join-", "_answer-")  # begin the names of the tasks of a run
 
 
 class DaskEngine(Engine):
@@ -29,6 +34,9 @@ class DaskEngine(Engine):
     n_shards : int or None
         Into how many shards the users are split; None takes one for each worker there is.  More than there are workers
         shares work more evenly, and costs a message each.
+    worker_timeout : float
+        Seconds for which no worker may be at work on a run that is not done, as when all of them are lost and none
+        comes back, before it ends with an error.
 
     Attributes
     ----------
@@ -41,6 +49,10 @@ class DaskEngine(Engine):
         `client` is no Dask client.
     ValueError
         It has no worker.
+
+    See Also
+    --------
+    fastfedrec.engines.base.Engine.run : Raises RuntimeError where no worker was at work for `worker_timeout` seconds.
 
     Notes
     -----
@@ -66,7 +78,7 @@ class DaskEngine(Engine):
     True
     """
 
-    def __init__(self, client: "Client", n_shards: int | None = None):
+    def __init__(self, client: "Client", n_shards: int | None = None, *, worker_timeout: float = 60.0):
         try:
             from distributed import Client
         except ImportError as error:
@@ -78,6 +90,7 @@ class DaskEngine(Engine):
             raise ValueError("client has no worker; wait for one with client.wait_for_workers(1)")
         super().__init__(n_workers if n_shards is None else n_shards)
         self.client = client
+        self.worker_timeout = check_real("worker_timeout", worker_timeout, low=0.0, exclusive=True)
 
     @contextmanager
     def _place(self, shards: Mapping[str, Interactions], key: Key) -> Iterator[Mapping[str, "Future"]]:
@@ -85,22 +98,52 @@ class DaskEngine(Engine):
             raise ValueError(
                 "key must be Key.from_seed(...) with DaskEngine: an entropy key never leaves its process; got one"
             )
-        # As many on each worker, which Dask alone does not see to; on others where that one is lost.
-        workers = list(self.client.scheduler_info(n_workers=-1)["workers"])
+        # As many on each worker, which Dask alone does not see to.
+        workers = self._workers()
+        home = {name: workers[place % len(workers)] for place, name in enumerate(shards)} if workers else {}
         placed = {
-            name: self.client.submit(
-                _hold,
-                shard,
-                workers=workers[place % len(workers)] if workers else None,
-                allow_other_workers=bool(workers),
-                pure=False,
-            )
-            for place, (name, shard) in enumerate(shards.items())
+            name: self.client.submit(_hold, shard, workers=home.get(name), allow_other_workers=name in home, pure=False)
+            for name, shard in shards.items()
         }
         try:
+            while late := self._wait(placed.values(), while_there=home.values()):
+                there = self._workers()
+                for name in [name for name, future in placed.items() if future in late and home.get(name) not in there]:
+                    placed[name].release()
+                    placed[name] = self.client.submit(_hold, shards[name], pure=False)
+                    home.pop(name, None)
+            # From here on anywhere: what a lost worker held would wait for it for ever if all others are lost as well.
+            free: dict[Any, list[str]] = {future.key: [] for future in placed.values()}
+            self.client.sync(self.client.scheduler.set_restrictions, worker=free)  # type: ignore[union-attr]
             yield placed
         finally:
-            self.client.cancel(list(placed.values()))
+            for future in placed.values():  # not cancel: the scheduler closes on a client that cancels what was lost
+                future.release()
+
+    def _workers(self) -> list[str]:
+        """Addresses of those that are there."""
+        return list(self.client.scheduler_info(n_workers=-1)["workers"])
+
+    def _wait(self, futures: Iterable["Future"], while_there: Collection[str] = ()) -> set["Future"]:
+        """Wait until these are done, or until one of some workers is gone; which are not done."""
+        from distributed import wait
+
+        waiting, idle_since = set(futures), time.monotonic()
+        while True:
+            with suppress(TimeoutError), self.client.as_current():
+                wait(waiting, timeout=_PAUSE)
+                return set()
+            waiting = {future for future in waiting if not future.done()}
+            if not set(while_there) <= set(self._workers()):
+                return waiting
+            ours = (key for keys in self.client.processing().values() for key in keys)
+            if any(str(key).startswith(_TASKS) for key in ours):
+                idle_since = time.monotonic()
+            elif time.monotonic() - idle_since > self.worker_timeout:
+                raise RuntimeError(
+                    f"no worker has worked on this run for worker_timeout={self.worker_timeout:g} seconds "
+                    f"({len(self._workers())} are there), so it ends; see the workers' logs, and start it anew"
+                )
 
     def _collect(self, receiver: RoundReceiver, placed: Mapping[str, "Future"], key: Key, n_threads: int) -> None:
         # Whole numbers add up to the same sum in any order, so workers check and add them, two and two.  Floats are
@@ -121,6 +164,7 @@ class DaskEngine(Engine):
             pairs = zip(level[::2], level[1::2], strict=False)
             joined = [self.client.submit(_join, bare, a, b, pure=False) for a, b in pairs]
             level = joined + level[2 * len(joined) :]
+        self._wait(level)
         receiver.add(level[0].result())
 
     def _answers(
@@ -139,6 +183,7 @@ class DaskEngine(Engine):
             )
             for name, shard in placed.items()
         ]
+        self._wait(answers)
         for name, (update, devices) in zip(placed, self.client.gather(answers), strict=True):
             system.put_devices(name, devices)
             yield update
