@@ -3,12 +3,16 @@
 Over Flower, with nodes and a server: `test_flower_shuffled.py`.
 """
 
+import contextlib
 import itertools
 import json
 import os
 import shutil
 import socket
 import ssl
+import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +23,9 @@ from fastfedrec import FMFLDP, Key
 from fastfedrec._kept_files import DamagedFileError
 from fastfedrec.cli import main
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.engines.shuffler import Shuffler, ShufflerClient, ShufflerError, decode_reports, encode_reports
+from fastfedrec.engines import _shuffler_server
+from fastfedrec.engines._reports import decode_reports, encode_reports
+from fastfedrec.engines.shuffler import Shuffler, ShufflerClient, ShufflerError
 
 RUN, OTHER = "a" * 32, "b" * 32
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made by openssl")
@@ -318,6 +324,146 @@ def test_hostile_messages_are_refused_and_the_round_goes_on(process):
     assert there.client("server").release(RUN, 0, max_bytes=99) == codes(3, 3)
     stalled.close()
     assert "127.0.0.1" not in there.log()
+
+
+def drip(open_connection, n, head, stop):
+    """Connections that send a byte each, again and again, and begin anew where they are cut off."""
+
+    def one():
+        while not stop.is_set():
+            try:
+                with open_connection() as connection:
+                    for byte in itertools.chain(head, itertools.repeat(88)):
+                        if stop.wait(0.2):
+                            return
+                        connection.sendall(bytes([byte]))
+            except OSError:
+                stop.wait(0.1)
+
+    threads = [threading.Thread(target=one, daemon=True) for _ in range(n)]
+    for thread in threads:
+        thread.start()
+
+
+def secured(there, name):
+    files = there.files(name)
+    tls = ssl.create_default_context(cafile=files["authority"])
+    tls.load_cert_chain(files["certificate"], files["private-key"])
+    plain = socket.create_connection(("127.0.0.1", there.port), timeout=20)
+    return tls.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+@needs_openssl
+@pytest.mark.parametrize("is_certified", [True, False])
+def test_slow_connections_do_not_shut_others_out(process, tmp_path, is_certified):
+    there, stop = process(2, 1, 10, files=Certificates(tmp_path / "own")), threading.Event()
+    for name in ("mallory", "a", "b", "server"):
+        there.files(name)
+    if is_certified:  # after the handshake; a stranger stalls within it
+        drip(lambda: secured(there, "mallory"), 160, b"GET /about HTTP/1.0\r\nX: ", stop)
+    else:
+        drip(lambda: socket.create_connection(("127.0.0.1", there.port), timeout=20), 160, b"\x16\x03\x01", stop)
+    time.sleep(2)
+    begun = time.monotonic()
+    try:
+        ask(lambda: there.client("server").open(RUN, 0))
+        for name in "ab":
+            ask(lambda name=name: there.client(name).submit(RUN, 0, codes(1)))
+        assert ask(lambda: there.client("server").release(RUN, 0, max_bytes=99)) == codes(1, 1)
+        assert time.monotonic() - begun < 30
+    finally:
+        stop.set()
+
+
+def ask(work):
+    """As a node or a server does: once more where the connection was lost."""
+    for _ in range(5):
+        with contextlib.suppress(ShufflerError):
+            return work()
+        time.sleep(0.2)
+    return work()
+
+
+def memory_of(process):
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) * 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_unfinished_bodies_of_one_name_take_the_memory_of_one(process):
+    there = process(2, 100, 10)  # 100,000 users with 100 reports of 4 bytes: 40 MB
+    there.client("server").open(RUN, 0)
+    before, open_ones = memory_of(there.process), []
+    head = f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: mallory\r\nContent-Length: 40000000\r\n\r\n".encode()
+    for _ in range(16):
+        connection = socket.create_connection(("127.0.0.1", there.port), timeout=20)
+        open_ones.append(connection)
+        with contextlib.suppress(OSError):  # it is refused, and cut off
+            connection.sendall(head + bytes(30_000_000))
+    assert memory_of(there.process) - before < 100e6
+    there.client("a").submit(RUN, 0, codes(*range(2)) * 50)  # others are heard meanwhile
+    for connection in open_ones:
+        connection.close()
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """In this process, with little patience."""
+    monkeypatch.setattr(_shuffler_server, "_SECONDS", 1.0)
+    shuffler = make(tmp_path)
+    with _shuffler_server.ShufflerServer(shuffler, ("127.0.0.1", 0), None, "server") as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.mark.parametrize("head", [b"GET /about HT", f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: a\r\n".encode()])
+def test_a_message_has_so_much_time_in_all(server, head):
+    with socket.create_connection(server.server_address, timeout=20) as connection:
+        begun = time.monotonic()
+        connection.sendall(head)
+        with contextlib.suppress(OSError):
+            while time.monotonic() - begun < 20:  # never silent for long
+                connection.sendall(b"X")
+                time.sleep(0.1)
+        assert 1.0 <= time.monotonic() - begun < 10
+
+
+def test_a_body_has_the_time_that_its_bytes_may_take(server, monkeypatch):
+    monkeypatch.setattr(_shuffler_server, "_SLOWEST", 4.0)  # bytes a second
+    server.shuffler.open(RUN, 0)
+    with socket.create_connection(server.server_address, timeout=20) as connection:
+        connection.sendall(f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: a\r\nContent-Length: 8\r\n\r\n".encode())
+        time.sleep(1.8)  # more than a message has without a body
+        connection.sendall(codes(1, 2))
+        assert connection.makefile("rb").read().startswith(b"HTTP/1.0 200")
+
+
+def test_one_body_of_a_name_and_few_at_a_time_are_read(server, monkeypatch):
+    monkeypatch.setattr(_shuffler_server, "_MOST_BODIES", 2)
+    with server.receiving("a"):
+        with pytest.raises(ShufflerError, match="another message of this node") as caught, server.receiving("a"):
+            pass
+        assert not caught.value.is_final
+        with (
+            server.receiving("b"),
+            pytest.raises(ShufflerError, match="2 messages are on their way"),
+            server.receiving("c"),
+        ):
+            pass
+        with server.receiving("c"):
+            pass
+    with server.receiving("a"):
+        pass
+
+
+def test_a_body_that_is_here_is_not_read_again(server):
+    server.shuffler.open(RUN, 0)
+    server.shuffler.submit(RUN, 0, "a", codes(1))
+    text = f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: a\r\nContent-Length: 4\r\n\r\n"  # and no body
+    assert say(server.server_address[1], text.encode()).startswith(b"HTTP/1.0 200")
+    other = text.replace("X-Name: a", "X-Name: b").replace(f"{RUN}/0", f"{RUN}/1")
+    assert b"409" in say(server.server_address[1], other.encode()).split(b"\r\n")[0]
 
 
 DAMAGED = [b"", b"{", b"7", b"[]", bytes(40), b"\xff" * 8, b"[" * 100_000]

@@ -19,8 +19,9 @@ from fastfedrec._persistence import objects_to_json
 from fastfedrec.engines._flower_records import STATE, array_record, config_record, read_arrays, read_values
 from fastfedrec.engines._flower_updates import pack_update, read_update, split_update
 from fastfedrec.engines._node_memory import NodeMemory, RefusalError, RunMemory, check_run_name
+from fastfedrec.engines._reports import encode_reports
 from fastfedrec.engines._state_codec import decode_state
-from fastfedrec.engines.shuffler import ShufflerClient, ShufflerError, encode_reports
+from fastfedrec.engines.shuffler import ShufflerClient, ShufflerError
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._checkpoint import OtherRunError

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.events import Event, LocalReports
 from fastfedrec.engines._flower_engine import FlowerEngine
-from fastfedrec.engines.shuffler import ShufflerClient, ShufflerError, decode_reports
+from fastfedrec.engines._reports import decode_reports
+from fastfedrec.engines.shuffler import ShufflerClient, ShufflerError
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems.base import FederatedSystem, Rejection, RoundReceiver, Update

@@ -4,15 +4,20 @@ GET /about                                 anybody who has a certificate
 POST /reports/RUN/ROUND                    a node; the body is its users' reports
 POST /open/RUN/ROUND, /release/RUN/ROUND/N the server, by its certificate's name
 
-409 is a refusal that may pass, such as too few users; 410 is final.
+409 is a refusal that may pass, such as too few users; 410 is final.  A connection lasts as long as its message may take
+and no longer, a name has few of them and sends one body at a time, and who has not said who it is makes way.
 """
 
 import json
 import logging
+import math
+import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
@@ -21,11 +26,33 @@ from fastfedrec.engines.shuffler import Shuffler, ShufflerError
 
 _LOG = logging.getLogger("fastfedrec")
 _SILENCE = 30.0  # seconds that a connection may be idle
-_MOST_CONNECTIONS = 64
+_SECONDS = 30.0  # for a message, from its first byte to the answer's last, beside what its bytes may take
+_SLOWEST = 250_000.0  # bytes a second
+_MOST_CONNECTIONS = 128
+_MOST_OF_A_NAME = 2  # one that has broken off, and the next
+_MOST_BODIES = 16  # that are read at a time: with `max_bytes` of each, all memory beside the reports of the open round
 
 
 class _ForbiddenError(Exception):
     """What another party may do."""
+
+
+class _Connection:
+    """One that is open; who does not say in time who it is, or takes too long, is cut off."""
+
+    def __init__(self, connected: socket.socket):
+        self.socket, self.name = connected, ""
+        self.allow(0)
+
+    def allow(self, n_bytes: int) -> None:
+        """Begin to count anew, for a message of so many bytes."""
+        self.ends = time.monotonic() + _SECONDS + n_bytes / _SLOWEST
+
+    def cut(self) -> None:
+        """End it; the thread that serves it finds out by itself."""
+        self.ends = math.inf
+        with suppress(OSError):  # not by the TLS socket's own method, which takes the session from under that thread
+            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
 
 
 class ShufflerServer(ThreadingHTTPServer):
@@ -37,35 +64,90 @@ class ShufflerServer(ThreadingHTTPServer):
 
     def __init__(self, shuffler: Shuffler, address: tuple[str, int], tls: ssl.SSLContext | None, opener: str):
         self.shuffler, self.tls, self.opener = shuffler, tls, opener
-        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._connections: dict[Any, _Connection] = {}  # by the socket that was accepted, the oldest first
+        self._changed = threading.Condition()
+        self._sending: set[str] = set()  # whose body is being read
+        self.served = threading.local()  # each thread's own connection
         super().__init__(address, _Handler)
 
+    # ---- connections --------------------------------------------------------------------------------------------
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        self._free.acquire()  # who comes when all are taken waits in the kernel's queue
+        with self._changed:
+            while len(self._connections) >= _MOST_CONNECTIONS:
+                self._cut_late()
+                strangers = (other for other in self._connections.values() if not other.name and other.ends < math.inf)
+                if (oldest := next(strangers, None)) is not None:
+                    oldest.cut()  # an honest one has told its name long before it is the oldest
+                self._changed.wait(0.5)
+            self._connections[request] = _Connection(request)
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self._free.release()
+            self._forget(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._forget(request)
+
+    def service_actions(self) -> None:
+        """Between two requests, and twice a second."""
+        with self._changed:
+            self._cut_late()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
+        self.served.connection = connection = self._connections[request]
         request.settimeout(_SILENCE)
         if self.tls is None:
             super().finish_request(request, client_address)
             return
         # Here and not around the listening socket: a client that stalls in its handshake stalls nobody else.
-        with self.tls.wrap_socket(request, server_side=True) as secured:
+        with self.tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as secured:
+            connection.socket = secured
+            secured.do_handshake()
+            self.name(_common_name(secured))
             super().finish_request(secured, client_address)
+
+    def name(self, name: str) -> None:
+        """Say whose this thread's connection is; beyond a few, the newer one takes the older one's place."""
+        with self._changed:
+            self.served.connection.name = name
+            own = [other for other in self._connections.values() if other.name == name and other.ends < math.inf]
+            for older in own[:-_MOST_OF_A_NAME]:
+                older.cut()
+
+    @contextmanager
+    def receiving(self, sender: str) -> Iterator[None]:
+        """The time in which a sender's body is read: one of each, and few at a time."""
+        with self._changed:
+            if sender in self._sending:
+                raise ShufflerError("another message of this node is on its way")
+            if len(self._sending) >= _MOST_BODIES:
+                raise ShufflerError(f"{_MOST_BODIES} messages are on their way, which is all that may be at a time")
+            self._sending.add(sender)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._sending.discard(sender)
+
+    def _cut_late(self) -> None:
+        now = time.monotonic()
+        for connection in self._connections.values():
+            if connection.ends < now:
+                connection.cut()
+
+    def _forget(self, request: Any) -> None:
+        with self._changed:
+            self._connections.pop(request, None)
+            self._changed.notify()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Tell of faults, but not of whose request met them, and of strangers' broken connections nothing."""
-        if not isinstance(sys.exception(), ConnectionError | TimeoutError | ssl.SSLError):
+        if not isinstance(sys.exception(), OSError):  # SSLError and a cut connection's are such
             _LOG.exception("a request could not be served")
 
 
@@ -113,10 +195,14 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not _is_number(length) or int(length) > self.server.shuffler.max_bytes:
             raise ShufflerError(f"at most {self.server.shuffler.max_bytes} bytes are taken of one node")
-        body = self.rfile.read(int(length))
-        if len(body) < int(length):
-            raise ShufflerError("the message ends before its end")
-        self.server.shuffler.submit(run, round_number, sender, body)
+        if not self.server.shuffler.wants(run, round_number, sender):
+            return b""  # it has been here before: nothing of it is read
+        with self.server.receiving(sender):
+            self.server.served.connection.allow(int(length))
+            body = self.rfile.read(int(length))
+            if len(body) < int(length):
+                raise ShufflerError("the message ends before its end")
+            self.server.shuffler.submit(run, round_number, sender, body)
         return b""
 
     def _release(self, run: str, round_number: int, n_users: int) -> bytes:
@@ -128,13 +214,12 @@ class _Handler(BaseHTTPRequestHandler):
             raise _ForbiddenError("only the server opens and releases rounds")
 
     def _peer(self) -> str:
-        """The name in the other side's certificate."""
-        if self.server.tls is None:
-            return unquote(self.headers.get("X-Name", ""))[:200]
-        subject: Any = self.connection.getpeercert()["subject"]  # type: ignore[attr-defined]
-        return next((value for part in subject for name, value in part if name == "commonName"), "")
+        """Whom this connection is of: the name in the other side's certificate."""
+        return self.server.served.connection.name
 
     def _answer(self, work: Callable[[], bytes] | None) -> None:
+        if self.server.tls is None:
+            self.server.name(unquote(self.headers.get("X-Name", ""))[:200])
         status, found = 404, b"there is no such thing here"
         if work is not None:
             try:
@@ -143,10 +228,16 @@ class _Handler(BaseHTTPRequestHandler):
                 status, found = 410 if error.is_final else 409, str(error).encode()
             except _ForbiddenError as error:
                 status, found = 403, str(error).encode()
+        self.server.served.connection.allow(len(found))
         self.send_response_only(status)
         self.send_header("Content-Length", str(len(found)))
         self.end_headers()
         self.wfile.write(found)
+
+
+def _common_name(secured: ssl.SSLSocket) -> str:
+    subject: Any = (secured.getpeercert() or {}).get("subject", ())
+    return next((value for part in subject for name, value in part if name == "commonName"), "")
 
 
 def _is_number(text: str) -> bool:

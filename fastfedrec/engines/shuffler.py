@@ -19,6 +19,7 @@ import numpy as np
 from fastfedrec._check import check_integer, check_real
 from fastfedrec._kept_files import checking, read_document, write_document
 from fastfedrec.engines._node_memory import check_run_name
+from fastfedrec.engines._reports import decode_reports, report_width
 from fastfedrec.randomness import Key
 
 __all__ = ["Shuffler", "ShufflerClient", "ShufflerError"]
@@ -46,62 +47,6 @@ class ShufflerError(Exception):
     def __init__(self, reason: str, *, is_final: bool = False):
         super().__init__(reason)
         self.is_final = is_final
-
-
-def encode_reports(index: np.ndarray, bit: np.ndarray, n_coordinates: int) -> bytes:
-    """Reports as they travel: each is one whole number, twice its coordinate plus its bit, all of one width.
-
-    Parameters
-    ----------
-    index, bit : ndarray of shape (n,)
-        As from `FMFLDP.report_stream`.
-    n_coordinates : int
-        Above every index; it alone sets the width.
-
-    Returns
-    -------
-    bytes
-        Little-endian.
-    """
-    n_coordinates = check_integer("n_coordinates", n_coordinates, low=1)
-    if len(index) and not 0 <= index.min() <= index.max() < n_coordinates:
-        raise ValueError(f"index must be from 0 to {n_coordinates - 1}, got {index.min()} to {index.max()}")
-    return (2 * index.astype(np.uint64) + bit.astype(np.uint64)).astype(_width(n_coordinates)).tobytes()
-
-
-def decode_reports(body: bytes, n_coordinates: int) -> tuple[np.ndarray, np.ndarray]:
-    """And back; the bytes may be anybody's.
-
-    Parameters
-    ----------
-    body : bytes
-        As from `encode_reports`.
-    n_coordinates : int
-        As there.
-
-    Returns
-    -------
-    index : ndarray of shape (n,), int64
-        Coordinates.
-    bit : ndarray of shape (n,), uint8
-        0 or 1.
-
-    Raises
-    ------
-    ValueError
-        They are no such reports.
-    """
-    width = _width(n_coordinates := check_integer("n_coordinates", n_coordinates, low=1))
-    if len(body) % width.itemsize:
-        raise ValueError(f"reports take {width.itemsize} bytes each, got {len(body)} bytes")
-    codes = np.frombuffer(body, dtype=width)
-    if len(codes) and int(codes.max()) >= 2 * n_coordinates:
-        raise ValueError(f"a report is about coordinate {int(codes.max()) // 2} of {n_coordinates}")
-    return (codes >> 1).astype(np.int64), (codes & 1).astype(np.uint8)
-
-
-def _width(n_coordinates: int) -> np.dtype:
-    return np.dtype("<u4" if 2 * n_coordinates <= 2**32 else "<u8")
 
 
 class Shuffler:
@@ -163,7 +108,7 @@ class Shuffler:
         self.n_reports = check_integer("n_reports", n_reports, low=1)
         self.n_coordinates = check_integer("n_coordinates", n_coordinates, low=1, high=2**62)
         self.max_bytes = (
-            check_integer("max_users", max_users, low=1) * self.n_reports * _width(self.n_coordinates).itemsize
+            check_integer("max_users", max_users, low=1) * self.n_reports * report_width(self.n_coordinates).itemsize
         )
         self._max_nodes = check_integer("max_nodes", max_nodes, low=1)
         folder = Path(folder)
@@ -215,6 +160,40 @@ class Shuffler:
             self._open, self._reports, self._batch = asked, {}, None
             return False
 
+    def wants(self, run: str, round: int, sender: str) -> bool:
+        """Whether a sender's reports of a round are still to come; `submit` would refuse them for the same reasons.
+
+        Parameters
+        ----------
+        run : str
+            Its name.
+        round : int
+            The open one.
+        sender : str
+            Who asks.
+
+        Returns
+        -------
+        bool
+            False where they are here.
+
+        Raises
+        ------
+        ShufflerError
+            The round is not open, or over, or as many nodes as may have sent reports.
+        """
+        with self._lock:
+            return self._is_awaited(_round_name(run, round), sender)
+
+    def _is_awaited(self, asked: tuple[str, int], sender: str) -> bool:
+        if asked != self._open:
+            raise ShufflerError("the round is not open")
+        if self._batch is not None:
+            raise ShufflerError("the round is over", is_final=True)
+        if sender not in self._reports and len(self._reports) >= self._max_nodes:
+            raise ShufflerError(f"{self._max_nodes} nodes have sent reports, which is all that may")
+        return sender not in self._reports
+
     def submit(self, run: str, round: int, sender: str, body: bytes) -> None:
         """Take all reports of one node in a round; what it sends again changes nothing.
 
@@ -244,12 +223,7 @@ class Shuffler:
         if n_reports % self.n_reports or not n_reports:
             raise ShufflerError(f"each user sends {self.n_reports} reports, got {n_reports} in all")
         with self._lock:
-            if asked != self._open:
-                raise ShufflerError("the round is not open")
-            if self._batch is not None:
-                raise ShufflerError("the round is over", is_final=True)
-            if sender not in self._reports and len(self._reports) >= self._max_nodes:
-                raise ShufflerError(f"{self._max_nodes} nodes have sent reports, which is all that may")
+            self._is_awaited(asked, sender)
             self._reports.setdefault(sender, body)
 
     def release(self, run: str, round: int, n_users: int = 0) -> bytes:
@@ -279,7 +253,7 @@ class Shuffler:
             if asked != self._open:
                 raise ShufflerError("the round is not open")
             if self._batch is None:
-                width = _width(self.n_coordinates)
+                width = report_width(self.n_coordinates)
                 heard = sum(map(len, self._reports.values())) // width.itemsize // self.n_reports
                 if heard < max(self.min_crowd, n_users):
                     raise ShufflerError(
