@@ -205,14 +205,14 @@ ACCOUNTING = {
         call(mechanism="x", epsilon=ONE, **FIXED),
     ],
     "events.Composed": call(events=(LOCAL,), count=2),
+    "events.DiscreteGaussian": call(
+        stddev=2.0, sensitivity=3, neighboring="replace", sampling="none", count=3, distance=SMALL
+    ),
     "events.Gaussian": [call(noise_multiplier=2.0, distance=SMALL, **POISSON), call(noise_multiplier=2.0, **FIXED)],
     "events.Laplace": [call(noise_multiplier=2.0, distance=SMALL, **POISSON), call(noise_multiplier=2.0, **FIXED)],
     "events.LocalReports": call(mechanism="x", epsilon=ONE, n_reports=2, n_users=100),
     "events.ShuffledReports": call(mechanism="x", epsilon=ONE, n_reports=2, n_users=100, honest_fraction=HALF),
     "events.ZCDP": call(mechanism="x", rho=HALF, neighboring="replace", sampling="none", count=3, distance=SMALL),
-    "events.DiscreteGaussian": call(
-        stddev=2.0, sensitivity=3, neighboring="replace", sampling="none", count=3, distance=SMALL
-    ),
     "ledger.Ledger": call(delta=SMALL),
     "ledger.Ledger.amend": on(ledger, event=LOCAL, n_users_heard=50),
     "ledger.Ledger.confirm_shuffled": on(ledger, event=LOCAL, n_users=100, honest_fraction=HALF),
@@ -232,6 +232,7 @@ ACCOUNTING = {
     ),
     "shuffle.shuffled_epsilon_lower_bound": call(epsilon_per_report=ONE, n_reports=2, n_users=100, delta=SMALL),
     "shuffle.shuffled_loss": call(epsilon=ONE, n_users=100),
+    "shuffle.split_reports": call(n_reports=3),
     "shuffle.zero_out_loss": call(epsilon=ONE, n_reports=2, n_users=100),
     "views.composed_epsilon": call(events={LOCAL: 2}, view="server", delta=SMALL),
 }

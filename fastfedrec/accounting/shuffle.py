@@ -292,6 +292,7 @@ def split_reports(n_reports: int) -> tuple[int, int]:
     batches : int
         0 for no reports.
     """
+    n_reports = check_integer("n_reports", n_reports, low=0)
     batches = -(-n_reports // _MOST_REPORTS)
     return max(1, -(-n_reports // max(1, batches))), batches
 
