@@ -7,7 +7,7 @@ import pytest
 from noise_case import gaussian_delta
 from scipy import optimize, stats
 
-from fastfedrec.accounting import Gaussian, PLDAccountant, RDPAccountant, ShuffledReports, ZCDPAccountant
+from fastfedrec.accounting import Gaussian, LocalReports, PLDAccountant, RDPAccountant, ShuffledReports, ZCDPAccountant
 from fastfedrec.accounting import _loss as losses
 
 
@@ -68,3 +68,11 @@ def test_data_against_none_of_several_reports_is_at_least_that_of_their_sum(n_re
     without = np.convolve(others, stats.binom.pmf(np.arange(n_reports + 1), n_reports, 0.5))
     truth = optimize.brentq(lambda e: np.maximum(with_data - math.exp(e) * without, 0).sum() / delta - 1, 0, 20)
     assert found >= truth
+
+
+def test_reports_of_several_rounds_cost_what_as_many_of_one_round_do():
+    for target in (0.3, 1.0):
+        together = PLDAccountant().compose(LocalReports("binary response", 0.4, 12, 100)).get_delta(target)
+        found = PLDAccountant().compose(LocalReports("binary response", 0.4, 3, 100), 4).get_delta(target)
+        assert found == pytest.approx(together, rel=1e-6)
+        assert found > 2 * PLDAccountant().compose(LocalReports("binary response", 0.4, 3, 100)).get_delta(target)

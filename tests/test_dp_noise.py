@@ -1,5 +1,6 @@
 """What DPGram, DPALS, DPFMF and PrivRec release minus the exact sums: as wide as the ledger says, never the same."""
 
+import contextlib
 import functools
 import math
 from typing import NamedTuple
@@ -9,7 +10,7 @@ import pytest
 import scipy.sparse
 from noise_case import RecordingEngine, contributions, gaussian_delta, is_accounted_for, relations, spread_is
 
-from fastfedrec import DPALS, DPFMF, DPGram, Interactions, Key, PrivRec
+from fastfedrec import DPALS, DPFMF, DPGram, Interactions, Key, NoAnswerError, PrivRec
 from fastfedrec.accounting import Gaussian
 
 N_USERS, N_ITEMS, MAX_ITEMS = 20, 600, 10
@@ -180,6 +181,15 @@ def test_an_entropy_key_serves_one_fit_of_every_system(name):
     record(name, key)
     with pytest.raises(ValueError, match="key is single-use and was already used by"):
         record(name, key)
+
+
+def test_privrecs_server_has_nothing_to_refuse_of_its_cohorts():
+    engine = RecordingEngine(2)
+    with contextlib.suppress(NoAnswerError):
+        type(CASES["PrivRec"].model)(**CASES["PrivRec"].model.get_params()).fit(
+            small_data(), key=Key.from_seed(1), engine=engine
+        )
+    assert engine.rejections == []
 
 
 def test_nobody_can_tell_whom_privrec_asks():

@@ -71,6 +71,16 @@ def test_the_ledger_counts_what_every_user_sends(name):
     assert model.ledger_.epsilon("server") in (math.inf, pytest.approx(event.epsilon * sum(sent)))
 
 
+def test_users_who_did_not_answer_are_in_no_crowd():
+    class OneSilent(RecordingEngine):
+        def _answers(self, *arguments):
+            yield from list(super()._answers(*arguments))[1:]
+
+    model = FMFLDP(2, 1.0, n_rounds=2).fit(rated(), key=KEY, engine=OneSilent(3))
+    assert [event.n_users for event in model.ledger_.events] == [20]
+    assert sum(model.ledger_.events.values()) == 2
+
+
 def test_exact_rounds_promise_nothing():
     model, _ = fitted(FMFLDP(2, epsilon=None, n_rounds=2), rated())
     assert {model.ledger_.epsilon(view) for view in ("server", "shuffled_server", "public")} == {math.inf}

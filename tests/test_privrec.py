@@ -181,6 +181,20 @@ def test_too_much_noise_is_divergence():
         model.fit(small_data(), key=KEY)
 
 
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_sums_longer_than_those_of_a_whole_cohort_are_refused(kind):
+    """Each entry may be within its bound, and all of them together are not."""
+    data = small_data()
+    system = rounds(data, noise=GridNoise.calibrated(kind, 0.01, 1.0), clip_norm=0.01)
+    state = system.initial_state()
+    most = int(system.rules(state, data.n_users)["total"].high)
+    arrays = {"total": np.full(system.network.n_parameters, most // 2)}
+    assert not RoundReceiver(system, state, 0, {"a": data.n_users}).receive(Update(0, "a", data.n_users, arrays))
+    arrays = {"total": np.zeros(system.network.n_parameters, dtype=np.int64)}
+    arrays["total"][0] = most // 2
+    assert RoundReceiver(system, state, 0, {"a": data.n_users}).receive(Update(0, "a", data.n_users, arrays))
+
+
 def test_a_diverged_client_sends_zeros():
     data = small_data()
     system = rounds(data, noise=GridNoise.calibrated("gaussian", 0.01, 1.0), clip_norm=0.01)

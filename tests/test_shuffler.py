@@ -144,6 +144,16 @@ def test_batches_of_the_same_reports_come_in_orders_that_nobody_knows(tmp_path):
         assert (one == other).mean() < 0.1
 
 
+def test_reports_of_a_round_that_was_given_up_are_in_no_later_batch(tmp_path):
+    shuffler = make(tmp_path)
+    shuffler.open(RUN, 0)
+    shuffler.submit(RUN, 0, "north", codes(7))
+    shuffler.open(RUN, 1)
+    for name, code in (("south", 1), ("west", 2)):
+        shuffler.submit(RUN, 1, name, codes(code))
+    assert sorted(np.frombuffer(shuffler.release(RUN, 1), "<u4")) == [1, 2]
+
+
 def test_what_was_released_is_forgotten(tmp_path):
     """No sender's name and no body of reports stays anywhere in it."""
     shuffler = make(tmp_path)

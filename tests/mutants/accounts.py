@@ -106,7 +106,7 @@ ACCOUNTS = [
         "pld-uses-forgotten", "a composition of many uses is that of one", "PLDAccountant._parts",
         "times * uses",
         "uses",
-        ("test_every_accountant_is_at_least_the_closed_form_of_a_gaussian",),
+        ("test_reports_of_several_rounds_cost_what_as_many_of_one_round_do",),
     ),
     Mutant(
         "pld-pure-halved", "a pure release counts as one of half its epsilon", "pure_loss",

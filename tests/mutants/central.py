@@ -265,7 +265,7 @@ CENTRAL = [
         "CohortRounds.inconsistency",
         "norm > longest * (1 + 1e-9)",
         "False",
-        ("test_privrec::test_hostile_messages",),
+        ("test_sums_longer_than_those_of_a_whole_cohort_are_refused",),
     ),
     Mutant(
         "privrec-cohorts-are-known", "whom PrivRec asks is known to everybody", "CohortRounds.state_of",
@@ -291,6 +291,6 @@ CENTRAL = [
         "CohortRounds.local_round",
         "np.isin(clients.visited.global_user_ids, state.cohort)",
         "np.ones(clients.visited.n_users, bool)",
-        ("test_privrec_asks_a_new_cohort_in_every_round_and_nobody_else_answers",),
+        ("test_privrecs_server_has_nothing_to_refuse_of_its_cohorts",),
     ),
 ]  # fmt: skip

@@ -45,7 +45,7 @@ ENGINES = [
         "silent-users-hide-others", "users who did not answer are counted among the crowd", "Engine.run",
         "self._amend(ledger, event, heard.n_clients)",
         "pass",
-        ("test_users_who_are_not_heard_hide_nobody",),
+        ("test_users_who_did_not_answer_are_in_no_crowd",),
     ),
     Mutant(
         "all-rounds-are-the-first", "every round of a run has the same number", "Engine.run",
@@ -122,18 +122,9 @@ ENGINES = [
     ),
     # ---- Dask -------------------------------------------------------------------------------------------------------
     Mutant(
-        "dask-sends-entropy-keys", "an entropy key is sent to a cluster's workers", "DaskEngine._place",
-        "not key.is_simulation",
-        "False",
-        ("test_an_entropy_key_stays_at_home",),
-    ),
-    Mutant(
-        "dask-believes-its-workers", "what workers send is not looked at", "_hear",
-        "receiver.receive(_answer(system, None, state, shard, key, round_number, name, n_threads)[0])",
-        """
-        receiver.total = _answer(system, None, state, shard, key, round_number, name, n_threads)[0]
-        receiver._answered.add(name)
-        """,
+        "dask-forgets-who-was-refused", "messages that workers refuse are not named", "_join",
+        "a.rejections + b.rejections",
+        "a.rejections",
         ("test_a_bad_answer_is_refused_by_name_and_the_run_goes_on",),
     ),
     Mutant(
@@ -225,8 +216,8 @@ ENGINES = [
     Mutant(
         "small-batches", "a batch of fewer users than agreed is released", "Shuffler.release",
         "heard < max(self.min_crowd, n_users)",
-        "heard < n_users",
-        ("test_too_few_users_are_not_released",),
+        "heard < max(self.min_crowd - 1, n_users)",
+        ("test_users_count_and_not_reports",),
     ),
     Mutant(
         "reports-pass-for-users", "a batch's reports are counted as its users", "Shuffler.release",
@@ -286,6 +277,6 @@ ENGINES = [
         "stale-reports-released", "reports of a round that was given up come with the next", "Shuffler.open",
         "self._open, self._reports, self._batch = asked, {}, None",
         "self._open, self._batch = asked, None",
-        ("test_a_round_that_was_not_released_is_opened_anew_and_empty",),
+        ("test_reports_of_a_round_that_was_given_up_are_in_no_later_batch",),
     ),
 ]  # fmt: skip
