@@ -100,8 +100,8 @@ CHOICE = [
         "choice-public-not-recorded",
         "a choice from a public list is not recorded",
         "choose_items",
-        "ledger.record(CentralRelease('exponential mechanism on item counts', mechanism.epsilon,"
-        " neighboring='add_remove'), simulation=key.is_simulation)",
+        "ledger.record(CentralRelease(CHOICES[0], mechanism.epsilon, neighboring='add_remove'),"
+        " simulation=key.is_simulation)",
         "pass",
         (RECORD,),
     ),
