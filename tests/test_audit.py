@@ -358,7 +358,8 @@ def test_every_mechanism_of_the_package_is_consistent_with_its_claim(name, capsy
         assert table["verdict"] == "consistent"
         assert sampler["lower_bound"] > 0.85 * table["lower_bound"]
         if name not in SLOW:
-            assert 1.5 * (1 - 1e-4) < table["lower_bound"] <= table["overall"] <= 1.5
+            unspent = 0.03 if name == "rounded-laplace" else 1e-4  # its cells are wider than the noise needs
+            assert 1.5 * (1 - unspent) < table["lower_bound"] <= table["overall"] <= 1.5
 
 
 @pytest.mark.slow
