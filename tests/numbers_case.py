@@ -266,8 +266,8 @@ FUNCTIONS = {
         min_crowd=5, n_reports=2, n_coordinates=10, folder="/nonexistent", max_users=100, max_nodes=10
     ),
     "engines.shuffler.ShufflerClient": call(url="http://localhost:1", timeout=2.0),
-    "engines.shuffler.decode_reports": call(body=b"", n_coordinates=10),
-    "engines.shuffler.encode_reports": call(
+    "engines._reports.decode_reports": call(body=b"", n_coordinates=10),
+    "engines._reports.encode_reports": call(
         index=np.zeros(2, dtype=np.int64), bit=np.ones(2, dtype=np.int8), n_coordinates=10
     ),
     "evaluation.evaluate": to(
