@@ -436,7 +436,7 @@ def test_account_of_gaussian_noise(capsys):
         ("reports --users 10 --delta 1", "delta must be less than 1"),
         ("gaussian --noise-multiplier 1 --neighboring replace --users 5", "without_replacement"),
         ("gaussian --noise-multiplier 1 --neighboring replace --sampling-probability .1 --cohort 2", "exclude"),
-        ("gaussian --noise-multiplier 1 --neighboring replace --sampling-probability .1", "no theorem is known"),
+        ("gaussian --noise-multiplier 1 --neighboring zero_out --users 10 --cohort 1", "no theorem is known"),
     ],
 )
 def test_account_refuses(capsys, arguments, message):
