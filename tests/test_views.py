@@ -110,6 +110,7 @@ def test_what_an_entity_releases_holds_against_the_server_too():
         Laplace(1.4, neighboring="add_remove", sampling="none"),
         ZCDP("z", 0.1, neighboring="add_remove", sampling="none"),
         Gaussian(1.4, neighboring="add_remove", sampling="none"),
+        DiscreteGaussian(14.0, 10, neighboring="add_remove", sampling="none"),
     ],
 )
 def test_by_way_of_no_data_replacing_costs_what_it_costs_by_way_of_no_user(event):
