@@ -11,7 +11,7 @@ import pytest
 from hostile_files import pack, unpack
 from test_recommender import MODELS, rated
 
-from fastfedrec import FMFLDP, ItemKNN, Key, Popularity, PrivRec, load
+from fastfedrec import FMFLDP, Interactions, ItemKNN, Key, LaplaceRRSVD, Popularity, PrivRec, load
 from fastfedrec._persistence import read_model, write_model
 from fastfedrec.systems.recommender import Recommender
 
@@ -69,6 +69,30 @@ def test_a_file_without_users_says_nothing_of_them_and_serves_all_who_come(fitte
         ours, theirs = (one.with_users(data).recommend(data.user_ids, 5) for one in (fitted, server))
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_values_and_timestamps_are_kept(fitted, data, tmp_path):
+    fitted.save(tmp_path / "model")
+    kept, loaded = fitted.interactions_, load(tmp_path / "model").interactions_
+    assert (loaded.values is None) == (kept.values is None)
+    np.testing.assert_array_equal(loaded.values_or_ones(), kept.values_or_ones())
+
+
+def test_timestamps_are_kept_beside_their_interactions(tmp_path):
+    log = Interactions.from_arrays(["ann", "bob", "ann"], [3, 1, 1], [2.0, 5.0, 4.0], timestamps=[30, 20, 10])
+    FMFLDP(n_factors=1, n_rounds=1, use_values=True).fit(log, key=KEY).save(tmp_path / "model")
+    loaded = load(tmp_path / "model").interactions_
+    assert loaded.timestamps.tolist() == log.timestamps.tolist() == [10, 30, 20]
+    assert loaded.values.tolist() == [4.0, 2.0, 5.0]
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("values", np.nan), ("values", -1.0)])
+def test_values_of_a_file_are_checked(name, wrong, data, tmp_path):
+    model = LaplaceRRSVD(n_factors=2).fit(data, key=KEY)
+    model.save(tmp_path / "model")
+    change(tmp_path / "model", f"data.{name}", lambda a: np.where(np.arange(len(a)) == 3, wrong, a).astype(a.dtype))
+    with pytest.raises(ValueError, match=rf"data: {name} must be finite and at least 0"):
+        load(tmp_path / "model")
 
 
 def test_only_the_owner_may_read_what_belongs_to_users(data, tmp_path):

@@ -17,7 +17,9 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.systems.base import ArrayRule
 
 _MOST_BYTES = 2**62  # of a round's traffic
-_DATA = ("indptr", "indices", "user_ids", "item_ids", "global_user_ids")
+#: Fields of the interactions that every file has, and those that it has where they do.
+DATA = ("indptr", "indices", "user_ids", "item_ids", "global_user_ids")
+DATA_IF_ANY = ("values", "timestamps")
 
 
 class SavedModel:
@@ -129,11 +131,13 @@ class SavedModel:
         return array
 
     def interactions(self) -> Interactions:
-        """What the model was fitted on, without values."""
-        fields: dict[str, Any] = {name: self.array(f"data.{name}") for name in _DATA}
+        """What the model was fitted on."""
+        fields: dict[str, Any] = {name: self.array(f"data.{name}") for name in DATA}
+        for name in DATA_IF_ANY:
+            fields[name] = self.array(f"data.{name}") if f"data.{name}" in self._arrays else None
         try:
             # Of a file that does not say where its items come from: the worst case.
-            return Interactions(**fields, values=None, timestamps=None, catalogue=self.text("catalogue", "data"))
+            return Interactions(**fields, catalogue=self.text("catalogue", "data"))
         except Exception as error:
             raise self.error("data", error) from error
 
