@@ -19,7 +19,7 @@ SLACK, SLACK_USES = 1e-10, 10**6  # ten times the rounding errors of the transfo
 FINEST, LARGEST_FFT = 1e-4, 2**22
 CELLS = 4096  # at least so many cells for one loss
 MOST_USES, FURTHEST = 10**12, 1e100  # beyond, rounding errors of the transforms, or of losses, are too large
-MASS_ERROR = 2.0**-44  # of masses, relative, and of what is known of p - q beside them
+MASSES_ERROR, EXCESS_ERROR = 2.0**-40, 2.0**-44  # of masses, and of p - q where it is known by itself; relative
 _SUMS_ERROR = 1 + 2.0**-36
 _PER_USE = 2.0**-48  # relative error of a tilted mass
 _TILTS = 2.0 ** np.arange(-12, 13)
@@ -62,7 +62,7 @@ def spread(p: np.ndarray, q: np.ndarray, start: int, step: float, excess: np.nda
     with np.errstate(over="ignore", invalid="ignore"):
         grown = q * np.expm1(step * (start + 1 + np.arange(first, stop)))
         known = p - q if excess is None else excess[first:stop]
-        error = MASS_ERROR * ((p + q if excess is None else np.abs(known)) + np.abs(grown))
+        error = MASSES_ERROR * (p + q) if excess is None else EXCESS_ERROR * (np.abs(known) + np.abs(grown))
         low = (grown - known - error) / np.expm1(step)
     low = np.clip(np.where(np.isfinite(low), low, 0.0), 0.0, p)
     ends[first:stop] += low
@@ -199,14 +199,14 @@ def _compose(parts, aim):
         alike = all(forward is backward for forward, backward in pairs)
         directions = [[(pair[way], times) for pair, (_, times) in zip(pairs, parts, strict=True)] for way in (0, 1)]
         directions = directions[: 1 if alike else 2]
-        tilts = [find_tilt(pmfs, step, aim) if aim else 0.0 for pmfs in directions]
-        tilted = [tilt_masses(pmfs, step, tilt) for pmfs, tilt in zip(directions, tilts, strict=True)]
-        windows = [find_window(pmfs, step) for pmfs, _ in tilted]
-        widest = max(high - low for low, high in windows)
         if sum(times for _, times in parts) == 1:  # nothing to transform, and only the sums' rounding errors
             return tuple(
                 TotalLoss(step * loss.start, step, loss.pmf * _SUMS_ERROR, loss.infinity) for ((loss, _),) in directions
             )
+        tilts = [find_tilt(pmfs, step, aim) if aim else 0.0 for pmfs in directions]
+        tilted = [tilt_masses(pmfs, step, tilt) for pmfs, tilt in zip(directions, tilts, strict=True)]
+        windows = [find_window(pmfs, step) for pmfs, _ in tilted]
+        widest = max(high - low for low, high in windows)
         if widest <= LARGEST_FFT:
             break
         step *= widest / LARGEST_FFT * 1.01  # a coarser grid only costs tightness

@@ -28,6 +28,7 @@ _LOUD = 200.0  # epsilon of a pure release whose loss hardly ever is less: the s
 _ROUND_UP = 1 + 1e-9
 _PLACES = 0.5 - 2.0 ** -np.arange(2, 16)  # of a step: nearly the middle of a cell, as densities are nearly even in it
 _NARROW = 0.2  # of a stddev, or of its part far out: cells whose masses are found by quadrature
+_LITTLE_NOISE, _COARSE = 3.0, 5e-4  # where differences of tails, and p - q of them, have digits enough
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 
@@ -251,7 +252,8 @@ def _sampled_masses(base, noise_multiplier, rate, reach, step):
     edges = step * np.arange(start, stop + 1)
     p, q, excess = base(_unsampled(edges, rate), noise_multiplier)
     p = (1 - rate) * q + rate * p
-    return start, p[1:-1], q[1:-1], rate * excess[1:-1], (p[0], q[0]), (p[-1], q[-1])
+    excess = None if excess is None else rate * excess[1:-1]
+    return start, p[1:-1], q[1:-1], excess, (p[0], q[0]), (p[-1], q[-1])
 
 
 def _unsampled(losses, rate):
@@ -283,8 +285,8 @@ def _symmetric_loss(base, event, stddevs):
     def build(step):
         edges = step * np.arange(math.ceil(reach / step) + 2)
         p, q, excess = base(_unsampled(edges, rate), noise_multiplier)
-        p, excess = (1 - rate) * q + rate * p, rate * excess
-        pmf = symmetric(p[1:-1], q[1:-1], step, 1 - p[1:].sum() - q[1:].sum(), (p[-1], q[-1]), excess[1:-1])
+        p, excess = (1 - rate) * q + rate * p, None if excess is None else rate * excess[1:-1]
+        pmf = symmetric(p[1:-1], q[1:-1], step, 1 - p[1:].sum() - q[1:].sum(), (p[-1], q[-1]), excess)
         return pmf, pmf
 
     return Loss(reach / CELLS, reach, build)
@@ -318,10 +320,12 @@ def _gaussian_masses(losses, noise_multiplier):
     z = noise_multiplier
     edges = z * losses + 1 / (2 * z)  # in stddevs
     p, q = _normal(edges - 1 / z), _normal(edges)
-    excess = p - q
     with np.errstate(invalid="ignore"):
         width = np.diff(edges, prepend=-np.inf, append=np.inf)
     far = np.maximum(np.abs(np.concatenate([[0.0], edges])), 1.0)
+    if z < _LITTLE_NOISE and np.nanmin(width * far) > _COARSE:
+        return p, q, None
+    excess = p - q
     narrow = np.flatnonzero((width * far < _NARROW) & (far < 1e3))
     half, at = width[narrow] / 2, edges[narrow - 1]
     sums = np.zeros((3, len(narrow)))
@@ -353,4 +357,4 @@ def _laplace_masses(losses, noise_multiplier):
     p = np.where(top, 1.0, np.where(bottom, 0.0, np.exp((clipped - epsilon) / 2) / 2))
     q = np.where(top, 1.0, np.where(bottom, 0.0, 1 - np.exp(-(clipped + epsilon) / 2) / 2))
     p, q = (np.concatenate([c[:1], np.maximum(np.diff(c), 0.0), [1 - c[-1]]]) for c in (p, q))
-    return p, q, p - q
+    return p, q, None
