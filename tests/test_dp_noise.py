@@ -123,7 +123,7 @@ def test_every_noisy_round_is_in_the_ledger(name):
 def test_recorded_rounds_cost_together_what_was_asked_for(name):
     _, rounds = fits(name, 1)[0]
     mu = math.sqrt(sum(recorded.event.noise_multiplier**-2 for recorded in rounds))
-    assert 0.99 * DELTA < gaussian_delta(EPSILON, mu) <= DELTA * (1 + 1e-9)  # which cancels digits
+    assert 0.99 * DELTA < gaussian_delta(EPSILON, mu) <= DELTA * (1 + 1e-9)  # events are rounded up by 2^-40
 
 
 def test_privrecs_noise_multiplier_is_the_one_that_was_given():
