@@ -287,7 +287,7 @@ def test_the_installed_script():
         (["evaluate", "random", "--data", DATA, "--metrics", "auc"], "unknown metric 'auc'"),
         (["evaluate", "random", "--data", DATA, "--metrics", "rmse"], "Random predicts no ratings"),
         (["evaluate", "laplace-rr-svd", "--data", DATA, "--metrics", "rmse,mrr"], "unknown metric 'rmse'"),
-        (["fit", "laplace-rr-svd", "--data", DATA], "interactions must hold ratings as values"),
+        (["fit", "fedrec", "--data", DATA], "interactions must hold ratings as values"),
         (["evaluate", "random", "--data", DATA, "--negatives", "some"], "--negatives: must be a whole number"),
         (["evaluate", "random", "--data", DATA, "--seeds", "0"], "--seeds: must be a whole number of at least 1"),
         (["recommend", "absent", "--users", "1"], "absent"),

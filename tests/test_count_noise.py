@@ -13,6 +13,7 @@ from fastfedrec import FedRec, Interactions, Key, PrivatePrototypes, PrivRec
 from fastfedrec import private_kmeans as kmeans_module
 from fastfedrec import private_lloyd as lloyd_module
 from fastfedrec.accounting import ZCDP, CentralRelease, Gaussian, Ledger, ZCDPAccountant
+from fastfedrec.systems import _privrec_start
 from fastfedrec.systems._privrec_start import release_popularity
 from fastfedrec.systems.baselines import DPPopularity
 
@@ -79,9 +80,9 @@ def test_a_user_with_everything_moves_counts_by_no_more_than_agreed(name):
 
 def test_privrec_starts_from_counts_that_were_recorded_and_from_no_others(monkeypatch):
     found = []
-    module = __import__(PrivRec.__module__, fromlist=["x"])
-    start = module.popularity_start
-    monkeypatch.setattr(module, "popularity_start", lambda *arguments: found.append(arguments[2]) or start(*arguments))
+    start = _privrec_start.popularity_start
+    record = lambda *arguments: found.append(arguments[2]) or start(*arguments)  # noqa: E731
+    monkeypatch.setattr(_privrec_start, "popularity_start", record)
     data = sparse_rows(20, 60)
     options = {"n_factors": 16, "hidden": (16,), "n_rounds": 0}
     model = PrivRec(popularity_epsilon=0.5, **options).fit(data, key=KEY)
