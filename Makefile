@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNEL_TESTS := $(patsubst _kernels/%.pyx,tests/test_%.py,$(wildcard _kernels/[a-z]*.pyx))
 KERNEL_TESTS += tests/test_ranking_evaluation.py tests/test_fmf_ldp_runs.py
-SOURCES := setup.py pyproject.toml README.md $(wildcard fastfedrec/*.py fastfedrec/*/*.py _kernels/*.p[yx]* _kernels/*.h _kernels/*.cpp fastfedrec/*/*.json)
+SOURCES := setup.py pyproject.toml README.md $(wildcard fastfedrec/*.py fastfedrec/*/*.py _kernels/*.p[yx]* _kernels/*.h _kernels/*.cpp fastfedrec/*.json fastfedrec/*/*.json)
 
 .PHONY: demo test test-fast test-levels test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench lint clean
 
