@@ -205,7 +205,7 @@ ACCOUNTING = {
         call(mechanism="x", epsilon=ONE, **FIXED),
     ],
     "events.Composed": call(events=(LOCAL,), count=2),
-    "events.DiscreteGaussian": call(
+    "events.DiscreteGaussianRelease": call(
         stddev=2.0, sensitivity=3, neighboring="replace", sampling="none", count=3, distance=SMALL
     ),
     "events.Gaussian": [call(noise_multiplier=2.0, distance=SMALL, **POISSON), call(noise_multiplier=2.0, **FIXED)],
@@ -459,7 +459,7 @@ MORE_SYSTEMS = {
 
 #: Parameters that are left out: the class has them from its base and takes no value, or a sequence of pairs.
 LEFT_OUT = {
-    "accounting.events.DiscreteGaussian": {"cohort_size", "n_users", "sampling_probability"},
+    "accounting.events.DiscreteGaussianRelease": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.ZCDP": {"cohort_size", "n_users", "sampling_probability"},
     "membership.membership_loss": {"guarantee"},
     "membership.membership_shadow": {"guarantee"},

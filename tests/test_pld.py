@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 from fastfedrec.accounting import (
     CentralRelease,
-    DiscreteGaussian,
+    DiscreteGaussianRelease,
     Gaussian,
     Laplace,
     PLDAccountant,
@@ -220,7 +220,7 @@ def discrete_gaussian_delta(stddev, sensitivity, uses, epsilon):
 @pytest.mark.parametrize(("stddev", "sensitivity"), [(0.6, 1), (1.5, 1), (4.0, 3), (20.0, 50), (1.0, 2)])
 @pytest.mark.parametrize("uses", [1, 2, 9])
 def test_discrete_gaussian_is_the_convolution(stddev, sensitivity, uses):
-    event = DiscreteGaussian(stddev, sensitivity, neighboring="replace", sampling="none")
+    event = DiscreteGaussianRelease(stddev, sensitivity, neighboring="replace", sampling="none")
     ours, zcdp = pld(event, uses), ZCDPAccountant().compose(event, uses)
     for delta in (1e-2, 1e-5, 1e-7):
         epsilon = ours.get_epsilon(delta)
@@ -232,17 +232,17 @@ def test_discrete_gaussian_is_the_convolution(stddev, sensitivity, uses):
 
 @pytest.mark.parametrize(("stddev", "sensitivity"), [(1e-200, 1), (5e-324, 10**18), (1e-3, 5), (1e4, 10**9)])
 def test_extreme_discrete_gaussians_end_in_a_figure(stddev, sensitivity):
-    event = DiscreteGaussian(stddev, sensitivity, neighboring="replace", sampling="none", count=10**6)
+    event = DiscreteGaussianRelease(stddev, sensitivity, neighboring="replace", sampling="none", count=10**6)
     assert pld(event).get_epsilon(1e-6) > 1e5
     assert 0 <= pld(event).get_delta(1.0) <= 1
 
 
 def test_discrete_gaussian_of_too_many_points_is_refused_by_name():
-    event = DiscreteGaussian(1e9, 1, neighboring="replace", sampling="none")
+    event = DiscreteGaussianRelease(1e9, 1, neighboring="replace", sampling="none")
     with pytest.raises(UnsupportedEventError, match="stddev must be at most 32768 here, got 1e\\+09; use ZCDPAcc"):
         pld(event)
     with pytest.raises(ValueError, match="sensitivity must be at least 1"):
-        DiscreteGaussian(1.0, 0, neighboring="replace", sampling="none")
+        DiscreteGaussianRelease(1.0, 0, neighboring="replace", sampling="none")
 
 
 @pytest.mark.parametrize("z", [0.5, 2.0])

@@ -8,7 +8,7 @@ from fastfedrec.accounting import (
     ZCDP,
     CentralRelease,
     Composed,
-    DiscreteGaussian,
+    DiscreteGaussianRelease,
     Gaussian,
     Laplace,
     LocalReports,
@@ -110,7 +110,7 @@ def test_what_an_entity_releases_holds_against_the_server_too():
         Laplace(1.4, neighboring="add_remove", sampling="none"),
         ZCDP("z", 0.1, neighboring="add_remove", sampling="none"),
         Gaussian(1.4, neighboring="add_remove", sampling="none"),
-        DiscreteGaussian(14.0, 10, neighboring="add_remove", sampling="none"),
+        DiscreteGaussianRelease(14.0, 10, neighboring="add_remove", sampling="none"),
     ],
 )
 def test_by_way_of_no_data_replacing_costs_what_it_costs_by_way_of_no_user(event):
@@ -128,7 +128,7 @@ def test_replacing_costs_four_times_the_rho():
 
 
 def test_replacing_doubles_the_change_of_a_discrete_gaussian():
-    noise = DiscreteGaussian(30.0, 5, neighboring="add_remove", sampling="none")
+    noise = DiscreteGaussianRelease(30.0, 5, neighboring="add_remove", sampling="none")
     seen = seen_event(noise, "public")
     assert (seen.neighboring, seen.sensitivity, seen.stddev) == ("replace", 10, 30.0)
     rho = ZCDP("m", 100 / 1800, neighboring="replace", sampling="none")

@@ -12,7 +12,7 @@ from fastfedrec._table import epsilon_from_json
 from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
-    DiscreteGaussian,
+    DiscreteGaussianRelease,
     Event,
     Gaussian,
     Laplace,
@@ -27,7 +27,16 @@ FORMAT = "fastfedrec ledger 2"  # 1 is that of 0.1.0, which did not say so
 #: Elementary events by name.
 KINDS: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (LocalReports, ShuffledReports, Gaussian, Laplace, CentralRelease, ZCDP, DiscreteGaussian, Unprotected)
+    for kind in (
+        LocalReports,
+        ShuffledReports,
+        Gaussian,
+        Laplace,
+        CentralRelease,
+        ZCDP,
+        DiscreteGaussianRelease,
+        Unprotected,
+    )
 }
 
 #: Names under which a later version may state what neighbours and third parties see, beside `VIEWS`; none does yet.

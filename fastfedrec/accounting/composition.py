@@ -23,7 +23,7 @@ from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
     Composed,
-    DiscreteGaussian,
+    DiscreteGaussianRelease,
     Event,
     Gaussian,
     Laplace,
@@ -170,7 +170,7 @@ class Accountant:
         return sum_up(
             (event.distance, times * event.count)
             for event, times in self._events.items()
-            if isinstance(event, Gaussian | Laplace | CentralRelease | ZCDP | DiscreteGaussian)
+            if isinstance(event, Gaussian | Laplace | CentralRelease | ZCDP | DiscreteGaussianRelease)
         )
 
     def _pure_total(self) -> float:
@@ -320,7 +320,7 @@ class ZCDPAccountant(Accountant):
             if event.sampling != "none":
                 raise UnsupportedEventError("zCDP has no amplification by sampling; use RDPAccountant or PLDAccountant")
             return gaussian_rho(event)
-        if isinstance(event, DiscreteGaussian):
+        if isinstance(event, DiscreteGaussianRelease):
             return discrete_gaussian_rho(event)
         epsilon, uses = pure_cost(event)
         return up(count_up(uses) * epsilon * epsilon / 2)
@@ -348,12 +348,12 @@ def gaussian_rho(event: Gaussian) -> float:
     return float_up(event.count / (2 * Fraction(event.noise_multiplier) ** 2))
 
 
-def discrete_gaussian_rho(event: DiscreteGaussian) -> float:
+def discrete_gaussian_rho(event: DiscreteGaussianRelease) -> float:
     """The rho of discrete Gaussian noise, all uses of one event.
 
     Parameters
     ----------
-    event : DiscreteGaussian
+    event : DiscreteGaussianRelease
         What happened.
 
     Returns

@@ -313,7 +313,7 @@ class ZCDP(_Central):
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian(_Central):
+class DiscreteGaussianRelease(_Central):
     """A trusted server released one whole number with discrete Gaussian noise.
 
     Parameters
@@ -408,7 +408,7 @@ Event = (
     | Laplace
     | CentralRelease
     | ZCDP
-    | DiscreteGaussian
+    | DiscreteGaussianRelease
     | Unprotected
     | Composed
 )

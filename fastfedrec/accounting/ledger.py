@@ -13,7 +13,7 @@ from fastfedrec.accounting._ledger_format import FORMAT, KINDS, parse, read, und
 from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
-    DiscreteGaussian,
+    DiscreteGaussianRelease,
     Event,
     Gaussian,
     LocalReports,
@@ -380,7 +380,7 @@ def _theorem(event: Event, view: View, delta: float) -> str:
     if isinstance(seen, ShuffledReports):
         what = "shuffling" if view == "shuffled_server" else "adding up over users"
         return f"{what}, delta {delta:g}"
-    if isinstance(seen, Gaussian | ZCDP | DiscreteGaussian | CentralRelease):
+    if isinstance(seen, Gaussian | ZCDP | DiscreteGaussianRelease | CentralRelease):
         whose = (
             "the noise of the entity that holds the data" if seen.trust == "entity" else "the noise of a trusted server"
         )

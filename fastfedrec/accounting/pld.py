@@ -14,7 +14,13 @@ from fastfedrec.accounting._discrete_gaussian import LARGEST_STDDEV, discrete_ga
 from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, pure_loss, symmetric
 from fastfedrec.accounting._rounding import float_up, inverse_up, sampled_epsilon
 from fastfedrec.accounting.composition import Accountant, check_sampling, pure_cost
-from fastfedrec.accounting.events import DiscreteGaussian, Gaussian, Laplace, ShuffledReports, UnsupportedEventError
+from fastfedrec.accounting.events import (
+    DiscreteGaussianRelease,
+    Gaussian,
+    Laplace,
+    ShuffledReports,
+    UnsupportedEventError,
+)
 from fastfedrec.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from fastfedrec.accounting.rdp import RDPAccountant
 from fastfedrec.accounting.shuffle import shuffled_loss, split_reports, zero_out_loss
@@ -36,8 +42,8 @@ class PLDAccountant(Accountant):
     """Privacy loss distributions, rounded against the claim and composed by fast Fourier transforms.
 
     Takes `Gaussian` without sampling (in closed form), with Poisson sampling, and with sampling of fixed size without
-    replacement under "replace"; `Laplace` without or with Poisson sampling; `DiscreteGaussian`; `ShuffledReports`; and
-    everything with a pure epsilon, which counts as randomized response, the worst of its kind.
+    replacement under "replace"; `Laplace` without or with Poisson sampling; `DiscreteGaussianRelease`;
+    `ShuffledReports`; and everything with a pure epsilon, which counts as randomized response, the worst of its kind.
 
     Notes
     -----
@@ -85,7 +91,7 @@ class PLDAccountant(Accountant):
             return functools.partial(kind, base, event), event.count
         if isinstance(event, Laplace) and event.sampling == "none":
             return functools.partial(_symmetric_loss, _laplace_masses, event), event.count
-        if isinstance(event, DiscreteGaussian):
+        if isinstance(event, DiscreteGaussianRelease):
             if event.stddev > LARGEST_STDDEV:
                 raise UnsupportedEventError(
                     f"stddev must be at most {LARGEST_STDDEV:g} here, got {event.stddev:g}; use ZCDPAccountant"

@@ -15,7 +15,7 @@ from fastfedrec.accounting.composition import (
     gaussian_rho,
     pure_cost,
 )
-from fastfedrec.accounting.events import ZCDP, DiscreteGaussian, Gaussian, Laplace
+from fastfedrec.accounting.events import ZCDP, DiscreteGaussianRelease, Gaussian, Laplace
 
 #: Orders alpha: those of the public accountants, and more.
 ORDERS = np.unique(
@@ -57,7 +57,7 @@ class RDPAccountant(Accountant):
     def _cost(self, event):
         if isinstance(event, ZCDP):
             return up(count_up(event.count) * event.rho) * ORDERS
-        if isinstance(event, DiscreteGaussian):
+        if isinstance(event, DiscreteGaussianRelease):
             return discrete_gaussian_rho(event) * ORDERS
         if isinstance(event, Laplace) and event.sampling == "none":
             logs, uses = _renyi.laplace(ORDERS, event.noise_multiplier), event.count

@@ -13,7 +13,7 @@ from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
     Composed,
-    DiscreteGaussian,
+    DiscreteGaussianRelease,
     Event,
     Gaussian,
     Laplace,
@@ -97,7 +97,7 @@ def _seen_reports(event: LocalReports | ShuffledReports, view: View) -> Event:
     return ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest)
 
 
-def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | DiscreteGaussian) -> Event | None:
+def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | DiscreteGaussianRelease) -> Event | None:
     """None where the cost is beyond the largest float, or delta reaches 1."""
     if event.neighboring == "replace":
         return event
@@ -117,7 +117,7 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | Discret
             event.mechanism, both, delta=delta, neighboring="replace", sampling="none", count=uses,
             distance=event.distance,
         )  # fmt: skip
-    if isinstance(event, DiscreteGaussian):
+    if isinstance(event, DiscreteGaussianRelease):
         both = 2 * event.sensitivity
         return None if both >= 2**63 else replace(event, neighboring="replace", sensitivity=both)
     if isinstance(event, ZCDP):
