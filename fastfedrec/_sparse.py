@@ -7,6 +7,9 @@ import scipy
 
 from fastfedrec._csr import check_csr, check_integers
 
+# Formats whose own arrays of numbers are looked at, so that SciPy makes sound rows of them.
+_CHECKED = ("csr", "csc", "bsr", "coo")
+
 
 def checked_csr(name: str, matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The rows of a matrix in any of SciPy's formats, in order, with entries of one place summed, in arrays of its own.
@@ -39,7 +42,8 @@ def checked_csr(name: str, matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndar
         csr = scipy.sparse.csr_array(matrix, copy=True)
     except (ValueError, TypeError, OverflowError) as error:  # a place outside the matrix, or one that is no number
         raise ValueError(f"{name} does not hold what its format ({matrix.format}) must: {error}") from error
-    _check_rows(name, csr.indptr, csr.indices, csr.shape[1])  # of formats that hold no such arrays
+    if matrix.format not in _CHECKED:
+        _check_rows(name, csr.indptr, csr.indices, csr.shape[1])
     csr.sum_duplicates()
     return check_integers(f"{name}.indptr", csr.indptr, np.int64), csr.indices.astype(np.int32, copy=False), csr.data
 
