@@ -262,6 +262,9 @@ def test_every_ledger_says_where_the_list_of_items_came_from(make, note, tmp_pat
     for model in models:
         found = [text for text in model.ledger_.notes if text.startswith("the list of items was")]
         assert [text.split(";")[0] for text in found] == ([note] if note else []), type(model).__name__
+        assert not note or not any(
+            "items is public" in text or "items are public" in text for text in model.ledger_.notes
+        )
         model.save(tmp_path / "m")
         assert load(tmp_path / "m").ledger_.notes == model.ledger_.notes
 

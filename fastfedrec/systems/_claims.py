@@ -32,6 +32,8 @@ def tell_catalogue(ledger: Ledger, data: Interactions) -> None:
 def tell_claim(ledger: Ledger, system: str, epsilon: float, delta: float, n_users: int | None, n_in_data: int) -> None:
     """Note the nominal epsilon of a run whose result may depend on a public number of users.
 
+    Where the list of items came from is `tell_catalogue`'s to say: it need not be public.
+
     Parameters
     ----------
     ledger : Ledger
@@ -45,11 +47,11 @@ def tell_claim(ledger: Ledger, system: str, epsilon: float, delta: float, n_user
     n_in_data : int
         The data's own, which is told only where it was taken.
     """
-    public = f"its number of users ({n_users}) and its list of items are public"
+    public = f"its number of users ({n_users}) is public"
     if n_users is None:
         public = (
-            f"its list of items is public; its number of users ({n_in_data}) was taken from the data, and is the same "
-            "in neighbouring data: that somebody takes part is not hidden"
+            f"its number of users ({n_in_data}) was taken from the data, and is the same in neighbouring data: that "
+            "somebody takes part is not hidden"
         )
     ledger.note(
         f"{system}: epsilon {epsilon:g} at delta {delta:g} for one user's data against none, the user still counted "
