@@ -94,7 +94,7 @@ bench: $(VENV)/.installed-bench
 BASE ?= main
 BENCH ?= .
 
-# Every benchmark with repetitions, on a quiet machine, then the page of ratios, floors and targets.
+# Every benchmark with repetitions, on a quiet machine; the run is kept in benches/results, and the page made of all.
 bench-page: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv run --show-stderr --python=same \
 		--bench '$(BENCH)' --set-commit-hash $$(git rev-parse HEAD)

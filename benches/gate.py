@@ -16,7 +16,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from benches.results import RESULTS, is_ours, read_run
+from benches.results import RUNS, is_ours, read_run
 
 RELATIVE, SECONDS = 0.15, 0.05
 
@@ -80,7 +80,7 @@ def find_runs(results, commit):
     return {(path.parent.name, path.stem.removeprefix(start)): path for path in results.glob(f"*/{start}*.json")}
 
 
-def main(argv=None, results=RESULTS):
+def main(argv=None, results=RUNS):
     parser = argparse.ArgumentParser(description="Whether anything of ours became slower between two revisions.")
     parser.add_argument("base")
     parser.add_argument("head")

@@ -1,15 +1,12 @@
-"""The results page: what one asv run measured, beside peers, floors and targets.
+"""The results of whole runs: a JSON file for each class of machine in benches/results/, and one page made of all.
 
-    python -m benches.results                     # the newest run, to docs/explanation/speed-figures.md
-    python -m benches.results --run FILE --out -  # one run, to standard output
+    python -m benches.results              # keeps the newest run of asv, and writes the page
+    python -m benches.results --run FILE   # keeps that run
+    python -m benches.results --page       # writes the page alone
 
-A row is one quantity of one case; a column is one instruction set (a parameter of that name) or "any".  Quantities are
-read off the benchmarks' names: `time_*` with `impl` "fastfedrec", "fastfedrec_<variant>" or none is ours, with another
-a peer (the fastest is shown; one called `<peer>_hundredth` has its own row); `track_times_<peer>` is how many times
-faster than that peer, both timed in turns in one process; `track_floor_share` is the physical floor (floors.py) over
-our time.
 What must be reached stands in targets.json: "benchmark" (a shell pattern), "where" (parameter: the values it speaks
-of), "at_least" or "at_most", and "bar", the words it stands for.
+of), "at_least" or "at_most", and "bar", the words it stands for.  A row of the page is a target, a column a machine;
+a cell is the worst figure of all that the target speaks of there.
 """
 
 import argparse
@@ -18,14 +15,22 @@ import fnmatch
 import itertools
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-RESULTS, TARGETS = HERE / ".asv" / "results", HERE / "targets.json"
+RUNS, KEPT, TARGETS = HERE / ".asv" / "results", HERE / "results", HERE / "targets.json"
 PAGE = HERE.parent / "docs" / "explanation" / "speed-figures.md"
-PARTS = ("_hundredth", "_thousandth")  # of the work, which is all that slow peers are given
-ANY = "any"  # the column of benchmarks without the parameter instruction_set
+INSTRUCTION_SETS = {"x86-64-v3": "AVX2", "x86-64-v4": "AVX-512"}
+INTRODUCTION = """# Speed: what is reached
+
+Each row is a target, each figure the worst of all cases that the target speaks of, in the last whole run on such a
+machine; bold is not met. [How it is measured](speed.md); all figures of the runs are in `benches/results/`.
+`make bench-page` measures your machine and writes this page.
+
+"""
+MACHINE = ("cpu", "num_cpu", "arch", "ram")
 
 
 @dataclass(frozen=True)
@@ -36,15 +41,6 @@ class Measurement:
     params: tuple[tuple[str, object], ...]
     value: float | None
     unit: str
-
-    @property
-    def instruction_set(self):
-        return dict(self.params).get("instruction_set", ANY)
-
-    @property
-    def case(self):
-        """What identifies the task: every parameter but who does it, and with what."""
-        return tuple((name, value) for name, value in self.params if name not in ("impl", "instruction_set"))
 
 
 def read_run(run, descriptions):
@@ -71,6 +67,11 @@ def _literal(text):
         return text
 
 
+def is_ours(impl):
+    """Whether a value of the parameter `impl`, or None for none, names what is of this package."""
+    return impl is None or impl == "fastfedrec" or impl.startswith("fastfedrec_")
+
+
 # ---- targets ---------------------------------------------------------------------------------------------------------
 
 
@@ -82,147 +83,82 @@ def applies(target, measurement):
     )
 
 
-def verdict(target, value):
-    """PASS or MISS; a failed or skipped benchmark has not passed."""
+def is_met(target, value):
+    """Whether a figure reaches a target; one that failed or was skipped does not."""
     if value is None or math.isnan(value):
-        return "NOT MEASURED"
-    return "PASS" if target.get("at_least", -math.inf) <= value <= target.get("at_most", math.inf) else "MISS"
+        return False
+    return target.get("at_least", -math.inf) <= value <= target.get("at_most", math.inf)
 
 
-def judge(targets, measurements):
-    """(target, measurement or None, verdict) of every target on everything that it speaks of."""
-    verdicts = []
-    for target in targets:
-        found = [m for m in measurements if applies(target, m)]
-        verdicts += [(target, m, verdict(target, m.value)) for m in found] or [(target, None, "NOT MEASURED")]
-    return verdicts
+def worst(target, measurements):
+    """The figure farthest from a target of all that it speaks of: None if one is missing, or there is none."""
+    values = [m.value for m in measurements if applies(target, m)]
+    if not values or any(value is None or math.isnan(value) for value in values):
+        return None
+    return min(values) if "at_least" in target else max(values)
+
+
+# ---- runs that are kept ----------------------------------------------------------------------------------------------
+
+
+def keep(run, measurements, folder=KEPT):
+    """Write one run as JSON, a line a figure; the run of the same processor before it is replaced."""
+    machine = {name: run["params"][name] for name in MACHINE}
+    lines = [json.dumps([m.benchmark, dict(m.params), m.value, m.unit]) for m in measurements if not _is_skipped(m)]
+    path = folder / f"{_slug(machine)}.json"
+    folder.mkdir(exist_ok=True)
+    path.write_text(
+        f'{{"machine": {json.dumps(machine)},\n"commit": "{run["commit_hash"]}",\n"figures": [\n'
+        + ",\n".join(sorted(lines))
+        + "\n]}\n"
+    )
+    return path
+
+
+def _is_skipped(m):
+    return m.value is not None and math.isnan(m.value)
+
+
+def _slug(machine):
+    words = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(.*?\)", "", machine["cpu"].lower())).strip("-")
+    return f"{words}-{machine['num_cpu']}"
+
+
+def read_kept(path):
+    """The machine and the measurements of a run that was kept."""
+    kept = json.loads(path.read_text())
+    figures = [Measurement(name, tuple(params.items()), value, unit) for name, params, value, unit in kept["figures"]]
+    return kept["machine"], figures
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 
-def format_page(run, measurements, targets):
-    """The whole page in Markdown."""
-    verdicts = judge(targets, measurements)
-    counts = {word: sum(v == word for _, _, v in verdicts) for word in ("PASS", "MISS", "NOT MEASURED")}
-    machine = run["params"]
-    lines = [
-        "# Speed: the figures of one run",
-        "",
-        "Written by `benches/results.py` from one run of asv; [how figures are made](speed.md).",
-        "",
-        f"Revision {run['commit_hash'][:8]}; {machine['num_cpu']} processors {machine['cpu']}, {machine['arch']}, "
-        f"{int(machine['ram']) / 2**30:.0f} GiB.",
-        "",
-        f"**Targets: {counts['PASS']} PASS, {counts['MISS']} MISS, {counts['NOT MEASURED']} not measured.**",
-    ]
-    for heading, word in (("Missed", "MISS"), ("Not measured", "NOT MEASURED")):
-        rows = [(_bar(t), _where(t, m), _said(t), _number(m)) for t, m, v in verdicts if v == word]
-        lines += ["", f"## {heading}", "", *_table(("target", "benchmark", "must be", "is"), rows)] if rows else []
-    for module, group in itertools.groupby(sorted(measurements, key=_order), key=lambda m: m.benchmark.split(".")[0]):
-        lines += ["", f"## {module.removeprefix('bench_')}", "", *_module_table(list(group), verdicts)]
-    return "\n".join(lines) + "\n"
+def format_page(runs, targets):
+    """The page in Markdown: a row for each target, a column for each (machine, measurements) of `runs`."""
+    names = [f"{machine['cpu'].replace('(R)', '')}, {machine['num_cpu']} processors" for machine, _ in runs]
+    body, n_met = [], [0] * len(runs)
+    for target in targets:
+        cells = []
+        for place, (_, measurements) in enumerate(runs):
+            value = worst(target, measurements)
+            n_met[place] += is_met(target, value)
+            shown = "not measured" if value is None else f"{value:.3g}"
+            cells.append(shown if is_met(target, value) else f"**{shown}**")
+        body.append((_described(target), _said(target), *cells))
+    counts = "; ".join(f"{name}: {n} of {len(targets)} met" for name, n in zip(names, n_met, strict=True))
+    return INTRODUCTION + "\n".join([f"{counts}.", "", *_table(("what", "must be", *names), body)]) + "\n"
 
 
-def _order(m):
-    return m.benchmark.split(".")[0]
-
-
-def _module_table(measurements, verdicts):
-    """Rows: class and case, then quantity; columns: instruction sets."""
-    judged: dict[int, list] = {}
-    for target, m, word in verdicts:
-        judged.setdefault(id(m), []).append((target, word))
-    columns = [s for s in (ANY, "plain", "x86-64-v3", "x86-64-v4") if any(m.instruction_set == s for m in measurements)]
-    rows: dict[tuple, dict[str, Measurement]] = {}
-    for m in measurements:
-        *owner, method = m.benchmark.split(".")[1:]
-        quantity = _quantity(method, m)
-        cells = rows.setdefault((".".join(owner), m.case, quantity), {})
-        best = cells.get(m.instruction_set)
-        if best is None or _seconds(m) < _seconds(best):  # of several peers the fastest; one figure otherwise
-            cells[m.instruction_set] = m
-    body = []
-    for (owner, case, quantity), cells in sorted(rows.items(), key=lambda row: (row[0][0], str(row[0][1]), row[0][2])):
-        shown, said = [], []
-        for column in columns:
-            m = cells.get(column)
-            its = judged.get(id(m), []) if m is not None else []
-            shown.append(" ".join([f"{_number(m)} {_peer(m)}".strip(), *(f"**{word}**" for _, word in its)]))
-            said += [_said(target) for target, _ in its if _said(target) not in said]
-        described = ", ".join(f"{name} {_plain(value)}" for name, value in case)
-        body.append((owner, described, quantity, *shown, ", ".join(said)))
-    return _table(("benchmark", "case", "quantity", *columns, "target"), body)
-
-
-def _quantity(method, m):
-    impl = dict(m.params).get("impl")
-    if method.startswith("time_"):
-        what = method.removeprefix("time_").replace("_", " ")
-        if impl is not None and impl.endswith(PARTS):
-            return f"{what}, {impl.replace('_', ': a ')} of the work"
-        return f"{what}, ours{_variant(impl)}" if is_ours(impl) else f"{what}, fastest peer"
-    if method.startswith("track_times_"):
-        return f"times faster than {method.removeprefix('track_times_')}{_variant(impl)}"
-    if method == "track_floor_share":
-        return f"share of the floor{_variant(impl)}"
-    return method.removeprefix("track_").replace("_", " ") + (f", {impl}" if impl else "")
-
-
-def is_ours(impl):
-    """Whether a value of the parameter `impl`, or None for none, names what is of this package."""
-    return impl is None or impl == "fastfedrec" or impl.startswith("fastfedrec_")
-
-
-def _variant(impl):
-    """Which of several of ours, as it is said behind a quantity."""
-    variant = (impl or "").removeprefix("fastfedrec").strip("_").replace("_", " ")
-    return f", {variant}" if variant else ""
-
-
-def _seconds(m):
-    return math.inf if m.value is None or math.isnan(m.value) else m.value
-
-
-def _peer(m):
-    impl = None if m is None else dict(m.params).get("impl")
-    return f"({impl})" if not is_ours(impl) and m.unit == "seconds" else ""
-
-
-def _number(m):
-    if m is None:
-        return ""
-    if m.value is None:
-        return "failed"
-    if math.isnan(m.value):
-        return "n/a"
-    if m.unit == "seconds":
-        power = min(2, max(0, math.ceil(-math.log10(m.value) / 3)))
-        return f"{m.value * 1000**power:.3g} {('s', 'ms', 'us')[power]}"
-    if m.unit == "bytes":
-        return f"{m.value / 2**20:.4g} MiB"
-    shown = f"{m.value:.3g}"
-    return shown if m.unit in ("times faster", "share of floor", "unit") else f"{shown} {m.unit}"
-
-
-def _bar(target):
-    return target.get("bar", "")
-
-
-def _where(target, m):
-    if m is None:
-        allowed = (f"{name} {' or '.join(map(_plain, values))}" for name, values in target.get("where", {}).items())
-        return ", ".join([f"`{target['benchmark']}`", *allowed])
-    return ", ".join([f"`{m.benchmark}`", *(f"{name} {_plain(value)}" for name, value in m.params)])
-
-
-def _plain(value):
-    return " x ".join(map(_plain, value)) if isinstance(value, tuple | list) else str(value)
+def _described(target):
+    """The words of a target, and the parameters that it is asked for at where they are instruction sets."""
+    sets = target.get("where", {}).get("instruction_set", ())
+    return target["bar"] + (f" ({', '.join(INSTRUCTION_SETS[name] for name in sets)})" if sets else "")
 
 
 def _said(target):
     low, high = target.get("at_least"), target.get("at_most")
-    return f">= {low:g}" if low is not None else f"<= {high:g}"
+    return f"at least {low:g}" if low is not None else f"at most {high:g}"
 
 
 def _table(header, rows):
@@ -231,7 +167,7 @@ def _table(header, rows):
 
 
 def newest_run(results):
-    """The result file that was written last."""
+    """The result file of asv that was written last."""
     runs = [path for path in results.glob("*/*.json") if path.name != "machine.json"]
     if not runs:
         raise SystemExit(f"no result of asv under {results}; run `asv run --set-commit-hash` first")
@@ -239,19 +175,18 @@ def newest_run(results):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description="The results page of one asv run.")
+    parser = argparse.ArgumentParser(description="Keep one asv run, and write the page of all that are kept.")
     parser.add_argument("--run", type=Path, metavar="FILE", help="asv's result file; the newest if absent")
-    parser.add_argument("--out", default=str(PAGE), metavar="FILE", help="the page, '-' for standard output")
+    parser.add_argument("--page", action="store_true", help="write the page alone")
     arguments = parser.parse_args(argv)
-    path = arguments.run or newest_run(RESULTS)
-    run = json.loads(path.read_text())
-    descriptions = json.loads((path.parents[1] / "benchmarks.json").read_text())
-    page = format_page(run, read_run(run, descriptions), json.loads(TARGETS.read_text()))
-    if arguments.out == "-":
-        print(page, end="")
-    else:
-        Path(arguments.out).write_text(page)
-        print(arguments.out)
+    if not arguments.page:
+        path = arguments.run or newest_run(RUNS)
+        run = json.loads(path.read_text())
+        descriptions = json.loads((path.parents[1] / "benchmarks.json").read_text())
+        print(keep(run, read_run(run, descriptions), KEPT))
+    runs = [read_kept(path) for path in sorted(KEPT.glob("*.json"))]
+    PAGE.write_text(format_page(runs, json.loads(TARGETS.read_text())))
+    print(PAGE)
 
 
 if __name__ == "__main__":

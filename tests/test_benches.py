@@ -71,28 +71,36 @@ def test_every_figure_is_read_with_its_parameters():
     assert len(found) == 6 + 4 + 4 + 1 + 1  # what is no longer described is left out
 
 
-def test_the_page_says_pass_miss_and_not_measured():
-    page = results.format_page(make_run(), read(make_run()), TARGETS).splitlines()
-    assert "**Targets: 1 PASS, 1 MISS, 1 not measured.**" in page
-    assert "| a million users | `bench_generate.Million.time_generate` | <= 120 | 130 s |" in page
-    assert "| never written | `bench_nothing.*.time_it` | <= 1 |  |" in page
-    assert "| Ratio | n_factors 5 | times faster than implicit | 15 | 21 **PASS** | >= 20 |" in page
-    assert "| Ratio | n_factors 64 | times faster than implicit | failed | 12 |  |" in page
-    assert "| Ratio | n_factors 5 | share of the floor | 0.4 | 0.5 |  |" in page
-    assert "| Solve | n_factors 5 | solve, ours | 4 ms | 2 ms |  |" in page
-    # Of two peers the faster is shown, and the one that was skipped is not.
-    assert "| Solve | n_factors 5 | solve, fastest peer | 20 ms (irspack) | 31 ms (implicit) |  |" in page
-    assert "| Million |  | peakmem generate | 1024 MiB |  |" in page
+def test_the_page_has_the_worst_figure_of_each_target():
+    page = results.format_page([(make_run()["params"], read(make_run()))], TARGETS).splitlines()
+    assert "a processor, 2 processors: 1 of 3 met." in page
+    assert "| ALS against implicit (AVX-512) | at least 20 | 21 |" in page
+    assert "| a million users | at most 120 | **130** |" in page
+    assert "| never written | at most 1 | **not measured** |" in page
 
 
-def test_a_peer_that_did_a_part_of_the_work_is_never_the_fastest():
-    def took(impl, seconds):
-        return results.Measurement("bench_a.A.time_it", (("impl", impl),), seconds, "seconds")
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ({"benchmark": "bench_als.*.track_floor_share", "at_least": 0.1}, 0.2),
+        ({"benchmark": "bench_als.*.track_floor_share", "at_most": 0.1}, 0.5),
+        ({"benchmark": "bench_als.*.track_times_implicit", "at_least": 1}, None),  # one of them failed
+        ({"benchmark": "bench_als.*.track_times_implicit", "where": {"n_factors": [5]}, "at_least": 1}, 15.0),
+    ],
+)
+def test_the_worst_of_several_figures(target, expected):
+    assert results.worst(target, read(make_run())) == expected
 
-    measured = [took("fastfedrec", 0.002), took("numpy", 0.004), took("slow_hundredth", 0.001)]
-    page = results.format_page(make_run(), measured, []).splitlines()
-    assert "| A |  | it, fastest peer | 4 ms (numpy) |  |" in page
-    assert "| A |  | it, slow: a hundredth of the work | 1 ms (slow_hundredth) |  |" in page
+
+def test_a_run_that_is_kept_is_read_as_it_was(tmp_path):
+    measured = read(make_run())
+    path = results.keep(make_run(), measured, tmp_path)
+    assert path.name == "a-processor-2.json"
+    machine, figures = results.read_kept(path)
+    assert machine == make_run()["params"]
+    skipped = [m for m in measured if m.value is not None and math.isnan(m.value)]
+    assert len(skipped) == 1
+    assert set(figures) == set(measured) - set(skipped)
 
 
 @pytest.mark.parametrize(
@@ -203,30 +211,36 @@ def test_a_gate_with_nothing_to_compare_does_not_pass(two_runs):
         two_runs(environments=("venv", "other"))
 
 
-def test_the_page_of_the_newest_run(two_runs, tmp_path, monkeypatch, capsys):
+def test_the_newest_run_is_kept_and_is_on_the_page(two_runs, tmp_path, monkeypatch):
     two_runs()
-    monkeypatch.setattr(results, "RESULTS", tmp_path)
-    capsys.readouterr()
-    results.main(["--out", "-"])
-    assert "Revision bbbbbbbb" in capsys.readouterr().out
-    results.main(["--run", str(tmp_path / "machine/aaaaaaaa-venv.json"), "--out", str(tmp_path / "page.md")])
-    assert "Revision aaaaaaaa" in (tmp_path / "page.md").read_text()
-    monkeypatch.setattr(results, "RESULTS", tmp_path / "nothing")
+    page, kept = tmp_path / "page.md", tmp_path / "kept"
+    for name, path in {"RUNS": tmp_path, "KEPT": kept, "PAGE": page}.items():
+        monkeypatch.setattr(results, name, path)
+    results.main([])
+    assert '"commit": "bbbbbbbb' in (kept / "a-processor-2.json").read_text()
+    assert "| a processor, 2 processors |" in page.read_text()
+    results.main(["--run", str(tmp_path / "machine/aaaaaaaa-venv.json")])
+    assert '"commit": "aaaaaaaa' in (kept / "a-processor-2.json").read_text()
+    monkeypatch.setattr(results, "RUNS", tmp_path / "nothing")
     with pytest.raises(SystemExit, match="no result of asv under"):
         results.main([])
 
 
-def test_a_target_that_nothing_measures_is_no_pass():
+def test_the_page_is_that_of_the_runs_that_are_kept():
+    runs = [results.read_kept(path) for path in sorted(results.KEPT.glob("*.json"))]
+    assert len(runs) >= 2
+    assert results.PAGE.read_text() == results.format_page(runs, json.loads(results.TARGETS.read_text()))
+
+
+def test_a_target_that_nothing_measures_is_not_met():
     for value in (None, math.nan):
-        assert results.verdict({"at_most": 1}, value) == "NOT MEASURED"
-    verdicts = results.judge(TARGETS, [])
-    assert [v for _, _, v in verdicts] == ["NOT MEASURED"] * 3
+        assert not results.is_met({"at_most": 1}, value)
+    assert results.worst(TARGETS[2], read(make_run())) is None
 
 
 def test_targets_at_their_very_edge():
     for bound, value in itertools.product(("at_least", "at_most"), (0.99, 1.0, 1.01)):
-        good = value >= 1 if bound == "at_least" else value <= 1
-        assert results.verdict({bound: 1}, value) == ("PASS" if good else "MISS")
+        assert results.is_met({bound: 1}, value) == (value >= 1 if bound == "at_least" else value <= 1)
 
 
 # ---- ratios of timed alternatives ------------------------------------------------------------------------------------
@@ -280,19 +294,3 @@ def test_without_peers_or_a_floor_there_is_no_ratio():
     assert not hasattr(alone, "track_floor_share")
     ours = type("Ours", (Alternatives,), {"params": ((1,), ("fastfedrec",))})
     assert not hasattr(ratios.with_ratios("time_it")(ours), "track_times_best_peer")
-
-
-def test_variants_of_ours_are_named_and_are_no_peers():
-    names = {"bench_x.X.time_it": {"param_names": ["impl"], "unit": "seconds"}}
-    names["bench_x.X.track_floor_share"] = {"param_names": ["impl"], "unit": "share of floor"}
-    impls = [["'fastfedrec'", "'fastfedrec_exact'", "'numpy'"]]
-    run = make_run() | {"results": {"bench_x.X.time_it": [[0.1, 0.2, 0.3], impls, "version"]}}
-    run["results"]["bench_x.X.track_floor_share"] = [[0.5, 0.25], [impls[0][:2]], "version"]
-    page = results.format_page(run, results.read_run(run, names), []).splitlines()
-    assert [line.split(" | ")[2:4] for line in page if line.startswith("| X |")] == [
-        ["it, fastest peer", "300 ms (numpy)"],
-        ["it, ours", "100 ms"],
-        ["it, ours, exact", "200 ms"],
-        ["share of the floor", "0.5"],
-        ["share of the floor, exact", "0.25"],
-    ]
