@@ -153,6 +153,11 @@ def encode_ids(name: str, ids: Any) -> tuple[np.ndarray, np.ndarray]:
     return unique, _narrow(rows.reshape(-1))
 
 
+def find_rows(axis: str, ids: np.ndarray, wanted: Any) -> np.ndarray:
+    """The row of each entry of a column among distinct ids, or -1."""
+    return IdIndex(axis, ids).find(column_array(f"{axis}s", wanted))
+
+
 def rows_on(name: str, ids: Any, listed: Any) -> tuple[np.ndarray, np.ndarray]:
     """The ids of an axis, and the row of each entry among them, or -1: `listed` in their order, or None for all."""
     found, rows = encode_ids(name, ids)

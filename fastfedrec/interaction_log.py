@@ -9,6 +9,7 @@ import numpy as np
 
 from fastfedrec._check import check_instance, check_integer, plain_array
 from fastfedrec._csr import Remade, check_columns
+from fastfedrec._ids import find_rows
 from fastfedrec._rows import check_rows
 from fastfedrec.interactions import Interactions
 
@@ -62,6 +63,7 @@ class InteractionLog(Remade):
         *,
         user_ids: Sequence[Hashable] | np.ndarray | None = None,
         item_ids: Sequence[Hashable] | np.ndarray | None = None,
+        unlisted: str = "error",
     ) -> Self:
         """Build from one row per entry.
 
@@ -73,6 +75,8 @@ class InteractionLog(Remade):
             Columns beside them.
         user_ids, item_ids : array_like or None
             All users, or the whole catalogue, as for `Interactions.from_arrays`.
+        unlisted : {"error", "drop"}
+            What becomes of an entry whose user or item is not in the list that was given.
 
         Returns
         -------
@@ -84,8 +88,16 @@ class InteractionLog(Remade):
         ValueError
             A column of another length.
         """
-        data = Interactions.from_arrays(users, items, duplicates="sum", user_ids=user_ids, item_ids=item_ids)
-        return cls(data, data.user_index(users), data.item_index(items), contexts or {})
+        data = Interactions.from_arrays(
+            users, items, duplicates="sum", user_ids=user_ids, item_ids=item_ids, unlisted=unlisted
+        )
+        rows, columns = (find_rows(*axis) for axis in (("user", data.user_ids, users), ("item", data.item_ids, items)))
+        contexts = check_columns("contexts", contexts or {}, len(rows))
+        kept = (rows >= 0) & (columns >= 0)
+        if not kept.all():
+            rows, columns = rows[kept], columns[kept]
+            contexts = {name: column[kept] for name, column in contexts.items()}
+        return cls(data, rows, columns, contexts)
 
     @property
     def n_entries(self) -> int:

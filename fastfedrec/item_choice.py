@@ -10,6 +10,7 @@ from fastfedrec._check import check_epsilon, check_exact, check_instance, check_
 from fastfedrec._ids import column_array
 from fastfedrec._kernels import baselines as _kernel
 from fastfedrec._pairs import in_order, sort_pairs
+from fastfedrec._remote_users import RemoteUsers
 from fastfedrec.accounting.events import CentralRelease
 from fastfedrec.accounting.ledger import Ledger
 from fastfedrec.interactions import Interactions
@@ -71,6 +72,8 @@ def choose_items(
 
     Raises
     ------
+    TypeError
+        Users whose rows are not here, as an engine's server knows them.
     ValueError
         No `delta` for a list taken from the data, or a list that was chosen by exact counts before (`top_items`).
 
@@ -99,6 +102,11 @@ def choose_items(
     (['tea'], 'chosen', 2.0)
     """
     check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
+    if isinstance(interactions, RemoteUsers):
+        raise TypeError(
+            "interactions must hold the users' rows, got RemoteUsers, whose rows are elsewhere: their counts would be "
+            "0; choose where the rows are, or give the engine a public list"
+        )
     n, epsilon = check_integer("n", n, low=1), check_epsilon("epsilon", epsilon)
     most = check_integer("max_items_per_user", max_items_per_user, low=1, high=2**31 - 1)
     if delta is not None:

@@ -229,6 +229,8 @@ class Recovery:
         elif accounting == "pure":
             raise ValueError("accounting must be 'zcdp' for noise with rho, got 'pure': it has no pure epsilon")
         else:
+            # Of all numbers of a user together, by their l2 norm: not `DiscreteGaussianRelease`s, for which of many
+            # numbers a user changes depends on the data, and replacing the user changes twice as many.
             cost = float_upper(n_rows**2 * Fraction(self.rho or 0))
             parts.append(ZCDP(name, cost, neighboring="add_remove", sampling="none", trust="entity", distance=distance))
         return Composed(tuple(parts), mechanism="prototypes")

@@ -59,6 +59,21 @@ def test_equals_the_twin(tmp_path_factory, rows):
     assert dict(zip(data.item_ids.tolist(), data.item_features["cost"].tolist(), strict=True)) == cost
 
 
+def test_a_list_of_apps(tmp_path):
+    path = write(tmp_path)
+    log = load_frappe(path, item_ids=[4, 5, 30])
+    assert (log.interactions.item_ids.tolist(), log.interactions.catalogue) == ([4, 5, 30], "public")
+    assert log.interactions.item_features["cost"].tolist() == ["paid", "", "free"]
+    with pytest.raises(ValueError, match=r"items\[0\] is 30, which item_ids does not list \(2 of 3 rows in all\)"):
+        load_frappe(path, item_ids=[5, 4])
+    some = load_frappe(path, item_ids=[5, 4], unlisted="drop")
+    assert (some.interactions.user_ids.tolist(), some.contexts["daytime"].tolist()) == ([2], ["noon"])
+    assert some.interactions.item_features["cost"].tolist() == ["", "paid"]
+    lines = [*LINES, "2\t4\t9\tnoon\tmonday\tworkday\thome\tfree\tcloudy\tSpain\t369"]
+    with pytest.raises(ValueError, match="line 3: item 4 has cost 'paid' here and 'free' elsewhere"):
+        load_frappe(write(tmp_path, lines), item_ids=[5, 4], unlisted="drop")
+
+
 # ---- invariants ------------------------------------------------------------------------------------------------------
 
 

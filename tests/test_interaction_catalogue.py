@@ -1,6 +1,7 @@
 """The list of items is public where it is given: exactly that list in its order, whatever the rows hold."""
 
 import gzip
+import inspect
 import re
 
 import numpy as np
@@ -8,15 +9,15 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from interaction_case import assert_same, assert_well_formed, table_of
 from naive import interactions as naive
 
-from fastfedrec import Interactions, load
+from fastfedrec import Interactions, datasets, load
 from fastfedrec._ids import Coded
-from fastfedrec.cli import main
-from fastfedrec.datasets import load_table, store_table
+from fastfedrec.cli import _build_parser, main
+from fastfedrec.datasets import load_table, store_table, stored_tables
 from fastfedrec.interaction_log import InteractionLog
 
 ids = st.one_of(
@@ -64,6 +65,69 @@ def test_listed_axes_equal_the_twin(case, duplicates):
     expected = naive.from_rows(users, items, values, duplicates)
     assert table_of(data) == {user: expected.get(user, {}) for user in data.user_ids.tolist()}
     assert data.catalogue == ("data" if item_ids is None else "public")
+
+
+@given(cases())
+def test_logs_on_listed_axes_equal_their_rows(case):
+    users, items, _, user_ids, item_ids = case
+    kept = [
+        row
+        for row, (user, item) in enumerate(zip(users, items, strict=True))
+        if (user_ids is None or user in user_ids) and (item_ids is None or item in item_ids)
+    ]
+    options = {"user_ids": user_ids, "item_ids": item_ids}
+    if len(kept) < len(users):
+        with pytest.raises(ValueError, match=r"(users|items)\[\d+\] is .* does not list"):
+            InteractionLog.from_arrays(users, items, {"row": range(len(users))}, **options)
+    log = InteractionLog.from_arrays(users, items, {"row": range(len(users))}, **options, unlisted="drop")
+    assert log.contexts["row"].tolist() == kept
+    assert [log.interactions.user_ids.tolist()[row] for row in log.users] == [users[row] for row in kept]
+    assert [log.interactions.item_ids.tolist()[column] for column in log.items] == [items[row] for row in kept]
+    dropped = Interactions.from_arrays(users, items, duplicates="sum", **options, unlisted="drop")
+    assert table_of(log.interactions) == table_of(dropped)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 6)), min_size=1, max_size=20), data=st.data())
+def test_stored_tables_on_a_list_equal_loaded_ones(tmp_path_factory, rows, data):
+    here = tmp_path_factory.mktemp("tables")
+    listed = data.draw(st.lists(st.integers(1, 8), unique=True, min_size=1, max_size=6))
+    frame = pd.DataFrame({"user": [f"u{u}" for u, _ in rows], "item": [i for _, i in rows]})
+    frame["value"], frame["timestamp"] = range(len(rows)), range(100, 100 + len(rows))
+    frame.to_csv(here / "table.csv", index=False)
+    options = {name: name for name in ("user", "item", "value", "timestamp")}
+    options |= {"duplicates": "last", "item_ids": listed, "unlisted": "drop"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored_tables, "_BLOCK", 3)
+        stored = store_table(here / "table.csv", here / "stored", **options)
+    assert_same(stored, load_table(here / "table.csv", **options))
+    assert stored.catalogue == "public"
+
+
+def doors():
+    """All that is public and takes a list of items beside rows of them."""
+    found = {f"datasets.{name}": getattr(datasets, name) for name in datasets.__all__}
+    for kind in (Interactions, InteractionLog):
+        found |= {f"{kind.__name__}.{name}": getattr(kind, name) for name in vars(kind) if name.startswith("from_")}
+    found = {name: inspect.signature(door).parameters for name, door in found.items() if callable(door)}
+    del found["Interactions.from_scipy"]  # a matrix has its axes, and every entry a place on them
+    return {name: door for name, door in found.items() if "item_ids" in door or "path" in door}
+
+
+def test_one_rule_everywhere_for_what_a_list_does_not_hold():
+    assert len(doors()) >= 10
+    for name, parameters in doors().items():
+        for argument, default in (("item_ids", None), ("unlisted", "error")):
+            assert argument in parameters, (name, argument)
+            assert parameters[argument].kind is inspect.Parameter.KEYWORD_ONLY, name
+            assert parameters[argument].default == default, name
+    actions = {a.dest: a for a in _build_parser()._actions}["command"].choices
+    for name in ("fit", "evaluate", "sweep"):
+        options = {text for action in actions[name]._actions for text in action.option_strings}
+        assert {"--data", "--catalogue", "--drop-unlisted"} <= options, name
+    for name, command in actions.items():  # and no other command makes interactions of somebody's rows
+        options = {text for action in command._actions for text in action.option_strings}
+        assert name == "reproduce" or ("--data" in options) == ("--catalogue" in options), name
 
 
 def test_times_and_values_stay_with_their_rows():
@@ -115,6 +179,8 @@ def test_frames_logs_and_tables_take_a_list(tmp_path):
         assert_same(stored, wanted)
         with pytest.raises(ValueError, match=r"item_ids does not list 3, an item of the table \(1 in all\)"):
             store_table(tmp_path / name, tmp_path / "other", **roles, item_ids=[5, 4])
+        with pytest.raises(ValueError, match="unlisted must be one of 'error', 'drop', got 'all'"):
+            store_table(tmp_path / name, tmp_path / "other", **roles, item_ids=[5, 4], unlisted="all")
         assert not (tmp_path / "other").exists()
     log = InteractionLog.from_arrays(["b", "a", "a"], [3, 5, 5], item_ids=[5, 4, 3], user_ids=["a", "b", "c"])
     assert table_of(log.interactions) == {"a": {5: 2.0}, "b": {3: 1.0}, "c": {}}

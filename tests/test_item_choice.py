@@ -13,6 +13,7 @@ from naive import item_choice as naive
 from significance import share_is
 
 from fastfedrec import DPPopularity, Interactions, Key, choose_items
+from fastfedrec._remote_users import RemoteUsers
 from fastfedrec._threads import default_threads
 from fastfedrec.accounting import Ledger
 from fastfedrec.item_choice import threshold
@@ -212,6 +213,14 @@ def test_bad_arguments_are_named(change, error, message):
     key = Key.from_entropy()
     with pytest.raises(error, match=message):
         choose_items(**{"key": key} | arguments)
+    key.claim("what was refused has not used it")
+
+
+def test_users_whose_rows_are_elsewhere_are_refused():
+    key = Key.from_entropy()
+    for elsewhere in (RemoteUsers.numbered(5, np.arange(3)), RemoteUsers.numbered(5, np.arange(3)).shard(2)[0]):
+        with pytest.raises(TypeError, match="interactions must hold the users' rows, got RemoteUsers"):
+            choose_items(elsewhere, 2, 1.0, key=key)
     key.claim("what was refused has not used it")
 
 

@@ -5,6 +5,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from interaction_case import table_of
 
 from fastfedrec.datasets import load_movielens, load_movielens_folds
 
@@ -41,6 +42,27 @@ def test_folds_are_the_files(folder):
         expected = [[row[2] * (u == fold) for row in RATINGS if row[0] == u] for u in range(1, 6)]
         np.testing.assert_array_equal(test.to_scipy().toarray(), expected)
         assert train.n_interactions + test.n_interactions == len(RATINGS)
+
+
+def test_folds_on_a_list_are_those_of_its_items(folder):
+    whole = load_movielens_folds(folder)
+    published = load_movielens_folds(folder, item_ids="published")
+    some = load_movielens_folds(folder, item_ids=[4, 2], unlisted="drop")
+    for all_of_it, on_all, on_some in zip(whole, published, some, strict=True):
+        for part, on_list, on_two in zip(all_of_it, on_all, on_some, strict=True):
+            assert (on_list.catalogue, on_two.catalogue) == ("public", "public")
+            assert table_of(on_list) == table_of(part)
+            assert on_two.item_ids.tolist() == [4, 2]
+            kept = {user: {i: v for i, v in row.items() if i in (2, 4)} for user, row in table_of(part).items()}
+            assert table_of(on_two) == kept
+    with pytest.raises(ValueError, match=r"which item_ids does not list \(10 of 20 rows in all\); list it, or pass"):
+        load_movielens_folds(folder, item_ids=[4, 2])
+    lines = (folder / "u1.test").read_text().splitlines()
+    (folder / "u1.test").write_text("".join(f"{line}\n" for line in [lines[0], "1\t2\t5\t7", *lines[2:]]))
+    with pytest.raises(ValueError, match=r"u1.test, line 2: this rating is not in u.data"):
+        load_movielens_folds(folder, item_ids=[4, 2], unlisted="drop")
+    with pytest.raises(ValueError, match="item_ids lists no movie that is rated"):
+        load_movielens_folds(folder, item_ids=[], unlisted="drop")
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------

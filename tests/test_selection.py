@@ -1,5 +1,6 @@
 """Selection: exact peeling against its definition, Gumbel noise against decimals, and epsilon from exact shares."""
 
+import bisect
 import collections
 import itertools
 import math
@@ -16,7 +17,7 @@ from strategies import keys
 from fastfedrec import Key
 from fastfedrec.mechanisms import ExponentialMechanism
 from fastfedrec.mechanisms._exact_sampling import accept_exp, exp_minus
-from fastfedrec.mechanisms.selection import _gumbel
+from fastfedrec.mechanisms.selection import _gumbel, _Weights
 
 SAMPLERS = ["exact", "gumbel"]
 epsilons = st.floats(0.01, 20)
@@ -33,6 +34,21 @@ def test_peeling_equals_naive_twin(scores, data, epsilon, key):
     mechanism = ExponentialMechanism(epsilon, n_selected=n_selected, sensitivity=3, monotone=data.draw(st.booleans()))
     expected = naive.peel(scores, mechanism.beta, n_selected, naive.Bits(key, "selection.privatize", 4))
     assert mechanism.privatize(scores, key=key, round=4).tolist() == expected
+
+
+@given(weights=st.lists(st.integers(0, 2**70), min_size=1, max_size=70), data=st.data())
+def test_a_place_is_found_as_by_bisection(weights, data):
+    tree = _Weights(list(weights))
+    for cleared in data.draw(st.lists(st.integers(0, len(weights) - 1), max_size=5)):
+        weights[cleared] = 0
+        tree.clear(cleared)
+    ends = list(itertools.accumulate(weights))
+    assert tree.total == ends[-1]
+    for end in {0, *ends}:
+        for number in (end - 1, end, end + 1):
+            if 0 <= number < ends[-1]:
+                place = bisect.bisect_right(ends, number)
+                assert tree.find(number) == (place, number - (ends[place] - weights[place]))
 
 
 @given(words=st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)), min_size=1, max_size=20))

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fastfedrec._ids import Coded
+from fastfedrec._ids import Coded, find_rows
 from fastfedrec._kernels.tables import NATURAL, TEXT
 from fastfedrec.datasets._columns import ColumnReader, Field
 from fastfedrec.datasets._files import Files, refuse
@@ -24,7 +24,12 @@ _FIELDS = tuple(
 )  # fmt: skip
 
 
-def load_frappe(path: str | os.PathLike, *, item_ids: Sequence[Hashable] | np.ndarray | None = None) -> InteractionLog:
+def load_frappe(
+    path: str | os.PathLike,
+    *,
+    item_ids: Sequence[Hashable] | np.ndarray | None = None,
+    unlisted: str = "error",
+) -> InteractionLog:
     """Read Frappe, a log of the use of mobile apps with seven columns of context.
 
     Every entry of the log counts as one use.  The column ``cnt``, which sums up uses of an app, is left out: a model
@@ -36,6 +41,8 @@ def load_frappe(path: str | os.PathLike, *, item_ids: Sequence[Hashable] | np.nd
         ``frappe.csv`` (tab separated, 11 columns), or a zip or folder that holds it.
     item_ids : array_like or None
         The whole catalogue, as in `Interactions.from_arrays`; None takes the apps of the log.
+    unlisted : {"error", "drop"}
+        What becomes of an entry whose app the catalogue does not list.
 
     Returns
     -------
@@ -82,9 +89,8 @@ def load_frappe(path: str | os.PathLike, *, item_ids: Sequence[Hashable] | np.nd
         reader.read(stream, name, first_line=2)
     columns = dict(zip((field.name for field in _FIELDS), reader.columns(), strict=True))
     users, items = (columns[role].astype(np.int64) for role in ("user", "item"))
-    log = InteractionLog.from_arrays(
-        users, items, {context: _texts(columns[context]) for context in _CONTEXTS}, item_ids=item_ids
-    )
+    contexts = {context: _texts(columns[context]) for context in _CONTEXTS}
+    log = InteractionLog.from_arrays(users, items, contexts, item_ids=item_ids, unlisted=unlisted)
     cost = _item_column(name, "cost", log.interactions, items, _texts(columns["cost"]))
     return log.with_features(item_features={"cost": cost})
 
@@ -95,11 +101,13 @@ def _texts(column: Coded) -> np.ndarray:
 
 def _item_column(name: str, what: str, data: Interactions, items: np.ndarray, texts: np.ndarray) -> np.ndarray:
     """One entry an item; the log repeats it with every use."""
-    rows = data.item_index(items)
+    rows = find_rows("item", data.item_ids, items)
+    entries = np.flatnonzero(rows >= 0)  # of apps that are listed
+    rows = rows[entries]
     column = np.zeros(data.n_items, dtype=texts.dtype)  # empty text where nobody has used the app
-    column[rows] = texts
-    if (other := np.flatnonzero(column[rows] != texts)).size:
-        row = int(other[0])
-        here, elsewhere = str(texts[row]), str(column[rows[row]])
+    column[rows] = texts[entries]
+    if (other := np.flatnonzero(column[rows] != texts[entries])).size:
+        row = int(entries[other[0]])
+        here, elsewhere = str(texts[row]), str(column[rows[other[0]]])
         refuse(name, row + 2, f"item {items[row]} has {what} {here!r} here and {elsewhere!r} elsewhere")
     return column

@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from fastfedrec._ids import find_rows
 from fastfedrec.datasets._files import Files, refuse
 from fastfedrec.datasets.movielens import load_movielens
 from fastfedrec.interactions import Interactions
@@ -14,7 +15,10 @@ N_FOLDS = 5
 
 
 def load_movielens_folds(
-    path: str | os.PathLike, *, item_ids: str | Sequence[Hashable] | np.ndarray | None = None
+    path: str | os.PathLike,
+    *,
+    item_ids: str | Sequence[Hashable] | np.ndarray | None = None,
+    unlisted: str = "error",
 ) -> list[tuple[Interactions, Interactions]]:
     """Read MovieLens 100K in the five published splits into 80% train and 20% test, whose tests are disjoint.
 
@@ -24,6 +28,8 @@ def load_movielens_folds(
         The zip as downloaded, the unpacked folder, or the folder that holds it.
     item_ids : "published", array_like or None
         As of `load_movielens`.
+    unlisted : {"error", "drop"}
+        As of `load_movielens`; a rating that is dropped is in neither part of a split.
 
     Returns
     -------
@@ -51,15 +57,17 @@ def load_movielens_folds(
     <Interactions: 943 users x 1,682 items, 20,000 interactions with values>
     """
     files = Files(Path(path), "MovieLens 100K zip")
-    data = load_movielens(path, item_ids=item_ids)
+    data = load_movielens(path, item_ids=item_ids, unlisted=unlisted)
     folder = next((member.parent for member in files.members if member.name == "u.data"), None)
     if folder is None:
         raise FileNotFoundError(f"path {str(path)!r} holds no u.data; only MovieLens 100K comes with folds")
+    if not data.n_interactions:
+        raise ValueError(f"item_ids lists no movie that is rated in {str(path)!r}; list some of them")
     pairs = np.repeat(np.arange(data.n_users), data.interactions_per_user()) * data.n_items + data.indices
-    folds = []
+    dropped, folds = unlisted == "drop", []
     for number in range(1, N_FOLDS + 1):
-        test = _places(files, folder / f"u{number}.test", data, pairs)
-        train = _places(files, folder / f"u{number}.base", data, pairs)
+        test = _places(files, folder / f"u{number}.test", data, pairs, dropped)
+        train = _places(files, folder / f"u{number}.base", data, pairs, dropped)
         if (test == train).any():
             n_wrong = int((test == train).sum())
             raise ValueError(
@@ -70,7 +78,7 @@ def load_movielens_folds(
     return folds
 
 
-def _places(files: Files, member: PurePosixPath, data: Interactions, pairs: np.ndarray) -> np.ndarray:
+def _places(files: Files, member: PurePosixPath, data: Interactions, pairs: np.ndarray, dropped: bool) -> np.ndarray:
     """Which interactions of `data` a file lists, with the same ratings."""
     listed = np.zeros(data.n_interactions, dtype=bool)
     lines = files.read_text(member, "latin-1").split("\n")[:-1]
@@ -80,13 +88,14 @@ def _places(files: Files, member: PurePosixPath, data: Interactions, pairs: np.n
             wanted = "user, item, rating and timestamp, separated by tabs"
             refuse(files.name(member), number, f"expected {wanted}, got {lines[number - 1][:80]!r}")
     rows = np.array(fields, dtype=np.int64).reshape(-1, 4)
-    known = np.isin(rows[:, 0], data.user_ids) & np.isin(rows[:, 1], data.item_ids)
-    sought = np.full(len(rows), -1, dtype=np.int64)
-    sought[known] = data.user_index(rows[known, 0]) * data.n_items + data.item_index(rows[known, 1])
+    users, items = (find_rows(*of) for of in (("user", data.user_ids, rows[:, 0]), ("item", data.item_ids, rows[:, 1])))
+    numbers = np.flatnonzero((items >= 0) | (not dropped))  # what was dropped there is dropped here
+    users, items, rows = users[numbers], items[numbers], rows[numbers]
+    sought = np.where((users >= 0) & (items >= 0), users * data.n_items + items, -1)
     place = np.minimum(np.searchsorted(pairs, sought), len(pairs) - 1)
     wrong = (pairs[place] != sought) | (data.values_or_ones()[place] != rows[:, 2])
     if wrong.any():
-        number = int(np.flatnonzero(wrong)[0])
+        number = int(numbers[np.flatnonzero(wrong)[0]])
         refuse(files.name(member), number + 1, f"this rating is not in u.data: {lines[number][:80]!r}")
     listed[place] = True
     return listed

@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from fastfedrec._csr import check_item_count
 from fastfedrec._ids import Coded, IdIndex, axis_ids, encode_ids, id_at
 from fastfedrec._pairs import (
     DUPLICATES,
+    UNLISTED,
     check_timestamps,
     check_values,
     merge_duplicates,
@@ -40,6 +42,7 @@ def store_table(
     header: bool = True,
     duplicates: str | None = None,
     item_ids: Sequence[Hashable] | np.ndarray | None = None,
+    unlisted: str = "error",
 ) -> StoredInteractions:
     r"""Read a CSV, TSV or Parquet file into a folder, with memory for ids and blocks of rows only.
 
@@ -63,7 +66,9 @@ def store_table(
     duplicates : {"sum", "last", "max", "error"} or None
         As in `load_table`.
     item_ids : array_like or None
-        As in `load_table`; a row whose item it does not list is an error.
+        As in `load_table`.
+    unlisted : {"error", "drop"}
+        As in `load_table`.
 
     Returns
     -------
@@ -88,12 +93,13 @@ def store_table(
     """
     if duplicates is not None:
         check_choice("duplicates", duplicates, DUPLICATES)
+    check_choice("unlisted", unlisted, UNLISTED)
     layout = find_layout(path, user, item, value, timestamp, separator, header)
     with new_folder(folder) as partial:
         spool = partial / "spool"
         spool.mkdir()
         columns = _spool_parquet(layout, spool) if layout.is_parquet else read_text(layout, _SpooledReader, spool=spool)
-        _write_rows(partial, spool, columns, duplicates, item_ids)
+        _write_rows(partial, spool, columns, duplicates, item_ids, unlisted)
         for file in spool.iterdir():
             file.unlink()
         spool.rmdir()
@@ -192,19 +198,27 @@ def _number(layout: Layout, role: str, column: np.ndarray | Coded, known: dict[s
 # ---- rows by user -------------------------------------------------------------------------------------------------
 
 
-def _write_rows(folder: Path, spool: Path, columns: dict[str, Any], duplicates: str | None, listed: Any) -> None:
+def _write_rows(
+    folder: Path, spool: Path, columns: dict[str, Any], duplicates: str | None, listed: Any, unlisted: str
+) -> None:
     """Write the folder's files: the rows by user, and in ranges of users by item."""
     user_ids, user_rows = _encode("users", columns["user"])
     item_ids, item_rows = _encode("items", columns["item"])
-    if listed is not None:
-        item_ids, item_rows = _on_list(axis_ids("item_ids", listed, None), item_ids, item_rows)
-    check_item_count(len(item_ids))
-    extra: dict[str, _SpooledColumn] = {role: columns[role] for role in ("value", "timestamp") if role in columns}
+    extra: dict[str, Any] = {role: columns[role] for role in ("value", "timestamp") if role in columns}
     n = len(columns["user"].numbers if isinstance(columns["user"], Coded) else columns["user"])
+    if listed is not None:
+        item_ids, item_rows = _on_list(axis_ids("item_ids", listed, None), item_ids, item_rows, unlisted)
+        if any((item_rows(block) < 0).any() for block in _blocks(n)):
+            user_ids, user_rows, item_rows, extra = _without_unlisted(n, user_ids, user_rows, item_rows, extra)
+    check_item_count(len(item_ids))
     indptr, items_by_user, extra_by_user = _group_by_user(
         spool, n, len(user_ids), len(item_ids), user_rows, item_rows, extra
     )
     final = _Spool(spool)
+    final.append("indices", np.empty(0, dtype=np.int32))  # no row may be left
+    final.append("values", np.empty(0))
+    if "timestamp" in extra:
+        final.append("timestamps", np.empty(0, dtype=np.int64))
     starts, n_merged = np.zeros(len(indptr), dtype=np.int64), 0
     for low, high in _user_ranges(indptr):
         part = slice(indptr[low], indptr[high])
@@ -252,16 +266,17 @@ def _group_by_user(
     n_items: int,
     user_rows: Callable[[slice], np.ndarray],
     item_rows: Callable[[slice], np.ndarray],
-    extra: Mapping[str, _SpooledColumn],
+    extra: Mapping[str, Any],
 ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     """Where each user's rows begin, and their items and other columns in files, in the order of the table."""
     indptr: np.ndarray = np.zeros(n_users + 1, dtype=np.int64)
     for block in _blocks(n):
         indptr[1:] += np.bincount(user_rows(block), minlength=n_users)
     np.cumsum(indptr, out=indptr)
-    items = np.memmap(spool / "items_by_user", np.int32, mode="w+", shape=n)
+    n_kept = int(indptr[-1])
+    items = np.memmap(spool / "items_by_user", np.int32, mode="w+", shape=n_kept)
     others: dict[str, np.ndarray] = {
-        name: np.memmap(spool / f"{name}_by_user", c.dtype, mode="w+", shape=n) for name, c in extra.items()
+        name: np.memmap(spool / f"{name}_by_user", c.dtype, mode="w+", shape=n_kept) for name, c in extra.items()
     }
     free = indptr[:-1].copy()
     for block in _blocks(n):
@@ -312,16 +327,52 @@ def _encode(name: str, column: _SpooledColumn | Coded) -> tuple[np.ndarray, Call
 
 
 def _on_list(
-    listed: np.ndarray, found: np.ndarray, rows: Callable[[slice], np.ndarray]
+    listed: np.ndarray, found: np.ndarray, rows: Callable[[slice], np.ndarray], unlisted: str
 ) -> tuple[np.ndarray, Callable[[slice], np.ndarray]]:
-    """The same on a catalogue that is given."""
+    """The same on a catalogue that is given; -1 for what it does not list."""
     places = IdIndex("item", listed).find(found).astype(np.int32)
-    if (unlisted := np.flatnonzero(places < 0)).size:
-        first = id_at(found, unlisted[0])
+    if unlisted == "error" and (absent := np.flatnonzero(places < 0)).size:
         raise ValueError(
-            f"item_ids does not list {first!r}, an item of the table ({len(unlisted)} in all); list it, or drop them"
+            f"item_ids does not list {id_at(found, absent[0])!r}, an item of the table ({len(absent)} in all); list "
+            "it, or pass unlisted='drop'"
         )
     return listed, lambda block: places[rows(block)]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A column without the rows that are dropped, in the blocks of what it was."""
+
+    column: _SpooledColumn
+    item_rows: Callable[[slice], np.ndarray]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.column.dtype
+
+    def __getitem__(self, block: slice) -> np.ndarray:
+        return self.column[block][self.item_rows(block) >= 0]
+
+
+def _without_unlisted(
+    n: int,
+    user_ids: np.ndarray,
+    user_rows: Callable[[slice], np.ndarray],
+    item_rows: Callable[[slice], np.ndarray],
+    extra: Mapping[str, _SpooledColumn],
+) -> tuple[np.ndarray, Callable[[slice], np.ndarray], Callable[[slice], np.ndarray], dict[str, Any]]:
+    """Users who are left, and all columns as if rows without a listed item had never been there."""
+
+    def of_kept(rows: Callable[[slice], np.ndarray]) -> Callable[[slice], np.ndarray]:
+        return lambda block: rows(block)[item_rows(block) >= 0]
+
+    there = np.zeros(len(user_ids), dtype=bool)
+    for block in _blocks(n):
+        there[of_kept(user_rows)(block)] = True
+    places = (np.cumsum(there) - 1).astype(np.int32)
+    kept_users = of_kept(user_rows)
+    columns = {role: _Kept(column, item_rows) for role, column in extra.items()}
+    return user_ids[there], lambda block: places[kept_users(block)], of_kept(item_rows), columns
 
 
 def _blocks(n: int) -> list[slice]:

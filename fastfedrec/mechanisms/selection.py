@@ -1,7 +1,5 @@
 """Private selection: the best items by score, exactly by peeling exponential mechanisms, or fast by Gumbel noise."""
 
-import bisect
-import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -175,30 +173,28 @@ class ExponentialMechanism:
         a uniform number below that integer is below 2^64 exp(-depth), which is decided exactly.
         """
         bits = words(key, _PURPOSE, round_number)
-        chosen: list[int] = []
-        weights: list[int] = []
-        for _ in range(self.n_selected):
-            if max(weights, default=0) < 2 ** (_WEIGHT_BITS // 2):
+        chosen: dict[int, None] = {}  # in order
+        by_score = sorted(range(len(scores)), key=scores.__getitem__)
+        weights = _Weights([])
+        while len(chosen) < self.n_selected:
+            while by_score[-1] in chosen:
+                by_score.pop()
+            if not chosen or weights[by_score[-1]] < 2 ** (_WEIGHT_BITS // 2):
                 # Relative to the best that is left; what it is relative to does not change the probabilities.
-                left = set(range(len(scores))).difference(chosen)
-                best = max(scores[i] for i in left)
-                weights = self._weights(scores, best)
-                for i in chosen:
-                    weights[i] = 0
-            ends = list(itertools.accumulate(weights))
+                best = scores[by_score[-1]]
+                of_score = self._weights_of(scores, best)
+                weights = _Weights([0 if i in chosen else of_score[score] for i, score in enumerate(scores)])
             while True:
-                number = below(ends[-1], bits)
-                i = bisect.bisect_right(ends, number)
-                if accept_exp(number - (ends[i] - weights[i]), _WEIGHT_BITS, (best - scores[i]) / self.beta, bits):
+                i, above = weights.find(below(weights.total, bits))
+                if accept_exp(above, _WEIGHT_BITS, (best - scores[i]) / self.beta, bits):
                     break
-            chosen.append(i)
-            weights[i] = 0
-        return np.array(chosen, dtype=np.int64)
+            chosen[i] = None
+            weights.clear(i)
+        return np.array(list(chosen), dtype=np.int64)
 
-    def _weights(self, scores: list[int], best: int) -> list[int]:
-        # A score above `best` was chosen before; its weight is set to 0 by the caller.
-        known = {s: exp_minus(max(best - s, 0) / self.beta, _WEIGHT_BITS) + 2 for s in set(scores)}
-        return [known[s] for s in scores]
+    def _weights_of(self, scores: list[int], best: int) -> dict[int, int]:
+        # Of a score above `best` all items were chosen before.
+        return {s: exp_minus((best - s) / self.beta, _WEIGHT_BITS) + 2 for s in set(scores) if s <= best}
 
     def _largest_noisy(self, scores: np.ndarray, key: Key, round_number: int) -> np.ndarray:
         with np.errstate(over="ignore"):  # to minus infinity, and then to -_DEPTH
@@ -211,6 +207,44 @@ class ExponentialMechanism:
             f"ExponentialMechanism({self.epsilon}, sensitivity={self.sensitivity}, n_selected={self.n_selected}, "
             f"monotone={self.monotone}, sampler={self.sampler!r})"
         )
+
+
+class _Weights:
+    """Whole numbers, with sums of ranges of them in a tree [1]_: a place is found or cleared in log2(n) steps.
+
+    References
+    ----------
+    .. [1] P. M. Fenwick, "A new data structure for cumulative frequency tables", Software: Practice and Experience
+       24(3), 1994.
+    """
+
+    def __init__(self, weights: list[int]):
+        self._weights, self.total = weights, sum(weights)
+        self._tree = [0, *weights]  # at place j, from 1, the sum of the last (j & -j) weights up to it
+        for j in range(1, len(self._tree)):
+            if (above := j + (j & -j)) < len(self._tree):
+                self._tree[above] += self._tree[j]
+
+    def __getitem__(self, i: int) -> int:
+        return self._weights[i]
+
+    def find(self, number: int) -> tuple[int, int]:
+        """The place at which the running sum goes above `number`, and how far `number` is above the sum before it."""
+        place, step = 0, 1 << len(self._weights).bit_length()
+        while step := step >> 1:
+            if place + step < len(self._tree) and self._tree[place + step] <= number:
+                place += step
+                number -= self._tree[place]
+        return place, number
+
+    def clear(self, i: int) -> None:
+        """Set a weight to 0."""
+        weight, self._weights[i] = self._weights[i], 0
+        self.total -= weight
+        j = i + 1
+        while j < len(self._tree):
+            self._tree[j] -= weight
+            j += j & -j
 
 
 def _gumbel(words: np.ndarray) -> np.ndarray:

@@ -328,10 +328,17 @@ MECHANISMS = [
     ),
     Mutant(
         "selection-weights-too-steep", "the exact sampler proposes with weights of twice the epsilon",
-        "ExponentialMechanism._weights",
-        "max(best - s, 0) / self.beta",
-        "max(best - s, 0) / self.beta * 2",
+        "ExponentialMechanism._weights_of",
+        "(best - s) / self.beta",
+        "(best - s) / self.beta * 2",
         ("test_peeling_equals_naive_twin",),
+    ),
+    Mutant(
+        "selection-first-among-equals", "the exact sampler takes the place before the one that a number falls on",
+        "_Weights.find",
+        "self._tree[place + step] <= number",
+        "self._tree[place + step] < number",
+        ("test_a_place_is_found_as_by_bisection",),
     ),
     Mutant(
         "poisson-rounded-up", "clients are sampled a little more often than stated", "PoissonSampling.__init__",
