@@ -4,7 +4,14 @@ Names are imported when they are first used, so that a program pays for the part
 """
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING
+
+if importlib.util.find_spec("fastfedrec._kernels") is None:
+    raise ImportError(
+        f"this is the source tree of fastfedrec, {__path__[0]}, where no kernel is compiled; "
+        "`pip install .`, then start Python in another folder or as `python -P`"
+    )
 
 from fastfedrec import _threads  # noqa: F401 -- a child is to know that it was forked, whatever was used before
 from fastfedrec._version import __version__

@@ -14,6 +14,14 @@ settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=1000)
 
 
+#: What tests import beside the package's own requirements.  Where one is missing, what needs it is skipped and
+#: test_dependencies.py alone fails.
+PACKAGES = (
+    "dask", "distributed", "dp_accounting", "hypothesis", "matplotlib", "mpmath", "numpydoc", "pandas", "polars",
+    "pyarrow", "sklearn", "tqdm",
+)  # fmt: skip
+
+
 def pytest_addoption(parser):
     parser.addoption("--profile", default="ci", choices=["ci", "dev", "nightly"], help="hypothesis profile")
     parser.addoption("--instruction-set", default=None, metavar="NAME", help="run all kernels on this one")
@@ -27,6 +35,39 @@ def pytest_configure(config):
         forced = hardware.use_instruction_set(name)
         forced.__enter__()
         config.add_cleanup(lambda: forced.__exit__(None, None, None))
+
+
+def is_missing(error):
+    """Whether an exception is the import of one of these packages that failed, itself or by its cause."""
+    while error is not None and not isinstance(error, ModuleNotFoundError):
+        error = error.__cause__
+    return error is not None and error.name in PACKAGES
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call():
+    try:
+        return (yield)
+    except ModuleNotFoundError as error:
+        if is_missing(error):
+            pytest.skip(f"needs {error.name}, which is not installed")
+        raise
+
+
+class ModuleOfTests(pytest.Module):
+    """A file that is skipped if it imports what is not installed."""
+
+    def _getobj(self):
+        try:
+            return super()._getobj()
+        except self.CollectError as error:
+            if is_missing(error):
+                pytest.skip("needs a package that is not installed", allow_module_level=True)
+            raise
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    return ModuleOfTests.from_parent(parent, path=module_path)
 
 
 def find_data(name):
