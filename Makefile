@@ -40,7 +40,7 @@ test-lowest: $(VENV)/.built
 # Flower's tests in an environment of their own: it holds some packages at older versions than the other extras.
 test-flower: $(VENV)-flower/.installed
 	$(VENV)-flower/bin/pytest -n 2 tests/test_flower.py tests/test_flower_messages.py tests/test_flower_systems.py \
-		tests/test_flower_shuffled.py tests/test_state_codec.py
+		tests/test_flower_shuffled.py tests/test_flower_nobody.py tests/test_state_codec.py
 
 # SuperLinks and SuperNodes as processes of their own, and what deployments recommend: minutes, and not part of `test`.
 test-flower-slow: $(VENV)-flower/.installed

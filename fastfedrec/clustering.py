@@ -150,9 +150,11 @@ def assign_rows(
     >>> assign_rows(np.array([[0.0], [3.0]]), np.array([[1.0], [5.0]]))
     (array([0, 0], dtype=int32), array([1., 4.]))
     """
-    data = _Rows.of(rows)
+    data = _Rows.of(rows, least=0)
     centers = check_array("centers", centers, ndim=2, shape=(None, data.n_columns))
     check_integer("the number of centers", len(centers), low=1)
+    if not len(data):
+        return np.zeros(0, dtype=np.int32), np.zeros(0)
     columns = _Columns.zeros(data, len(centers))
     return _assign(data, centers.astype(data.values.dtype, copy=False), columns, resolve_n_threads(n_threads))
 
@@ -168,7 +170,7 @@ class _Rows:
     norms: np.ndarray
 
     @classmethod
-    def of(cls, rows: Interactions | np.ndarray) -> "_Rows":
+    def of(cls, rows: Interactions | np.ndarray, least: int = 1) -> "_Rows":
         if isinstance(rows, Interactions):
             dtype = np.float32 if rows.values is None else rows.values.dtype
             indptr, indices, values = rows.indptr, rows.indices, rows.values_or_ones(dtype)
@@ -181,11 +183,11 @@ class _Rows:
             dense = check_array("rows", rows, ndim=2)
             n_columns = dense.shape[1]
             indptr, indices, values = np.arange(len(dense) + 1) * n_columns, np.empty(0, np.int32), dense.reshape(-1)
-        if not (len(indptr) > 1 and n_columns):
+        if not (len(indptr) > least and n_columns):
             raise ValueError(f"rows must have at least one row and column, got shape ({len(indptr) - 1}, {n_columns})")
         norms = np.empty(len(indptr) - 1)
         _kernel.squared_norms(indptr, values, norms)
-        if not norms.max() < np.finfo(values.dtype).max / 4:
+        if not norms.max(initial=0.0) < np.finfo(values.dtype).max / 4:
             raise ValueError(
                 f"rows must be small enough for squared distances, got |x|^2 = {norms.max():g}; scale them"
             )

@@ -45,6 +45,13 @@ def test_assignment_is_the_nearest_centre(seed, n, m, n_clusters, is_sparse, dty
     np.testing.assert_array_equal(distances, expected.min(axis=1))
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_no_rows_have_no_nearest_centre(is_sparse):
+    x = np.zeros((0, 3))
+    labels, distances = assign_rows(sparse(x) if is_sparse else x, np.ones((2, 3)))
+    assert (labels.tolist(), distances.tolist()) == ([], [])
+
+
 @given(
     seed=seeds(), n=st.integers(3, 60), m=st.integers(1, 12), n_iterations=st.integers(0, 5), is_sparse=st.booleans()
 )

@@ -192,8 +192,8 @@ def test_a_node_that_speaks_for_another_entity_is_refused(data):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (altered("config", "num-examples", 10**9), "num-examples must be from 1 to max_clients=10000000"),
-        (altered("config", "num-examples", 0.5), "num-examples must be from 1"),
+        (altered("config", "num-examples", 10**9), "num-examples must be from 0 to max_clients=10000000"),
+        (altered("config", "num-examples", 0.5), "num-examples must be from 0"),
         (altered("config", "name", "x" * 10_000), "is larger than the"),
         (lambda reply: [Message(Error(0, "boom"), metadata=reply.metadata)], "the node failed: 'boom'"),
     ],

@@ -76,6 +76,17 @@ def test_the_model_of_one_process_and_the_shufflers_figure(data, shuffler, optio
     assert hop.log() == ""
 
 
+def test_a_node_without_users_sends_an_empty_message_and_nobody_waits(data, shuffler):
+    hop = shuffler()
+    shards = {"a": data.select_users(np.zeros(0, dtype=np.int64)), "b": data}
+    app = client_app(SYSTEM, lambda context: shards[context.node_config["name"]], seed=SEED, min_crowd=CROWD)
+    grid = MemoryGrid(through(hop, {11: (app, {"name": "a"}), 12: (app, {"name": "b"})}))
+    there, engine = serve_shuffled(SYSTEM, data, grid, hop)
+    assert engine.rejections == []
+    assert len(requests_of(grid)) == 2 * SYSTEM.n_rounds  # nobody was asked again
+    np.testing.assert_array_equal(there.item_factors_, SYSTEM.fit(data, key=Key.from_seed(SEED)).item_factors_)
+
+
 def test_what_the_server_gets_from_nodes_is_no_report(data, shuffler):
     hop, seen = shuffler(), []
     grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD)))

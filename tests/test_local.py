@@ -158,6 +158,18 @@ def test_people_without_data_answer(data):
     assert not run(LocalEngine(2), Adder(), data.select_users([]))[1].notes
 
 
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_shards_without_users_change_nothing(name):
+    people = datasets.generate_implicit(50, 40, key=Key.from_seed(1), ratings=name in WITH_RATINGS)
+    few, many = (
+        type(SYSTEMS[name])(**SYSTEMS[name].get_params()).fit(people, key=Key.from_seed(2), engine=engine)
+        for engine in (LocalEngine(), LocalEngine(60))
+    )
+    users, items = people.user_ids, np.resize(people.item_ids, 50)
+    np.testing.assert_allclose(many.score(users, items), few.score(users, items), rtol=1e-5, atol=1e-7)
+    assert many.ledger_.to_dict() == few.ledger_.to_dict()
+
+
 def test_ledger_is_written_before_messages_are_made(data):
     class Fails(Adder):
         def local_round(self, *args, **kwargs):

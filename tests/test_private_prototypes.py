@@ -129,6 +129,24 @@ def test_without_epsilon_nothing_is_promised():
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("options", [{}, {"grouping": "random"}, {"grouping": "kmeans"}])
+@pytest.mark.parametrize("epsilon", [1.0, None])
+def test_an_entity_without_users_answers(options, epsilon):
+    model, data = PrivatePrototypes(3, epsilon=epsilon, **options), rated()
+    state = start(model, data, ("a", "b"))
+    update = model.local_round(state, data.select_users([]), KEY, 0, sender="b")
+    full = model.local_round(state, data, KEY, 0, sender="b")
+    shapes, those = ({name: array.shape for name, array in sent.arrays.items()} for sent in (update, full))
+    assert shapes == those
+    assert update.arrays["sum"].any() == (epsilon is not None)
+
+
+def test_the_published_variant_takes_an_entity_without_users_too():
+    model, data = PrivatePrototypes(2, prototypes="zero_filled", grouping="kmeans", variant="published"), rated()
+    update = model.local_round(start(model, data, n_prototypes=(2,)), data.select_users([]), KEY, 0, sender="a")
+    assert all(np.isfinite(array).all() for array in update.arrays.values())
+
+
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
 def test_removing_a_user_changes_no_shape_and_no_noise(choices, monkeypatch):
     """What does not come from sums over users is the same with and without a user: noise, shapes, words, traffic."""

@@ -101,6 +101,18 @@ def test_users_count_and_not_reports(tmp_path):
         shuffler.release(RUN, 0)
 
 
+def test_a_node_without_users_is_heard_and_is_nobody(tmp_path):
+    shuffler = make(tmp_path)
+    shuffler.open(RUN, 0)
+    shuffler.submit(RUN, 0, "nobody", b"")
+    shuffler.submit(RUN, 0, "a", codes(1))
+    with pytest.raises(ShufflerError, match="1 users have sent reports"):
+        shuffler.release(RUN, 0)
+    assert not shuffler.wants(RUN, 0, "nobody")
+    shuffler.submit(RUN, 0, "b", codes(2))
+    assert sorted(np.frombuffer(shuffler.release(RUN, 0), dtype="<u4")) == [1, 2]
+
+
 def test_what_is_sent_twice_counts_once(tmp_path):
     shuffler = make(tmp_path)
     shuffler.open(RUN, 0)
@@ -214,7 +226,6 @@ def test_a_batch_that_could_not_be_written_down_is_not_released(tmp_path, monkey
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"", "each user sends 2 reports, got 0"),
         (codes(1, 2, 3), "each user sends 2 reports, got 3"),
         (codes(1, 20), "coordinate 10 of 10"),
         (codes(1, 2**32 - 1), "of 10"),

@@ -207,8 +207,8 @@ class FlowerEngine(Engine):
         if is_simulation is not self._is_simulation:
             own, other = ("a seed", "of its own") if self._is_simulation else ("of its own", "a seed")
             return f"its key is {other} and the server's is {own}: a run is a simulation for all, or for nobody"
-        if type(n_clients) is not int or not 1 <= n_clients <= self._max_clients:
-            return f"num-examples must be from 1 to max_clients={self._max_clients}, got {n_clients!r}"
+        if type(n_clients) is not int or not 0 <= n_clients <= self._max_clients:  # nobody is no reason to stay away
+            return f"num-examples must be from 0 to max_clients={self._max_clients}, got {n_clients!r}"
         if name not in self.members:
             return None if self._is_open else "the run has begun without it"
         return None if self.members[name] == n_clients else f"it came with {self.members[name]} users, now {n_clients}"

@@ -237,7 +237,7 @@ class Node:
             asked.get("items"),
             phase if type(phase) is int and 0 <= phase < _MOST_PHASES else _MOST_PHASES,
             round_number if type(round_number) is int else None,
-            n_users if type(n_users) is int and n_users > 0 else 1,
+            n_users if type(n_users) is int and n_users >= 0 else 1,
             {name.removeprefix(STATE): value for name, value in asked.items() if name.startswith(STATE)},
         )
 

@@ -220,7 +220,7 @@ class Shuffler:
             n_reports = len(decode_reports(body, self.n_coordinates)[0])
         except ValueError as error:
             raise ShufflerError(str(error)) from None
-        if n_reports % self.n_reports or not n_reports:
+        if n_reports % self.n_reports:  # 0 are those of a node without users
             raise ShufflerError(f"each user sends {self.n_reports} reports, got {n_reports} in all")
         with self._lock:
             self._is_awaited(asked, sender)

@@ -282,7 +282,7 @@ class PrototypeRounds(FederatedSystem):
             labels = np.full(shard.n_users, -1, dtype=np.int64)
             labels[order[:n_prototypes]] = np.arange(len(order[:n_prototypes]))
             return labels
-        if n_prototypes == 1:
+        if n_prototypes == 1 or (self.epsilon is None and not shard.n_users):
             return np.zeros(shard.n_users, dtype=np.int64)
         if self.grouping == "random":
             words = key.words_by_user(_GROUPS, shard.global_user_ids, size=1)[:, 0]
@@ -312,6 +312,5 @@ class PrototypeRounds(FederatedSystem):
             points, places, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon, key=key,
             round=entity, n_threads=n_threads,
         )  # fmt: skip
-        if not len(points):  # an entity without users sends noise like any other
-            return np.zeros(0, dtype=np.int64)
+        # An entity without users sends noise like any other.
         return clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)

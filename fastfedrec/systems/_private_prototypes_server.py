@@ -137,7 +137,7 @@ def factorize(
         At least 0.
     """
     all_alike = weights.max() == weights.min()
-    scale = float(weights.max()) if all_alike else 1.0
+    scale = (float(weights.max()) if all_alike else 0.0) or 1.0  # 0 where no entity has a user, without noise
     found: NMF = fit_nmf(
         prototypes, n_factors, regularization=regularization / scale, n_epochs=n_epochs,
         weights=None if all_alike else weights, key=Key.from_seed(seed), n_threads=n_threads,

@@ -319,7 +319,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         return float((kept * lengths + added * (data.n_items - lengths)).mean())
 
     def _as_fitted(self, data: Interactions) -> Interactions:
-        return check_ratings(data)
+        return check_ratings(data, is_private=self.clip_norm is not None or not data.n_interactions)
 
     def _serving(self, data: Interactions) -> Self:
         model = super()._serving(data)

@@ -308,7 +308,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     # ---- users who were not there ---------------------------------------------------------------------------------
 
     def _as_fitted(self, data: Interactions) -> Interactions:
-        return check_ratings(data)
+        return check_ratings(data, is_private=self.channel is not None or not data.n_interactions)
 
     def _serving(self, data: Interactions) -> Self:
         model = super()._serving(data)

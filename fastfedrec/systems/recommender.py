@@ -367,7 +367,7 @@ def check_interactions(interactions: Any, *, may_be_empty: bool = False, least_u
     may_be_empty : bool
         Whether nobody need have anything: what a private fit releases must not depend on whether somebody has.
     least_users : int
-        Where nobody need have anything, how many users there must be all the same, with or without data.
+        How many users there must be, with or without data.
 
     Returns
     -------
@@ -375,10 +375,9 @@ def check_interactions(interactions: Any, *, may_be_empty: bool = False, least_u
         With items, and unless it may be empty, with interactions.
     """
     check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
-    if may_be_empty and interactions.n_items:
-        if interactions.n_users < least_users:
-            raise ValueError(f"interactions must have a user, whose number is public, got {interactions!r}")
-        return interactions
-    if interactions.n_interactions == 0 and not isinstance(interactions, RemoteUsers):
+    has_to_say = not ((may_be_empty and interactions.n_items) or isinstance(interactions, RemoteUsers))
+    if has_to_say and interactions.n_interactions == 0:
         raise ValueError(f"interactions must not be empty, got {interactions!r}")
+    if interactions.n_users < least_users:
+        raise ValueError(f"interactions must have a user, whose number is public, got {interactions!r}")
     return interactions
