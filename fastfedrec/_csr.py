@@ -190,6 +190,8 @@ def check_columns(
     """Columns with an entry for each row of an axis."""
     checked = {}
     for feature, column in (columns or {}).items():
+        if not isinstance(feature, str):
+            raise TypeError(f"{name(field)} must be named by strings, got {feature!r} ({type(feature).__name__})")
         called = name(f"{field}[{feature!r}]")
         checked[feature] = own_array(column_array(called, column))
         if len(checked[feature]) != length:

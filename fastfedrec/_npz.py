@@ -18,7 +18,7 @@ RATIO = 100
 MAX_MEMBERS = 10_000
 _MAX_DIMENSIONS = 8
 _CHUNK = 2**20
-_KINDS = "biufUSMm"  # nothing that holds references, or bytes without a meaning
+KINDS = "biufUSMm"  # nothing that holds references, or bytes without a meaning
 _ENDING = ".npy"
 _ENCRYPTED = 1
 
@@ -101,7 +101,7 @@ def _read_array(stream: Any, size: int) -> np.ndarray:
     length = stream.read(2)
     text = stream.read(int.from_bytes(length, "little"))
     shape, is_fortran, dtype = _parse(length + text)
-    if dtype.hasobject or dtype.kind not in _KINDS:
+    if dtype.hasobject or dtype.kind not in KINDS:
         raise ValueError(f"its dtype is {dtype}, and only numbers, strings and dates are read")
     if not (isinstance(shape, tuple) and len(shape) <= _MAX_DIMENSIONS and all(n >= 0 for n in shape)):
         raise ValueError(f"its shape is {shape}")
@@ -131,7 +131,7 @@ def _parse(header: bytes) -> tuple[Any, bool, np.dtype]:
     return np.lib.format.read_array_header_1_0(io.BytesIO(header))
 
 
-def write_archive(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
+def write_archive(file: BinaryIO, arrays: Mapping[str, np.ndarray], least_size: int = 0) -> None:
     """Write arrays so that `Archive` reads them: compressed, unless so well that it would not.
 
     Parameters
@@ -140,9 +140,11 @@ def write_archive(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
         Open for writing, and empty.
     arrays : mapping of str to ndarray
         Without objects.
+    least_size : int
+        Bytes below which a file is written again without compression: a reader would not take its texts.
     """
     content = _write(file, arrays, zipfile.ZIP_DEFLATED)
-    if content > largest_content(file.tell()):
+    if content > largest_content(file.tell()) or file.tell() < least_size:
         file.seek(0)
         file.truncate()
         _write(file, arrays, zipfile.ZIP_STORED)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec._files import new_file
-from fastfedrec._npz import Archive, write_archive
+from fastfedrec._npz import KINDS, Archive, write_archive
 
 _FORMAT, _FORMER = "fastfedrec model 2", "fastfedrec model 1"
 _TEXT = "json"  # the dtype that a header gives for arrays of objects, which are kept as JSON
@@ -42,8 +42,10 @@ def write_model(
             promised[name] = {"dtype": array.dtype.str, "shape": list(array.shape)}
     document = {"format": _FORMAT, "header": header, "arrays": promised}
     text = json.dumps(document, default=_to_python).encode()
+    longest = max(len(text), *(len(plain[name]) for name, array in arrays.items() if array.dtype.kind == "O"), 0)
+    least_size = -(-longest // _TEXT_RATIO) if longest > _LEAST_TEXT else 0
     with new_file(path, private=private) as file:
-        write_archive(file, {"json": np.frombuffer(text, dtype=np.uint8)} | plain)
+        write_archive(file, {"json": np.frombuffer(text, dtype=np.uint8)} | plain, least_size)
 
 
 def read_model(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -165,6 +167,17 @@ def _to_python(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"{value!r} ({type(value).__name__}) cannot be saved without pickle")
+
+
+def can_be_written(column: np.ndarray) -> bool:
+    """Whether a file can hold an array."""
+    if column.dtype.kind != "O":
+        return column.dtype.kind in KINDS and column.dtype.names is None
+    try:
+        json.dumps(objects_to_json("", column))
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def objects_to_json(name: str, array: np.ndarray) -> list:

@@ -5,13 +5,14 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hostile_files import pack, unpack
 from test_recommender import MODELS, rated
 
-from fastfedrec import FMFLDP, Interactions, ItemKNN, Key, LaplaceRRSVD, Popularity, PrivRec, load
+from fastfedrec import FMFLDP, Interactions, ItemKNN, Key, LaplaceRRSVD, Popularity, PrivRec, _persistence, load
 from fastfedrec._persistence import read_model, write_model
 from fastfedrec.systems.recommender import Recommender
 
@@ -174,6 +175,84 @@ def test_values_of_features_as_arrays_are_saved(data, tmp_path):
     model.fit(people, key=KEY).save(tmp_path / "model")
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(again.recommend(data.user_ids, 3)[1], model.recommend(data.user_ids, 3)[1])
+
+
+COLUMNS = {
+    "numbers": np.linspace(-1, 1, 40, dtype=np.float32),
+    "flags": np.arange(40) % 3 == 0,
+    "words": np.array([f"é{i}" for i in range(40)]),
+    "bytes": np.array([b"a\0b"] * 40),
+    "days": np.arange(40).astype("datetime64[D]"),
+    "genres": [("war",) * (i % 2) + ("drama",) * (i % 3) for i in range(40)],
+    "mixed": [i if i % 2 else f"{i}" for i in range(40)],
+    "missing": [float("nan"), *range(39)],
+    "\ud800 a/../name": np.arange(40),
+    "": np.zeros(40),
+}
+
+
+def test_columns_of_features_are_kept(data, tmp_path):
+    lists = {name: list(column)[:30] for name, column in COLUMNS.items() if name != "bytes"}
+    people = data.with_features(item_features=COLUMNS, user_features=lists)
+    Popularity().fit(people, key=KEY).save(tmp_path / "model")
+    loaded = load(tmp_path / "model").interactions_
+    for axis in ("user_features", "item_features"):
+        kept, back = getattr(people, axis), getattr(loaded, axis)
+        assert list(kept) == list(back)
+        for name in kept:
+            assert back[name].dtype == kept[name].dtype
+            assert repr(back[name].tolist()) == repr(kept[name].tolist())
+            if kept[name].dtype == object:
+                assert [type(entry) for entry in back[name]] == [type(entry) for entry in kept[name]]
+            with pytest.raises(ValueError, match="read-only"):
+                back[name][0] = back[name][1]
+    Popularity().fit(people, key=KEY).save(tmp_path / "server", include_users=False)
+    assert not (load(tmp_path / "server").interactions_.item_features)
+    assert not [name for name in unpack((tmp_path / "server").read_bytes())[1] if "feature" in name]
+
+
+@pytest.mark.parametrize("bad", [[None, 1], [["war"], ["war", "drama"]], [{"war"}, {1}], [b"x", 1], [1j, 2j], [{}, 1]])
+def test_a_column_that_no_file_can_hold_is_named(bad, data, tmp_path):
+    people = data.with_features(user_features={"age": np.arange(30), "odd": (bad * 15)[:30]})
+    model = Popularity().fit(people, key=KEY)
+    with pytest.warns(UserWarning, match=r"user_features\['odd'\] is not saved: it holds what is no number") as caught:
+        model.save(tmp_path / "model")
+    assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
+    assert list(load(tmp_path / "model").interactions_.user_features) == ["age"]
+
+
+def test_long_texts_that_compress_well_can_be_read_again(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(_persistence, "_LEAST_TEXT", 2**10)
+    people = data.with_features(item_features={"genres": [("a very long name of a genre" * 50,)] * 40})
+    Popularity().fit(people, key=KEY).save(tmp_path / "model")
+    loaded = load(tmp_path / "model").interactions_
+    assert loaded.item_features["genres"].tolist() == people.item_features["genres"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([], r"columns: must be those of \('user', 'item'\), got \[\]"),
+        ({"user": ["age"]}, "columns: must be those of"),
+        ({"user": "age", "item": []}, "columns: must be lists of names, got age"),
+        ({"user": ["age", 1], "item": []}, "columns: must be lists of names"),
+        ({"user": ["age", "age"], "item": []}, "columns: must be named once each"),
+        ({"user": ["age", "zip"], "item": []}, "data.user_feature.1: it is missing"),
+        ({"user": [], "item": []}, "data.user_feature.0: a Popularity has no such field"),
+        ({"user": [], "item": ["age"]}, "data.item_feature.0: it is missing"),
+    ],
+)
+def test_columns_that_do_not_fit_their_file_are_refused(columns, message, data, tmp_path):
+    people = data.with_features(user_features={"age": np.arange(30)})
+    Popularity().fit(people, key=KEY).save(tmp_path / "model")
+    header, arrays = read_model(tmp_path / "model")
+    write_model(tmp_path / "model", header | {"columns": columns}, arrays)
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "model")
+    arrays["data.user_feature.0"] = np.arange(29)
+    write_model(tmp_path / "model", header, arrays)
+    with pytest.raises(ValueError, match=r"user_features\['age'\] must have 30 entries, got 29"):
+        load(tmp_path / "model")
 
 
 # ---- files of before ------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import math
 import os
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from fastfedrec._check import check_integer, check_real
 from fastfedrec._csr import check_csr
 from fastfedrec._ids import axis_ids
-from fastfedrec._persistence import not_a_model, read_model
+from fastfedrec._persistence import can_be_written, not_a_model, read_model
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.features import FeatureTable
 from fastfedrec.interactions import Interactions
@@ -20,6 +21,26 @@ _MOST_BYTES = 2**62  # of a round's traffic
 #: Fields of the interactions that every file has, and those that it has where they do.
 DATA = ("indptr", "indices", "user_ids", "item_ids", "global_user_ids")
 DATA_IF_ANY = ("values", "timestamps")
+AXES = ("user", "item")
+
+
+def data_fields(data: Interactions, *, with_features: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What the header and the arrays of a file say of interactions; warns of feature columns that none can hold."""
+    rows = {f"data.{name}": getattr(data, name) for name in (*DATA, *DATA_IF_ANY)}
+    arrays = {name: array for name, array in rows.items() if array is not None}
+    names: dict[str, list[str]] = {axis: [] for axis in AXES}
+    for axis in AXES if with_features else ():
+        for name, column in getattr(data, f"{axis}_features").items():
+            if can_be_written(column):
+                arrays[f"data.{axis}_feature.{len(names[axis])}"] = column
+                names[axis].append(name)
+            else:
+                warnings.warn(
+                    f"{axis}_features[{name!r}] is not saved: it holds what is no number, string, date or tuple of "
+                    "numbers and strings; keep it elsewhere, or make lists and sets tuples, and others text",
+                    stacklevel=3,
+                )
+    return {"catalogue": data.catalogue, "columns": names}, arrays
 
 
 class SavedModel:
@@ -135,6 +156,16 @@ class SavedModel:
         fields: dict[str, Any] = {name: self.array(f"data.{name}") for name in DATA}
         for name in DATA_IF_ANY:
             fields[name] = self.array(f"data.{name}") if f"data.{name}" in self._arrays else None
+        names = self.value("columns", dict.fromkeys(AXES, ()))
+        if type(names) is not dict or names.keys() != set(AXES):
+            raise self.error("columns", f"must be those of {AXES}, got {str(names)[:60]}")
+        for axis, of_axis in names.items():
+            if type(of_axis) not in (list, tuple) or not all(type(name) is str for name in of_axis):
+                raise self.error("columns", f"must be lists of names, got {str(of_axis)[:60]}")
+            if len(set(of_axis)) < len(of_axis):
+                raise self.error("columns", f"must be named once each, got {str(of_axis)[:60]}")
+            columns = {name: self.array(f"data.{axis}_feature.{number}") for number, name in enumerate(of_axis)}
+            fields[f"{axis}_features"] = columns
         try:
             # Of a file that does not say where its items come from: the worst case.
             return Interactions(**fields, catalogue=self.text("catalogue", "data"))

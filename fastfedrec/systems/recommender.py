@@ -18,7 +18,7 @@ from fastfedrec._remote_users import RemoteUsers
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.interactions import Interactions
 from fastfedrec.systems._claims import tell_catalogue
-from fastfedrec.systems._saved import DATA, DATA_IF_ANY, SavedModel
+from fastfedrec.systems._saved import SavedModel, data_fields
 from fastfedrec.systems._transaction import Account, Unfinished
 from fastfedrec.systems.base import ArrayRule
 
@@ -253,10 +253,11 @@ class Recommender(ABC):
         path : path-like
             The file; an ordinary one is replaced when the new one is whole, and anything else is refused.
         include_users : bool
-            Write what belongs to the users as well: their ids, which items each has, with values and timestamps, and
-            user factors; columns of features only where the model has learnt from them.  No guarantee covers that part,
-            so only the file's owner may read it.  False: the file holds what the server knows, to be given to others,
-            and serves users whose rows are brought by `with_users`.  A pickle always holds the users.
+            Write what belongs to the users as well: their ids, which items each has, with values and timestamps, user
+            factors, and the columns of features of users and items (with a warning where a file cannot hold one).  No
+            guarantee covers that part, so only the file's owner may read it.  False: the file holds what the server
+            knows, to be given to others (of features what the model has learnt from), and serves users whose rows are
+            brought by `with_users`.  A pickle always holds the users.
 
         Raises
         ------
@@ -269,10 +270,9 @@ class Recommender(ABC):
         data = model.interactions_
         if not check_flag("include_users", include_users):
             data = data.select_users(np.empty(0, dtype=np.int64))
-        rows = {f"data.{name}": getattr(data, name) for name in (*DATA, *DATA_IF_ANY)}
-        arrays = {name: array for name, array in rows.items() if array is not None}
+        fields, arrays = data_fields(data, with_features=include_users)
         arrays |= model._fitted_arrays(include_users)
-        header = {"class": type(model).__name__, "parameters": model.get_params(), "catalogue": data.catalogue}
+        header = {"class": type(model).__name__, "parameters": model.get_params()} | fields
         write_model(path, header | model._header(), arrays, private=include_users)
 
     def _fitted_arrays(self, include_users: bool) -> dict[str, np.ndarray]:
