@@ -3,7 +3,7 @@
 import argparse
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +108,15 @@ def _read_catalogue(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"item_ids": item_ids, "unlisted": "drop" if arguments.drop_unlisted else "error"}
 
 
-def load_data(arguments: argparse.Namespace) -> Interactions:
-    """The data that --data names, as far as --catalogue, --top-items and --min-interactions keep them."""
+def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> Interactions:
+    """The data that --data names, for these systems, as far as --catalogue and the other options keep them.
+
+    Whether there are ratings is told by what the source is, never by its rows: a private fit must not look.
+    """
     source, catalogue = arguments.data, _read_catalogue(arguments)
+    of_ratings = next((system.__name__ for system in systems if hasattr(system, "predict")), None)
+    if of_ratings and source.startswith("generated:"):
+        raise UsageError(f"{of_ratings} fits ratings, and {source} has none; name a file that has")
     if catalogue and (source.startswith("generated:") or source.endswith(".npz")):
         raise UsageError(f"--catalogue is for tables and published files; {source} states its items itself")
     if source.startswith("generated:"):
@@ -124,7 +130,7 @@ def load_data(arguments: argparse.Namespace) -> Interactions:
     elif re.search(r"\.([ct]sv(\.gz)?|parquet|pq)$", source):
         if arguments.catalogue == "published":
             raise UsageError(f"--catalogue published is for MovieLens and Netflix; name a file for {source}")
-        data = _read_table(source, catalogue)
+        data = _read_table(source, catalogue, of_ratings)
     elif holds_netflix(Path(source)):
         data = load_netflix(source, **catalogue)
     else:
@@ -157,9 +163,11 @@ def _read_matrix(path: str) -> Interactions:
         raise ValueError(f"--data {path}: {error}") from error
 
 
-def _read_table(path: str, catalogue: dict[str, Any]) -> Interactions:
+def _read_table(path: str, catalogue: dict[str, Any], of_ratings: str | None) -> Interactions:
     separator = "\t" if ".tsv" in path else ","
     columns = table_columns(path, separator)
+    if of_ratings and "value" not in columns:
+        raise UsageError(f"{of_ratings} fits ratings, and {path} has no column 'value', only {columns}")
     value, timestamp = (name if name in columns else None for name in ("value", "timestamp"))
     options: dict[str, Any] = {"value": value, "timestamp": timestamp, "separator": separator}
     return load_table(path, user="user", item="item", **options, **catalogue)

@@ -19,7 +19,7 @@ from fastfedrec._cli_inputs import (
 )
 from fastfedrec._demo import missing_extra
 from fastfedrec.sweep_cells import TRUST_VIEWS
-from fastfedrec.systems._names import SYSTEMS
+from fastfedrec.systems._names import SYSTEMS, system_class
 
 _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "'\""
 
@@ -120,7 +120,7 @@ def run_sweep(arguments: argparse.Namespace) -> None:
     if arguments.users is not None:
         data: Any = GeneratedData(arguments.users, arguments.items, arguments.row_length)
     else:
-        data = load_data(arguments)
+        data = load_data(arguments, [system_class(setting.system) for setting in settings])
     found = sweep(
         settings,
         data,

@@ -217,7 +217,7 @@ def _fit(arguments: argparse.Namespace) -> None:
         check_place(out)
     elif arguments.without_users:
         raise UsageError("--without-users is about the file of --out, which is not given")
-    data = load_data(arguments)
+    data = load_data(arguments, [type(model)])
     key = None if arguments.seed is None else Key.from_seed(arguments.seed)
     started = time.perf_counter()
     model.fit(data, key=key, n_threads=arguments.threads, show_progress=_can_show_progress())
@@ -266,7 +266,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         raise UsageError(f"{type(model).__name__} predicts no ratings; --metrics must be hr@K, ndcg@K or mrr")
     baselines: tuple[Any, ...] = (GlobalMean(), ItemMean()) if of_ratings else (Random(), Popularity())
     models = {type(m).__name__: m for m in (model, *baselines)}
-    data = load_data(arguments)
+    data = load_data(arguments, map(type, models.values()))
     show_progress = _can_show_progress()
     found: dict[str, list[dict[str, float]]] = {name: [] for name in models}
     for seed in range(arguments.seeds):

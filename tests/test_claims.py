@@ -28,6 +28,7 @@ from fastfedrec import (
 )
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.interaction_log import InteractionLog
+from fastfedrec.systems._deployments import deployment_of
 from fastfedrec.systems.recommender import Recommender
 
 KEY = Key.from_seed(1)
@@ -170,6 +171,35 @@ def test_an_entity_without_rows_sends_noise_like_any_other(name):
     assert "entities was taken from the data" not in alone.ledger_.summary()
     unlisted = fit(name, one_rating(2), entities=["a", "b"])
     assert "the list of entities was taken from the data: not covered" in unlisted.ledger_.summary()
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_whether_all_ratings_are_1_is_not_told(name):
+    """Ratings that are all 1 are stored like none: one user's rating of 2 must not decide whether there is a model."""
+    ones = (ratings() > 0).astype(float)
+    another = ones.copy()
+    another[3, np.flatnonzero(ones[3])[0]] = 2
+    there = [fit(name, of(dense)) for dense in (ones, another)]
+    assert there[0].interactions_.values is None
+    assert told(there[0]) == told(there[1])
+    for model in there if hasattr(there[0], "with_users") else ():
+        alone, nothing = of(ones[3:4]), of(np.zeros((1, N_ITEMS)))
+        both = model.with_users(of(np.vstack([ones[3:4], 0 * ones[:1]])))
+        for row, person in enumerate((alone, nothing)):  # and whether one is served does not depend on who else is
+            ids, scores = model.with_users(person).recommend([0], 3)
+            assert ids.tolist() == both.recommend([row], 3)[0].tolist()
+            assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_whether_a_node_takes_part_does_not_depend_on_its_rows(name):
+    model = PRIVATE[name]()
+    try:
+        deployment = deployment_of(model)
+    except (TypeError, ValueError):
+        pytest.skip("its data do not stay on nodes")
+    for dense in (np.zeros((1, N_ITEMS)), (ratings()[:1] > 0) * 1.0, ratings()[:1]):
+        assert deployment.prepare(of(dense)).n_users == 1
 
 
 def test_where_nothing_is_promised_no_data_are_refused():

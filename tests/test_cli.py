@@ -287,7 +287,10 @@ def test_the_installed_script():
         (["evaluate", "random", "--data", DATA, "--metrics", "auc"], "unknown metric 'auc'"),
         (["evaluate", "random", "--data", DATA, "--metrics", "rmse"], "Random predicts no ratings"),
         (["evaluate", "laplace-rr-svd", "--data", DATA, "--metrics", "rmse,mrr"], "unknown metric 'rmse'"),
-        (["fit", "fedrec", "--data", DATA], "interactions must hold ratings as values"),
+        (["fit", "fedrec", "--data", DATA], f"FedRec fits ratings, and {DATA} has none"),
+        (["evaluate", "laplace-rr-svd", "--data", DATA], f"LaplaceRRSVD fits ratings, and {DATA} has none"),
+        (["evaluate", "popularity", "--metrics", "rmse", "--data", DATA], "Popularity predicts no ratings"),
+        (["sweep", "--system", "fedrec", "--data", DATA, "--out", "x"], f"FedRec fits ratings, and {DATA} has none"),
         (["evaluate", "random", "--data", DATA, "--negatives", "some"], "--negatives: must be a whole number"),
         (["evaluate", "random", "--data", DATA, "--seeds", "0"], "--seeds: must be a whole number of at least 1"),
         (["recommend", "absent", "--users", "1"], "absent"),
@@ -302,6 +305,18 @@ def test_errors_are_one_line(capsys, argv, message):
     assert last.startswith("fastfedrec: error: ")
     assert message in last
     assert len([line for line in captured.err.splitlines() if "Traceback" in line]) == 0
+
+
+def test_a_table_without_ratings_is_told_by_its_columns_and_not_by_its_rows(tmp_path, capsys):
+    path = tmp_path / "table.csv"
+    path.write_text("user,item\n1,2\n1,3\n2,3\n")
+    for name in ("laplace-rr-svd", "fedrec"):
+        assert main(["fit", name, "--data", str(path)]) == 2
+        assert "fits ratings, and " in (error := capsys.readouterr().err)
+        assert "has no column 'value', only ['user', 'item']" in error
+    for value in (1, 3):  # all ratings are 1, or one is not
+        path.write_text(f"user,item,value\n1,2,1\n1,3,{value}\n2,3,1\n")
+        assert main(["fit", "laplace-rr-svd", "--data", str(path)]) == 0
 
 
 def test_a_model_is_saved_without_users_where_that_is_said(tmp_path, capsys):

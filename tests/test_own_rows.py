@@ -98,8 +98,8 @@ def test_new_users_are_served_better_than_by_items_alone(fitted, people, name):
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
 
 
-def test_ratings_without_values_and_other_items_are_refused(fitted, people):
-    with pytest.raises(ValueError, match="must hold ratings as values"):
-        fitted["optimal"].with_users(people[1].binarize())
+def test_other_items_and_nobody_are_refused(fitted, people):
+    with pytest.raises(ValueError, match="interactions must have a user"):
+        fitted["optimal"].with_users(people[1].select_users([]))
     with pytest.raises(ValueError, match="must have the 80 items the model was fitted on"):
         fitted["optimal"].with_users(people[1].select_items(np.arange(20)))

@@ -19,7 +19,7 @@ class OwnRows(Recommender):
         Parameters
         ----------
         interactions : Interactions
-            Their data, over the same items and as `fit` takes them.
+            Their data, over the same items and as `fit` takes them; a user may have nothing.
 
         Returns
         -------
@@ -29,10 +29,10 @@ class OwnRows(Recommender):
         Raises
         ------
         ValueError
-            Other items than the model was fitted on.
+            Other items than the model was fitted on, or no user.
         """
         model = self._fitted()
-        return model._serving(model._as_fitted(check_interactions(interactions)))
+        return model._serving(model._as_fitted(check_interactions(interactions, may_be_empty=True, least_users=1)))
 
     def _as_fitted(self, data: Interactions) -> Interactions:
         """Rows as `fit` looks at them."""

@@ -112,7 +112,8 @@ class AdditiveModel(RatingModel):
 def check_ratings(interactions: Interactions, *, is_private: bool = False, least_users: int = 0) -> Interactions:
     """Return interactions with ratings as values, or raise.
 
-    A private fit asks for nothing: whether there are ratings at all, and any other than 1, is what it must not tell.
+    A private fit asks for nothing, and takes each as a 1 where there are none: ratings that are all 1 are not stored,
+    so that one user's other rating would decide whether there is a model.
     """
     data = check_interactions(interactions, may_be_empty=is_private, least_users=least_users)
     if data.values is None and not is_private:

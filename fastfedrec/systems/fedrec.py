@@ -226,7 +226,8 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         Parameters
         ----------
         interactions : Interactions
-            Ratings as values; every stored one counts, whatever its value.
+            Ratings as values; every stored one counts, whatever its value.  Under a guarantee data without values are
+            not refused, and each counts as 1: whether all ratings are 1 is what no fit may tell.
         key : Key or None
             Source of every draw; None draws one from entropy.  An entropy key serves one fit.
         n_threads : int
@@ -319,7 +320,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         return float((kept * lengths + added * (data.n_items - lengths)).mean())
 
     def _as_fitted(self, data: Interactions) -> Interactions:
-        return check_ratings(data, is_private=self.clip_norm is not None or not data.n_interactions)
+        return data  # whose ratings may all be 1: that is not to decide whether a user is served, or a node takes part
 
     def _serving(self, data: Interactions) -> Self:
         model = super()._serving(data)

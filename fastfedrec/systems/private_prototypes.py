@@ -295,7 +295,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
             A model of these users, which cost nothing: they send nothing.
         """
         fitted = self._fitted()
-        data = check_interactions(interactions)
+        data = check_interactions(interactions, may_be_empty=True, least_users=1)
         if not np.array_equal(data.item_ids, fitted.interactions_.item_ids):
             raise ValueError("interactions must have the items that the model was fitted on; use select_items")
         labels, rows = encode_labels("entities", entities, data.n_users)
