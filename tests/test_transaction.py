@@ -245,6 +245,18 @@ def test_two_failures_are_two_costs_and_each_is_told_of_once(data):
     assert model.fit(data, key=KEY).ledger_.epsilon() == 1000 + 1500
 
 
+def test_what_was_spent_from_a_seed_makes_every_later_ledger_a_simulation(data):
+    """The later fit's key is nobody's to guess; the earlier one's is."""
+    model = FMFLDP(n_rounds=2)
+    with pytest.raises(StopHereError):
+        model.fit(data, key=KEY, engine=Dying(1))
+    assert model.fit(data, key=Key.from_entropy()).ledger_.is_simulation
+    fresh = FMFLDP(n_rounds=2)
+    with pytest.raises(StopHereError):
+        fresh.fit(data, key=Key.from_entropy(), engine=Dying(1))
+    assert not fresh.fit(data, key=Key.from_entropy()).ledger_.is_simulation
+
+
 @pytest.mark.parametrize("passed", ["itself", "read from its text", "a copy", "the exception's", "none", "another"])
 def test_a_ledger_that_has_the_cost_is_not_charged_again(passed, data):
     before = FMFLDP(n_rounds=1).fit(data, key=KEY).ledger_  # 250

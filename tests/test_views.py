@@ -103,18 +103,47 @@ def test_what_an_entity_releases_holds_against_the_server_too():
     assert composed_epsilon({trusted: 2}, "server", 1e-6) == math.inf
 
 
+OF_ONE_STEP = [
+    CentralRelease("c", 0.7, delta=1e-9),
+    Laplace(1.4, neighboring="add_remove", sampling="none"),
+    ZCDP("z", 0.1, neighboring="add_remove", sampling="none"),
+    Gaussian(1.4, neighboring="add_remove", sampling="none"),
+    DiscreteGaussianRelease(14.0, 10, neighboring="add_remove", sampling="none"),
+]
+
+
+@pytest.mark.parametrize("event", OF_ONE_STEP)
+@pytest.mark.parametrize("trust", ["central", "entity"])
+def test_who_is_trusted_stays_the_same_for_a_replacement(event, trust):
+    assert seen_event(replace(event, trust=trust), "public").trust == trust
+
+
+@pytest.mark.parametrize("event", OF_ONE_STEP)
+def test_by_way_of_no_data_replacing_costs_what_it_costs_by_way_of_no_user(event):
+    assert seen_event(replace(event, neighboring="zero_out"), "public") == seen_event(event, "public") != event
+
+
+RELATIONS = ("add_remove", "zero_out", "replace")
+
+
 @pytest.mark.parametrize(
     "event",
     [
-        CentralRelease("c", 0.7, delta=1e-9),
-        Laplace(1.4, neighboring="add_remove", sampling="none"),
-        ZCDP("z", 0.1, neighboring="add_remove", sampling="none"),
-        Gaussian(1.4, neighboring="add_remove", sampling="none"),
-        DiscreteGaussianRelease(14.0, 10, neighboring="add_remove", sampling="none"),
+        *(CentralRelease("c", 0.7, delta=1e-9, distance=1e-12, neighboring=relation) for relation in RELATIONS),
+        *(Laplace(1.4, neighboring=relation, sampling="none") for relation in RELATIONS),
+        *(ZCDP("z", 0.1, neighboring=relation, sampling="none") for relation in RELATIONS),
+        *(Gaussian(1.4, neighboring=relation, sampling="none") for relation in RELATIONS),
+        Gaussian(1.4, neighboring="add_remove", sampling="poisson", sampling_probability=0.1),
+        CentralRelease("c", 0.7, neighboring="add_remove", sampling="poisson", sampling_probability=0.1),
+        CentralRelease("c", 0.7, neighboring="replace", sampling="without_replacement", n_users=10, cohort_size=2),
+        *(DiscreteGaussianRelease(14.0, 10, neighboring=relation, sampling="none") for relation in RELATIONS),
     ],
 )
-def test_by_way_of_no_data_replacing_costs_what_it_costs_by_way_of_no_user(event):
-    assert seen_event(replace(event, neighboring="zero_out"), "public") == seen_event(event, "public") != event
+def test_an_events_own_count_costs_what_so_many_events_do(event):
+    for view in VIEWS:
+        once, five = (composed_epsilon({event: times}, view, 1e-6) for times in (1, 5))
+        assert composed_epsilon({replace(event, count=5): 1}, view, 1e-6) == pytest.approx(five, rel=1e-9)
+        assert five > 1.2 * once or math.isinf(once)
 
 
 def test_replacing_costs_four_times_the_rho():

@@ -115,7 +115,7 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | Discret
             return None
         return CentralRelease(
             event.mechanism, both, delta=delta, neighboring="replace", sampling="none", count=uses,
-            distance=event.distance,
+            trust=event.trust, distance=event.distance,
         )  # fmt: skip
     if isinstance(event, DiscreteGaussianRelease):
         both = 2 * event.sensitivity

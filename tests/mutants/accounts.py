@@ -184,6 +184,12 @@ ACCOUNTS = [
         ("test_a_releases_own_delta_costs_more_for_a_replacement",),
     ),
     Mutant(
+        "replacing-counts-once", "replacing a user costs one of the uses of a release", "_for_replacement",
+        "count=uses",
+        "count=1",
+        ("test_an_events_own_count_costs_what_so_many_events_do",),
+    ),
+    Mutant(
         "server-sees-nothing", "a trusted server has the public's guarantee", "seen_event",
         "view != 'public' and event.trust == 'central'",
         "False",

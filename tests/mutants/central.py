@@ -7,6 +7,12 @@ ALIKE = "test_no_two_rounds_or_fields_have_noise_in_common"
 DATA = "test_noise_does_not_depend_on_the_data"
 PARTS = "test_what_the_server_adds_up_are_parts_of_users_within_the_sensitivity"
 COST = "test_recorded_rounds_cost_together_what_was_asked_for"
+ROOM = "test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too"
+EXACT = "test_no_event_says_more_noise_than_there_is"
+TRACE = "test_users_without_data_leave_no_trace_where_the_number_of_users_is_public"
+SAME = "test_who_says_the_same_gets_the_same_whatever_the_data"
+FOLLOWS = "test_what_leaves_a_server_follows_from_noisy_numbers"
+STREAMS = "test_no_stream_of_random_words_serves_two_releases"
 
 CENTRAL = [
     # ---- DPGram -----------------------------------------------------------------------------------------------------
@@ -81,6 +87,31 @@ CENTRAL = [
         "Ledger() if delta is None else Ledger(delta)",
         "Ledger()",
         ("test_every_noisy_round_is_in_the_ledger[DPGram]",),
+    ),
+    Mutant(
+        "dpgram-scores-by-its-users", "devices score by the number of users in the data, not by the public one",
+        "DPGram.fit",
+        "self._scoring_factors(n_users)",
+        "self._scoring_factors(data.n_users)",
+        (f"{TRACE}[DPGram]",),
+    ),
+    Mutant(
+        "dpgram-broadcasts-exact-mean", "users of DPGram are sent the exact mean of all rows", "DPGram.fit",
+        "public_mean(self.item_means_)",
+        "public_mean(np.bincount(data.indices, minlength=data.n_items) / n_users)",
+        (f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]"),
+    ),
+    Mutant(
+        "dpgram-answers-any-mean", "users of DPGram answer a mean for which no norm is bounded", "NoisySum._objection",
+        "len(state.mean) and (state.mean.min() < 0 or state.mean.max() > SCALE)",
+        "False",
+        ("test_a_node_answers_no_mean_that_its_norm_is_not_bounded_for",),
+    ),
+    Mutant(
+        "dpgram-samplers-are-free", "what the samplers take of delta is spent twice by DPGram", "DPGram._budget",
+        "self.delta - taken",
+        "self.delta",
+        (f"{ROOM}[DPGram]",),
     ),
     # ---- DPALS ------------------------------------------------------------------------------------------------------
     Mutant(
@@ -178,6 +209,36 @@ CENTRAL = [
         "np.bincount(data.indices, minlength=data.n_items).astype(float)",
         ("test_models_show_what_was_released_and_nothing_else[DPALS]",),
     ),
+    Mutant(
+        "dpals-broadcasts-exact-counts", "users of DPALS are sent the exact counts beside what was learnt",
+        "NoisyRound.apply",
+        "return self._learn(state, noisy)",
+        """
+        learnt = self._learn(state, noisy)
+        if "item_counts" in noisy:
+            learnt = replace(learnt, item_counts=update.arrays["item_counts"] / UNIT)
+        return learnt
+        """,
+        (f"{FOLLOWS}[DPALS]",),
+    ),
+    Mutant(
+        "dpals-samplers-are-free", "what the samplers take of delta is spent twice by DPALS", "DPALS._plan",
+        "self.delta - taken",
+        "self.delta",
+        (f"{ROOM}[DPALS]",),
+    ),
+    Mutant(
+        "dpals-samplers-of-one-round", "DPALS pays for the samplers of one round of a kind", "DPALS._taken",
+        "n_rounds * system.round_event(1).distance",
+        "system.round_event(1).distance / n_rounds",
+        (f"{ROOM}[DPALS]",),
+    ),
+    Mutant(
+        "dpals-event-rounded-up", "an event of DPALS says a little more noise than there is", "NoisyRound.round_event",
+        "1 - 2.0**-40",
+        "1 + 2.0**-40",
+        (f"{EXACT}[DPALS]",),
+    ),
     # ---- DPFMF ------------------------------------------------------------------------------------------------------
     Mutant(
         "dpfmf-same-noise-every-round", "DPFMF draws the same noise in every round", "GradientRound.apply",
@@ -203,6 +264,19 @@ CENTRAL = [
         "float(SCALE)",
         "2.0 * SCALE",
         (f"{PARTS}[DPFMF]",),
+    ),
+    Mutant(
+        "dpfmf-samplers-are-free", "what the samplers take of delta is spent twice by DPFMF", "DPFMF._plan",
+        "self.delta - taken",
+        "self.delta",
+        (f"{ROOM}[DPFMF]",),
+    ),
+    Mutant(
+        "dpfmf-steps-by-its-users", "the steps of DPFMF are as long as there are users in the data",
+        "GradientRound.apply",
+        "length = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev)",
+        "length = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev) * update.n_clients / 20",
+        (f"{TRACE}[DPFMF]",),
     ),
     # ---- PrivRec ----------------------------------------------------------------------------------------------------
     Mutant(
@@ -292,5 +366,31 @@ CENTRAL = [
         "np.isin(clients.visited.global_user_ids, state.cohort)",
         "np.ones(clients.visited.n_users, bool)",
         ("test_privrecs_server_has_nothing_to_refuse_of_its_cohorts",),
+    ),
+    Mutant(
+        "prototypes-share-noise", "all entities of private prototypes add the same noise",
+        "PrototypeRounds.local_round",
+        "recover_prototypes(limited, labels, n_prototypes, recovery, round=entity, **options)",
+        "recover_prototypes(limited, labels, n_prototypes, recovery, round=0, **options)",
+        (f"{STREAMS}[PrivatePrototypes]",),
+    ),
+    Mutant(
+        "prototypes-share-cells", "all levels of a grid of candidates have the same noise", "grid_candidates",
+        "round=stream | level",
+        "round=stream",
+        (f"{STREAMS}[PrivatePrototypes, clusters]",),
+    ),
+    Mutant(
+        "prototypes-share-choices", "items of all clusters are chosen by the same words", "_support",
+        "user=cluster",
+        "user=0",
+        (f"{STREAMS}[PrivatePrototypes, clusters]",),
+    ),
+    Mutant(
+        "prototypes-divide-by-users", "the weight of a prototype follows the users in the data",
+        "PrivatePrototypes._train",
+        "self.regularization",
+        "self.regularization * (1 + self.interactions_.n_interactions / 1000)",
+        (f"{SAME}[PrivatePrototypes]", f"{FOLLOWS}[PrivatePrototypes]"),
     ),
 ]  # fmt: skip
