@@ -8,7 +8,7 @@ import scipy.sparse
 from noise_case import RecordingEngine
 from significance import counts_are, share_is, tilted
 
-from fastfedrec import FMFLDP, Interactions, Key, PrivatePrototypes
+from fastfedrec import FMFLDP, FedRec, FedRecPlusPlus, Interactions, Key, PrivatePrototypes
 from fastfedrec.accounting import LocalReports, ShuffledReports
 from fastfedrec.mechanisms import BinaryResponse, RatedOrNot
 from fastfedrec.systems._fmf_ldp_rounds import FMFState
@@ -92,21 +92,32 @@ def test_the_share_of_honest_users_is_in_the_event():
     assert (event.n_honest_users, event.neighboring) == (50, "zero_out")
 
 
-@pytest.mark.parametrize("name", ["FMFLDP", "ShuffledSketchGram", "PrivatePrototypes"])
+MESSENGERS = ["FMFLDP", "ShuffledSketchGram", "PrivatePrototypes", "LaplaceRRSVD", "FedRec", "FedRecPlusPlus"]
+
+
+@pytest.mark.parametrize("name", MESSENGERS)
 def test_an_entropy_key_makes_no_message_twice(name):
-    data, key = rated(), Key.from_entropy()
+    """Neither as sums nor as the single reports that they are sums of."""
+    data = rated()
     if name == "FMFLDP":
         system = FMFLDP(2, 1.0)
         state = system.initial_state(12, KEY)
     elif name == "ShuffledSketchGram":
         system = SketchRound(BinaryResponse(2.5), 12, 4, 2, True)
         state = system.initial_state(KEY)
-    else:
+    elif name == "PrivatePrototypes":
         system = PrivatePrototypes(2, 2)
         state = system.initial_state(("shard-0",), (2,), 12, KEY)
-    system.local_round(state, data, key, 0)
-    with pytest.raises(ValueError, match="has already made the message of 'shard-0' in round 0"):
-        system.local_round(state, data, key, 0)
+    else:
+        system = {"LaplaceRRSVD": LaplaceRRSVD, "FedRec": FedRec, "FedRecPlusPlus": FedRecPlusPlus}[name]()
+        state = system.initial_state(data, KEY)
+    ways = [system.local_round, *([system.report_stream] if hasattr(system, "report_stream") else [])]
+    for first in ways:
+        key = Key.from_entropy()
+        first(state, data, key, 0)
+        for again in ways:
+            with pytest.raises(ValueError, match="has already made the message of 'shard-0' in round 0"):
+                again(state, data, key, 0)
 
 
 @pytest.mark.parametrize("name", ["FMFLDP", "ShuffledSketchGram"])
@@ -137,6 +148,7 @@ def test_a_stream_of_sketched_reports_is_shuffled():
     place, bit = system._single_reports(state, data, KEY, 0, 1)
     sent_place, sent_bit = system.report_stream(state, data, KEY, 0)
     assert (sent_place != place).mean() > 0.9
+    assert (sent_place != system.report_stream(state, data, KEY, 0)[0]).mean() > 0.9  # whoever knows the reports' key
     in_order = np.lexsort((bit, place)), np.lexsort((sent_bit, sent_place))
     np.testing.assert_array_equal(place[in_order[0]], sent_place[in_order[1]])
     np.testing.assert_array_equal(bit[in_order[0]], sent_bit[in_order[1]])

@@ -10,11 +10,13 @@ from mutants.choice import CHOICE
 from mutants.engines import ENGINES
 from mutants.local import LOCAL
 from mutants.mechanisms import MECHANISMS
+from mutants.streams import STREAMS
 
 MUTANTS = {
     "Mechanisms and keys": MECHANISMS,
     "Systems with a trusted server": CENTRAL,
     "Systems of local reports": LOCAL,
+    "Streams of words": STREAMS,
     "The choice of items": CHOICE,
     "Accounting": ACCOUNTS,
     "Engines, checkpoints and the shuffler": ENGINES,

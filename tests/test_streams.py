@@ -1,0 +1,124 @@
+"""No stream of random words serves two purposes, and no noise is drawn twice: of every system, during a real fit."""
+
+import itertools
+import sys
+from collections import defaultdict
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from fastfedrec import (
+    DPALS,
+    DPFMF,
+    DPLCF,
+    FMFLDP,
+    DPGram,
+    DPPopularity,
+    FedRec,
+    FedRecPlusPlus,
+    Interactions,
+    Key,
+    LaplaceRRSVD,
+    PrivatePrototypes,
+    PrivRec,
+    ShuffledSketchGram,
+    choose_items,
+)
+from fastfedrec.engines import LocalEngine
+from fastfedrec.mechanisms.integer_noise import IntegerNoise
+from fastfedrec.private_lloyd import private_lloyd
+from fastfedrec.projection import grid_candidates
+
+KEY = Key.from_seed(46)
+STEPS = ("fastfedrec.randomness", "fastfedrec.mechanisms")  # they draw for whoever calls them
+
+
+def ratings(n_users=40, n_items=24):
+    words = KEY.words("test.streams", size=n_users * n_items).reshape(n_users, n_items)
+    return Interactions.from_scipy(scipy.sparse.csr_array(((words % 5 + 1) * (words % 3 > 0)).astype(np.float32)))
+
+
+DATA = ratings()
+NOTHING_TAKEN = Interactions.from_arrays(*DATA.to_scipy().nonzero())  # whose list of items comes from the rows
+POINTS = np.linspace(-0.5, 0.5, 80).reshape(40, 2)
+CENTRAL = {"clip_norm": 0.5, "noise_multiplier": 3.0, "max_items": 4}
+RESPONSES = {"filling": "randomized_response", "keep_probability": 0.9, "add_probability": 0.2}
+
+
+def fitted(model, data=DATA, **options):
+    return lambda key: model().fit(data, key=key, engine=LocalEngine(2), **options)
+
+
+def alone(model, data=DATA, **options):
+    return lambda key: model().fit(data, key=key, **options)
+
+
+RUNS = {
+    "FMFLDP": fitted(lambda: FMFLDP(2, n_rounds=3, n_reports=5)),
+    "FMFLDP(rotate=True)": fitted(lambda: FMFLDP(2, n_rounds=3, n_reports=5, normalize="l2", rotate=True)),
+    "ShuffledSketchGram": fitted(lambda: ShuffledSketchGram(4.0, gate=False)),
+    "DPLCF": alone(DPLCF),
+    "DPPopularity": alone(lambda: DPPopularity(1.0)),
+    "DPPopularity(trust='local')": alone(lambda: DPPopularity(1.0, trust="local")),
+    "LaplaceRRSVD": fitted(lambda: LaplaceRRSVD(max_ratings=3, n_factors=2)),
+    "LaplaceRRSVD('published')": fitted(lambda: LaplaceRRSVD("published", n_factors=2)),
+    "LaplaceRRSVD(hide_items=True)": fitted(lambda: LaplaceRRSVD(hide_items=True, n_factors=2)),
+    "FedRec": fitted(lambda: FedRec(1, n_rounds=3, n_factors=2, client_share=0.5, **CENTRAL)),
+    "FedRec by response": fitted(lambda: FedRec(n_rounds=3, n_factors=2, **RESPONSES)),
+    "FedRecPlusPlus": fitted(lambda: FedRecPlusPlus(2, n_rounds=3, n_factors=2, min_clients_per_denoiser=1, **CENTRAL)),
+    "PrivatePrototypes": alone(lambda: PrivatePrototypes(2, 2, 4.0), entities=np.arange(40) % 3),
+    "PrivatePrototypes of all parts": alone(
+        lambda: PrivatePrototypes(
+            2, 2, 4.0, 1e-5, grouping="kmeans", candidates="grid", support="gumbel", n_support_items=5
+        ),
+        entities=np.arange(40) % 3,
+    ),
+    "DPGram": fitted(lambda: DPGram(4.0, gate=False)),
+    "DPALS": fitted(lambda: DPALS(n_factors=2, epsilon=4.0, n_rounds=3)),
+    "DPFMF": fitted(lambda: DPFMF(n_factors=2, epsilon=4.0, n_rounds=3)),
+    "PrivRec": fitted(lambda: PrivRec(n_rounds=3, n_factors=16, hidden=(16,), popularity_epsilon=0.5)),
+    "choose_items": lambda key: choose_items(NOTHING_TAKEN, 5, 4.0, delta=1e-3, max_items_per_user=3, key=key),
+    "private_lloyd": lambda key: private_lloyd(POINTS, 2, radius=1.0, n_rounds=3, epsilon=1.0, key=key),
+    "grid_candidates": lambda key: grid_candidates(
+        POINTS, 4, radius=1.0, depth=3, n_shifts=3, epsilon=9.0, threshold=0.0, key=key
+    ),
+}
+
+
+def who_asks():
+    """The function of the package that a stream is for: the first on the way that is not there for others."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(STEPS):
+        frame = frame.f_back
+    return f"{frame.f_globals['__name__']}.{frame.f_code.co_qualname}"
+
+
+def watched(monkeypatch, run):
+    """Of each stream of a run who asked for it, and of each noise the names of the draws that were added."""
+    streams, draws, subkey, add = defaultdict(set), [], Key.subkey, IntegerNoise._add
+
+    def named(self, purpose):
+        streams[self._secret, purpose].add(who_asks())
+        return subkey(self, purpose)
+
+    def added(self, values, key, purpose, round_number, *rest):
+        draws.append((key._secret, purpose, round_number))
+        return add(self, values, key, purpose, round_number, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Key, "subkey", named)
+        patch.setattr(IntegerNoise, "_add", added)
+        run(Key.from_seed(7))
+    return streams, draws
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", RUNS)
+def test_a_stream_serves_one_purpose_and_no_noise_is_drawn_twice(monkeypatch, name):
+    streams, draws = watched(monkeypatch, RUNS[name])
+    assert streams
+    shared = {purpose: sorted(asked) for (_, purpose), asked in streams.items() if len(asked) > 1}
+    assert shared == {}
+    twice = [draw[1:] for draw, same in itertools.groupby(sorted(draws)) if len(list(same)) > 1]
+    assert twice == []
