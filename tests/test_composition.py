@@ -12,6 +12,7 @@ from fastfedrec.accounting import (
     AdvancedAccountant,
     CentralRelease,
     Composed,
+    DiscreteGaussianRelease,
     Gaussian,
     Laplace,
     LocalReports,
@@ -198,16 +199,47 @@ def test_advanced_is_never_above_pure(epsilon, uses, delta):
     assert advanced.get_delta(advanced.get_epsilon(delta)) <= delta * (1 + 1e-6)
 
 
+RELEASES = [
+    (CentralRelease("c", 0.7, count=3), ALL),
+    (Laplace(1.4, neighboring="add_remove", sampling="none", count=3), ALL),
+    (ZCDP("z", 0.1, neighboring="add_remove", sampling="none", count=3), [ZCDPAccountant, RDPAccountant]),
+    (Gaussian(1.4, neighboring="add_remove", sampling="none", count=3), ALL[2:]),
+    (Gaussian(1.4, neighboring="add_remove", sampling="poisson", sampling_probability=0.1, count=3), ALL[3:]),
+    (DiscreteGaussianRelease(14.0, 10, neighboring="add_remove", sampling="none", count=3), ALL[2:]),
+]
+
+
+@pytest.mark.parametrize(("event", "accountants"), RELEASES)
+def test_uses_count_wherever_they_are_said(event, accountants):
+    """In an event, in `compose`, or by composing again."""
+    one, many = replace(event, count=1), replace(event, count=60)
+    for accountant in accountants:
+        ways = [
+            accountant().compose(many),
+            accountant().compose(replace(event, count=20), 3),
+            accountant().compose(one, 60),
+            accountant().compose(one, 50).compose(one, 10),
+        ]
+        epsilons, deltas = [way.get_epsilon(1e-6) for way in ways], [way.get_delta(20.0) for way in ways]
+        assert epsilons == pytest.approx([epsilons[0]] * 4, rel=1e-9)
+        assert deltas == pytest.approx([deltas[0]] * 4, rel=1e-6)
+        assert epsilons[0] > 1.2 * accountant().compose(one).get_epsilon(1e-6)
+
+
 @pytest.mark.parametrize(
-    ("event", "accountants"),
+    ("event", "accountant"),
     [
-        (CentralRelease("c", 0.7, count=3), ALL),
-        (Laplace(1.4, neighboring="add_remove", sampling="none", count=3), ALL),
-        (ZCDP("z", 0.1, neighboring="add_remove", sampling="none", count=3), [ZCDPAccountant, RDPAccountant]),
-        (Gaussian(1.4, neighboring="add_remove", sampling="none", count=3), ALL[2:]),
-        (Gaussian(1.4, neighboring="add_remove", sampling="poisson", sampling_probability=0.1, count=3), ALL[3:]),
+        *((CentralRelease("c", 0.05, count=1000), accountant) for accountant in ALL[1:]),
+        *((replace(NOISE, count=7), accountant) for accountant in ALL[2:]),
     ],
 )
+def test_delta_undoes_epsilon_by_every_accountant(event, accountant):
+    spent = accountant().compose(event)
+    for delta in (1e-3, 1e-6):
+        assert 0.9 * delta < spent.get_delta(spent.get_epsilon(delta)) <= delta * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("event", "accountants"), RELEASES)
 def test_none_of_a_users_data_costs_what_no_user_costs(event, accountants):
     for accountant in accountants:
         cost, other = (

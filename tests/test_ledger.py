@@ -206,9 +206,15 @@ def test_shards_of_one_round_hide_together():
     for part, n_users in zip(parts, (20_000, 30_000), strict=True):
         for _ in range(20):
             part.record(LocalReports("binary response", 2.5, 100, n_users, separable=True), simulation=n_users > 20_000)
+    parts[1].note("the list of items was taken from the data")
     joined = Ledger.of_shards(parts)
     assert joined.events == ledger_of(*[REPORTS] * 20).events
     assert joined.is_simulation
+    assert joined.notes == parts[1].notes
+    other = Ledger(delta=1e-3)
+    other.events = parts[0].events
+    with pytest.raises(ValueError, match="at the same delta"):
+        Ledger.of_shards([parts[0], other])
     parts[1].record(REPORTS)
     with pytest.raises(ValueError, match="the same events"):
         Ledger.of_shards(parts)

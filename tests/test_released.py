@@ -48,7 +48,7 @@ CENTRAL = {
     "PrivatePrototypes, clusters": PrivatePrototypes(
         2,
         2,
-        4.0,
+        60.0,
         1e-5,
         max_entries=5,
         n_epochs=2,

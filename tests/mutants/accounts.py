@@ -47,6 +47,30 @@ ACCOUNTS = [
         ("test_every_accountant_errs_upward_on_randomized_response",),
     ),
     Mutant(
+        "gaussian-count-forgotten", "Gaussian noise that is added many times costs what it costs once", "gaussian_rho",
+        "event.count / (2 * Fraction(event.noise_multiplier) ** 2)",
+        "1 / (2 * Fraction(event.noise_multiplier) ** 2)",
+        ("test_uses_count_wherever_they_are_said",),
+    ),
+    Mutant(
+        "advanced-uses-forgotten", "advanced composition adds the squares of one use", "AdvancedAccountant._moments",
+        "math.sqrt(count_up(uses * times))",
+        "math.sqrt(count_up(uses))",
+        ("test_uses_count_wherever_they_are_said",),
+    ),
+    Mutant(
+        "advanced-delta-squared", "advanced composition gives the square of its delta", "AdvancedAccountant._delta",
+        "math.exp(-beyond * beyond / 2)",
+        "math.exp(-beyond * beyond)",
+        ("test_delta_undoes_epsilon_by_every_accountant",),
+    ),
+    Mutant(
+        "zcdp-count-forgotten", "a zCDP event of many uses costs what one costs", "ZCDPAccountant._cost",
+        "up(count_up(event.count) * event.rho)",
+        "up(event.rho)",
+        ("test_uses_count_wherever_they_are_said", "test_an_events_own_count_costs_what_so_many_events_do"),
+    ),
+    Mutant(
         "zcdp-of-gaussian-halved", "zCDP of Gaussian noise is half of what it costs", "gaussian_rho",
         "2 * Fraction(event.noise_multiplier) ** 2",
         "4 * Fraction(event.noise_multiplier) ** 2",
@@ -269,6 +293,13 @@ ACCOUNTS = [
         "Ledger.of_shards",
         "sum(cast(LocalReports, e).n_users for e, _ in events)",
         "2 * sum(cast(LocalReports, e).n_users for e, _ in events)",
+        ("test_shards_of_one_round_hide_together",),
+    ),
+    Mutant(
+        "ledger-shards-forget-notes", "what shards say beside their events is not in their joined ledger",
+        "Ledger.of_shards",
+        "joined.note(note)",
+        "pass",
         ("test_shards_of_one_round_hide_together",),
     ),
     # ---- calibration ------------------------------------------------------------------------------------------------
