@@ -36,7 +36,7 @@ class ShuffledSketchGram(GramModel):
     ("zero_out", privacy unit "user"; a user without data sends fair coins), the whole run together.  One report alone
     is `epsilon_0`-differentially private against everybody, the shuffler included, and `n_reports_` of them cost as
     many times that.  `ledger_` also states the figure for replacing a user, about twice as large.  The list of items
-    and the number of users are public.
+    and the number of users are public: whoever is given the reports can count them.
 
     Parameters
     ----------
