@@ -272,7 +272,10 @@ def plain_array(name: str, value: Any, *, missing: bool = False) -> np.ndarray:
         # pandas has isna, polars and pyarrow is_null.  A NaN among NumPy's floats is a number, which callers look at.
         ask = getattr(value, "isna", None) or getattr(value, "is_null", None)
         number = isinstance(dtype := getattr(value, "dtype", None), np.dtype) and dtype.kind == "f"
-        absent = False if ask is None or missing or number else np.asarray(ask())
+        try:
+            absent = False if ask is None or missing or number else np.asarray(ask())
+        except NotImplementedError:  # of a pandas.MultiIndex, whose entries are tuples
+            absent = False
         remedy = "drop it, or put a value there"
     if np.any(absent):
         where = np.argwhere(np.broadcast_to(absent, np.shape(value)))[0].tolist()

@@ -98,14 +98,30 @@ def _read_catalogue(arguments: argparse.Namespace) -> dict[str, Any]:
         except (ValueError, EOFError) as error:
             reason = "it holds Python objects" if "pickle" in str(error) else str(error)
             raise ValueError(f"--catalogue {source} is no readable .npy file ({reason}); see numpy.save") from error
+        if not isinstance(item_ids, np.ndarray) or item_ids.ndim != 1:
+            got = f"shape {item_ids.shape}" if isinstance(item_ids, np.ndarray) else "an archive of arrays"
+            raise ValueError(f"--catalogue {source} must hold one array of 1 dimension, got {got}")
     else:
-        try:
-            item_ids = TextList(Path(source).read_text("utf-8-sig").splitlines())
-        except UnicodeDecodeError as error:
-            raise ValueError(f"--catalogue {source} is no UTF-8 text ({error.reason}); write one id a line") from error
-        if "" in item_ids:
-            raise ValueError(f"--catalogue {source}, line {item_ids.index('') + 1}: an id is missing; remove the line")
+        item_ids = _read_lines(source)
     return {"item_ids": item_ids, "unlisted": "drop" if arguments.drop_unlisted else "error"}
+
+
+def _read_lines(path: str) -> TextList:
+    """The ids of a text file, one a line."""
+    try:
+        lines = Path(path).read_text("utf-8-sig").split("\n")  # and nowhere else: an id may hold other separators
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--catalogue {path} is no UTF-8 text ({error.reason}); write one id a line") from error
+    item_ids = TextList(lines if lines[-1] else lines[:-1])
+    if "" in item_ids:
+        raise ValueError(f"--catalogue {path}, line {item_ids.index('') + 1}: an id is missing; remove the line")
+    heads = [bool(re.fullmatch("-?[0-9]+", text)) for text in item_ids]
+    if item_ids and (item_ids[0] == "item" or (len(heads) > 1 and all(heads[1:]) and not heads[0])):
+        raise ValueError(
+            f"--catalogue {path}, line 1: {item_ids[0]!r} looks like a heading, not like an id; remove the line, or "
+            "move it to another place if it is one"
+        )
+    return item_ids
 
 
 def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> Interactions:

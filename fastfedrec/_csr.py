@@ -1,7 +1,7 @@
 """The check of compressed rows, and of all that belongs to interactions: what a stranger states before it is used."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -189,10 +189,12 @@ def check_columns(
 ) -> dict[str, np.ndarray]:
     """Columns with an entry for each row of an axis."""
     checked = {}
-    for feature, column in (columns or {}).items():
+    for feature, column in ({} if columns is None else columns).items():
         if not isinstance(feature, str):
             raise TypeError(f"{name(field)} must be named by strings, got {feature!r} ({type(feature).__name__})")
         called = name(f"{field}[{feature!r}]")
+        if isinstance(column, str | bytes | set | frozenset) or not isinstance(column, Iterable):
+            raise TypeError(f"{called} must be a column in an order, got {type(column).__name__}; pass a list")
         checked[feature] = own_array(column_array(called, column))
         if len(checked[feature]) != length:
             raise ValueError(f"{called} must have {length} entries, got {len(checked[feature])}")

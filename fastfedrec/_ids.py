@@ -46,8 +46,7 @@ class IdIndex:
     def _column(self, ids: Any) -> np.ndarray:
         if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) or getattr(ids, "ndim", 1) == 0:
             raise TypeError(f"{self._axis}_ids must be a sequence of ids, got the single id {ids!r}; pass [{ids!r}]")
-        if isinstance(ids, np.ndarray) and ids.ndim != 1:
-            raise ValueError(f"{self._axis}_ids must have 1 dimension, got shape {ids.shape}")
+        check_one_column(f"{self._axis}_ids", ids)
         return column_array(f"{self._axis}_ids", ids)
 
     def _comparable(self, dtype: np.dtype) -> bool:
@@ -93,6 +92,34 @@ def is_column(values: Any) -> bool:
     return hasattr(values, "isna") or hasattr(values, "is_null")
 
 
+def check_one_column(name: str, ids: Any) -> None:
+    """Raise for a set, which has no order, for a table, and for what has not one dimension."""
+    if isinstance(ids, set | frozenset):
+        raise TypeError(f"{name} must be in an order, got a {type(ids).__name__}; pass a list, such as sorted({name})")
+    if hasattr(ids, "columns"):
+        raise TypeError(f"{name} must be one column, got a {type(ids).__name__}; take the column by its name")
+    if getattr(ids, "ndim", 1) != 1:
+        raise ValueError(f"{name} must have 1 dimension, got shape {ids.shape}")
+
+
+def _kinds(ids: np.ndarray) -> set[str]:
+    """What ids are, as far as one can equal another: "bytes", "dates", "numbers", "strings", "times" or "tuples"."""
+    if ids.dtype.kind != "O":
+        return {{"U": "strings", "S": "bytes", "M": "dates", "m": "times"}.get(ids.dtype.kind, "numbers")}
+    of_type = {str: "strings", tuple: "tuples"}
+    return {next((what for kind, what in of_type.items() if issubclass(t, kind)), "numbers") for t in map(type, ids)}
+
+
+def check_kinds(axis: str, listed: np.ndarray, found: np.ndarray) -> None:
+    """Raise where a list can hold none of the ids, whatever they are: numbers are listed, and they are strings."""
+    ours, theirs = (_kinds(ids) if len(ids) else set() for ids in (listed, found))
+    if ours and theirs and not ours & theirs:
+        raise TypeError(
+            f"{axis}_ids must be of the {axis}s' type, got {' and '.join(sorted(ours))} for "
+            f"{' and '.join(sorted(theirs))}, none of which they equal; convert one of the two"
+        )
+
+
 def entry_at(column: Any, position: int) -> Any:
     """One entry of a column as `encode_ids` takes it."""
     if isinstance(column, Coded):
@@ -131,6 +158,7 @@ def encode_ids(name: str, ids: Any) -> tuple[np.ndarray, np.ndarray]:
         return distinct, rows[ids.numbers]
     if isinstance(ids, str | bytes) or not hasattr(ids, "__len__"):
         raise TypeError(f"{name} must be a sequence of ids, got {type(ids).__name__}")
+    check_one_column(name, ids)
     if isinstance(ids, np.ndarray) or is_column(ids):
         ids = plain_array(name, ids)
     if not (isinstance(ids, np.ndarray) and ids.dtype.kind != "O"):
@@ -141,8 +169,6 @@ def encode_ids(name: str, ids: Any) -> tuple[np.ndarray, np.ndarray]:
         ids = _typed_array(listed)
         if ids is None:
             return _encode_objects(name, listed)
-    if ids.ndim != 1:
-        raise ValueError(f"{name} must have 1 dimension, got shape {ids.shape}")
     if ids.dtype.kind not in "iufUSbMm":
         raise TypeError(f"{name} must hold hashable ids, got dtype {ids.dtype}")
     if ids.dtype.kind in "fMm" and (bad := np.flatnonzero(ids != ids)).size:
@@ -165,6 +191,7 @@ def rows_on(name: str, ids: Any, listed: Any) -> tuple[np.ndarray, np.ndarray]:
         return found, rows
     axis = name.removesuffix("s")
     listed = axis_ids(f"{axis}_ids", listed, None)
+    check_kinds(axis, listed, found)
     return listed, IdIndex(axis, listed).find(found).astype(rows.dtype)[rows]
 
 
@@ -239,6 +266,7 @@ def axis_ids(name: str, ids: Any, length: int | None) -> np.ndarray:
         return np.arange(length, dtype=np.int64)
     if ids is None or isinstance(ids, str | bytes) or not hasattr(ids, "__len__"):
         raise TypeError(f"{name} must be a sequence of ids, got {type(ids).__name__}")
+    check_one_column(name, ids)
     array = column_array(name, ids)
     if length is not None and len(array) != length:
         raise ValueError(f"{name} must have {length} entries, one for each row or column, got {len(array)}")

@@ -261,11 +261,11 @@ class Interactions(Selections):
         item_ids: Sequence[Hashable] | np.ndarray | None = None,
         unlisted: str = "error",
     ) -> Self:
-        """Build from a pandas or polars frame with one row per interaction.
+        """Build from a table of pandas, polars or pyarrow with one row per interaction.
 
         Parameters
         ----------
-        frame : pandas.DataFrame or polars.DataFrame
+        frame : pandas.DataFrame, polars.DataFrame or pyarrow.Table
             Anything whose columns are read by name and offer ``to_numpy``.
         user, item : str
             Names of the id columns.
@@ -288,10 +288,16 @@ class Interactions(Selections):
         KeyError
             A column that is not there; the columns that are get listed.
         """
+        if hasattr(frame, "collect") or not hasattr(frame, "columns"):  # a polars LazyFrame has not read anything
+            remedy = "; call its collect()" if hasattr(frame, "collect") else ""
+            kinds = "a pandas or polars DataFrame, or a pyarrow Table"
+            raise TypeError(f"frame must be {kinds}, got {type(frame).__name__}{remedy}")
+        names = list(getattr(frame, "column_names", frame.columns))  # pyarrow's `columns` are the data
 
         def column(argument, name):
-            if name not in frame.columns:
-                raise KeyError(f"{argument}={name!r} is not a column; the frame has {list(frame.columns)}")
+            if names.count(name) != 1:
+                what = "stands there more than once" if name in names else "is not a column"
+                raise KeyError(f"{argument}={name!r} {what}; the frame has {names}")
             series = frame[name]
             missing = np.asarray(series.is_null() if hasattr(series, "is_null") else series.isna())
             if missing.any():
@@ -299,8 +305,6 @@ class Interactions(Selections):
                 raise ValueError(f"column {name!r} ({argument}) {problem}; drop or fill those rows")
             return series.to_numpy()
 
-        if not hasattr(frame, "columns"):
-            raise TypeError(f"frame must be a pandas or polars DataFrame, got {type(frame).__name__}")
         return cls.from_arrays(
             column("user", user),
             column("item", item),

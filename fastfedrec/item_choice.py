@@ -75,7 +75,8 @@ def choose_items(
     TypeError
         Users whose rows are not here, as an engine's server knows them.
     ValueError
-        No `delta` for a list taken from the data, or a list that was chosen by exact counts before (`top_items`).
+        No `delta` for a list taken from the data, a list that was chosen by exact counts before (`top_items`), or one
+        that `choose_items` chose and whose event the ledger does not hold.
 
     Notes
     -----
@@ -116,6 +117,11 @@ def choose_items(
         raise ValueError(
             "interactions must have a list of items that is public or all of the data's, got one that was chosen by "
             "exact counts (top_items, filter_core), which no later choice makes private; choose from the data"
+        )
+    if interactions.catalogue == "chosen" and not any(event.mechanism in CHOICES for event in ledger.events):
+        raise ValueError(
+            "ledger must hold the choice that made the list of items of interactions, which is not public, got one "
+            "without it; pass the same ledger= to every choice, and to fit"
         )
     key = resolve_key(key)
     if interactions.catalogue == "data":

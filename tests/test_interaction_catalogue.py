@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from interaction_case import assert_same, assert_well_formed, table_of
 from naive import interactions as naive
@@ -33,6 +33,11 @@ lists = st.one_of(
 )
 
 
+def can_be_listed(ids, listed):
+    """Whether the list holds anything of the type of the ids."""
+    return not ids or not listed or type(ids[0]) is type(listed[0])
+
+
 @st.composite
 def cases(draw):
     users, items = draw(ids), draw(ids)
@@ -48,6 +53,11 @@ def cases(draw):
 def test_listed_axes_equal_the_twin(case, duplicates):
     users, items, values, user_ids, item_ids = case
     options = {"duplicates": duplicates, "user_ids": user_ids, "item_ids": item_ids}
+    if not (can_be_listed(users, user_ids) and can_be_listed(items, item_ids)):
+        for unlisted in ("error", "drop"):  # a list of another type is a mistake, and nobody's rows are dropped for it
+            with pytest.raises(TypeError, match=r"(user|item)_ids must be of the (user|item)s' type, got "):
+                Interactions.from_arrays(users, items, values, **options, unlisted=unlisted)
+        return
     kept = [
         row
         for row, (user, item) in enumerate(zip(users, items, strict=True))
@@ -70,6 +80,7 @@ def test_listed_axes_equal_the_twin(case, duplicates):
 @given(cases())
 def test_logs_on_listed_axes_equal_their_rows(case):
     users, items, _, user_ids, item_ids = case
+    assume(can_be_listed(users, user_ids) and can_be_listed(items, item_ids))
     kept = [
         row
         for row, (user, item) in enumerate(zip(users, items, strict=True))
@@ -153,18 +164,60 @@ def test_what_one_user_does_changes_nothing_in_a_listed_catalogue():
     )
 
 
-@pytest.mark.parametrize("make", [list, np.array, pd.Series, pl.Series, lambda ids: np.array(ids, dtype=">i8")])
+@pytest.mark.parametrize(
+    "make",
+    [
+        list, tuple, np.array, pd.Series, pd.Index, pd.Categorical, pd.CategoricalIndex, pl.Series, dict.fromkeys,
+        lambda ids: pd.Series(ids, index=range(5, 5 + len(ids))), lambda ids: pd.array(ids, dtype="Int64"),
+        lambda ids: np.array(ids, dtype=">i8"), lambda ids: np.ma.array(ids), lambda ids: memoryview(np.array(ids)),
+        lambda ids: np.repeat(ids, 2)[::2], lambda ids: pytest.importorskip("pyarrow").array(ids),
+        lambda ids: pytest.importorskip("pyarrow").chunked_array([ids[:1], ids[1:]]),
+        lambda ids: pytest.importorskip("pyarrow").array(ids).dictionary_encode(),
+    ],
+)  # fmt: skip
 def test_lists_of_any_kind(make):
     data = Interactions.from_arrays([1, 2], [7, 3], item_ids=make([9, 3, 7]), user_ids=make([2, 1]))
     assert table_of(data) == {2: {3: 1.0}, 1: {7: 1.0}}
-    assert data.item_ids.dtype == np.int64
+    assert (data.item_ids.tolist(), data.item_ids.dtype) == ([9, 3, 7], np.int64)
+    assert all(type(item) is int for item in data.item_ids.tolist())
+
+
+@pytest.mark.parametrize(
+    ("listed", "items"),
+    [
+        ([1.0, 2.0], [2, 1]),
+        (np.array([1, 2], dtype=np.uint8), [2, 1]),
+        ([2**80, 1, -(2**70)], [1, 2**80]),
+        (np.array([2**63, 1], dtype=np.uint64), [1, 2**63]),
+        (np.array([-(2**63), 5]), np.array([5], dtype=np.uint8)),
+        ([True, 5], [5, 1]),
+        ([1, "1", 2.5, ("a", 1)], ["1", 1, ("a", 1)]),
+        (pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]), [("b", 2)]),
+        (np.array(["2020-01-01", "2021-01-01"], dtype="M8[D]"), np.array(["2021-01-01"], dtype="M8[D]")),
+        (["a\0", "a"], ["a", "a\0"]),
+        (["", "é", "e\u0301"], ["é", ""]),
+    ],
+)
+def test_a_row_is_found_by_equality_whatever_the_types(listed, items):
+    data = Interactions.from_arrays(range(len(items)), items, item_ids=listed)
+    names = list(listed)
+    assert list(data.item_ids) == names
+    assert data.indices.tolist() == [names.index(item) for item in items]
+    assert Interactions.from_arrays([], [], item_ids=listed).item_ids.tolist() == data.item_ids.tolist()
+
+
+@pytest.mark.parametrize("wrong", [2**53 + 1, -1, 2**64, 0.5, float("inf")])
+def test_numbers_that_only_look_equal_are_not(wrong):
+    for listed in ([2.0**53], np.array([2**64 - 1], dtype=np.uint64), [0], np.array([255], dtype=np.uint8)):
+        data = Interactions.from_arrays([1], [wrong], item_ids=listed, unlisted="drop")
+        assert data.n_interactions == 0
 
 
 def test_frames_logs_and_tables_take_a_list(tmp_path):
     columns = {"user": ["b", "a"], "item": [3, 5], "value": [4.0, 2.0]}
     wanted = Interactions.from_arrays(*columns.values(), item_ids=[5, 4, 3])
-    for library in (pd, pl):
-        frame = library.DataFrame(columns)
+    arrow = pytest.importorskip("pyarrow")
+    for frame in (pd.DataFrame(columns), pl.DataFrame(columns), arrow.table(columns)):
         assert_same(Interactions.from_dataframe(frame, value="value", item_ids=[5, 4, 3]), wanted)
         with pytest.raises(ValueError, match=r"items\[1\] is 5, which item_ids does not list \(1 of 2 rows in all\)"):
             Interactions.from_dataframe(frame, item_ids=[3])
@@ -198,7 +251,36 @@ def test_frames_logs_and_tables_take_a_list(tmp_path):
             ValueError,
             r"items\[2\] is 3, which item_ids does not list \(1 of 3 rows in all\);",
         ),
-        ({"item_ids": ["1", "2", "3"]}, ValueError, r"items\[0\] is 1, which item_ids does not list \(3 of 3 rows"),
+        (
+            {"item_ids": ["1", "2", "3"]},
+            TypeError,
+            "item_ids must be of the items' type, got strings for numbers, none",
+        ),
+        (
+            {"user_ids": [("a", 1)], "unlisted": "drop"},
+            TypeError,
+            "user_ids must be of the users' type, got tuples for n",
+        ),
+        ({"item_ids": np.array([b"1"])}, TypeError, "item_ids must be of the items' type, got bytes for numbers, none"),
+        ({"item_ids": {1, 2, 3}}, TypeError, r"item_ids must be in an order, got a set; pass a list, such as sorted\("),
+        ({"user_ids": frozenset([10])}, TypeError, "user_ids must be in an order, got a frozenset; pass a list"),
+        ({"item_ids": np.array([[1, 2, 3]])}, ValueError, r"item_ids must have 1 dimension, got shape \(1, 3\)"),
+        ({"item_ids": np.array(3)}, ValueError, r"item_ids must have 1 dimension, got shape \(\)"),
+        (
+            {"item_ids": pd.DataFrame({"item": [1]})},
+            TypeError,
+            "item_ids must be one column, got a DataFrame; take the",
+        ),
+        (
+            {"item_ids": pl.DataFrame({"item": [1]})},
+            TypeError,
+            "item_ids must be one column, got a DataFrame; take the",
+        ),
+        ({"item_ids": [1.0, 2.0, float("nan")]}, ValueError, r"item_ids\[2\] is missing \(nan\)"),
+        ({"item_ids": pd.array([1, None], dtype="Int64")}, ValueError, r"item_ids\[1\] is missing"),
+        ({"item_ids": pl.Series([1, None])}, ValueError, r"item_ids\[1\] is missing"),
+        ({"item_ids": np.ma.array([1, 2, 3], mask=[0, 1, 0])}, ValueError, r"item_ids\[1\] is missing"),
+        ({"item_ids": [1, 1.0, 3]}, ValueError, "item_ids must be distinct, got 1 repeated"),
         (
             {"user_ids": [10, 20]},
             ValueError,
@@ -281,6 +363,15 @@ def test_ids_of_a_text_file_are_of_the_data_s_type(tmp_path, table):
         (["--catalogue", "{list}"], "9\n7\n", r"items\[3\] is 11, which item_ids does not list \(1 of 4 rows in all\)"),
         (["--catalogue", "{list}"], "9\n7\n11\n7\n", "item_ids must be distinct"),
         (["--catalogue", "{list}"], "9\n\n7\n", "--catalogue {list}, line 2: an id is missing"),
+        (["--catalogue", "{list}"], "9\n7\n11\n\n", "--catalogue {list}, line 4: an id is missing"),
+        (["--catalogue", "{list}"], "\r\n9\r\n", "--catalogue {list}, line 1: an id is missing"),
+        (
+            ["--catalogue", "{list}"],
+            "movieId\n9\n7\n11\n",
+            "--catalogue {list}, line 1: 'movieId' looks like a heading",
+        ),
+        (["--catalogue", "{list}"], "item\na\nb\n", "--catalogue {list}, line 1: 'item' looks like a heading"),
+        (["--catalogue", "{list}"], "", "item_ids must be of|which item_ids does not list"),
         (["--catalogue", "{list}"], b"\xff\xfe7\n", "--catalogue {list} is no UTF-8 text"),
         (["--catalogue", "{list}x"], "", "{list}x"),
         (["--catalogue", "published"], "", "--catalogue published is for MovieLens and Netflix"),
@@ -294,6 +385,20 @@ def test_catalogues_that_are_refused(tmp_path, table, capsys, options, content, 
     assert re.search(message.format(list=re.escape(str(path))), capsys.readouterr().err)
 
 
+def test_an_npy_file_holds_one_list(tmp_path, table, capsys):
+    for content, got in ((np.array([[9, 7, 11]]), r"shape \(1, 3\)"), (np.array(9), r"shape \(\)")):
+        np.save(tmp_path / "list.npy", content)
+        assert fit(tmp_path, table, "--catalogue", tmp_path / "list.npy")[0] == 2
+        assert re.search(f"list.npy must hold one array of 1 dimension, got {got}", capsys.readouterr().err)
+    np.savez(tmp_path / "x.npz", a=np.array([9, 7, 11]))
+    (tmp_path / "x.npz").rename(tmp_path / "list.npy")
+    assert fit(tmp_path, table, "--catalogue", tmp_path / "list.npy")[0] == 2
+    assert "list.npy must hold one array of 1 dimension, got an archive of arrays" in capsys.readouterr().err
+    np.save(tmp_path / "list.npy", np.array(["9", "7", "11"]))  # a file that says its type
+    assert fit(tmp_path, table, "--catalogue", tmp_path / "list.npy")[0] == 2
+    assert "item_ids must be of the items' type, got strings for numbers" in capsys.readouterr().err
+
+
 def test_an_npy_file_that_is_none_is_named_without_advice(tmp_path, table, capsys):
     path = tmp_path / "list.npy"
     np.save(path, np.array([{}], dtype=object), allow_pickle=True)
@@ -301,6 +406,41 @@ def test_an_npy_file_that_is_none_is_named_without_advice(tmp_path, table, capsy
     error = capsys.readouterr().err
     assert f"--catalogue {path} is no readable .npy file (it holds Python objects)" in error
     assert "allow_pickle" not in error
+
+
+@pytest.mark.parametrize(
+    ("content", "rows", "expected"),
+    [
+        ("9\r\n7\r\n11\r\n", "ann,7", [9, 7, 11]),
+        ("\ufeff9\n7\n11", "ann,7", [9, 7, 11]),
+        ("a\u2028b\nc\x85d\n", "ann,c\x85d", ["a\u2028b", "c\x85d"]),  # ends of lines only where there are such
+        ("007\n7\n", "ann,007", ["007", "7"]),
+        ("-3\n0\n", "ann,-3", [-3, 0]),
+        (" 7\n7 \n", "ann, 7", [" 7", "7 "]),
+        ("x\n9\n7\ny\n", "ann,7", ["x", "9", "7", "y"]),
+        ("12345678901234567890\n7\n", "ann,7", ["12345678901234567890", "7"]),
+    ],
+)
+def test_lines_are_ids_as_they_stand(tmp_path, table, content, rows, expected):
+    (tmp_path / "list").write_text(content, encoding="utf-8", newline="")
+    table.write_text(f"user,item\n{rows}\n", encoding="utf-8", newline="")
+    status, model = fit(tmp_path, table, "--catalogue", tmp_path / "list")
+    assert status == 0
+    assert model.interactions_.item_ids.tolist() == expected
+    assert model.interactions_.n_interactions == 1
+
+
+@pytest.mark.parametrize("reader", ["pyarrow", "polars"])
+def test_a_text_list_of_numbers_fits_text_and_numbers_of_parquet(tmp_path, reader, monkeypatch):
+    if reader == "polars":
+        monkeypatch.setattr("fastfedrec.datasets._table_files._import", lambda name: pl if name == "polars" else None)
+    (tmp_path / "list").write_text("9\n7\n")
+    for items, expected in ((["7", "9"], ["9", "7"]), ([7, 9], [9, 7])):
+        pl.DataFrame({"user": [1, 2], "item": items}).write_parquet(tmp_path / "t.parquet")
+        status, model = fit(tmp_path, tmp_path / "t.parquet", "--catalogue", tmp_path / "list")
+        assert status == 0
+        assert model.interactions_.item_ids.tolist() == expected
+        assert model.interactions_.indices.tolist() == [1, 0]
 
 
 def test_a_matrix_states_its_items_itself(tmp_path, capsys):

@@ -382,8 +382,51 @@ def test_from_dataframe_refuses(library):
         Interactions.from_dataframe(frame)
     with pytest.raises(ValueError, match=r"column 'value' \(value\) has 1 missing entries"):
         Interactions.from_dataframe(frame, user="item", value="value")
-    with pytest.raises(TypeError, match="frame must be a pandas or polars DataFrame, got list"):
+    with pytest.raises(TypeError, match="frame must be a pandas or polars DataFrame, or a pyarrow Table, got list"):
         Interactions.from_dataframe([1, 2])
+
+
+def test_tables_that_are_no_frame_are_not_shown():
+    arrow = pytest.importorskip("pyarrow").table({"user": ["secret"], "item": [1]})
+    for table, error, message in (
+        (pl.LazyFrame({"user": ["secret"], "item": [1]}), TypeError, "got LazyFrame; call its collect"),
+        (arrow, KeyError, r"user='who' is not a column; the frame has \['user', 'item'\]"),
+        (pd.DataFrame([["secret", 2, 3]], columns=["who", "item", "item"]), KeyError, "item='item' stands there more"),
+    ):
+        with pytest.raises(error, match=message) as caught:
+            Interactions.from_dataframe(table, user="who")
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({1, 2}, TypeError, "must be in an order, got a set; pass a list, such as sorted"),
+        (pd.DataFrame({"id": [1, 2]}), TypeError, "must be one column, got a DataFrame; take the column by its name"),
+        (np.array([[1], [2]]), ValueError, r"must have 1 dimension, got shape \(2, 1\)"),
+    ],
+)
+def test_ids_are_one_column_in_an_order_everywhere(wrong, error, message):
+    data = Interactions.from_arrays([1, 2], [1, 2])
+    matrix, build = data.to_scipy(), Interactions.from_scipy
+    for call in (
+        lambda: Interactions.from_arrays(wrong, [1, 2]), lambda: Interactions.from_arrays([1, 2], wrong),
+        lambda: build(matrix, user_ids=wrong), lambda: build(matrix, item_ids=wrong),
+        lambda: data.user_index(wrong), lambda: data.item_index(wrong),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            call()
+
+
+@pytest.mark.parametrize("wrong", ["ab", {"a", "b"}, None, 5, b"ab"])
+def test_features_are_columns_in_an_order(wrong):
+    data = Interactions.from_arrays([1, 2], [1, 2])
+    with pytest.raises(TypeError, match=r"item_features\['e'\] must be a column in an order, got \w+; pass a list"):
+        data.with_features(item_features={"e": wrong})
+    with pytest.raises(TypeError, match=r"item_features must be named by strings, got 1 \(int\)"):
+        data.with_features(item_features={1: [1, 2]})
+    frame = pd.DataFrame({"e": [3, 4]})
+    assert data.with_features(item_features=frame).item_features["e"].tolist() == [3, 4]
 
 
 def test_nan_in_a_polars_value_column_is_refused_too():

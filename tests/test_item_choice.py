@@ -180,6 +180,22 @@ def test_a_fit_on_what_was_chosen_adds_to_the_same_ledger():
     assert data.shard(2)[0].catalogue == data.select_users([0]).catalogue == "chosen"
 
 
+def test_a_choice_from_what_was_chosen_adds_up_or_is_refused():
+    data, ledger = crowd({"a": 300, "b": 200, "c": 100}), Ledger(delta=1e-5)
+    chosen = choose_items(data, 3, 1.0, delta=1e-6, max_items_per_user=1, key=Key.from_seed(0), ledger=ledger)
+    assert chosen.n_items == 3
+    key = Key.from_entropy()
+    for other in (None, Ledger()):
+        with pytest.raises(ValueError, match="ledger must hold the choice that made the list of items"):
+            choose_items(chosen, 2, 1.0, key=key, ledger=other)
+    key.claim("what was refused has not used it")
+    again = choose_items(chosen, 2, 1.0, key=Key.from_seed(1), ledger=ledger)
+    assert (again.n_items, again.catalogue, len(ledger.events)) == (2, "chosen", 2)
+    model = DPPopularity(1.0).fit(again, key=Key.from_seed(1), ledger=ledger)
+    assert len(model.ledger_.events) == 3
+    assert not any("list of items" in note for note in ledger.notes)
+
+
 def test_nobody_at_all():
     empty = Interactions.from_arrays([], [])
     chosen = choose_items(empty, 3, 1.0, delta=1e-6, key=Key.from_seed(0))

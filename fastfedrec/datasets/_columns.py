@@ -185,7 +185,7 @@ class TextList(list):
 
 def same_type(item_ids: Any, items: np.ndarray | Coded) -> tuple[Any, np.ndarray | Coded]:
     """A catalogue read from a text file, and a column of items, in one type: integers where both are written so."""
-    if not isinstance(item_ids, TextList) or isinstance(items, Coded):
+    if not isinstance(item_ids, TextList) or isinstance(items, Coded) or items.dtype.kind in "OU":
         return item_ids, items
     if all(_INTEGER.fullmatch(text) for text in item_ids):
         return np.array(item_ids, dtype=np.int64), items

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec._check import check_choice
-from fastfedrec._ids import Coded, IdIndex, axis_ids
+from fastfedrec._ids import Coded, IdIndex, axis_ids, check_kinds
 from fastfedrec._kernels.tables import NATURAL, OPTIONAL, TEXT
 from fastfedrec._pairs import UNLISTED
 from fastfedrec.datasets._columns import ColumnReader, Field
@@ -248,6 +248,7 @@ def _on_list(
 ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     """Pairs, counts and features on a catalogue that is given."""
     check_choice("unlisted", unlisted, UNLISTED)
+    check_kinds("item", listed, found)
     places = IdIndex("item", listed).find(found)
     if unlisted == "error" and (absent := np.flatnonzero(places < 0)).size:
         raise ValueError(

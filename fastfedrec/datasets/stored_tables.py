@@ -11,7 +11,7 @@ import numpy as np
 
 from fastfedrec._check import check_choice
 from fastfedrec._csr import check_item_count
-from fastfedrec._ids import Coded, IdIndex, axis_ids, encode_ids, id_at
+from fastfedrec._ids import Coded, IdIndex, axis_ids, check_kinds, encode_ids, id_at
 from fastfedrec._pairs import (
     DUPLICATES,
     UNLISTED,
@@ -330,6 +330,7 @@ def _on_list(
     listed: np.ndarray, found: np.ndarray, rows: Callable[[slice], np.ndarray], unlisted: str
 ) -> tuple[np.ndarray, Callable[[slice], np.ndarray]]:
     """The same on a catalogue that is given; -1 for what it does not list."""
+    check_kinds("item", listed, found)
     places = IdIndex("item", listed).find(found).astype(np.int32)
     if unlisted == "error" and (absent := np.flatnonzero(places < 0)).size:
         raise ValueError(

@@ -122,6 +122,14 @@ CHOICE = [
         ("test_what_was_chosen_by_exact_counts_is_refused",),
     ),
     Mutant(
+        "choice-after-an-unpaid-choice",
+        "what was chosen privately may be chosen from with a ledger that does not know of it",
+        "choose_items",
+        "interactions.catalogue == 'chosen'",
+        "False",
+        ("test_a_choice_from_what_was_chosen_adds_up_or_is_refused",),
+    ),
+    Mutant(
         "choice-data-as-public",
         "a list taken from the data counts as public",
         "choose_items",
