@@ -49,17 +49,21 @@ class _EntityModels(Recommender):
             if not part.n_interactions:  # nobody here has anything, and there is nothing to solve
                 continue
             factors[rows] = solve_rows_nonnegative(
-                part._replace(values=part.values_or_ones()), own, regularization=self.regularization,
+                self._in_range(part), own, regularization=self.regularization,
                 n_threads=threads_for_rows(len(rows), n_threads),
             )  # fmt: skip
         return factors
+
+    def _in_range(self, shard: Interactions) -> Interactions:
+        """Values clipped as for the server: no value of one user's makes the numbers of the others infinite."""
+        return shard._replace(values=np.clip(shard.values_or_ones(), *self.value_range))
 
     def _refine(self, shard: Interactions, n_threads: int) -> np.ndarray:
         """Item factors of one entity: alternating on its own data, from the server's; items it lacks keep theirs."""
         if not shard.n_interactions:
             return self.item_factors_
         options: dict[str, Any] = {"regularization": self.regularization, "n_threads": n_threads}
-        own = shard._replace(values=shard.values_or_ones())
+        own = self._in_range(shard)
         turned = Interactions.from_scipy(own.to_scipy().T)
         turned = turned._replace(values=turned.values_or_ones())
         held = turned.interactions_per_user() > 0

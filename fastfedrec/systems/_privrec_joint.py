@@ -11,18 +11,16 @@ from fastfedrec.joint_loss import JointNetwork
 from fastfedrec.pretraining import draw_contrastive_examples
 from fastfedrec.randomness import Key
 from fastfedrec.systems._privrec_rounds import ClientData, PrivRecRounds
-from fastfedrec.systems._privrec_stage1 import Stage1Settings
+from fastfedrec.systems._privrec_stage1 import Stage1Settings, in_order
 
 
 class JointData(ClientData):
     """The same, and the users' positives in the order of time."""
 
-    def __init__(
-        self, data: Interactions, features: Features, joint: JointNetwork, threshold: float, ignore_unknown: bool
-    ):
-        super().__init__(data, features, joint.network, threshold, ignore_unknown)
+    def __init__(self, data: Interactions, features: Features, joint: JointNetwork, threshold: float, is_private: bool):
+        super().__init__(data, features, joint.network, threshold, ignore_unknown=is_private)
         self.joint = JointNetwork(self.network)
-        self.sequences = data.binarize(threshold)
+        self.sequences = (in_order(data) if is_private else data).binarize(threshold)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.gru import GRUEncoder
 from fastfedrec.interaction_log import InteractionLog
-from fastfedrec.interactions import Interactions
+from fastfedrec.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.network import TwoTower
 from fastfedrec.pretraining import check_sequences, draw_contrastive_examples
 from fastfedrec.randomness import Key
@@ -94,7 +94,13 @@ def resolve_options(parameters: Mapping[str, Any], n_users: int) -> dict[str, An
 
 
 def choose_sequences(
-    stage1: str, data: Interactions | InteractionLog, public: Any, threshold: float, *, joint: bool = False
+    stage1: str,
+    data: Interactions | InteractionLog,
+    public: Any,
+    threshold: float,
+    *,
+    joint: bool = False,
+    is_private: bool = False,
 ) -> Any:
     """What stage one learns from, in order and with positives only; None without a stage one."""
     if stage1 != "public" and public is not None:
@@ -104,7 +110,8 @@ def choose_sequences(
     if stage1 == "public":
         _check_public(data, public)
     if stage1 != "public" or joint:
-        _check_own("contrastive_weight" if stage1 == "public" else f"stage1={stage1!r}", data)
+        is_private = is_private and stage1 != "published"  # which has no guarantee
+        _check_own("contrastive_weight" if stage1 == "public" else f"stage1={stage1!r}", data, is_private)
     sequences: Any = public if stage1 == "public" else data
     return sequences.binarize(threshold)
 
@@ -122,14 +129,21 @@ def _check_public(data: Interactions | InteractionLog, public: Any) -> None:
     check_sequences("public", public)
 
 
-def _check_own(what: str, data: Any) -> None:
-    """Raise where the users' own items have no order."""
+def _check_own(what: str, data: Any, is_private: bool) -> None:
+    """Raise where the users' own items have no order; of a private run, where nobody's have one."""
     if isinstance(data, InteractionLog):
         raise ValueError(
             f"{what} learns from each user's items in order, and an InteractionLog has no timestamps; use "
             "stage1='none', or 'public' with other people's sequences"
         )
-    check_sequences("interactions", data)
+    check_sequences("interactions", in_order(data) if is_private else data)
+
+
+def in_order(data: Interactions) -> Interactions:
+    """The same data, in which an item without a time is the earliest: so none that one user has stops a private run."""
+    if data.timestamps is None:
+        return data
+    return data._replace(timestamps=np.maximum(data.timestamps, MISSING_TIMESTAMP + 1))
 
 
 def public_note(n_users: int) -> str:
@@ -203,7 +217,7 @@ class PretrainingRounds(CohortRounds):
         self.clip_norm = self.settings.clip_norm
 
     def _client_data(self, shard: Interactions) -> SequenceData:
-        return SequenceData(shard)
+        return SequenceData(shard if self.noise is None else in_order(shard))
 
     def _train(
         self,

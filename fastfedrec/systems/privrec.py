@@ -266,7 +266,7 @@ class PrivRec(_TwoTowerRecommender):
         engine = LocalEngine() if engine is None else engine
         features = first.describe_features(self.features or {}, data, visited, is_private=private)
         joint = has_joint_loss(self.get_params())
-        sequences = choose_sequences(self.stage1, data, public, self.threshold, joint=joint)
+        sequences = choose_sequences(self.stage1, data, public, self.threshold, joint=joint, is_private=private)
         n_public = 0 if public is None else public.n_users
         settings = PrivRecSettings.resolve(self.get_params(), visited.n_users, n_public)
         folder = None
