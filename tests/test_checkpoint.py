@@ -203,7 +203,7 @@ def test_a_run_without_its_key_does_not_go_on_with_another(tmp_path, left):
             path.unlink()
     with pytest.raises(DamagedFileError, match=rf"{left}' is damaged: it is of a run whose key .* pass another one"):
         fit(log(), tmp_path)
-    assert os.listdir(tmp_path) == [left]
+    assert set(os.listdir(tmp_path)) == {left, "lock"}
 
 
 def test_a_key_goes_to_one_run(tmp_path):
@@ -234,7 +234,7 @@ def test_a_key_is_whole_or_not_there(tmp_path, monkeypatch, stops):
         patch.setattr(os, "fsync", stop)
         with pytest.raises(type(stops)):
             fit(log(), tmp_path)
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["lock"]
     fit(log(), tmp_path)
 
 

@@ -36,6 +36,7 @@ from flower_grid import (
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 
 from fastfedrec import FMFLDP, DPGram, Key, NoAnswerError, PrivatePrototypes, load
+from fastfedrec._folder_lock import FolderInUseError, FolderLock
 from fastfedrec._kept_files import DamagedFileError
 from fastfedrec._persistence import read_model, write_model
 from fastfedrec.datasets import generate_implicit
@@ -129,6 +130,24 @@ def test_the_bytes_that_were_sent_are_counted(data):
     assert all(arrays < traffic.download < arrays + 1000 for traffic in engine.messages.rounds)
     assert all(0 < traffic.upload < 16 * 300 + 1000 for traffic in engine.messages.rounds)
     assert [traffic.n_clients for traffic in model.communication_.rounds] == [300, 300]
+
+
+def test_two_servers_do_not_share_a_folder(data, tmp_path):
+    system = FMFLDP(n_rounds=1)
+    with FolderLock(tmp_path / "server"), pytest.raises(FolderInUseError, match=f"in use by process {os.getpid()} on"):
+        serve(system, data, MemoryGrid(two_nodes(system, data)), folder=tmp_path / "server")
+    serve(system, data, MemoryGrid(two_nodes(system, data)), folder=tmp_path / "server")
+
+
+def test_two_nodes_do_not_share_a_folder(data, tmp_path):
+    system = DPGram(1.0, gate=False)
+    nodes = {
+        11 + n: (client_app(system, lambda context: data), {"name": name, "folder": str(tmp_path)})
+        for n, name in enumerate("ab")
+    }
+    _, engine = serve(system, data, MemoryGrid(nodes), seed=None)
+    assert {refused.sender for refused in engine.rejections} == {"b"}
+    assert "not those with which it began this run" in engine.rejections[0].reason
 
 
 def test_a_model_without_users_is_saved_and_served(data, tmp_path):

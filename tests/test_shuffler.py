@@ -136,10 +136,12 @@ def test_a_round_is_released_once(tmp_path):
     shuffler.open(RUN, 1)
     with pytest.raises(ShufflerError, match="not open"):
         shuffler.release(RUN, 0)
-    for again in (shuffler, make(tmp_path)):
+    for _ in range(2):
         with pytest.raises(ShufflerError, match="released before") as caught:
-            again.open(RUN, 0)
+            shuffler.open(RUN, 0)
         assert caught.value.is_final
+        shuffler.close()
+        shuffler = make(tmp_path)
     shuffler.open(OTHER, 0)  # another run has its own rounds
 
 
@@ -182,6 +184,7 @@ def test_a_round_that_was_not_released_is_opened_anew_and_empty(tmp_path):
     shuffler = make(tmp_path)
     shuffler.open(RUN, 0)
     shuffler.submit(RUN, 0, "a", codes(1))
+    shuffler.close()
     again = make(tmp_path)
     with pytest.raises(ShufflerError, match="not open"):
         again.submit(RUN, 0, "b", codes(1))
@@ -196,9 +199,11 @@ def test_nothing_but_the_numbers_of_rounds_is_written(tmp_path):
     shuffler.open(RUN, 4)
     for name in ("north", "south"):
         shuffler.submit(RUN, 4, name, codes(1))
-    assert list((tmp_path / "own").iterdir()) == []
+    assert os.listdir(tmp_path / "own") == ["lock"]
     shuffler.release(RUN, 4)
-    (path,) = (tmp_path / "own").iterdir()
+    assert sorted(os.listdir(tmp_path / "own")) == ["lock", "released.json"]
+    path = tmp_path / "own/released.json"
+    assert (tmp_path / "own/lock").read_text().split()[0] == str(os.getpid())
     assert json.loads(path.read_text()) == {RUN: 4}
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert "north" not in repr(vars(shuffler))
@@ -455,13 +460,57 @@ def test_a_body_has_the_time_that_its_bytes_may_take(server, monkeypatch):
     server.shuffler.open(RUN, 0)
     with socket.create_connection(server.server_address, timeout=20) as connection:
         connection.sendall(f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: a\r\nContent-Length: 8\r\n\r\n".encode())
-        time.sleep(1.8)  # more than a message has without a body
-        connection.sendall(codes(1, 2))
+        time.sleep(0.5)
+        connection.sendall(codes(1))
+        time.sleep(1.0)  # together more than a message has without a body
+        connection.sendall(codes(2))
         assert connection.makefile("rb").read().startswith(b"HTTP/1.0 200")
+
+
+def head_of_body(name, n_bytes):
+    return f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: {name}\r\nContent-Length: {n_bytes}\r\n\r\n".encode()
+
+
+def test_a_body_gets_no_time_for_what_it_only_promises(server):
+    server.shuffler.open(RUN, 0)
+    length = server.shuffler.max_bytes
+    assert length > 100_000
+    with socket.create_connection(server.server_address, timeout=20) as connection:
+        begun = time.monotonic()
+        connection.sendall(head_of_body("a", length))
+        with contextlib.suppress(OSError):
+            while time.monotonic() - begun < 20:
+                connection.sendall(b"X")
+                time.sleep(0.05)
+        assert 1.0 <= time.monotonic() - begun < 5
+    server.shuffler.submit(RUN, 0, "a", codes(1))  # nothing of it was taken
+
+
+def test_a_slow_body_makes_way_where_all_are_taken_and_a_quick_one_does_not(server, monkeypatch):
+    monkeypatch.setattr(_shuffler_server, "_SECONDS", 60.0)
+    monkeypatch.setattr(_shuffler_server, "_MOST_BODIES", 2)
+    monkeypatch.setattr(_shuffler_server, "_START", 0.5)
+    server.shuffler.open(RUN, 0)
+    length = server.shuffler.max_bytes
+    with (
+        socket.create_connection(server.server_address, timeout=20) as slow,
+        socket.create_connection(server.server_address, timeout=20) as quick,
+    ):
+        slow.sendall(head_of_body("slow", length) + b"X")
+        quick.sendall(head_of_body("quick", length) + bytes(length - 4))  # far ahead of the slowest that may be
+        third = head_of_body("third", 4) + codes(1)
+        answer = say(server.server_address[1], third)
+        assert b" 409" in answer.split(b"\r\n")[0]  # nobody is late yet
+        time.sleep(0.7)
+        assert say(server.server_address[1], third).startswith(b"HTTP/1.0 200")
+        assert slow.recv(100).startswith(b"HTTP/1.0 409") or not slow.recv(100)
+        quick.sendall(bytes(4))
+        assert quick.makefile("rb").read().startswith(b"HTTP/1.0 200")
 
 
 def test_one_body_of_a_name_and_few_at_a_time_are_read(server, monkeypatch):
     monkeypatch.setattr(_shuffler_server, "_MOST_BODIES", 2)
+    server.served.connection = _shuffler_server._Connection(None)
     with server.receiving("a"):
         with pytest.raises(ShufflerError, match="another message of this node") as caught, server.receiving("a"):
             pass
@@ -516,7 +565,7 @@ def test_the_list_of_released_rounds_is_whole_or_as_it_was(tmp_path, monkeypatch
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
             shuffler.release(RUN, 0)
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["lock"]
     assert shuffler.release(RUN, 0) == codes(1, 1)  # nothing had left, so nothing is lost
     assert json.loads((tmp_path / "released.json").read_text()) == {RUN: 0}
     assert (tmp_path / "released.json").stat().st_mode & 0o777 == 0o600
@@ -579,6 +628,7 @@ def orders(folder, n):
         for name, code in zip("abc", (6, 2, 4), strict=True):
             shuffler.submit(RUN, number, name, codes(code))
         found[tuple(np.frombuffer(shuffler.release(RUN, number), dtype="<u4").tolist())] += 1
+    shuffler.close()
     return list(found.values())
 
 

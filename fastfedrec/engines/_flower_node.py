@@ -132,7 +132,7 @@ class Node:
             raise RefusalError(f"round must be from 0 to {rounds.n_rounds - 1}, got {round_number}")
         memory, name, place = self._memory(context), _name(context), rounds.n_before + round_number
         with nullcontext() if memory is None else memory.alone():
-            kept = None if memory is None else memory.of_run(asked.run, self._describe(shard, asked.run))
+            kept = None if memory is None else memory.of_run(asked.run, self._describe(shard, asked.run, name))
             state = self._read_state(message.content, rounds, shard, asked, name)
             sound = functools.partial(self._objection, rounds, state)
             update = None if kept is None else kept.answer(place, name, asked.n_users, sound)
@@ -162,9 +162,9 @@ class Node:
             told |= {"unsent": str(error)[:400], "again": not error.is_final}
         return RecordDict({"config": config_record(told)})
 
-    def _describe(self, shard: Interactions, run: str) -> dict[str, str]:
+    def _describe(self, shard: Interactions, run: str, name: str) -> dict[str, str]:
         """Digests of what this node's noise in a run is for."""
-        return digests({"system": self._text, "run": run} | data_parts(shard))
+        return digests({"system": self._text, "run": run, "name": name} | data_parts(shard))
 
     def _read_state(
         self, content: "RecordDict", rounds: NodeRounds, shard: Interactions, asked: _Request, name: str

@@ -4,17 +4,16 @@ A node may be a new process for each message, so what a key has been used for is
 other data, or on another state, would cancel: so a round is answered once, and asked again gets the same answer.
 """
 
-import fcntl
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastfedrec._check import check_integer
+from fastfedrec._folder_lock import FolderLock
 from fastfedrec._kept_files import checking
 from fastfedrec.randomness import Key
 from fastfedrec.systems._checkpoint import Checkpoint
@@ -41,12 +40,9 @@ class NodeMemory:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> FolderLock:
         """One request at a time, of all processes: two at once could be answered with the same noise."""
-        with os.fdopen(os.open(self._folder / "lock", os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        return FolderLock(self._folder, wait=True)
 
     def check_run(self, run: str) -> None:
         """Refuse a run beyond the last that was agreed to."""

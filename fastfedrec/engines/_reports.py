@@ -26,7 +26,7 @@ def encode_reports(index: np.ndarray, bit: np.ndarray, n_coordinates: int) -> by
     return (2 * index.astype(np.uint64) + bit.astype(np.uint64)).astype(report_width(n_coordinates)).tobytes()
 
 
-def decode_reports(body: bytes, n_coordinates: int) -> tuple[np.ndarray, np.ndarray]:
+def decode_reports(body: bytes | bytearray, n_coordinates: int) -> tuple[np.ndarray, np.ndarray]:
     """And back; the bytes may be anybody's.
 
     Parameters

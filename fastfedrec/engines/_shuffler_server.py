@@ -5,7 +5,8 @@ POST /reports/RUN/ROUND                    a node; the body is its users' report
 POST /open/RUN/ROUND, /release/RUN/ROUND/N the server, by its certificate's name
 
 409 is a refusal that may pass, such as too few users; 410 is final.  A connection lasts as long as its message may take
-and no longer, a name has few of them and sends one body at a time, and who has not said who it is makes way.
+and no longer, and a body that comes slower than it may does not get that long; a name has few connections and sends one
+body at a time, and who has not said who it is makes way, as does the slowest body where there are as many as may be.
 """
 
 import json
@@ -28,6 +29,8 @@ _LOG = logging.getLogger("fastfedrec")
 _SILENCE = 30.0  # seconds that a connection may be idle
 _SECONDS = 30.0  # for a message, from its first byte to the answer's last, beside what its bytes may take
 _SLOWEST = 250_000.0  # bytes a second
+_START = 2.0  # seconds after which a body that is slower makes way for another
+_PIECE = 2**16  # bytes of a body that are read at a time
 _MOST_CONNECTIONS = 128
 _MOST_OF_A_NAME = 2  # one that has broken off, and the next
 _MOST_BODIES = 16  # that are read at a time: with `max_bytes` of each, all memory beside the reports of the open round
@@ -46,7 +49,18 @@ class _Connection:
 
     def allow(self, n_bytes: int) -> None:
         """Begin to count anew, for a message of so many bytes."""
-        self.ends = time.monotonic() + _SECONDS + n_bytes / _SLOWEST
+        self.begun, self.received = time.monotonic(), 0
+        self.ends = self.begun + _SECONDS + n_bytes / _SLOWEST
+
+    def receive(self, n_bytes: int) -> None:
+        """Give more time, for the bytes of a body that have come: what is only promised is waited for by nobody."""
+        self.received += n_bytes
+        self.ends += n_bytes / _SLOWEST
+
+    @property
+    def lag(self) -> float:
+        """By how many seconds a body is later than the slowest that may be, since its first moments."""
+        return time.monotonic() - self.begun - _START - self.received / _SLOWEST
 
     def cut(self) -> None:
         """End it; the thread that serves it finds out by itself."""
@@ -66,7 +80,7 @@ class ShufflerServer(ThreadingHTTPServer):
         self.shuffler, self.tls, self.opener = shuffler, tls, opener
         self._connections: dict[Any, _Connection] = {}  # by the socket that was accepted, the oldest first
         self._changed = threading.Condition()
-        self._sending: set[str] = set()  # whose body is being read
+        self._sending: dict[str, _Connection] = {}  # on which a body is being read, by whose it is
         self.served = threading.local()  # each thread's own connection
         super().__init__(address, _Handler)
 
@@ -126,13 +140,20 @@ class ShufflerServer(ThreadingHTTPServer):
             if sender in self._sending:
                 raise ShufflerError("another message of this node is on its way")
             if len(self._sending) >= _MOST_BODIES:
+                slowest = max(self._sending.values(), key=lambda connection: connection.lag)
+                if slowest.lag > 0.0:
+                    slowest.cut()
+                    self._changed.wait_for(lambda: len(self._sending) < _MOST_BODIES, timeout=1.0)
+            if sender in self._sending or len(self._sending) >= _MOST_BODIES:
                 raise ShufflerError(f"{_MOST_BODIES} messages are on their way, which is all that may be at a time")
-            self._sending.add(sender)
+            self._sending[sender] = self.served.connection
+            self.served.connection.allow(0)
         try:
             yield
         finally:
             with self._changed:
-                self._sending.discard(sender)
+                self._sending.pop(sender)
+                self._changed.notify_all()
 
     def _cut_late(self) -> None:
         now = time.monotonic()
@@ -143,7 +164,7 @@ class ShufflerServer(ThreadingHTTPServer):
     def _forget(self, request: Any) -> None:
         with self._changed:
             self._connections.pop(request, None)
-            self._changed.notify()
+            self._changed.notify_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Tell of faults, but not of whose request met them, and of strangers' broken connections nothing."""
@@ -198,12 +219,18 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.server.shuffler.wants(run, round_number, sender):
             return b""  # it has been here before: nothing of it is read
         with self.server.receiving(sender):
-            self.server.served.connection.allow(int(length))
-            body = self.rfile.read(int(length))
-            if len(body) < int(length):
-                raise ShufflerError("the message ends before its end")
-            self.server.shuffler.submit(run, round_number, sender, body)
+            self.server.shuffler.submit(run, round_number, sender, self._read_body(int(length)))
         return b""
+
+    def _read_body(self, length: int) -> bytearray:
+        body = bytearray()
+        while len(body) < length:
+            piece = self.rfile.read1(min(length - len(body), _PIECE))
+            if not piece:
+                raise ShufflerError("the message ends before its end")
+            body += piece
+            self.server.served.connection.receive(len(piece))
+        return body
 
     def _release(self, run: str, round_number: int, n_users: int) -> bytes:
         self._check_server()

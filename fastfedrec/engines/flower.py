@@ -3,6 +3,7 @@
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from fastfedrec._check import check_integer, check_real
 from fastfedrec._digest import digests
+from fastfedrec._folder_lock import FolderLock
 from fastfedrec._ids import axis_ids
 from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
 from fastfedrec.engines._flower_engine import FlowerEngine
@@ -212,10 +214,11 @@ def server_app(
         if isinstance(deployment, PrototypesDeployment):
             deployment.public_sizes = public_sizes
         arguments = ids, n_nodes, folder, seed, options
-        if isinstance(deployment, OwnDeployment):
-            on_finish(*_serve(grid, deployment, *arguments))
-        elif isinstance(deployment, FitDeployment):
-            on_finish(*_serve_fit(grid, deployment, *arguments))
+        with nullcontext() if folder is None else FolderLock(folder):
+            if isinstance(deployment, OwnDeployment):
+                on_finish(*_serve(grid, deployment, *arguments))
+            elif isinstance(deployment, FitDeployment):
+                on_finish(*_serve_fit(grid, deployment, *arguments))
 
     return app
 

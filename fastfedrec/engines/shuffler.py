@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 from fastfedrec._check import check_integer, check_real
+from fastfedrec._folder_lock import FolderLock
 from fastfedrec._kept_files import checking, read_document, write_document
 from fastfedrec.engines._node_memory import check_run_name
 from fastfedrec.engines._reports import decode_reports, report_width
@@ -75,6 +76,8 @@ class Shuffler:
     ------
     DamagedFileError
         The folder's list of released rounds cannot be read; the message says what to do.
+    FolderInUseError
+        Another shuffler has the folder.
 
     Examples
     --------
@@ -111,15 +114,21 @@ class Shuffler:
             check_integer("max_users", max_users, low=1) * self.n_reports * report_width(self.n_coordinates).itemsize
         )
         self._max_nodes = check_integer("max_nodes", max_nodes, low=1)
-        folder = Path(folder)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
-        self._path = folder / "released.json"
-        self._released = _read_released(self._path)
+        self._path = Path(folder) / "released.json"
+        self._alone = FolderLock(folder)  # two shufflers would each release the same round
+        try:
+            self._released = _read_released(self._path)
+        except BaseException:
+            self.close()
+            raise
         self._open: tuple[str, int] | None = None
-        self._reports: dict[str, bytes] = {}  # by sender, until they are released
+        self._reports: dict[str, bytes | bytearray] = {}  # by sender, until they are released
         self._batch: bytes | None = None  # of the open round, once it is released: for a server that lost its copy
         self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Let another shuffler have the folder; this one is not to be used any more."""
+        self._alone.close()
 
     def about(self) -> dict[str, int]:
         """What nodes and the server check before they send anything.
@@ -194,7 +203,7 @@ class Shuffler:
             raise ShufflerError(f"{self._max_nodes} nodes have sent reports, which is all that may")
         return sender not in self._reports
 
-    def submit(self, run: str, round: int, sender: str, body: bytes) -> None:
+    def submit(self, run: str, round: int, sender: str, body: bytes | bytearray) -> None:
         """Take all reports of one node in a round; what it sends again changes nothing.
 
         Parameters

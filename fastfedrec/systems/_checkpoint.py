@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec._check import check_integer
+from fastfedrec._folder_lock import FolderLock
 from fastfedrec._kept_files import DamagedFileError, checking, read_document, read_kept, write_document, write_kept
 from fastfedrec.accounting import RoundTraffic
 from fastfedrec.randomness import Key
@@ -46,6 +47,10 @@ class Checkpoint:
     def within(self, name: str) -> Self:
         """A part of the same run in a folder of its own."""
         return type(self)(self.folder / name, self._bound_to, self._way_out)
+
+    def alone(self, *, wait: bool = False) -> FolderLock:
+        """Keep every other process out of the folder for the time of a ``with`` statement."""
+        return FolderLock(self.folder, wait=wait)
 
     # ---- the key ------------------------------------------------------------------------------------------------
 

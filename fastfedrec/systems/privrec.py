@@ -7,6 +7,7 @@ user's device fine-tunes the network on that user's own data.  Corrections: docs
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
@@ -269,38 +270,36 @@ class PrivRec(_TwoTowerRecommender):
         sequences = choose_sequences(self.stage1, data, public, self.threshold, joint=joint, is_private=private)
         n_public = 0 if public is None else public.n_users
         settings = PrivRecSettings.resolve(self.get_params(), visited.n_users, n_public)
-        folder = None
-        if checkpoint is not None:
-            folder = Checkpoint(checkpoint, self._run_of(data, public, settings, engine))
-            key = folder.resolve_key(key)
-        key = resolve_key(key)
-        ledger = resolve_ledger(ledger, self.delta)
-        key.claim(f"{type(self).__name__}.fit")
-        where = None if checkpoint is None else os.path.abspath(checkpoint)
-        self.ledger_ = self._open_account(ledger, visited, simulation=key.is_simulation, checkpoint=where)
-        self.interactions_ = visited
-        self.communication_ = CommunicationLedger()
-        self.features_ = features
-        self._network = self._build()
-        self.noise_multiplier_ = settings.noise_multiplier
-        run = Run(self._account_, self.communication_, engine, key, n_threads, show_progress)
-        learnt = None
-        if sequences is not None and settings.stage1 is not None:
-            inner = None if folder is None else folder.within("stage1")
-            learnt = learn_items(self.stage1, sequences, settings.stage1, run, inner, self.noise, self.n_factors)
-        system = self._system(settings, key, n_threads, folder)
+        folder = None if checkpoint is None else Checkpoint(checkpoint, self._run_of(data, public, settings, engine))
+        with nullcontext() if folder is None else folder.alone():
+            key = resolve_key(key if folder is None else folder.resolve_key(key))
+            ledger = resolve_ledger(ledger, self.delta)
+            key.claim(f"{type(self).__name__}.fit")
+            where = None if checkpoint is None else os.path.abspath(checkpoint)
+            self.ledger_ = self._open_account(ledger, visited, simulation=key.is_simulation, checkpoint=where)
+            self.interactions_ = visited
+            self.communication_ = CommunicationLedger()
+            self.features_ = features
+            self._network = self._build()
+            self.noise_multiplier_ = settings.noise_multiplier
+            run = Run(self._account_, self.communication_, engine, key, n_threads, show_progress)
+            learnt = None
+            if sequences is not None and settings.stage1 is not None:
+                inner = None if folder is None else folder.within("stage1")
+                learnt = learn_items(self.stage1, sequences, settings.stage1, run, inner, self.noise, self.n_factors)
+            system = self._system(settings, key, n_threads, folder)
 
-        def after_round(round_number: int, parameters: np.ndarray) -> None:
+            def after_round(round_number: int, parameters: np.ndarray) -> None:
+                self._take(run, system, parameters)
+                if callback is not None:
+                    callback(self, round_number)
+
+            parameters, first_round = run.open(
+                system, lambda: self._start(data, system, run, sequences, learnt), settings.n_rounds
+            )
             self._take(run, system, parameters)
-            if callback is not None:
-                callback(self, round_number)
-
-        parameters, first_round = run.open(
-            system, lambda: self._start(data, system, run, sequences, learnt), settings.n_rounds
-        )
-        self._take(run, system, parameters)
-        parameters = run.rounds(system, data, parameters, first_round, settings.n_rounds, after_round)
-        self._take(run, system, parameters)
+            parameters = run.rounds(system, data, parameters, first_round, settings.n_rounds, after_round)
+            self._take(run, system, parameters)
         return self
 
     def personalize(

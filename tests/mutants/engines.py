@@ -175,6 +175,18 @@ ENGINES = [
         "self.folder.chmod(0o755)",
         ("test_a_checkpoint_keeps_its_secrets",),
     ),
+    Mutant(
+        "folder-is-shared", "two runs at once use one folder's key", "FolderLock.__init__",
+        "fcntl.LOCK_EX",
+        "fcntl.LOCK_SH",
+        ("test_a_second_process_is_sent_away_until_the_first_is_killed",),
+    ),
+    Mutant(
+        "checkpoint-is-shared", "two processes resume one checkpoint at once", "PrivRec.fit",
+        "folder is None else folder.alone()",
+        "True else folder.alone()",
+        ("test_a_second_process_is_sent_away_until_the_first_is_killed",),
+    ),
     # ---- a node's memory --------------------------------------------------------------------------------------------
     Mutant(
         "node-forgets-its-answer", "a node answers a round a second time", "RunMemory.answer",
