@@ -13,6 +13,26 @@ _NEAR = 1000  # bits by which a numerator and a denominator differ at most where
 _SHOWN = 100  # characters of a value in a message
 
 
+def float_up(exact: Fraction | int) -> float:
+    """The least float that is not below a number.
+
+    Parameters
+    ----------
+    exact : Fraction or int
+        Python's own.
+
+    Returns
+    -------
+    float
+        Infinite beyond the largest float.
+    """
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
 def is_exact(value: Any) -> TypeGuard[Fraction]:
     """Whether a value is what `check_exact` returns without looking closer: for long sequences.
 

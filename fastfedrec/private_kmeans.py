@@ -16,10 +16,10 @@ from fastfedrec._check import (
     check_real,
 )
 from fastfedrec._kernels import private_kmeans as _kernel
+from fastfedrec._numbers import float_up
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting.events import ZCDP, CentralRelease, Composed
 from fastfedrec.mechanisms._exact_sampling import exp_minus
-from fastfedrec.mechanisms.integer_noise import float_upper
 from fastfedrec.projection import check_points, check_radius
 from fastfedrec.randomness import Key
 
@@ -313,8 +313,8 @@ def selection_event(
 
 
 def _pure(mechanism: str, epsilon: Fraction, count: int) -> CentralRelease:
-    return CentralRelease(mechanism, float_upper(epsilon), count=count, trust="entity")
+    return CentralRelease(mechanism, float_up(epsilon), count=count, trust="entity")
 
 
 def _zcdp(mechanism: str, rho: Fraction, count: int) -> ZCDP:
-    return ZCDP(mechanism, float_upper(rho), count=count, neighboring="add_remove", sampling="none", trust="entity")
+    return ZCDP(mechanism, float_up(rho), count=count, neighboring="add_remove", sampling="none", trust="entity")

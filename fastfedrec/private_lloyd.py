@@ -7,9 +7,9 @@ import numpy as np
 
 from fastfedrec import clustering
 from fastfedrec._check import check_epsilon, check_exact, check_instance, check_integer
+from fastfedrec._numbers import float_up
 from fastfedrec.accounting.events import CentralRelease
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
-from fastfedrec.mechanisms.integer_noise import float_upper
 from fastfedrec.projection import check_points, check_radius
 from fastfedrec.randomness import Key
 
@@ -193,7 +193,7 @@ def lloyd_event(epsilon: float, n_rows: int = 1) -> CentralRelease:
     1.0
     """
     total = check_integer("n_rows", n_rows, low=1) * Fraction(check_epsilon("epsilon", epsilon))
-    return CentralRelease("noisy Lloyd rounds", float_upper(total), trust="entity")
+    return CentralRelease("noisy Lloyd rounds", float_up(total), trust="entity")
 
 
 def limit_steps(differences: np.ndarray, farthest: int) -> np.ndarray:

@@ -16,12 +16,12 @@ from fastfedrec._check import (
     check_real,
     plain_array,
 )
+from fastfedrec._numbers import float_up
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting.events import ZCDP, CentralRelease, Composed
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
-from fastfedrec.mechanisms.integer_noise import float_upper
 from fastfedrec.private_kmeans import draw_loss, selection_event
 from fastfedrec.projection import check_value_range
 from fastfedrec.randomness import Key
@@ -166,7 +166,7 @@ class Recovery:
         if self.epsilon is not None:
             return DiscreteLaplace(self.sensitivity / check_exact("epsilon", self.epsilon, low=0), sampler=self.sampler)
         variance = self.squared_norm_sensitivity / (2 * check_exact("rho", self.rho, low=0))
-        stddev = float_upper(variance) ** 0.5
+        stddev = float_up(variance) ** 0.5
         while Fraction(stddev) ** 2 < variance:
             stddev = float(np.nextafter(stddev, np.inf))
         return DiscreteGaussian(stddev, sampler=self.sampler)
@@ -224,14 +224,14 @@ class Recovery:
         distance = noise.total_distance(self.n_draws(n_clusters, n_items) * n_rows)  # each row's entity draws its own
         if self.epsilon is not None:
             parts.append(
-                CentralRelease(name, float_upper(n_rows * Fraction(self.epsilon)), trust="entity", distance=distance)
+                CentralRelease(name, float_up(n_rows * Fraction(self.epsilon)), trust="entity", distance=distance)
             )
         elif accounting == "pure":
             raise ValueError("accounting must be 'zcdp' for noise with rho, got 'pure': it has no pure epsilon")
         else:
             # Of all numbers of a user together, by their l2 norm: not `DiscreteGaussianRelease`s, for which of many
             # numbers a user changes depends on the data, and replacing the user changes twice as many.
-            cost = float_upper(n_rows**2 * Fraction(self.rho or 0))
+            cost = float_up(n_rows**2 * Fraction(self.rho or 0))
             parts.append(ZCDP(name, cost, neighboring="add_remove", sampling="none", trust="entity", distance=distance))
         return Composed(tuple(parts), mechanism="prototypes")
 

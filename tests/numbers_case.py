@@ -164,7 +164,6 @@ MECHANISMS = {
     "integer_noise.IntegerNoise.add_noise": on(noise, values=[1, 2], key=KEY, purpose="x"),
     "integer_noise.IntegerNoise.privatize": on(noise, values=[1, 2], key=KEY),
     "integer_noise.extra_delta": call(epsilon=ONE, distance=SMALL),
-    "integer_noise.float_upper": call(exact=2),
     "laplace_rr.MixtureLaplaceRR": call(epsilon_1=ONE, epsilon_2=HALF, grid=(1, 2, 4)),
     "laplace_rr.PublishedLaplaceRR": call(epsilon_1=ONE, epsilon_2=HALF, low=HALF, high=2.0),
     "laplace_rr.PublishedLaplaceRR.delta": on(published, epsilon=HALF),

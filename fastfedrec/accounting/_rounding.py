@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
+from fastfedrec._numbers import float_up
+
 UP = 1 + 2.0**-40  # far above the rounding errors of these formulas, far below what anybody reads off
 ABSOLUTE = 2.0**-48  # of the largest term, for sums whose terms may cancel
 LARGEST_EXPONENT = 700.0  # e to this is still a number
@@ -16,15 +18,6 @@ LARGEST_EXPONENT = 700.0  # e to this is still a number
 def up(value: float) -> float:
     """A figure that is off by less than 2^-40 of itself, or by less than one subnormal number, moved up."""
     return math.nextafter(value * UP, math.inf)
-
-
-def float_up(exact: Fraction) -> float:
-    """The least float that is not below `exact`; infinite beyond the largest."""
-    try:
-        nearest = float(exact)
-    except OverflowError:
-        return math.inf
-    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
 def count_up(times: int) -> float:

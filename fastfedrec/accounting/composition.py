@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec._check import check_integer, check_real
+from fastfedrec._numbers import float_up
 from fastfedrec.accounting._conversion import zcdp_delta, zcdp_epsilon
 from fastfedrec.accounting._rounding import (
     count_up,
-    float_up,
     inverse_up,
     pure_delta,
     sampled_epsilon,

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from fastfedrec._check import check_epsilon, check_real
-from fastfedrec.accounting._rounding import float_up
+from fastfedrec._numbers import float_up
 
 _MARGIN = 2.0**-40  # of the logarithm of delta: a thousand times its rounding errors
 _LOG_ROOT = math.log(2 * math.pi) / 2

@@ -9,10 +9,11 @@ import numpy as np
 import scipy
 
 from fastfedrec._check import check_instance, check_real
+from fastfedrec._numbers import float_up
 from fastfedrec.accounting import _loss
 from fastfedrec.accounting._discrete_gaussian import LARGEST_STDDEV, discrete_gaussian_loss
 from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, pure_loss, symmetric
-from fastfedrec.accounting._rounding import float_up, inverse_up, sampled_epsilon
+from fastfedrec.accounting._rounding import inverse_up, sampled_epsilon
 from fastfedrec.accounting.composition import Accountant, check_sampling, pure_cost
 from fastfedrec.accounting.events import (
     DiscreteGaussianRelease,

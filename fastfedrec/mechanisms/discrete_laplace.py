@@ -6,9 +6,10 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec._check import check_choice, check_exact
+from fastfedrec._numbers import float_up
 from fastfedrec.mechanisms._exact_sampling import sample_laplace
 from fastfedrec.mechanisms._noise_table import laplace_table
-from fastfedrec.mechanisms.integer_noise import IntegerNoise, float_upper
+from fastfedrec.mechanisms.integer_noise import IntegerNoise
 from fastfedrec.randomness import Key
 
 
@@ -96,7 +97,7 @@ class DiscreteLaplace(IntegerNoise):
         float
             The least float that is not below it.
         """
-        return float_upper(self.exact_epsilon(sensitivity))
+        return float_up(self.exact_epsilon(sensitivity))
 
     @property
     def variance(self) -> float:

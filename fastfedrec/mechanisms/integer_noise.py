@@ -1,12 +1,12 @@
 """What all integer noise has in common: drawing it, adding it, and what the table sampler costs."""
 
-import math
 from fractions import Fraction
 
 import numpy as np
 
 from fastfedrec._check import check_exact, check_instance, check_integer, check_out, check_real
 from fastfedrec._kernels import integer_noise as _kernel
+from fastfedrec._numbers import float_up
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms._arrays import check_integers
 from fastfedrec.mechanisms._noise_table import NoiseTable
@@ -14,28 +14,6 @@ from fastfedrec.mechanisms.channel import LARGEST_EPSILON, exp_lower
 from fastfedrec.randomness import Key, resolve_key
 
 _INT64 = np.iinfo(np.int64)
-
-
-def float_upper(exact: Fraction) -> float:
-    """The least float that is not below `exact`.
-
-    Parameters
-    ----------
-    exact : Fraction
-        At least 0.
-
-    Returns
-    -------
-    float
-        Rounded up: infinite beyond the largest float.
-    """
-    if type(exact) is not Fraction:
-        exact = check_exact("exact", exact)
-    try:
-        nearest = float(exact)
-    except OverflowError:
-        return math.inf
-    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
 def extra_delta(epsilon: float, distance: Fraction) -> float:
@@ -58,7 +36,7 @@ def extra_delta(epsilon: float, distance: Fraction) -> float:
         return 0.0
     if epsilon > LARGEST_EPSILON:  # and decimals end not far above e^1000000
         return 1.0
-    return float_upper(min((1 + 1 / exp_lower(-epsilon)) * distance, Fraction(1)))
+    return float_up(min((1 + 1 / exp_lower(-epsilon)) * distance, Fraction(1)))
 
 
 class IntegerNoise:
@@ -120,7 +98,7 @@ class IntegerNoise:
             At most 1, rounded up; 0 for the exact sampler.
         """
         n_draws = check_integer("n_draws", n_draws, low=0, high=None)
-        return min(float_upper(n_draws * self.distance), 1.0)
+        return min(float_up(n_draws * self.distance), 1.0)
 
     def sample(self, size: int, *, key: Key, purpose: str, round: int = 0, n_threads: int = 0) -> np.ndarray:
         """Draw noise.

@@ -14,6 +14,7 @@ from fastfedrec import als
 from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import Ledger, gaussian_mu
+from fastfedrec.accounting._rounding import stretched_delta
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
@@ -228,7 +229,7 @@ class DPALS(OwnRows):
     def _taken(self, phases: list[tuple[NoisyRound, int]]) -> float:
         """What the draws' distance from normal ones takes of delta."""
         distance = math.fsum(n_rounds * system.round_event(1).distance for system, n_rounds in phases)
-        return (1 + math.exp(min(self.epsilon, 700.0))) * distance
+        return stretched_delta(distance, self.epsilon)
 
     def _phases(self, mu: float, n_items: int, key: Key) -> list[tuple[NoisyRound, int]]:
         shape = self.max_items, n_items, self.n_factors, key

@@ -14,6 +14,7 @@ from fastfedrec import als
 from fastfedrec._check import check_epsilon, check_integer, check_real
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import Ledger, gaussian_mu
+from fastfedrec.accounting._rounding import stretched_delta
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
@@ -190,7 +191,7 @@ class DPFMF(OwnRows):
 
     def _taken(self, system: GradientRound) -> float:
         """What the draws' distance from normal ones takes of delta."""
-        return (1 + math.exp(min(self.epsilon, 700.0))) * self.n_rounds * float(system.round_event(1).distance)
+        return stretched_delta(self.n_rounds * system.round_event(1).distance, self.epsilon)
 
     # ---- the device ---------------------------------------------------------------------------------------------
 

@@ -119,7 +119,7 @@ MECHANISMS = [
         ("test_noise_multiplier_is_rounded_down",),
     ),
     Mutant(
-        "float-upper-rounds-down", "what is rounded up is the nearest number", "float_upper",
+        "float-up-rounds-down", "what is rounded up is the nearest number", "float_up",
         "Fraction(nearest) >= exact",
         "True",
         ("test_epsilon_is_exact_and_rounded_up",),
