@@ -88,6 +88,7 @@ def test_digests_are_equal_where_values_are(a, b):
         (None, "None"),
         (True, 1),
         ("1", 1),
+        (0.5, 0.75),
         (np.array([1, 2]), [1, 2]),
         (np.array([0, 1], dtype=np.int32), np.array([2**32], dtype=np.int64)),
         (np.array(["a", 1], dtype=object), np.array(["a", "1"], dtype=object)),
@@ -193,6 +194,21 @@ def test_stage_one_is_bound_too(tmp_path):
     (tmp_path / "message-shard-0").unlink()
     with pytest.raises(DamagedFileError, match=r"stage1' is damaged: it is of a run whose key \(key.json\) is gone"):
         fit(rated(), tmp_path, **options)
+
+
+def test_other_peoples_public_sequences_are_bound_too(tmp_path):
+    """The rounds start from what was learnt of them, so with others the same noise would hide other sums."""
+    options = {"stage1": "public", "stage1_options": {"n_rounds": 1, "cohort_size": 4, "length": 3}}
+
+    def fit_with(public):
+        return PrivRec(**(PRIVATE | options)).fit(rated(), checkpoint=tmp_path, public=public)
+
+    public = Interactions.from_arrays(USERS, (ITEMS + USERS) % 7, np.ones(48), np.arange(48))
+    fit_with(public)
+    (tmp_path / "state").unlink()
+    with pytest.raises(ValueError, match=r"key.json was made with other public timestamps"):
+        fit_with(public._replace(timestamps=public.timestamps[::-1].copy()))
+    fit_with(public)
 
 
 @pytest.mark.parametrize("left", ["state", "message-shard-0"])

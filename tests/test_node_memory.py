@@ -1,5 +1,7 @@
 """What nodes and servers of a deployment keep on their disks, so that no noise is drawn twice; without Flower."""
 
+import fcntl
+
 import numpy as np
 import pytest
 
@@ -81,3 +83,18 @@ def test_a_server_recalls_what_it_heard(tmp_path):
     assert (found[0].rejections, found[0].answered) == (heard.rejections, heard.answered)
     assert found[1] == RoundTraffic(1, 2, 3)
     assert RoundRecords(tmp_path, {"run": RUN}).recall(1, receiver) is None
+
+
+def test_one_request_at_a_time_of_all_processes(tmp_path):
+    """Not even one who would share may come in between; and others come in afterwards."""
+    memory = NodeMemory(tmp_path / "node", None)
+    with open(tmp_path / "node" / "lock", "w") as other:
+        with memory.alone(), pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def test_a_nodes_folder_is_its_owners_alone(tmp_path):
+    (tmp_path / "node").mkdir(mode=0o755)  # by whoever set the machine up
+    NodeMemory(tmp_path / "node", None)
+    assert (tmp_path / "node").stat().st_mode & 0o777 == 0o700

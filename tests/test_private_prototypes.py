@@ -1,5 +1,6 @@
 """Private prototypes: what is sent against a twin, what may not depend on the data, and what it reaches."""
 
+import math
 import re
 import warnings
 
@@ -119,6 +120,18 @@ def test_the_ledgers_sum_is_the_stated_epsilon(choices, epsilon, delta):
     one_row = plan(epsilon, delta, model.sums(25), 25, 1, 1, False, False).recovery.stddev
     assert model.budget(25).recovery.stddev >= rows * one_row * 0.999 * (model.support == "all")
     assert any("adding or removing a user" in note for note in model.ledger_.notes)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-25, 1e-27, 1e-28, 1e-30, 1e-33])
+def test_noise_from_tables_takes_a_millionth_of_delta_or_there_is_none(delta):
+    budget = plan(1.0, delta, PrivatePrototypes(3, 2, 1.0, delta, max_entries=5).sums(25), 25, 3, 4, False, False)
+    distance = sum(event.distance for event in budget.events)
+    assert (1 + math.e) * distance <= 1e-6 * delta
+    assert (distance > 0) == (budget.recovery.sampler == "table") == (delta > 1e-27)
+    accountant = ZCDPAccountant()
+    for event in budget.events:
+        accountant.compose(event)
+    assert accountant.get_epsilon(delta) <= 1.0
 
 
 def test_without_epsilon_nothing_is_promised():

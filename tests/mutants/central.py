@@ -375,16 +375,22 @@ CENTRAL = [
         (f"{STREAMS}[PrivatePrototypes]",),
     ),
     Mutant(
-        "prototypes-share-cells", "all levels of a grid of candidates have the same noise", "grid_candidates",
-        "round=stream | level",
-        "round=stream",
-        (f"{STREAMS}[PrivatePrototypes, clusters]",),
-    ),
-    Mutant(
         "prototypes-share-choices", "items of all clusters are chosen by the same words", "_support",
         "user=cluster",
         "user=0",
         (f"{STREAMS}[PrivatePrototypes, clusters]",),
+    ),
+    Mutant(
+        "prototypes-tables-at-any-delta", "noise of prototypes comes from tables, whatever they take of delta", "plan",
+        "table.noise.delta(epsilon, n_draws) <= float(delta or 0) * _TABLE_SHARE",
+        "True",
+        ("test_noise_from_tables_takes_a_millionth_of_delta_or_there_is_none",),
+    ),
+    Mutant(
+        "prototypes-table-of-one-draw", "of all draws of prototypes from a table one is thought of", "plan",
+        "table.n_draws(n_prototypes, n_items) * max_rows",
+        "1",
+        ("test_noise_from_tables_takes_a_millionth_of_delta_or_there_is_none",),
     ),
     Mutant(
         "prototypes-divide-by-users", "the weight of a prototype follows the users in the data",

@@ -170,6 +170,31 @@ ENGINES = [
         ("test_bad_checkpoints",),
     ),
     Mutant(
+        "checkpoint-takes-other-public-data", "a run is resumed with other public sequences than it began with",
+        "PrivRec._run_of",
+        "digests(chosen | parameters | data_parts(data) | data_parts(public, 'public '))",
+        "digests(chosen | parameters | data_parts(data))",
+        ("test_other_peoples_public_sequences_are_bound_too",),
+    ),
+    Mutant(
+        "digests-cut-numbers", "numbers with one whole part have one digest", "_add",
+        "(str(int(value)) if whole else float(value).hex()).encode()",
+        "str(int(value)).encode()",
+        ("test_what_looks_alike_has_different_digests",),
+    ),
+    Mutant(
+        "checkpoint-forgets-its-cost", "a run that is resumed forgets what it had spent", "Run._keep",
+        "self.ledger.to_dict()",
+        "Ledger().to_dict()",
+        ("test_privrec::test_a_resumed_run_ends_with_the_same_bits",),
+    ),
+    Mutant(
+        "checkpoint-without-its-key", "a run whose key is gone goes on with another one", "Checkpoint.new_key",
+        "_belongs_to_run(path.name)",
+        "False",
+        ("test_a_run_without_its_key_does_not_go_on_with_another",),
+    ),
+    Mutant(
         "checkpoint-readable", "others may read a checkpoint's key", "Checkpoint._make_folder",
         "self.folder.chmod(0o700)",
         "self.folder.chmod(0o755)",
@@ -217,6 +242,18 @@ ENGINES = [
         "Key.from_entropy()",
         "Key.from_seed(0)",
         ("test_each_run_has_a_key_of_its_own_that_is_kept",),
+    ),
+    Mutant(
+        "node-answers-two-at-once", "a node may answer two requests at once, with the same noise", "NodeMemory.alone",
+        "fcntl.LOCK_EX",
+        "fcntl.LOCK_SH",
+        ("test_one_request_at_a_time_of_all_processes",),
+    ),
+    Mutant(
+        "node-folder-readable", "others may read a node's key", "NodeMemory.__init__",
+        "self._folder.chmod(0o700)",
+        "pass",
+        ("test_a_nodes_folder_is_its_owners_alone",),
     ),
     Mutant(
         "server-forgets-its-rounds", "a server that comes back asks again", "RoundRecords.recall",
