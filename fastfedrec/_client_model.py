@@ -15,6 +15,7 @@ from fastfedrec.client_updates import ClientUpdates
 from fastfedrec.randomness import Key
 
 _EMBEDDING_STDDEV = 0.05
+_MOST_DRAWS = 2**36  # two of each word of a stream
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,26 @@ class Steps:
         """The arguments of `train_clients`, or raise."""
         return cls(
             check_real("learning_rate", learning_rate, low=0.0, exclusive=True),
-            check_integer("n_epochs", n_epochs, low=0),
+            check_integer("n_epochs", n_epochs, low=0, high=2**31 - 1),
             check_integer("batch_size", batch_size, low=1),
             np.inf if clip_norm is None else check_real("clip_norm", clip_norm, low=1e-100, high=1e100),
             check_integer("clip_order", clip_order, low=1, high=2),
             resolve_n_threads(n_threads),
         )
 
-    def order(self, key: Key, purpose: str, users: np.ndarray, n_draws: np.ndarray, round: int) -> list[np.ndarray]:
-        """Words for so many draws of each client, two draws a word, and where each client's begin."""
-        n_words = (np.maximum(n_draws, 0) + 1) // 2
+    def order(
+        self, key: Key, purpose: str, users: np.ndarray, times: int | np.ndarray, lengths: np.ndarray, round: int
+    ) -> list[np.ndarray]:
+        """Words to put each client's examples in order so many times, two draws a word, and where each's begin."""
+        check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
+        n_draws = np.maximum(lengths - 1, 0)
+        # As floats, which do not wrap: kernels read as many words as they need, whatever there are.
+        if (most := np.max(np.multiply(times, n_draws, dtype=np.float64), initial=0)) > _MOST_DRAWS:
+            raise ValueError(
+                f"n_epochs must be few enough for {_MOST_DRAWS} random draws of a client, got {self.n_epochs}, which "
+                f"take {most:g}"
+            )
+        n_words = (times * n_draws + 1) // 2
         n_threads = worth_threads(self.n_threads, n_words.sum())
         return list(key.ragged_words(purpose, users, n_words, round=round, n_threads=n_threads))
 

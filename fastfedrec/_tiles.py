@@ -45,7 +45,7 @@ def share_out(work: Callable[[np.ndarray, int], None], n_threads: int) -> None:
 
 def check_width(name: str, value: Any) -> int:
     """A multiple of 16, or raise."""
-    value = check_integer(name, value, low=_WIDTH_MULTIPLE)
+    value = check_integer(name, value, low=_WIDTH_MULTIPLE, high=2**24)
     if value % _WIDTH_MULTIPLE:
         raise ValueError(f"{name} must be a multiple of {_WIDTH_MULTIPLE}, whole vectors on any host, got {value}")
     return value

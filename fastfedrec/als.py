@@ -106,7 +106,7 @@ def solve_users(
     confidence_weight = check_real("confidence_weight", confidence_weight, low=0.0)
     use_values = check_flag("use_values", use_values)
     check_choice("solver", solver, ("cholesky", "cg"))
-    cg_steps = check_integer("cg_steps", cg_steps, low=1)
+    cg_steps = check_integer("cg_steps", cg_steps, low=1, high=2**31 - 1)
     n_threads = resolve_n_threads(n_threads)
     data = interactions.positive()
     out = _start(
@@ -160,6 +160,7 @@ def solve_own_users(
     """
     regularization = check_real("regularization", regularization, low=0.0)
     confidence_weight = check_real("confidence_weight", confidence_weight, low=0.0)
+    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
     data = interactions.positive()
     item_factors = check_item_factors(item_factors, data.n_items)
     n_threads = resolve_n_threads(n_threads)
@@ -241,7 +242,7 @@ def regularized_gram(item_factors: np.ndarray, regularization: float, confidence
         What the kernels take as `gram`.
     """
     regularization = check_real("regularization", regularization, low=0.0)
-    gram = _plain_gram(item_factors, regularization)
+    gram = _plain_gram(check_array("item_factors", item_factors, ndim=2), regularization)
     if check_real("confidence_weight", confidence_weight, low=0.0) == 0 and not _kernel.factor_gram(gram):
         raise ValueError(
             f"the system V'V + {regularization} I of every user is singular: item_factors have dependent columns; "

@@ -16,7 +16,7 @@ import scipy
 from fastfedrec import _audit_events
 from fastfedrec._audit_draws import draw_outputs, is_drawn_singly, is_gaussian
 from fastfedrec._audit_outputs import Outputs
-from fastfedrec._check import check_choice, check_integer, check_real
+from fastfedrec._check import check_choice, check_instance, check_integer, check_real
 from fastfedrec.accounting.gaussian import gaussian_mu
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower, log_upper
 from fastfedrec.randomness import Key
@@ -220,6 +220,8 @@ def audit(
     check_choice("measure", measure, ("auto", "epsilon", "mu"))
     if n is not None:
         n = check_integer("n", n, low=100)
+    if key is not None:
+        check_instance("key", key, Key, "use Key.from_seed(n), or None to draw from entropy")
     if measure == "mu" and delta:
         raise ValueError(f"delta must be 0 for a claim in mu, got {delta}: mu fixes delta for every epsilon")
     if isinstance(mechanism, Channel):

@@ -206,7 +206,7 @@ def draw_examples(
     if len(events.indptr) != visited.n_users + 1:
         raise ValueError(f"events must be of {visited.n_users} users, those of visited, got {len(events.indptr) - 1}")
     check_rows("events.items", events.items, visited.n_items)
-    negatives = check_integer("negatives", negatives, low=0)
+    negatives = check_integer("negatives", negatives, low=0, high=2**31 - 1)
     n_positives = np.diff(events.indptr)[users]
     wanted = np.minimum(negatives * n_positives, visited.n_items - visited.interactions_per_user()[users])
     global_user_ids = visited.global_user_ids[users]

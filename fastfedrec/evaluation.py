@@ -175,6 +175,7 @@ def hold_out(indptr: np.ndarray, global_user_ids: np.ndarray, fraction: float, *
         True for what is held out; never all entries of a user.
     """
     fraction = check_real("fraction", fraction, low=0.0, high=1.0)
+    check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
     indptr = check_indptr("indptr", indptr)
     global_user_ids = check_integers("global_user_ids", global_user_ids, np.uint64)
     if len(global_user_ids) != len(indptr) - 1:

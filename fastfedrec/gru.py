@@ -252,7 +252,7 @@ class GRUEncoder(ClientModel):
         weights = check_real("item_weight", item_weight, low=0.0), check_real("segment_weight", segment_weight, low=0.0)
         data = self._check_examples(examples)
         lengths = np.diff(data[0])
-        draws = steps.order(key, purpose, examples.global_user_ids, steps.n_epochs * (lengths - 1), round)
+        draws = steps.order(key, purpose, examples.global_user_ids, steps.n_epochs, lengths, round)
         sizes = steps.n_epochs, largest_batch(steps.batch_size, lengths)
 
         def train(*places: Any) -> None:

@@ -215,8 +215,8 @@ class JointNetwork(ClientModel):
         n_turn = np.maximum(-(-n_masked // masked_batch_size), 1)
         n_turns = -(-(steps.n_epochs * -(-lengths // steps.batch_size)) // n_turn)
         ids = examples.global_user_ids
-        draws = steps.order(key, purpose, ids, steps.n_epochs * (lengths - 1), round)
-        draws += steps.order(key, f"{purpose}.masked", ids, n_turns * (n_masked - 1), round)
+        draws = steps.order(key, purpose, ids, steps.n_epochs, lengths, round)
+        draws += steps.order(key, f"{purpose}.masked", ids, n_turns, n_masked, round)
         batches = largest_batch(steps.batch_size, lengths), largest_batch(masked_batch_size, n_masked)
 
         data = self.network._on_examples(items, examples.labels, contexts, steps.learning_rate, batches[0])

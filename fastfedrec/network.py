@@ -164,7 +164,7 @@ class TwoTower(ClientModel):
         steps = Steps.checked(learning_rate, n_epochs, batch_size, clip_norm, clip_order, n_threads)
         users, indptr, items, contexts = self._check_examples(examples)
         lengths = np.diff(indptr)
-        draws = steps.order(key, purpose, examples.global_user_ids, steps.n_epochs * (lengths - 1), round)
+        draws = steps.order(key, purpose, examples.global_user_ids, steps.n_epochs, lengths, round)
         batch_size = largest_batch(steps.batch_size, lengths)
         data = self._on_examples(items, examples.labels, contexts, steps.learning_rate, batch_size)
 

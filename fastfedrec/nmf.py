@@ -111,7 +111,7 @@ def fit_nmf(
     regularization = check_real("regularization", regularization, low=0.0)
     n_epochs = check_integer("n_epochs", n_epochs, low=1)
     check_choice("solver", solver, ("cd", "mu"))
-    n_sweeps = check_integer("n_sweeps", n_sweeps, low=1)
+    n_sweeps = check_integer("n_sweeps", n_sweeps, low=1, high=2**31 - 1)
     key = check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) to repeat a run")
     n_threads = resolve_n_threads(n_threads)
     if solver == "mu" and rows.values.min() < 0:

@@ -76,7 +76,7 @@ def draw_contrastive_examples(
     check_sequences("data", data)
     users = check_rows("users", users, data.n_users)
     length = check_integer("length", length, low=2)
-    n_negatives = check_integer("n_negatives", n_negatives, low=1)
+    n_negatives = check_integer("n_negatives", n_negatives, low=1, high=2**31 - 1)
     check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
     history, begins = _histories(data, users)
     sizes = np.diff(begins)

@@ -30,7 +30,7 @@ def sample_unseen(
     rows : array_like of shape (n_rows,), int
         Users, as row numbers of `interactions`; a row that stands twice gets the same items twice.
     n : int
-        Items a user, at least 0.
+        Items a user, from 0 to the number of items.
     key : Key
         Source of the randomness; it is not used up.
     purpose : str
@@ -70,7 +70,7 @@ def sample_unseen(
     check_instance("interactions", interactions, Interactions, "use Interactions.from_arrays")
     check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
     rows = _check_rows("rows", rows, interactions.n_users, "users")
-    n = check_integer("n", n, low=0)
+    n = check_integer("n", n, low=0, high=interactions.n_items)
     n_threads = resolve_n_threads(n_threads)
     unseen = interactions.n_items - interactions.interactions_per_user()[rows]
     counts = np.minimum(n, unseen)

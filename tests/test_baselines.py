@@ -137,6 +137,11 @@ def test_auto_n_reports_has_the_least_worst_case_variance(epsilon):
     assert variance(best_n_reports(epsilon)) == min(variance(n) for n in range(1, 400))
 
 
+@pytest.mark.parametrize(("epsilon", "n"), [(5e-324, 1), (1e-300, 1), (1e-9, 1), (1e17, 2**24), (1e308, 2**24)])
+def test_reports_of_budgets_beyond_any_use(epsilon, n):
+    assert best_n_reports(epsilon) == n
+
+
 def test_best_report_epsilon_is_a_root_and_a_minimum():
     assert math.isclose(math.sinh(BEST_REPORT_EPSILON), 2 * BEST_REPORT_EPSILON, rel_tol=1e-12)
     cost = [e / math.tanh(e / 2) ** 2 for e in BEST_REPORT_EPSILON * np.array([0.99, 1, 1.01])]

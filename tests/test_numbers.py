@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from test_conventions import public_objects
 
-from fastfedrec import Key, load
+import fastfedrec
+from fastfedrec import Key, als, load, nmf, ranking
 from fastfedrec.systems.recommender import Recommender
 
 INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
@@ -228,6 +229,58 @@ def test_a_model_with_numpys_parameters_is_fitted_and_saved(name, tmp_path):
         model = MODELS[name](**FITS[name]).fit(data, key=Key.from_seed(1), n_threads=np.int64(1))
     model.save(tmp_path / "model.npz")
     assert load(tmp_path / "model.npz").get_params() == model.get_params()
+
+
+def trained(make):
+    """How a network's clients are trained for so many epochs."""
+    bind, arguments = make
+    return lambda n: bind(None)(**(arguments | {"n_epochs": n}))
+
+
+R = numbers_case.rated()
+#: What counts in 32 bits in a kernel, or is multiplied by other counts: the argument's name, and a call with it.
+COUNTS = {
+    "solve_users": ("cg_steps", lambda n: als.solve_users(
+        R, np.ones((40, 2)), regularization=1.0, confidence_weight=1.0, solver="cg", cg_steps=n)),
+    "fit_nmf": ("n_sweeps", lambda n: nmf.fit_nmf(R, 2, regularization=1.0, n_sweeps=n, key=Key.from_seed(1))),
+    "solve_rows_nonnegative": ("max_sweeps", lambda n: nmf.solve_rows_nonnegative(
+        R, np.ones((40, 2)), regularization=1.0, max_sweeps=n)),
+    "draw_examples": ("negatives", lambda n: numbers_case.draw_examples(
+        R, numbers_case.Events.from_interactions(R), [0, 1], n, key=Key.from_seed(1))),
+    "draw_contrastive_examples": ("n_negatives", lambda n: numbers_case.draw_contrastive_examples(
+        numbers_case.sequences(), [0, 1], n_negatives=n, key=Key.from_seed(1))),
+    "sample_unseen": ("n", lambda n: ranking.sample_unseen(R, [0, 1], n, key=Key.from_seed(1), purpose="x")),
+    "FedRec": ("t_local", lambda n: fastfedrec.FedRec(t_local=n)),
+    "FMFLDP": ("n_reports", lambda n: fastfedrec.FMFLDP(n_reports=n)),
+    "TwoTower": ("n_factors", lambda n: numbers_case.TwoTower(numbers_case.features(), n_factors=n)),
+    "TwoTower.train_clients": ("n_epochs", trained(numbers_case.FUNCTIONS["network.TwoTower.train_clients"])),
+    "GRUEncoder.train_clients": ("n_epochs", trained(numbers_case.FUNCTIONS["gru.GRUEncoder.train_clients"])),
+    "JointNetwork.train_clients": ("n_epochs", trained(
+        numbers_case.FUNCTIONS["joint_loss.JointNetwork.train_clients"])),
+    "PrivRec": ("local_epochs", lambda n: fastfedrec.PrivRec(local_epochs=n)),
+    "FedRec, rho": ("rho", lambda n: fastfedrec.FedRec(rho=n)),
+    "DPPopularity": ("n_reports", lambda n: fastfedrec.DPPopularity(trust="local", n_reports=n)),
+    "LaplaceRRSVD": ("n_reports", lambda n: fastfedrec.LaplaceRRSVD(n_reports=n)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [2**31, 2**32 + 1, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_count_that_would_wrap_in_a_kernel_is_refused_by_name(name, number):
+    argument, function = COUNTS[name]
+    with pytest.raises(ValueError, match=rf"\b{argument} must be (at most|few enough)"):
+        function(number)
+
+
+@pytest.mark.parametrize("wrong", [None, "a secret", 7, np.uint64(3)], ids=repr)
+@pytest.mark.parametrize(("name", "case"), [pytest.param(*each, id=each[0]) for each in CALLS if "key" in each[1][1]])
+def test_what_is_no_key_is_refused_by_name(name, case, wrong):
+    bind, arguments = case
+    target = resolve(name)
+    if wrong is None and "None" in str(inspect.signature(target).parameters["key"].annotation):
+        wrong = "none"  # None is allowed
+    with pytest.raises(TypeError, match=r"\bkey must be Key, got"):
+        bind(target)(**(arguments | {"key": wrong}))
 
 
 def exempt(name):

@@ -189,7 +189,7 @@ def _most_reports(event, epsilon, delta):
         found = PLDAccountant().compose(replace(event, n_reports=guess)).get_epsilon(delta)
         few, many = (guess, many) if found <= epsilon else (few, guess)
         # The cost grows about as the square root; a step beyond the guess brackets the answer sooner.
-        guess = min(int(guess * min((epsilon / found) ** 2, 1e4)), _MOST_ROUNDS) if found else 2 * guess
+        guess = min(int(guess * min(epsilon / found, 1e2) ** 2), _MOST_ROUNDS) if found else 2 * guess
         guess = max(guess, few + 1) if many is None else min(max(guess, few + 1), many - 1)
     return few
 

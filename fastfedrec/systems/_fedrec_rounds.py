@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_integer
+from fastfedrec._check import check_instance, check_integer
 from fastfedrec._kernels import fedrec as _kernel
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import Gaussian, RoundTraffic, Unprotected
@@ -163,6 +163,7 @@ class FedRecRounds(FederatedSystem):
         """
         n_users, n_items = interactions.n_users, interactions.n_items
         self._limit(n_users)
+        check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
         self._server_key, self._devices, self._records = key, {}, []
         self._n_sums = n_items * self.n_factors
         uniform = key.uniform(_ITEMS, size=n_items * self.n_factors).reshape(n_items, self.n_factors)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fastfedrec import als
-from fastfedrec._check import check_integer
+from fastfedrec._check import check_instance, check_integer
 from fastfedrec._kernels import fmf_ldp as _kernel
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
@@ -118,6 +118,7 @@ class FMFRounds(FederatedSystem):
         FMFState
             Normal with standard deviation `init_scale`.
         """
+        check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
         n_items = check_integer("n_items", n_items, low=1)
         draws = key.normal(_START, size=n_items * self.n_factors).reshape(n_items, self.n_factors)
         rotation = int(key.words(_ROTATION, size=1)[0] >> 1) if self.rotate else 0
@@ -369,8 +370,7 @@ class FMFRounds(FederatedSystem):
             scale, n_passes, shared = normal.scale, normal.n_passes, normal.for_kernel(factors)
         sums = np.zeros((n_threads, 0 if as_stream else self._n_coordinates(state)), dtype=np.int64)
         index, bit = np.empty(n_singles, dtype=np.int64), np.empty(n_singles, dtype=np.uint8)
-        clipped = np.zeros(n_threads, dtype=np.int64)
-        failed = np.zeros(n_threads, dtype=np.int64)
+        clipped, failed = np.zeros((2, n_threads), dtype=np.int64)
         _kernel.private_round(
             shard.indptr,
             shard.indices,

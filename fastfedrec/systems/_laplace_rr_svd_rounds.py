@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_integer
+from fastfedrec._check import check_instance, check_integer
 from fastfedrec._kernels import evaluation as _subset_kernel
 from fastfedrec._kernels import laplace_rr_svd as _kernel
 from fastfedrec._pairs import sort_pairs
@@ -138,6 +138,7 @@ class RatingRounds(FederatedSystem):
         RatingState
             Without reports.
         """
+        check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
         none = np.zeros(0, dtype=np.int64)
         reports: np.ndarray = np.zeros(0, dtype=self._report_type)
         seed = int(key.words(_SEED, size=1)[0])

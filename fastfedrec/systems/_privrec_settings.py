@@ -92,7 +92,7 @@ def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, str):
             value = check_choice(name, value, ("auto", "all") if name == "cohort_size" else ("auto",))
         else:
-            value = check_integer(name, value, low=low, high=2**32 - 1)
+            value = check_integer(name, value, low=low, high=2**31 - 1)
         parameters[name] = value
     for name in ("learning_rate", "server_learning_rate"):
         if isinstance(parameters[name], str):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fastfedrec._check import check_integer
+from fastfedrec._check import check_instance, check_integer
 from fastfedrec._kernels import shuffled_sketch as _kernel
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import RoundTraffic, ShuffledReports
@@ -103,6 +103,7 @@ class SketchRound(FederatedSystem):
         SketchState
             Before the round.
         """
+        check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
         shape = (self.n_rotations, 2 if self.has_pairs else 1, self.length)
         words = key.words(_SIGNS, size=-(-math.prod(shape) // 64))
         bits = np.unpackbits(words.astype("<u8").view(np.uint8))[: math.prod(shape)]

@@ -31,6 +31,7 @@ _REPORTS = "dp_popularity.reports"
 
 # Of one report, where coth(e / 2)^2 * e, the worst variance for a given total, is least: the root of sinh(e) = 2 e.
 BEST_REPORT_EPSILON = 2.1773189849653067
+_MOST_REPORTS = 2**24  # of a user: more would change nothing, and each takes 16 bytes of a thread
 
 
 class Baseline(OwnRows):
@@ -242,7 +243,7 @@ class DPPopularity(_CountBaseline):
         if isinstance(self.n_reports, str):
             self.n_reports = check_choice("n_reports", self.n_reports, ("auto",))
         else:
-            self.n_reports = check_integer("n_reports", self.n_reports, low=1)
+            self.n_reports = check_integer("n_reports", self.n_reports, low=1, high=_MOST_REPORTS)
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         release = self._release_centrally if self.trust == "central" else self._ask_locally
@@ -272,7 +273,7 @@ class DPPopularity(_CountBaseline):
             channel.span, n_reports, n_threads,
         )  # fmt: skip
         if failed.any():
-            raise MemoryError("no memory for a thread's marks of items; use fewer threads")
+            raise MemoryError("no memory for a thread's marks of items and reports; use fewer threads or n_reports")
         sums, asked = by_thread.sum(axis=1)
         # An answer estimates 2 * bit - 1 of a user drawn at random.
         share = (1 + channel.decoder * sums / np.maximum(asked, 1)) / 2
@@ -290,14 +291,16 @@ def best_n_reports(epsilon: float) -> int:
     Returns
     -------
     int
-        At least 1.
+        From 1 to 2**24.
     """
     epsilon = check_epsilon("epsilon", epsilon)
 
     def variance(n_reports):
         return 1 / (n_reports * math.tanh(epsilon / n_reports / 2) ** 2)
 
-    below = max(1, math.floor(epsilon / BEST_REPORT_EPSILON))
+    if epsilon <= BEST_REPORT_EPSILON:
+        return 1
+    below = min(math.floor(epsilon / BEST_REPORT_EPSILON), _MOST_REPORTS - 1)
     return min(below, below + 1, key=variance)
 
 

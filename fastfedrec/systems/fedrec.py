@@ -163,9 +163,9 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        self.rho = check_integer("rho", self.rho, low=0)
+        self.rho = check_integer("rho", self.rho, low=0, high=2**31 - 1)
         self.t_predict = check_integer("t_predict", self.t_predict, low=0)
-        self.t_local = check_integer("t_local", self.t_local, low=1)
+        self.t_local = check_integer("t_local", self.t_local, low=1, high=2**31 - 1)
         self.client_share = check_real("client_share", self.client_share, low=0.0, high=1.0)
         if self.client_share == 0:
             raise ValueError("client_share must be greater than 0, got 0.0")

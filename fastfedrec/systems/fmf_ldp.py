@@ -142,7 +142,7 @@ class FMFLDP(OwnRows, FMFRounds):
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
         if self.epsilon is not None:
             self.epsilon = check_epsilon("epsilon", self.epsilon)
-        self.n_reports = check_integer("n_reports", self.n_reports, low=1)
+        self.n_reports = check_integer("n_reports", self.n_reports, low=1, high=2**31 - 1)
         self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1)
         self.server_steps = check_integer("server_steps", self.server_steps, low=1)
         self.regularization = check_real("regularization", self.regularization, low=0.0)

@@ -165,7 +165,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         self.hide_items = check_flag("hide_items", self.hide_items)
         if self.hide_items and self.variant != "optimal":
             raise ValueError(f"hide_items needs variant='optimal', got {self.variant!r}: noise has no 'not rated'")
-        self.n_reports = check_integer("n_reports", self.n_reports, low=1)
+        self.n_reports = check_integer("n_reports", self.n_reports, low=1, high=2**31 - 1)
         self._check_grid()
         if self.prior is not None:
             check_prior("prior", self.prior, len(self.grid))

@@ -347,7 +347,7 @@ class PrivRec(_TwoTowerRecommender):
         )
         epochs = settings.local_epochs
         if local_epochs is not None:
-            epochs = check_integer("local_epochs", local_epochs, low=0)
+            epochs = check_integer("local_epochs", local_epochs, low=0, high=2**31 - 1)
         clients = ClientData(data, fitted.features_, fitted._network, fitted.threshold)
         updates = clients.train(
             fitted.parameters_, np.arange(own.n_users), fitted._local(settings, epochs),
