@@ -6,7 +6,41 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from fastfedrec._numbers import show
+
+
+def check_path(name: str, value: Any) -> Path:
+    """The path of a file or a folder, or raise: a number would be taken for an open file.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : object
+        A string, bytes, or whatever has a path.
+
+    Returns
+    -------
+    Path
+        The same path.
+
+    Raises
+    ------
+    TypeError
+        No path.
+    ValueError
+        None that a file can have.
+    """
+    try:
+        path = os.fsdecode(value)
+    except TypeError:
+        got = f"{show(value)} ({type(value).__name__})"
+        raise TypeError(f"{name} must be a path, got {got}; pass a string or a pathlib.Path") from None
+    if not path or "\0" in path:
+        raise ValueError(f"{name} must be the path of a file or a folder, got {show(value)}")
+    return Path(path)
 
 
 @contextmanager
@@ -31,8 +65,10 @@ def new_file(path: str | os.PathLike, *, private: bool = False) -> Iterator[Bina
     ValueError
         `path` is a link, a folder, a device or anything else that is no ordinary file: it is neither followed nor
         replaced.
+    FileNotFoundError
+        The folder of `path` is not there.
     """
-    path = Path(path)
+    path = check_path("path", path)
     kept = _mode_to_keep(path)
     partial = path.with_name(f".{path.name[:64]}.{secrets.token_hex(8)}.partial")
     # Exclusive and not following links: nobody can have put anything there before.
@@ -60,14 +96,16 @@ def write_text(path: str | os.PathLike, text: str, *, private: bool = False) -> 
 
 
 def check_place(path: str | os.PathLike) -> None:
-    """Raise a ValueError where `new_file` would: before the work whose result is to be there."""
-    _mode_to_keep(Path(path))
+    """Raise where `new_file` would: before the work whose result is to be there."""
+    _mode_to_keep(check_path("path", path))
 
 
 def _mode_to_keep(path: Path) -> int | None:
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"path {str(path)!r} is in a folder that does not exist; make it first") from None
         return None
     if not stat.S_ISREG(mode):
         what = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no ordinary file"

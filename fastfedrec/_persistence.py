@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec._files import new_file
+from fastfedrec._files import check_path, new_file
 from fastfedrec._npz import KINDS, Archive, write_archive
 
 _FORMAT, _FORMER = "fastfedrec model 2", "fastfedrec model 1"
 _TEXT = "json"  # the dtype that a header gives for arrays of objects, which are kept as JSON
-_LEAST_TEXT, _TEXT_RATIO = 2**24, 16  # bytes of JSON that any file may hold, and for each of its own
+# Bytes of JSON that any file may hold, and for each of its own: JSON takes up to 24 times as much memory when read.
+_LEAST_TEXT, _TEXT_RATIO = 2**22, 8
 
 
 def write_model(
@@ -68,7 +69,8 @@ def read_model(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.nd
     ValueError
         Not a model of this package.
     """
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would be waited for
+    path = check_path("path", path)
+    if path.exists() and not path.is_file():  # a pipe would be waited for
         raise not_a_model(path, "it is no ordinary file")
     with open(path, "rb") as file:
         try:
@@ -79,14 +81,14 @@ def read_model(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.nd
 
 def not_a_model(path: str | os.PathLike, reason: object) -> ValueError:
     """What to raise about a file."""
-    return ValueError(f"path {os.fspath(path)!r} is not a model saved by fastfedrec ({reason})")
+    return ValueError(f"path {os.fsdecode(path)!r} is not a model saved by fastfedrec ({reason})")
 
 
 def _read(archive: Archive, file_size: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     sizes = archive.sizes
     if "json" not in sizes:
         raise ValueError("it has no header")
-    most = max(_LEAST_TEXT, _TEXT_RATIO * file_size)
+    most = _longest_text(file_size)
     if sizes["json"] > most:
         raise ValueError(f"its header has {sizes['json']} bytes, more than {most}")
     document = _parse(archive.read("json"))
@@ -105,6 +107,10 @@ def _read(archive: Archive, file_size: int) -> tuple[dict[str, Any], dict[str, n
     if differing := sorted(promised.keys() ^ (sizes.keys() - {"json"})):
         raise ValueError(f"header and file do not hold the same arrays: {differing}")
     return header, {name: _kept_promise(archive, name, promise, most) for name, promise in promised.items()}
+
+
+def _longest_text(file_size: int) -> int:
+    return max(_LEAST_TEXT, _TEXT_RATIO * file_size)
 
 
 def _kept_promise(archive: Archive, name: str, promise: Any, most: int) -> np.ndarray:

@@ -3,11 +3,15 @@
 import json
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fastfedrec._files import check_path
 from fastfedrec._persistence import objects_from_json, objects_to_json
 
 AXES = ("user", "item")
@@ -16,25 +20,23 @@ _FORMAT = "fastfedrec interactions 1"
 _DOCUMENT = "interactions.json"
 
 
-class new_folder:
-    """A folder that is built beside its place under another name, and gets its own when the block ends well."""
+@contextmanager
+def new_folder(folder: str | os.PathLike) -> Iterator[Path]:
+    """A folder that is built beside its place, and gets its name when the block ends well; only its owner may enter it.
 
-    def __init__(self, folder: str | os.PathLike):
-        self._folder = Path(folder)
-        self._partial = self._folder.with_name(self._folder.name + ".partial")
-
-    def __enter__(self) -> Path:
-        if self._folder.exists():
-            raise FileExistsError(f"folder {str(self._folder)!r} exists; pass another, or remove it")
-        shutil.rmtree(self._partial, ignore_errors=True)
-        self._partial.mkdir(parents=True)
-        return self._partial
-
-    def __exit__(self, kind: Any, *_: object) -> None:
-        if kind is None:
-            os.replace(self._partial, self._folder)
-        else:
-            shutil.rmtree(self._partial, ignore_errors=True)
+    Until then it has a name that nobody could have guessed, or has given to something of their own.
+    """
+    folder = check_path("folder", folder)
+    if os.path.lexists(folder):
+        raise FileExistsError(f"folder {str(folder)!r} exists; pass another, or remove it")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name[:64]}.", suffix=".partial", dir=folder.parent))
+    try:
+        yield partial
+        os.replace(partial, folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 def write_array(folder: Path, name: str, array: np.ndarray) -> None:

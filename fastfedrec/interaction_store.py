@@ -8,6 +8,7 @@ import numpy as np
 
 from fastfedrec._check import check_instance
 from fastfedrec._csr import check_fields, check_integers
+from fastfedrec._files import check_path
 from fastfedrec._store_files import AXES, is_there, new_folder, read_array, read_document, write_array, write_document
 from fastfedrec.interactions import Interactions
 
@@ -54,7 +55,7 @@ def store_interactions(interactions: Interactions, folder: str | os.PathLike) ->
     interactions : Interactions
         Ids and features may be numbers, strings, and tuples of these.
     folder : path-like
-        Must not exist; a folder that is there is whole, because it gets its name last.
+        Must not exist; a folder that is there is whole, because it gets its name last.  Only its owner may enter it.
 
     Raises
     ------
@@ -106,7 +107,7 @@ def open_interactions(folder: str | os.PathLike) -> StoredInteractions:
     ValueError
         Not such a folder, or a damaged one; the file is named.
     """
-    folder = Path(folder).resolve()
+    folder = check_path("folder", folder).resolve()
     data = _checked(folder, _read(folder))
     data._rows = str(folder), 0, data.n_users
     return data

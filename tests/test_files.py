@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fastfedrec._files import new_file, write_text
+from fastfedrec import Interactions, Popularity, PrivRec, load
+from fastfedrec._files import check_path, new_file, write_text
+from fastfedrec.engines.shuffler import Shuffler
+from fastfedrec.interaction_store import open_interactions, store_interactions
 
 
 def _mode(path):
@@ -101,3 +104,71 @@ def test_what_is_no_ordinary_file_is_not_replaced(tmp_path):
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="missing"):
         write_text(Path(tmp_path, "missing", "model.npz"), "text")
+
+
+def test_a_folder_that_is_not_there_is_named_and_not_what_stands_for_the_file_in_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"path '.*/nowhere/model.npz' is in a folder that does not exist"):
+        write_text(tmp_path / "nowhere" / "model.npz", "text")
+
+
+DATA = Interactions.from_arrays(["ann", "bob"], [1, 2])
+#: Everything that is given a path: the argument's name, and a call.
+DOORS = {
+    "save": ("path", lambda path: Popularity().fit(DATA).save(path)),
+    "load": ("path", load),
+    "store_interactions": ("folder", lambda path: store_interactions(DATA, path)),
+    "open_interactions": ("folder", open_interactions),
+    "checkpoint": ("checkpoint", lambda path: PrivRec(n_rounds=1).fit(DATA, checkpoint=path)),
+    "Shuffler": ("folder", lambda path: Shuffler(min_crowd=2, n_reports=1, n_coordinates=10, folder=path)),
+}
+
+
+@pytest.mark.parametrize("wrong", [0, 5, 1.5, b"a\0b", "a\0b", "", ["x"], object()], ids=repr)
+@pytest.mark.parametrize("door", DOORS)
+def test_what_is_no_path_is_refused_by_name(door, wrong):
+    name, function = DOORS[door]
+    with pytest.raises((TypeError, ValueError), match=rf"^{name} must be (a path|the path of a file)"):
+        function(wrong)
+
+
+@pytest.mark.parametrize("kind", [str, Path, lambda path: str(path).encode(), lambda path: f"{path}/"])
+def test_a_path_of_any_kind_is_the_same_path(tmp_path, kind):
+    path = kind(tmp_path / "model")
+    assert check_path("path", path) == tmp_path / "model"
+    Popularity().fit(DATA).save(path)
+    assert load(path).interactions_.user_ids.tolist() == ["ann", "bob"]
+    store_interactions(DATA, kind(tmp_path / "store"))
+    assert open_interactions(kind(tmp_path / "store")).user_ids.tolist() == ["ann", "bob"]
+
+
+# ---- folders --------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_folder_is_its_owners_and_takes_nothing_of_others_away(tmp_path):
+    """Also what has the name that an unfinished folder might have had."""
+    theirs = tmp_path / "plays.partial"
+    theirs.mkdir()
+    (theirs / "precious").write_text("theirs")
+    store_interactions(DATA, tmp_path / "plays")
+    assert (theirs / "precious").read_text() == "theirs"
+    assert _mode(tmp_path / "plays") == 0o700
+    assert sorted(os.listdir(tmp_path)) == ["plays", "plays.partial"]
+
+
+def test_a_link_in_the_place_of_a_folder_is_neither_followed_nor_replaced(tmp_path):
+    (tmp_path / "plays").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExistsError, match="exists; pass another"):
+        store_interactions(DATA, tmp_path / "plays")
+    assert os.listdir(tmp_path) == ["plays"]
+    assert (tmp_path / "plays").is_symlink()
+
+
+@pytest.mark.parametrize("at", ["write_document", "write_array"])
+def test_a_folder_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, at):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(f"fastfedrec.interaction_store.{at}", full)
+    with pytest.raises(OSError, match="No space left"):
+        store_interactions(DATA, tmp_path / "plays")
+    assert os.listdir(tmp_path) == []

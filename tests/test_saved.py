@@ -1,10 +1,12 @@
 """Model files: what is written, who may read it, and what is refused of a stranger's, by file and field."""
 
+import contextlib
 import json
 import os
 import stat
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from hostile_files import pack, unpack
 from test_recommender import MODELS, rated
 
 from fastfedrec import FMFLDP, Interactions, ItemKNN, Key, LaplaceRRSVD, Popularity, PrivRec, _persistence, load
+from fastfedrec._npz import largest_content
 from fastfedrec._persistence import read_model, write_model
 from fastfedrec.systems.recommender import Recommender
 
@@ -456,8 +459,32 @@ def test_a_field_that_stands_twice_is_refused(data, tmp_path):
 
 def test_a_header_beyond_its_bound_is_not_read(tmp_path):
     np.savez_compressed(tmp_path / "x.npz", json=np.full(2**24 + 1, ord(" "), dtype=np.uint8))
-    with pytest.raises(ValueError, match="its header has 16777345 bytes, more than 16777216"):
+    with pytest.raises(ValueError, match=f"its header has {2**24 + 129} bytes, more than {2**22}"):
         load(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("filling", ["[],", "{},", "1e9,", '"ab",', "1,"])
+@pytest.mark.parametrize("field", ["header", "ids"])
+def test_json_takes_no_more_memory_than_a_file_of_its_size_may(field, filling, tmp_path):
+    write_model(tmp_path / "x", {}, {"ids": np.array([(1, 2)], dtype=object).ravel()})
+    document, arrays = unpack((tmp_path / "x").read_bytes())
+    bomb = "[" + filling * ((2**22 - 2000) // len(filling)) + "0]"
+    if field == "ids":
+        arrays["ids"] = np.frombuffer(bomb.encode(), dtype=np.uint8)
+        document["arrays"]["ids"] = {"dtype": "json", "shape": [1], "bytes": len(bomb)}
+    content = pack(document, arrays)
+    if field == "header":
+        text = json.dumps(document).replace('"header": {', f'"header": {{"a": {bomb}').encode()
+        np.savez_compressed(tmp_path / "x.npz", json=np.frombuffer(text, dtype=np.uint8), **arrays)
+        content = (tmp_path / "x.npz").read_bytes()
+    (tmp_path / "x").write_bytes(content)
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(ValueError):
+            read_model(tmp_path / "x")
+        assert 2**22 < tracemalloc.get_traced_memory()[1] < 2 * largest_content(len(content))
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

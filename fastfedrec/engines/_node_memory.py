@@ -7,12 +7,12 @@ other data, or on another state, would cancel: so a round is answered once, and 
 import os
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastfedrec._check import check_integer
+from fastfedrec._files import check_path
 from fastfedrec._folder_lock import FolderLock
 from fastfedrec._kept_files import checking
 from fastfedrec.randomness import Key
@@ -36,7 +36,7 @@ class NodeMemory:
     """A folder that only its owner can read; `max_runs` is how many runs its users are ready to pay for, if any."""
 
     def __init__(self, folder: str | os.PathLike, max_runs: int | None):
-        self._folder, self._max_runs = Path(folder), max_runs
+        self._folder, self._max_runs = check_path("folder", folder), max_runs
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
 

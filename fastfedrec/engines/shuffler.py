@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 from fastfedrec._check import check_integer, check_real
+from fastfedrec._files import check_path
 from fastfedrec._folder_lock import FolderLock
 from fastfedrec._kept_files import checking, read_document, write_document
 from fastfedrec.engines._node_memory import check_run_name
@@ -114,7 +115,8 @@ class Shuffler:
             check_integer("max_users", max_users, low=1) * self.n_reports * report_width(self.n_coordinates).itemsize
         )
         self._max_nodes = check_integer("max_nodes", max_nodes, low=1)
-        self._path = Path(folder) / "released.json"
+        folder = check_path("folder", folder)
+        self._path = folder / "released.json"
         self._alone = FolderLock(folder)  # two shufflers would each release the same round
         try:
             self._released = _read_released(self._path)

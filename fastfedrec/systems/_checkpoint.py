@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec._check import check_integer
+from fastfedrec._files import check_path
 from fastfedrec._folder_lock import FolderLock
 from fastfedrec._kept_files import DamagedFileError, checking, read_document, read_kept, write_document, write_kept
 from fastfedrec.accounting import RoundTraffic
@@ -42,7 +43,7 @@ class Checkpoint:
     """
 
     def __init__(self, folder: str | os.PathLike, bound_to: Mapping[str, str], way_out: str = _WAY_OUT):
-        self.folder, self._bound_to, self._way_out = Path(folder), dict(bound_to), way_out
+        self.folder, self._bound_to, self._way_out = check_path("checkpoint", folder), dict(bound_to), way_out
 
     def within(self, name: str) -> Self:
         """A part of the same run in a folder of its own."""

@@ -347,7 +347,7 @@ def load(path: Any) -> Recommender:
         getattr(fastfedrec, name)  # names are imported when they are first used, and only then is a class known
     kind = Recommender._registry.get(name)
     if kind is None or inspect.isabstract(kind):
-        raise ValueError(f"path {os.fspath(path)!r} holds a {name!r}, which this version does not know")
+        raise ValueError(f"path {os.fsdecode(path)!r} holds a {name!r}, which this version does not know")
     try:
         return kind._from_saved(saved)
     except Exception as error:  # what a constructor says of its parameters does not say where they come from
