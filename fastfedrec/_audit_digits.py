@@ -25,7 +25,8 @@ def digit_families(outputs: Sequence[np.ndarray], names: Sequence[str], columns:
     """All families for two samples of outputs, each of shape (n, d), on some columns and on the sum of all."""
     is_float = outputs[0].dtype.kind == "f"
     for j in columns:
-        if len(np.unique(np.concatenate([y[:1000, j] for y in outputs]))) <= _FEW:
+        some = np.concatenate([y[:1000, j] for y in outputs])
+        if len(np.unique(some)) <= _FEW and not (is_float and np.isnan(some).any()):  # NaN is one value of many kinds
             continue
         if is_float:
             yield from _digits(f"the bit pattern of {names[j]}", partial(_pattern, j), outputs)

@@ -6,6 +6,7 @@ How columns are laid out is decided by the half of the draws that chooses, so th
 """
 
 import hashlib
+import math
 import numbers
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
@@ -64,16 +65,27 @@ def read_outputs(raws: Sequence[Any], n: int) -> list[Outputs]:
             raise ValueError(f"mechanism must return {n} outputs, one a row, got {raw.shape if is_array else len(raw)}")
     if all(isinstance(raw, np.ndarray) and raw.size == 0 for raw in arrays):
         raise ValueError(f"mechanism must return {n} outputs of at least one number, got shape {arrays[0].shape}")
-    # The type of an array belongs to the program, the type of an object in a list to the output.
-    is_typed = not any(isinstance(raw, list | tuple) for raw in raws)
-    if all(isinstance(raw, np.ndarray) for raw in arrays) and (
-        is_typed or arrays[0].dtype.kind == arrays[1].dtype.kind
-    ):
+    types = [_types(raw, array) for raw, array in zip(raws, arrays, strict=True)]
+    are_alike = types[0] == types[1]
+    if are_alike and all(isinstance(raw, np.ndarray) for raw in arrays):
         rows = [_as_rows(raw) for raw in arrays]
-        kind = _common_type([y.parts[0][: n // 2] for y in rows])
-        if kind is not None and rows[0].names == rows[1].names and arrays[0].shape == arrays[1].shape:
-            return [Outputs((y.parts[0].astype(kind, copy=False),), y.names) for y in rows]
-    return _take_apart([raw.tolist() if isinstance(raw, np.ndarray) else list(raw) for raw in arrays])
+        if arrays[0].shape == arrays[1].shape:
+            return rows
+    return _take_apart([_one_by_one(raw, array, are_alike) for raw, array in zip(raws, arrays, strict=True)])
+
+
+def _types(raw: Any, array: Any) -> Any:
+    """What types the outputs have: one that depends on the input tells it."""
+    if isinstance(raw, list | tuple):
+        return {(type(item), item.dtype if isinstance(item, np.ndarray) else None) for item in raw}
+    return np.asarray(raw).dtype.newbyteorder("=") if isinstance(array, np.ndarray) else list
+
+
+def _one_by_one(raw: Any, array: Any, are_alike: bool) -> list[Any]:
+    """Each output as Python has it, or where types differ as it came."""
+    if not isinstance(array, np.ndarray):
+        return list(array)
+    return array.tolist() if are_alike else list(raw if isinstance(raw, list | tuple) else np.asarray(raw))
 
 
 # ---- arrays of numbers ---------------------------------------------------------------------------------------------
@@ -108,17 +120,6 @@ def _as_array(raw: Any) -> Any:
         except OverflowError:
             pass
     return raw
-
-
-def _common_type(parts: Sequence[np.ndarray]) -> np.dtype | None:
-    """A type that holds every number of both exactly, or None."""
-    kinds = [part.dtype for part in parts]
-    if kinds[0] == kinds[1]:
-        return kinds[0]
-    bounds = [abs(int(end)) for part in parts if part.dtype.kind in "iu" for end in (part.min(), part.max())]
-    if all(kind.kind in "iu" for kind in kinds):
-        return np.dtype(np.int64) if max(bounds) <= _LARGEST else None
-    return np.dtype(np.float64) if max(bounds, default=0) <= 2**53 else None
 
 
 def _as_rows(array: np.ndarray) -> Outputs:
@@ -170,7 +171,12 @@ def _read(item: Any) -> tuple[str, list[Any], str]:
         return f"raises {name}", [], f"{name}: {item.error}"
     atoms: list[Any] = []
     label = _flatten(item, atoms)
-    return label, atoms, item if isinstance(item, str) else f"{label}: {atoms}"
+    if isinstance(item, str):
+        return label, atoms, item
+    text = repr(atoms)
+    if "nan" in text:  # what a NaN carries is in its bits alone
+        text += " " + np.array([atom for atom in atoms if atom != atom]).tobytes().hex()
+    return label, atoms, f"{label}: {text}"
 
 
 def _flatten(item: Any, atoms: list[Any]) -> str:
@@ -182,39 +188,45 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
         return "None"
     if isinstance(item, bool | np.bool_):
         atoms.append(int(item))
-        return "bool"
+        return "bool" if isinstance(item, bool) else "numpy bool"
     if isinstance(item, numbers.Integral):
         atoms.append(int(item))
-        return "int"
+        return type(item).__name__
     if isinstance(item, np.longdouble):
         atoms += [float(item), float(item - np.longdouble(float(item)))]
         return "long double"
-    if isinstance(item, numbers.Rational | Decimal):
-        exact = Fraction(item) if not isinstance(item, Decimal) or item.is_finite() else None
-        atoms += [float(item)] if exact is None else [_as_float(exact), exact.numerator, exact.denominator]
+    if isinstance(item, numbers.Rational):
+        atoms += [_as_float(item), item.numerator, item.denominator]
         return type(item).__name__
+    if isinstance(item, Decimal):
+        sign, digits, exponent = item.as_tuple()  # of -0, 1.00 and the kinds of NaN, too
+        kind = exponent if isinstance(exponent, int) else -ord(exponent)
+        number = _as_float(Fraction(item)) if item.is_finite() else math.nan if item.is_nan() else float(item)
+        atoms += [number, int("".join(map(str, digits)) or 0), len(digits), sign, kind]
+        return f"Decimal {exponent}" if isinstance(exponent, str) else "Decimal"
     if isinstance(item, numbers.Real):
         atoms.append(float(item))
-        return "float"
+        return type(item).__name__
     if isinstance(item, numbers.Complex):
         atoms += [float(item.real), float(item.imag)]
-        return "complex"
+        return type(item).__name__
     if isinstance(item, str):
         atoms += map(ord, item)
         return f"text of length {len(item)}"
     if isinstance(item, bytes | bytearray | memoryview):
         atoms += bytes(item)
-        return f"bytes of length {len(bytes(item))}"
+        return f"{type(item).__name__} of length {len(bytes(item))}"
     if isinstance(item, np.ndarray) or hasattr(item, "__array__"):
         array = np.asarray(item)
+        dtype = array.dtype.newbyteorder("=")
         array = array.view(np.int64) if array.dtype.kind in "mM" else array
         if array.dtype.kind in "biufcSUO":
             kinds = _flatten_all(array.reshape(-1).tolist(), atoms)
-            return f"array of shape {array.shape}{kinds}"
+            return f"array of shape {array.shape} and type {dtype}{kinds if array.dtype.kind == 'O' else ''}"
     if isinstance(item, dict):
-        return f"dict of {len(item)}{_flatten_all([v for pair in item.items() for v in pair], atoms)}"
+        return f"{type(item).__name__} of {len(item)}{_flatten_all([v for pair in item.items() for v in pair], atoms)}"
     if isinstance(item, Set):  # the order of a set says nothing that its author meant
-        return f"set of {len(item)}{_flatten_all(sorted(item, key=repr), atoms)}"
+        return f"{type(item).__name__} of {len(item)}{_flatten_all(sorted(item, key=repr), atoms)}"
     if isinstance(item, Sequence):
         return f"{type(item).__name__} of length {len(item)}{_flatten_all(item, atoms)}"
     raise TypeError(

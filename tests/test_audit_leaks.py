@@ -5,6 +5,7 @@ Each leak comes with its twin, which must not be called broken: the same outputs
 
 import math
 import re
+from decimal import Decimal
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -126,6 +127,28 @@ LEAKS = {
     "a failure": (lambda rng, n, x: fail_on(x, grid(rng, n)), r"mechanism raises ValueError|output is float"),
     "a failure of some": (
         lambda rng, n, x: fail_on(x and (rng.random(n) < 0.3).any(), grid(rng, n)), r"raises ValueError|is float"
+    ),
+    "what a NaN carries that is the only output": (
+        lambda rng, n, x: with_bit(np.full(n, np.nan), 1, x), r"bit pattern"
+    ),
+    "what a NaN carries among text": (
+        lambda rng, n, x: [[float(v), "a"] for v in with_bit(np.full(n, np.nan), 1, x)], r"bit pattern|output =="
+    ),
+    "what a NaN carries far behind": (
+        lambda rng, n, x: [[0.5] * 200 + [float(v), "a"] for v in with_bit(np.full(n, np.nan), 1, x)], "output =="
+    ),
+    "the type of an array": (lambda rng, n, x: np.ones(n, np.float32 if x else np.float64), "output is float(32|64)"),
+    "the type of arrays in a list": (
+        lambda rng, n, x: [np.zeros(3, np.int32 if x else np.int64)] * n, r"array of shape \(3,\) and type int(32|64)"
+    ),
+    "whose integer it is": (lambda rng, n, x: [np.int64(1) if x else 1] * n, "output is int"),
+    "a tuple in the place of a list": (lambda rng, n, x: [(1, 2) if x else [1, 2]] * n, "output is (tuple|list)"),
+    "a set that cannot be changed": (lambda rng, n, x: [frozenset({1}) if x else {1}] * n, "output is (frozen)?set"),
+    "a unit of time": (lambda rng, n, x: np.zeros(n, "datetime64[s]" if x else "datetime64[D]"), r"datetime64\[[sD]\]"),
+    "the sign of a decimal zero": (lambda rng, n, x: [Decimal("-0") if x else Decimal(0)] * n, "output"),
+    "digits of a decimal": (lambda rng, n, x: [Decimal("1.00") if x else Decimal("1.0")] * n, "output"),
+    "which kind of decimal NaN": (
+        lambda rng, n, x: [Decimal("sNaN") if x else Decimal("NaN")] * n, "output is Decimal [nN]"
     ),
     "dates": (lambda rng, n, x: np.datetime64("2026-01-01") + rng.integers(0, 3, n) + 3 * x, "output"),
 }  # fmt: skip

@@ -71,6 +71,18 @@ def test_who_else_is_served_makes_no_difference(fitted, people, name):
     assert model.interactions_.n_users == 900
 
 
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "fmf_ldp values"])  # which promises nothing
+@pytest.mark.parametrize("value", [1.7e308, 5e-324])
+def test_no_value_of_one_user_disturbs_those_who_are_served_with_it(fitted, people, name, value):
+    model, others = fitted[name], people[1].select_users([3, 17])
+    values = others.values.astype(np.float64)
+    values[: others.indptr[1]] = value
+    odd, usual = (model.with_users(data) for data in (others._replace(values=values), others))
+    scores = [served.recommend(others.user_ids, 80, filter_seen=False)[1] for served in (odd, usual)]
+    assert np.isfinite(scores[0]).all()
+    np.testing.assert_array_equal(scores[0][1], scores[1][1])
+
+
 @pytest.mark.parametrize("name", RATINGS)
 def test_what_the_server_knows_is_enough(fitted, people, tmp_path, name):
     fitted[name].save(tmp_path / "model", include_users=False)

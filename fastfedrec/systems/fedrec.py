@@ -324,7 +324,9 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
 
     def _serving(self, data: Interactions) -> Self:
         model = super()._serving(data)
-        model.user_factors_ = solve_ratings(data, self.item_factors_, self.regularization)
+        # No rating of one user's makes scores of others, that are asked for with it, an error.
+        ratings = data._replace(values=np.clip(data.values_or_ones(), self.grid[0], self.grid[-1]))
+        model.user_factors_ = solve_ratings(ratings, self.item_factors_, self.regularization)
         return model
 
     # ---- the ledger ---------------------------------------------------------------------------------------------
