@@ -244,12 +244,6 @@ ENGINES = [
         ("test_each_run_has_a_key_of_its_own_that_is_kept",),
     ),
     Mutant(
-        "node-answers-two-at-once", "a node may answer two requests at once, with the same noise", "NodeMemory.alone",
-        "fcntl.LOCK_EX",
-        "fcntl.LOCK_SH",
-        ("test_one_request_at_a_time_of_all_processes",),
-    ),
-    Mutant(
         "node-folder-readable", "others may read a node's key", "NodeMemory.__init__",
         "self._folder.chmod(0o700)",
         "pass",
