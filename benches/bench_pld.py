@@ -1,6 +1,8 @@
-"""Epsilon of 1,000 Gaussian rounds: Poisson-sampled, beside public accountants, and of fixed cohort size."""
+"""Epsilon of 1,000 Gaussian rounds: Poisson-sampled, beside public accountants, of fixed cohort size, small deltas."""
 
-from fastfedrec.accounting import Gaussian, PLDAccountant
+import numpy as np
+
+from fastfedrec.accounting import Gaussian, PLDAccountant, RDPAccountant
 
 PROBABILITY, ROUNDS, DELTA = 0.01, 1_000, 1e-6
 EPSILON = 2.1245  # by dp-accounting 0.6.0
@@ -63,3 +65,37 @@ class WithoutReplacement:
 
     def time_epsilon(self, cohort_size):
         PLDAccountant().compose(self.event, ROUNDS).get_epsilon(DELTA)
+
+
+class SmallDelta:
+    """Deltas that need tilted masses, and counts that fill the largest grid."""
+
+    param_names = ("count", "delta")
+    params = ((1_000, 1_000_000), (1e-12, 1e-200))
+
+    def setup(self, count, delta):
+        self.event = Gaussian(
+            4.0, neighboring="add_remove", sampling="poisson", sampling_probability=PROBABILITY, count=count
+        )
+        epsilon = PLDAccountant().compose(self.event).get_epsilon(delta)
+        if not 0 < epsilon <= RDPAccountant().compose(self.event).get_epsilon(delta):
+            raise AssertionError(f"epsilon {epsilon:.4f} is above that of the Renyi accountant")
+
+    def time_epsilon(self, count, delta):
+        PLDAccountant().compose(self.event).get_epsilon(delta)
+
+    def time_delta(self, count, delta):
+        PLDAccountant().compose(self.event).get_delta(1.0)
+
+
+class Renyi:
+    """Whole and fractional orders of a sampled Gaussian; each time other noise, as divergences are kept."""
+
+    def setup(self):
+        self.noises = iter(np.linspace(0.5, 5.0, 100_000))
+
+    def time_epsilon(self):
+        step = Gaussian(
+            next(self.noises), neighboring="add_remove", sampling="poisson", sampling_probability=PROBABILITY
+        )
+        RDPAccountant().compose(step, ROUNDS).get_epsilon(DELTA)

@@ -3,7 +3,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastfedrec.accounting import Gaussian, Laplace, LocalReports, RDPAccountant, ZCDPAccountant, _renyi
+from fastfedrec.accounting import (
+    ZCDP,
+    CentralRelease,
+    DiscreteGaussianRelease,
+    Gaussian,
+    Laplace,
+    LocalReports,
+    RDPAccountant,
+    ZCDPAccountant,
+    _renyi,
+)
 from fastfedrec.accounting.rdp import ORDERS, poisson_divergence, without_replacement_divergence
 
 # docs/explanation/privacy/sampling-without-replacement.md, "Figures": (N, M) -> RDP at z = 1, T = 1000, delta = 1e-6
@@ -219,3 +229,21 @@ def test_pure_events_cost_at_most_their_sum():
     reports = LocalReports("m", 0.5, 3, 10)
     assert RDPAccountant().compose(reports).get_epsilon(1e-9) == 1.5
     assert RDPAccountant().compose(reports, 10_000).get_epsilon(1e-9) < 15_000
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("x", [5e-324, 1e-310, 1e-160, 1e-17, 1.0, 700.0, 1e17, 1e155, 1e308])
+@pytest.mark.parametrize("count", [1, 10**12, 2**63 - 1])
+def test_extreme_events_end_in_a_figure_without_a_warning(x, count):
+    none = {"neighboring": "replace", "sampling": "none", "count": count}
+    sampled = {"neighboring": "add_remove", "sampling": "poisson", "sampling_probability": 1e-300, "count": count}
+    everybody = none | {"sampling": "without_replacement", "n_users": 10, "cohort_size": 10}
+    events = [LocalReports("m", x, count, 10), ZCDP("m", x, **none), DiscreteGaussianRelease(x, 1, **none)]
+    events += [kind(x, **fields) for kind in (Gaussian, Laplace) for fields in (none, sampled, everybody)]
+    events += [CentralRelease("m", x, **fields) for fields in (none, sampled, everybody)]
+    for event in events:
+        accountant = RDPAccountant().compose(event)
+        for delta in (5e-324, 1e-12, 1 - 2.0**-53):
+            epsilon = accountant.get_epsilon(delta)
+            assert epsilon >= 0
+            assert 0 <= accountant.get_delta(min(epsilon, 1e300)) <= 1

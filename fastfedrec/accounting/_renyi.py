@@ -18,6 +18,7 @@ _MOST_POINTS = 20_000  # of a quadrature; a divergence that needs more is bounde
 _LOG_PRECISION = math.log(1e-10)  # of a quadrature, relative
 _NOISE = 1e-150, 1e150  # whose squares are numbers
 _LEAST_RATE = 1e-250
+_LEAST_EPSILON = 1e-300  # whose products with orders less 1 are numbers
 _RATIO = 1.006  # of neighbouring cells
 _CANCELS = 1e-4  # below it differences of exponentials are bounded by a square
 _FAR = 40.0  # stddevs, beyond which the normal law has no mass
@@ -35,6 +36,7 @@ def log_expm1(x):
 
 def randomized_response(orders, epsilon):
     """Binary randomized response, the worst of all epsilon-private mechanisms: A - 1 is a product."""
+    epsilon = max(epsilon, _LEAST_EPSILON)  # and that of a larger one dominates it
     with np.errstate(over="ignore"):
         low, high = (orders - 1) * epsilon, orders * epsilon
         logs = log_expm1(low) + np.log(-np.expm1(-high)) - math.log1p(math.exp(-epsilon))

@@ -27,9 +27,11 @@ from fastfedrec.accounting.rdp import RDPAccountant
 from fastfedrec.accounting.shuffle import shuffled_loss, split_reports, zero_out_loss
 
 _TAIL_STDDEVS = 9.0  # beyond, the Gaussian has a mass of 1e-19, which counts as infinite loss
-_FURTHER_STDDEVS = 14.0  # where deltas are small: 1e-44
 _LARGEST_STDDEVS = 37.0
-_SMALL = 1e-8  # a delta of which the rounding errors of an untilted transform would be a hundredth
+_LEFT_OUT = 1e-5  # of delta, beyond the grid
+_ALLOWED = 1e-3  # of delta, beyond which masses are tilted
+_SURELY_TILTED = 1e-10  # a delta of which an untilted window alone leaves out more than that
+_LOG_LEAST = -745.0  # of the least float
 _MOST_NOISE, _LEAST_NOISE = 1e8, 1e-100  # more noise is counted as this; with less there is no grid
 _LOUD = 200.0  # epsilon of a pure release whose loss hardly ever is less: the sum of the epsilons is what they cost
 _ROUND_UP = 1 + 1e-9
@@ -49,8 +51,9 @@ class PLDAccountant(Accountant):
     Notes
     -----
     For sampling without replacement the answer is a proven upper bound, exact for one round but not for many, where
-    attacks reach about 85% of it.  Where delta is below 1e-8 masses are tilted before they are transformed, so that
-    rounding errors stay below it, and the `RDPAccountant` is asked as well.  See docs/explanation/accounting.md and
+    attacks reach about 85% of it.  Where what rounding errors may be is not far below delta, masses are tilted before
+    they are transformed, and the `RDPAccountant` is asked as well.  `get_delta` at what `get_epsilon` gave is the delta
+    that was asked for, within 1%.  See docs/explanation/accounting.md and
     docs/explanation/privacy/sampling-without-replacement.md.
 
     References
@@ -131,9 +134,40 @@ class PLDAccountant(Accountant):
             self._total = () if parts is None or not parts else _loss.compose(parts)
         return self._total
 
-    def _tilted(self, stddevs, aim):
-        parts = self._parts(min(stddevs, _LARGEST_STDDEVS))
+    def _tilted(self, log_delta, aim):
+        """Totals from masses tilted so that `aim` is least, on grids that leave out a little of such a delta."""
+        stddevs = math.sqrt(2 * max(0.0, math.log(max(1, self._uses()) / _LEFT_OUT) - log_delta))
+        parts = self._parts(min(max(stddevs, _TAIL_STDDEVS), _LARGEST_STDDEVS))
         return () if parts is None else _loss.compose(parts, aim)
+
+    def _tilted_epsilon(self, delta):
+        """By the tilt that is best where Chernoff's bound is delta, and then by the best one at what that gave."""
+        log_delta, best = math.log(delta), math.inf
+
+        def aim(log_mean, tilt):
+            return log_mean - tilt * best if best < math.inf else (log_mean - log_delta) / tilt
+
+        for _ in range(3):
+            tilted = self._tilted(log_delta, aim)
+            found = max((total.epsilon(delta) for total in tilted), default=math.inf)
+            if not found < best:
+                break
+            best = found
+            if not best or _allowed(tilted, best) <= _ALLOWED * delta:
+                break
+        return best
+
+    def _tilted_delta(self, epsilon, delta):
+        """From a bound on it; where it is far below, on the widest grids, and then on those that are wide enough."""
+        log_delta = math.log(delta) if delta else _LOG_LEAST
+        for _ in range(3):
+            tilted = self._tilted(log_delta, lambda log_mean, tilt: log_mean - tilt * epsilon)
+            found = min(delta, max((total.delta(epsilon) for total in tilted), default=1.0))
+            if found > math.sqrt(_LEFT_OUT) * delta:
+                break
+            is_widest = log_delta == _LOG_LEAST
+            delta, log_delta = found, math.log(found) if is_widest and found else _LOG_LEAST
+        return found
 
     def _by_renyi(self):
         """The Renyi accountant of the same events: for what no grid holds, and for the smallest deltas."""
@@ -149,28 +183,31 @@ class PLDAccountant(Accountant):
             return gaussian_epsilon(square, delta) if square else 0.0
         if min(epsilon for epsilon, _ in self._pure_costs.values()) > _LOUD and not math.isinf(self._pure_total()):
             return math.inf
-        epsilon = max((total.epsilon(delta) for total in self._totals()), default=math.inf)
-        if epsilon and (delta < _SMALL or math.isinf(epsilon)):
-            log_delta, uses = math.log(delta), sum(self._uses())
-            stddevs = max(_TAIL_STDDEVS, math.sqrt(2 * (math.log(1e5 * max(1, uses)) - log_delta)))
-            tilted = self._tilted(stddevs, lambda log_mean, tilt: (log_mean - log_delta) / tilt)
-            epsilon = min(epsilon, max((total.epsilon(delta) for total in tilted), default=math.inf))
-            epsilon = min(epsilon, self._by_renyi().get_epsilon(delta))
+        epsilon = math.inf
+        if delta > _SURELY_TILTED:
+            epsilon = max((total.epsilon(delta) for total in self._totals()), default=math.inf)
+        if epsilon and (math.isinf(epsilon) or delta * _ALLOWED < _allowed(self._totals(), epsilon)):
+            epsilon = min(epsilon, self._tilted_epsilon(delta), self._by_renyi().get_epsilon(delta))
         return epsilon * _ROUND_UP
-
-    def _uses(self):
-        return (times * self._costs[event][1] for event, times in self._events.items())
 
     def _delta(self, epsilon):
         if self._is_plain():
             square = self._mu_squared()
             return gaussian_delta(square, epsilon) if square else 0.0
-        delta = max((total.delta(epsilon) for total in self._totals()), default=1.0)
-        if delta < _SMALL or not self._totals():
-            tilted = self._tilted(_FURTHER_STDDEVS, lambda log_mean, tilt: log_mean - tilt * epsilon)
-            delta = min(delta, max((total.delta(epsilon) for total in tilted), default=1.0))
-            delta = min(delta, self._by_renyi().get_delta(epsilon))
+        delta = self._by_renyi().get_delta(epsilon)
+        is_large = delta > _SURELY_TILTED and self._totals()
+        if is_large:
+            delta = min(delta, max(total.delta(epsilon) for total in self._totals()))
+        if not is_large or delta * _ALLOWED < _allowed(self._totals(), epsilon):
+            delta = self._tilted_delta(epsilon, delta)
         return delta
+
+    def _uses(self):
+        return sum(times * self._costs[event][1] for event, times in self._events.items())
+
+
+def _allowed(totals, epsilon):
+    return max(total.allowed(epsilon) for total in totals)
 
 
 def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
@@ -227,7 +264,8 @@ def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
         loss, inner = _lowered(rate, event.noise_multiplier, reach, step)
     total = _loss.convolve([(loss, event.count)], step)
     shift = event.count * (inner - 1) * step
-    total = _loss.TotalLoss(total.first + shift, step, total.pmf, -total.allowance)
+    error = total.allowance + total.left_out + total.slack
+    total = _loss.TotalLoss(total.first + shift, step, total.pmf, -error)
     epsilon = total.epsilon(delta)
     return max(0.0, float(epsilon - (_ROUND_UP - 1) * (1 + epsilon)))
 

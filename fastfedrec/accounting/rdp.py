@@ -54,6 +54,7 @@ class RDPAccountant(Accountant):
     1.425
     """
 
+    @np.errstate(over="ignore")  # an infinite divergence is one
     def _cost(self, event):
         if isinstance(event, ZCDP):
             return up(count_up(event.count) * event.rho) * ORDERS
@@ -68,13 +69,11 @@ class RDPAccountant(Accountant):
                 return plain
             # Sampling never adds to them.
             sampled = _sampled(event.neighboring == "replace", event.sampling_rate, event.noise_multiplier)
-            with np.errstate(over="ignore"):
-                return np.minimum(count_up(event.count) * sampled, plain)
+            return np.minimum(count_up(event.count) * sampled, plain)
         else:
             epsilon, uses = pure_cost(event)
             logs = _renyi.randomized_response(ORDERS, epsilon)
-        with np.errstate(over="ignore"):
-            return count_up(uses) * _divergences(ORDERS, logs) if uses else np.zeros(len(ORDERS))
+        return count_up(uses) * _divergences(ORDERS, logs) if uses else np.zeros(len(ORDERS))
 
     def _epsilon(self, delta):
         return renyi_epsilon(ORDERS, self._sum(), delta)
