@@ -179,7 +179,9 @@ class FitDeployment(Deployment):
                 "there was no shuffler between nodes and server: the figure behind one is what this run stands for, "
                 "and is claimed for none of its messages"
             )
-        return model if self.terms.keeps_users else model.with_users(RemoteUsers.numbered(0, item_ids))
+        if self.terms.keeps_users:
+            return model
+        return model._serving(model._as_fitted(RemoteUsers.numbered(0, item_ids)))  # nobody, whom `with_users` refuses
 
     def _roster(self, people: Mapping[str, np.ndarray | int], item_ids: np.ndarray, is_simulation: bool) -> RemoteUsers:
         if not self.names_users:
