@@ -45,6 +45,7 @@ from fastfedrec.evaluation import (
 )
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
+from fastfedrec.systems._claims import catalogue_note
 from fastfedrec.systems._names import SYSTEMS
 from fastfedrec.systems.baselines import Popularity, Random
 from fastfedrec.systems.rating_baselines import GlobalMean, ItemMean
@@ -301,6 +302,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
                 "results": results,
                 "epsilon": epsilons,
                 "not_covered": NOT_COVERED,
+                "catalogue": catalogue_note(data) or "the list of items is public",
             }
         )
         return
@@ -322,6 +324,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     print(f"{model!r}\n{data!r}, {split}, seeds 0 to {arguments.seeds - 1} (simulations)\n")
     print(format_table(header, rows))
     print(EPSILON_LEGEND)
+    if note := catalogue_note(data):
+        print(f"{note[0].upper()}{note[1:]}.")
 
 
 def _summarize(values: list[float]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.sweep_cells import TRUST_VIEWS, Cell
 from fastfedrec.sweep_table import Sweep
+from fastfedrec.systems._claims import catalogue_note
 from fastfedrec.systems._names import make_system, system_class
 
 __all__ = ["GeneratedData", "Setting", "baselines", "grid", "sweep"]
@@ -251,13 +252,15 @@ def sweep(
         for name, job in jobs.items()
         if "error" in found[name]
     ]
+    note = catalogue_note(data) if isinstance(data, Interactions) else None
+    notes = [note] if note else []
     cells = [_cell(setting, jobs_of, found, setting in added) for setting, jobs_of in plan]
     return Sweep(
         source or str(data),
         {**common, "seeds": numbers, "machine": machine(), "n_jobs": n_jobs, "n_threads": n_threads},
         tuple(cell for cell in cells if cell is not None),
         tuple(failures),
-        tuple(dict.fromkeys(text for name in jobs for text in found[name].get("warnings", ()))),
+        (*notes, *dict.fromkeys(text for name in jobs for text in found[name].get("warnings", ()))),
     )
 
 

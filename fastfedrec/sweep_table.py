@@ -34,7 +34,8 @@ class Sweep(SideBySide):
     failures : tuple of dict
         Runs that failed, each with its reason.
     warnings : tuple of str
-        What was said of the evaluation, as of users with too few unseen items, once for each seed.
+        Where the list of items came from, if it was not public; and what was said of the evaluation, as of users with
+        too few unseen items, once for each seed.
     """
 
     cells: tuple[Cell, ...]

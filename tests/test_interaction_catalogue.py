@@ -466,6 +466,29 @@ def test_evaluate_and_sweep_take_it_too(tmp_path, capsys, command):
     assert "140" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["fit", "evaluate", "sweep"])
+def test_every_command_says_where_the_list_came_from(tmp_path, capsys, command):
+    rows = [f"u{user},{item}" for user in range(30) for item in range(user % 3, 12, 3)]
+    (tmp_path / "plays.csv").write_text("\n".join(["user,item", *rows, ""]))
+    (tmp_path / "list").write_text("\n".join(map(str, range(12))))
+    name = ["--system", "dp-popularity"] if command == "sweep" else ["dp-popularity"]
+    argv = [command, *name, "--data", str(tmp_path / "plays.csv")]
+    argv += ["--out", str(tmp_path / "out"), "--no-baselines"] if command == "sweep" else []
+    argv += {"fit": [], "evaluate": ["--seeds", "1", "--negatives", "all"], "sweep": ["--seeds", "1"]}[command]
+    for options, said in (
+        (["--catalogue", str(tmp_path / "list")], None),
+        ([], "list of items was taken from the data: not covered; an item that one user alone has"),
+        (["--top-items", "10"], "list of items was chosen by exact counts: not covered; one user may decide"),
+        (["--catalogue", str(tmp_path / "list"), "--top-items", "10"], "list of items was chosen by exact counts"),
+    ):
+        for form in ([], ["--json"]):
+            assert main([*argv, *options, *form]) == 0
+            found = " ".join(capsys.readouterr().out.split())
+            assert said in found if said else "not covered" not in found, (options, form)
+    if command == "sweep":  # cells that are kept from another list are not said to be of this one
+        assert "chosen by exact counts" in (tmp_path / "out" / "sweep.md").read_text()
+
+
 # ---- publishers' lists ----------------------------------------------------------------------------------------------
 
 

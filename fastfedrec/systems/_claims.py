@@ -13,6 +13,11 @@ _CATALOGUES = {
 }
 
 
+def catalogue_note(data: Interactions) -> str | None:
+    """Where the list of items came from, as a ledger without an event of it says it; None of a public one."""
+    return _CATALOGUES.get(data.catalogue)
+
+
 def tell_catalogue(ledger: Ledger, data: Interactions) -> None:
     """Note where the list of items came from, if it was not public: every fit begins with it.
 
@@ -25,8 +30,8 @@ def tell_catalogue(ledger: Ledger, data: Interactions) -> None:
     """
     if data.catalogue == "chosen" and any(event.mechanism in CHOICES for event in ledger.events):
         return
-    if data.catalogue in _CATALOGUES:
-        ledger.note(_CATALOGUES[data.catalogue])
+    if note := catalogue_note(data):
+        ledger.note(note)
 
 
 def tell_claim(ledger: Ledger, system: str, epsilon: float, delta: float, n_users: int | None, n_in_data: int) -> None:
