@@ -287,6 +287,29 @@ def plain_array(name: str, value: Any, *, missing: bool = False) -> np.ndarray:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
+def check_fits(name: str, integers: np.ndarray, dtype: type) -> None:
+    """Raise where an integer would have to be rounded to become a float.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    integers : ndarray
+        Of any integer type.
+    dtype : type
+        A floating type.
+    """
+    exact = 2 ** (np.finfo(dtype).nmant + 1)
+    if not integers.size or np.iinfo(integers.dtype).max <= exact:
+        return
+    for number in {int(integers.min()), int(integers.max())}:
+        if abs(number) > exact:
+            raise TypeError(
+                f"{name} must be whole numbers of at most {exact}, which {np.dtype(dtype).name} holds exactly, got "
+                f"{number}; convert it with .astype if it may be rounded"
+            )
+
+
 def check_array(
     name: str,
     value: Any,
@@ -332,6 +355,7 @@ def check_array(
         if array.dtype.kind not in "iu":
             names = " or ".join(np.dtype(d).name for d in dtypes)
             raise TypeError(f"{name} must be an array of {names}, got dtype {array.dtype}; convert it with .astype")
+        check_fits(name, array, list(dtypes)[-1])
         array = array.astype(list(dtypes)[-1])
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {array.shape}")

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from fastfedrec._check import check_fits
 from fastfedrec._csr import check_csr, check_integers
 
 # Formats whose own arrays of numbers are looked at, so that SciPy makes sound rows of them.
@@ -36,6 +37,8 @@ def checked_csr(name: str, matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndar
         Arrays that do not belong together, or lead out of the matrix; the array and the row are named.
     """
     check_arrays(name, matrix)
+    if matrix.dtype.kind in "iu" and isinstance(matrix.data, np.ndarray) and matrix.data.dtype.kind in "iu":
+        check_fits(f"{name}.data", matrix.data, np.float64)
     if matrix.dtype.kind in "iub":  # before any sum: two entries of 200 overflow an unsigned byte
         matrix = matrix.astype(np.float64)
     try:

@@ -61,6 +61,8 @@ def sum_rows(
     rows = interactions.indptr, interactions.indices, weights
     if scipy.sparse.issparse(matrix):
         check_arrays("matrix", matrix)
+        if matrix.dtype.kind not in "biuf":
+            raise TypeError(f"matrix must hold real numbers, got dtype {matrix.dtype}; convert it with .astype")
         sparse = matrix.tocsr()
         if sparse.shape[0] != interactions.n_items:
             raise ValueError(f"matrix must have {interactions.n_items} rows, one for each item, got {sparse.shape[0]}")
@@ -70,9 +72,10 @@ def sum_rows(
             _kernel.sum_sparse_rows(*rows, *(np.ascontiguousarray(*part) for part in layout), out, n_threads)
         return out
     shape = (interactions.n_items, None)
-    matrix = check_array(
-        "matrix", plain_array("matrix", matrix).astype(np.float64, copy=False), ndim=2, shape=shape, finite=False
-    )
+    matrix = plain_array("matrix", matrix)
+    if matrix.dtype.kind in "bf":  # of any width; others are numbers that fit, or are refused
+        matrix = matrix.astype(np.float64, copy=False)
+    matrix = check_array("matrix", matrix, ndim=2, shape=shape, dtypes=(np.float64,), finite=False)
     out = np.empty((interactions.n_users, matrix.shape[1]))
     if out.size:
         _kernel.sum_dense_rows(*rows, matrix, out, n_threads)

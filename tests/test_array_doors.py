@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import scipy
 
 from fastfedrec import Interactions, Key, als, clustering, hadamard, nmf, ranking, row_sums, sgd
 from fastfedrec.mechanisms import DiscreteLaplace, ExponentialMechanism, clipping
@@ -51,3 +52,33 @@ def test_what_a_mask_hides_is_refused_and_swapped_bytes_are_taken_rightly(name):
             function(pa.array([*array[:-1].tolist(), None]))
         np.testing.assert_array_equal(function(pa.array(array)), expected)
         np.testing.assert_array_equal(function(pd.Series(array)), expected)
+
+
+UNREAL = [np.ones((3, 2), dtype=int).astype(kind) for kind in (str, complex, "M8[s]", object)]
+
+
+@pytest.mark.parametrize("matrix", [*UNREAL, scipy.sparse.coo_matrix(UNREAL[1])], ids=lambda matrix: str(matrix.dtype))
+def test_what_is_no_real_number_is_not_made_one(matrix):
+    """Text was read as numbers, imaginary parts were dropped, and dates were seconds."""
+    with pytest.raises(TypeError, match=r"^matrix must .* got dtype"):
+        row_sums.sum_rows(RATINGS, matrix)
+
+
+TOO_LONG = np.array([1, 2**53 + 1, 3, 4])
+EXACT = {
+    "from_arrays": lambda x: Interactions.from_arrays([0, 0, 1, 2], [0, 1, 1, 2], x).values,
+    "from_scipy": lambda x: Interactions.from_scipy(scipy.sparse.coo_matrix((x, ([0, 0, 1, 2], [0, 1, 1, 2])))).values,
+    "sum_rows": lambda x: row_sums.sum_rows(RATINGS, x[:3, None]),
+    "weights": lambda x: row_sums.sum_rows(RATINGS, np.ones((3, 2)), weights=x),
+    "kmeans": lambda x: clustering.kmeans(x[:, None], 1, key=SEED).centers,
+    "fit_nmf": lambda x: nmf.fit_nmf(x[:, None], 1, regularization=0.1, key=SEED).row_factors,
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_integer_that_a_float_would_round_is_refused(name, sign):
+    with pytest.raises(TypeError, match=rf"whole numbers of at most {2**53}, .* got {sign * (2**53 + 1)}"):
+        EXACT[name](sign * TOO_LONG)
+    for whole in (TOO_LONG % 2**53, (TOO_LONG % 100).astype(np.uint8)):  # the control
+        np.testing.assert_array_equal(EXACT[name](whole), EXACT[name](whole.astype(float)))

@@ -9,7 +9,7 @@ from fastfedrec._check import check_flag, check_integer, check_real
 from fastfedrec._threads import one_blas_thread, resolve_n_threads, threads_for_rows
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.interactions import Interactions
-from fastfedrec.nmf import fit_nmf, solve_rows_nonnegative
+from fastfedrec.nmf import MAX_FACTORS, fit_nmf, solve_rows_nonnegative
 from fastfedrec.projection import check_value_range
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems._fit import resolve_ledger
@@ -73,7 +73,7 @@ class CentralNMF(Recommender):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1)
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=MAX_FACTORS)
         self.n_epochs = check_integer("n_epochs", self.n_epochs, low=1)
         self.regularization = check_real("regularization", self.regularization, low=0.0)
         self.value_range = check_value_range(self.value_range)

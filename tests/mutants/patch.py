@@ -154,7 +154,7 @@ def find_tests(folder: Path) -> dict[str, list[Path]]:
     return tests
 
 
-def test_address(tests: dict[str, list[Path]], mutant: Mutant, name: str) -> str:
+def address_of(tests: dict[str, list[Path]], mutant: Mutant, name: str) -> str:
     """What pytest calls a test."""
     function, bracket, case = name.partition("[")
     paths = tests.get(function, [])
@@ -162,6 +162,3 @@ def test_address(tests: dict[str, list[Path]], mutant: Mutant, name: str) -> str
         where = ", ".join(path.name for path in paths) or "no file"
         raise PatchError(f"{mutant.name}: {name} must be in one file of tests, and is in {where}")
     return f"{paths[0]}::{function.rpartition('::')[2]}{bracket}{case}"
-
-
-test_address.__test__ = False  # not for pytest to collect

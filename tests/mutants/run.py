@@ -15,7 +15,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from mutants.outcomes import ASSERTED, PASSED
-from mutants.patch import Mutant, PatchError, Source, find_tests, test_address
+from mutants.patch import Mutant, PatchError, Source, address_of, find_tests
 
 PATIENCE = 120.0  # seconds for the tests of one mutant, beyond five times what their files took without it
 
@@ -41,7 +41,7 @@ class Runner:
         """What pytest calls the mutant's tests."""
         if not mutant.killed_by:
             raise PatchError(f"{mutant.name}: no test is named that must kill it")
-        return [test_address(self.tests, mutant, name) for name in mutant.killed_by]
+        return [address_of(self.tests, mutant, name) for name in mutant.killed_by]
 
     def run(self, mutants: list[Mutant], n_processes: int = 2) -> Iterator[Result]:
         """Run the tests without any mutant, then each mutant's own; results come as they are there."""
