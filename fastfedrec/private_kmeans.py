@@ -57,7 +57,7 @@ def private_kmeans(
     Parameters
     ----------
     points : ndarray of shape (n_users, n_dimensions), float64
-        As `project_rows` returns them.
+        As `project_rows` returns them.  A row that is not finite counts as zeros.
     candidates : ndarray of shape (n_candidates, n_dimensions), float64
         Public, or released before.
     n_clusters : int

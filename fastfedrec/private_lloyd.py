@@ -49,7 +49,7 @@ def private_lloyd(
     Parameters
     ----------
     points : ndarray of shape (n_users, n_dimensions), float64
-        As `fastfedrec.projection.project_rows` returns them.
+        As `fastfedrec.projection.project_rows` returns them.  A row that is not finite counts as zeros.
     n_clusters : int
         At least 1.
     radius : float

@@ -162,7 +162,7 @@ def grid_candidates(
     Parameters
     ----------
     points : ndarray of shape (n_users, n_dimensions), float64
-        As `project_rows` returns them; at most 12 dimensions.
+        As `project_rows` returns them; at most 12 dimensions.  A row that is not finite counts as zeros.
     n_candidates : int
         How many to return: centres of active cells, the deepest first, then as many `public_candidates` as are missing.
     radius : float
@@ -202,11 +202,13 @@ def grid_candidates(
     n_children, bit = 2**n_dimensions, 1 << np.arange(n_dimensions)
     bits = (np.arange(n_children)[:, None] & bit > 0).astype(np.int64)  # of each child, one a dimension
     found: list[list[np.ndarray]] = [[] for _ in range(depth)]
+    inside_cube = np.clip(points, -3 * radius, 3 * radius)  # no cube reaches beyond; and nothing overflows
     for shift in range(n_shifts):
         stream = round_number << 16 | shift << 8
         offset = key.uniform("projection.shift", round=stream, size=n_dimensions)
         origin = -radius * (1 + 2 * offset)
-        codes = np.clip((points - origin) / (4 * radius) * 2**depth, 0, 2**depth - 1).astype(np.int64)
+        places = (inside_cube - origin) / (4 * radius) * 2**depth
+        codes = np.clip(places, 0, 2**depth - 1).astype(np.int64)
         cells = np.zeros((1, n_dimensions), dtype=np.int64)
         inside = np.zeros(len(points), dtype=np.int64)  # each user's active cell; -1 where there is none
         for level in range(depth):
@@ -272,18 +274,21 @@ def check_radius(radius: float) -> float:
 
 
 def check_points(points: np.ndarray) -> np.ndarray:
-    """Check projected rows.
+    """Check projected rows, and let none of them decide whether there is a release.
 
     Parameters
     ----------
     points : ndarray of shape (n_users, n_dimensions), float64
-        What the caller passed.
+        What the caller passed.  A row that is not finite counts as zeros.
 
     Returns
     -------
     ndarray
         C-contiguous.
     """
-    points = check_array("points", points, ndim=2, dtypes=(np.float64,))
+    points = check_array("points", points, ndim=2, dtypes=(np.float64,), finite=False)
     check_integer("the number of points' columns", points.shape[1], low=1)
+    bad = ~np.isfinite(points).all(axis=1)
+    if bad.any():
+        points = np.where(bad[:, None], 0.0, points)
     return points

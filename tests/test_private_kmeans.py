@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -23,6 +24,8 @@ from fastfedrec.private_kmeans import (
     selection_weights,
     swap_losses,
 )
+from fastfedrec.private_lloyd import private_lloyd
+from fastfedrec.projection import grid_candidates
 
 KEY = Key.from_seed(1)
 
@@ -177,6 +180,21 @@ def test_the_ledgers_sum_is_the_stated_epsilon():
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 1.7e308])
+def test_no_row_of_one_user_decides_whether_there_is_a_release(odd):
+    x = points(40)
+    x[7] = odd, 0.1
+    like = np.where(np.arange(40)[:, None] == 7, [[1e99, 0.1]] if np.isfinite(odd) else [[0.0, 0.0]], x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for release in (
+            lambda some: private_kmeans(some, points(9), 3, radius=1.0, n_swaps=5, epsilon=5.0, key=KEY),
+            lambda some: private_lloyd(some, 3, radius=1.0, n_rounds=3, epsilon=50.0, key=KEY),
+            lambda some: grid_candidates(some, 9, radius=1.0, depth=3, n_shifts=1, epsilon=50.0, key=KEY),
+        ):
+            np.testing.assert_array_equal(release(x), release(like))
+
+
 def test_bad_arguments():
     x, candidates = points(5), points(4)
     rest = {"radius": 1.0, "n_swaps": 2, "epsilon": 1.0, "key": KEY}
@@ -184,8 +202,8 @@ def test_bad_arguments():
         private_kmeans(x, candidates, 5, **rest)
     with pytest.raises(ValueError, match=r"candidates must have shape \('any', 2\), got \(4, 1\)"):
         private_kmeans(x, candidates[:, :1], 2, **rest)
-    with pytest.raises(ValueError, match="points must be finite, got nan"):
-        private_kmeans(x * np.nan, candidates, 2, **rest)
+    with pytest.raises(TypeError, match="points must be an array of float64"):
+        private_kmeans(x.astype(np.float32), candidates, 2, **rest)
     with pytest.raises(ValueError, match="epsilon must be at least"):
         private_kmeans(x, candidates, 2, **rest | {"epsilon": 1e-9})
     with pytest.raises(ValueError, match="n_swaps must be at least 1, got 0"):
