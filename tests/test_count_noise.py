@@ -12,7 +12,9 @@ from significance import mean_is
 from fastfedrec import FedRec, Interactions, Key, PrivatePrototypes, PrivRec
 from fastfedrec import private_kmeans as kmeans_module
 from fastfedrec import private_lloyd as lloyd_module
+from fastfedrec import prototypes as prototypes_module
 from fastfedrec.accounting import ZCDP, CentralRelease, Gaussian, Ledger, ZCDPAccountant
+from fastfedrec.prototypes import Recovery, recover_prototypes
 from fastfedrec.systems import _privrec_start
 from fastfedrec.systems._privrec_start import release_popularity
 from fastfedrec.systems.baselines import DPPopularity
@@ -250,6 +252,39 @@ def prototype_noise(delta=None):
                 noise = recorded.update.arrays[field][entity] - exact
                 series.setdefault((entity, field), []).append(noise.astype(np.float64))
     return series, model, recovery
+
+
+@pytest.mark.parametrize("kind", ["zero_filled", "masked"])
+def test_every_choice_of_an_item_is_paid_for_and_draws_words_of_its_own(monkeypatch, kind):
+    """Of a prototype, of another, and of another entity; what one user moves a score by is what the draw is told."""
+    draw, seen = prototypes_module.draw_loss, []
+
+    def recorded(losses, epsilon, words, sensitivity):
+        seen.append((tuple(words.tolist()), losses, epsilon, sensitivity))
+        return draw(losses, epsilon, words, sensitivity)
+
+    monkeypatch.setattr(prototypes_module, "draw_loss", recorded)
+    size, budget = 3, 2.0
+    rule = Recovery(
+        kind, MOST, (float(kind == "masked"), 5.0), 4.0, support_size=size, support_epsilon=budget, steps_per_unit=2
+    )
+    data, chosen = rated(), []
+    own = data.keep_interactions(np.repeat(np.arange(60) < 59, data.interactions_per_user()))  # without the last user
+    for rows in (data, own):
+        for entity in (0, 1):
+            labels = np.arange(60) % 2
+            found = recover_prototypes(rows, labels, 2, rule, key=KEY, round=entity)
+            chosen.append(found.items)
+    assert all(len(np.unique(row)) == size for items in chosen for row in items)
+    half = len(seen) // 2
+    assert half == 2 * 2 * size
+    assert len({words for words, *_ in seen[:half]}) == half
+    assert [words for words, *_ in seen[:half]] == [words for words, *_ in seen[half:]]
+    for (_, with_user, epsilon, sensitivity), (_, without, *_) in zip(seen[:half:size], seen[half::size], strict=True):
+        assert np.abs(with_user - without).max() <= sensitivity
+        assert epsilon * size <= budget
+    moved = max(np.abs(a[1] - b[1]).max() for a, b in zip(seen[:half:size], seen[half::size], strict=True))
+    assert moved == seen[0][3] == (5 * 2 if kind == "zero_filled" else 1)
 
 
 @pytest.mark.slow

@@ -119,8 +119,9 @@ def test_oue_is_better_than_grr_for_many_values_only():
 def test_support_adds_up_over_shards_and_needs_no_reports_for_oue(values, seed):
     values = np.array(values, dtype=np.int64)
     oue, key = OUE(0.7, 7), Key.from_seed(seed)
-    reports = oue.privatize(values, key=key)
+    reports, others = (oue.privatize(values, key=key, round=r) for r in (0, 3))
     np.testing.assert_array_equal(oue.privatize_support(values, key=key), oue.support(reports))
+    np.testing.assert_array_equal(oue.privatize_support(values, key=key, round=3), oue.support(others))
     np.testing.assert_array_equal(oue.support(reports[:3]) + oue.support(reports[3:]), reports.sum(axis=0))
     if len(values):
         shown = oue.estimate_from_support(oue.support(reports), len(values))

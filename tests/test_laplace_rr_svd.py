@@ -145,6 +145,13 @@ def test_ledger_states_the_channels_epsilon_and_what_is_not_hidden(variant, epsi
     assert format(n, ",") in model.ledger_.notes[0]
 
 
+def test_max_ratings_are_counted_where_nobody_has_as_many():
+    data = random_ratings(20, 12, 2)
+    assert data.interactions_per_user().max() < 15
+    event, _ = LaplaceRRSVD("laplace", max_ratings=15, n_factors=0).fit(data, key=Key.from_seed(1)).ledger_.events
+    assert event.n_reports == 15
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_an_engine_that_records_only_the_round_promises_nothing_where_items_are_not_hidden(variant):
     assert isinstance(LaplaceRRSVD(variant).round_event(10), Unprotected)
@@ -153,11 +160,12 @@ def test_an_engine_that_records_only_the_round_promises_nothing_where_items_are_
 
 def test_ledger_of_hidden_items_is_a_guarantee_for_the_user():
     data = random_ratings(20, 12, 2)
-    model = LaplaceRRSVD(hide_items=True, n_reports=7).fit(data, key=Key.from_seed(1))
-    (event,) = model.ledger_.events
-    assert (event.epsilon, event.n_reports) == (model.channel.epsilon, 7)
-    assert math.isclose(model.ledger_.epsilon(), 14.0, rel_tol=1e-9)
-    assert model.ledger_.epsilon() <= 14.0
+    for rows in (data, random_ratings(20, 12, 2, density=0.1)):  # whose users have rated four items at most
+        model = LaplaceRRSVD(hide_items=True, n_reports=7).fit(rows, key=Key.from_seed(1))
+        (event,) = model.ledger_.events
+        assert (event.epsilon, event.n_reports) == (model.channel.epsilon, 7)
+        assert math.isclose(model.ledger_.epsilon(), 14.0, rel_tol=1e-9)
+        assert model.ledger_.epsilon() <= 14.0
 
 
 def test_ledger_of_the_published_variant_states_none_and_shows_why():

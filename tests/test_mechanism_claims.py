@@ -20,14 +20,17 @@ from fastfedrec.mechanisms import (
     BinaryResponse,
     DiscreteGaussian,
     DiscreteLaplace,
+    ExponentialMechanism,
     Hybrid,
     LayeredGaussian,
     MixtureLaplaceRR,
     OptimalKary,
     Piecewise,
+    PublishedLaplaceRR,
     RatedOrNot,
     RoundedGaussian,
     RoundedLaplace,
+    SerialLaplaceRR,
     SubsetSelection,
     TruncatedGeometric,
 )
@@ -94,6 +97,28 @@ def test_rounds_and_keys_of_every_randomizer_are_apart(name):
     for other in (other_round, other_key):
         chance = np.mean(np.roll(first, 5 * (first.size // len(values))) == first)
         assert np.mean(first == other) < chance + 0.1
+
+
+WAYS = {
+    **{name: lambda key, n=name: RANDOMIZERS[n](1.0).privatize(values_of(n, 3), key=key) for name in RANDOMIZERS},
+    **{name: lambda key, n=name: NOISES[n].privatize(np.zeros(3, np.int64), key=key) for name in NOISES},
+    "OUE.privatize_support": lambda key: OUE(1.0, 5).privatize_support([0, 1], key=key),
+    "ExponentialMechanism": lambda key: ExponentialMechanism(1.0).privatize([0, 1], key=key),
+    "ExponentialMechanism by Gumbel noise": lambda key: ExponentialMechanism(1.0, sampler="gumbel").privatize(
+        [0, 1], key=key
+    ),
+    "SerialLaplaceRR": lambda key: SerialLaplaceRR(1.0, 1.0, GRID).privatize([0, 1], key=key),
+    "PublishedLaplaceRR": lambda key: PublishedLaplaceRR(1.0, 1.0).privatize([0.0, 1.0], key=key),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_an_entropy_key_serves_one_call_of_any_way_to_randomize(name):
+    key = Key.from_entropy()
+    WAYS[name](key)
+    for again in (name, "BinaryResponse", "DiscreteLaplace"):
+        with pytest.raises(ValueError, match="key is single-use and was already used by"):
+            WAYS[again](key)
 
 
 @pytest.mark.parametrize("name", NOISES)

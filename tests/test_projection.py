@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from significance import share_is
+from significance import mean_is, share_is
 from strategies import interaction_matrices, seeds
 
 from fastfedrec import Interactions, Key
+from fastfedrec.mechanisms import DiscreteLaplace
 from fastfedrec.projection import grid_candidates, limit_contributions, project_rows, public_candidates
 
 KEY = Key.from_seed(3)
@@ -64,6 +65,17 @@ def test_a_users_entries_do_not_depend_on_others():
     assert (project_rows(whole, 3, 2.0, key=KEY)[1:] == project_rows(part, 3, 2.0, key=KEY)).all()
 
 
+def test_users_and_rounds_keep_entries_of_their_own():
+    """Of equal rows each user keeps others, and others again in another round."""
+    x = Interactions.from_arrays(np.repeat(np.arange(2), 400), np.tile(np.arange(400), 2))
+    first, again, other = (
+        limit_contributions(x, 100, value_range=(0.0, 1.0), key=KEY, round=r).indices.reshape(2, 100) for r in (0, 0, 1)
+    )
+    assert (first == again).all()
+    for one, two in ((first[0], first[1]), (first[0], other[0]), (first[1], other[1])):
+        assert len(np.intersect1d(one, two)) < 60  # of 100; 25 by chance
+
+
 def test_candidates_have_one_shape_whatever_the_data():
     x = project_rows(data(), 3, 2.0, key=KEY)
     for some in (x, x[1:], x[:0], np.repeat(x, 50, axis=0)):
@@ -72,8 +84,6 @@ def test_candidates_have_one_shape_whatever_the_data():
 
 
 def test_a_user_is_counted_in_one_cell_of_a_level(monkeypatch):
-    from fastfedrec.mechanisms import DiscreteLaplace
-
     counted = []
 
     def no_noise(self, counts, **_):
@@ -122,6 +132,27 @@ def test_threads_do_not_change_a_bit():
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_noise_on_cells_is_as_wide_as_epsilon_says(monkeypatch):
+    """A user is in one cell, so noise of scale 1 / epsilon: its mean size is 1 / sinh(epsilon), nearly that."""
+    add_noise, noise, epsilon = DiscreteLaplace.add_noise, [], 0.25
+
+    def recorded(self, counts, **options):
+        noisy = add_noise(self, counts, **options)
+        noise.append(noisy - counts)
+        return noisy
+
+    monkeypatch.setattr(DiscreteLaplace, "add_noise", recorded)
+    grid_candidates(np.zeros((5, 12)), 5, radius=2.0, depth=1, n_shifts=8, epsilon=epsilon, key=KEY)
+    sizes = np.abs(np.concatenate(noise)).astype(np.float64)
+    expected = 1 / np.sinh(epsilon)
+    stddev = np.sqrt(1 / (2 * np.sinh(epsilon / 2) ** 2) - expected**2)
+    assert len(sizes) == 8 * 2**12
+    assert mean_is(sizes, expected, stddev)
+    assert not mean_is(0.9 * sizes, expected, stddev)
+    assert not mean_is(1.1 * sizes, expected, stddev)
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ from strategies import seeds
 
 from fastfedrec import Interactions, Key
 from fastfedrec.accounting import PureAccountant, ZCDPAccountant
-from fastfedrec.mechanisms import DiscreteLaplace
+from fastfedrec.mechanisms import DiscreteGaussian, DiscreteLaplace
+from fastfedrec.mechanisms.integer_noise import float_upper
 from fastfedrec.projection import limit_contributions
 from fastfedrec.prototypes import Recovery, recover_prototypes
 
@@ -145,6 +146,25 @@ def test_the_ledgers_sum_is_the_stated_epsilon():
     assert PureAccountant().compose(rows).get_epsilon() == 3.0
     (rho,) = recovery(epsilon=None, rho=0.5).events(2, 6, accounting="zcdp", n_rows=4).events
     assert rho.rho == 8.0
+
+
+@pytest.mark.parametrize("support", [{}, {"support_size": 3, "support_epsilon": 0.25}])
+@pytest.mark.parametrize("kind", ["zero_filled", "masked"])
+def test_every_draw_of_sums_and_counts_is_paid_for(monkeypatch, kind, support):
+    """The distance of draws from a table is that of all of them, for every row that a user may have."""
+    add_noise, drawn = DiscreteGaussian.add_noise, []
+
+    def recorded(self, values, **options):
+        drawn.append(values.size)
+        return add_noise(self, values, **options)
+
+    monkeypatch.setattr(DiscreteGaussian, "add_noise", recorded)
+    rule, x = recovery(kind, epsilon=None, rho=0.5, sampler="table", **support), ratings()
+    recover_prototypes(x, np.arange(20) % 2, 2, rule, key=KEY)
+    assert len(drawn) == 2
+    for n_rows in (1, 4):
+        event = rule.events(2, x.n_items, accounting="zcdp", n_rows=n_rows).events[-1]
+        assert event.distance == float_upper(n_rows * sum(drawn) * rule.noise.distance) > 0
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

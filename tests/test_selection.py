@@ -125,6 +125,18 @@ def test_neighbours_stay_within_epsilon_and_come_near_it(monotone, n_selected):
     assert worst * 1.1 > 1.5
 
 
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_rounds_and_keys_choose_apart(sampler):
+    mechanism, scores = ExponentialMechanism(1.0, n_selected=20, sampler=sampler), np.zeros(2000, dtype=np.int64)
+    first, again, other_round, other_key = (
+        set(mechanism.privatize(scores, key=Key.from_seed(seed), round=number).tolist())
+        for seed, number in ((1, 0), (1, 0), (1, 1), (2, 0))
+    )
+    assert first == again
+    for other in (other_round, other_key):
+        assert len(first & other) < 5  # of 20; a fifth of one by chance
+
+
 def test_delta_is_zero_for_exact_and_grows_for_gumbel():
     assert ExponentialMechanism(1.0).delta(10**6) == 0.0
     fast = ExponentialMechanism(1.0, n_selected=3, sampler="gumbel")

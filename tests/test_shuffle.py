@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastfedrec.accounting import PLDAccountant, ShuffledReports, shuffled_epsilon, shuffled_epsilon_lower_bound
-from fastfedrec.accounting.shuffle import shuffled_loss
+from fastfedrec.accounting.shuffle import shuffled_loss, split_reports
 
 DEFAULT = {"epsilon_per_report": 2.5, "n_reports": 100, "n_users": 50_000, "n_rounds": 1, "delta": 1e-6}
 
@@ -263,6 +263,18 @@ def test_only_honest_users_hide():
     event = shuffled(2.5, 100, 50_000, honest_fraction=0.5)
     assert event.get_epsilon(1e-6) == shuffled_epsilon(**DEFAULT, honest_fraction=0.5)
     assert shuffled_epsilon(**(DEFAULT | {"n_users": 1, "n_reports": 1})) > 2.4  # nobody to hide among
+
+
+def test_what_is_not_whole_is_rounded_against_the_users():
+    """Honest users down, and the reports of a batch up."""
+    assert ShuffledReports("binary response", 1.0, 1, 5, 0.5).n_honest_users == 2
+    of_five, of_two = (shuffled_epsilon(1.0, 1, n, 1, 1e-6, honest_fraction=f) for n, f in ((5, 0.5), (2, 1.0)))
+    assert of_five == of_two > shuffled_epsilon(1.0, 1, 3, 1, 1e-6)
+    most = 10**7
+    for n_reports in (1, most - 1, most, most + 1, 2 * most + 1, 3 * most - 1, 10**12 + 1):
+        per_batch, batches = split_reports(n_reports)
+        assert per_batch <= most
+        assert (per_batch - 1) * batches < n_reports <= per_batch * batches
 
 
 @pytest.mark.parametrize("n_users", [1, 30])

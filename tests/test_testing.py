@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 from significance import ALPHA as SIGNIFICANCE
 
 from fastfedrec import Interactions, Key
@@ -198,6 +198,19 @@ def test_biased_decoders_are_refused(factor):
         assert_unbiased(decoded, t, stddev=stddev)
 
 
+@pytest.mark.parametrize("side", [-1, 1])
+def test_a_bias_is_seen_in_one_coordinate_and_a_control_needs_both_directions(side):
+    n, t = 4000, np.array([1.0, 0.5, -1.0])
+    width = -special.ndtri(ALPHA / 2 / 3) / math.sqrt(n)
+    off = side * width * np.array([0, 1, 0])
+    assert_unbiased(np.tile(t, (n, 1)), t, stddev=1.0, control=3 * width)
+    assert_unbiased(np.tile(t + 0.9 * off, (n, 1)), t, stddev=1.0, control=3 * width)
+    with pytest.raises(AssertionError, match="the mean of coordinate 1 is"):
+        assert_unbiased(np.tile(t + 1.1 * off, (n, 1)), t, stddev=1.0, control=3 * width)
+    with pytest.raises(AssertionError, match="control: a bias of"):  # seen on the other side alone
+        assert_unbiased(np.tile(t + 0.9 * off, (n, 1)), t, stddev=1.0, control=1.5 * width)
+
+
 def test_the_number_of_estimates_that_the_control_asks_for_is_enough():
     draws = np.random.default_rng(1).normal(1.0, 1.0, size=100_000)
     enough = math.ceil((2 * stats.norm.isf(ALPHA / 2) / 0.1) ** 2)  # an error and the bias, each within its own width
@@ -209,7 +222,8 @@ def test_the_number_of_estimates_that_the_control_asks_for_is_enough():
 @pytest.mark.parametrize("epsilon", [0.9, 1.1])
 def test_epsilons_ten_percent_off_are_refused(epsilon):
     rng = np.random.default_rng(2)
-    assert_epsilon(broken.response(rng, broken.keep_probability(1.0)), 0, 1, 1.0, 200_000)
+    sound = assert_epsilon(broken.response(rng, broken.keep_probability(1.0)), 0, 1, 1.0, 200_000)
+    assert sound.alpha == ALPHA  # of a hundred suites not one fails by chance
     with pytest.raises(AssertionError, match="VIOLATED" if epsilon > 1 else "control: a claim of"):
         assert_epsilon(broken.response(rng, broken.keep_probability(epsilon)), 0, 1, 1.0, 200_000)
 

@@ -5,8 +5,10 @@ them all.  A new mutant is a new entry in one of the lists beside this file.
 """
 
 from mutants.accounts import ACCOUNTS
+from mutants.auditor import AUDITOR
 from mutants.central import CENTRAL
 from mutants.choice import CHOICE
+from mutants.contributions import CONTRIBUTIONS
 from mutants.engines import ENGINES
 from mutants.local import LOCAL
 from mutants.mechanisms import MECHANISMS
@@ -17,7 +19,9 @@ MUTANTS = {
     "Systems with a trusted server": CENTRAL,
     "Systems of local reports": LOCAL,
     "Streams of words": STREAMS,
+    "Contributions": CONTRIBUTIONS,
     "The choice of items": CHOICE,
     "Accounting": ACCOUNTS,
     "Engines, checkpoints and the shuffler": ENGINES,
+    "The auditor and tests for others": AUDITOR,
 }

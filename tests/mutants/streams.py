@@ -2,7 +2,9 @@
 
 from mutants.patch import Mutant
 
-ONE = "test_a_stream_serves_one_purpose_and_no_noise_is_drawn_twice"
+ONE = "test_a_stream_serves_one_purpose_and_nothing_is_drawn_twice"
+CHOICES = "test_rounds_and_keys_choose_apart"
+CALL = "test_an_entropy_key_serves_one_call_of_any_way_to_randomize"
 AGAIN = "test_an_entropy_key_makes_no_message_twice"
 
 STREAMS = [
@@ -84,16 +86,41 @@ STREAMS = [
         (f"{ONE}[choose_items]",),
     ),
     Mutant(
-        "grid-levels-share-noise", "all levels of the grid of candidates have the same noise", "grid_candidates",
-        "round=stream | level",
-        "round=stream",
-        (f"{ONE}[grid_candidates]",),
-    ),
-    Mutant(
         "grid-cubes-share-noise", "all cubes of the grid of candidates have the same noise", "grid_candidates",
         "stream = round_number << 16 | shift << 8",
         "stream = round_number << 16",
         (f"{ONE}[grid_candidates]",),
+    ),
+    Mutant(
+        "entities-share-swaps", "all entities of prototypes draw the swaps of their clusters from the same words",
+        "PrototypeRounds._cluster",
+        "private_kmeans(points, places, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon, key=key,"
+        " round=entity, n_threads=n_threads)",
+        "private_kmeans(points, places, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon, key=key,"
+        " round=0, n_threads=n_threads)",
+        (f"{ONE}[PrivatePrototypes of all parts]",),
+    ),
+    Mutant(
+        "entities-share-cells", "all entities of prototypes have the same noise on cells of their grids",
+        "PrototypeRounds._cluster",
+        "grid_candidates(points, n_candidates, radius=radius, depth=GRID_DEPTH, n_shifts=1, epsilon=level_epsilon,"
+        " key=key, round=entity)",
+        "grid_candidates(points, n_candidates, radius=radius, depth=GRID_DEPTH, n_shifts=1, epsilon=level_epsilon,"
+        " key=key, round=0)",
+        (f"{ONE}[PrivatePrototypes of all parts]",),
+    ),
+    Mutant(
+        "selection-same-round", "the exact sampler chooses by the same words in every round",
+        "ExponentialMechanism._peel",
+        "words(key, _PURPOSE, round_number)",
+        "words(key, _PURPOSE, 0)",
+        (f"{CHOICES}[exact]",),
+    ),
+    Mutant(
+        "selection-gumbel-same-round", "Gumbel noise is the same in every round", "ExponentialMechanism._largest_noisy",
+        "round=round_number",
+        "round=0",
+        (f"{CHOICES}[gumbel]",),
     ),
     # ---- one message made twice, or in an order that is known --------------------------------------------------------
     Mutant(
@@ -126,5 +153,53 @@ STREAMS = [
         "resolve_key(shuffle_key)",
         "key",
         ("test_a_stream_of_sketched_reports_is_shuffled",),
+    ),
+    Mutant(
+        "channel-key-again", "one key makes a channel's reports any number of times", "Channel.privatize",
+        "key.claim(f'{type(self).__name__}.privatize')",
+        "pass",
+        (f"{CALL}[OptimalKary]",),
+    ),
+    Mutant(
+        "binary-key-again", "one key makes binary answers any number of times", "BinaryResponse.privatize",
+        "key.claim('BinaryResponse.privatize')",
+        "pass",
+        (f"{CALL}[BinaryResponse]",),
+    ),
+    Mutant(
+        "piecewise-key-again", "one key makes Piecewise reports any number of times", "Piecewise.privatize",
+        "key.claim(f'{type(self).__name__}.privatize')",
+        "pass",
+        (f"{CALL}[Hybrid]",),
+    ),
+    Mutant(
+        "subset-key-again", "one key makes subsets any number of times", "SubsetSelection.privatize",
+        "key.claim('SubsetSelection.privatize')",
+        "pass",
+        (f"{CALL}[SubsetSelection]",),
+    ),
+    Mutant(
+        "oue-support-key-again", "one key makes sums of OUE's reports any number of times", "OUE.privatize_support",
+        "key.claim('OUE.privatize_support')",
+        "pass",
+        (f"{CALL}[OUE.privatize_support]",),
+    ),
+    Mutant(
+        "noise-key-again", "one key makes noise any number of times", "IntegerNoise.privatize",
+        "key.claim(f'{type(self).__name__}.privatize')",
+        "pass",
+        (f"{CALL}[LayeredGaussian]",),
+    ),
+    Mutant(
+        "selection-key-again", "one key makes choices any number of times", "ExponentialMechanism.privatize",
+        "key.claim('ExponentialMechanism.privatize')",
+        "pass",
+        (f"{CALL}[ExponentialMechanism]",),
+    ),
+    Mutant(
+        "oue-support-same-round", "sums of OUE's reports are the same in every round", "OUE.privatize_support",
+        "_kernel.add_bits(values, sums, key.subkey(self._purpose), self.q_count, round_number, n_threads)",
+        "_kernel.add_bits(values, sums, key.subkey(self._purpose), self.q_count, 0, n_threads)",
+        ("test_support_adds_up_over_shards_and_needs_no_reports_for_oue",),
     ),
 ]  # fmt: skip
