@@ -13,9 +13,9 @@ from significance import counts_are
 from strategies import seeds
 
 from fastfedrec import Interactions, Key
+from fastfedrec._numbers import float_up
 from fastfedrec.accounting import PureAccountant, ZCDPAccountant
 from fastfedrec.mechanisms import DiscreteGaussian, DiscreteLaplace
-from fastfedrec.mechanisms.integer_noise import float_upper
 from fastfedrec.projection import limit_contributions
 from fastfedrec.prototypes import Recovery, recover_prototypes
 
@@ -164,7 +164,7 @@ def test_every_draw_of_sums_and_counts_is_paid_for(monkeypatch, kind, support):
     assert len(drawn) == 2
     for n_rows in (1, 4):
         event = rule.events(2, x.n_items, accounting="zcdp", n_rows=n_rows).events[-1]
-        assert event.distance == float_upper(n_rows * sum(drawn) * rule.noise.distance) > 0
+        assert event.distance == float_up(n_rows * sum(drawn) * rule.noise.distance) > 0
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
