@@ -1,6 +1,7 @@
 """Private choice of items: the mechanisms of its twin, nothing told beyond them, and the chances that were claimed."""
 
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -12,10 +13,12 @@ from interaction_case import assert_well_formed, table_of
 from naive import item_choice as naive
 from significance import share_is
 
-from fastfedrec import DPPopularity, Interactions, Key, choose_items
+from fastfedrec import DPPopularity, Interactions, Key, choose_items, load
 from fastfedrec._remote_users import RemoteUsers
 from fastfedrec._threads import default_threads
 from fastfedrec.accounting import Ledger
+from fastfedrec.evaluation import leave_one_out, random_split
+from fastfedrec.interaction_store import open_interactions, store_interactions
 from fastfedrec.item_choice import threshold
 from fastfedrec.mechanisms import DiscreteLaplace, ExponentialMechanism
 
@@ -178,6 +181,30 @@ def test_a_fit_on_what_was_chosen_adds_to_the_same_ledger():
     assert len(ledger.events) == 2
     assert not any("list of items" in note for note in ledger.notes)
     assert data.shard(2)[0].catalogue == data.select_users([0]).catalogue == "chosen"
+
+
+def test_a_choice_survives_stores_splits_shards_pickles_and_models(tmp_path):
+    data, ledger = crowd({"a": 300, "b": 200, "c": 1}), Ledger(delta=1e-5)
+    data = data.with_features(item_features={"genres": [("war",), ("drama", "war"), ()]})
+    store_interactions(data, tmp_path / "data")
+    options = {"delta": 1e-6, "max_items_per_user": 1, "key": Key.from_seed(0)}
+    chosen = choose_items(open_interactions(tmp_path / "data"), 3, 1.0, **options, ledger=ledger)
+    np.testing.assert_array_equal(chosen.item_ids, choose_items(data, 3, 1.0, **options).item_ids)
+    store_interactions(chosen, tmp_path / "chosen")
+    stored = open_interactions(tmp_path / "chosen")
+    model = DPPopularity(1.0).fit(stored, key=Key.from_seed(1), ledger=ledger)
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    kept = loaded.interactions_
+    parts = [
+        *leave_one_out(chosen, key=Key.from_seed(2)),
+        *random_split(chosen, test_fraction=0.5, key=Key.from_seed(2)),
+    ]
+    for part in (stored, kept, pickle.loads(pickle.dumps(stored)), *parts, *stored.shard(2), chosen.select_items([1])):
+        assert part.catalogue == "chosen"
+    assert kept.item_features["genres"].tolist() == [("war",), ("drama", "war")]
+    assert next(iter(loaded.ledger_.events)).mechanism == "item counts above a threshold"
+    assert loaded.ledger_.notes == []
 
 
 def test_a_choice_from_what_was_chosen_adds_up_or_is_refused():
