@@ -31,6 +31,31 @@ class DamagedFileError(ValueError):
         self.name = Path(path).name
 
 
+def is_kept(path: str | os.PathLike) -> bool:
+    """Whether there is anything under a name.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    bool
+        True for a link to nothing, as to a disk that is away, which must not pass for a run that has not begun.
+
+    Raises
+    ------
+    OSError
+        It cannot be told.
+    """
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 @contextmanager
 def checking(path: str | os.PathLike, way_out: str) -> Iterator[None]:
     """Name the file in whatever is found wrong with its contents.

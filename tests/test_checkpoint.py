@@ -15,7 +15,9 @@ from fastfedrec._digest import data_parts, digests
 from fastfedrec._kept_files import DamagedFileError
 from fastfedrec._persistence import read_model, write_model
 from fastfedrec.engines._node_memory import NodeMemory, RefusalError
+from fastfedrec.engines.shuffler import Shuffler
 from fastfedrec.interaction_log import InteractionLog
+from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems._privrec_rounds import PrivRecRounds
 from fastfedrec.systems.base import Update
 
@@ -371,6 +373,52 @@ def test_arrays_are_looked_at_as_a_server_looks_at_a_strangers(tmp_path, monkeyp
     write_model(tmp_path / name, header, change(arrays))
     with pytest.raises(DamagedFileError, match=f"{name}' is damaged: .*{complaint}"):
         fit(log(), tmp_path)
+
+
+def kept_files(folder):
+    """Each kind of file that a run finds again, and how it is read."""
+    bound = digests({"x": 1})
+    run, node = Checkpoint(folder / "run", bound), NodeMemory(folder / "node", 1).of_run("a" * 32, bound)
+    run.new_key(None)
+    run.keep_state({"round": 3}, {"parameters": np.arange(4.0)})
+    run.keep_message(Update(4, "north", 5, {"total": np.arange(3)}))
+    node.key()
+    node.keep_answer(Update(1, "north", 5, {"total": np.arange(3)}), 10, {"factors": np.ones(2)})
+    (folder / "shuffler").mkdir()
+    (folder / "shuffler/released.json").write_text(json.dumps({"a" * 32: 17, "b" * 32: 4}))
+    return {
+        run.folder / "key.json": lambda: run.resolve_key(None),
+        run.folder / "state": lambda: run.restore(("round",)),
+        run.folder / "message-north": lambda: run.message(4, "north", lambda update: None),
+        node.folder / "answer": lambda: node.answer(1, "north", 10, lambda update: None),
+        folder / "shuffler/released.json": lambda: Shuffler(2, 1, 10, folder / "shuffler").close(),
+    }
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_a_file_that_was_cut_at_any_byte_is_damaged(tmp_path, at):
+    path, read = list(kept_files(tmp_path).items())[at]
+    whole = path.read_bytes()
+    read()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(DamagedFileError, match=path.name):
+            read()
+    path.write_bytes(whole)
+    read()
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_a_link_or_a_folder_in_the_place_of_a_file_is_not_taken_for_a_new_run(tmp_path, at):
+    path, read = list(kept_files(tmp_path).items())[at]
+    path.unlink()
+    path.mkdir()
+    with pytest.raises((DamagedFileError, OSError)):
+        read()
+    path.rmdir()
+    path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises((DamagedFileError, OSError, ValueError)):
+        read()
 
 
 # ---- what a node keeps ----------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -137,6 +138,24 @@ def test_a_round_that_nobody_answered_among_others_is_a_note(data, lost):
         f"nobody answered in round {number} of FMFLDP, which is counted all the same" for number in sorted(lost)
     ]
     assert sum(model.ledger_.events.values()) == 3
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_round_in_the_middle_that_nobody_answered_is_said_by_every_system(name):
+    """Of all rounds the second: a system of several kinds of rounds has no model without one of them."""
+    people = datasets.generate_implicit(50, 40, key=Key.from_seed(1), ratings=name in WITH_RATINGS)
+    calls = count()
+    engine = Deaf(lambda round_number: next(calls) == 1)
+    model = type(SYSTEMS[name])(**SYSTEMS[name].get_params())
+    options = {"entities": np.arange(50) % 2} if name == "PrivatePrototypes" else {}
+    try:
+        ledger = model.fit(people, key=Key.from_seed(2), engine=engine, **options).ledger_
+    except NoAnswerError as error:
+        ledger = error.ledger
+        assert not hasattr(model, "item_factors_")
+    is_one_round = next(calls) == 1
+    assert any("nobody answered in round" in note for note in ledger.notes) == (not is_one_round)
+    assert bool(engine.rejections) == (not is_one_round)
 
 
 def test_a_resumed_run_counts_the_rounds_of_before(data):

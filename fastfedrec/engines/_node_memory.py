@@ -14,7 +14,7 @@ import numpy as np
 from fastfedrec._check import check_integer
 from fastfedrec._files import check_path
 from fastfedrec._folder_lock import FolderLock
-from fastfedrec._kept_files import checking
+from fastfedrec._kept_files import checking, is_kept
 from fastfedrec.randomness import Key
 from fastfedrec.systems._checkpoint import Checkpoint
 from fastfedrec.systems.base import Update
@@ -61,7 +61,7 @@ class RunMemory(Checkpoint):
 
     def key(self) -> Key:
         """The node's own key; a new one before the first answer, when nothing made with another can have left."""
-        return self.resolve_key(None) if (self.folder / _ANSWER).exists() else self.new_key(None)
+        return self.resolve_key(None) if is_kept(self.folder / _ANSWER) else self.new_key(None)
 
     def answer(
         self, round_number: int, sender: str, n_users: int, objection: Callable[[Update], str | None]

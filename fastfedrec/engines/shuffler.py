@@ -19,7 +19,7 @@ import numpy as np
 from fastfedrec._check import check_integer, check_real
 from fastfedrec._files import check_path
 from fastfedrec._folder_lock import FolderLock
-from fastfedrec._kept_files import checking, read_document, write_document
+from fastfedrec._kept_files import checking, is_kept, read_document, write_document
 from fastfedrec.engines._node_memory import check_run_name
 from fastfedrec.engines._reports import decode_reports, report_width
 from fastfedrec.randomness import Key
@@ -284,7 +284,7 @@ class Shuffler:
 
 def _read_released(path: Path) -> dict[str, int]:
     """The last round of each run that was released."""
-    if not path.exists():
+    if not is_kept(path):
         return {}
     with checking(path, _WAY_OUT):
         document = read_document(path)

@@ -15,7 +15,15 @@ import numpy as np
 from fastfedrec._check import check_integer
 from fastfedrec._files import check_path
 from fastfedrec._folder_lock import FolderLock
-from fastfedrec._kept_files import DamagedFileError, checking, read_document, read_kept, write_document, write_kept
+from fastfedrec._kept_files import (
+    DamagedFileError,
+    checking,
+    is_kept,
+    read_document,
+    read_kept,
+    write_document,
+    write_kept,
+)
 from fastfedrec.accounting import RoundTraffic
 from fastfedrec.randomness import Key
 from fastfedrec.systems.base import Update
@@ -58,7 +66,7 @@ class Checkpoint:
     def resolve_key(self, key: Key | None) -> Key:
         """The key of the run that is here, or, where nothing is, of a new one."""
         path = self.folder / "key.json"
-        if not path.exists():
+        if not is_kept(path):
             return self.new_key(key)
         seed, secret = self._read_key(path)
         if key is not None and (seed is None or key._seed != seed):
@@ -72,7 +80,7 @@ class Checkpoint:
         """The key of a new run, whatever key was here; refused where a run has left more than that."""
         self._make_folder()
         if left := sorted(path.name for path in self.folder.iterdir() if _belongs_to_run(path.name)):
-            gone = "state" if (self.folder / "key.json").exists() else "key (key.json)"
+            gone = "state" if is_kept(self.folder / "key.json") else "key (key.json)"
             raise DamagedFileError(self.folder / left[0], f"it is of a run whose {gone} is gone", self._way_out)
         key = Key.from_entropy() if key is None else key
         key.claim(f"the run in {str(self.folder)!r}")  # before it is written: from here on it is this run's alone
@@ -134,7 +142,7 @@ class Checkpoint:
 
     def _read(self, name: str, fields: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
         path = self.folder / name
-        if not path.exists():
+        if not is_kept(path):
             return None
         with checking(path, self._way_out):
             header, arrays = read_kept(path, (*fields, "bound_to"))
