@@ -1,6 +1,7 @@
 import copy
 import json
 import math
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from fastfedrec._table import format_epsilon
 from fastfedrec.accounting import (
     ZCDP,
     CentralRelease,
+    DiscreteGaussianRelease,
     Gaussian,
     Laplace,
     Ledger,
@@ -19,7 +21,7 @@ from fastfedrec.accounting import (
     Unprotected,
     UnsupportedEventError,
 )
-from fastfedrec.accounting._ledger_format import SCHEMA, violation
+from fastfedrec.accounting._ledger_format import KINDS, SCHEMA, violation
 
 REPORTS = LocalReports("binary response", epsilon=2.5, n_reports=100, n_users=50_000, separable=True)
 
@@ -199,6 +201,32 @@ def test_json_round_trip():
     document["events"][0]["kind"] = "Wish"
     with pytest.raises(ValueError, match="'Wish'"):
         Ledger.from_dict(document)
+
+
+SAMPLED = {"neighboring": "add_remove", "sampling": "poisson", "sampling_probability": 0.25}
+OF_ENTITY = {"count": 3, "trust": "entity", "distance": 1e-9}
+EVERYTHING = [
+    LocalReports("m", 1.5, 3, 40, separable=True),
+    ShuffledReports("m", 1.5, 3, 40, 0.5, neighboring="zero_out"),
+    Gaussian(1.5, "m", **SAMPLED, **OF_ENTITY),
+    Gaussian(1.5, "m", neighboring="replace", sampling="without_replacement", n_users=100, cohort_size=5),
+    Laplace(1.5, "m", **SAMPLED, **OF_ENTITY),
+    CentralRelease("m", 0.5, delta=1e-9, **SAMPLED, **OF_ENTITY),
+    CentralRelease("m", 0.5, neighboring="replace", sampling="without_replacement", n_users=100, cohort_size=5),
+    ZCDP("m", 0.1, neighboring="zero_out", sampling="none", **OF_ENTITY),
+    DiscreteGaussianRelease(14.0, 10, "m", neighboring="zero_out", sampling="none", **OF_ENTITY),
+    Unprotected("m"),
+]
+
+
+def test_no_field_of_any_event_is_lost():
+    """Each kind of event, and each field with another value than it has by itself."""
+    assert {type(event) for event in EVERYTHING} == set(KINDS.values())
+    others = {field.name for kind in KINDS.values() for field in fields(kind) if field.name != "privacy_unit"}
+    told = {f.name for event in EVERYTHING for f in fields(event) if getattr(event, f.name) != f.default}
+    assert told == others
+    ledger = ledger_of(*EVERYTHING)
+    assert Ledger.from_json(ledger.to_json()).events == ledger.events
 
 
 def test_shards_of_one_round_hide_together():

@@ -20,8 +20,12 @@ from fastfedrec import (
     private_kmeans,
     prototypes,
 )
+from fastfedrec.accounting import Ledger
 from fastfedrec.engines.local import LocalEngine
 from fastfedrec.mechanisms.integer_noise import IntegerNoise
+from fastfedrec.private_lloyd import private_lloyd
+from fastfedrec.projection import grid_candidates
+from fastfedrec.systems import _private_prototypes_rounds
 
 N_USERS, N_ITEMS = 40, 30
 
@@ -48,7 +52,7 @@ CENTRAL = {
     "PrivatePrototypes, clusters": PrivatePrototypes(
         2,
         2,
-        60.0,
+        5000.0,  # that every cell with somebody in it is divided, on every level
         1e-5,
         max_entries=5,
         n_epochs=2,
@@ -90,7 +94,10 @@ def rows_of(seed):
     words = Key.from_seed(seed).words("test.released", size=N_USERS * N_ITEMS).reshape(N_USERS, N_ITEMS)
     words[:3] |= np.arange(3, dtype=np.uint64)[:, None] % 2  # among them people who have nothing, or little
     users, items = np.nonzero(words % 4 == seed % 2)
-    values, times = (words[users, items] // 4 % 5 + 1).astype(np.float32), (words[users, items] % 1000).astype(np.int64)
+    values, times = (
+        (words[users, items] // 4 % (6 - seed) + 1).astype(np.float32),
+        (words[users, items] % 1000).astype(np.int64),
+    )
     axes = {"user_ids": np.arange(N_USERS), "item_ids": np.arange(N_ITEMS)}
     return Interactions.from_arrays(users, items, values, times, **axes)
 
@@ -125,6 +132,7 @@ class Releases:
 
     def __init__(self, patch, script=()):
         self.given, self.how, self.streams, script = [], [], [], list(script)
+        self.noises, self.draws = [], []
         add, draw = IntegerNoise._add, private_kmeans.draw_loss
 
         def noisy(noise, values, key, purpose, round_number, *rest):
@@ -132,12 +140,14 @@ class Releases:
             if script:
                 found[...] = script.pop(0)
             self.given.append(found.copy())
+            self.noises.append((purpose, noise))
             self.how.append((repr(noise), purpose, round_number, values.shape))
             self.streams.append((key._secret, purpose, round_number))
             return found
 
         def drawn(losses, epsilon, words, *sensitivity):
             self.given.append(script.pop(0) if script else draw(losses, epsilon, words, *sensitivity))
+            self.draws.append((epsilon, sensitivity))
             self.how.append((epsilon, sensitivity, losses.shape))
             self.streams.append(tuple(words.tolist()))
             return self.given[-1]
@@ -145,6 +155,13 @@ class Releases:
         patch.setattr(IntegerNoise, "_add", noisy)
         for module in (private_kmeans, prototypes):
             patch.setattr(module, "draw_loss", drawn)
+        cluster = _private_prototypes_rounds.private_kmeans
+
+        def clustered(points, places, n_clusters, **options):
+            self.how.append((places.tolist(), n_clusters, options["radius"]))
+            return cluster(points, places, n_clusters, **options)
+
+        patch.setattr(_private_prototypes_rounds, "private_kmeans", clustered)
 
 
 @pytest.mark.parametrize("name", CENTRAL)
@@ -165,6 +182,67 @@ def test_no_stream_of_random_words_serves_two_releases(name, tmp_path, monkeypat
     releases = Releases(monkeypatch)
     given_away(CENTRAL[name], rows_of(1), tmp_path / "model")
     assert len(set(releases.streams)) == len(releases.streams)
+
+
+def test_what_takes_a_round_draws_from_other_streams_in_another(monkeypatch):
+    """One key serves all entities of a run, each under its own number."""
+    releases, key, data = Releases(monkeypatch), Key.from_seed(1), rows_of(1)
+    points = 0.2 * key.normal("test.released.points", size=3 * N_USERS).reshape(N_USERS, 3)
+    few = data._replace(values=np.minimum(data.values, 2.0))
+    recovery = prototypes.Recovery(
+        "masked", max_entries=N_ITEMS, value_range=(0.0, 2.0), epsilon=5.0, support_size=4, support_epsilon=5.0
+    )
+    for entity in range(3):
+        options = {"key": key, "round": entity}
+        private_lloyd(points, 2, radius=1.0, n_rounds=3, epsilon=50.0, **options)
+        places = grid_candidates(points, 20, radius=1.0, depth=3, n_shifts=2, epsilon=50.0, **options)
+        private_kmeans.private_kmeans(points, places, 2, radius=1.0, n_swaps=3, epsilon=1.0, **options)
+        prototypes.recover_prototypes(few, np.arange(N_USERS) % 2, 2, recovery, **options)
+    assert len(releases.streams) > 3 * (4 + 4 + 4 + 8 + 2)
+    assert len(set(releases.streams)) == len(releases.streams)
+
+
+def test_no_more_rows_of_a_user_leave_an_entity_than_were_agreed_on():
+    """Over all entities, and whichever they are: group privacy is for so many."""
+    model = PrivatePrototypes(1, 2, 4.0, max_entries=5, n_epochs=2, max_rows_per_user=3)
+    used = []
+
+    class Counting(LocalEngine):
+        def _shards_of(self, shards):
+            used.extend(np.concatenate([shard.user_ids for shard in shards.values()]).tolist())
+            return super()._shards_of(shards)
+
+    entities = np.arange(N_USERS) // 4 % 2
+    model.fit(rows_of(1), entities, users=np.arange(N_USERS) % 5, key=Key.from_seed(1), engine=Counting())
+    assert np.bincount(np.array(used) % 5).tolist() == [3] * 5
+    assert len(set(used)) == 15
+
+
+def test_an_entity_draws_what_its_ledger_says_and_no_more_often(tmp_path, monkeypatch):
+    """Two entities, of two clusters each, in one of which a user is."""
+    model, releases = CENTRAL["PrivatePrototypes, clusters"], Releases(monkeypatch)
+    _, (ledger, *_) = given_away(model, rows_of(1), tmp_path / "model")
+    events = {event.mechanism: (event.rho, event.count) for event in Ledger.from_json(ledger).events}
+    swaps = [epsilon for epsilon, sensitivity in releases.draws if not sensitivity]
+    choices = [epsilon for epsilon, sensitivity in releases.draws if sensitivity]
+    cells = [1 / noise.scale for purpose, noise in releases.noises if purpose == "projection.grid"]
+    sums = {noise for purpose, noise in releases.noises if purpose in ("prototypes.sums", "prototypes.counts")}
+    squares = {model.budget(N_ITEMS).recovery.squared_norm_sensitivity / noise.stddev**2 for noise in sums}
+    assert {name: count for name, (_, count) in events.items()} == {
+        "k-means swap": len(swaps) / 2,
+        "choice of items": len(choices) / 4,
+        "noisy counts of a grid": len(cells) / 2,
+        "masked sums with DiscreteGaussian": 1,
+    }
+    for name, costs in {
+        "k-means swap": {epsilon**2 / 8 for epsilon in swaps},
+        "choice of items": {epsilon**2 / 8 for epsilon in choices},
+        "noisy counts of a grid": {epsilon**2 / 2 for epsilon in cells},
+        "masked sums with DiscreteGaussian": {square / 2 for square in squares},
+    }.items():
+        (cost,) = map(float, costs)
+        assert 0 < cost <= events[name][0] * (1 + 1e-12)
+        assert cost > events[name][0] * (1 - 1e-6)
 
 
 # ---- the negative control --------------------------------------------------------------------------------------------

@@ -289,6 +289,12 @@ ACCOUNTS = [
         ("test_json_round_trip",),
     ),
     Mutant(
+        "ledger-file-forgets-distances", "a ledger that is written down has no distances", "Ledger.to_dict",
+        "asdict(event)",
+        "{name: 0.0 if name == 'distance' else value for name, value in asdict(event).items()}",
+        ("test_no_field_of_any_event_is_lost",),
+    ),
+    Mutant(
         "ledger-shards-add-twice", "shards that are joined count one user's reports among twice as many",
         "Ledger.of_shards",
         "sum(cast(LocalReports, e).n_users for e, _ in events)",

@@ -12,6 +12,7 @@ EXACT = "test_no_event_says_more_noise_than_there_is"
 TRACE = "test_users_without_data_leave_no_trace_where_the_number_of_users_is_public"
 SAME = "test_who_says_the_same_gets_the_same_whatever_the_data"
 FOLLOWS = "test_what_leaves_a_server_follows_from_noisy_numbers"
+DRAWS = "test_an_entity_draws_what_its_ledger_says_and_no_more_often"
 STREAMS = "test_no_stream_of_random_words_serves_two_releases"
 
 CENTRAL = [
@@ -391,6 +392,65 @@ CENTRAL = [
         "table.n_draws(n_prototypes, n_items) * max_rows",
         "1",
         ("test_noise_from_tables_takes_a_millionth_of_delta_or_there_is_none",),
+    ),
+    Mutant(
+        "clusters-of-twice-the-epsilon", "clusters of users are drawn with twice the epsilon that the ledger says",
+        "PrototypeRounds._cluster",
+        "(budget and budget.swap_epsilon) or 0.0",
+        "2 * ((budget and budget.swap_epsilon) or 0.0)",
+        (DRAWS,),
+    ),
+    Mutant(
+        "clusters-of-more-swaps", "clusters of users are drawn twice as often as the ledger says",
+        "PrototypeRounds._cluster",
+        "n_swaps=N_SWAPS",
+        "n_swaps=2 * N_SWAPS",
+        (DRAWS,),
+    ),
+    Mutant(
+        "clusters-of-more-levels", "cells of a grid are counted on twice as many levels as the ledger says",
+        "PrototypeRounds._cluster",
+        "depth=GRID_DEPTH",
+        "depth=2 * GRID_DEPTH",
+        (DRAWS,),
+    ),
+    Mutant(
+        "clusters-from-exact-cells", "cells of a grid are counted with half the noise that the ledger says",
+        "PrototypeRounds._cluster",
+        "(budget and budget.level_epsilon) or 0.0",
+        "2 * ((budget and budget.level_epsilon) or 0.0)",
+        (DRAWS,),
+    ),
+    Mutant(
+        "clusters-in-the-datas-ball", "the ball in which distances are counted is that of the data",
+        "PrototypeRounds._cluster",
+        "float(self.value_range[1])",
+        "float(shard.values_or_ones().max(initial=1))",
+        (f"{FOLLOWS}[PrivatePrototypes, clusters]",),
+    ),
+    Mutant(
+        "prototypes-of-all-rows", "all rows of a user are used, and some are paid for", "PrivatePrototypes.fit",
+        "(user_entities == h) & kept",
+        "user_entities == h",
+        ("test_no_more_rows_of_a_user_leave_an_entity_than_were_agreed_on",),
+    ),
+    Mutant(
+        "lloyd-entities-share-noise", "Lloyd's rounds of all entities have the same noise", "private_lloyd",
+        "_noisy_steps(steps, labels, n_clusters, farthest, part, key, round_number << 8 | number)",
+        "_noisy_steps(steps, labels, n_clusters, farthest, part, key, number)",
+        ("test_what_takes_a_round_draws_from_other_streams_in_another",),
+    ),
+    Mutant(
+        "lloyd-entities-share-spread", "the means of all entities have the same noise", "private_lloyd",
+        "_mean_and_spread(inside / radius, first, key, round_number << 8)",
+        "_mean_and_spread(inside / radius, first, key, 0)",
+        ("test_what_takes_a_round_draws_from_other_streams_in_another",),
+    ),
+    Mutant(
+        "prototypes-of-dearer-items", "each item of a prototype is drawn with the epsilon of all of them", "_support",
+        "recovery.support_epsilon / size",
+        "recovery.support_epsilon",
+        (DRAWS,),
     ),
     Mutant(
         "prototypes-divide-by-users", "the weight of a prototype follows the users in the data",
