@@ -447,12 +447,6 @@ CENTRAL = [
         ("test_what_takes_a_round_draws_from_other_streams_in_another",),
     ),
     Mutant(
-        "prototypes-of-dearer-items", "each item of a prototype is drawn with the epsilon of all of them", "_support",
-        "recovery.support_epsilon / size",
-        "recovery.support_epsilon",
-        (DRAWS,),
-    ),
-    Mutant(
         "prototypes-divide-by-users", "the weight of a prototype follows the users in the data",
         "PrivatePrototypes._train",
         "self.regularization",
