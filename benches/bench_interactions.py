@@ -1,10 +1,13 @@
-"""Building interactions from columns, beside SciPy's conversion and a NumPy sort; and the check of compressed rows."""
+"""Building interactions from columns, beside SciPy and NumPy; the check of compressed rows; digests of all of them."""
+
+import hashlib
 
 import numpy as np
 import scipy.sparse
 
 from fastfedrec import Interactions, Key
 from fastfedrec._csr import check_csr
+from fastfedrec._digest import data_parts, digests
 from fastfedrec.datasets import generate_implicit
 
 from .floors import triad_bytes_per_second
@@ -114,3 +117,32 @@ class CheckRows:
 
     def time_check(self, rows, impl, dtype):
         self.check(*self.rows)
+
+
+def _digests(data):
+    return digests(data_parts(data))
+
+
+def _hashlib(data):
+    """The same bytes through the same hash, without names and types: least that binding to all of them may take."""
+    digest = hashlib.blake2b(digest_size=32)
+    for array in (data.indptr, data.indices, data.values, data.user_ids, data.global_user_ids, data.item_ids):
+        digest.update(np.ascontiguousarray(array).view(np.uint8))
+    return digest.digest()
+
+
+@with_ratios("time_digests")
+class Digests:
+    """What a checkpoint's fit takes once, and a node for each message, to bind noise to the data that it is for."""
+
+    params = (["fastfedrec", "hashlib"], [6_040, 60_400])
+    param_names = ("impl", "n_users")
+
+    def setup(self, impl, n_users):
+        self.data = generate_implicit(n_users, 3_706, key=Key.from_seed(0), ratings=True)
+        self.bind = {"fastfedrec": _digests, "hashlib": _hashlib}[impl]
+        other = self.data._replace(item_ids=self.data.item_ids[::-1])
+        assert self.bind(self.data) == self.bind(self.data) != self.bind(other)
+
+    def time_digests(self, impl, n_users):
+        self.bind(self.data)
