@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec._npz import Archive
 from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix, load_table
 from fastfedrec.datasets._columns import TextList
 from fastfedrec.datasets._table_files import table_columns
@@ -167,6 +168,8 @@ def _read_matrix(path: str) -> Interactions:
     import scipy.sparse
 
     try:
+        with open(path, "rb") as file:
+            Archive(file)  # which refuses what would unpack to more than a file of its size may
         matrix = scipy.sparse.load_npz(path)
     except FileNotFoundError:
         raise

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from fastfedrec._check import check_array, check_instance
+from fastfedrec._check import check_array, check_instance, plain_array
 from fastfedrec._client_model import ClientModel, Steps, largest_batch
 from fastfedrec._csr import check_indptr
 from fastfedrec._kernels import _examples
@@ -276,7 +276,7 @@ class TwoTower(ClientModel):
     def _on_examples(
         self, items: np.ndarray, labels: np.ndarray, contexts: np.ndarray, learning_rate: float, batch_size: int
     ) -> Any:
-        labels = np.ascontiguousarray(labels)
+        labels = np.ascontiguousarray(plain_array("examples.labels", labels), dtype=np.float32)
         return _kernel.Examples(self._tables(), items, labels, contexts, learning_rate, batch_size)
 
     def _tables(self) -> Any:

@@ -109,6 +109,13 @@ def test_ratings_are_evaluated_by_their_errors(tmp_path, capsys):
     assert len(found[0]["items"]) == 2
 
 
+def test_a_matrix_that_unpacks_to_more_than_its_file_may_is_not_read(tmp_path, capsys):
+    sound = {"format": b"csr", "shape": (2, 9), "indptr": np.zeros(3, dtype=np.int32)}
+    np.savez_compressed(tmp_path / "bomb.npz", data=np.zeros(2**24), indices=np.zeros(2**24, dtype=np.int32), **sound)
+    assert main(["fit", "popularity", "--data", str(tmp_path / "bomb.npz")]) == 2
+    assert "it would unpack to 201327" in capsys.readouterr().err
+
+
 def test_every_kind_of_data(tmp_path, capsys):
     matrix = scipy.sparse.random_array((30, 12), density=0.3, random_state=np.random.default_rng(1), format="csr")
     scipy.sparse.save_npz(tmp_path / "matrix.npz", matrix)

@@ -280,6 +280,15 @@ def test_bad_arguments_are_named(change, message):
         case.train(**change)
 
 
+def test_labels_of_any_type_are_the_same_labels():
+    case = Case(contexts=1)
+    expected = case.train().values
+    labels = case.examples.labels
+    for other in (labels.astype(int), labels.astype(np.uint8), labels.astype(">f4"), np.repeat(labels, 2)[::2]):
+        found = case.train(examples=replace(case.examples, labels=other)).values
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_bad_networks_are_named():
     features = Case().features
     for change, message in (

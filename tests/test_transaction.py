@@ -470,3 +470,11 @@ def test_a_subclass_may_call_the_fit_of_its_parent(data):
     model = OwnFit()
     assert model.fit(data, key=KEY) is model
     np.testing.assert_array_equal(model.item_counts_, Popularity().fit(data, key=KEY).item_counts_)
+
+
+@pytest.mark.parametrize("model", ON_ENGINES, ids=name_of)
+def test_what_is_no_engine_is_refused_before_anything_is_spent(model, data):
+    ledger = Ledger()
+    with pytest.raises(TypeError, match="engine must be Engine, got int"):
+        new(model).fit(data, key=KEY, ledger=ledger, engine=5)
+    assert not ledger.events

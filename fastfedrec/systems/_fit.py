@@ -21,6 +21,11 @@ def resolve_ledger(ledger: Ledger | None, delta: float | None = None) -> Ledger:
     return check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
 
 
+def resolve_engine(engine: Engine | None) -> Engine:
+    """The engine of a fit: the caller's, or this process."""
+    return LocalEngine() if engine is None else check_instance("engine", engine, Engine, "use LocalEngine()")
+
+
 @dataclass
 class Fit:
     """The common arguments of one fit, checked, and its accounts."""
@@ -46,7 +51,7 @@ class Fit:
         return cls(
             resolve_key(key),
             resolve_ledger(ledger, delta),
-            LocalEngine() if engine is None else engine,
+            resolve_engine(engine),
             resolve_n_threads(n_threads),
             check_flag("show_progress", show_progress),
         )

@@ -18,7 +18,6 @@ from fastfedrec._digest import data_parts, digests
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.engines.base import Engine
-from fastfedrec.engines.local import LocalEngine
 from fastfedrec.features import Features
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
@@ -27,7 +26,7 @@ from fastfedrec.network import TwoTower
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems import _privrec_start as first
 from fastfedrec.systems._checkpoint import Checkpoint
-from fastfedrec.systems._fit import resolve_ledger
+from fastfedrec.systems._fit import resolve_engine, resolve_ledger
 from fastfedrec.systems._grid_noise import GridNoise
 from fastfedrec.systems._privrec_joint import JointRounds
 from fastfedrec.systems._privrec_rounds import ClientData, LocalTraining, PrivRecRounds
@@ -264,7 +263,7 @@ class PrivRec(_TwoTowerRecommender):
             raise ValueError("ledger must be None with a checkpoint, which keeps the ledger of its own run")
         n_threads = resolve_n_threads(n_threads)
         show_progress = check_flag("show_progress", show_progress)
-        engine = LocalEngine() if engine is None else engine
+        engine = resolve_engine(engine)
         features = first.describe_features(self.features or {}, data, visited, is_private=private)
         joint = has_joint_loss(self.get_params())
         sequences = choose_sequences(self.stage1, data, public, self.threshold, joint=joint, is_private=private)
