@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.special import ndtr
 
 from fastfedrec.accounting import (
@@ -421,6 +422,21 @@ def test_absurd_parameters_still_give_an_upper_bound(z):
         epsilon = pld(event, 1000).get_epsilon(1e-6)
         assert math.isfinite(epsilon)
         assert epsilon >= epsilon_lower_bound(Gaussian(**(vars(event) | {"count": 1000})), 1e-6)
+
+
+def test_a_delta_below_that_of_the_largest_loss_is_not_free():
+    """The tilt that is best there sees the largest losses alone, and none of those where the answer lies."""
+    for n, pure, delta in ((33, 0.005032257583056079, 6.074776909580365e-11), (20, 1.0, 1e-7), (40, 0.3, 1e-12)):
+        release = CentralRelease("m", pure, neighboring="replace", sampling="none", count=n)
+        epsilon = pld(release).get_epsilon(delta)
+        ones = np.arange(n + 1)
+        masses = stats.binom.pmf(ones, n, 1 / (1 + math.exp(-pure)))
+
+        def exact(x, masses=masses, losses=pure * (2 * ones - n)):
+            return float((masses * np.maximum(0.0, -np.expm1(np.minimum(0.0, x - losses)))).sum())
+
+        assert exact(epsilon) <= delta < exact(epsilon * 0.99)
+        assert pld(release).get_delta(epsilon) <= delta * 1.01
 
 
 # --- bad inputs ---

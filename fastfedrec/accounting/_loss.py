@@ -158,10 +158,11 @@ class TotalLoss:
                 low = middle
             else:
                 mass, above, high = mass + float(self._masses(middle, high).sum()), found, middle
-        top, budget = self._loss(high), delta - self.allowed(max(0.0, self._loss(low)))
+        least = max(0.0, self._loss(low)) if low >= 0 else 0.0  # below the first loss as well more may be allowed for
+        top, budget = self._loss(high), delta - self.allowed(least)
         if not 0 < budget < mass:
             return top
-        return top + min(0.0, math.log((mass - budget) / (mass - above)))
+        return max(least, top + min(0.0, math.log((mass - budget) / (mass - above))))
 
     @staticmethod
     def _lowered(mass, above, fall):
@@ -170,7 +171,7 @@ class TotalLoss:
 
     def _exceeds(self, epsilon, delta, above):
         allowed = self.allowed(epsilon)
-        return allowed >= delta or above > delta - allowed
+        return not (allowed < delta and above <= delta - allowed)  # what is no number exceeds
 
     def allowed(self, epsilon: float) -> float:
         """What is added to delta at an epsilon; it falls with it."""

@@ -147,15 +147,16 @@ class PLDAccountant(Accountant):
         def aim(log_mean, tilt):
             return log_mean - tilt * best if best < math.inf else (log_mean - log_delta) / tilt
 
-        for _ in range(3):
+        for _ in range(5):
             tilted = self._tilted(log_delta, aim)
             found = max((total.epsilon(delta) for total in tilted), default=math.inf)
             if not found < best:
                 break
             best = found
-            if not best or _allowed(tilted, best) <= _ALLOWED * delta:
+            is_inside = all(total.first < best for total in tilted)
+            if not best or (is_inside and _allowed(tilted, best) <= _ALLOWED * delta):
                 break
-        return best
+        return min(best, self._by_renyi().get_epsilon(delta))
 
     def _tilted_delta(self, epsilon, delta):
         """From a bound on it; where it is far below, on the widest grids, and then on those that are wide enough."""
@@ -187,7 +188,7 @@ class PLDAccountant(Accountant):
         if delta > _SURELY_TILTED:
             epsilon = max((total.epsilon(delta) for total in self._totals()), default=math.inf)
         if epsilon and (math.isinf(epsilon) or delta * _ALLOWED < _allowed(self._totals(), epsilon)):
-            epsilon = min(epsilon, self._tilted_epsilon(delta), self._by_renyi().get_epsilon(delta))
+            epsilon = min(epsilon, self._tilted_epsilon(delta))
         return epsilon * _ROUND_UP
 
     def _delta(self, epsilon):
@@ -365,10 +366,11 @@ def _gaussian_masses(losses, noise_multiplier):
     z = noise_multiplier
     edges = z * losses + 1 / (2 * z)  # in stddevs
     p, q = _normal(edges - 1 / z), _normal(edges)
+    far = np.maximum(np.abs(np.concatenate([[0.0], edges])), 1.0)
     with np.errstate(invalid="ignore"):
         width = np.diff(edges, prepend=-np.inf, append=np.inf)
-    far = np.maximum(np.abs(np.concatenate([[0.0], edges])), 1.0)
-    if z < _LITTLE_NOISE and np.nanmin(width * far) > _COARSE:
+        is_coarse = not (width * far <= _COARSE).any()
+    if z < _LITTLE_NOISE and is_coarse:
         return p, q, None
     excess = p - q
     narrow = np.flatnonzero((width * far < _NARROW) & (far < 1e3))
