@@ -134,7 +134,8 @@ def load_movielens(
     seconds = seconds.astype(np.int64)
     seconds[seconds == 0] = MISSING_TIMESTAMP
     movies = _read_rows(files, folder, layout, layout.items, "item")
-    _check_listed(files, folder, layout, layout.items, "item", movies, items)
+    if item_ids is not None:  # what is rated and not listed is no reason to overlook a missing row
+        _check_listed(files, folder, layout, layout.items, "item", movies, np.unique(items), items)
     if isinstance(item_ids, str):
         check_choice("item_ids", item_ids, ("published",))
         item_ids = np.array(list(movies), dtype=np.int64)
@@ -146,11 +147,13 @@ def load_movielens(
             again = f"user {users[found[1]]} rates item {items[found[1]]} a second time (first in line {first})"
             refuse(files.name(folder / layout.ratings), line, f"{again}; remove one")
         raise
+    if item_ids is None:
+        _check_listed(files, folder, layout, layout.items, "item", movies, data.item_ids, items)
     data = data.with_features(item_features=_columns(files, folder, layout.items, movies, data.item_ids))
     if layout.users is None:
         return data
     people = _read_rows(files, folder, layout, layout.users, "user")
-    _check_listed(files, folder, layout, layout.users, "user", people, users)
+    _check_listed(files, folder, layout, layout.users, "user", people, data.user_ids, users)
     return data.with_features(user_features=_columns(files, folder, layout.users, people, data.user_ids))
 
 
@@ -281,10 +284,11 @@ def _check_listed(
     table: _Features,
     axis: str,
     rows: Mapping[int, list[str]],
+    ids: np.ndarray,
     rated: np.ndarray,
 ) -> None:
-    """Every id that has a rating must have a row; `rated` holds the id of each rating."""
-    for id_ in np.unique(rated).tolist():
+    """Each of `ids` must have a row; `rated` holds the id of each rating."""
+    for id_ in ids.tolist():
         if id_ not in rows:
             line = int(np.flatnonzero(rated == id_)[0]) + _first_line(layout)
             refuse(files.name(folder / layout.ratings), line, f"{axis} {id_} has no row in {table.member}")
