@@ -37,8 +37,8 @@ def checked_csr(name: str, matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndar
         Arrays that do not belong together, or lead out of the matrix; the array and the row are named.
     """
     check_arrays(name, matrix)
-    if matrix.dtype.kind in "iu" and isinstance(matrix.data, np.ndarray) and matrix.data.dtype.kind in "iu":
-        check_fits(f"{name}.data", matrix.data, np.float64)
+    if matrix.dtype.kind in "iu":
+        check_fits(f"{name}.data", _numbers(matrix), np.float64)
     if matrix.dtype.kind in "iub":  # before any sum: two entries of 200 overflow an unsigned byte
         matrix = matrix.astype(np.float64)
     try:
@@ -49,6 +49,15 @@ def checked_csr(name: str, matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndar
         _check_rows(name, csr.indptr, csr.indices, csr.shape[1])
     csr.sum_duplicates()
     return check_integers(f"{name}.indptr", csr.indptr, np.int64), csr.indices.astype(np.int32, copy=False), csr.data
+
+
+def _numbers(matrix: Any) -> np.ndarray:
+    """All entries of a matrix of integers, in any order."""
+    if matrix.format == "dok":
+        return np.array(list(matrix.values()), dtype=matrix.dtype)
+    if matrix.format == "lil":
+        return np.array([number for row in matrix.data for number in row], dtype=matrix.dtype)
+    return np.asarray(matrix.data)
 
 
 def check_arrays(name: str, matrix: Any) -> None:

@@ -70,7 +70,7 @@ def sample_unseen(
     check_instance("interactions", interactions, Interactions, "use Interactions.from_arrays")
     check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
     rows = _check_rows("rows", rows, interactions.n_users, "users")
-    n = check_integer("n", n, low=0, high=interactions.n_items)
+    n = check_integer("n", n, low=0, high=2**31 - 1)
     n_threads = resolve_n_threads(n_threads)
     unseen = interactions.n_items - interactions.interactions_per_user()[rows]
     counts = np.minimum(n, unseen)

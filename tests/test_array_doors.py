@@ -65,9 +65,21 @@ def test_what_is_no_real_number_is_not_made_one(matrix):
 
 
 TOO_LONG = np.array([1, 2**53 + 1, 3, 4])
+
+
+def as_scipy(layout):
+    """`from_scipy` of a matrix of one layout."""
+
+    def values(x):
+        matrix = scipy.sparse.coo_matrix((x, ([0, 0, 1, 2], [0, 1, 1, 2])))
+        return Interactions.from_scipy(matrix.asformat(layout)).values
+
+    return values
+
+
 EXACT = {
     "from_arrays": lambda x: Interactions.from_arrays([0, 0, 1, 2], [0, 1, 1, 2], x).values,
-    "from_scipy": lambda x: Interactions.from_scipy(scipy.sparse.coo_matrix((x, ([0, 0, 1, 2], [0, 1, 1, 2])))).values,
+    **{f"from_scipy {layout}": as_scipy(layout) for layout in ("coo", "csr", "csc", "bsr", "dia", "dok", "lil")},
     "sum_rows": lambda x: row_sums.sum_rows(RATINGS, x[:3, None]),
     "weights": lambda x: row_sums.sum_rows(RATINGS, np.ones((3, 2)), weights=x),
     "kmeans": lambda x: clustering.kmeans(x[:, None], 1, key=SEED).centers,
