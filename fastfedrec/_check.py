@@ -5,7 +5,7 @@ also inside a Fraction, and are not JSON.
 """
 
 import operator
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from typing import Any
 
@@ -237,6 +237,31 @@ def check_instance(name: str, value: Any, kind: type, remedy: str) -> Any:
     """
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {kind.__name__}, got {type(value).__name__}; {remedy}")
+    return value
+
+
+def check_callback(name: str, value: Any) -> Callable[..., Any] | None:
+    """Return what is to be called after each round, or raise before anything is spent.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : object
+        What the caller passed.
+
+    Returns
+    -------
+    callable or None
+        The value itself.
+
+    Raises
+    ------
+    TypeError
+        Neither a callable nor None.
+    """
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} must be callable, got {show(value)} ({type(value).__name__}); pass a function or None")
     return value
 
 

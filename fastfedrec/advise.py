@@ -25,6 +25,7 @@ __all__ = ["Advice", "Offer", "advise"]
 
 METRIC = "hr@10"
 _FILE = "advice.json"  # written by `_advice_grid`
+_MOST_EPSILON = 1e6  # nobody is promised anything by it
 _RANDOM = 0.1  # HR@10 of a random list, among 100 items: noisy popularity may be worse than none
 
 
@@ -277,7 +278,7 @@ def advise(
     True
     """
     n_users, n_items = check_integer("n_users", n_users, low=1), check_integer("n_items", n_items, low=1)
-    epsilon = check_epsilon("epsilon", epsilon)
+    epsilon = check_real("epsilon", check_epsilon("epsilon", epsilon), high=_MOST_EPSILON)
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
     if row_length is not None:
         row_length = check_real("row_length", row_length, low=0.0, exclusive=True)

@@ -29,6 +29,7 @@ LEVELS = 65535  # grid levels of a squared distance: the sensitivity of every lo
 _DEEPEST = 24
 _FRACTION_BITS = 32
 _ROUNDING = Fraction(1, 2**23)
+_MOST_EPSILON = 1e100  # its quotients are numbers
 _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
 
 
@@ -67,7 +68,7 @@ def private_kmeans(
     n_swaps : int
         At least 1.
     epsilon : float
-        Of one draw, at least 2^-16.
+        Of one draw, from 2^-16 to 1e100.
     key : Key
         Source of the draws.  It is not used up here: the caller claims it, once for a whole run.
     round : int
@@ -108,7 +109,7 @@ def private_kmeans(
     n_clusters = check_integer("n_clusters", n_clusters, low=1, high=len(candidates))
     radius = check_radius(radius)
     n_swaps = check_integer("n_swaps", n_swaps, low=1)
-    epsilon = check_real("epsilon", epsilon, low=2.0**-16)
+    epsilon = check_real("epsilon", epsilon, low=2.0**-16, high=_MOST_EPSILON)
     check_instance("key", key, Key, _KEY_REMEDY)
     round_number = check_integer("round", round, low=0, high=2**32 - 1)
     n_threads = resolve_n_threads(n_threads)

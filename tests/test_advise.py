@@ -219,6 +219,7 @@ def test_beyond_the_easiest_that_was_measured_is_marked(write):
     [
         ({"n_users": 0}, ValueError, "n_users"),
         ({"epsilon": float("nan")}, ValueError, "epsilon"),
+        ({"epsilon": 1e300}, ValueError, "epsilon must be at most 1000000.0"),
         ({"trust": "server"}, ValueError, "trust must be one of"),
         ({"delta": 0.0}, ValueError, "delta"),
     ],

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fastfedrec import FMFLDP, Key, datasets, load
+from fastfedrec import FMFLDP, Key, PrivRec, datasets, load
 from fastfedrec.accounting import Ledger, shuffled_epsilon
 from fastfedrec.engines import LocalEngine
 from fastfedrec.mechanisms import BinaryResponse
@@ -74,6 +74,14 @@ def test_published_ledger_says_what_the_paper_does_not(data):
     model = FMFLDP(n_rounds=4, n_reports=10, variant="published").fit(data, key=Key.from_seed(1))
     assert model.ledger_.epsilon() == pytest.approx(4 * 10 * 2.5)
     assert "the paper states n_reports * epsilon" in model.ledger_.summary()
+
+
+@pytest.mark.parametrize("make", [FMFLDP, PrivRec])
+def test_a_callback_that_cannot_be_called_is_refused_before_a_round_is_spent(data, make):
+    ledger = Ledger(1e-6)
+    with pytest.raises(TypeError, match=r"callback must be callable, got 5 \(int\)"):
+        make().fit(data, key=Key.from_seed(1), callback=5, ledger=ledger)
+    assert not ledger.events
 
 
 def test_history_and_callback(data):

@@ -390,6 +390,7 @@ def test_a_report_that_comes_twice_counts_once():
         ({"prior": [1, 1, 1, 1, 1], "variant": "mixture"}, ValueError, "prior needs variant='optimal'"),
         ({"prior": [1, 1, 1, 1, 1], "hide_items": True}, ValueError, "prior needs .* hide_items=False"),
         ({"grid": [1, 1]}, ValueError, "grid must be 2 to 32 increasing numbers"),
+        ({"grid": [-1e300, 1e300]}, ValueError, "grid must hold numbers from -1e100 to 1e100"),
     ],
 )
 def test_bad_parameters_are_refused_at_once_and_in_fit(options, error, message):

@@ -206,6 +206,8 @@ def test_bad_arguments():
         private_kmeans(x.astype(np.float32), candidates, 2, **rest)
     with pytest.raises(ValueError, match="epsilon must be at least"):
         private_kmeans(x, candidates, 2, **rest | {"epsilon": 1e-9})
+    with pytest.raises(ValueError, match=r"epsilon must be at most 1e\+100, got 1.7e\+308"):
+        private_kmeans(x, candidates, 2, **rest | {"epsilon": 1.7e308})
     with pytest.raises(ValueError, match="n_swaps must be at least 1, got 0"):
         private_kmeans(x, candidates, 2, **rest | {"n_swaps": 0})
     with pytest.raises(ValueError, match=r"radius must be at least 1e-100"):

@@ -77,6 +77,8 @@ def test_ours_is_never_above_them(theorem, epsilon, n_users):
         ),
         (lambda: published_privrec_epsilon(10, 1, rounds=1, noise_multiplier=0.0, delta=0.1), "noise_multiplier must"),
         (lambda: published_privrec_epsilon(10, 1, rounds=1, noise_multiplier=1.0, delta=0.0), "delta must be greater"),
+        (lambda: published_shuffle_epsilon("balle2019", 1e-320, 10, 0.1), "epsilon_per_report must be at least 1e-100"),
+        (lambda: published_shuffle_epsilon("balle2019", 1.0, 2**62, 0.1), "n_users must be at most 100000000000"),
         (lambda: published_shuffle_epsilon("erlingsson2019", 1.0, 10, 0.1), "theorem must be one of"),
     ],
 )
@@ -97,3 +99,25 @@ def test_the_renyi_bound_is_the_stated_theorem():
 def test_the_accountants_bound_is_below_it(order):
     for q, z in ((0.01, 1.0), (0.2, 3.0), (1e-3, 20.0)):
         assert without_replacement_divergence(order, q, z) <= _wang_divergence(order, q, z)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("theorem", ["balle2019", "feldman2021", "feldman2021_closed_form"])
+def test_extremes_of_shuffled_reports_end_in_a_figure(theorem):
+    for epsilon in (600.0, 1e5, 1e300, 1.7e308):
+        assert published_shuffle_epsilon(theorem, epsilon, 100, 1e-6) == epsilon  # nobody hides such a report
+    for epsilon, n_users, delta in ((1e-100, 10**6, 1e-6), (1.0, 10**9, 1e-6), (1.0, 100, 1e-320), (1.0, 100, 0.99)):
+        assert 0 <= published_shuffle_epsilon(theorem, epsilon, n_users, delta) <= epsilon
+
+
+@pytest.mark.filterwarnings("error")
+def test_extremes_of_noise_end_in_a_figure():
+    def figure(z, rounds=5):
+        return published_privrec_epsilon(100, 10, rounds=rounds, noise_multiplier=z, delta=1e-6)
+
+    assert figure(1e-320) == figure(1e-160) == math.inf
+    assert figure(1e-100) == pytest.approx(5e201, rel=1e-6)  # 50 compositions, each of 1 / z^2 at order 2
+    # Terms of the third order and above do not fall below 2 q^k C(a, k), whatever the noise.
+    assert figure(1e160) == figure(1.7e308) == pytest.approx(figure(1e100), rel=1e-12)
+    assert figure(1e100) == pytest.approx(figure(1e3), rel=1e-5)
+    assert math.isfinite(figure(1.0, rounds=2**62))

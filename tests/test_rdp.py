@@ -247,3 +247,14 @@ def test_extreme_events_end_in_a_figure_without_a_warning(x, count):
             epsilon = accountant.get_epsilon(delta)
             assert epsilon >= 0
             assert 0 <= accountant.get_delta(min(epsilon, 1e300)) <= 1
+
+
+@pytest.mark.parametrize("divergence", [poisson_divergence, without_replacement_divergence])
+def test_extreme_orders_and_rates(divergence):
+    assert divergence(3.0, 0.0, 2.0) == 0.0  # nobody is in any sample
+    assert 0 < divergence(2.0**20, 0.5, 2.0) <= 2.0**20 / 8 * 2 * 1.001  # no more than without sampling
+    for order in (2.0**20 * 1.01, 1e300, 1.7e308):
+        with pytest.raises(ValueError, match=r"order must be at most 1048576\.0"):
+            divergence(order, 0.5, 2.0)
+    with pytest.raises(ValueError, match=r"order must be greater than 1.0, got 1.0"):
+        divergence(1.0, 0.5, 2.0)

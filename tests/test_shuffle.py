@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastfedrec.accounting import PLDAccountant, ShuffledReports, shuffled_epsilon, shuffled_epsilon_lower_bound
-from fastfedrec.accounting.shuffle import shuffled_loss, split_reports
+from fastfedrec.accounting import (
+    PLDAccountant,
+    ShuffledReports,
+    _loss,
+    shuffled_epsilon,
+    shuffled_epsilon_lower_bound,
+)
+from fastfedrec.accounting.shuffle import shuffled_loss, split_reports, zero_out_loss
 
 DEFAULT = {"epsilon_per_report": 2.5, "n_reports": 100, "n_users": 50_000, "n_rounds": 1, "delta": 1e-6}
 
@@ -314,3 +320,42 @@ def test_losses_are_a_distribution():
 def test_bad_parameters_are_refused_by_name(changed, message):
     with pytest.raises((ValueError, TypeError), match=message):
         shuffled_epsilon(**(DEFAULT | changed))
+
+
+# --- extremes: a figure that is no smaller than what is really spent, and no larger than without a shuffler ---
+
+
+@pytest.mark.parametrize("neighboring", ["replace", "zero_out"])
+@pytest.mark.parametrize(
+    ("epsilon", "n_reports", "n_users", "n_rounds"),
+    [
+        (1e-320, 2, 100, 2), (1e-300, 2, 10**12, 2), (1e-17, 2, 10**6, 2), (1e300, 2, 100, 2), (1.7e308, 1, 100, 1),
+        (1.0, 1, 100, 2**62), (1.0, 2**62, 100, 2**62), (1.0, 1, 100, 10**12), (1.0, 2, 2**62, 1),
+    ],
+)  # fmt: skip
+def test_extremes_end_in_a_figure(epsilon, n_reports, n_users, n_rounds, neighboring):
+    found = shuffled_epsilon(epsilon, n_reports, n_users, n_rounds, 1e-6, neighboring=neighboring)
+    assert 0 <= found <= epsilon * n_reports * n_rounds * (1 + 1e-9)
+    if n_users == 100 and epsilon >= 1.0:  # so few users hide little of so much
+        assert found >= epsilon * n_reports * n_rounds / 1e6
+
+
+def test_more_users_than_tables_hold_hide_no_less_than_fewer():
+    few, many = (shuffled_epsilon(1.0, 10**6, n, 10**4, 1e-6) for n in (10**11, 2**62))
+    assert many <= few * (1 + 1e-6)
+    assert many > 0
+
+
+def test_uses_that_fit_on_no_grid_are_refused_by_an_infinite_epsilon():
+    for accountant in (shuffled_loss(1.0, 100), zero_out_loss(1.0, 2, 100)):
+        for total in _loss.compose([(accountant, 10**12)]):
+            assert total.epsilon(0.5) == math.inf
+            assert total.delta(1.0) >= 1
+
+
+def test_extremes_of_the_lower_bound():
+    assert shuffled_epsilon_lower_bound(1e300, 2, 100, 1e-6) == pytest.approx(700, rel=1e-5)  # rounded down to it
+    assert shuffled_epsilon_lower_bound(1e-320, 2, 100, 1e-6) == 0
+    for n_reports, n_users in ((2**62, 100), (2**33, 1), (10**6, 100), (1, 2**62)):
+        with pytest.raises(ValueError, match=f"n_reports and n_users must .* got {n_reports} reports .* {n_users} us"):
+            shuffled_epsilon_lower_bound(1.0, n_reports, n_users, 1e-6)

@@ -265,9 +265,18 @@ def test_bad_arguments(tmp_path, capsys):
         make(tmp_path, 1)
     with pytest.raises(ValueError, match="index must be from 0 to 9"):
         encode_reports(np.array([10]), np.array([0]), 10)
-    for url in ("ftp://127.0.0.1:1", "127.0.0.1:1", "http://127.0.0.1", "http://127.0.0.1:1/x"):
+    for url in (
+        "ftp://127.0.0.1:1",
+        "127.0.0.1:1",
+        "http://127.0.0.1",
+        "http://127.0.0.1:1/x",
+        "http://127.0.0.1:99999",
+    ):
         with pytest.raises(ValueError, match="url must be https://host:port"):
             ShufflerClient(url)
+    for wrong in ({"url": 5}, {"url": b"http://127.0.0.1:1"}, {"url": "http://127.0.0.1:1", "name": 5}):
+        with pytest.raises(TypeError, match=f"{list(wrong)[-1]} must be str"):
+            ShufflerClient(**wrong)
     with pytest.raises(ValueError, match="https:// beyond this machine"):
         ShufflerClient("http://example.com:80")
     with pytest.raises(ValueError, match="all three"):

@@ -21,6 +21,7 @@ _ENOUGH_CELLS, _PER_STDDEV = 2**17, 64  # a longer transform needs no more cells
 CELLS = 4096  # at least so many cells for one loss
 MOST_USES, FURTHEST = 10**12, 1e100  # beyond, rounding errors of the transforms, or of losses, are too large
 MASSES_ERROR, EXCESS_ERROR = 2.0**-40, 2.0**-44  # of masses, and of p - q where it is known by itself; relative
+_COARSEST = 64  # times the largest loss: a step beyond it keeps nothing of the losses
 _SUMS_ERROR = 1 + 2.0**-36
 _PER_USE = 2.0**-48  # relative error of a tilted mass
 _TILTS = 2.0 ** np.arange(-12, 13)
@@ -236,6 +237,8 @@ def _compose(parts, aim):
         coarser = max(coarser, widest / LARGEST_FFT * 1.01)
         if widest <= LARGEST_FFT and coarser < 1.5:
             break
+        if step > _COARSEST * max(loss.reach for loss, _ in parts):  # so many uses fit on no grid
+            return (TotalLoss(0.0, 1.0, np.zeros(1), 1.0),)
         # It only costs tightness; where cells are enough, it adds no more than 1 / 16,000 to a variance.
         step, is_chosen = step * coarser, True
     totals = []

@@ -167,7 +167,8 @@ def calibrate_n_reports(event: ShuffledReports, *, epsilon: float, delta: float)
     Returns
     -------
     int
-        At most a thousandth below the largest that meets it; 0 where a single report is too many.
+        At most a thousandth below the largest that meets it; 0 where a single report is too many; at most a thousand
+        million.
 
     Examples
     --------
@@ -188,6 +189,8 @@ def _most_reports(event, epsilon, delta):
     while many is None or many - few > max(1, _PRECISION * few):
         found = PLDAccountant().compose(replace(event, n_reports=guess)).get_epsilon(delta)
         few, many = (guess, many) if found <= epsilon else (few, guess)
+        if few >= _MOST_ROUNDS:
+            break
         # The cost grows about as the square root; a step beyond the guess brackets the answer sooner.
         guess = min(int(guess * min(epsilon / found, 1e2) ** 2), _MOST_ROUNDS) if found else 2 * guess
         guess = max(guess, few + 1) if many is None else min(max(guess, few + 1), many - 1)

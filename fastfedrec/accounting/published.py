@@ -6,11 +6,14 @@ from collections.abc import Callable
 import numpy as np
 import scipy
 
-from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
+from fastfedrec._check import check_choice, check_integer, check_real
 from fastfedrec.accounting import _binomial, _loss
 from fastfedrec.accounting.shuffle import clone_loss
 
 _PRIVREC_ORDERS = np.arange(2, 257)
+_MOST_USERS = 10**11  # beyond, tables of the counts of others take gigabytes
+_LEAST_EPSILON = 1e-100  # whose square is a number
+_UNHIDDEN = 500.0  # epsilon of a report from which on no crowd hides it
 
 
 def published_privrec_epsilon(
@@ -65,19 +68,22 @@ def published_privrec_epsilon(
     rounds = check_integer("rounds", rounds, low=1)
     z = check_real("noise_multiplier", noise_multiplier, low=0.0, exclusive=True)
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
-    one = np.array([_wang_divergence(int(a), cohort_size / n_users, z) for a in _PRIVREC_ORDERS])
-    return float((rounds * cohort_size * one - math.log(delta) / (_PRIVREC_ORDERS - 1)).min())
+    with np.errstate(over="ignore"):  # an infinite divergence is one
+        one = np.array([_wang_divergence(int(a), cohort_size / n_users, z) for a in _PRIVREC_ORDERS])
+        return float((float(rounds * cohort_size) * one - math.log(delta) / (_PRIVREC_ORDERS - 1)).min())
 
 
 def _wang_divergence(order, rate, z):
     """Theorem 9 of Wang, Balle and Kasiviswanathan (2019) for Gaussian noise and whole orders."""
     k = np.arange(3, order + 1)
-    second = 1 / z**2  # the divergence of order 2
+    second = 1 / z * (1 / z)  # the divergence of order 2; a power would raise where it is no float
+    if math.isinf(second):
+        return math.inf
     # log of min(4 (e^second - 1), 2 e^second); the divergence of infinite order is infinite
-    least = min(math.log(4) + second + math.log(-math.expm1(-second)), math.log(2) + second)
+    least = min(math.log(4) + second + math.log(-math.expm1(-second)), math.log(2) + second) if second else -math.inf
     logs = np.zeros(order)
     logs[1] = 2 * math.log(rate) + _log_binomial(order, 2) + least
-    logs[2:] = k * math.log(rate) + _log_binomial(order, k) + math.log(2) + (k - 1) * k / (2 * z**2)
+    logs[2:] = k * math.log(rate) + _log_binomial(order, k) + math.log(2) + (k - 1) * k / 2 * second
     return float(scipy.special.logsumexp(logs)) / (order - 1)
 
 
@@ -94,9 +100,9 @@ def published_shuffle_epsilon(theorem: str, epsilon_per_report: float, n_users: 
         Privacy blanket with Hoeffding's bound; hiding among the clones, computed exactly; and in closed form, as in
         the authors' code.
     epsilon_per_report : float
-        Of one report on the user's own device.
+        Of one report on the user's own device; at least 1e-100.
     n_users : int
-        Users with one report each.
+        Users with one report each; at most 10^11.
     delta : float
         In (0, 1).
 
@@ -122,10 +128,10 @@ def published_shuffle_epsilon(theorem: str, epsilon_per_report: float, n_users: 
         "feldman2021_closed_form": _feldman_closed_form,
     }
     bound = bounds[check_choice("theorem", theorem, tuple(bounds))]
-    epsilon = check_epsilon("epsilon_per_report", epsilon_per_report)
-    n_users = check_integer("n_users", n_users, low=1)
+    epsilon = check_real("epsilon_per_report", epsilon_per_report, low=_LEAST_EPSILON)
+    n_users = check_integer("n_users", n_users, low=1, high=_MOST_USERS)
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
-    return min(epsilon, bound(epsilon, n_users, delta))
+    return epsilon if epsilon > _UNHIDDEN else min(epsilon, bound(epsilon, n_users, delta))
 
 
 def _balle(epsilon, n_users, delta):
@@ -154,9 +160,10 @@ def _feldman(epsilon, n_users, delta):
 
 
 def _feldman_closed_form(epsilon, n_users, delta):
-    if epsilon > math.log(n_users / (16 * math.log(4 / delta))):
+    log_inverse = math.log(4) - math.log(delta)
+    if epsilon > math.log(n_users / (16 * log_inverse)):
         return epsilon  # beyond the theorem's range
     grown = math.exp(epsilon)
-    excess = 8 * math.sqrt(grown * math.log(4 / delta) / n_users) + 8 * grown / n_users
+    excess = 8 * math.sqrt(grown * log_inverse / n_users) + 8 * grown / n_users
     both_flip = (1 - 1 / grown) / (1 + 1 / (grown * (1 + excess)))
     return math.log1p(both_flip * excess)

@@ -29,6 +29,7 @@ ORDERS = np.unique(
         ]
     )
 )
+_LARGEST_ORDER = 2.0**20  # a divergence is a sum of as many terms
 
 
 class RDPAccountant(Accountant):
@@ -88,9 +89,9 @@ def poisson_divergence(order: float, sampling_probability: float, noise_multipli
     Parameters
     ----------
     order : float
-        Above 1.
+        Above 1, and at most 2^20.
     sampling_probability : float
-        In (0, 1].
+        In [0, 1].
     noise_multiplier : float
         Standard deviation over sensitivity.
 
@@ -99,9 +100,11 @@ def poisson_divergence(order: float, sampling_probability: float, noise_multipli
     float
         Rounded up.
     """
-    order = check_real("order", order, low=1.0, exclusive=True)
+    order = _check_order(order)
     sampling_probability = check_real("sampling_probability", sampling_probability, low=0.0, high=1.0)
     noise_multiplier = check_real("noise_multiplier", noise_multiplier, low=0.0, exclusive=True)
+    if not sampling_probability:
+        return 0.0  # nobody is in any sample
     return _renyi.divergence(_renyi.sampled_gaussian(order, sampling_probability, noise_multiplier), order)
 
 
@@ -111,7 +114,7 @@ def without_replacement_divergence(order: float, sampling_rate: float, noise_mul
     Parameters
     ----------
     order : float
-        Above 1.
+        Above 1, and at most 2^20.
     sampling_rate : float
         Cohort size over number of users.
     noise_multiplier : float
@@ -122,10 +125,16 @@ def without_replacement_divergence(order: float, sampling_rate: float, noise_mul
     float
         That of the pair that dominates the release, rounded up.
     """
-    orders = np.array([check_real("order", order, low=1.0, exclusive=True)])
+    orders = np.array([_check_order(order)])
     sampling_rate = check_real("sampling_rate", sampling_rate, low=0.0, high=1.0)
     noise_multiplier = check_real("noise_multiplier", noise_multiplier, low=0.0, exclusive=True)
+    if not sampling_rate:
+        return 0.0
     return float(_divergences(orders, _renyi.fixed_size_gaussian(orders, sampling_rate, noise_multiplier))[0])
+
+
+def _check_order(order):
+    return check_real("order", check_real("order", order, low=1.0, exclusive=True), high=_LARGEST_ORDER)
 
 
 @lru_cache(maxsize=64)

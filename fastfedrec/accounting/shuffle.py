@@ -16,6 +16,7 @@ _BLOCK = 200_000  # of them at a time
 _ROUND_UP = 1 + 1e-9
 _UNHIDDEN = 500.0  # epsilon of a report from which on no crowd holds a clone: one in e^500 reports is one
 _MOST_REPORTS, _LARGEST_PRODUCT = 10**7, 3e9  # of a user at a time; of the tables that are convolved
+_LEAST_CLONE_EPSILON, _LEAST_EPSILON = 1e-300, 1e-12  # of a report; that of a larger one dominates it
 _FINEST_COUNT = 3e-4  # numbers of clones are rounded down by no more than this part of them
 
 
@@ -92,13 +93,16 @@ def shuffled_epsilon(
     n_honest = int(check_real("honest_fraction", honest_fraction, low=0.0, high=1.0) * n_users)
     if not n_honest:
         raise ValueError(f"honest_fraction times n_users must be at least 1 user, got {honest_fraction} of {n_users}")
+    plain = sum_up([(epsilon, uses)])
+    if uses > _loss.MOST_USES or plain > _loss.FURTHEST:
+        return plain
     if neighboring == "replace":
         totals = _loss.compose([(shuffled_loss(epsilon, n_honest), uses)])
     else:
         per_batch, batches = split_reports(n_reports)
         totals = _loss.compose([(zero_out_loss(epsilon, per_batch, n_honest), n_rounds * batches)])
     amplified = max(total.epsilon(delta) for total in totals)
-    return min(sum_up([(epsilon, uses)]), amplified * _ROUND_UP)
+    return min(plain, amplified * _ROUND_UP)
 
 
 def shuffled_epsilon_lower_bound(epsilon_per_report: float, n_reports: int, n_users: int, delta: float) -> float:
@@ -123,6 +127,11 @@ def shuffled_epsilon_lower_bound(epsilon_per_report: float, n_reports: int, n_us
     float
         At least 0.
 
+    Raises
+    ------
+    ValueError
+        So many reports that the tables of their counts would take gigabytes.
+
     Examples
     --------
     >>> from fastfedrec.accounting import shuffled_epsilon_lower_bound
@@ -135,6 +144,11 @@ def shuffled_epsilon_lower_bound(epsilon_per_report: float, n_reports: int, n_us
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
     kept = 1 / (1 + math.exp(-epsilon))
     half = 12 * math.sqrt(others * kept * (1 - kept))
+    if 2 * half > _LARGEST_TABLE or (2 * half + 1) * (n_reports + 1) > _LARGEST_PRODUCT:
+        raise ValueError(
+            f"n_reports and n_users must have counts of ones that fit into memory, got {n_reports} reports of each of "
+            f"{n_users} users; ask about fewer"
+        )
     ones = np.arange(max(0, math.floor(others * kept - half)), min(others, math.ceil(others * kept + half)) + 1)
     crowd, own = _binomial.pmf(ones, others, kept), _binomial.pmf(np.arange(n_reports + 1), n_reports, kept)
     pair = np.convolve(crowd, own), np.convolve(crowd, own[::-1])
@@ -143,7 +157,7 @@ def shuffled_epsilon_lower_bound(epsilon_per_report: float, n_reports: int, n_us
         reached = max(np.maximum(a - math.exp(candidate) * b, 0).sum() for a, b in (pair, pair[::-1]))
         return reached * (1 - 1e-9) - 1e-12 > delta  # room for the rounding of the masses
 
-    low, high = 0.0, n_reports * epsilon
+    low, high = 0.0, min(n_reports * epsilon, LARGEST_EXPONENT)
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if falls_short(middle) else (low, middle)
@@ -190,6 +204,10 @@ def clone_loss(epsilon: float, n_users: int, clone_probability: float) -> Loss:
     clone_probability = check_real("clone_probability", clone_probability, low=0.0, high=1.0)
     if epsilon > _UNHIDDEN:
         return pure_loss(epsilon)
+    epsilon = max(epsilon, _LEAST_CLONE_EPSILON)
+    most = (2 * _LARGEST_TABLE / _STDDEVS) ** 2  # clones, whose ones a table holds; fewer hide less
+    if n_users * clone_probability > most:
+        n_users = int(most / clone_probability)
     expected = 1 + (n_users - 1) * clone_probability
     typical = 2 * math.tanh(epsilon / 2) / math.sqrt(expected)  # one standard deviation of a small loss
 
@@ -264,7 +282,7 @@ def zero_out_loss(epsilon: float, n_reports: int, n_users: int) -> Loss:
         For removing the user's data, and for adding them.
     """
     epsilon, n_users = check_epsilon("epsilon", epsilon), check_integer("n_users", n_users, low=1)
-    n_reports = check_integer("n_reports", n_reports, low=1)
+    n_reports, epsilon = check_integer("n_reports", n_reports, low=1), max(epsilon, _LEAST_EPSILON)
     clone = _clone_probability(epsilon)
     n_users = _few_enough(n_reports, n_users, clone)
     # One standard deviation of the loss, were the counts normal.

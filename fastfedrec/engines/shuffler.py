@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from fastfedrec._check import check_integer, check_real
+from fastfedrec._check import check_instance, check_integer, check_real
 from fastfedrec._files import check_path
 from fastfedrec._folder_lock import FolderLock
 from fastfedrec._kept_files import checking, is_kept, read_document, write_document
@@ -328,12 +328,16 @@ class ShufflerClient:
         private_key: str | os.PathLike | None = None,
         timeout: float = 60.0,
     ):
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or not parts.port or parts.path.strip("/"):
+        parts = urlsplit(check_instance("url", url, str, "pass https://host:port"))
+        try:
+            host, port = parts.hostname, parts.port
+        except ValueError:  # of a port that is no number, or none that there is
+            host, port = None, None
+        if parts.scheme not in ("http", "https") or not host or not port or parts.path.strip("/"):
             raise ValueError(f"url must be https://host:port, got {url!r}")
-        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        if parts.scheme == "http" and host not in _LOOPBACK:
             raise ValueError(f"url must be https:// beyond this machine, got {url!r}")
-        self._host, self._port, self._name = parts.hostname, parts.port, name
+        self._host, self._port, self._name = host, port, check_instance("name", name, str, "pass who this is")
         self._timeout = check_real("timeout", timeout, low=0.0, exclusive=True)
         self._tls: ssl.SSLContext | None = None
         if parts.scheme == "https":

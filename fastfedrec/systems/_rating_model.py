@@ -17,6 +17,7 @@ from fastfedrec.systems.recommender import Recommender, check_interactions
 STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
 HALF_STARS = tuple(j / 2 for j in range(1, 11))
 
+_LARGEST_RATING = 1e100  # whose square is a number
 _BLOCK_CELLS = 2**22  # entries of users' systems held at once
 _LEAST_RIDGE = 1e-9  # keeps a user with fewer ratings than factors from having no solution
 
@@ -68,6 +69,8 @@ class RatingModel(Recommender):
 
     def _check_grid(self) -> None:
         self.grid = tuple(map(float, check_grid("grid", self.grid, high=32)))
+        if max(map(abs, self.grid)) > _LARGEST_RATING:
+            raise ValueError(f"grid must hold numbers from -1e100 to 1e100, got {self.grid}; use another scale")
 
 
 class AdditiveModel(RatingModel):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fastfedrec import als, ranking
-from fastfedrec._check import check_choice, check_epsilon, check_flag, check_integer, check_real
+from fastfedrec._check import check_callback, check_choice, check_epsilon, check_flag, check_integer, check_real
 from fastfedrec._threads import one_blas_thread, resolve_n_threads
 from fastfedrec.accounting import Ledger
 from fastfedrec.engines.base import Engine
@@ -213,7 +213,7 @@ class FMFLDP(OwnRows, FMFRounds):
         self._check_parameters()
         data = self._as_fitted(check_interactions(interactions, may_be_empty=self.epsilon is not None))
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        diagnostics = check_flag("diagnostics", diagnostics)
+        diagnostics, callback = check_flag("diagnostics", diagnostics), check_callback("callback", callback)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._tell(fit.ledger)
         history: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fastfedrec._check import check_flag, check_instance, check_integer, check_real
+from fastfedrec._check import check_callback, check_flag, check_instance, check_integer, check_real
 from fastfedrec._digest import data_parts, digests
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
@@ -262,7 +262,7 @@ class PrivRec(_TwoTowerRecommender):
         if checkpoint is not None and ledger is not None:
             raise ValueError("ledger must be None with a checkpoint, which keeps the ledger of its own run")
         n_threads = resolve_n_threads(n_threads)
-        show_progress = check_flag("show_progress", show_progress)
+        show_progress, callback = check_flag("show_progress", show_progress), check_callback("callback", callback)
         engine = resolve_engine(engine)
         features = first.describe_features(self.features or {}, data, visited, is_private=private)
         joint = has_joint_loss(self.get_params())
