@@ -164,12 +164,18 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
     return data
 
 
+_PLACES = {"indices", "indptr", "row", "col", "coords", "offsets"}  # of entries, in the formats of SciPy
+
+
 def _read_matrix(path: str) -> Interactions:
     import scipy.sparse
 
     try:
         with open(path, "rb") as file:
-            Archive(file)  # which refuses what would unpack to more than a file of its size may
+            archive = Archive(file)  # which refuses what would unpack to more than a file of its size may
+            for name in _PLACES.intersection(archive.sizes):
+                if (dtype := archive.read(name).dtype).kind not in "iu":  # SciPy would round them
+                    raise ValueError(f"{name} must hold integers, got dtype {dtype}")
         matrix = scipy.sparse.load_npz(path)
     except FileNotFoundError:
         raise

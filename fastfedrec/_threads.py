@@ -22,6 +22,7 @@ from threadpoolctl import OpenBLASController
 from fastfedrec._check import check_integer
 from fastfedrec._kernels import hardware
 
+_MOST_THREADS = 2**15  # more than any machine has; kernels hold memory for each
 _forked = False
 _defaults = threading.local()
 
@@ -32,14 +33,14 @@ def resolve_n_threads(n_threads: int) -> int:
     Parameters
     ----------
     n_threads : int
-        At least 0; 0 means what an enclosing `default_threads` says, else the least of `thread_limits()`.
+        From 0 to 32,768; 0 means what an enclosing `default_threads` says, else the least of `thread_limits()`.
 
     Returns
     -------
     int
         At least 1; always 1 in a forked child.
     """
-    n_threads = check_integer("n_threads", n_threads, low=0)
+    n_threads = check_integer("n_threads", n_threads, low=0, high=_MOST_THREADS)
     if _forked:
         return 1
     return n_threads or getattr(_defaults, "n_threads", 0) or min(thread_limits().values())

@@ -4,8 +4,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastfedrec._check import check_instance, check_integer
 from fastfedrec._csr import Remade, check_named_rows
 from fastfedrec._kernels import network as _kernel
+
+# Types of each array, which kernels take as they are.
+_TYPES: dict[str, tuple[type, ...]] = {
+    "values": (np.float32, np.float64),
+    "starts": (np.int64,),
+    "rows": (np.int32,),
+    "row_starts": (np.int64,),
+    "rejected": (np.bool_,),
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,17 @@ class ClientUpdates(Remade):
     n_parameters: int
 
     def __post_init__(self) -> None:
+        for name, kinds in _TYPES.items():
+            array = check_instance(f"updates.{name}", getattr(self, name), np.ndarray, "see train_clients")
+            if array.ndim != 1 or array.dtype not in kinds:
+                wanted = " or ".join(np.dtype(kind).name for kind in kinds)
+                raise TypeError(
+                    f"updates.{name} must have 1 dimension and hold {wanted}, got dtype {array.dtype} and shape "
+                    f"{array.shape}; convert it with .astype"
+                )
+        sizes = "n_dense", "n_factors", "n_parameters"
+        for name, low in zip(sizes, (0, 1, 0), strict=True):
+            object.__setattr__(self, name, check_integer(f"updates.{name}", getattr(self, name), low=low))
         n_clients, n_rows = len(self.row_starts) - 1, (self.n_parameters - self.n_dense) // self.n_factors
         fields = "row_starts", "rows"
         row_starts, _ = check_named_rows(

@@ -116,6 +116,21 @@ def test_a_matrix_that_unpacks_to_more_than_its_file_may_is_not_read(tmp_path, c
     assert "it would unpack to 201327" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("format", "name"), [("csr", "indices"), ("csr", "indptr"), ("csc", "indices"), ("coo", "col")]
+)
+def test_a_matrix_whose_places_would_be_rounded_is_not_read(tmp_path, capsys, format, name):
+    sound = scipy.sparse.random_array((30, 12), density=0.3, random_state=np.random.default_rng(1), format=format)
+    scipy.sparse.save_npz(tmp_path / "sound.npz", sound)
+    assert main(["fit", "popularity", "--data", str(tmp_path / "sound.npz")]) == 0
+    members = dict(np.load(tmp_path / "sound.npz"))
+    assert name in members, members.keys()
+    np.savez(tmp_path / "wrong.npz", **members | {name: members[name] + 0.4})
+    capsys.readouterr()
+    assert main(["fit", "popularity", "--data", str(tmp_path / "wrong.npz")]) == 2
+    assert f"{name} must hold integers, got dtype float64" in capsys.readouterr().err
+
+
 def test_every_kind_of_data(tmp_path, capsys):
     matrix = scipy.sparse.random_array((30, 12), density=0.3, random_state=np.random.default_rng(1), format="csr")
     scipy.sparse.save_npz(tmp_path / "matrix.npz", matrix)

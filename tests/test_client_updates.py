@@ -1,8 +1,10 @@
 """What clients found: their sum, the bound on each, and that each is its own."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from network_case import Case, spread
@@ -73,3 +75,34 @@ def test_updates_do_not_depend_on_the_other_clients_and_nothing_else_changes():
     assert spread(case, case.train(examples=alone), 0).tobytes() == spread(case, updates, 3).tobytes()
     rows = updates.rows[updates.row_starts[3] : updates.row_starts[4]]
     assert rows.tolist() == sorted({r for side in case.client(3)[:2] for f in side for rows in f for r in rows})
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "wanted"),
+    [
+        ("values", np.float16, "float32 or float64"), ("values", np.int64, "float32 or float64"),
+        ("starts", np.int32, "int64"), ("rows", np.int64, "int32"), ("row_starts", np.float64, "int64"),
+        ("rejected", np.int8, "bool"),
+    ],
+)  # fmt: skip
+def test_arrays_of_other_types_are_refused_by_name(name, kind, wanted):
+    updates = Case().train()
+    assert (replace(updates).total() == updates.total()).all()
+    array = getattr(updates, name)
+    with pytest.raises(TypeError, match=f"updates.{name} must have 1 dimension and hold {wanted}, got dtype "):
+        replace(updates, **{name: array.astype(kind)})
+    with pytest.raises(TypeError, match=f"updates.{name} must have 1 dimension"):
+        replace(updates, **{name: array[None]})
+    with pytest.raises(TypeError, match=f"updates.{name} must be ndarray, got list"):
+        replace(updates, **{name: array.tolist()})
+
+
+def test_sizes_are_whole_numbers():
+    updates = Case().train()
+    with pytest.raises(ValueError, match=r"updates\.n_factors must be at least 1, got 0"):
+        replace(updates, n_factors=0)
+    with pytest.raises(TypeError, match=r"updates\.n_dense must be an integer, got 1\.5"):
+        replace(updates, n_dense=1.5)

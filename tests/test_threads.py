@@ -66,6 +66,9 @@ def test_zero_is_the_least_of_all_limits(monkeypatch):
     assert thread_limits() == {"affinity": 6, "openmp": 5, "cgroup": 4}
     assert resolve_n_threads(0) == 4
     assert resolve_n_threads(9) == 9
+    for many in (2**15 + 1, 2**31, 2**63 - 1):
+        with pytest.raises(ValueError, match=f"n_threads must be at most 32768, got {many}"):
+            resolve_n_threads(many)
     monkeypatch.setattr(_threads, "_cgroup_share", lambda: None)
     assert resolve_n_threads(0) == 5
     monkeypatch.setattr(kernel, "max_threads", lambda: 0)  # a build without OpenMP
