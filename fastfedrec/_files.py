@@ -43,6 +43,18 @@ def check_path(name: str, value: Any) -> Path:
     return Path(path)
 
 
+def own_folder(folder: Path) -> None:
+    """Make a folder where it is not there; its owner alone may enter it, whatever its mode was.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+
+
 @contextmanager
 def new_file(path: str | os.PathLike, *, private: bool = False) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path` when the block ends well, and is gone when it does not.

@@ -6,6 +6,8 @@ import weakref
 from pathlib import Path
 from typing import Any, Self
 
+from fastfedrec._files import own_folder
+
 _NAME = "lock"
 
 
@@ -35,8 +37,7 @@ class FolderLock:
 
     def __init__(self, folder: str | os.PathLike, *, wait: bool = False):
         folder = Path(folder)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
+        own_folder(folder)
         descriptor = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         self._close = weakref.finalize(self, os.close, descriptor)
         _held.add(self)

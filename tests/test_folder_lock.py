@@ -118,8 +118,11 @@ def test_a_forked_child_does_not_keep_the_folder(tmp_path):
         os._exit(0)
     try:
         os.read(here[0], 1)
+        with pytest.raises(FolderInUseError):  # the control: the parent has it
+            FolderLock(tmp_path)
         lock.close()
-        FolderLock(tmp_path).close()
+        with FolderLock(tmp_path):
+            assert f"{os.getpid()} on " in (tmp_path / "lock").read_text()
     finally:
         os.write(end[1], b"x")
         os.waitpid(child, 0)
@@ -152,5 +155,8 @@ def test_a_folder_is_its_owners_alone(tmp_path):
 
 
 def test_a_lock_that_nobody_has_any_more_is_none(tmp_path):
-    Shuffler(2, 1, 10, tmp_path)
-    Shuffler(2, 1, 10, tmp_path)
+    first = Shuffler(2, 1, 10, tmp_path)
+    with pytest.raises(FolderInUseError):
+        Shuffler(2, 1, 10, tmp_path)
+    del first
+    assert Shuffler(2, 1, 10, tmp_path).n_reports == 1

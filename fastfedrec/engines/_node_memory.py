@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec._check import check_integer
-from fastfedrec._files import check_path
+from fastfedrec._files import check_path, own_folder
 from fastfedrec._folder_lock import FolderLock
 from fastfedrec._kept_files import checking, is_kept
 from fastfedrec.randomness import Key
@@ -37,8 +37,7 @@ class NodeMemory:
 
     def __init__(self, folder: str | os.PathLike, max_runs: int | None):
         self._folder, self._max_runs = check_path("folder", folder), max_runs
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._folder.chmod(0o700)
+        own_folder(self._folder)
 
     def alone(self) -> FolderLock:
         """One request at a time, of all processes: two at once could be answered with the same noise."""

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec._check import check_integer
-from fastfedrec._files import check_path
+from fastfedrec._files import check_path, own_folder
 from fastfedrec._folder_lock import FolderLock
 from fastfedrec._kept_files import (
     DamagedFileError,
@@ -78,7 +78,7 @@ class Checkpoint:
 
     def new_key(self, key: Key | None) -> Key:
         """The key of a new run, whatever key was here; refused where a run has left more than that."""
-        self._make_folder()
+        own_folder(self.folder)
         if left := sorted(path.name for path in self.folder.iterdir() if _belongs_to_run(path.name)):
             gone = "state" if is_kept(self.folder / "key.json") else "key (key.json)"
             raise DamagedFileError(self.folder / left[0], f"it is of a run whose {gone} is gone", self._way_out)
@@ -150,12 +150,8 @@ class Checkpoint:
         return header, arrays
 
     def _write(self, name: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        self._make_folder()
+        own_folder(self.folder)
         write_kept(self.folder / name, {**header, "bound_to": self._bound_to}, arrays)
-
-    def _make_folder(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.folder.chmod(0o700)
 
     def _check_bound(self, path: Path, bound_to: Any) -> None:
         with checking(path, self._way_out):

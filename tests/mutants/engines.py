@@ -195,10 +195,10 @@ ENGINES = [
         ("test_a_run_without_its_key_does_not_go_on_with_another",),
     ),
     Mutant(
-        "checkpoint-readable", "others may read a checkpoint's key", "Checkpoint._make_folder",
-        "self.folder.chmod(0o700)",
-        "self.folder.chmod(0o755)",
-        ("test_a_checkpoint_keeps_its_secrets",),
+        "folder-readable", "others may read the key of a checkpoint or of a node", "own_folder",
+        "folder.chmod(0o700)",
+        "folder.chmod(0o755)",
+        ("test_a_checkpoint_keeps_its_secrets", "test_a_nodes_folder_is_its_owners_alone"),
     ),
     Mutant(
         "folder-is-shared", "two runs at once use one folder's key", "FolderLock.__init__",
@@ -242,12 +242,6 @@ ENGINES = [
         "Key.from_entropy()",
         "Key.from_seed(0)",
         ("test_each_run_has_a_key_of_its_own_that_is_kept",),
-    ),
-    Mutant(
-        "node-folder-readable", "others may read a node's key", "NodeMemory.__init__",
-        "self._folder.chmod(0o700)",
-        "pass",
-        ("test_a_nodes_folder_is_its_owners_alone",),
     ),
     Mutant(
         "server-forgets-its-rounds", "a server that comes back asks again", "RoundRecords.recall",
