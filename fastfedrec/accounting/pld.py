@@ -52,9 +52,9 @@ class PLDAccountant(Accountant):
     -----
     For sampling without replacement the answer is a proven upper bound, exact for one round but not for many, where
     attacks reach about 85% of it.  Where what rounding errors may be is not far below delta, masses are tilted before
-    they are transformed, and the `RDPAccountant` is asked as well.  `get_delta` at what `get_epsilon` gave is the delta
-    that was asked for, within 1%.  See docs/explanation/accounting.md and
-    docs/explanation/privacy/sampling-without-replacement.md.
+    they are transformed, and the `RDPAccountant` is asked as well.  Each answer may then have a grid of its own:
+    `get_delta` at an epsilon that is 1e-5 of itself above what `get_epsilon` gave is at most 1% above the delta that
+    was asked for.  See docs/explanation/accounting.md and docs/explanation/privacy/sampling-without-replacement.md.
 
     References
     ----------
