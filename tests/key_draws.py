@@ -7,33 +7,11 @@ import tempfile
 import numpy as np
 
 from fastfedrec import FMFLDP, DPGram, DPPopularity, Interactions, Key, PrivRec, clustering, datasets, nmf
+from fastfedrec import mechanisms as m
 from fastfedrec.client_examples import Events, draw_examples
 from fastfedrec.evaluation import hold_out, leave_one_out, random_split
 from fastfedrec.features import Features
 from fastfedrec.gru import GRUEncoder
-from fastfedrec.mechanisms import (
-    GRR,
-    OUE,
-    BayesKary,
-    BinaryResponse,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    ExponentialMechanism,
-    FixedSizeSampling,
-    Hybrid,
-    LayeredGaussian,
-    MixtureLaplaceRR,
-    OptimalKary,
-    Piecewise,
-    PoissonSampling,
-    PublishedLaplaceRR,
-    RatedOrNot,
-    RoundedGaussian,
-    RoundedLaplace,
-    SerialLaplaceRR,
-    SubsetSelection,
-    TruncatedGeometric,
-)
 from fastfedrec.network import TwoTower
 from fastfedrec.personalization import personalization_split
 from fastfedrec.private_kmeans import private_kmeans
@@ -51,7 +29,7 @@ RATINGS = (1, 2, 3, 4, 5)
 def claimed_before(key):
     """What a process does that takes a key, forks workers, and has them draw."""
     key._used_by = "the parent's fit"
-    return DiscreteLaplace(2).add_noise(ONES, key=key, purpose="test")
+    return m.DiscreteLaplace(2).add_noise(ONES, key=key, purpose="test")
 
 
 def kept(key):
@@ -64,7 +42,7 @@ def kept(key):
 
 
 def released_counts(sampler, key):
-    return DiscreteLaplace(2, sampler=sampler).add_noise(ONES, key=key, purpose="test")
+    return m.DiscreteLaplace(2, sampler=sampler).add_noise(ONES, key=key, purpose="test")
 
 
 def trained(key):
@@ -87,30 +65,30 @@ DRAWS = {
     "add_noise after claim": claimed_before,
     "exact laplace": lambda key: released_counts("exact", key),
     "table laplace": lambda key: released_counts("table", key),
-    "laplace sample": lambda key: DiscreteLaplace(2).sample(3, key=key, purpose="test"),
-    "laplace privatize": lambda key: DiscreteLaplace(2).privatize(ONES, key=key),
-    "gaussian": lambda key: DiscreteGaussian(2).add_noise(ONES, key=key, purpose="test"),
-    "gaussian sample": lambda key: DiscreteGaussian(2).sample(3, key=key, purpose="test"),
-    "rounded gaussian": lambda key: RoundedGaussian(2).add_noise(ONES, key=key, purpose="test"),
-    "layered gaussian": lambda key: LayeredGaussian(1e5).add_noise(ONES, key=key, purpose="test"),
-    "exponential": lambda key: ExponentialMechanism(1.0).privatize(ONES, key=key),
-    "gumbel": lambda key: ExponentialMechanism(1.0, sampler="gumbel").privatize(ONES, key=key),
-    "binary response": lambda key: BinaryResponse(1.0).privatize(np.full(3, 0.5), key=key),
-    "truncated geometric": lambda key: TruncatedGeometric(1.0, 5).privatize(ONES, key=key),
-    "optimal kary": lambda key: OptimalKary(1.0, 5).privatize(ONES, key=key),
-    "bayes kary": lambda key: BayesKary(1.0, 5).privatize(ONES, key=key),
-    "grr": lambda key: GRR(1.0, 5).privatize(ONES, key=key),
-    "oue": lambda key: OUE(1.0, 5).privatize(ONES, key=key),
-    "piecewise": lambda key: Piecewise(1.0).privatize(np.zeros(3), key=key),
-    "hybrid": lambda key: Hybrid(1.0).privatize(np.zeros(3), key=key),
-    "subset selection": lambda key: SubsetSelection(1.0, 9).privatize(ONES, key=key),
-    "rated or not": lambda key: RatedOrNot(1.0, RATINGS).privatize(ONES, key=key),
-    "published laplace": lambda key: PublishedLaplaceRR(1.0, 1.0).privatize(np.full(3, 0.5), key=key),
-    "rounded laplace": lambda key: RoundedLaplace(1.0, RATINGS).privatize(ONES, key=key),
-    "mixture": lambda key: MixtureLaplaceRR(1.0, 1.0, RATINGS).privatize(ONES, key=key),
-    "serial": lambda key: SerialLaplaceRR(1.0, 1.0, RATINGS).privatize(ONES, key=key),
-    "fixed size": lambda key: FixedSizeSampling(2).sample(9, key=key),
-    "poisson": lambda key: PoissonSampling(0.5).sample(9, key=key),
+    "laplace sample": lambda key: m.DiscreteLaplace(2).sample(3, key=key, purpose="test"),
+    "laplace privatize": lambda key: m.DiscreteLaplace(2).privatize(ONES, key=key),
+    "gaussian": lambda key: m.DiscreteGaussian(2).add_noise(ONES, key=key, purpose="test"),
+    "gaussian sample": lambda key: m.DiscreteGaussian(2).sample(3, key=key, purpose="test"),
+    "rounded gaussian": lambda key: m.RoundedGaussian(2).add_noise(ONES, key=key, purpose="test"),
+    "layered gaussian": lambda key: m.LayeredGaussian(1e5).add_noise(ONES, key=key, purpose="test"),
+    "exponential": lambda key: m.ExponentialMechanism(1.0).privatize(ONES, key=key),
+    "gumbel": lambda key: m.ExponentialMechanism(1.0, sampler="gumbel").privatize(ONES, key=key),
+    "binary response": lambda key: m.BinaryResponse(1.0).privatize(np.full(3, 0.5), key=key),
+    "truncated geometric": lambda key: m.TruncatedGeometric(1.0, 5).privatize(ONES, key=key),
+    "optimal kary": lambda key: m.OptimalKary(1.0, 5).privatize(ONES, key=key),
+    "bayes kary": lambda key: m.BayesKary(1.0, 5).privatize(ONES, key=key),
+    "grr": lambda key: m.GRR(1.0, 5).privatize(ONES, key=key),
+    "oue": lambda key: m.OUE(1.0, 5).privatize(ONES, key=key),
+    "piecewise": lambda key: m.Piecewise(1.0).privatize(np.zeros(3), key=key),
+    "hybrid": lambda key: m.Hybrid(1.0).privatize(np.zeros(3), key=key),
+    "subset selection": lambda key: m.SubsetSelection(1.0, 9).privatize(ONES, key=key),
+    "rated or not": lambda key: m.RatedOrNot(1.0, RATINGS).privatize(ONES, key=key),
+    "published laplace": lambda key: m.PublishedLaplaceRR(1.0, 1.0).privatize(np.full(3, 0.5), key=key),
+    "rounded laplace": lambda key: m.RoundedLaplace(1.0, RATINGS).privatize(ONES, key=key),
+    "mixture": lambda key: m.MixtureLaplaceRR(1.0, 1.0, RATINGS).privatize(ONES, key=key),
+    "serial": lambda key: m.SerialLaplaceRR(1.0, 1.0, RATINGS).privatize(ONES, key=key),
+    "fixed size": lambda key: m.FixedSizeSampling(2).sample(9, key=key),
+    "poisson": lambda key: m.PoissonSampling(0.5).sample(9, key=key),
     "limit_contributions": lambda key: limit_contributions(DATA, 2, value_range=(0.0, 5.0), key=key),
     "project_rows": lambda key: project_rows(DATA, 2, 1.0, key=key),
     "public_candidates": lambda key: public_candidates(4, 2, 1.0, key=key),

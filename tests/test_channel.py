@@ -213,23 +213,6 @@ def test_bad_values_and_outs():
             THREE.positions([0, wrong])
 
 
-def test_entropy_key_serves_one_call():
-    key = Key.from_entropy()
-    THREE.privatize([0], key=key)
-    with pytest.raises(ValueError, match=r"already used by Channel\.privatize"):
-        THREE.privatize([0], key=key)
-
-
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-def test_threads_do_not_change_the_reports():
-    key, values = Key.from_seed(4), np.arange(200_000) % 3
-    np.testing.assert_array_equal(
-        THREE.privatize(values, key=key, n_threads=1), THREE.privatize(values, key=key, n_threads=4)
-    )
-
-
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 

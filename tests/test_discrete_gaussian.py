@@ -81,16 +81,6 @@ def test_bad_arguments():
         DiscreteGaussian("2")
 
 
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-def test_threads_do_not_change_the_draws():
-    for sampler, n in (("exact", 100), ("table", 100_000)):
-        noise, key = DiscreteGaussian(30, sampler=sampler), Key.from_seed(4)
-        one, four = (noise.sample(n, key=key, purpose="test", n_threads=k) for k in (1, 4))
-        np.testing.assert_array_equal(one, four)
-
-
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 

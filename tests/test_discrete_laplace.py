@@ -90,14 +90,6 @@ def test_sums_beyond_int64_saturate():
     assert set(DiscreteLaplace(2**200).sample(9, key=key, purpose="test").tolist()) == {2**63 - 1, -(2**63)}
 
 
-def test_names_separate_streams():
-    noise, key = DiscreteLaplace(100), Key.from_seed(3)
-    first = noise.sample(50, key=key, purpose="a").tolist()
-    assert first == noise.sample(50, key=Key.from_seed(3), purpose="a").tolist()
-    assert first != noise.sample(50, key=key, purpose="b").tolist()
-    assert first != noise.sample(50, key=key, purpose="a", round=1).tolist()
-
-
 def test_nothing_asked_nothing_drawn():
     assert DiscreteLaplace(1).sample(0, key=Key.from_seed(1), purpose="test").shape == (0,)
     assert DiscreteLaplace(1).add_noise(np.zeros((0, 3), dtype=int), key=Key.from_seed(1), purpose="x").shape == (0, 3)
@@ -133,7 +125,7 @@ def test_bad_types():
 
 
 # ---- threads --------------------------------------------------------------------------------------------------------
-# The exact sampler runs on one thread; the table's threads are tested in test_integer_noise.py.
+# In test_mechanism_claims.py; the exact sampler runs on one thread.
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
 

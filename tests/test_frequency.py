@@ -102,13 +102,6 @@ def test_grr_as_a_channel_is_unbiased(epsilon, n_values):
     assert [channel.mean(x) for x in range(n_values)] == [x**2 for x in range(n_values)]
 
 
-@pytest.mark.parametrize(("epsilon", "stated"), [(0.5, 10.3), (1, 2.15), (2, 0.37), (3, 0.107), (4, 0.036)])
-def test_worst_variance_of_grr_is_the_design_pages(epsilon, stated):
-    # design page privacy.md, "Ratings on a grid": worst-case variance on [0, 1] for 5 values.
-    variance = GRR(epsilon, 5).channel([0, 0.25, 0.5, 0.75, 1]).worst_variance
-    assert math.isclose(variance, stated, rel_tol=0.015)
-
-
 def test_oue_is_better_than_grr_for_many_values_only():
     # Wang et al. 2017: the border is 3 e^epsilon + 2, about 10.2 at epsilon = 1.
     assert GRR(1.0, 10).variance(0, 1) < OUE(1.0, 10).variance(0, 1)
@@ -148,9 +141,6 @@ def test_out_and_in_place():
 
 @oracles
 def test_bad_parameters(oracle):
-    for epsilon in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match="epsilon must be"):
-            oracle(epsilon, 4)
     with pytest.raises(ValueError, match="epsilon is too small"):
         oracle(1e-20, 4)
     with pytest.raises(ValueError, match="n_values must be at least 2, got 1"):
@@ -174,10 +164,6 @@ def test_bad_arguments(oracle):
         mechanism.estimate_from_support([1, 2, 3], 6)
     with pytest.raises(ValueError, match="round must be at least 0"):
         mechanism.privatize([0], round=-1)
-    key = Key.from_entropy()
-    mechanism.privatize([0], key=key)
-    with pytest.raises(ValueError, match="already used by"):
-        mechanism.privatize([0], key=key)
 
 
 @oracles
@@ -205,18 +191,6 @@ def test_bad_shapes():
         GRR(1.0, 4).channel([1, 2, 3])
     with pytest.raises(ValueError, match="inputs must be 2 to 256 increasing numbers"):
         GRR(1.0, 3).channel([1, 3, 2])
-
-
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-def test_threads_do_not_change_the_reports():
-    key, values = Key.from_seed(4), np.arange(200_000) % 9
-    for oracle in (GRR(1.0, 9), OUE(1.0, 9)):
-        one, four = (oracle.privatize(values, key=key, n_threads=n) for n in (1, 4))
-        np.testing.assert_array_equal(one, four)
-    one, four = (OUE(1.0, 9).privatize_support(values, key=key, n_threads=n) for n in (1, 4))
-    np.testing.assert_array_equal(one, four)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

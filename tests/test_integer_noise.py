@@ -255,14 +255,6 @@ def test_sums_beyond_int64_saturate():
         assert (noise.privatize(large, key=key) >= 2**63 - 200).all()
 
 
-def test_names_separate_streams():
-    noise, key = RoundedGaussian(100), Key.from_seed(3)
-    first = noise.sample(50, key=key, purpose="a").tolist()
-    assert first == noise.sample(50, key=Key.from_seed(3), purpose="a").tolist()
-    assert first != noise.sample(50, key=key, purpose="b").tolist()
-    assert first != noise.sample(50, key=key, purpose="a", round=1).tolist()
-
-
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
@@ -297,15 +289,6 @@ def test_entropy_key_serves_one_call_and_is_not_lost_to_a_bad_one():
     noise.privatize(values, key=key)
     with pytest.raises(ValueError, match=r"already used by RoundedGaussian\.privatize"):
         noise.privatize(values, key=key)
-
-
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-def test_threads_do_not_change_the_draws():
-    noise, key = RoundedGaussian(30), Key.from_seed(4)
-    one, four = (noise.sample(200_000, key=key, purpose="test", n_threads=n) for n in (1, 4))
-    np.testing.assert_array_equal(one, four)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

@@ -96,16 +96,6 @@ def test_bad_values():
         LayeredGaussian(2**20).privatize([0.5], key=Key.from_seed(1))
 
 
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-def test_threads_do_not_change_the_draws():
-    noise, values, key = LayeredGaussian(2**30), np.arange(140_000), Key.from_seed(1)
-    np.testing.assert_array_equal(
-        noise.privatize(values, key=key, n_threads=1), noise.privatize(values, key=key, n_threads=4)
-    )
-
-
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 

@@ -10,56 +10,45 @@ import mpmath
 import numpy as np
 import pytest
 from noise_case import unrelated
-from significance import mean_is
+from significance import counts_are, mean_is, tilted
 
 from fastfedrec import Key
-from fastfedrec.mechanisms import (
-    GRR,
-    OUE,
-    BayesKary,
-    BinaryResponse,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    ExponentialMechanism,
-    Hybrid,
-    LayeredGaussian,
-    MixtureLaplaceRR,
-    OptimalKary,
-    Piecewise,
-    PublishedLaplaceRR,
-    RatedOrNot,
-    RoundedGaussian,
-    RoundedLaplace,
-    SerialLaplaceRR,
-    SubsetSelection,
-    TruncatedGeometric,
-)
+from fastfedrec import mechanisms as m
 from fastfedrec.mechanisms._noise_table import _tabulate, _words
 from fastfedrec.mechanisms.layered_gaussian import _BASE, _STDDEV
 
 GRID = [1, 2, 3, 4, 5]
 RANDOMIZERS = {
-    "BinaryResponse": BinaryResponse,
-    "Piecewise": Piecewise,
-    "Hybrid": Hybrid,
-    "GRR": lambda epsilon: GRR(epsilon, 5),
-    "OUE": lambda epsilon: OUE(epsilon, 5),
-    "SubsetSelection": lambda epsilon: SubsetSelection(epsilon, 5),
-    "RoundedLaplace": lambda epsilon: RoundedLaplace(epsilon, GRID),
-    "MixtureLaplaceRR": lambda epsilon: MixtureLaplaceRR(epsilon / 2, epsilon / 2, GRID),
-    "TruncatedGeometric": lambda epsilon: TruncatedGeometric(epsilon, GRID),
-    "OptimalKary": lambda epsilon: OptimalKary(epsilon, GRID),
-    "BayesKary": lambda epsilon: BayesKary(epsilon, GRID),
-    "RatedOrNot": lambda epsilon: RatedOrNot(epsilon, GRID),
+    "BinaryResponse": m.BinaryResponse,
+    "Piecewise": m.Piecewise,
+    "Hybrid": m.Hybrid,
+    "GRR": lambda epsilon: m.GRR(epsilon, 5),
+    "OUE": lambda epsilon: m.OUE(epsilon, 5),
+    "SubsetSelection": lambda epsilon: m.SubsetSelection(epsilon, 5),
+    "RoundedLaplace": lambda epsilon: m.RoundedLaplace(epsilon, GRID),
+    "RoundedLaplace beyond the grid": lambda epsilon: m.RoundedLaplace(epsilon, GRID, reach=12),
+    "MixtureLaplaceRR": lambda epsilon: m.MixtureLaplaceRR(epsilon / 2, epsilon / 2, GRID),
+    "TruncatedGeometric": lambda epsilon: m.TruncatedGeometric(epsilon, GRID),
+    "OptimalKary": lambda epsilon: m.OptimalKary(epsilon, GRID),
+    "BayesKary": lambda epsilon: m.BayesKary(epsilon, GRID),
+    "RatedOrNot": lambda epsilon: m.RatedOrNot(epsilon, GRID),
 }
 ORACLES = ["GRR", "OUE", "SubsetSelection"]
 NOISES = {
-    "DiscreteLaplace": DiscreteLaplace(10**6),
-    "DiscreteLaplace by table": DiscreteLaplace(1000, sampler="table"),
-    "DiscreteGaussian": DiscreteGaussian(10**6),
-    "DiscreteGaussian by table": DiscreteGaussian(1000, sampler="table"),
-    "RoundedGaussian": RoundedGaussian(1000),
-    "LayeredGaussian": LayeredGaussian(2**36),
+    "DiscreteLaplace": m.DiscreteLaplace(10**6),
+    "DiscreteLaplace by table": m.DiscreteLaplace(1000, sampler="table"),
+    "DiscreteGaussian": m.DiscreteGaussian(10**6),
+    "DiscreteGaussian by table": m.DiscreteGaussian(1000, sampler="table"),
+    "RoundedGaussian": m.RoundedGaussian(1000),
+    "LayeredGaussian": m.LayeredGaussian(2**36),
+}
+#: Worst-case variance on [0, 1] for 5 values: design page privacy.md, "Ratings on a grid", with its digits.
+VARIANCES = {
+    "OptimalKary": ("4.00", "0.995", "0.214", "0.074", "0.030"),
+    "TruncatedGeometric": ("4.68", "1.31", "0.38", "0.18", "0.10"),
+    "GRR": ("10.3", "2.15", "0.37", "0.107", "0.036"),
+    "Piecewise": ("5.31", "1.31", "0.31", "0.12", "0.060"),
+    "Hybrid": ("4.17", "1.07", "0.26", "0.108", "0.055"),
 }
 
 
@@ -99,16 +88,28 @@ def test_rounds_and_keys_of_every_randomizer_are_apart(name):
         assert np.mean(first == other) < chance + 0.1
 
 
+@pytest.mark.parametrize("name", VARIANCES)
+def test_worst_variance_is_the_design_pages(name):
+    for epsilon, stated in zip((0.5, 1.0, 2.0, 3.0, 4.0), VARIANCES[name], strict=True):
+        mechanism = RANDOMIZERS[name](epsilon)
+        if name in ("Piecewise", "Hybrid"):
+            variance = max(mechanism.variance(t) for t in np.linspace(-1, 1, 5)) / 2**2
+        else:
+            variance = (mechanism.channel() if name == "GRR" else mechanism).worst_variance / 4**2
+        assert abs(variance - Fraction(stated)) <= 0.51 * 10.0 ** -len(stated.partition(".")[2])
+
+
 WAYS = {
     **{name: lambda key, n=name: RANDOMIZERS[n](1.0).privatize(values_of(n, 3), key=key) for name in RANDOMIZERS},
     **{name: lambda key, n=name: NOISES[n].privatize(np.zeros(3, np.int64), key=key) for name in NOISES},
-    "OUE.privatize_support": lambda key: OUE(1.0, 5).privatize_support([0, 1], key=key),
-    "ExponentialMechanism": lambda key: ExponentialMechanism(1.0).privatize([0, 1], key=key),
-    "ExponentialMechanism by Gumbel noise": lambda key: ExponentialMechanism(1.0, sampler="gumbel").privatize(
+    "OUE.privatize_support": lambda key: m.OUE(1.0, 5).privatize_support([0, 1], key=key),
+    "ExponentialMechanism": lambda key: m.ExponentialMechanism(1.0).privatize([0, 1], key=key),
+    "ExponentialMechanism by Gumbel noise": lambda key: m.ExponentialMechanism(1.0, sampler="gumbel").privatize(
         [0, 1], key=key
     ),
-    "SerialLaplaceRR": lambda key: SerialLaplaceRR(1.0, 1.0, GRID).privatize([0, 1], key=key),
-    "PublishedLaplaceRR": lambda key: PublishedLaplaceRR(1.0, 1.0).privatize([0.0, 1.0], key=key),
+    "Channel": lambda key: m.GRR(1.0, 5).channel().privatize([0, 1], key=key),
+    "SerialLaplaceRR": lambda key: m.SerialLaplaceRR(1.0, 1.0, GRID).privatize([0, 1], key=key),
+    "PublishedLaplaceRR": lambda key: m.PublishedLaplaceRR(1.0, 1.0).privatize([0.0, 1.0], key=key),
 }
 
 
@@ -117,7 +118,7 @@ def test_an_entropy_key_serves_one_call_of_any_way_to_randomize(name):
     key = Key.from_entropy()
     WAYS[name](key)
     for again in (name, "BinaryResponse", "DiscreteLaplace"):
-        with pytest.raises(ValueError, match="key is single-use and was already used by"):
+        with pytest.raises(ValueError, match=f"key is single-use and was already used by {name.split()[0]}"):
             WAYS[again](key)
 
 
@@ -139,7 +140,7 @@ def test_names_separate_rounds_purposes_and_keys_of_every_noise(name):
 
 def test_the_distance_of_layers_is_that_of_all_its_parts():
     """Peikert's sum over the lattice that two layers share, beside the tables' own and that from a rounded normal."""
-    noise = LayeredGaussian(2**36)
+    noise = m.LayeredGaussian(2**36)
     layers, variance = 0.0, Fraction(2**36) ** 2
     while variance > 2048**2:
         variance = (variance - _STDDEV**2) / _BASE**2
@@ -155,6 +156,18 @@ def test_the_distance_of_a_table_pays_for_the_tail_beyond_it():
     table = _tabulate(np.array([_words(2 ** (250 - k), 5) for k in range(reach + 2)]), 0)
     beyond = Fraction(2 * sum(2 ** (250 - k) for k in range(reach + 1, 251)), 3 * 2**250)
     assert Fraction(1, 10_000) < beyond <= table.distance
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*RANDOMIZERS, *NOISES])
+def test_threads_do_not_change_what_is_drawn(name):
+    mechanism = RANDOMIZERS[name](1.0) if name in RANDOMIZERS else NOISES[name]
+    values = values_of(name, 200_000)
+    for way in (mechanism.privatize, mechanism.privatize_support) if name == "OUE" else (mechanism.privatize,):
+        one, four = (way(values, key=Key.from_seed(4), n_threads=n) for n in (1, 4))
+        np.testing.assert_array_equal(one, four)
 
 
 # ---- statistics ------------------------------------------------------------------------------------------------------
@@ -176,6 +189,26 @@ def test_every_decoder_is_unbiased_on_what_privatize_sends(name):
         off = 0.1 * max(abs(expected), 1.0)
         assert not mean_is(decoded + off, expected, stddev)
         assert not mean_is(decoded - off, expected, stddev)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("x", [0, 3])
+@pytest.mark.parametrize(
+    "channel",
+    [m.SerialLaplaceRR(2, 2, GRID), m.MixtureLaplaceRR(1, 1, GRID), m.RoundedLaplace(2, GRID)]
+    + [kind(2.0, GRID) for kind in (m.OptimalKary, m.BayesKary, m.TruncatedGeometric)],
+    ids=lambda channel: type(channel).__name__,
+)
+def test_shares_and_mean_of_reports_are_the_stated_ones(channel, x):
+    reports = channel.privatize(np.full(2_000_000, x), key=Key.from_seed(5))
+    stated = [float(channel.probability(x, y)) for y in range(len(channel.outputs))]
+    counts, decoded = np.bincount(reports, minlength=len(stated)), channel.estimate(reports)
+    mean, stddev = x + 1, math.sqrt(channel.variance(x))
+    assert counts_are(counts, stated)
+    assert mean_is(decoded, mean, stddev)
+    for factor in (0.9, 1.1):
+        assert not counts_are(counts, tilted(stated, factor))
+        assert not mean_is(decoded, factor * mean, stddev)
 
 
 @pytest.mark.slow

@@ -67,15 +67,6 @@ def test_bad_inputs():
         RatedOrNot(1.0, STARS).privatize([6])
 
 
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-def test_threads_do_not_change_the_reports():
-    channel, key, values = RatedOrNot(1.0, STARS), Key.from_seed(4), np.arange(200_000) % 6
-    one, four = (channel.privatize(values, key=key, n_threads=n) for n in (1, 4))
-    np.testing.assert_array_equal(one, four)
-
-
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 

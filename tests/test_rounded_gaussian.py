@@ -52,16 +52,6 @@ def test_bad_arguments():
         RoundedGaussian(1).noise_multiplier(0)
 
 
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-def test_threads_do_not_change_the_draws():
-    noise, values, key = RoundedGaussian(3), np.arange(140_000), Key.from_seed(1)
-    np.testing.assert_array_equal(
-        noise.privatize(values, key=key, n_threads=1), noise.privatize(values, key=key, n_threads=4)
-    )
-
-
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 
