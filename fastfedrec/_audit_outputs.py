@@ -17,8 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec._numbers import show
+
 _N_COLUMNS = 64  # of outputs that are taken apart; what lies beyond counts in `keys` alone
 _N_SHOWN = 60  # characters of an output in the words of an event
+_MOST_BITS = 10_000  # of an integer that is written in decimal digits
 _PLAIN: dict[type, str] = {int: "int", float: "float"}
 _MISSING = int(np.iinfo(np.int64).min)
 _LARGEST = int(np.iinfo(np.int64).max)
@@ -60,7 +63,7 @@ def read_outputs(raws: Sequence[Any], n: int) -> list[Outputs]:
     for raw in arrays:
         is_array = isinstance(raw, np.ndarray)
         if (raw.ndim == 0) if is_array else not isinstance(raw, list | tuple):
-            raise ValueError(f"mechanism must return {n} outputs, one a row, got {raw!r}")
+            raise ValueError(f"mechanism must return {n} outputs, one a row, got {show(raw)}")
         if len(raw) != n:
             raise ValueError(f"mechanism must return {n} outputs, one a row, got {raw.shape if is_array else len(raw)}")
     if all(isinstance(raw, np.ndarray) and raw.size == 0 for raw in arrays):
@@ -160,8 +163,13 @@ def _take_apart(items: list[list[Any]]) -> list[Outputs]:
 
 def _key(text: str, shown: dict[int, str]) -> int:
     key = int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), signed=True)
-    shown.setdefault(key, text if len(text) <= _N_SHOWN else text[:_N_SHOWN] + "...")
+    shown.setdefault(key, _short(text))
     return key
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else _as_text(value)
+    return text if len(text) <= _N_SHOWN else text[:_N_SHOWN] + "..."
 
 
 def _read(item: Any) -> tuple[str, list[Any], str]:
@@ -170,10 +178,16 @@ def _read(item: Any) -> tuple[str, list[Any], str]:
         name = type(item.error).__name__
         return f"raises {name}", [], f"{name}: {item.error}"
     atoms: list[Any] = []
-    label = _flatten(item, atoms)
+    try:
+        label = _flatten(item, atoms)
+    except RecursionError:
+        raise ValueError(
+            f"mechanism must return outputs that are nested less deep, got {type(item).__name__} within "
+            f"{type(item).__name__} within ...; flatten them"
+        ) from None
     if isinstance(item, str):
         return label, atoms, item
-    text = repr(atoms)
+    text = "[" + ", ".join(map(_as_text, atoms)) + "]"
     if "nan" in text:  # what a NaN carries is in its bits alone
         text += " " + np.array([atom for atom in atoms if atom != atom]).tobytes().hex()
     return label, atoms, f"{label}: {text}"
@@ -202,7 +216,7 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
         sign, digits, exponent = item.as_tuple()  # of -0, 1.00 and the kinds of NaN, too
         kind = exponent if isinstance(exponent, int) else -ord(exponent)
         number = _as_float(Fraction(item)) if item.is_finite() else math.nan if item.is_nan() else float(item)
-        atoms += [number, int("".join(map(str, digits)) or 0), len(digits), sign, kind]
+        atoms += [number, int(Decimal((0, digits, 0))), len(digits), sign, kind]
         return f"Decimal {exponent}" if isinstance(exponent, str) else "Decimal"
     if isinstance(item, numbers.Real):
         atoms.append(float(item))
@@ -216,6 +230,8 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
     if isinstance(item, bytes | bytearray | memoryview):
         atoms += bytes(item)
         return f"{type(item).__name__} of length {len(bytes(item))}"
+    if isinstance(item, np.ma.MaskedArray) and item.ndim:  # what a mask hides, and where it does
+        return f"masked {_flatten(item.data, atoms)}{_flatten_all(np.ma.getmaskarray(item).ravel().tolist(), atoms)}"
     if isinstance(item, np.ndarray) or hasattr(item, "__array__"):
         array = np.asarray(item)
         dtype = array.dtype.newbyteorder("=")
@@ -226,7 +242,7 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
     if isinstance(item, dict):
         return f"{type(item).__name__} of {len(item)}{_flatten_all([v for pair in item.items() for v in pair], atoms)}"
     if isinstance(item, Set):  # the order of a set says nothing that its author meant
-        return f"{type(item).__name__} of {len(item)}{_flatten_all(sorted(item, key=repr), atoms)}"
+        return f"{type(item).__name__} of {len(item)}{_flatten_all(sorted(item, key=_as_text), atoms)}"
     if isinstance(item, Sequence):
         return f"{type(item).__name__} of length {len(item)}{_flatten_all(item, atoms)}"
     raise TypeError(
@@ -249,6 +265,11 @@ def _as_float(value: Any) -> float:
         return float(value)
     except OverflowError:
         return np.inf if value > 0 else -np.inf
+
+
+def _as_text(value: Any) -> str:
+    """As `repr`, which raises for an integer of thousands of digits."""
+    return hex(value) if type(value) is int and value.bit_length() > _MOST_BITS else repr(value)
 
 
 def _plan(seen: list[list[Any]]) -> tuple[dict[Any, list[Any]], dict[Any, list[str]]]:
@@ -293,7 +314,7 @@ def _plan_integers(j: int, name: str, integers: list[int], add: Any) -> None:
     def take_low(atoms: list[Any]) -> int:
         return atoms[j] % 2**63 if len(atoms) > j and isinstance(atoms[j], int) else _MISSING
 
-    centred = f"({name} - {centre})" if centre else name
+    centred = f"({name} - {_short(centre)})" if centre else name
     add(np.int64, f"{centred} // 2^{shift}" if shift else centred, take_high)
     if shift:
         add(np.int64, f"{name} mod 2^63", take_low)

@@ -13,10 +13,10 @@ import numpy as np
 
 from fastfedrec._numbers import finite_float, is_exact, python_number, show, without_array
 
-_LARGEST_INTEGER = 2**63 - 1  # more than any kernel, array or file takes
+LARGEST_INTEGER = 2**63 - 1  # more than any kernel, array or file takes
 
 
-def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = _LARGEST_INTEGER) -> int:
+def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = LARGEST_INTEGER) -> int:
     """Return `value` as an int between `low` and `high`, or raise.
 
     Parameters

@@ -150,6 +150,15 @@ LEAKS = {
     "which kind of decimal NaN": (
         lambda rng, n, x: [Decimal("sNaN") if x else Decimal("NaN")] * n, "output is Decimal [nN]"
     ),
+    "the last digit of thousands": (
+        lambda rng, n, x: [10**5000 + int(v) + 3 * x for v in rng.integers(0, 3, n)], r"output"
+    ),
+    "the last digit of thousands in a set": (lambda rng, n, x: [{10**5000 + x}] * n, r"output"),
+    "the last digit of a decimal of thousands": (
+        lambda rng, n, x: [Decimal("1" * 5000 + str(int(v) + 3 * x)) for v in rng.integers(0, 3, n)], r"output\[1\]"
+    ),
+    "what a mask hides": (lambda rng, n, x: [np.ma.array([1, 2], mask=[False, bool(x)])] * n, r"output\[3\]"),
+    "what is behind a mask": (lambda rng, n, x: [np.ma.array([1, 2 + x], mask=[False, True])] * n, r"output\[1\]"),
     "dates": (lambda rng, n, x: np.datetime64("2026-01-01") + rng.integers(0, 3, n) + 3 * x, "output"),
 }  # fmt: skip
 
@@ -175,6 +184,18 @@ def test_integers_are_seen_exactly():
     assert "11529215046068469" in result.event
     sound = audit(DiscreteLaplace(0.2), 2**60, 2**60 + 1, claim=5.0, key=Key.from_seed(1), alpha=ALPHA)
     assert sound.verdict == "consistent"
+
+
+def test_outputs_nested_without_end_are_refused_by_name():
+    endless, deep = [], []
+    endless.append(endless)
+    for _ in range(100_000):
+        deep = [deep]
+    for output in (endless, deep):
+        with pytest.raises(ValueError, match="mechanism must return outputs that are nested less deep, got list"):
+            audit(lambda x, n, output=output: [output] * n, 0, 1, claim=1.0, n=100)
+    with pytest.raises(ValueError, match="mechanism must return 100 outputs, one a row, got int that cannot be"):
+        audit(lambda x, n: 10**5000, 0, 1, claim=1.0, n=100)
 
 
 def test_what_always_fails_is_a_mistake_and_no_release():

@@ -270,6 +270,47 @@ def test_nothing_costs_nothing(accountant):
     assert silent.get_epsilon(1e-6) == 0
 
 
+def nested(event, depth, parts=1, count=1):
+    for _ in range(depth):
+        event = Composed((event,) * parts, count)
+    return event
+
+
+@pytest.mark.parametrize("accountant", ALL)
+def test_compositions_as_deep_and_wide_as_allowed_are_added_up(accountant):
+    deep = accountant().compose(nested(PURE, 100))
+    assert deep.get_epsilon(1e-6) == accountant().compose(PURE).get_epsilon(1e-6)
+    wide = accountant().compose(nested(PURE, 16, parts=2))
+    assert wide.get_epsilon(1e-6) == accountant().compose(PURE, 2**16).get_epsilon(1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("accountant", ALL)
+@pytest.mark.parametrize(
+    "event",
+    [
+        PURE,
+        NOISE,
+        LocalReports("m", 1.0, 0, 10),
+        ShuffledReports("m", 1.0, 1, 1000),
+        Laplace(10.0, neighboring="replace", sampling="none"),
+        Gaussian(9.0, neighboring="replace", sampling="without_replacement", n_users=100, cohort_size=1),
+        ZCDP("z", 1e-6, neighboring="replace", sampling="none"),
+        DiscreteGaussianRelease(5.0, 1, neighboring="replace", sampling="none"),
+    ],
+)
+@pytest.mark.parametrize("depth", [2, 20])
+def test_nested_counts_end_in_a_figure_however_large_their_product(accountant, event, depth):
+    """No float holds (2^62)^20, and no integer of a file (2^62)^2."""
+    try:
+        account = accountant().compose(nested(event, depth, count=2**62))
+    except UnsupportedEventError:
+        return
+    costs_nothing = isinstance(event, LocalReports) and not event.n_reports
+    assert (account.get_epsilon(1e-6) == 0) == costs_nothing
+    assert account.get_delta(1.0) == (0.0 if costs_nothing else 1.0)
+
+
 # --- bad inputs ---
 
 

@@ -17,6 +17,12 @@ from fastfedrec.accounting import (
 NOISE = Gaussian(1.0, neighboring="add_remove", sampling="none")
 
 
+def nested(event, depth, parts=1):
+    for _ in range(depth):
+        event = Composed((event,) * parts)
+    return event
+
+
 def test_events_are_frozen_and_comparable():
     event = LocalReports("m", 1.0, 2, 3)
     with pytest.raises(FrozenInstanceError):
@@ -100,6 +106,8 @@ def test_bad_gaussian_fields_are_named(fields, message):
         (lambda: Composed([NOISE]), "events must be tuple"),
         (lambda: Composed(("noise",)), "events must hold events of fastfedrec.accounting, got 'noise'"),
         (lambda: Composed((NOISE,), count=0), "count must be at least 1"),
+        (lambda: nested(NOISE, 101), "nested at most 100 deep, got 1 and 101; say how often with count"),
+        (lambda: nested(NOISE, 40, parts=2), "events must hold at most 100,000 events, .*, got 131,072 and 17"),
     ],
 )
 def test_bad_events_are_refused_by_name(make, message):

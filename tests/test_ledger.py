@@ -288,7 +288,7 @@ def follows(value, schema):
     }[schema["type"]]
     if not right or set(schema) - {
         "$schema", "title", "description", "type", "properties", "required", "additionalProperties", "items",
-        "uniqueItems", "minimum", "exclusiveMinimum", "exclusiveMaximum",
+        "uniqueItems", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
     }:  # fmt: skip
         return False
     if schema["type"] == "object":
@@ -299,7 +299,8 @@ def follows(value, schema):
         return not repeats and all(follows(entry, schema["items"]) for entry in value)
     if is_number:
         above = value >= schema.get("minimum", value) and value > schema.get("exclusiveMinimum", value - 1)
-        return above and value < schema.get("exclusiveMaximum", value + 1)
+        below = value <= schema.get("maximum", value) and value < schema.get("exclusiveMaximum", value + 1)
+        return above and below
     return True
 
 
@@ -329,6 +330,14 @@ def test_what_is_written_follows_the_schema_that_the_pages_offer():
         assert violation(document, SCHEMA, "ledger") is None
 
 
+def nested(depth):
+    """A list within a list within a list, which no recursion can walk through."""
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 def at(document, path, value):
     """A copy with one place changed; a value of `...` takes it out."""
     changed = copy.deepcopy(document)
@@ -346,10 +355,10 @@ def at(document, path, value):
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (["events", 0, "times"], -1, r"ledger\.events\[0\]\.times must be of type integer, at least 1, got -1"),
-        (["events", 0, "times"], 0, r"events\[0\]\.times must be of type integer, at least 1, got 0"),
-        (["events", 0, "times"], 0.9, r"events\[0\]\.times must be of type integer, at least 1, got 0.9"),
-        (["events", 0, "times"], True, r"events\[0\]\.times must be of type integer, at least 1, got True"),
+        (["events", 0, "times"], -1, r"ledger\.events\[0\]\.times must be of type integer, at least 1 and .*, got -1"),
+        (["events", 0, "times"], 0, r"events\[0\]\.times must be of type integer, at least 1 and .*, got 0"),
+        (["events", 0, "times"], 0.9, r"events\[0\]\.times must be of type integer, at least 1 and .*, got 0.9"),
+        (["events", 0, "times"], True, r"events\[0\]\.times must be of type integer, at least 1 and .*, got True"),
         (["events", 0, "times"], "2", r"events\[0\]\.times must be"),
         (["events", 0, "kind"], "Wish", r"events\[0\]\.kind must be one of .*, got 'Wish'"),
         (["events", 0, "kind"], ["Gaussian"], r"events\[0\]\.kind must be one of"),
@@ -373,6 +382,10 @@ def at(document, path, value):
         (["events", 0, "by"], "me", r"events\[0\] holds 'by'"),
         (["events", 0], 3, r"events\[0\] must be of type object, got 3"),
         (["events"], {}, r"ledger\.events must be of type array"),
+        (["events", 0, "times"], 2**63, r"events\[0\]\.times must be of type integer, at least 1 and at most"),
+        (["epsilon", "server"], 10**400, r"ledger\.epsilon\.server must be of type number, at least 0 or"),
+        (["epsilon"], nested(100_000), r"ledger\.epsilon must be of type object"),
+        (["notes"], nested(100_000), r"ledger\.notes\[0\] must be of type string"),
         (["neighboring"], "add_remove", r"ledger\.neighboring must be 'replace', got 'add_remove'"),
         (["privacy_unit"], "interaction", r"ledger\.privacy_unit must be 'user'"),
         (["epsilon_unit"], "bits", r"ledger\.epsilon_unit must be 'nats'"),
@@ -397,6 +410,13 @@ def test_what_would_not_have_been_written_is_refused_by_name(path, value, messag
     Ledger.from_dict(document)
     with pytest.raises(ValueError, match=message):
         Ledger.from_dict(at(document, path, value))
+
+
+def test_the_most_times_that_a_ledger_can_hold_are_written_read_and_accounted_for():
+    document = at(a_document(), ["events", 0, "times"], 2**63 - 1)
+    ledger = Ledger.from_dict(document, check_costs=False)
+    assert ledger.epsilon("server") >= 2**63 * document["events"][0]["epsilon_per_round"]["server"]
+    assert Ledger.from_json(ledger.to_json()).events == ledger.events
 
 
 @pytest.mark.parametrize(
@@ -434,12 +454,15 @@ def test_no_event_comes_twice():
         ('{"delta": 1e-6, "delta": 0.5}', "ledger holds a field twice: 'delta'"),
         ('{"delta": NaN}', "ledger holds NaN, which is no number of JSON"),
         ('{"delta": 1e999}', r"ledger must have"),
+        ('{"delta": ' + "9" * 5000 + "}", r"ledger holds a whole number of 5,000 digits"),
         ("{}", "ledger must have"),
     ],
 )
 def test_text_that_is_no_ledger_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
         Ledger.from_json(text)
+    with pytest.raises(TypeError, match="ledger must be JSON text as written by to_json, got None"):
+        Ledger.from_json(None)
     number = Ledger().to_json().replace("1e-06", "1e999")
     with pytest.raises(ValueError, match=r"ledger\.delta must be"):
         Ledger.from_json(number)

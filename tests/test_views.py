@@ -1,6 +1,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from fastfedrec.accounting import (
@@ -55,6 +56,27 @@ def test_events_that_did_not_happen_cost_nothing():
     assert composed_epsilon({}, "server", 1e-6) == 0
     assert composed_epsilon({Unprotected("u"): 0}, "server", 1e-6) == 0
     assert composed_epsilon({LocalReports("m", 1.0, 0, 10): 4}, "server", 1e-6) == 0
+
+
+@pytest.mark.parametrize("times", [-3, 2.5, math.nan, True, "2", 2**63])
+def test_only_whole_numbers_of_times_are_added_up(times):
+    for event in (REPORTS, Gaussian(5.0, neighboring="replace", sampling="none")):
+        with pytest.raises((TypeError, ValueError), match="times must be"):
+            composed_epsilon({event: times}, "public", 1e-6)
+
+
+def test_numpys_counts_do_not_wrap():
+    assert composed_epsilon({REPORTS: np.int8(100)}, "server", 1e-6) == 500
+
+
+def test_unknown_views_are_refused():
+    for view in ("publik", None, ["public"]):
+        with pytest.raises(ValueError, match="view must be one of 'server'"):
+            composed_epsilon({REPORTS: 1}, view, 1e-6)
+        with pytest.raises(ValueError, match="view must be one of 'server'"):
+            seen_event(REPORTS, view)
+    with pytest.raises(TypeError, match="events must be Mapping"):
+        composed_epsilon([REPORTS], "server", 1e-6)
 
 
 def test_sampled_central_releases_count_twice_after_amplification():

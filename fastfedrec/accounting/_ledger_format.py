@@ -2,12 +2,15 @@
 
 import json
 import math
+import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any, Literal
 
+from fastfedrec._check import LARGEST_INTEGER
+from fastfedrec._numbers import show
 from fastfedrec._table import epsilon_from_json
 from fastfedrec.accounting.events import (
     ZCDP,
@@ -42,6 +45,7 @@ KINDS: dict[str, Any] = {
 #: Names under which a later version may state what neighbours and third parties see, beside `VIEWS`; none does yet.
 RESERVED_VIEWS = ("neighbours", "third_party")
 
+_MOST_DIGITS = 400  # of a whole number: floats end at 309
 _ROOM = 1e-6  # relative, for the last digits of another machine's mathematical functions
 
 _Schema = dict[str, Any]
@@ -77,7 +81,7 @@ def _event(kind: type) -> _Schema:
         {
             "kind": {"const": kind.__name__},
             "fields": _object({field.name: _field(hints[field.name]) for field in fields(kind)}),
-            "times": {"type": "integer", "minimum": 1},
+            "times": {"type": "integer", "minimum": 1, "maximum": LARGEST_INTEGER},
             "epsilon_per_round": _COSTS,
             "epsilon_whole_run": _COSTS,
         }
@@ -113,8 +117,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def _is_type(value: Any, name: str) -> bool:
-    # JSON has no infinity, and True is no number.
-    is_finite = not isinstance(value, float) or math.isfinite(value)
+    # JSON has no infinity, nor have we a number beyond the largest float; and True is no number.
+    is_finite = name != "number" or abs(value) <= sys.float_info.max if type(value) in (int, float) else True
     return type(value) in _TYPES[name] and is_finite
 
 
@@ -137,17 +141,18 @@ def violation(value: Any, schema: _Schema, path: str) -> str | None:
     """
     if "anyOf" in schema:
         found = [violation(value, part, path) for part in schema["anyOf"]]
-        return None if None in found else f"{path} must be {_in_words(schema)}, got {_short(value)}"
+        return None if None in found else f"{path} must be {_in_words(schema)}, got {show(value)}"
     if "const" in schema or "enum" in schema:
         allowed = schema.get("enum", [schema.get("const")])
         is_one = any(type(value) is type(one) and value == one for one in allowed)
-        return None if is_one else f"{path} must be {_in_words(schema)}, got {_short(value)}"
-    below = value < schema.get("minimum", -math.inf) if _is_type(value, "number") else False
-    outside = _is_type(value, "number") and not (
+        return None if is_one else f"{path} must be {_in_words(schema)}, got {show(value)}"
+    is_number = type(value) in _TYPES["number"]
+    beyond = is_number and not schema.get("minimum", -math.inf) <= value <= schema.get("maximum", math.inf)
+    outside = is_number and not (
         schema.get("exclusiveMinimum", -math.inf) < value < schema.get("exclusiveMaximum", math.inf)
     )
-    if not _is_type(value, schema["type"]) or below or outside:
-        return f"{path} must be {_in_words(schema)}, got {_short(value)}"
+    if not _is_type(value, schema["type"]) or beyond or outside:
+        return f"{path} must be {_in_words(schema)}, got {show(value)}"
     return next(_inside(value, schema, path), None)
 
 
@@ -168,7 +173,7 @@ def _inside(value: Any, schema: _Schema, path: str) -> Iterator[str]:
             if found := violation(entry, schema["items"], f"{path}[{place}]"):
                 yield found
             if schema.get("uniqueItems") and entry in seen:
-                yield f"{path}[{place}] repeats an earlier entry, {_short(entry)}"
+                yield f"{path}[{place}] repeats an earlier entry, {show(entry)}"
             if schema.get("uniqueItems"):
                 seen.add(entry)
 
@@ -178,14 +183,9 @@ def _in_words(schema: _Schema) -> str:
         return " or ".join(map(_in_words, schema["anyOf"]))
     if "const" in schema or "enum" in schema:
         return " or ".join(repr(one) for one in schema.get("enum", [schema.get("const")]))
-    words = {"minimum": "at least", "exclusiveMinimum": "above", "exclusiveMaximum": "below"}
+    words = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "above", "exclusiveMaximum": "below"}
     limits = " and ".join(f"{text} {schema[word]}" for word, text in words.items() if word in schema)
     return f"of type {schema['type']}" + (f", {limits}" if limits else "")
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def read(document: Any) -> tuple[dict[str, Any], list[tuple[Event, int]]]:
@@ -209,8 +209,8 @@ def read(document: Any) -> tuple[dict[str, Any], list[tuple[Event, int]]]:
         Names the field at fault.
     """
     if not isinstance(document, dict):
-        raise ValueError(f"ledger must be an object of JSON, got {_short(document)}")
-    if "format" not in document and '"infinite"' not in json.dumps(document.get("epsilon"), default=str):
+        raise ValueError(f"ledger must be an object of JSON, got {show(document)}")
+    if "format" not in document and not _states_infinite(document.get("epsilon")):
         document = _from_first(document)
     if found := violation(document, _WITHOUT_EVENTS, "ledger"):
         raise ValueError(found)
@@ -244,7 +244,7 @@ def _read_event(entry: dict[str, Any], path: str) -> Event:
     kind = KINDS.get(entry.get("kind", "")) if isinstance(entry.get("kind"), str) else None
     if kind is None:
         raise ValueError(
-            f"{path}.kind must be one of {sorted(KINDS)}, got {_short(entry.get('kind'))}, which this version cannot "
+            f"{path}.kind must be one of {sorted(KINDS)}, got {show(entry.get('kind'))}, which this version cannot "
             "account for"
         )
     if found := violation(entry, _event(kind), path):
@@ -258,8 +258,12 @@ def _read_event(entry: dict[str, Any], path: str) -> Event:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}.fields: {error}") from None
     if asdict(event) != entry["fields"]:
-        raise ValueError(f"{path}.fields must be as written, {asdict(event)}, got {_short(entry['fields'])}")
+        raise ValueError(f"{path}.fields must be as written, {asdict(event)}, got {show(entry['fields'])}")
     return event
+
+
+def _states_infinite(costs: Any) -> bool:
+    return isinstance(costs, dict) and "infinite" in costs.values()
 
 
 def _from_first(document: dict[str, Any]) -> dict[str, Any]:
@@ -319,6 +323,8 @@ def parse(text: str) -> Any:
 
     Raises
     ------
+    TypeError
+        Not text.
     ValueError
         Not JSON, or ambiguous.
     """
@@ -330,10 +336,17 @@ def parse(text: str) -> Any:
             raise ValueError(f"ledger holds a field twice: {next(name for name in names if names.count(name) > 1)!r}")
         return found
 
+    def whole(digits: str) -> int:
+        if len(digits) > _MOST_DIGITS:
+            raise ValueError(f"ledger holds a whole number of {len(digits):,} digits, got {digits[:20]}...")
+        return int(digits)
+
     def refuse(constant: str) -> Any:
         raise ValueError(f"ledger holds {constant}, which is no number of JSON")
 
+    if not isinstance(text, str | bytes | bytearray):
+        raise TypeError(f"ledger must be JSON text as written by to_json, got {show(text)} ({type(text).__name__})")
     try:
-        return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+        return json.loads(text, object_pairs_hook=once, parse_constant=refuse, parse_int=whole)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"ledger must be JSON text as written by to_json: {error}") from None

@@ -78,10 +78,14 @@ class Accountant:
         ValueError
             Its neighbouring relation or privacy unit differs from that of the events before.
         """
-        leaves = list(_leaves(event, check_integer("count", count, low=1)))
-        costs, pure_costs = {}, {}
+        return self._add(event, check_integer("count", count, low=1))
+
+    def _add(self, event: Event, count: int) -> Self:  # of a count of any size
+        leaves, costs, pure_costs = Counter[Event](), dict[Event, Any](), dict[Event, tuple[float, int]]()
+        for leaf, times in _leaves(event, count):
+            leaves[leaf] += times
         first = next(iter(self._events), None)
-        for leaf, _ in leaves:
+        for leaf in leaves:
             inside = "" if leaf is event else f", part of {event!r}"
             if isinstance(leaf, Unprotected):
                 raise UnsupportedEventError(f"{self._name} cannot account for {leaf!r}{inside}: it has no guarantee")
@@ -97,8 +101,7 @@ class Accountant:
                 pure_costs[leaf] = _pure_cost_or_none(leaf)
             except UnsupportedEventError as error:
                 raise UnsupportedEventError(f"{self._name} cannot account for {leaf!r}{inside}: {error}") from None
-        for leaf, times in leaves:
-            self._events[leaf] += times
+        self._events += leaves
         self._costs |= costs
         self._pure_costs |= pure_costs
         self._changed()
@@ -183,8 +186,9 @@ class Accountant:
         return type(self).__name__
 
     def _sum(self) -> Any:
-        with np.errstate(over="ignore"):
-            return sum(count_up(times) * self._costs[event] for event, times in self._events.items())
+        parts = ((self._costs[event], times) for event, times in self._events.items())
+        with np.errstate(over="ignore"):  # infinitely often nothing is nothing
+            return sum(count_up(times) * cost if np.any(cost) else cost for cost, times in parts)
 
     def _changed(self) -> None:
         """Forget what was computed from the events so far."""

@@ -18,6 +18,8 @@ Neighboring = Literal["replace", "add_remove", "zero_out"]
 PrivacyUnit = Literal["user", "interaction"]
 Sampling = Literal["none", "poisson", "without_replacement"]
 
+_MOST_PARTS, _DEEPEST = 100_000, 100  # of a `Composed`
+
 
 class UnsupportedEventError(TypeError):
     """An event whose cost is not known: there is no theorem for it here, and no guess is made."""
@@ -383,7 +385,7 @@ class Composed:
     Parameters
     ----------
     events : tuple of events
-        All with the same neighbouring relation and privacy unit.
+        All with the same neighbouring relation and privacy unit; at most 100,000 in all, nested at most 100 deep.
     count : int
         How many times all of them happened.
     mechanism : str
@@ -398,7 +400,15 @@ class Composed:
         check_instance("events", self.events, tuple, "pass a tuple of events")
         for event in self.events:
             check_event("events", event)
-        store(self, count=check_integer("count", self.count, low=1))
+        # Parts may be shared, so that 40 pairs of pairs are 2^40 events: known before anybody walks through them.
+        size = sum(getattr(event, "_size", 1) for event in self.events)
+        depth = 1 + max((getattr(event, "_depth", 0) for event in self.events), default=0)
+        if size > _MOST_PARTS or depth > _DEEPEST:
+            raise ValueError(
+                f"events must hold at most {_MOST_PARTS:,} events, nested at most {_DEEPEST} deep, got {size:,} and "
+                f"{depth}; say how often with count"
+            )
+        store(self, count=check_integer("count", self.count, low=1), _size=size, _depth=depth)
 
 
 Event = (

@@ -104,6 +104,7 @@ class Ledger:
         """
         if type(check_event("event", event)).__name__ not in KINDS:
             raise TypeError(f"event must be an elementary event, got {event!r}; record its parts one by one")
+        simulation = check_flag("simulation", simulation)
         for view in VIEWS:
             seen_event(event, view)
         self.events[event] += 1

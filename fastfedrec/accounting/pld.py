@@ -136,7 +136,7 @@ class PLDAccountant(Accountant):
 
     def _tilted(self, log_delta, aim):
         """Totals from masses tilted so that `aim` is least, on grids that leave out a little of such a delta."""
-        stddevs = math.sqrt(2 * max(0.0, math.log(max(1, self._uses()) / _LEFT_OUT) - log_delta))
+        stddevs = math.sqrt(2 * max(0.0, math.log(max(1, self._uses())) - math.log(_LEFT_OUT) - log_delta))
         parts = self._parts(min(max(stddevs, _TAIL_STDDEVS), _LARGEST_STDDEVS))
         return () if parts is None else _loss.compose(parts, aim)
 
@@ -175,7 +175,7 @@ class PLDAccountant(Accountant):
         if self._renyi is None:
             self._renyi = RDPAccountant()
             for event, times in self._events.items():
-                self._renyi.compose(event, times)
+                self._renyi._add(event, times)
         return self._renyi
 
     def _epsilon(self, delta):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
-from fastfedrec._check import check_real
+from fastfedrec._check import check_choice, check_instance, check_integer, check_real
 from fastfedrec.accounting._rounding import stretched_delta, sum_up
 from fastfedrec.accounting.composition import Accountant, ZCDPAccountant, pure_cost
 from fastfedrec.accounting.events import (
@@ -76,6 +76,7 @@ def seen_event(event: Event, view: View) -> Event | None:
     Steinke, TCC 2016, Proposition 27); a sum moves by at most twice as much, which is half the noise multiplier.
     """
     check_event("event", event)
+    check_choice("view", view, VIEWS)
     if isinstance(event, Unprotected) or view == "key_holder":
         return None
     if isinstance(event, LocalReports | ShuffledReports):
@@ -146,11 +147,18 @@ def composed_epsilon(events: Mapping[Event, int], view: View, delta: float) -> f
 
     Raises
     ------
+    TypeError
+        No mapping of events to whole numbers.
+    ValueError
+        An unknown view, or fewer than no times.
     UnsupportedEventError
         No accountant here can add up the events.
     """
+    check_instance("events", events, Mapping, "say how many times each event happened")
+    check_choice("view", view, VIEWS)
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
-    seen = [(seen_event(event, view), times) for event, times in events.items() if times]
+    counts = [(event, check_integer("times", times, low=0)) for event, times in events.items()]
+    seen = [(seen_event(event, view), times) for event, times in counts if times]
     known = [(event, times) for event, times in seen if event is not None]
     if len(known) < len(seen):
         return math.inf
