@@ -158,6 +158,11 @@ def check_epsilon(name: str, value: Any) -> float:
     return check_real(name, value, low=0.0, exclusive=True)
 
 
+def check_noise_epsilon(name: str, value: Any) -> float:
+    """Return an epsilon by which noise is scaled, or raise unless its quotients and multiples are numbers."""
+    return check_real(name, value, low=1e-100, high=1e100)
+
+
 def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
     """Return `value` if it is one of `choices`, or raise.
 

@@ -2,6 +2,9 @@
 
 import math
 import numbers
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeGuard
@@ -108,3 +111,12 @@ def show(value: Any) -> str:
     except Exception:  # an int of 5,000 digits raises, as may anybody's own __repr__
         shown = f"{type(value).__name__} that cannot be printed"
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+
+
+@contextmanager
+def renamed(inner: str, outer: str) -> Iterator[None]:
+    """Let a refusal inside a `with` block name what the caller passed (`outer`), not what was made of it (`inner`)."""
+    try:
+        yield
+    except ValueError as error:
+        raise type(error)(re.sub(rf"\b{inner}\b", outer, str(error))) from None

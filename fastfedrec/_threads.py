@@ -27,6 +27,22 @@ _forked = False
 _defaults = threading.local()
 
 
+def check_n_threads(n_threads: int) -> int:
+    """Check a number of threads that is resolved later, perhaps on another machine.
+
+    Parameters
+    ----------
+    n_threads : int
+        From 0 to 32,768.
+
+    Returns
+    -------
+    int
+        The same.
+    """
+    return check_integer("n_threads", n_threads, low=0, high=_MOST_THREADS)
+
+
 def resolve_n_threads(n_threads: int) -> int:
     """Threads a kernel will use: `n_threads`, or as many as the process may use where it is 0.
 
@@ -40,7 +56,7 @@ def resolve_n_threads(n_threads: int) -> int:
     int
         At least 1; always 1 in a forked child.
     """
-    n_threads = check_integer("n_threads", n_threads, low=0, high=_MOST_THREADS)
+    n_threads = check_n_threads(n_threads)
     if _forked:
         return 1
     return n_threads or getattr(_defaults, "n_threads", 0) or min(thread_limits().values())

@@ -183,6 +183,10 @@ def _describe(data: Interactions) -> dict[str, int]:
     return {"n_users": data.n_users, "n_items": data.n_items, "n_interactions": data.n_interactions}
 
 
+#: Of what `fit` prints beside a guarantee.
+_EXACT = "sizes of the data and fit's duration are exact, and no guarantee covers them: keep them with the data"
+
+
 def _can_show_progress() -> bool:
     if problem := missing_extra("tqdm", "no progress bar"):
         print(f"fastfedrec: {problem}", file=sys.stderr)
@@ -236,12 +240,13 @@ def _fit(arguments: argparse.Namespace) -> None:
                 "data": {"source": arguments.data, **_describe(data)},
                 "fit_seconds": seconds,
                 "privacy": model.ledger_.to_dict(),
+                "not_covered": _EXACT,
                 "communication": None if communication is None else communication.to_dict(),
                 "model": None if out is None else str(out),
             }
         )
         return
-    print(f"{model!r}\nfitted in {seconds:.1f} s on {data!r}\n\n{model.ledger_.summary()}\n")
+    print(f"{model!r}\nfitted in {seconds:.1f} s on {data!r}\n({_EXACT})\n\n{model.ledger_.summary()}\n")
     if communication is not None:
         print(communication.summary() + "\n")
     if out is None:

@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from fastfedrec._check import check_instance, check_integer, check_real
+from fastfedrec._check import check_instance, check_real
+from fastfedrec._threads import check_n_threads
 from fastfedrec.evaluation import hold_out, parse_metrics
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
@@ -194,7 +195,7 @@ def evaluate_personalized(
         raise TypeError(f"model must have a method score or score_items, {type(model).__name__} has neither")
     check_instance("split", split, PersonalizationSplit, "use personalization_split")
     functions = parse_metrics(metrics)
-    n_threads = check_integer("n_threads", n_threads, low=0)
+    n_threads = check_n_threads(n_threads)
     users, items, contexts = _queries(split.held_out)
     if not len(users):
         raise ValueError("split holds nothing out: no test user has two entries, one of them positive and held out")

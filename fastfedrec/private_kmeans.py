@@ -9,10 +9,10 @@ import numpy as np
 from fastfedrec._check import (
     check_array,
     check_choice,
-    check_epsilon,
     check_exact,
     check_instance,
     check_integer,
+    check_noise_epsilon,
     check_real,
 )
 from fastfedrec._kernels import private_kmeans as _kernel
@@ -20,7 +20,7 @@ from fastfedrec._numbers import float_up
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting.events import ZCDP, CentralRelease, Composed
 from fastfedrec.mechanisms._exact_sampling import exp_minus
-from fastfedrec.projection import check_points, check_radius
+from fastfedrec.projection import MAX_DEPTH, MAX_SHIFTS, check_points, check_radius
 from fastfedrec.randomness import Key
 
 LEVELS = 65535  # grid levels of a squared distance: the sensitivity of every loss
@@ -30,6 +30,7 @@ _DEEPEST = 24
 _FRACTION_BITS = 32
 _ROUNDING = Fraction(1, 2**23)
 _MOST_EPSILON = 1e100  # its quotients are numbers
+_MOST_DRAWS = 2**31 - 1
 _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
 
 
@@ -66,7 +67,7 @@ def private_kmeans(
     radius : float
         Of the ball that holds points and candidates: squared distances count up to (2 radius)^2.
     n_swaps : int
-        At least 1.
+        At least 1, below 2^31.
     epsilon : float
         Of one draw, from 2^-16 to 1e100.
     key : Key
@@ -108,7 +109,7 @@ def private_kmeans(
     candidates = check_array("candidates", candidates, ndim=2, shape=(None, points.shape[1]), dtypes=(np.float64,))
     n_clusters = check_integer("n_clusters", n_clusters, low=1, high=len(candidates))
     radius = check_radius(radius)
-    n_swaps = check_integer("n_swaps", n_swaps, low=1)
+    n_swaps = check_integer("n_swaps", n_swaps, low=1, high=_MOST_DRAWS)
     epsilon = check_real("epsilon", epsilon, low=2.0**-16, high=_MOST_EPSILON)
     check_instance("key", key, Key, _KEY_REMEDY)
     round_number = check_integer("round", round, low=0, high=2**32 - 1)
@@ -268,14 +269,15 @@ def clustering_events(
     >>> PureAccountant().compose(clustering_events(swap_epsilon=0.25, n_swaps=3)).get_epsilon()
     1.0
     """
-    swap_epsilon = check_epsilon("swap_epsilon", swap_epsilon)
-    n_draws = check_integer("n_swaps", n_swaps, low=1) + 1
+    swap_epsilon = check_noise_epsilon("swap_epsilon", swap_epsilon)
+    n_draws = check_integer("n_swaps", n_swaps, low=1, high=_MOST_DRAWS) + 1
     check_choice("accounting", accounting, ("pure", "zcdp"))
     n_rows = check_integer("n_rows", n_rows, low=1)
     parts = [selection_event("k-means swap", swap_epsilon, n_draws, accounting, n_rows)]
     if grid_epsilon is not None:
-        grid_epsilon = check_epsilon("grid_epsilon", grid_epsilon)
-        count = check_integer("depth", depth, low=1) * check_integer("n_shifts", n_shifts, low=1)
+        grid_epsilon = check_noise_epsilon("grid_epsilon", grid_epsilon)
+        depth = check_integer("depth", depth, low=1, high=MAX_DEPTH)
+        count = depth * check_integer("n_shifts", n_shifts, low=1, high=MAX_SHIFTS)
         name = "noisy counts of a grid"
         parts.append(
             _pure(name, n_rows * Fraction(grid_epsilon), count)

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec import clustering
-from fastfedrec._check import check_epsilon, check_exact, check_instance, check_integer
+from fastfedrec._check import check_epsilon, check_exact, check_instance, check_integer, check_noise_epsilon
 from fastfedrec._numbers import float_up
 from fastfedrec.accounting.events import CentralRelease
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
@@ -21,7 +21,7 @@ _COUNT_SHARE = 4  # a user counts as much as 1 / _COUNT_SHARE of the farthest st
 # deviations a coordinate.
 _FARTHEST = Fraction(3, 2)
 _LEAST_SPREAD = 0.03  # of the radius
-_MAX_ROUNDS = 2**8 - 1
+_MAX_ROUNDS, _MAX_CLUSTERS = 2**8 - 1, 2**16
 _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
 
 
@@ -91,10 +91,10 @@ def private_lloyd(
     [[-0.7], [0.3]]
     """
     points = check_points(points)
-    n_clusters = check_integer("n_clusters", n_clusters, low=1)
+    n_clusters = check_integer("n_clusters", n_clusters, low=1, high=_MAX_CLUSTERS)
     radius = check_radius(radius)
     n_rounds = check_integer("n_rounds", n_rounds, low=1, high=_MAX_ROUNDS)
-    epsilon = check_epsilon("epsilon", epsilon)
+    epsilon = check_noise_epsilon("epsilon", epsilon)
     check_instance("key", key, Key, _KEY_REMEDY)
     round_number = check_integer("round", round, low=0, high=2**24 - 1)
     first, *rest = round_epsilons(epsilon, n_rounds)
@@ -137,7 +137,7 @@ def round_epsilons(epsilon: float, n_rounds: int) -> list[Fraction]:
     (['1/10', '9/25', '27/50'], True)
     """
     total = check_exact("epsilon", epsilon, low=0, exclusive=True)
-    weights = [_GROWTH**number for number in range(check_integer("n_rounds", n_rounds, low=1))]
+    weights = [_GROWTH**number for number in range(check_integer("n_rounds", n_rounds, low=1, high=_MAX_ROUNDS))]
     left = (1 - _FIRST_SHARE) * total / sum(weights)
     return [_FIRST_SHARE * total, *(left * weight for weight in weights)]
 
@@ -167,7 +167,7 @@ def lloyd_rounds(n_users: int, n_clusters: int, n_dimensions: int, epsilon: floa
     """
     n_users = check_integer("n_users", n_users, low=1)
     cells = check_integer("n_clusters", n_clusters, low=1) * check_integer("n_dimensions", n_dimensions, low=1)
-    return min(10, max(2, int(math.sqrt(n_users * check_epsilon("epsilon", epsilon) / cells) / 3)))
+    return min(10, max(2, int(math.sqrt(n_users * check_noise_epsilon("epsilon", epsilon) / cells) / 3)))
 
 
 def lloyd_event(epsilon: float, n_rows: int = 1) -> CentralRelease:

@@ -5,14 +5,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_array, check_epsilon, check_instance, check_integer, check_real
+from fastfedrec._check import check_array, check_instance, check_integer, check_noise_epsilon, check_real
 from fastfedrec._kernels import private_kmeans as _kernel
+from fastfedrec._numbers import renamed
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
 from fastfedrec.randomness import Key
 
 _MAX_GRID_DIMENSIONS = 12
+MAX_DEPTH, MAX_SHIFTS = 30, 2**8  # of `grid_candidates`
 _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
 
 
@@ -94,7 +96,8 @@ def project_rows(
     radius = check_radius(radius)
     check_instance("key", key, Key, _KEY_REMEDY)
     shape = (interactions.n_items, n_dimensions)
-    draws = key.normal("projection.directions", round=round, size=shape[0] * shape[1])
+    with renamed("size", "n_items * n_dimensions"):
+        draws = key.normal("projection.directions", round=round, size=shape[0] * shape[1])
     out = np.zeros((interactions.n_users, n_dimensions))
     _kernel.project(
         interactions.indptr, interactions.indices, interactions.values_or_ones(),
@@ -135,7 +138,8 @@ def public_candidates(n_candidates: int, n_dimensions: int, radius: float, *, ke
     n_dimensions = check_integer("n_dimensions", n_dimensions, low=1)
     radius = check_radius(radius)
     check_instance("key", key, Key, _KEY_REMEDY)
-    points = key.normal("projection.candidates", round=round, size=n_candidates * n_dimensions)
+    with renamed("size", "n_candidates * n_dimensions"):
+        points = key.normal("projection.candidates", round=round, size=n_candidates * n_dimensions)
     points = points.reshape(n_candidates, n_dimensions)
     lengths = key.uniform("projection.lengths", round=round, size=n_candidates) ** (1 / n_dimensions)
     return points * (radius * lengths / np.sqrt(np.einsum("if,if->i", points, points)))[:, None]
@@ -168,9 +172,9 @@ def grid_candidates(
     radius : float
         Of the ball that holds the points; the cube has 4 times its length, and a random place each time.
     depth, n_shifts : int
-        Halvings, and cubes; at least 1, depth at most 30.
+        Halvings, and cubes; at least 1, at most 30 and 256.
     epsilon : float
-        Of one level of one cube.
+        Of one level of one cube; from 1e-100 to 1e100.
     threshold : float or None
         Noisy count that keeps a cell active; None takes 2 depth / epsilon.
     key : Key
@@ -192,9 +196,9 @@ def grid_candidates(
     n_dimensions = check_integer("the number of points' columns", points.shape[1], high=_MAX_GRID_DIMENSIONS)
     n_candidates = check_integer("n_candidates", n_candidates, low=1)
     radius = check_radius(radius)
-    depth = check_integer("depth", depth, low=1, high=30)
-    n_shifts = check_integer("n_shifts", n_shifts, low=1, high=2**8)
-    epsilon = check_epsilon("epsilon", epsilon)
+    depth = check_integer("depth", depth, low=1, high=MAX_DEPTH)
+    n_shifts = check_integer("n_shifts", n_shifts, low=1, high=MAX_SHIFTS)
+    epsilon = check_noise_epsilon("epsilon", epsilon)
     threshold = 2 * depth / epsilon if threshold is None else check_real("threshold", threshold)
     check_instance("key", key, Key, _KEY_REMEDY)
     round_number = check_integer("round", round, low=0, high=2**16 - 1)

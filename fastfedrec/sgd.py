@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LOSSES = ("squared", "absolute", "huber", "logistic")
 MAX_BLOCKS = 256
+MAX_FACTORS = 2**16
+_MOST_ROWS = 2**31 - 1
 
 _SCHEDULES: dict[str, Callable[[int], float]] = {
     "constant": lambda epoch: 1.0,
@@ -207,7 +209,10 @@ def fit_factors(
     """
     from fastfedrec._sgd_training import Training
 
-    shape = check_integer("n_users", n_users, low=1), check_integer("n_items", n_items, low=1)
+    shape = (
+        check_integer("n_users", n_users, low=1, high=_MOST_ROWS),
+        check_integer("n_items", n_items, low=1, high=_MOST_ROWS),
+    )
     n_epochs = check_integer("n_epochs", n_epochs, low=0)
     learning_rate = check_real("learning_rate", learning_rate, low=0.0, exclusive=True)
     regularization = check_real("regularization", regularization, low=0.0)
@@ -235,7 +240,7 @@ def fit_factors(
         Training(
             *data,
             shape=shape,
-            n_factors=check_integer("n_factors", n_factors, low=1),
+            n_factors=check_integer("n_factors", n_factors, low=1, high=MAX_FACTORS),
             biases=biases,
             loss=_compile_loss(loss) if callable(loss) else loss,
             mean=mean,

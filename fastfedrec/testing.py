@@ -336,7 +336,7 @@ def assert_clipped(
     dtype : dtype
         np.float64 or np.float32.
     n_columns : int
-        At least 2: a row of one value is clipped without rounding.
+        From 2 to 2^24: a row of one value is clipped without rounding.
 
     Raises
     ------
@@ -363,7 +363,7 @@ def assert_clipped(
     """
     clip_norm = check_real("clip_norm", clip_norm, low=0.0, exclusive=True)
     check_choice("norm", norm, ("l1", "l2"))
-    n_columns = check_integer("n_columns", n_columns, low=2)
+    n_columns = check_integer("n_columns", n_columns, low=2, high=2**24)
     kind = np.dtype(dtype)
     if kind not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise TypeError(f"dtype must be float32 or float64, got {kind}")

@@ -446,11 +446,11 @@ SYSTEMS = {
 
 #: More calls of the same constructors, for numbers that exclude others.
 MORE_SYSTEMS = {
-    "FedRec": {"filling": "randomized_response", "keep_probability": HALF, "add_probability": HALF, "divisor": 2.0,
+    "FedRec": {"filling": "randomized_response", "keep_probability": HALF, "add_probability": 0.25, "divisor": 2.0,
         "max_items": None,
     },
     "FedRecPlusPlus": {
-        "filling": "randomized_response", "keep_probability": HALF, "add_probability": HALF, "divisor": None,
+        "filling": "randomized_response", "keep_probability": HALF, "add_probability": 0.25, "divisor": None,
         "max_items": 5,
     },
     "PrivRec": {"target_epsilon": None, "popularity_epsilon": None, "noise_multiplier": 2.0},

@@ -60,6 +60,7 @@ def test_fit_and_recommend_equal_the_python_interface(tmp_path, capsys):
     assert document["privacy"] == model.ledger_.to_dict()
     assert document["communication"] == model.communication_.to_dict()
     assert document["data"]["n_interactions"] == generated().n_interactions
+    assert "no guarantee covers" in document["not_covered"]
     np.testing.assert_array_equal(fastfedrec.load(path).item_factors_, model.item_factors_)
 
     for options, filter_seen in (([], True), (["--include-seen"], False)):

@@ -272,6 +272,94 @@ def test_a_count_that_would_wrap_in_a_kernel_is_refused_by_name(name, number):
         function(number)
 
 
+#: What no run can be made of, by the argument that the message must name, and that the caller has.
+IMPOSSIBLE = [
+    ("private_kmeans.private_kmeans", "epsilon", 1.7e308),
+    ("private_kmeans.private_kmeans", "n_swaps", 2**62),
+    ("private_kmeans.clustering_events", "swap_epsilon", 1.7e308),
+    ("private_kmeans.clustering_events", "grid_epsilon", 1.7e308),
+    ("private_kmeans.clustering_events", "n_swaps", 2**63 - 1),
+    ("private_kmeans.clustering_events", "depth", 2**62),
+    ("private_kmeans.clustering_events", "n_shifts", 2**62),
+    ("private_lloyd.private_lloyd", "n_clusters", 2**62),
+    ("private_lloyd.private_lloyd", "epsilon", 1e-320),
+    ("private_lloyd.lloyd_rounds", "epsilon", 1.7e308),
+    ("private_lloyd.round_epsilons", "n_rounds", 2**31),
+    ("projection.grid_candidates", "n_candidates", 2**62),
+    ("projection.grid_candidates", "epsilon", 1e-320),
+    ("projection.project_rows", "n_dimensions", 2**31),
+    ("projection.public_candidates", "n_candidates", 2**62),
+    ("projection.public_candidates", "n_dimensions", 2**62),
+    ("mechanisms.laplace_rr.SerialLaplaceRR", "epsilon_1", 1e-320),
+    ("mechanisms.laplace_rr.SerialLaplaceRR", "epsilon_2", 1e-320),
+    ("mechanisms.laplace_rr.MixtureLaplaceRR", "epsilon_1", 1e-320),
+    ("accounting.calibration.calibrate_epsilon_per_report", "count", 2**62),
+    ("accounting.calibration.calibrate_noise_multiplier", "count", 2**62),
+    ("datasets.generate.generate_implicit", "n_users", 2**62),
+    ("datasets.generate_counts.generate_counts", "n_users", 2**62),
+    ("datasets.generate_counts.generate_counts", "n_factors", 2**62),
+    ("datasets.generate_sequences.generate_sequences", "n_users", 2**62),
+    ("systems.fmf_ldp.FMFLDP.initial_state", "n_items", 2**33 + 1),
+    ("systems.fmf_ldp.FMFLDP.report_stream", "n_threads", 2**62),
+    ("sgd.fit_factors", "n_users", 2**62),
+    ("sgd.fit_factors", "n_items", 2**62),
+    ("sgd.fit_factors", "n_factors", 2**62),
+    ("testing.assert_clipped", "n_columns", 2**31),
+]
+
+
+@pytest.mark.parametrize(("name", "argument", "number"), IMPOSSIBLE, ids=lambda value: str(value))
+def test_what_is_impossible_is_refused_by_the_callers_own_name(name, argument, number):
+    bind, arguments = dict(CALLS)[name]
+    with pytest.raises(ValueError, match=rf"\b{argument}\b"):
+        bind(resolve(name))(**(arguments | {argument: number}))
+
+
+#: Of models: refused when they are made, or when they are fitted.
+IMPOSSIBLE_MODELS = [
+    *((name, "epsilon", epsilon) for name in ("DPALS", "DPFMF", "DPGram") for epsilon in (1e13, 1e300)),
+    ("DPALS", "n_rounds", 2**62),
+    ("DPALS", "n_start_rounds", 2**62),
+    ("DPALS", "confidence_weight", 1.7e308),
+    ("DPALS", "noise_regularization", 1.7e308),
+    ("DPFMF", "n_rounds", 2**62),
+    ("DPPopularity", "epsilon", 1e-320),
+    ("FMFLDP", "init_scale", 1e100),
+    ("FedRec", "max_items", 2**31 - 1),
+    ("LaplaceRRSVD", "epsilon_1", 1e100),
+    ("LaplaceRRSVD", "n_factors", 2**62),
+    ("PrivRec", "popularity_epsilon", 1e-320),
+    ("PrivatePrototypes", "epsilon", 1e-320),
+    ("PrivatePrototypes", "epsilon", 1.7e308),
+    ("PrivatePrototypes", "n_prototypes", 2**62),
+    ("PrivatePrototypes", "n_factors", 2**62),
+    ("ShuffledSketchGram", "epsilon", 1e17),
+    ("ShuffledSketchGram", "epsilon_0", 1e-300),
+]
+
+
+@pytest.mark.parametrize(("name", "argument", "number"), IMPOSSIBLE_MODELS, ids=lambda value: str(value))
+def test_a_model_that_is_impossible_is_refused_by_its_own_parameters_name(name, argument, number):
+    data = numbers_case.rated() if name in ("LaplaceRRSVD", "PrivatePrototypes") else numbers_case.implicit()
+    with pytest.raises(ValueError, match=rf"\b{argument}\b"):
+        MODELS[name](**(model_case(name)[1] | {argument: number})).fit(data, key=Key.from_seed(1), n_threads=1)
+
+
+@pytest.mark.parametrize("name", ["DPALS", "DPFMF", "DPGram"])
+def test_noise_wider_than_64_bits_hold_names_the_budget(name):
+    model = MODELS[name](epsilon=1e-300, delta=1e-12)
+    with pytest.raises(ValueError, match="epsilon or delta must be larger"):
+        model.fit(numbers_case.implicit(), key=Key.from_seed(1))
+
+
+@pytest.mark.parametrize("name", ["FedRec", "FedRecPlusPlus"])
+def test_responses_that_say_nothing_are_refused_by_name(name):
+    given = {"filling": "randomized_response", "keep_probability": 0.5}
+    assert MODELS[name](**given, add_probability=0.25).channel.epsilon > 0
+    with pytest.raises(ValueError, match="keep_probability must differ from add_probability"):
+        MODELS[name](**given, add_probability=0.5)
+
+
 @pytest.mark.parametrize("wrong", [None, "a secret", 7, np.uint64(3)], ids=repr)
 @pytest.mark.parametrize(("name", "case"), [pytest.param(*each, id=each[0]) for each in CALLS if "key" in each[1][1]])
 def test_what_is_no_key_is_refused_by_name(name, case, wrong):

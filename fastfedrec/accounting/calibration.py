@@ -224,7 +224,8 @@ def _largest(name, meets, low, high):
         else:
             if guess <= low:
                 raise ValueError(
-                    f"no {name} in the range of this search meets the target epsilon and delta; relax them"
+                    f"no {name} in the range of this search meets the target epsilon and delta with that count of "
+                    "rounds; relax them, or lower count"
                 )
             bad, guess = guess, max(low, guess / factor)
     while bad / good > 1 + _PRECISION:

@@ -93,7 +93,7 @@ def generate_implicit(
     >>> bool((shard.indices == data.indices[data.indptr[50] : data.indptr[60]]).all())
     True
     """
-    n_users = check_integer("n_users", n_users, low=1)
+    n_users = check_integer("n_users", n_users, low=1, high=2**31 - 1)
     chosen = PRESETS[check_choice("preset", preset, PRESETS)]
     n_items = check_integer("n_items", n_items, low=1, high=2**31 - 1)
     if int(LARGEST_LENGTH * n_items) < chosen.shortest:

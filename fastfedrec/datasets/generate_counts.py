@@ -97,10 +97,10 @@ def generate_counts(
     >>> data.interactions.shape, data.rates(slice(0, 3)).shape
     ((50, 20), (3, 20))
     """
-    n_users = check_integer("n_users", n_users, low=1)
+    n_users = check_integer("n_users", n_users, low=1, high=2**31 - 1)
     n_items = check_integer("n_items", n_items, low=1, high=2**31 - 1)
     check_choice("law", law, _LAWS)
-    n_factors = _N_FACTORS[law] if n_factors is None else check_integer("n_factors", n_factors, low=1)
+    n_factors = _N_FACTORS[law] if n_factors is None else check_integer("n_factors", n_factors, low=1, high=2**16)
     n_entities = check_integer("n_entities", n_entities, low=1, high=n_users)
     check_instance("key", key, Key, "use Key.from_seed(n)")
     users = np.arange(n_users, dtype=np.uint64)

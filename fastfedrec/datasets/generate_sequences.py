@@ -65,7 +65,7 @@ def generate_sequences(
     >>> (first % 3).tolist()
     [1, 1, 2, 2, 2, 2, 2, 2]
     """
-    n_users = check_integer("n_users", n_users, low=1)
+    n_users = check_integer("n_users", n_users, low=1, high=2**31 - 1)
     n_topics = check_integer("n_topics", n_topics, low=2)
     n_items = check_integer("n_items", n_items, low=n_topics, high=2**31 - 1)
     if n_items % n_topics:

@@ -13,6 +13,7 @@ from fastfedrec._check import check_integer, check_real
 from fastfedrec._digest import digests
 from fastfedrec._folder_lock import FolderLock
 from fastfedrec._ids import axis_ids
+from fastfedrec._threads import check_n_threads
 from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
 from fastfedrec.engines._flower_engine import FlowerEngine
 from fastfedrec.engines._flower_node import Node, digest_of_items, name_system
@@ -107,7 +108,7 @@ def client_app(
         data_loader,
         seed,
         check_integer("max_runs", max_runs, low=1),
-        check_integer("n_threads", n_threads, low=0),
+        check_n_threads(n_threads),
         _check_crowd(system, min_crowd),
     )
     app = ClientApp()

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec._check import check_array, check_epsilon, check_real
+from fastfedrec._numbers import renamed
 from fastfedrec.mechanisms._arrays import check_grid, check_reals
 from fastfedrec.mechanisms._exact import counts_within, sum_lower, unbiased_outputs
 from fastfedrec.mechanisms.channel import LARGEST_EPSILON, TOTAL, Channel, exp_lower
@@ -128,8 +129,10 @@ class SerialLaplaceRR(Channel):
     _purpose = "serial_laplace_rr.privatize"
 
     def __init__(self, epsilon_1: float, epsilon_2: float, grid: int | Sequence[float]):
-        noise = RoundedLaplace(check_epsilon("epsilon_1", epsilon_1), grid)
-        response = GRR(check_epsilon("epsilon_2", epsilon_2), len(noise.inputs))
+        with renamed("nominal_epsilon", "epsilon_1"):
+            noise = RoundedLaplace(check_epsilon("epsilon_1", epsilon_1), grid)
+        with renamed("nominal_epsilon", "epsilon_2"):
+            response = GRR(check_epsilon("epsilon_2", epsilon_2), len(noise.inputs))
         p, q = response.p_count, response.q_count
         exact = [[Fraction(q * TOTAL + (p - q) * c, TOTAL**2) for c in row] for row in noise.counts]
         ratio = max(max(column) / min(column) for column in zip(*exact, strict=True))
@@ -179,7 +182,8 @@ class MixtureLaplaceRR(Channel):
     _purpose = "mixture_laplace_rr.privatize"
 
     def __init__(self, epsilon_1: float, epsilon_2: float, grid: int | Sequence[float]):
-        noise = RoundedLaplace(check_epsilon("epsilon_1", epsilon_1), grid)
+        with renamed("nominal_epsilon", "epsilon_1"):
+            noise = RoundedLaplace(check_epsilon("epsilon_1", epsilon_1), grid)
         total = sum_lower(noise.nominal_epsilon, check_epsilon("epsilon_2", epsilon_2))
         ratio = exp_lower(total)
         # With odds b of the truth, column y is largest at y itself: (b + own) / least <= ratio.

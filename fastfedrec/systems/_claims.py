@@ -1,8 +1,15 @@
 """What a system's own epsilon is a claim of, in the words that its ledger shows."""
 
+from fractions import Fraction
+
+from fastfedrec._check import check_real
 from fastfedrec.accounting import Ledger
 from fastfedrec.interactions import Interactions
 from fastfedrec.item_choice import CHOICES
+from fastfedrec.mechanisms import LayeredGaussian
+
+_MOST_EPSILON = 1e12  # of a run whose noise stays above the least that LayeredGaussian draws
+_WIDEST = 2**56  # of its standard deviations
 
 #: By `Interactions.catalogue`; of a public list there is nothing to say.
 _CATALOGUES = {
@@ -32,6 +39,45 @@ def tell_catalogue(ledger: Ledger, data: Interactions) -> None:
         return
     if note := catalogue_note(data):
         ledger.note(note)
+
+
+def check_run_epsilon(epsilon: float) -> float:
+    """Check the epsilon of a run with layered Gaussian noise on sums in steps of 2^-36 of a user's share.
+
+    Parameters
+    ----------
+    epsilon : float
+        What the caller passed.
+
+    Returns
+    -------
+    float
+        Above 0, below 1e12.
+    """
+    return check_real("epsilon", epsilon, low=0.0, high=_MOST_EPSILON, exclusive=True)
+
+
+def layered_noise(stddev: Fraction | float, remedy: str) -> LayeredGaussian:
+    """The noise on the sums of one round, or a refusal that names what the model was given.
+
+    Parameters
+    ----------
+    stddev : Fraction or float
+        In steps.
+    remedy : str
+        What else would do but a larger budget, after an "or".
+
+    Returns
+    -------
+    LayeredGaussian
+        Of this standard deviation.
+    """
+    if stddev > _WIDEST:
+        raise ValueError(
+            f"epsilon or delta must be larger{remedy}: a round's noise would have the standard deviation "
+            f"{float(stddev):.3g}, and {_WIDEST:.3g} is the most on 64-bit sums"
+        )
+    return LayeredGaussian(stddev)
 
 
 def tell_claim(ledger: Ledger, system: str, epsilon: float, delta: float, n_users: int | None, n_in_data: int) -> None:

@@ -23,6 +23,7 @@ from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.projection import limit_contributions
 from fastfedrec.randomness import Key
 from fastfedrec.row_sums import sum_rows
+from fastfedrec.systems._claims import layered_noise
 from fastfedrec.systems.base import ArrayRule, FederatedSystem, Update
 
 SCALE = 2**18  # of a user's factors: whole numbers of Euclidean norm at most this
@@ -46,10 +47,13 @@ class Noise:
     sensitivity: Fraction
 
     @classmethod
-    def of(cls, n_rows: int, mu: float) -> "Noise":
-        """Noise that costs `mu` at most, where a user adds a vector of norm `UNIT` to each of `n_rows` rows."""
+    def of(cls, n_rows: int, mu: float, count: str) -> "Noise":
+        """Noise that costs `mu` at most, where a user adds a vector of norm `UNIT` to each of `n_rows` rows.
+
+        `count` names the parameter that the budget is divided by.
+        """
         sensitivity = UNIT * Fraction(math.isqrt(n_rows * 2**80) + 1, 2**40)  # rounded up
-        return cls(LayeredGaussian(sensitivity / Fraction(mu)), sensitivity)
+        return cls(layered_noise(sensitivity / Fraction(mu), f", or {count} smaller"), sensitivity)
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,15 @@ class NoisyRound(FederatedSystem):
     """
 
     _purpose: ClassVar[str]
+    _count: ClassVar[str] = "n_rounds"  # what the budget is divided by
 
     def __init__(self, mus: tuple[float, ...], max_items: int, n_items: int, n_factors: int, key: Key):
         self.max_items, self.n_items, self.n_factors, self.key = max_items, n_items, n_factors, key
         kinds = self._kinds()
         self.shapes = {name: shape for name, (shape, _) in kinds.items()}
-        self.noises = {name: Noise.of(n, mu) for mu, (name, (_, n)) in zip(mus, kinds.items(), strict=True)}
+        self.noises = {
+            name: Noise.of(n, mu, self._count) for mu, (name, (_, n)) in zip(mus, kinds.items(), strict=True)
+        }
 
     @abstractmethod
     def _kinds(self) -> dict[str, tuple[tuple[int, ...], int]]:
@@ -163,7 +170,7 @@ class NoisyRound(FederatedSystem):
 class CountRound(NoisyRound):
     """Users count a uniformly random part of their items."""
 
-    _purpose = "dp_als.counts"
+    _purpose, _count = "dp_als.counts", "max_items"
 
     def _kinds(self):
         return {"item_counts": ((self.n_items,), self.max_items)}
@@ -179,7 +186,7 @@ class CountRound(NoisyRound):
 class StartRound(NoisyRound):
     """One power iteration on the matrix of items that users have together: V becomes a basis of X'X V."""
 
-    _purpose = "dp_als.start"
+    _purpose, _count = "dp_als.start", "n_start_rounds"
 
     def _kinds(self):
         return {"item_projections": ((self.n_items, self.n_factors), self.max_items)}

@@ -119,7 +119,7 @@ class FMFRounds(FederatedSystem):
             Normal with standard deviation `init_scale`.
         """
         check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
-        n_items = check_integer("n_items", n_items, low=1)
+        n_items = check_integer("n_items", n_items, low=1, high=2**35 // self.n_factors)  # draws of one stream
         draws = key.normal(_START, size=n_items * self.n_factors).reshape(n_items, self.n_factors)
         rotation = int(key.words(_ROTATION, size=1)[0] >> 1) if self.rotate else 0
         return FMFState((self._settings.init_scale * draws).astype(np.float32), rotation)

@@ -13,6 +13,7 @@ import numpy as np
 from fastfedrec._check import check_instance, check_integer
 from fastfedrec._kernels import evaluation as _subset_kernel
 from fastfedrec._kernels import laplace_rr_svd as _kernel
+from fastfedrec._numbers import renamed
 from fastfedrec._pairs import sort_pairs
 from fastfedrec._remote_users import RemoteUsers
 from fastfedrec._threads import resolve_n_threads
@@ -113,10 +114,11 @@ class RatingRounds(FederatedSystem):
         if self.variant is None or self.variant == "published":
             return None
         grid = tuple(map(float, self.grid))
-        if self.hide_items:
-            return _hiding_channel(sum_lower(float(self.epsilon_1), float(self.epsilon_2)), grid)
         prior = None if self.prior is None else tuple(map(float, self.prior))
-        return rating_channel(self.variant, float(self.epsilon_1), float(self.epsilon_2), grid, prior)
+        with renamed("nominal_epsilon", "epsilon_1 + epsilon_2"):
+            if self.hide_items:
+                return _hiding_channel(sum_lower(float(self.epsilon_1), float(self.epsilon_2)), grid)
+            return rating_channel(self.variant, float(self.epsilon_1), float(self.epsilon_2), grid, prior)
 
     @property
     def published_mechanism(self) -> PublishedLaplaceRR:

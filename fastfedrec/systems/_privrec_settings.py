@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
+from fastfedrec._check import check_choice, check_integer, check_noise_epsilon, check_real
 from fastfedrec._tiles import check_widths
 from fastfedrec.accounting import (
     CentralRelease,
@@ -104,7 +104,7 @@ def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
             parameters[name] = check_real(name, parameters[name], low=1e-6, high=1e6)
     for name in ("popularity_epsilon", "target_epsilon"):
         if parameters[name] is not None:
-            parameters[name] = check_epsilon(name, parameters[name])
+            parameters[name] = check_noise_epsilon(name, parameters[name])
     if parameters["target_epsilon"] is not None:
         target = parameters["target_epsilon"]
         if parameters["noise_multiplier"] is not None:

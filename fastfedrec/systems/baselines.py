@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_epsilon, check_exact, check_flag, check_integer
+from fastfedrec._check import check_choice, check_epsilon, check_exact, check_flag, check_integer, check_noise_epsilon
 from fastfedrec._kernels import baselines as _kernel
 from fastfedrec._kernels import binary_response as _response_kernel
 from fastfedrec._threads import resolve_n_threads
@@ -237,7 +237,7 @@ class DPPopularity(_CountBaseline):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        self.epsilon = check_epsilon("epsilon", self.epsilon)
+        self.epsilon = check_noise_epsilon("epsilon", self.epsilon)
         self.trust = check_choice("trust", self.trust, ("central", "local"))
         self.max_items_per_user = check_integer("max_items_per_user", self.max_items_per_user, low=1, high=2**31 - 1)
         if isinstance(self.n_reports, str):

@@ -11,14 +11,14 @@ from typing import ClassVar, Self
 import numpy as np
 
 from fastfedrec import als
-from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
+from fastfedrec._check import check_choice, check_integer, check_real
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import Ledger, gaussian_mu
 from fastfedrec.accounting._rounding import stretched_delta
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
-from fastfedrec.systems._claims import tell_claim
+from fastfedrec.systems._claims import check_run_epsilon, tell_claim
 from fastfedrec.systems._dp_als_rounds import (
     MAX_USERS,
     ALSState,
@@ -55,7 +55,7 @@ class DPALS(OwnRows):
     Parameters
     ----------
     epsilon : float
-        Of the whole run, in nats.
+        Of the whole run, in nats; below 1e12.
     delta : float
         Of the whole run.
     n_factors : int
@@ -150,17 +150,18 @@ class DPALS(OwnRows):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        self.epsilon = check_epsilon("epsilon", self.epsilon)
+        self.epsilon = check_run_epsilon(self.epsilon)
         self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
         self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1)
         self.n_start_rounds = check_integer("n_start_rounds", self.n_start_rounds, low=0)
         self.max_items = check_integer("max_items", self.max_items, low=1, high=2**31 - 1)
         self.sampling = check_choice("sampling", self.sampling, ("frequency", "uniform"))
-        self.confidence_weight = check_real("confidence_weight", self.confidence_weight, low=0.0)
+        # Beyond these, products with them leave the range of doubles.
+        self.confidence_weight = check_real("confidence_weight", self.confidence_weight, low=0.0, high=1e300)
         self.regularization = check_real("regularization", self.regularization, low=0.0, exclusive=True)
         self.noise_regularization = check_real(
-            "noise_regularization", self.noise_regularization, low=0.0, exclusive=True
+            "noise_regularization", self.noise_regularization, low=0.0, high=1e100, exclusive=True
         )
         if self.n_users is not None:
             self.n_users = check_integer("n_users", self.n_users, low=1, high=MAX_USERS)

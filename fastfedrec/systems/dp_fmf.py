@@ -11,14 +11,14 @@ from typing import ClassVar, Self
 import numpy as np
 
 from fastfedrec import als
-from fastfedrec._check import check_epsilon, check_integer, check_real
+from fastfedrec._check import check_integer, check_real
 from fastfedrec._threads import one_blas_thread
 from fastfedrec.accounting import Ledger, gaussian_mu
 from fastfedrec.accounting._rounding import stretched_delta
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
-from fastfedrec.systems._claims import tell_claim
+from fastfedrec.systems._claims import check_run_epsilon, tell_claim
 from fastfedrec.systems._dp_als_rounds import MAX_USERS, ALSState
 from fastfedrec.systems._dp_fmf_rounds import GradientRound
 from fastfedrec.systems._fit import Fit
@@ -46,7 +46,7 @@ class DPFMF(OwnRows):
     Parameters
     ----------
     epsilon : float
-        Of the whole run, in nats.
+        Of the whole run, in nats; below 1e12.
     delta : float
         Of the whole run.
     n_factors : int
@@ -116,7 +116,7 @@ class DPFMF(OwnRows):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        self.epsilon = check_epsilon("epsilon", self.epsilon)
+        self.epsilon = check_run_epsilon(self.epsilon)
         self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
         self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1)

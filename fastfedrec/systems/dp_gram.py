@@ -10,13 +10,12 @@ from typing import Self
 
 import numpy as np
 
-from fastfedrec._check import check_epsilon, check_integer, check_real
+from fastfedrec._check import check_integer, check_real
 from fastfedrec.accounting import Ledger, gaussian_mu
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
-from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.randomness import Key
-from fastfedrec.systems._claims import tell_claim
+from fastfedrec.systems._claims import check_run_epsilon, layered_noise, tell_claim
 from fastfedrec.systems._dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, NoisySum, PairSum, ShareSum
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._gram_model import LEAST_SIGNAL, GramModel
@@ -42,7 +41,7 @@ class DPGram(GramModel):
     Parameters
     ----------
     epsilon : float
-        Of the whole run, in nats.
+        Of the whole run, in nats; below 1e12.
     delta : float
         Of the whole run.
     score : {"ease", "ridge", "knn"}
@@ -119,7 +118,7 @@ class DPGram(GramModel):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        self.epsilon = check_epsilon("epsilon", self.epsilon)
+        self.epsilon = check_run_epsilon(self.epsilon)
         self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
         self._check_model_parameters()
         self.mean_share = check_real("mean_share", self.mean_share, low=0.0, high=1.0, exclusive=True)
@@ -171,7 +170,7 @@ class DPGram(GramModel):
         self._note(data.n_users, is_open)
 
         def release(kind: type[NoisySum], state: GramState, share: float) -> tuple[NoisySum, np.ndarray]:
-            system = kind(LayeredGaussian(UNIT / (mu * math.sqrt(share))), fit.key, distance)
+            system = kind(layered_noise(UNIT / (mu * math.sqrt(share)), ""), fit.key, distance)
             return system, fit.rounds(system, state, data).noisy / UNIT
 
         state = GramState(np.zeros(data.n_items, dtype=np.int64))
@@ -193,7 +192,7 @@ class DPGram(GramModel):
         first = gaussian_mu(self.epsilon, self.delta)
         n_draws = n_items * (n_items + 1) // 2
         # The noise of both rounds is wider than this.
-        noise = LayeredGaussian(UNIT / first)
+        noise = layered_noise(UNIT / first, "")
         taken = noise.delta(self.epsilon, 2 * n_draws)
         if taken >= self.delta / 2:
             raise ValueError(f"delta must be above {2 * taken:g} for {n_items} items, got {self.delta}")

@@ -34,6 +34,7 @@ from fastfedrec.systems.base import ArrayRule, DivergenceError
 
 __all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]
 
+_WIDEST_NOISE = 2.0**15  # of the counts of raters: its table takes some seconds to compute
 _LARGEST_FACTOR = 1e3  # ratings are products of factors: beyond this training has left the scale
 
 
@@ -188,6 +189,11 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
                 setattr(self, name, check_real(name, value, low=0.0, high=1.0, exclusive=True))
             elif value is not None:
                 raise ValueError(f"{name} is for filling='randomized_response', got {value!r} with 'hybrid'")
+        if self.channel is not None and not self.channel.epsilon:
+            raise ValueError(
+                f"keep_probability must differ from add_probability, got {self.keep_probability} for both: what users "
+                "speak of would not depend on what they rated"
+            )
 
     def _check_central(self) -> None:
         self.noise_multiplier = check_real("noise_multiplier", self.noise_multiplier, low=0.01, high=1e4)
@@ -205,7 +211,9 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         if self.divisor is not None:
             self.divisor = check_real("divisor", self.divisor, low=0.0, exclusive=True)
         else:
-            self.max_items = check_integer("max_items", self.max_items, low=1)
+            self.max_items = check_integer("max_items", self.max_items, low=1, high=2**31 - 1)
+            product = self.noise_multiplier * math.sqrt(self.max_items)  # the stddev of the noise on counts
+            check_real("noise_multiplier * sqrt(max_items)", product, high=_WIDEST_NOISE)
 
     # ---- training -----------------------------------------------------------------------------------------------
 

@@ -155,6 +155,8 @@ class FMFLDP(OwnRows, FMFRounds):
                 value = check_choice(name, value, ("auto",))
             else:
                 value = check_real(name, value, low=0.0, exclusive=name != "confidence_weight")
+            if name == "init_scale" and not isinstance(value, str):
+                check_real(name, value, high=1e6)  # squares of factors stay far from the range of float32
             setattr(self, name, value)
         if self.epsilon is None and self.variant == "published":
             raise ValueError("variant='published' is the private system; give an epsilon, or use variant='guaranteed'")

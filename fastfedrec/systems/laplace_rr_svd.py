@@ -19,6 +19,7 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import Channel, RatedOrNot
 from fastfedrec.mechanisms.bayes_kary import check_prior
 from fastfedrec.randomness import Key
+from fastfedrec.sgd import MAX_FACTORS
 from fastfedrec.systems._fit import Fit
 from fastfedrec.systems._laplace_rr_svd_rounds import RatingRounds, RatingState, truth_statement
 from fastfedrec.systems._own_rows import OwnRows
@@ -172,7 +173,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
             self.prior = tuple(check_real("prior", share) for share in self.prior)
             if self.hide_items or self.variant != "optimal":
                 raise ValueError("prior needs variant='optimal' and hide_items=False: no other channel has one")
-        self.n_factors = check_integer("n_factors", self.n_factors, low=0)
+        self.n_factors = check_integer("n_factors", self.n_factors, low=0, high=MAX_FACTORS)
         for name in ("n_epochs", "learning_rate", "regularization"):
             value = getattr(self, name)
             if isinstance(value, str):

@@ -12,10 +12,10 @@ import numpy as np
 
 from fastfedrec._check import (
     check_choice,
-    check_epsilon,
     check_flag,
     check_instance,
     check_integer,
+    check_noise_epsilon,
     check_real,
 )
 from fastfedrec._ids import encode_ids, id_at
@@ -23,6 +23,7 @@ from fastfedrec._threads import resolve_n_threads
 from fastfedrec.accounting import Ledger
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
+from fastfedrec.nmf import MAX_FACTORS
 from fastfedrec.projection import check_value_range
 from fastfedrec.randomness import Key
 from fastfedrec.systems._fit import Fit
@@ -173,11 +174,12 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         if isinstance(self.n_prototypes, str):
             self.n_prototypes = check_choice("n_prototypes", self.n_prototypes, ("auto",))
         else:
-            self.n_prototypes = check_integer("n_prototypes", self.n_prototypes, low=1)
-        for name in ("n_factors", "max_entries", "n_support_items", "max_rows_per_user", "n_epochs"):
+            self.n_prototypes = check_integer("n_prototypes", self.n_prototypes, low=1, high=2**16)
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=MAX_FACTORS)
+        for name in ("max_entries", "n_support_items", "max_rows_per_user", "n_epochs"):
             setattr(self, name, check_integer(name, getattr(self, name), low=1))
         if self.epsilon is not None:
-            self.epsilon = check_epsilon("epsilon", self.epsilon)
+            self.epsilon = check_noise_epsilon("epsilon", self.epsilon)
         if self.delta is not None:
             self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
         self.value_range = check_value_range(self.value_range)

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec._check import check_epsilon, check_integer, check_real
+from fastfedrec._numbers import renamed
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
@@ -27,6 +28,8 @@ from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["ShuffledSketchGram", "mean_magnitude"]
 
+_MOST_EPSILON = 50.0  # it hides nobody; and how many reports cost more than this takes minutes to find out
+
 
 class ShuffledSketchGram(GramModel):
     """EASE, ridge or nearest neighbours from shuffled one-bit reports about pairs of items.
@@ -41,7 +44,7 @@ class ShuffledSketchGram(GramModel):
     Parameters
     ----------
     epsilon : float
-        Of the whole run behind the shuffler, in nats.
+        Of the whole run behind the shuffler, in nats; below 50.
     epsilon_0 : float
         Of one report on the user's device.  A smaller one learns more from the same `epsilon`, by more reports.
     delta : float
@@ -127,7 +130,7 @@ class ShuffledSketchGram(GramModel):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
-        self.epsilon = check_epsilon("epsilon", self.epsilon)
+        self.epsilon = check_real("epsilon", self.epsilon, low=0.0, high=_MOST_EPSILON, exclusive=True)
         self.epsilon_0 = check_epsilon("epsilon_0", self.epsilon_0)
         self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
         self.n_rotations = check_integer("n_rotations", self.n_rotations, low=1, high=MAX_CELLS)
@@ -177,7 +180,8 @@ class ShuffledSketchGram(GramModel):
         self._check_parameters()
         data = check_interactions(interactions, may_be_empty=True, least_users=1).binarize()
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        channel = BinaryResponse(self.epsilon_0)
+        with renamed("nominal_epsilon", "epsilon_0"):
+            channel = BinaryResponse(self.epsilon_0)
         self.n_reports_ = self._budget(channel, data.n_users)
         self.signal_ = self._signal(channel, data)
         is_open = data.n_items > 1 and (not self.gate or self.signal_ >= LEAST_SIGNAL)
