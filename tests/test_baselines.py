@@ -222,7 +222,7 @@ def test_values_do_not_matter_and_zeros_do_not_count():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"epsilon": 0.0}, ValueError, "epsilon must be greater than 0"),
+        ({"epsilon": 0.0}, ValueError, "epsilon must be at least 1e-100"),
         ({"epsilon": None}, TypeError, "epsilon must be a real number"),
         ({"trust": "shuffle"}, ValueError, "trust must be one of 'central', 'local'"),
         ({"max_items_per_user": 0}, ValueError, "max_items_per_user must be at least 1"),

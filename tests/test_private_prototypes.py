@@ -326,7 +326,7 @@ def test_the_published_variant_promises_nothing_and_says_so():
     [
         ({"n_prototypes": "many"}, "n_prototypes must be one of 'auto'"),
         ({"n_prototypes": 0}, "n_prototypes must be at least 1, got 0"),
-        ({"epsilon": 0.0}, r"epsilon must be greater than 0"),
+        ({"epsilon": 0.0}, r"epsilon must be at least 1e-100"),
         ({"delta": 1.0}, r"delta must be less than 1"),
         ({"value_range": (5.0, 1.0)}, r"value_range\[1\] must be greater than 5"),
         ({"prototypes": "sparse"}, "prototypes must be one of"),
