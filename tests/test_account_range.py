@@ -278,6 +278,50 @@ def check_composition(points):
     assert epsilon <= CLOSE * bounds[1] + 1e-4 or epsilon <= CLOSE * bounds[0] + 1e-4
 
 
+def exact_pure_delta(epsilon, uses, target):
+    """Of so many randomized responses, the worst of all pure releases: the number of truthful ones is binomial."""
+    with mpmath.workdps(60):
+        kept, target = 1 / (1 + mpmath.exp(-mpmath.mpf(epsilon))), mpmath.mpf(target)
+        return mpmath.fsum(
+            -math.comb(uses, k) * kept**k * (1 - kept) ** (uses - k) * mpmath.expm1(target - loss)
+            for k in range(uses + 1)
+            if (loss := (2 * k - uses) * mpmath.mpf(epsilon)) > target
+        )
+
+
+def check_pure_composition(points, fewer=0):
+    """At least the truth, and within 1%, also of deltas far below the transform's errors."""
+    epsilon, uses, delta = points.between(-6, math.log10(5)), int(points.between(0.3, 2.5)), points.between(-60, -1)
+    account = PLDAccountant().compose(LocalReports("m", epsilon, uses - fewer, 10))
+    found = account.get_epsilon(delta)
+    assert exact_pure_delta(epsilon, uses, found) <= delta
+    assert not found or exact_pure_delta(epsilon, uses, found / CLOSE) > delta
+    between = found * 0.7
+    exact = exact_pure_delta(epsilon, uses, between)
+    assert exact <= account.get_delta(between) <= 1.02 * exact
+
+
+def test_pure_compositions_at_some_points():
+    points = Points(4601)
+    for _ in range(12):
+        check_pure_composition(points)
+
+
+def test_the_check_of_pure_compositions_sees_a_use_that_was_dropped():
+    points = Points(4601)
+    for _ in range(3):
+        with pytest.raises(AssertionError):
+            check_pure_composition(points, fewer=1)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(4))
+def test_pure_compositions_at_many_points(seed):
+    points = Points(seed + 3000)
+    for _ in range(100):
+        check_pure_composition(points)
+
+
 def test_compositions_at_some_points():
     pytest.importorskip("dp_accounting", reason="the comparison needs dp-accounting")
     points = Points(4600)
