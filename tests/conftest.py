@@ -1,4 +1,9 @@
+import os
 from pathlib import Path
+
+# Before NumPy is loaded, and for the processes that tests start.  Small products gain nothing from a second thread,
+# which waits by spinning, on the core where another worker of pytest-xdist tests.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
@@ -35,6 +40,15 @@ def pytest_configure(config):
         forced = hardware.use_instruction_set(name)
         forced.__enter__()
         config.add_cleanup(lambda: forced.__exit__(None, None, None))
+
+
+def pytest_collection_modifyitems(config, items):
+    """With --instruction-set, leave out the tests that force one themselves: they would do the same once more."""
+    if config.getoption("--instruction-set") is None:
+        return
+    again = {item for item in items if "instruction_set" in getattr(item, "fixturenames", ())}
+    config.hook.pytest_deselected(items=list(again))
+    items[:] = [item for item in items if item not in again]
 
 
 def is_missing(error):
