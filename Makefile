@@ -63,7 +63,7 @@ ONLY ?=
 mutants: $(VENV)/.installed-test
 	PYTHONPATH=tests $(BIN)/python -P -m mutants --only '$(ONLY)'
 
-# Tests at thousands of random points.
+# Real data at full size, quality after minutes of training, thousands of random points.
 test-nightly: $(VENV)/.installed-test
 	$(BIN)/pytest -n 2 -m nightly
 

@@ -330,7 +330,7 @@ def test_threads_do_not_change_what_is_found(data):
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_figures_on_movielens_1m():
     data = load_movielens(find_data("ml-1m.zip"))
     anew = records(data, sharing="published", n_rounds=3)
@@ -342,7 +342,7 @@ def test_figures_on_movielens_1m():
     assert abs(attacks.popularity(matched, data, counts(data)).auc - 0.616) < 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_gradients_on_movielens_1m():
     data = load_movielens(find_data("ml-1m.zip"))
     for options, precision, rating_recall in (({}, 0.989, 0.995), ({"t_predict": 0}, 1.0, 0.947)):

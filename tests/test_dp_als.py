@@ -338,7 +338,7 @@ def test_audit_finds_no_more_than_the_claim_and_catches_a_norm_or_noise_off(norm
     assert result.lower_bound > 0.94
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_movielens_users_resampled():
     from conftest import find_data
     from test_dp_gram import hit_ratio, resampled

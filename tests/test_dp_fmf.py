@@ -232,7 +232,7 @@ def test_it_beats_popularity_on_generated_data_where_there_are_enough_users():
     assert found[1] > found[0] + 0.03
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_movielens():
     as_they_are = leave_one_out_users()
     train, test = resampled(*as_they_are, 50_000)

@@ -366,7 +366,7 @@ def mean_hit_ratio(make_model, data, n_seeds=3):
     return float(np.mean(ratios))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_hit_ratios_on_movielens_1m(movielens_1m):
     from fastfedrec import Popularity
 
@@ -379,7 +379,7 @@ def test_hit_ratios_on_movielens_1m(movielens_1m):
     assert mean_hit_ratio(lambda: FMFLDP(epsilon=0.01, n_reports=1), movielens_1m) < 0.2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_hit_ratios_with_fifty_thousand_users(movielens_1m):
     from fastfedrec import Popularity
 

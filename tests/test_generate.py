@@ -244,7 +244,7 @@ def popularity_hit_rate(data, key, n_negatives=99):
     return float((rank <= 10).mean())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_shard_alone_at_the_full_catalogue():
     options = {"key": Key.from_seed(9), "mean_interactions": 50, "timestamps": True}
     whole = generate_implicit(20_000, 26_744, **options)
@@ -254,7 +254,7 @@ def test_every_shard_alone_at_the_full_catalogue():
     assert whole.n_interactions == pytest.approx(50 * 20_000, rel=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_fit_to_movielens_1m(data_path):
     real = load_movielens(data_path("ml-1m.zip"))
     made = generate_implicit(6040, 3706, key=Key.from_seed(11), ratings=True)

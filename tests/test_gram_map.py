@@ -139,7 +139,7 @@ def test_threads_change_no_hit_ratio(small):
 # ---- statistics: the claims of docs/explanation/systems/dp-gram.md ---------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_gate_on_generated_data():
     cells = [cell for cell in gain_map(quick=True).cells if cell.model == DP_GRAM]
     assert all(cell.gain > -cell.margin for cell in cells if cell.signal >= 30)

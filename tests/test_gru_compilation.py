@@ -1,4 +1,4 @@
-"""The recurrent encoder where Numba compiles nothing, where it has compiled before, and where it can keep nothing."""
+"""The recurrent encoder where Numba compiles nothing, and where it can keep nothing (where it has: test_first_call)."""
 
 from child_case import run_python
 
@@ -16,21 +16,6 @@ def test_without_a_compiler():
         np.testing.assert_allclose(case.encoder.encode_sequences(case.parameters, [3, 1], [0, 2])[0], state)
         """
     run_python(code, NUMBA_DISABLE_JIT="1")
-
-
-def test_the_cache_serves_the_next_process(tmp_path):
-    code = """if True:
-        from gru_case import Case
-        from fastfedrec._kernels import gru as kernel
-        case = Case(n_clients=1)
-        case.train()
-        case.encoder.encode_sequences(case.parameters, [0], [0, 1])
-        kernels = kernel.train_clients, kernel.encode
-        print(sum(sum(k.stats.cache_misses.values()) for k in kernels),
-              sum(sum(k.stats.cache_hits.values()) for k in kernels))
-        """
-    first, second = (run_python(code, NUMBA_CACHE_DIR=str(tmp_path)).split() for _ in range(2))
-    assert (first, second) == (["2", "0"], ["0", "2"])
 
 
 def test_kernels_compile_where_no_cache_can_be_written(monkeypatch):

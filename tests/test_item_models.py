@@ -127,7 +127,7 @@ def test_threads_do_not_change_bits():
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_models_beat_popularity_on_movielens_1m(data_path):
     data = datasets.load_movielens(data_path("ml-1m.zip")).binarize(3)
     train, test = leave_one_out(data, key=Key.from_seed(1))

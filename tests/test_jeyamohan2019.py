@@ -162,7 +162,7 @@ def test_threads_do_not_change_the_figure(folds):
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_figures_on_movielens_100k(data_path):
     folds = load_movielens_folds(data_path("ml-100k.zip"))
     low, high = rating_figure(folds, "equal-epsilon", epsilons=[2.0, 6.0]).cells

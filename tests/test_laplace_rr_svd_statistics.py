@@ -80,7 +80,7 @@ def mean_rmse(model, folds):
     return np.mean([rmse_of(model, fold, seed) for seed, fold in enumerate(folds)])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_figures_on_movielens_100k(data_path):
     # "must be seen" of issue 5: exact epsilon 2 a rating, the five published splits.
     folds = load_movielens_folds(data_path("ml-100k.zip"))
@@ -95,7 +95,7 @@ def test_figures_on_movielens_100k(data_path):
         assert optimal < mean_rmse(ItemMean(2.0), folds)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_factors_are_used_where_they_help_and_left_out_where_they_do_not(data_path):
     fold = load_movielens_folds(data_path("ml-100k.zip"))[0]
     for epsilon, helps in ((1.0, False), (2.0, True)):  # of either part

@@ -131,7 +131,7 @@ def test_threads_do_not_change_the_table(folds):
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["ml-100k", "ml-1m"])
 def test_the_papers_counts(name):
     folds = list(k_fold(load_movielens(find_data(f"{name}.zip")), n_folds=5, key=Key.from_seed(0)))
@@ -140,7 +140,7 @@ def test_the_papers_counts(name):
             assert abs(found - printed) <= 0.01 * printed
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_movielens_100k_without_virtual_items_is_the_papers():
     errors = []
     for seed, (train, test) in enumerate(
@@ -151,7 +151,7 @@ def test_movielens_100k_without_virtual_items_is_the_papers():
     assert abs(np.mean([e["rmse"] for e in errors]) - 0.943) <= 0.007
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_movielens_100k_with_virtual_items_is_the_papers():
     folds = list(k_fold(load_movielens(find_data("ml-100k.zip")), n_folds=5, key=Key.from_seed(0)))
     # The paper's T_predict and one round more: with 5 itself, rho 2 and 3 come to .7481 and .7493.
@@ -169,7 +169,7 @@ def test_movielens_100k_with_virtual_items_is_the_papers():
         assert abs(np.mean([e["rmse"] for e in errors]) - rmse) <= 0.002
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_movielens_1m_is_the_papers():
     train, test = next(iter(k_fold(load_movielens(find_data("ml-1m.zip")), n_folds=5, key=Key.from_seed(0))))
     for rho, mae, rmse in ((0, 0.7193, 0.9106), (1, 0.7217, 0.9129), (2, 0.7239, 0.9152), (3, 0.7263, 0.9178)):

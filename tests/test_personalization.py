@@ -201,7 +201,7 @@ def test_threads_change_nothing():
 # ---- statistics: the figures of docs/explanation/systems/privrec.md --------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not REAL.exists(), reason="MovieLens 1M and Frappe are not here")
 def test_baselines_on_real_data():
     movies = personalization_split(datasets.load_movielens(REAL / "ml-1m.zip"), threshold=3, key=Key.from_seed(0))

@@ -507,7 +507,7 @@ def test_movielens_figures_of_the_specification(movielens, parameters, rmse, ran
     assert found < rank + 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_zero_filled_prototypes_rank_well_and_predict_badly(movielens):
     error, rank = figures(
         PrivatePrototypes(1, 10, 10.0, 1e-5, prototypes="zero_filled", value_range=(0.0, 5.0)), movielens, 1
@@ -516,7 +516,7 @@ def test_zero_filled_prototypes_rank_well_and_predict_badly(movielens):
     assert rank < 0.16
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_eicu_demo_end_to_end(data_path):
     """Ten patients a hospital: exact means rank well, and guaranteed ones badly, as is warned."""
     data = load_eicu(data_path("eicu-demo"), rows="stays")

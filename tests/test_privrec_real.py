@@ -20,7 +20,7 @@ def hit_ratio(model, split):
     return evaluate_personalized(model, split, metrics=["hr@10"])["all"]["hr@10"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not REAL.exists(), reason="MovieLens 1M is not here")
 def test_the_recommended_preset_beats_popularity_on_movielens():
     gains = []
@@ -32,7 +32,7 @@ def test_the_recommended_preset_beats_popularity_on_movielens():
     assert np.mean(gains) >= 0.015
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not REAL.exists(), reason="Frappe is not here")
 def test_frappe_reaches_the_prototype():
     log, key = datasets.load_frappe(REAL / "frappe/frappe.csv"), Key.from_seed(0)
@@ -45,7 +45,7 @@ def test_frappe_reaches_the_prototype():
         assert found[metric] >= prototype - 0.03
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not REAL.exists(), reason="MovieLens 1M is not here")
 def test_the_papers_private_parameters_diverge_and_say_so():
     model = PrivRec(**MOVIES, cohort_size=30, clip_norm=40.0, noise_multiplier=1.0, local_epochs=1)
@@ -53,7 +53,7 @@ def test_the_papers_private_parameters_diverge_and_say_so():
         model.fit(movielens(0).train, key=Key.from_seed(0))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not REAL.exists(), reason="MovieLens 1M is not here")
 def test_private_popularity_fine_tuned_on_devices_beats_private_popularity_at_the_same_epsilon():
     gains = []

@@ -489,7 +489,7 @@ def test_a_cohort_beyond_the_users():
     assert resolve_options(parameters, 40)["cohort_size"] == 40  # its own is cut down
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not REAL.exists(), reason="MovieLens is not here")
 def test_which_real_data_have_an_order():
     one = {"n_rounds": 1, "cohort_size": 5, "n_factors": 16, "hidden": (16,), "local_epochs": 1}
@@ -515,7 +515,7 @@ def accuracy(encoder, parameters, data):
         yield scores[:, 0] > scores[:, 1:].max(axis=1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("ordered", [True, False])
 def test_the_encoder_learns_from_order_and_from_nothing_else(ordered):
     """Among equally popular items, with users all alike, only order tells; shuffled, both tasks stay at chance.

@@ -279,7 +279,7 @@ def test_threads_do_not_change_the_bits():
 # ---- real data ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_popularity_on_movielens_1m(data_path):
     from fastfedrec.datasets import load_movielens
 

@@ -211,7 +211,7 @@ def test_the_private_global_mean_is_unbiased():
         assert p_value(factor * truth) < ALPHA
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_order_of_the_baselines_on_movielens_100k(data_path):
     train, test = load_movielens_folds(data_path("ml-100k.zip"))[0]
     errors = [

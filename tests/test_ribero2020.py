@@ -241,7 +241,7 @@ def test_threads_do_not_change_the_figure():
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_eicu_demo_gives_figure_2(data_path):
     """On the 20 hospitals with most stays: the whole demo takes minutes."""
     data = load_eicu(data_path("eicu-demo"), rows="stays")

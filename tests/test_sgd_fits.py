@@ -304,7 +304,7 @@ def test_inverse_variance_weights_help():
     assert error(weights=weights) < 0.5 * error()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_movielens_100k_on_the_published_folds(data_path):
     import io
     import zipfile

@@ -153,7 +153,7 @@ def test_bad_inputs():
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_papers_accuracy_is_above_the_ceiling_on_its_own_data():
     data = load_movielens(find_data("ml-1m.zip"))
     model, options = privrec_targets(data, quick=True)["PrivRec"]
