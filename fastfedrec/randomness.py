@@ -417,3 +417,27 @@ def resolve_key(key: Key | None) -> Key:
     if key is None:
         return Key.from_entropy()
     return check_instance("key", key, Key, "use Key.from_seed(n) for a simulation, or None for a new entropy key")
+
+
+def claim_call(what: str, key: Key | None, round: int, n_threads: int = 1) -> tuple[Key, int, int]:
+    """Check what a call that randomizes was given, and take its key last: a mistake does not use it up.
+
+    Parameters
+    ----------
+    what : str
+        Who takes the key, for the message of the next attempt.
+    key, round, n_threads : object
+        What the caller passed; None draws a new key from entropy.
+
+    Returns
+    -------
+    key : Key
+        Never None.
+    round, n_threads : int
+        Below 2**32, and at least 1.
+    """
+    round = check_integer("round", round, low=0, high=2**32 - 1)
+    n_threads = resolve_n_threads(n_threads)
+    key = resolve_key(key)
+    key.claim(what)
+    return key, round, n_threads

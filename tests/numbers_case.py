@@ -371,6 +371,7 @@ FUNCTIONS = {
     "randomness.Key.uniform": on(lambda: KEY, purpose="x", user=3, size=4),
     "randomness.Key.normal": on(lambda: KEY, purpose="x", user=3, size=4),
     "randomness.Key.permutation": on(lambda: KEY, purpose="x", user=3, size=4),
+    "randomness.claim_call": call(what="x", key=KEY, round=3, n_threads=2),
     "ranking.held_out_ranks": call(held_out_scores=np.ones(2), other_scores=np.ones((2, 3)), counts=np.array([3, 3])),
     "ranking.recommend_factors": call(user_factors=np.ones((2, 3)), item_factors=np.ones((5, 3)), n=2),
     "ranking.sample_unseen": call(interactions=implicit(), rows=np.arange(3), n=2, key=KEY, purpose="x"),

@@ -19,7 +19,7 @@ from significance import ALPHA
 
 from fastfedrec import Key
 from fastfedrec._kernels import randomness as kernel
-from fastfedrec.randomness import _as_uniform, resolve_key
+from fastfedrec.randomness import _as_uniform, claim_call, resolve_key
 
 SECRET = bytes(range(32))
 users = st.one_of(st.integers(0, 3), st.integers(0, 2**64 - 1), st.sampled_from([2**32 - 1, 2**32, 2**33 + 5]))
@@ -263,6 +263,16 @@ def test_nothing_printed_holds_the_secret():
     with pytest.raises(ValueError, match="single-use") as caught:
         key.claim("fit")
     assert SECRET.hex() not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [{"round": -1}, {"round": 2**32}, {"round": 0, "n_threads": -1}])
+def test_a_call_that_is_refused_does_not_use_its_key_up(wrong):
+    key = Key.from_entropy()
+    with pytest.raises(ValueError, match=f"{list(wrong)[-1]} must be"):
+        claim_call("first", key, **wrong)
+    assert claim_call("second", key, 3, 2) == (key, 3, 2)
+    with pytest.raises(ValueError, match="already used by second"):
+        claim_call("third", key, 3, 2)
 
 
 def test_resolve_key():

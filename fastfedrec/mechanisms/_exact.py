@@ -4,6 +4,9 @@ import math
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from fastfedrec.mechanisms.channel import TOTAL
 
@@ -58,6 +61,28 @@ def unbiased_outputs(
     return [
         v + sum((w * row[y] for w, row in zip(weights, counts, strict=True)), Fraction(0)) for y, v in enumerate(start)
     ]
+
+
+def unbiased_table(
+    probabilities: Sequence[Sequence[Fraction]],
+    ratio: Fraction,
+    inputs: Sequence[Fraction],
+    start: Sequence[Fraction] | None = None,
+) -> dict[str, Any]:
+    """What a `Channel` is made of: counts within `ratio`, and unbiased outputs near `start` (None for the inputs)."""
+    counts = counts_within(probabilities, ratio)
+    outputs = unbiased_outputs(counts, inputs, inputs if start is None else start)
+    return {"counts": counts, "inputs": inputs, "outputs": outputs}
+
+
+def proposed_table(
+    sets: np.ndarray, weights: np.ndarray, values: np.ndarray, ratio: Fraction, inputs: Sequence[Fraction]
+) -> dict[str, Any]:
+    """The same for outputs that are each `ratio` times as likely on a set of inputs as on the others, near `values`."""
+    wishes = [
+        [Fraction(float(w)) * (ratio if own else 1) for w, own in zip(weights, row, strict=True)] for row in sets.T
+    ]
+    return unbiased_table(wishes, ratio, inputs, [Fraction(float(v)) for v in values])
 
 
 def _solve(matrix: Sequence[Sequence[int]], right: Sequence[Fraction]) -> list[Fraction]:

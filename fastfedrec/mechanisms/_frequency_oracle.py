@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec._check import check_exact, check_integer, plain_array
-from fastfedrec.mechanisms._arrays import check_reals
+from fastfedrec.mechanisms._arrays import check_codes, check_reals
 from fastfedrec.mechanisms._nominal import NominalEpsilon
 from fastfedrec.mechanisms.channel import TOTAL, log_upper
 
@@ -47,7 +47,8 @@ class FrequencyOracle(NominalEpsilon):
         ndarray of shape (n_values,), int64
             Counts.
         """
-        raise NotImplementedError
+        reports = check_codes("reports", reports, self.n_values)
+        return np.bincount(reports.reshape(-1), minlength=self.n_values).astype(np.int64, copy=False)
 
     def estimate(self, reports: np.ndarray) -> np.ndarray:
         """The unbiased estimate of each value's frequency among the clients who reported.

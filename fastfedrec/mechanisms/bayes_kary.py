@@ -1,13 +1,12 @@
 """The mechanism for a few known values, such as ratings, whose reports tell most about them under a public prior."""
 
 from collections.abc import Sequence
-from fractions import Fraction
 
 import numpy as np
 
 from fastfedrec._check import check_integer, check_real
 from fastfedrec.mechanisms._arrays import check_grid
-from fastfedrec.mechanisms._exact import counts_within, unbiased_outputs
+from fastfedrec.mechanisms._exact import proposed_table
 from fastfedrec.mechanisms._kary_solutions import BAYES, find_solution, propose
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower
 
@@ -88,13 +87,7 @@ class BayesKary(Channel):
         self.variance_ratio = check_real("variance_ratio", variance_ratio, low=1.01)
         ratio, x = exp_lower(self.nominal_epsilon), np.array([float(v) for v in inputs])
         sets, weights, values, self.optimality_gap = self._propose(x)
-        wishes = [
-            [Fraction(float(w)) * (ratio if row[i] else 1) for w, row in zip(weights, sets, strict=True)]
-            for i in range(len(inputs))
-        ]
-        counts = counts_within(wishes, ratio)
-        start = [Fraction(float(v)) for v in values]
-        super().__init__(counts, inputs=inputs, outputs=unbiased_outputs(counts, inputs, start))
+        super().__init__(**proposed_table(sets, weights, values, ratio, inputs))
         self.explained = explained_share(self, self.prior)
 
     def _propose(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:

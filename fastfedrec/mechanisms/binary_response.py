@@ -4,12 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_epsilon, check_integer, check_out, check_real, plain_array
+from fastfedrec._check import check_epsilon, check_out, check_real, plain_array
 from fastfedrec._kernels import binary_response as _kernel
-from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms._arrays import check_integers, check_reals
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key, claim_call
 
 _PURPOSE = "binary_response.privatize"
 _REMEDY = "2 * x - 1 for answers x of 0 and 1"
@@ -117,16 +116,13 @@ class BinaryResponse(Channel):
             Bits, coded as 0 and 1.
         """
         values = plain_array("values", values)
-        round_number = check_integer("round", round, low=0, high=2**32 - 1)
-        n_threads = resolve_n_threads(n_threads)
         out = check_out(out, values.shape, np.int8, apart_from=values)
         if values.dtype == np.bool_:
             values = 2.0 * values - 1.0
         elif _are_bits(values):
             raise ValueError(f"values must be from -1 to 1, got {values.dtype} of 0 and 1: 0 is a coin; use {_REMEDY}")
         values = check_reals("values", values, _REMEDY)
-        key = resolve_key(key)
-        key.claim("BinaryResponse.privatize")
+        key, round_number, n_threads = claim_call("BinaryResponse.privatize", key, round, n_threads)
         _kernel.respond_values(
             np.ascontiguousarray(values).reshape(-1),
             out.reshape(-1),

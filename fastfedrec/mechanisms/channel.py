@@ -12,10 +12,9 @@ import numpy as np
 from fastfedrec._check import check_exact, check_integer, check_real
 from fastfedrec._kernels import channel as _kernel
 from fastfedrec._numbers import is_exact
-from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms._arrays import CODES, check_codes, check_reals, code_type, report_array
 from fastfedrec.mechanisms._nominal import NominalEpsilon
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key, claim_call
 
 TOTAL = 2**64
 LARGEST_EPSILON = 1000.0  # a table of 64-bit counts cannot tell a larger one from it
@@ -288,10 +287,7 @@ class Channel(NominalEpsilon):
         values = check_codes("values", values, len(self.inputs))
         first = code_type(len(self.outputs))
         out = report_array(out, values, CODES[CODES.index(first) :])
-        round_number = check_integer("round", round, low=0, high=2**32 - 1)
-        n_threads = resolve_n_threads(n_threads)
-        key = resolve_key(key)
-        key.claim(f"{type(self).__name__}.privatize")
+        key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
         _kernel.sample_rows(
             values.reshape(-1),
             *self._thresholds,

@@ -7,11 +7,10 @@ import numpy as np
 
 from fastfedrec._check import check_epsilon, check_integer
 from fastfedrec._kernels import frequency as _kernel
-from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms._arrays import CODES, check_codes, check_grid, code_type, report_array
 from fastfedrec.mechanisms._frequency_oracle import FrequencyOracle
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key, claim_call
 
 
 class GRR(FrequencyOracle):
@@ -100,10 +99,7 @@ class GRR(FrequencyOracle):
         """
         values = check_codes("values", values, self.n_values)
         out = report_array(out, values, CODES[CODES.index(code_type(self.n_values)) :])
-        round_number = check_integer("round", round, low=0, high=2**32 - 1)
-        n_threads = resolve_n_threads(n_threads)
-        key = resolve_key(key)
-        key.claim("GRR.privatize")
+        key, round_number, n_threads = claim_call("GRR.privatize", key, round, n_threads)
         _kernel.report_values(
             values.reshape(-1),
             out.reshape(-1),
@@ -114,22 +110,6 @@ class GRR(FrequencyOracle):
             n_threads,
         )
         return out
-
-    def support(self, reports: np.ndarray) -> np.ndarray:
-        """How many reports support each value; adds up over shards of clients.
-
-        Parameters
-        ----------
-        reports : array_like of int
-            What `privatize` returned.
-
-        Returns
-        -------
-        ndarray of shape (n_values,), int64
-            Counts.
-        """
-        reports = check_codes("reports", reports, self.n_values)
-        return np.bincount(reports.reshape(-1), minlength=self.n_values).astype(np.int64, copy=False)
 
     def channel(self, inputs: Sequence[float] | None = None) -> Channel:
         """The mechanism as an exact table, with unbiased outputs for values that stand for numbers.
@@ -239,10 +219,9 @@ class OUE(FrequencyOracle):
         ndarray of shape (n, n_values), uint8
             Bits.
         """
-        values, n_threads, round_number = self._check(values, n_threads, round)
+        values = self._check(values)
         out = report_array(out, values, [np.uint8], shape=(len(values), self.n_values))
-        key = resolve_key(key)
-        key.claim("OUE.privatize")
+        key, round_number, n_threads = claim_call("OUE.privatize", key, round, n_threads)
         _kernel.report_bits(values, out, key.subkey(self._purpose), self.q_count, round_number, n_threads)
         return out
 
@@ -267,18 +246,17 @@ class OUE(FrequencyOracle):
         ndarray of shape (n_values,), int64
             Counts.  A simulation's shortcut: in a deployment each client sends its own bits.
         """
-        values, n_threads, round_number = self._check(values, n_threads, round)
-        key = resolve_key(key)
-        key.claim("OUE.privatize_support")
+        values = self._check(values)
+        key, round_number, n_threads = claim_call("OUE.privatize_support", key, round, n_threads)
         sums = np.zeros((n_threads, self.n_values), dtype=np.int64)
         _kernel.add_bits(values, sums, key.subkey(self._purpose), self.q_count, round_number, n_threads)
         return sums.sum(axis=0)
 
-    def _check(self, values: np.ndarray, n_threads: int, round_number: int) -> tuple[np.ndarray, int, int]:
+    def _check(self, values: np.ndarray) -> np.ndarray:
         values = check_codes("values", values, self.n_values)
         if values.ndim != 1:
             raise ValueError(f"values must have 1 dimension, got shape {values.shape}")
-        return values, resolve_n_threads(n_threads), check_integer("round", round_number, low=0, high=2**32 - 1)
+        return values
 
     def support(self, reports: np.ndarray) -> np.ndarray:
         """How many reports support each value; adds up over shards of clients.

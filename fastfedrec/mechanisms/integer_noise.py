@@ -11,7 +11,7 @@ from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms._arrays import check_integers
 from fastfedrec.mechanisms._noise_table import NoiseTable
 from fastfedrec.mechanisms.channel import LARGEST_EPSILON, exp_lower
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key, claim_call
 
 _INT64 = np.iinfo(np.int64)
 
@@ -190,12 +190,9 @@ class IntegerNoise:
             In the shape of `values`; saturated as in `add_noise`.
         """
         values = check_integers("values", values, "put them on an integer grid first")
-        key = resolve_key(key)
-        round = check_integer("round", round, low=0, high=2**32 - 1)
         out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
-        n_threads = resolve_n_threads(n_threads)
-        key.claim(f"{type(self).__name__}.privatize")
-        return self._add(values, key, self._purpose, round, out, n_threads)
+        key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
+        return self._add(values, key, self._purpose, round_number, out, n_threads)
 
     def estimate(self, reports: np.ndarray) -> np.ndarray:
         """Decode noisy integers: they are unbiased estimates as they are, because the noise is symmetric.

@@ -11,10 +11,10 @@ import numpy as np
 from fastfedrec._check import check_array, check_epsilon, check_real
 from fastfedrec._numbers import renamed
 from fastfedrec.mechanisms._arrays import check_grid, check_reals
-from fastfedrec.mechanisms._exact import counts_within, sum_lower, unbiased_outputs
+from fastfedrec.mechanisms._exact import sum_lower, unbiased_table
 from fastfedrec.mechanisms.channel import LARGEST_EPSILON, TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.frequency import GRR
-from fastfedrec.randomness import Key, _as_uniform, resolve_key
+from fastfedrec.randomness import Key, _as_uniform, claim_call
 
 _CONTEXT = decimal.Context(prec=60, Emin=-999999, Emax=999999)
 _LARGEST_GRID = 32
@@ -77,8 +77,7 @@ class RoundedLaplace(Channel):
         cells = [*(inputs[0] - s for s in reversed(beyond)), *inputs, *(inputs[-1] + s for s in beyond)]
         rate = Fraction(epsilon) / (inputs[-1] - inputs[0])
         wishes = [_cell_probabilities(x, cells, rate) for x in inputs]
-        counts = counts_within(wishes, exp_lower(self.nominal_epsilon))
-        super().__init__(counts, inputs=inputs, outputs=unbiased_outputs(counts, inputs, cells))
+        super().__init__(**unbiased_table(wishes, exp_lower(self.nominal_epsilon), inputs, cells))
 
 
 def _cell_probabilities(x: Fraction, cells: Sequence[Fraction], rate: Fraction) -> list[Fraction]:
@@ -135,9 +134,7 @@ class SerialLaplaceRR(Channel):
             response = GRR(check_epsilon("epsilon_2", epsilon_2), len(noise.inputs))
         p, q = response.p_count, response.q_count
         exact = [[Fraction(q * TOTAL + (p - q) * c, TOTAL**2) for c in row] for row in noise.counts]
-        ratio = max(max(column) / min(column) for column in zip(*exact, strict=True))
-        counts = counts_within(exact, ratio)
-        super().__init__(counts, inputs=noise.inputs, outputs=unbiased_outputs(counts, noise.inputs, noise.inputs))
+        super().__init__(**unbiased_table(exact, _largest_ratio(exact), noise.inputs))
 
 
 class MixtureLaplaceRR(Channel):
@@ -192,8 +189,11 @@ class MixtureLaplaceRR(Channel):
             for y, column in enumerate(zip(*noise.counts, strict=True))
         )
         self.truth_probability = odds / (1 + odds)
-        counts = counts_within(_mix(noise, self.truth_probability), ratio)
-        super().__init__(counts, inputs=noise.inputs, outputs=unbiased_outputs(counts, noise.inputs, noise.inputs))
+        super().__init__(**unbiased_table(_mix(noise, self.truth_probability), ratio, noise.inputs))
+
+
+def _largest_ratio(table: Sequence[Sequence[Fraction]]) -> Fraction:
+    return max(max(column) / min(column) for column in zip(*table, strict=True))
 
 
 def _mix(noise: RoundedLaplace, truth: Fraction) -> list[list[Fraction]]:
@@ -319,8 +319,7 @@ class PublishedLaplaceRR:
         flat = check_array("values", values.reshape(-1), ndim=1)
         if flat.size and not self.low <= flat.min() <= flat.max() <= self.high:
             raise ValueError(f"values must be from {self.low:g} to {self.high:g}, got {flat.min()} to {flat.max()}")
-        key = resolve_key(key)
-        key.claim("PublishedLaplaceRR.privatize")
+        key, round, _ = claim_call("PublishedLaplaceRR.privatize", key, round)
         words = key.words(self._purpose, round=round, size=2 * len(flat)).reshape(-1, 2)
         return self._report(flat, words).reshape(values.shape)
 
@@ -351,5 +350,4 @@ class PublishedLaplaceRR:
             raise ValueError(f"epsilon_2 must be below 36 for a table, got {self.epsilon_2}: no noise would be left")
         noise = RoundedLaplace(self.epsilon_1, grid)
         wishes = _mix(noise, Fraction(self.truth_probability))
-        counts = counts_within(wishes, max(max(column) / min(column) for column in zip(*wishes, strict=True)))
-        return Channel(counts, inputs=noise.inputs, outputs=unbiased_outputs(counts, noise.inputs, noise.inputs))
+        return Channel(**unbiased_table(wishes, _largest_ratio(wishes), noise.inputs))

@@ -1,13 +1,12 @@
 """The optimal mechanism for a few known values, such as ratings: unbiased, with the least worst-case variance."""
 
 from collections.abc import Sequence
-from fractions import Fraction
 
 import numpy as np
 
 from fastfedrec._check import check_real
 from fastfedrec.mechanisms._arrays import check_grid
-from fastfedrec.mechanisms._exact import counts_within, unbiased_outputs
+from fastfedrec.mechanisms._exact import proposed_table
 from fastfedrec.mechanisms._kary_solutions import OPTIMAL, propose, read_tables
 from fastfedrec.mechanisms.channel import Channel, exp_lower
 
@@ -64,13 +63,7 @@ class OptimalKary(Channel):
         inputs = check_grid("grid", grid, high=16)
         ratio = exp_lower(self.nominal_epsilon)
         sets, weights, values, self.optimality_gap = propose(np.array([float(v) for v in inputs]), self.nominal_epsilon)
-        wishes = [
-            [Fraction(float(w)) * (ratio if row[x] else 1) for w, row in zip(weights, sets, strict=True)]
-            for x in range(len(inputs))
-        ]
-        counts = counts_within(wishes, ratio)
-        start = [Fraction(float(v)) for v in values]
-        super().__init__(counts, inputs=inputs, outputs=unbiased_outputs(counts, inputs, start))
+        super().__init__(**proposed_table(sets, weights, values, ratio, inputs))
 
     @staticmethod
     def table_epsilons() -> tuple[float, ...]:

@@ -9,11 +9,10 @@ import numpy as np
 
 from fastfedrec._check import check_integer, check_real
 from fastfedrec._kernels import piecewise as _kernel
-from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms._arrays import check_codes, check_reals, report_array
 from fastfedrec.mechanisms._nominal import NominalEpsilon
 from fastfedrec.mechanisms.channel import TOTAL, Channel, exp_lower, log_upper
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key, claim_call
 
 # Below this epsilon the hybrid mechanism is binary response alone (Wang et al. 2019).
 _ROOT = 405 * math.sqrt(241)
@@ -221,10 +220,7 @@ class Piecewise(NominalEpsilon):
         """
         values = np.asarray(check_reals("values", values, _REMEDY), order="C")
         out = report_array(out, values, [np.uint16])
-        round_number = check_integer("round", round, low=0, high=2**32 - 1)
-        n_threads = resolve_n_threads(n_threads)
-        key = resolve_key(key)
-        key.claim(f"{type(self).__name__}.privatize")
+        key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
         _kernel.report_values(
             values.reshape(-1), out.reshape(-1), self._numbers, key.subkey(self._purpose), round_number, n_threads
         )

@@ -16,7 +16,7 @@ from fastfedrec._check import (
 from fastfedrec.mechanisms._arrays import check_integers
 from fastfedrec.mechanisms._exact_sampling import accept_exp, below, exp_minus, words
 from fastfedrec.mechanisms.integer_noise import extra_delta
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key, claim_call
 
 _PURPOSE = "selection.privatize"
 _WEIGHT_BITS = 64
@@ -159,9 +159,7 @@ class ExponentialMechanism:
             scores = check_array("scores", scores, ndim=1, dtypes=(np.float64,))
         if len(scores) < self.n_selected:
             raise ValueError(f"scores must be at least n_selected={self.n_selected} many, got {len(scores)}")
-        round_number = check_integer("round", round, low=0, high=2**32 - 1)
-        key = resolve_key(key)
-        key.claim("ExponentialMechanism.privatize")
+        key, round_number, _ = claim_call("ExponentialMechanism.privatize", key, round)
         if self.sampler == "exact":
             return self._peel(scores.tolist(), key, round_number)
         return self._largest_noisy(scores, key, round_number)

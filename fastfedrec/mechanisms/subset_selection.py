@@ -5,13 +5,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_epsilon, check_integer
+from fastfedrec._check import check_epsilon, check_integer, plain_array
 from fastfedrec._kernels import subset_selection as _kernel
-from fastfedrec._threads import resolve_n_threads
 from fastfedrec.mechanisms._arrays import CODES, check_codes, code_type, report_array
 from fastfedrec.mechanisms._frequency_oracle import FrequencyOracle
 from fastfedrec.mechanisms.channel import TOTAL, exp_lower
-from fastfedrec.randomness import Key, resolve_key
+from fastfedrec.randomness import Key, claim_call
 
 
 class SubsetSelection(FrequencyOracle):
@@ -133,10 +132,7 @@ class SubsetSelection(FrequencyOracle):
             raise ValueError(f"values must have 1 dimension, got shape {values.shape}")
         dtypes = CODES[CODES.index(code_type(self.n_values)) :]
         out = report_array(out, values, dtypes, shape=(len(values), self.subset_size))
-        round_number = check_integer("round", round, low=0, high=2**32 - 1)
-        n_threads = resolve_n_threads(n_threads)
-        key = resolve_key(key)
-        key.claim("SubsetSelection.privatize")
+        key, round_number, n_threads = claim_call("SubsetSelection.privatize", key, round, n_threads)
         failed = np.zeros(n_threads, dtype=np.int64)
         _kernel.report_subsets(
             values, out, key.subkey(self._purpose), failed, self.n_values, self.p_count, round_number, n_threads
@@ -158,7 +154,7 @@ class SubsetSelection(FrequencyOracle):
         ndarray of shape (n_values,), int64
             Counts.
         """
-        reports = check_codes("reports", reports, self.n_values)
+        reports = plain_array("reports", reports)
         if reports.ndim != 2 or reports.shape[1] != self.subset_size:
             raise ValueError(f"reports must have shape (n, {self.subset_size}), got {reports.shape}")
-        return np.bincount(reports.reshape(-1), minlength=self.n_values).astype(np.int64, copy=False)
+        return super().support(reports)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from fastfedrec._check import check_epsilon
 from fastfedrec.mechanisms._arrays import check_grid
-from fastfedrec.mechanisms._exact import counts_within, unbiased_outputs
+from fastfedrec.mechanisms._exact import unbiased_table
 from fastfedrec.mechanisms.channel import LARGEST_EPSILON, Channel, exp_lower
 
 _CONTEXT = decimal.Context(prec=60)
@@ -68,5 +68,4 @@ class TruncatedGeometric(Channel):
         powers = [Fraction(_CONTEXT.power(step, j)) for j in range(n)]
         inner, end = (1 - rate) / (1 + rate), 1 / (1 + rate)
         wishes = [[(end if y in (0, n - 1) else inner) * powers[abs(x - y)] for y in range(n)] for x in range(n)]
-        counts = counts_within(wishes, exp_lower(self.nominal_epsilon))
-        super().__init__(counts, inputs=inputs, outputs=unbiased_outputs(counts, inputs, inputs))
+        super().__init__(**unbiased_table(wishes, exp_lower(self.nominal_epsilon), inputs))

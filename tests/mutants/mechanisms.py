@@ -191,8 +191,8 @@ MECHANISMS = [
     ),
     Mutant(
         "channel-same-round", "reports of a channel are the same in every round", "Channel.privatize",
-        "round_number = check_integer('round', round, low=0, high=2**32 - 1)",
-        "round_number = 0",
+        "claim_call(f'{type(self).__name__}.privatize', key, round, n_threads)",
+        "claim_call(f'{type(self).__name__}.privatize', key, 0, n_threads)",
         ("test_rounds_and_keys_of_every_randomizer_are_apart",),
     ),
     Mutant(
