@@ -59,20 +59,6 @@ class AttackResult:
         return float(claimed.mean()) if len(claimed) else float("nan")
 
     @property
-    def precision_by_user(self) -> float:
-        """The mean over users of the precision among each one's pairs: short profiles weigh as much as long ones.
-
-        Returns
-        -------
-        float
-            Over users of whom anything is claimed to be rated; NaN without any.
-        """
-        claimed = self.claims > 0
-        made = np.bincount(self.rows[claimed])
-        right = np.bincount(self.rows[claimed & self.is_rated], minlength=len(made))
-        return float((right[made > 0] / made[made > 0]).mean()) if claimed.any() else float("nan")
-
-    @property
     def recall(self) -> float:
         """Share of the rated pairs that are claimed to be.
 

@@ -163,10 +163,6 @@ def _format_results(results: dict[str, dict[str, Any]]) -> str:
     return format_table(header, rows) + "\n" + EPSILON_LEGEND
 
 
-def _shown(epsilons: dict[str, float | None]) -> list[float | None]:
-    return [epsilons[view] for view in SHORT_NAMES]
-
-
 def _verdict(results: dict[str, dict[str, Any]], *, n_tested: int) -> str:
     """Whether the private model is better than popularity and than DPLCF, by more than chance explains."""
     metric = METRICS[0]

@@ -13,7 +13,6 @@ from fastfedrec.accounting._event_checks import (
     store,
 )
 
-Trust = Literal["local", "shuffle", "central", "entity"]
 Neighboring = Literal["replace", "add_remove", "zero_out"]
 PrivacyUnit = Literal["user", "interaction"]
 Sampling = Literal["none", "poisson", "without_replacement"]
