@@ -10,7 +10,6 @@ from fastfedrec._files import write_text
 from fastfedrec._sweep_runs import plain
 from fastfedrec.sweep import GeneratedData, Setting, sweep
 from fastfedrec.sweep_cells import TRUST_VIEWS
-from fastfedrec.systems._names import make_system
 
 USERS = (1_000, 10_000, 30_000, 100_000)
 ITEMS = (300, 1_000, 3_000)
@@ -116,6 +115,6 @@ def _plan(n_users: int, n_items: int) -> list[_Step]:
         if found is None:
             continue
         parameters, planned = found
-        if recipe.is_small(n_users, n_items, make_system(recipe.system, parameters)):
+        if recipe.is_small(n_users, n_items, planned):
             plan.append((Setting(recipe.system, parameters), recipe, epsilon, planned.is_popularity))
     return plan

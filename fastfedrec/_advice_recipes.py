@@ -4,34 +4,25 @@ The accountants answer before anything is fitted: from the events that a fit is 
 items (`plan_run`; tests hold it equal to what fits record).
 """
 
+import copy
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from fastfedrec.accounting import CentralRelease, CommunicationLedger, Ledger, LocalReports, RoundTraffic
-from fastfedrec.accounting.events import Event
-from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace, LayeredGaussian
+from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
 from fastfedrec.randomness import Key
 from fastfedrec.sweep_cells import TRUST_VIEWS
-from fastfedrec.systems._dp_als_rounds import ALSState
-from fastfedrec.systems._dp_gram_rounds import UNIT, GramState, NoisySum, PairSum, ShareSum
-from fastfedrec.systems._gram_model import LEAST_SIGNAL
 from fastfedrec.systems._names import make_system
-from fastfedrec.systems._shuffled_sketch_rounds import SketchRound
-from fastfedrec.systems.baselines import best_n_reports, split_epsilon
+from fastfedrec.systems.baselines import DPPopularity, best_n_reports, split_epsilon
 
 POPULARITY = "DPPopularity"
 _COUNTS = {
     "discrete Laplace on item counts", "binary response on interaction bits",
     "Gaussian noise on item shares", "binary response on sketched items",  # of a closed gate
 }  # fmt: skip
-_NO_KEY = Key.from_seed(0)  # nothing is drawn: the rounds' constructors ask for one
+_NO_KEY = Key.from_seed(0)  # of a plan only sizes are looked at
 _CLOSE = 0.985  # of the target: an epsilon this near is not worth another search step
 _MOST_STEPS = 24
 _REPORT_EPSILON = 2.5
@@ -60,7 +51,7 @@ class Recipe:
     most : float
         Strength beyond which nothing more is learnt.
     is_small : callable
-        From users, items and the system whether a fit takes no more than minutes.
+        From users, items and the planned run whether a fit takes no more than minutes.
     """
 
     system: str
@@ -69,20 +60,20 @@ class Recipe:
     first: Callable[[float, int], float] = lambda epsilon, n_users: epsilon / 2.2
     power: float = 1.0
     most: float = math.inf
-    is_small: Callable[[int, int, Any], bool] = lambda n_users, n_items, model: True
+    is_small: Callable[[int, int, "Planned"], bool] = lambda n_users, n_items, planned: True
 
 
-def _few_cells(n_users: int, n_items: int, model: Any) -> bool:
+def _few_cells(n_users: int, n_items: int, planned: "Planned") -> bool:
     return n_users * n_items <= _MOST_CELLS
 
 
-def _few_dense(n_users: int, n_items: int, model: Any) -> bool:
+def _few_dense(n_users: int, n_items: int, planned: "Planned") -> bool:
     return n_users * n_items <= _MOST_DENSE
 
 
-def _few_answers(n_users: int, n_items: int, model: Any) -> bool:
-    n_reports = model._budget(BinaryResponse(model.epsilon_0), n_users)
-    return n_users * n_reports <= _MOST_ANSWERS
+def _few_answers(n_users: int, n_items: int, planned: "Planned") -> bool:
+    asked = sum(event.n_reports for event in planned.ledger.events if isinstance(event, ShuffledReports))
+    return n_users * asked <= _MOST_ANSWERS
 
 
 def _released(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
@@ -152,6 +143,13 @@ class Planned:
         return {event.mechanism for event in self.ledger.events} <= _COUNTS
 
 
+class _Sizes(NamedTuple):
+    """All that a plan looks at of data."""
+
+    n_users: int
+    n_items: int
+
+
 def plan_run(model: Any, n_users: int, n_items: int, delta: float) -> Planned:
     """What a fit is going to record, before it.
 
@@ -176,82 +174,19 @@ def plan_run(model: Any, n_users: int, n_items: int, delta: float) -> Planned:
     ValueError
         The system refuses so few users, or so small a delta.
     """
-    name = type(model).__name__
-    if name not in _PLANS or (name == "FMFLDP" and model.epsilon is None):
+    if type(model).__name__ not in {recipe.system for recipe in RECIPES} or model.epsilon is None:
         raise TypeError(f"what a fit of {model!r} will record is not known before it; fit it, and read its ledger_")
+    model = copy.copy(model)  # which notes on itself what it plans
+    model._check_parameters()
     ledger, communication = Ledger(delta), CommunicationLedger(n_clients=getattr(model, "n_users", None))
-    for event, traffic, n_rounds in _PLANS[name](model, n_users, n_items):
+    if isinstance(model, DPPopularity):
+        ledger.record(model._event(n_users))
+        return Planned(ledger, None)
+    for system, state, n_rounds in model._plan(_Sizes(n_users, n_items), _NO_KEY):
         for _ in range(n_rounds):
-            ledger.record(event)
-            if traffic is not None:
-                communication.record(traffic)
-    return Planned(ledger, communication if communication.rounds else None)
-
-
-_Step = tuple[Event, RoundTraffic | None, int]
-
-
-def _plan_dp_gram(model: Any, n_users: int, n_items: int) -> Iterator[_Step]:
-    mu, distance = model._budget(n_items)
-    signal = (model.n_users or n_users) * mu / math.sqrt(n_items)
-    is_open = n_items > 1 and (not model.gate or signal >= LEAST_SIGNAL)
-    means = np.zeros(n_items, dtype=np.int64), np.ones(n_items, dtype=np.int64)
-    parts: list[tuple[type[NoisySum], float]] = [(ShareSum, model.mean_share if is_open else 1.0)]
-    parts += [(PairSum, 1 - model.mean_share)] * is_open
-    for (kind, share), mean in zip(parts, means, strict=False):
-        system = kind(LayeredGaussian(UNIT / (mu * math.sqrt(share))), _NO_KEY, distance)
-        yield system.round_event(n_users), system.traffic(GramState(mean), n_users), 1
-
-
-def _plan_sketch(model: Any, n_users: int, n_items: int) -> Iterator[_Step]:
-    channel = BinaryResponse(model.epsilon_0)
-    planned = type(model)(**model.get_params())
-    planned.n_reports_ = planned._budget(channel, n_users)
-    signal = planned._signal(channel, SimpleNamespace(n_users=n_users, n_items=n_items))
-    is_open = n_items > 1 and (not model.gate or signal >= LEAST_SIGNAL)
-    system = SketchRound(channel, n_items, planned.n_reports_, model.n_rotations, is_open, float(model.honest_fraction))
-    yield system.round_event(n_users), system.traffic(system.initial_state(_NO_KEY), n_users), 1
-
-
-def _plan_fmf_ldp(model: Any, n_users: int, n_items: int) -> Iterator[_Step]:
-    epsilon = BinaryResponse(model.epsilon).epsilon
-    state: Any = SimpleNamespace(item_factors=np.empty((n_items, model.n_factors)), rotation=0)
-    event = LocalReports("binary response", epsilon, model.n_reports, n_users, separable=True)
-    yield event, model.traffic(state, n_users), model.n_rounds
-
-
-def _plan_dp_als(model: Any, n_users: int, n_items: int) -> Iterator[_Step]:
-    for system, n_rounds in model._plan(n_items, _NO_KEY):
-        yield system.round_event(n_users), system.traffic(_factors(model, n_items), n_users), n_rounds
-
-
-def _plan_dp_fmf(model: Any, n_users: int, n_items: int) -> Iterator[_Step]:
-    system = model._plan(n_items, _NO_KEY)
-    yield system.round_event(n_users), system.traffic(_factors(model, n_items), n_users), model.n_rounds
-
-
-def _factors(model: Any, n_items: int) -> ALSState:
-    return ALSState(np.zeros(n_items), np.zeros((n_items, model.n_factors)))
-
-
-def _plan_popularity(model: Any, n_users: int, n_items: int) -> Iterator[_Step]:
-    if model.trust == "central":
-        noise = DiscreteLaplace(Fraction(model.max_items_per_user) / Fraction(model.epsilon))
-        yield CentralRelease("discrete Laplace on item counts", noise.epsilon(model.max_items_per_user)), None, 1
-        return
-    n_reports = best_n_reports(model.epsilon) if isinstance(model.n_reports, str) else model.n_reports
-    epsilon = BinaryResponse(split_epsilon(model.epsilon, n_reports)).epsilon
-    yield LocalReports("binary response on interaction bits", epsilon, n_reports, n_users, separable=True), None, 1
-
-
-_PLANS: dict[str, Callable[..., Iterator[_Step]]] = {
-    "DPGram": _plan_dp_gram,
-    "ShuffledSketchGram": _plan_sketch,
-    "FMFLDP": _plan_fmf_ldp,
-    "DPALS": _plan_dp_als,
-    "DPFMF": _plan_dp_fmf,
-    POPULARITY: _plan_popularity,
-}
+            ledger.record(system.round_event(n_users))
+            communication.record(system.traffic(state, n_users))
+    return Planned(ledger, communication)
 
 
 # ---- the setting that costs so much ---------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 """Systems whose own `fit` is their server: it runs on an engine that asks nodes, with nobody's data beside it.
 
 `fit` names the rounds and does everything between them, so nothing of a system is written down a second time.  It must
-then do without looking at data; where a parameter makes it look, the system is refused.  A node finds out from the same
-`fit` which round it is asked for, and never from the server: see `Rehearsal`.
+then do without looking at data; where a parameter makes it look, the system is refused.  A node knows its rounds from
+the same plan that `fit` goes by, and never from the server.
 """
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from fastfedrec.randomness import Key
 from fastfedrec.systems._deployment import Deployment, NodeRounds
 from fastfedrec.systems._dp_gram_rounds import MAX_USERS
 from fastfedrec.systems._fedrec_devices import pack_devices, unpack_devices
+from fastfedrec.systems._fit import Phase
 from fastfedrec.systems.base import FederatedSystem, Update
 from fastfedrec.systems.dp_als import DPALS
 from fastfedrec.systems.dp_fmf import DPFMF
@@ -117,7 +118,7 @@ class FitDeployment(Deployment):
         objection = self.terms.objection(model)
         if objection is not None:
             raise ValueError(f"{type(model).__name__}'s data stay on nodes, so {objection}")
-        self._rehearsed: tuple[tuple[int, int, int], NodeRounds] | None = None
+        self._planned: tuple[tuple[int, int], list[Phase]] | None = None
 
     def check_keys(self, is_simulation: bool) -> None:
         if not is_simulation and self.terms.only_simulated is not None:
@@ -140,10 +141,16 @@ class FitDeployment(Deployment):
     def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
         if n_users > MAX_USERS:  # no server is to make a node run out of memory
             raise ValueError(f"n_users must be at most {MAX_USERS}, got {n_users}")
-        asked = phase, n_users, len(item_ids)
-        if self._rehearsed is None or self._rehearsed[0] != asked:
-            self._rehearsed = asked, Rehearsal(phase).of(self.model, RemoteUsers.numbered(n_users, item_ids))
-        return self._rehearsed[1]
+        asked = n_users, len(item_ids)
+        if self._planned is None or self._planned[0] != asked:
+            model = copy.copy(self.model)
+            model._check_parameters()
+            # A node draws nothing by the server's key, which it does not have.
+            self._planned = asked, model._plan(RemoteUsers.numbered(n_users, item_ids), Key.from_seed(0))
+        phases = self._planned[1]
+        if type(phase) is not int or phase not in range(len(phases)):
+            raise ValueError(f"phase must be one of the {len(phases)} that this system has, counted from 0")
+        return NodeRounds(*phases[phase], n_before=sum(before.n_rounds for before in phases[:phase]))
 
     def objection(self, rounds: NodeRounds, state: Any, shard: Interactions, sender: str) -> str | None:
         for name, own in vars(rounds.state).items():
@@ -205,65 +212,3 @@ class FitDeployment(Deployment):
         if users is not None and users.dtype == own.dtype and not np.isin(users, own).all():
             return "it speaks for another node's users"
         return None
-
-
-class _FoundError(Exception):
-    """Ends a rehearsal."""
-
-    def __init__(self, rounds: NodeRounds):
-        super().__init__("found")
-        self.rounds = rounds
-
-
-class Rehearsal(Engine):
-    """A node's own run of `fit` without anybody's data, up to the rounds it was asked for.
-
-    Rounds before them get the update of nobody, and that once: what a device does depends on public numbers and on the
-    state that the server sends, and not on what came of those rounds.
-
-    Parameters
-    ----------
-    phase : int
-        Which of the calls of `run`.
-    """
-
-    def __init__(self, phase: int):
-        super().__init__()
-        self._phase, self._n_passed, self._steps = phase, 0, 0
-
-    def of(self, model: Any, users: RemoteUsers) -> NodeRounds:
-        """The rounds of a phase.
-
-        Parameters
-        ----------
-        model : Recommender
-            The system; what `fit` leaves on it is dropped.
-        users : RemoteUsers
-            Public numbers.
-
-        Returns
-        -------
-        NodeRounds
-            As this node's own parameters have it.
-
-        Raises
-        ------
-        ValueError
-            There is no such phase.
-        """
-        try:
-            copy.copy(model).fit(users, key=Key.from_seed(0), engine=self)
-        except _FoundError as found:
-            return found.rounds
-        raise ValueError(f"phase must be one of the {self._n_passed} that this system has, counted from 0")
-
-    def run(self, system: Any, state: Any, interactions: Any, **options: Any) -> Any:
-        """Skip, or stop here."""
-        if self._n_passed == self._phase:
-            raise _FoundError(NodeRounds(system, state, options["n_rounds"], self._steps))
-        self._n_passed += 1
-        self._steps += options["n_rounds"]
-        return system.apply(state, system.zero_update(state, 0))
-
-    def _answers(self, *arguments: Any) -> Iterable[Any]:
-        raise NotImplementedError("nobody is asked in a rehearsal")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from fastfedrec._check import check_flag, check_instance
 from fastfedrec._threads import resolve_n_threads
@@ -24,6 +24,24 @@ def resolve_ledger(ledger: Ledger | None, delta: float | None = None) -> Ledger:
 def resolve_engine(engine: Engine | None) -> Engine:
     """The engine of a fit: the caller's, or this process."""
     return LocalEngine() if engine is None else check_instance("engine", engine, Engine, "use LocalEngine()")
+
+
+class Phase(NamedTuple):
+    """Rounds of one kind, as a model gives them before any of them is run: on public numbers alone.
+
+    Parameters
+    ----------
+    system : FederatedSystem
+        Answers them.
+    state : object
+        Their first state; of a phase after others, one of its shapes and types.
+    n_rounds : int
+        How many there are.
+    """
+
+    system: Any
+    state: Any
+    n_rounds: int = 1
 
 
 @dataclass

@@ -246,13 +246,32 @@ class DPPopularity(_CountBaseline):
             self.n_reports = check_integer("n_reports", self.n_reports, low=1, high=_MOST_REPORTS)
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
+        self.ledger_.record(self._event(data.n_users), simulation=key.is_simulation)
         release = self._release_centrally if self.trust == "central" else self._ask_locally
         self.item_counts_ = release(data, key, n_threads)
 
+    def _event(self, n_users: int) -> CentralRelease | LocalReports:
+        """What a fit costs."""
+        if self.trust == "central":
+            epsilon = self._count_noise.epsilon(self.max_items_per_user)
+            return CentralRelease("discrete Laplace on item counts", epsilon)
+        epsilon = self._channel.epsilon
+        return LocalReports("binary response on interaction bits", epsilon, self._n_reports, n_users, separable=True)
+
+    @property
+    def _count_noise(self) -> DiscreteLaplace:
+        return DiscreteLaplace(Fraction(self.max_items_per_user) / Fraction(self.epsilon))
+
+    @property
+    def _n_reports(self) -> int:
+        return best_n_reports(self.epsilon) if isinstance(self.n_reports, str) else self.n_reports
+
+    @property
+    def _channel(self) -> BinaryResponse:
+        return BinaryResponse(split_epsilon(self.epsilon, self._n_reports))
+
     def _release_centrally(self, data: Interactions, key: Key, n_threads: int) -> np.ndarray:
-        noise = DiscreteLaplace(Fraction(self.max_items_per_user) / Fraction(self.epsilon))
-        event = CentralRelease("discrete Laplace on item counts", noise.epsilon(self.max_items_per_user))
-        self.ledger_.record(event, simulation=key.is_simulation)
+        noise = self._count_noise
         counts = np.zeros(data.n_items, dtype=np.int64)
         _kernel.contributed_counts(
             data.indptr, data.indices, data.global_user_ids, counts, key.subkey(_SUBSET), self.max_items_per_user
@@ -260,12 +279,7 @@ class DPPopularity(_CountBaseline):
         return noise.add_noise(counts, key=key, purpose=_NOISE).astype(np.float64)
 
     def _ask_locally(self, data: Interactions, key: Key, n_threads: int) -> np.ndarray:
-        n_reports = best_n_reports(self.epsilon) if isinstance(self.n_reports, str) else self.n_reports
-        channel = BinaryResponse(split_epsilon(self.epsilon, n_reports))
-        event = LocalReports(
-            "binary response on interaction bits", channel.epsilon, n_reports, data.n_users, separable=True
-        )
-        self.ledger_.record(event, simulation=key.is_simulation)
+        channel, n_reports = self._channel, self._n_reports
         by_thread = np.zeros((2, n_threads, data.n_items), dtype=np.int64)
         failed = np.zeros(n_threads, dtype=np.int64)
         _response_kernel.sample_memberships(

@@ -27,7 +27,7 @@ from fastfedrec.systems._dp_als_rounds import (
     NoisyRound,
     StartRound,
 )
-from fastfedrec.systems._fit import Fit
+from fastfedrec.systems._fit import Fit, Phase
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
@@ -203,29 +203,31 @@ class DPALS(OwnRows):
         self._check_parameters()
         data = check_interactions(interactions, may_be_empty=True).binarize()
         check_integer("the number of users in interactions", data.n_users, high=MAX_USERS)
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=data.n_items)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        phases = self._plan(data.n_items, fit.key)
+        phases = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         tell_claim(fit.ledger, "DPALS", self.epsilon, self.delta, self.n_users, data.n_users)
-        first = 2 * fit.key.uniform(_FIRST, size=data.n_items * self.n_factors) - 1
-        state = ALSState(np.zeros(data.n_items), first.reshape(data.n_items, self.n_factors))
-        for system, n_rounds in phases:
+        state = phases[0].state
+        for system, _, n_rounds in phases:
             state = fit.rounds(system, state, data, n_rounds)
         self.item_factors_, self.item_counts_ = state.item_factors, state.item_counts
         return self
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
-    def _plan(self, n_items: int, key: Key) -> list[tuple[NoisyRound, int]]:
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """The rounds, all of which together cost what was asked for."""
+        n_items = data.n_items
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=n_items)
         planned = self._phases(gaussian_mu(self.epsilon, self.delta), n_items, key)
         taken = _DISTANCE_ROOM * self._taken(planned)
         if taken < self.delta / 2:
             planned = self._phases(gaussian_mu(self.epsilon, self.delta - taken), n_items, key)
         if max(taken, self._taken(planned)) >= self.delta / 2 or self._taken(planned) > taken:
             raise ValueError(f"delta must be above {2 * taken:g} for {n_items} items, got {self.delta}")
-        return planned
+        first = 2 * key.uniform(_FIRST, size=n_items * self.n_factors) - 1
+        state = ALSState(np.zeros(n_items), first.reshape(n_items, self.n_factors))
+        return [Phase(system, state, n_rounds) for system, n_rounds in planned]
 
     def _taken(self, phases: list[tuple[NoisyRound, int]]) -> float:
         """What the draws' distance from normal ones takes of delta."""

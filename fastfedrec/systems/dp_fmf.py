@@ -21,7 +21,7 @@ from fastfedrec.randomness import Key
 from fastfedrec.systems._claims import check_run_epsilon, tell_claim
 from fastfedrec.systems._dp_als_rounds import MAX_USERS, ALSState
 from fastfedrec.systems._dp_fmf_rounds import GradientRound
-from fastfedrec.systems._fit import Fit
+from fastfedrec.systems._fit import Fit, Phase
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
@@ -162,21 +162,19 @@ class DPFMF(OwnRows):
         self._check_parameters()
         data = check_interactions(interactions, may_be_empty=True).binarize()
         check_integer("the number of users in interactions", data.n_users, high=MAX_USERS)
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=data.n_items)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        system = self._plan(data.n_items, fit.key)
+        (phase,) = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         tell_claim(fit.ledger, "DPFMF", self.epsilon, self.delta, self.n_users, data.n_users)
-        first = _INIT_SCALE * fit.key.normal(_START, size=data.n_items * self.n_factors)
-        state = ALSState(np.zeros(data.n_items), first.reshape(data.n_items, self.n_factors))
-        state = fit.rounds(system, state, data, self.n_rounds)
-        self.item_factors_ = state.item_factors
+        self.item_factors_ = fit.rounds(phase.system, phase.state, data, phase.n_rounds).item_factors
         return self
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
-    def _plan(self, n_items: int, key: Key) -> GradientRound:
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """The round whose repetition costs what was asked for."""
+        n_items = data.n_items
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=n_items)
 
         def at(mu: float) -> GradientRound:
             return GradientRound(mu / math.sqrt(self.n_rounds), n_items, self.n_factors, key, self.regularization)
@@ -186,7 +184,9 @@ class DPFMF(OwnRows):
         if taken < self.delta / 2:
             system = at(gaussian_mu(self.epsilon, self.delta - taken))
             if self._taken(system) <= taken:
-                return system
+                first = _INIT_SCALE * key.normal(_START, size=n_items * self.n_factors)
+                state = ALSState(np.zeros(n_items), first.reshape(n_items, self.n_factors))
+                return [Phase(system, state, self.n_rounds)]
         raise ValueError(f"delta must be above {2 * taken:g} for {n_items} items, got {self.delta}")
 
     def _taken(self, system: GradientRound) -> float:

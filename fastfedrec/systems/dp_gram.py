@@ -17,7 +17,7 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.systems._claims import check_run_epsilon, layered_noise, tell_claim
 from fastfedrec.systems._dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, NoisySum, PairSum, ShareSum
-from fastfedrec.systems._fit import Fit
+from fastfedrec.systems._fit import Fit, Phase
 from fastfedrec.systems._gram_model import LEAST_SIGNAL, GramModel
 from fastfedrec.systems._spectrum import shrink_spectrum
 from fastfedrec.systems._transaction import transactional
@@ -163,27 +163,33 @@ class DPGram(GramModel):
         check_integer("the number of users in interactions", data.n_users, high=MAX_USERS)
         n_users = self.n_users or max(data.n_users, 1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        mu, distance = self._budget(data.n_items)
-        self.signal_ = n_users * mu / math.sqrt(data.n_items)
-        is_open = data.n_items > 1 and (not self.gate or self.signal_ >= LEAST_SIGNAL)
+        (first, start, _), *others = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
-        self._note(data.n_users, is_open)
-
-        def release(kind: type[NoisySum], state: GramState, share: float) -> tuple[NoisySum, np.ndarray]:
-            system = kind(layered_noise(UNIT / (mu * math.sqrt(share)), ""), fit.key, distance)
-            return system, fit.rounds(system, state, data).noisy / UNIT
-
-        state = GramState(np.zeros(data.n_items, dtype=np.int64))
-        _, shares = release(ShareSum, state, self.mean_share if is_open else 1.0)
+        self._note(data.n_users, is_open=bool(others))
+        shares = fit.rounds(first, start, data).noisy / UNIT
         self.item_means_ = shares / n_users
         self.item_factors_ = np.zeros((data.n_items, 0))
-        if is_open:
+        for system, *_ in others:
             state = GramState(public_mean(self.item_means_))
-            system, pairs = release(PairSum, state, 1 - self.mean_share)
+            pairs = fit.rounds(system, state, data).noisy / UNIT
             noise = float(system.noise.stddev) / UNIT
             self.item_factors_ = self._denoise(pairs, state.mean / SCALE, noise, n_users)
         self.scoring_factors_ = self._scoring_factors(n_users)
         return self
+
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        """The sums of shares, and those of pairs unless the noise would cover them."""
+        n_items = data.n_items
+        mu, distance = self._budget(n_items)
+        self.signal_ = (self.n_users or max(data.n_users, 1)) * mu / math.sqrt(n_items)
+
+        def phase(kind: type[NoisySum], share: float, mean: np.ndarray) -> Phase:
+            return Phase(kind(layered_noise(UNIT / (mu * math.sqrt(share)), ""), key, distance), GramState(mean))
+
+        mean = np.zeros(n_items, dtype=np.int64)
+        if n_items == 1 or (self.gate and self.signal_ < LEAST_SIGNAL):
+            return [phase(ShareSum, 1.0, mean)]
+        return [phase(ShareSum, self.mean_share, mean), phase(PairSum, 1 - self.mean_share, mean + 1)]
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from fastfedrec.randomness import Key
 from fastfedrec.systems._fedrec_rounds import FedRecRounds, FedRecState
 from fastfedrec.systems._fedrec_traffic import VectorTraffic, count_vectors
 from fastfedrec.systems._fedrec_views import Messages, RecordedRound
-from fastfedrec.systems._fit import Fit
+from fastfedrec.systems._fit import Fit, Phase
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._rating_model import STARS, RatingModel, check_ratings, solve_ratings
 from fastfedrec.systems._saved import SavedModel, finite_or_none, rules_of
@@ -268,13 +268,11 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         self._limit(data.n_users)  # too many users are refused before anybody is asked
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._mean_sent = self._expected_sent(data)
-        state = self.initial_state(data, fit.key)
+        ((system, state, n_rounds),) = self._plan(data, fit.key)
         self._tell(data, state, fit.key)
         self._keep(state, 0)
         try:
-            fit.rounds(
-                self, state, data, self.n_rounds, after_round=lambda number, state: self._keep(state, number + 1)
-            )
+            fit.rounds(system, state, data, n_rounds, after_round=lambda number, state: self._keep(state, number + 1))
         except DivergenceError as error:
             warnings.warn(str(error), RuntimeWarning, stacklevel=3)
         self.records_ = [
@@ -285,6 +283,9 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         self._forget()
         self._attack(data)
         return self
+
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        return [Phase(self, self.initial_state(data, key), self.n_rounds)]
 
     def _keep(self, state: FedRecState, n_rounds: int) -> None:
         """Take the factors of a round, unless it went wrong."""

@@ -18,7 +18,7 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
-from fastfedrec.systems._fit import Fit
+from fastfedrec.systems._fit import Fit, Phase
 from fastfedrec.systems._fmf_ldp_rounds import FMFRounds, FMFState
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import rules_of
@@ -229,13 +229,16 @@ class FMFLDP(OwnRows, FMFRounds):
                 self._take_over(state, fit.n_threads)
                 callback(self, round_number)
 
-        state = self.initial_state(data.n_items, fit.key)
-        state = fit.rounds(self, state, data, self.n_rounds, after_round=after_round)
+        ((system, state, n_rounds),) = self._plan(data, fit.key)
+        state = fit.rounds(system, state, data, n_rounds, after_round=after_round)
         self._take_over(state, fit.n_threads)
         if diagnostics:
             self.history_ = history
             fit.ledger.note("diagnostics were kept (history_): figures of raw data, not covered by the guarantee")
         return self
+
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        return [Phase(self, self.initial_state(data.n_items, key), self.n_rounds)]
 
     def _tell(self, ledger: Ledger) -> None:
         """Put into the ledger what the rounds' own events cannot say."""

@@ -20,7 +20,7 @@ from fastfedrec.mechanisms import Channel, RatedOrNot
 from fastfedrec.mechanisms.bayes_kary import check_prior
 from fastfedrec.randomness import Key
 from fastfedrec.sgd import MAX_FACTORS
-from fastfedrec.systems._fit import Fit
+from fastfedrec.systems._fit import Fit, Phase
 from fastfedrec.systems._laplace_rr_svd_rounds import RatingRounds, RatingState, truth_statement
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._rating_biases import Biases, fit_biases, fit_hidden_biases, shrink
@@ -245,7 +245,11 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._measure(data)
         self._tell(fit.ledger, channel, data.n_users, fit.key)
-        return fit.rounds(self, self.initial_state(data, fit.key), data)
+        ((system, state, _),) = self._plan(data, fit.key)
+        return fit.rounds(system, state, data)
+
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        return [Phase(self, self.initial_state(data, key))]
 
     def _count_off_grid(self, data: Interactions) -> int:
         return int((np.array(self.grid)[self._codes(data)] != data.values_or_ones()).sum())

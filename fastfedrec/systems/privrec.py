@@ -26,7 +26,7 @@ from fastfedrec.network import TwoTower
 from fastfedrec.randomness import Key, resolve_key
 from fastfedrec.systems import _privrec_start as first
 from fastfedrec.systems._checkpoint import Checkpoint
-from fastfedrec.systems._fit import resolve_engine, resolve_ledger
+from fastfedrec.systems._fit import Phase, resolve_engine, resolve_ledger
 from fastfedrec.systems._grid_noise import GridNoise
 from fastfedrec.systems._privrec_joint import JointRounds
 from fastfedrec.systems._privrec_rounds import ClientData, LocalTraining, PrivRecRounds
@@ -267,18 +267,16 @@ class PrivRec(_TwoTowerRecommender):
         features = first.describe_features(self.features or {}, data, visited, is_private=private)
         joint = has_joint_loss(self.get_params())
         sequences = choose_sequences(self.stage1, data, public, self.threshold, joint=joint, is_private=private)
-        n_public = 0 if public is None else public.n_users
-        settings = PrivRecSettings.resolve(self.get_params(), visited.n_users, n_public)
-        folder = None if checkpoint is None else Checkpoint(checkpoint, self._run_of(data, public, settings, engine))
+        settings = PrivRecSettings.resolve(self.get_params(), visited.n_users, 0 if public is None else public.n_users)
+        described = data, public, settings, engine.n_shards
+        folder = None if checkpoint is None else Checkpoint(checkpoint, self._run_of(*described))
         with nullcontext() if folder is None else folder.alone():
             key = resolve_key(key if folder is None else folder.resolve_key(key))
             ledger = resolve_ledger(ledger, self.delta)
             key.claim(f"{type(self).__name__}.fit")
             where = None if checkpoint is None else os.path.abspath(checkpoint)
             self.ledger_ = self._open_account(ledger, visited, simulation=key.is_simulation, checkpoint=where)
-            self.interactions_ = visited
-            self.communication_ = CommunicationLedger()
-            self.features_ = features
+            self.interactions_, self.features_, self.communication_ = visited, features, CommunicationLedger()
             self._network = self._build()
             self.noise_multiplier_ = settings.noise_multiplier
             run = Run(self._account_, self.communication_, engine, key, n_threads, show_progress)
@@ -297,8 +295,7 @@ class PrivRec(_TwoTowerRecommender):
                 system, lambda: self._start(data, system, run, sequences, learnt), settings.n_rounds
             )
             self._take(run, system, parameters)
-            parameters = run.rounds(system, data, parameters, first_round, settings.n_rounds, after_round)
-            self._take(run, system, parameters)
+            run.rounds(system, data, parameters, first_round, settings.n_rounds, after_round)
         return self
 
     def personalize(
@@ -362,6 +359,14 @@ class PrivRec(_TwoTowerRecommender):
     def _local(self, settings: PrivRecSettings, epochs: int) -> LocalTraining:
         return LocalTraining(epochs, settings.learning_rate, self.batch_size, settings.negatives, self.threshold)
 
+    def _plan(self, users: Interactions, key: Key) -> list[Phase]:
+        """Stage two of users whose rows are elsewhere, so without what `fit` learns of rows before it."""
+        settings = PrivRecSettings.resolve(self.get_params(), users.n_users)
+        self.interactions_, self.features_ = users, first.describe_features({}, users, users)
+        self._network = self._build()
+        system = self._system(settings, key, 1, None)
+        return [Phase(system, system.initial_state(), settings.n_rounds)]
+
     def _system(self, settings: PrivRecSettings, key: Key, n_threads: int, folder: Checkpoint | None) -> PrivRecRounds:
         noise = None
         if settings.noise_multiplier is not None and settings.clip_norm is not None:
@@ -402,14 +407,10 @@ class PrivRec(_TwoTowerRecommender):
         self.parameters_ = system.network_part(parameters)
 
     def _run_of(
-        self,
-        data: Interactions | InteractionLog,
-        public: Interactions | None,
-        settings: PrivRecSettings,
-        engine: Engine,
+        self, data: Interactions | InteractionLog, public: Interactions | None, settings: PrivRecSettings, n_shards: int
     ) -> dict[str, str]:
         """Digests of everything that the bits of a run depend on, beside the key."""
-        chosen = {"system": type(self).__name__, "settings": asdict(settings), "shards": engine.n_shards}
+        chosen = {"system": type(self).__name__, "settings": asdict(settings), "shards": n_shards}
         parameters = {f"parameter {name}": value for name, value in self.get_params().items()}
         return digests(chosen | parameters | data_parts(data) | data_parts(public, "public "))
 

@@ -18,7 +18,7 @@ from fastfedrec.engines.base import Engine
 from fastfedrec.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.randomness import Key
-from fastfedrec.systems._fit import Fit
+from fastfedrec.systems._fit import Fit, Phase
 from fastfedrec.systems._gram_model import LEAST_SIGNAL, GramModel
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._shuffled_sketch_rounds import MAX_CELLS, N_TERMS, SketchRound, SketchState
@@ -180,6 +180,16 @@ class ShuffledSketchGram(GramModel):
         self._check_parameters()
         data = check_interactions(interactions, may_be_empty=True, least_users=1).binarize()
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        ((system, state, _),) = self._plan(data, fit.key)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
+        self._note(system.has_pairs)
+        state = fit.rounds(system, state, data)
+        self._note_who_was_heard(system, state.n_users)
+        self._estimate(system, state)
+        return self
+
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        """The round, in which pairs are asked about unless the noise would cover them."""
         with renamed("nominal_epsilon", "epsilon_0"):
             channel = BinaryResponse(self.epsilon_0)
         self.n_reports_ = self._budget(channel, data.n_users)
@@ -188,12 +198,7 @@ class ShuffledSketchGram(GramModel):
         system = SketchRound(
             channel, data.n_items, self.n_reports_, self.n_rotations, is_open, float(self.honest_fraction)
         )
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
-        self._note(is_open)
-        state = fit.rounds(system, system.initial_state(fit.key), data)
-        self._note_who_was_heard(system, state.n_users)
-        self._estimate(system, state)
-        return self
+        return [Phase(system, system.initial_state(key))]
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 

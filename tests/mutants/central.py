@@ -52,13 +52,13 @@ CENTRAL = [
         (f"{ALIKE}[DPGram]",),
     ),
     Mutant(
-        "dpgram-both-rounds-whole", "each round of DPGram spends the whole budget", "DPGram.fit",
+        "dpgram-both-rounds-whole", "each round of DPGram spends the whole budget", "DPGram._plan",
         "UNIT / (mu * math.sqrt(share))",
         "UNIT / mu",
         (f"{COST}[DPGram]",),
     ),
     Mutant(
-        "dpgram-noise-by-users", "DPGram's noise is narrower where there are more users with data", "DPGram.fit",
+        "dpgram-noise-by-users", "DPGram's noise is narrower where there are more users with data", "DPGram._plan",
         "UNIT / (mu * math.sqrt(share))",
         "UNIT / (mu * math.sqrt(share)) / (1 + np.count_nonzero(np.diff(data.indptr)) / 1000)",
         (f"{DATA}[DPGram]",),

@@ -160,15 +160,15 @@ LOCAL = [
     ),
     Mutant(
         "popularity-budget-not-split", "every report of DPPopularity costs the whole epsilon",
-        "DPPopularity._ask_locally",
-        "split_epsilon(self.epsilon, n_reports)",
+        "DPPopularity._channel",
+        "split_epsilon(self.epsilon, self._n_reports)",
         "self.epsilon",
         ("test_ledgers_say_what_holds",),
     ),
     Mutant(
-        "popularity-one-report-counted", "DPPopularity's ledger counts one report", "DPPopularity._ask_locally",
-        "LocalReports('binary response on interaction bits', channel.epsilon, n_reports, data.n_users, separable=True)",
-        "LocalReports('binary response on interaction bits', channel.epsilon, 1, data.n_users, separable=True)",
+        "popularity-one-report-counted", "DPPopularity's ledger counts one report", "DPPopularity._event",
+        "LocalReports('binary response on interaction bits', epsilon, self._n_reports, n_users, separable=True)",
+        "LocalReports('binary response on interaction bits', epsilon, 1, n_users, separable=True)",
         ("test_ledgers_say_what_holds",),
     ),
     Mutant(
@@ -185,7 +185,7 @@ LOCAL = [
     ),
     Mutant(
         "popularity-sensitivity-of-one-item", "DPPopularity's noise is for one item of a user",
-        "DPPopularity._release_centrally",
+        "DPPopularity._count_noise",
         "Fraction(self.max_items_per_user) / Fraction(self.epsilon)",
         "1 / Fraction(self.epsilon)",
         (f"{COUNTS}[DPPopularity]",),
