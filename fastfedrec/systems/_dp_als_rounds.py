@@ -170,7 +170,8 @@ class NoisyRound(FederatedSystem):
 class CountRound(NoisyRound):
     """Users count a uniformly random part of their items."""
 
-    _purpose, _count = "dp_als.counts", "max_items"
+    _purpose = "dp_als.counts"
+    _count = "max_items"
 
     def _kinds(self):
         return {"item_counts": ((self.n_items,), self.max_items)}
@@ -186,7 +187,8 @@ class CountRound(NoisyRound):
 class StartRound(NoisyRound):
     """One power iteration on the matrix of items that users have together: V becomes a basis of X'X V."""
 
-    _purpose, _count = "dp_als.start", "n_start_rounds"
+    _purpose = "dp_als.start"
+    _count = "n_start_rounds"
 
     def _kinds(self):
         return {"item_projections": ((self.n_items, self.n_factors), self.max_items)}

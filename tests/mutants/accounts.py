@@ -5,13 +5,13 @@ from mutants.patch import Mutant
 ACCOUNTS = [
     # ---- composition ------------------------------------------------------------------------------------------------
     Mutant(
-        "count-forgotten", "an event that happened several times counts once", "Accountant.compose",
-        "self._events[leaf] += times",
-        "self._events[leaf] = 1",
+        "count-forgotten", "an event that happened several times counts once", "Accountant._add",
+        "leaves[leaf] += times",
+        "leaves[leaf] = 1",
         ("test_pure_epsilons_add",),
     ),
     Mutant(
-        "unprotected-is-free", "an event without a guarantee costs nothing", "Accountant.compose",
+        "unprotected-is-free", "an event without a guarantee costs nothing", "Accountant._add",
         "raise UnsupportedEventError(f'{self._name} cannot account for {leaf!r}{inside}: it has no guarantee')",
         "continue",
         ("test_unsupported_events_name_the_event_and_the_part",),

@@ -156,8 +156,8 @@ CENTRAL = [
     ),
     Mutant(
         "dpals-sensitivity-halved", "DPALS halves the sensitivity of all its sums", "Noise.of",
-        "return cls(LayeredGaussian(sensitivity / Fraction(mu)), sensitivity)",
-        "return cls(LayeredGaussian(sensitivity / 2 / Fraction(mu)), sensitivity / 2)",
+        "return cls(layered_noise(sensitivity / Fraction(mu), f', or {count} smaller'), sensitivity)",
+        "return cls(layered_noise(sensitivity / 2 / Fraction(mu), ''), sensitivity / 2)",
         (f"{WIDTH}[DPALS]", f"{WIDTH}[DPFMF]"),
     ),
     Mutant(
