@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from naive import binary_response as naive_bounds
 from naive import optimal_kary as naive
 
-from fastfedrec.mechanisms import GRR, BinaryResponse, OptimalKary, TruncatedGeometric
+from fastfedrec.mechanisms import GRR, BayesKary, BinaryResponse, OptimalKary, TruncatedGeometric
 from fastfedrec.mechanisms import _kary_tables as tables
 from fastfedrec.mechanisms import _optimal_kary as solver
 from fastfedrec.mechanisms._kary_solutions import propose, read_tables
@@ -48,8 +48,9 @@ def test_no_other_mechanism_of_the_package_is_better(epsilon):
     assert least < slack * TruncatedGeometric(epsilon, UNIT).worst_variance
 
 
-def test_two_values_are_binary_response():
-    channel, answer = OptimalKary(1.0, [-1, 1]), BinaryResponse(1.0)
+@pytest.mark.parametrize("kind", [OptimalKary, BayesKary])
+def test_two_values_are_binary_response(kind):
+    channel, answer = kind(1.0, [-1, 1]), BinaryResponse(1.0)
     assert math.isclose(channel.worst_variance, answer.variance(0), rel_tol=1e-9)
 
 
@@ -105,19 +106,24 @@ def test_any_grid_and_epsilon_make_a_channel_that_keeps_epsilon(epsilon, grid):
     check_channel(OptimalKary(epsilon, grid), epsilon, grid)
 
 
-def test_a_broken_proposal_cannot_break_epsilon(monkeypatch):
-    # The tables only propose: weights that are 10% off and a set that is wrong still give a channel that keeps epsilon.
+@pytest.mark.parametrize(
+    ("kind", "proposal", "loss"),
+    [
+        (OptimalKary, "optimal_kary.propose", lambda channel: channel.worst_variance),
+        (BayesKary, "bayes_kary.BayesKary._propose", lambda channel: -channel.explained),
+    ],
+)
+def test_a_broken_proposal_cannot_break_epsilon(monkeypatch, kind, proposal, loss):
+    # They only propose: weights that are 10% off and a set that is wrong still give a channel that keeps epsilon.
     sets, weights, values, gap = propose(np.arange(5.0), 2.0)
     wrong_sets = sets.copy()
     wrong_sets[0, 0] ^= True
-    monkeypatch.setattr(
-        "fastfedrec.mechanisms.optimal_kary.propose", lambda *_: (wrong_sets, 1.1 * weights, values, gap)
-    )
-    channel = OptimalKary(2.0, 5)
+    monkeypatch.setattr(f"fastfedrec.mechanisms.{proposal}", lambda *_: (wrong_sets, 1.1 * weights, values, gap))
+    channel = kind(2.0, 5)
     assert channel.likelihood_ratio <= naive_bounds.exp_bounds(2.0)[0]
     assert [channel.mean(x) for x in range(5)] == list(range(5))
     monkeypatch.undo()
-    assert channel.worst_variance > OptimalKary(2.0, 5).worst_variance
+    assert loss(channel) > loss(kind(2.0, 5))
 
 
 def test_grid_in_other_units_has_the_same_counts():
