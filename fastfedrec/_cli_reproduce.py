@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from fastfedrec import doctor
 from fastfedrec._check import check_integer
@@ -14,6 +15,7 @@ from fastfedrec._files import write_text
 from fastfedrec.datasets import load_eicu, load_frappe, load_movielens, load_movielens_folds
 from fastfedrec.datasets._files import Files
 from fastfedrec.evaluation import k_fold
+from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.reproduce import (
     liang2021,
@@ -119,7 +121,8 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
     no_plot = missing_extra("matplotlib", "no plot")
     for problem in filter(None, (no_bar, no_plot)):
         print(f"fastfedrec: {problem}", file=sys.stderr)
-    figure = _COMPUTE[arguments.system](arguments, no_bar is None)
+    how = {"quick": arguments.quick, "folder": out / "cells", "n_threads": arguments.threads}
+    figure = _COMPUTE[arguments.system](arguments, how | {"show_progress": no_bar is None})
     name = f"{'table' if is_table else 'figure'}-{wanted}" if wanted.isdigit() else wanted
     plot = None if no_plot else f"{name}.png"
     machine = doctor.describe_machine()
@@ -135,33 +138,27 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
         print(f"{figure.summary()}\n\nWritten to {out}: {name}.json, .md{', .png' if plot else ''}")
 
 
-def _compute_gram(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
+def _compute_gram(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
     if arguments.data is not None:
         raise ValueError(f"--data is not for figure {arguments.figure} of dp-gram, whose data are generated")
     if arguments.seeds is not None:
         raise ValueError("--seeds is not for dp-gram, which runs with seed 0")
-    return gain_map(
-        arguments.figure,
-        quick=arguments.quick,
-        folder=arguments.out / "cells",
-        n_threads=arguments.threads,
-        show_progress=show_progress,
-    )
+    return gain_map(arguments.figure, **how)
 
 
-def _compute_minto(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
-    n_seeds = (
-        (1 if arguments.quick else 3) if arguments.seeds is None else check_integer("--seeds", arguments.seeds, low=1)
-    )
+def _compute_minto(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
     compute = figure_4 if arguments.figure == "4" else functools.partial(hit_ratio_figure, arguments.figure)
-    return compute(
-        None if arguments.data is None else load_movielens(arguments.data),
-        n_seeds=n_seeds,
-        quick=arguments.quick,
-        folder=arguments.out / "cells",
-        n_threads=arguments.threads,
-        show_progress=show_progress,
-    )
+    return compute(_movielens(arguments), n_seeds=_n_seeds(arguments, 3), **how)
+
+
+def _movielens(arguments: argparse.Namespace) -> Interactions | None:
+    return None if arguments.data is None else load_movielens(arguments.data)
+
+
+def _n_seeds(arguments: argparse.Namespace, many: int) -> int:
+    if arguments.seeds is not None:
+        return check_integer("--seeds", arguments.seeds, low=1)
+    return 1 if arguments.quick else many
 
 
 def _check_ratings(arguments: argparse.Namespace) -> None:
@@ -173,37 +170,23 @@ def _check_ratings(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--seeds is for fmf-ldp; {arguments.system} runs over five splits, with --quick over one")
 
 
-def _compute_jeyamohan(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
+def _compute_jeyamohan(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
     _check_ratings(arguments)
     if any(member.name == "u1.base" for member in Files(arguments.data, "MovieLens zip").members):
         folds = load_movielens_folds(arguments.data)
     else:
         folds = list(k_fold(load_movielens(arguments.data), n_folds=5, key=Key.from_seed(0)))
     has_halves = bool((folds[0][0].values_or_ones() % 1).any())
-    return rating_figure(
-        folds,
-        arguments.figure,
-        quick=arguments.quick,
-        grid=HALF_STARS if has_halves else STARS,
-        folder=arguments.out / "cells",
-        n_threads=arguments.threads,
-        show_progress=show_progress,
-    )
+    return rating_figure(folds, arguments.figure, grid=HALF_STARS if has_halves else STARS, **how)
 
 
-def _compute_liang(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
+def _compute_liang(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
     _check_ratings(arguments)
-    return fedrec_table(
-        list(k_fold(load_movielens(arguments.data), n_folds=5, key=Key.from_seed(0))),
-        arguments.table,
-        quick=arguments.quick,
-        folder=arguments.out / "cells",
-        n_threads=arguments.threads,
-        show_progress=show_progress,
-    )
+    folds = list(k_fold(load_movielens(arguments.data), n_folds=5, key=Key.from_seed(0)))
+    return fedrec_table(folds, arguments.table, **how)
 
 
-def _compute_wang(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
+def _compute_wang(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
     if arguments.seeds is not None and arguments.table != wang2021_stage1.TABLE:
         raise ValueError(f"--seeds is for table {wang2021_stage1.TABLE} of privrec; its other figures and tables use 0")
     if arguments.table in ("4", "5"):
@@ -211,23 +194,9 @@ def _compute_wang(arguments: argparse.Namespace, show_progress: bool) -> SideByS
             raise ValueError(f"--data is not for table {arguments.table} of privrec, which is computed, not measured")
         return epsilon_table(arguments.table)
     if arguments.table == wang2021_stage1.TABLE:
-        return wang2021_stage1.stage1_table(
-            None if arguments.data is None else load_movielens(arguments.data),
-            n_seeds=check_integer("--seeds", arguments.seeds or (1 if arguments.quick else 3), low=1),
-            quick=arguments.quick,
-            folder=arguments.out / "cells",
-            n_threads=arguments.threads,
-            show_progress=show_progress,
-        )
+        return wang2021_stage1.stage1_table(_movielens(arguments), n_seeds=_n_seeds(arguments, 3), **how)
     if arguments.table in wang2021_attacks.TABLES:
-        return wang2021_attacks.attack_table(
-            None if arguments.data is None else load_movielens(arguments.data),
-            arguments.table,
-            quick=arguments.quick,
-            folder=arguments.out / "cells",
-            n_threads=arguments.threads,
-            show_progress=show_progress,
-        )
+        return wang2021_attacks.attack_table(_movielens(arguments), arguments.table, **how)
     wanted = arguments.table or arguments.figure
     if arguments.data is None:
         what = "table" if arguments.table else "figure"
@@ -239,17 +208,10 @@ def _compute_wang(arguments: argparse.Namespace, show_progress: bool) -> SideByS
     if arguments.figure == wang2021_activity.FIGURE:
         return wang2021_activity.activity_figure(data)
     compute = accuracy_table if arguments.table else privrec_figure
-    return compute(
-        data,
-        wanted,
-        quick=arguments.quick,
-        folder=arguments.out / "cells",
-        n_threads=arguments.threads,
-        show_progress=show_progress,
-    )
+    return compute(data, wanted, **how)
 
 
-def _compute_ribero(arguments: argparse.Namespace, show_progress: bool) -> SideBySide:
+def _compute_ribero(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
     data = None
     if arguments.figure in ON_DATA:
         if arguments.data is None:
@@ -257,19 +219,10 @@ def _compute_ribero(arguments: argparse.Namespace, show_progress: bool) -> SideB
         data = load_eicu(arguments.data, rows="stays") if arguments.figure == "2" else load_movielens(arguments.data)
     elif arguments.data is not None:
         raise ValueError(f"--data is not for figure {arguments.figure}, whose counts are generated")
-    n_seeds = 1 if arguments.seeds is None else check_integer("--seeds", arguments.seeds, low=1)
-    return ribero2020.prototype_figure(
-        arguments.figure,
-        data,
-        n_seeds=n_seeds,
-        quick=arguments.quick,
-        folder=arguments.out / "cells",
-        n_threads=arguments.threads,
-        show_progress=show_progress,
-    )
+    return ribero2020.prototype_figure(arguments.figure, data, n_seeds=_n_seeds(arguments, 1), **how)
 
 
-_COMPUTE: dict[str, Callable[[argparse.Namespace, bool], SideBySide]] = {
+_COMPUTE: dict[str, Callable[[argparse.Namespace, dict[str, Any]], SideBySide]] = {
     "dp-gram": _compute_gram,
     "fmf-ldp": _compute_minto,
     "laplace-rr-svd": _compute_jeyamohan,

@@ -124,27 +124,20 @@ class _Comparison:
         started = time.perf_counter()
         model.fit(self._train, key=self._noise_key, **fit_arguments)
         seconds = time.perf_counter() - started
-        metrics = evaluate(
-            model, self._train, self._test, metrics=METRICS, n_negatives=N_NEGATIVES, key=self._public_key
-        )
+        metrics = self._measure(model, self._train, self._test, METRICS)
         self.results[name] = {
             "model": repr(model), **metrics, "epsilon": model.ledger_.to_dict()["epsilon"], "fit_seconds": seconds
         }  # fmt: skip
+
+    def _measure(self, model: Any, train: Interactions, test: Interactions, metrics: Any) -> dict[str, float]:
+        return evaluate(model, train, test, metrics=metrics, n_negatives=N_NEGATIVES, key=self._public_key)
 
     def train(self, name: str, model: FMFLDP, *, show_progress: bool) -> FMFLDP:
         """As `add`, with the first metric after every round; the time of the fit includes measuring it."""
         curve = self.curves[name] = []
 
         def measure(model: FMFLDP, round_number: int) -> None:
-            found = evaluate(
-                model,
-                self._curve_train,
-                self._curve_test,
-                metrics=METRICS[:1],
-                n_negatives=N_NEGATIVES,
-                key=self._public_key,
-            )
-            curve.append(found[METRICS[0]])
+            curve.append(self._measure(model, self._curve_train, self._curve_test, METRICS[:1])[METRICS[0]])
 
         self.add(name, model, show_progress=show_progress, callback=measure)
         return model

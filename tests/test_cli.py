@@ -17,6 +17,7 @@ from fastfedrec import FMFLDP, Interactions, Key, LaplaceRRSVD, Popularity, _dem
 from fastfedrec._cli_inputs import make_system
 from fastfedrec.cli import _build_parser, main
 from fastfedrec.evaluation import evaluate, evaluate_ratings, leave_one_out, random_split
+from fastfedrec.reproduce._prototype_models import FIGURES as PROTOTYPE_FIGURES
 
 DATA = "generated:400x300"
 FIT = ["fit", "fmf-ldp", "--data", DATA, "--set", "n_rounds=3", "n_reports=20"]
@@ -468,17 +469,63 @@ def test_account_of_gaussian_noise(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("reports --users 0", "--users must be at least 1"),
-        ("reports --users 10 --epsilon -1", "epsilon must be greater than 0"),
-        ("reports --users 10 --rounds 0", "--rounds must be at least 1"),
-        ("reports --users 10 --delta 1", "delta must be less than 1"),
-        ("gaussian --noise-multiplier 1 --neighboring replace --users 5", "without_replacement"),
-        ("gaussian --noise-multiplier 1 --neighboring replace --sampling-probability .1 --cohort 2", "exclude"),
-        ("gaussian --noise-multiplier 1 --neighboring zero_out --users 10 --cohort 1", "no theorem is known"),
+        ("account reports --users 0", "--users must be at least 1"),
+        ("account reports --users 10 --epsilon -1", "epsilon must be greater than 0"),
+        ("account reports --users 10 --rounds 0", "--rounds must be at least 1"),
+        ("account reports --users 10 --delta 1", "delta must be less than 1"),
+        ("account gaussian --noise-multiplier 1 --neighboring replace --users 5", "without_replacement"),
+        (
+            "account gaussian --noise-multiplier 1 --neighboring replace --sampling-probability .1 --cohort 2",
+            "exclude",
+        ),
+        (
+            "account gaussian --noise-multiplier 1 --neighboring zero_out --users 10 --cohort 1",
+            "no theorem is known",
+        ),
+        ("reproduce fmf-ldp", "one of the arguments --figure --table is required"),
+        ("reproduce privrec", "one of the arguments --figure --table is required"),
+        ("reproduce dp-fmf --figure 4", "invalid choice: 'dp-fmf'"),
+        ("reproduce fmf-ldp --figure 6", "--figure of fmf-ldp must be one of 2, 3, 4, 5"),
+        ("reproduce fmf-ldp --table 2", "--figure of fmf-ldp must be one of 2, 3, 4, 5"),
+        ("reproduce dp-gram --figure 4", "--figure of dp-gram must be one of map, order"),
+        (
+            "reproduce laplace-rr-svd --figure 4 --data x",
+            "--figure of laplace-rr-svd must be one of 2, 3, equal-epsilon",
+        ),
+        (
+            "reproduce private-prototypes --figure equal-epsilon",
+            f"--figure of private-prototypes must be one of {', '.join(PROTOTYPE_FIGURES)}",
+        ),
+        ("reproduce fedrec --figure 2", "--table of fedrec must be one of 2, communication, client-share"),
+        (
+            "reproduce privrec --figure 1",
+            "--figure of privrec must be one of 2, 3, 4, 5, 6, 7, 8, 9; --table of privrec must",
+        ),
+        ("reproduce fmf-ldp --figure 4 --seeds 0", "--seeds must be at least 1, got 0"),
+        ("reproduce privrec --table stage1 --seeds 0", "--seeds must be at least 1, got 0"),
+        ("reproduce private-prototypes --figure 1 --seeds 0", "--seeds must be at least 1, got 0"),
+        ("reproduce dp-gram --figure map --seeds 2", "--seeds is not for dp-gram"),
+        ("reproduce fedrec --table 2 --data x --seeds 2", "--seeds is for fmf-ldp; fedrec runs over five"),
+        ("reproduce laplace-rr-svd --figure 2 --data x --seeds 2", "--seeds is for fmf-ldp"),
+        ("reproduce privrec --figure 2 --data x.zip --seeds 3", "--seeds is for table stage1 of privrec"),
+        ("reproduce fedrec --table 2", "--data is required for fedrec"),
+        ("reproduce laplace-rr-svd --figure 2", "--data is required for laplace-rr-svd"),
+        ("reproduce private-prototypes --figure 8", "--data is required for figure 8"),
+        ("reproduce privrec --table 2", "--data is required for table 2"),
+        ("reproduce privrec --figure 2", "--data is required for figure 2 of privrec"),
+        ("reproduce privrec --figure 4", "--data is required for figure 4"),
+        ("reproduce dp-gram --figure map --data x", "whose data are generated"),
+        ("reproduce private-prototypes --figure 1 --data x", "--data is not for figure 1"),
+        ("reproduce privrec --table 4 --data x.zip", "--data is not for table 4 of privrec"),
+        ("reproduce fmf-ldp --figure 4 --data absent", "path 'absent' does not exist"),
+        ("reproduce laplace-rr-svd --figure 2 --data absent", "path 'absent' does not exist"),
+        (f"reproduce fmf-ldp --figure 4 --out {__file__}", "must be a folder, and a file is there"),
     ],
 )
-def test_account_refuses(capsys, arguments, message):
-    assert main(["account", *arguments.split()]) == 2
+def test_commands_refuse(capsys, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments.split()) == 2
     captured = capsys.readouterr()
-    assert message in captured.err
+    assert message in captured.err.splitlines()[-1]
     assert captured.out == ""
+    assert list(tmp_path.iterdir()) == []

@@ -116,19 +116,6 @@ def test_bad_inputs(arguments, error, message):
         gain_map(**arguments)
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["--figure", "4"], "--figure of dp-gram must be one of map, order"),
-        (["--figure", "map", "--seeds", "2"], "--seeds is not for dp-gram"),
-        (["--figure", "map", "--data", "x"], "whose data are generated"),
-    ],
-)
-def test_errors_are_one_line(capsys, argv, message):
-    assert main(["reproduce", "dp-gram", *argv]) == 2
-    assert message in capsys.readouterr().err.splitlines()[-1]
-
-
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 

@@ -126,20 +126,6 @@ def test_the_command_writes_what_the_function_gives(folds, tmp_path, monkeypatch
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--figure", "4", "--data", "x"], "--figure of laplace-rr-svd must be one of 2, 3, equal-epsilon"),
-        (["--figure", "2"], "--data is required for laplace-rr-svd"),
-        (["--figure", "2", "--data", "x", "--seeds", "2"], "--seeds is for fmf-ldp"),
-        (["--figure", "2", "--data", "absent"], "path 'absent' does not exist"),
-    ],
-)
-def test_bad_options_of_the_command(options, message, capsys):
-    assert main(["reproduce", "laplace-rr-svd", *options]) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_bad_inputs(folds):
     with pytest.raises(ValueError, match="figure must be one of '2', '3', 'equal-epsilon'"):
         rating_figure(folds, "4")

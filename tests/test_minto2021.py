@@ -199,24 +199,6 @@ def test_bad_inputs(arguments, error, message):
         figure_4(**(data | arguments))
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["fmf-ldp"], "one of the arguments --figure --table is required"),
-        (["fmf-ldp", "--figure", "6"], "--figure of fmf-ldp must be one of 2, 3, 4, 5"),
-        (["dp-fmf", "--figure", "4"], "invalid choice: 'dp-fmf'"),
-        (["fmf-ldp", "--figure", "4", "--seeds", "0"], "--seeds must be at least 1, got 0"),
-        (["fmf-ldp", "--figure", "4", "--data", "absent"], "path 'absent' does not exist"),
-        (["fmf-ldp", "--figure", "4", "--out", __file__], "must be a folder, and a file is there"),
-    ],
-)
-def test_errors_are_one_line(capsys, argv, message):
-    assert main(["reproduce", *argv]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert message in captured.err.splitlines()[-1]
-
-
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 

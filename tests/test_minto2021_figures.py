@@ -106,7 +106,7 @@ def test_what_is_printed_is_the_papers():
 def test_finished_runs_are_kept_and_read_again(small, tmp_path, monkeypatch):
     first = hit_ratio_figure("3", small_data(), folder=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2 * 2 + 3
-    monkeypatch.setattr(minto2021_figures, "evaluate", lambda *_, **__: pytest.fail("a finished run was made again"))
+    monkeypatch.setattr(minto2021_figures, "evaluate_quietly", lambda *_: pytest.fail("a finished run was made again"))
     assert hit_ratio_figure("3", small_data(), folder=tmp_path) == first
 
 

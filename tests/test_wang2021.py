@@ -151,24 +151,6 @@ def test_bad_inputs(arguments, error, message):
         epsilon_table("2")
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["privrec"], "one of the arguments --figure --table is required"),
-        (
-            ["privrec", "--figure", "1"],
-            "--figure of privrec must be one of 2, 3, 4, 5, 6, 7, 8, 9; --table of privrec must",
-        ),
-        (["privrec", "--table", "2"], "--data is required for table 2"),
-        (["privrec", "--figure", "4"], "--data is required for figure 4"),
-        (["fmf-ldp", "--table", "2"], "--figure of fmf-ldp must be one of 2, 3, 4, 5"),
-    ],
-)
-def test_errors_are_one_line(capsys, argv, message):
-    assert main(["reproduce", *argv]) == 2
-    assert message in capsys.readouterr().err.splitlines()[-1]
-
-
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 

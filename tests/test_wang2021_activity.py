@@ -84,19 +84,6 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         assert f"Written on {doctor.describe_machine()}." in page
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["--figure", "2"], "--data is required for figure 2 of privrec"),
-        (["--figure", "2", "--data", "x.zip", "--seeds", "3"], "--seeds is for table stage1 of privrec"),
-        (["--table", "4", "--data", "x.zip"], "--data is not for table 4 of privrec"),
-    ],
-)
-def test_what_the_command_does_not_take(argv, message, tmp_path, capsys):
-    assert main(["reproduce", "privrec", *argv, "--out", str(tmp_path)]) != 0
-    assert message in capsys.readouterr().err
-
-
 def test_data_of_another_kind():
     with pytest.raises(TypeError, match="data must be Interactions or InteractionLog, got list"):
         activity_figure([1, 2])

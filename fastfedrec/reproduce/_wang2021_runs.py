@@ -2,6 +2,7 @@
 
 import functools
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from fastfedrec._table import epsilon_to_json
 from fastfedrec._threads import resolve_n_threads
+from fastfedrec._version import __version__
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
 from fastfedrec.personalization import METRICS, PersonalizationSplit, evaluate_personalized
@@ -44,6 +46,22 @@ def only_test_users(split: PersonalizationSplit, users: np.ndarray) -> Personali
         rows = np.repeat(np.arange(held_out.n_users), held_out.interactions_per_user())
         kept_entries = held_out.keep_interactions(np.isin(rows, users))
     return replace(split, test_users=users, held_out=kept_entries)
+
+
+def describe_split(split: PersonalizationSplit, seed: int, *, quick: bool) -> tuple[str, dict[str, Any]]:
+    """The first line of a page, and what a run depends on besides its model."""
+    visited = split.visited
+    checksum = zlib.crc32(visited.indices.tobytes(), zlib.crc32(visited.indptr.tobytes()))
+    source = f"The data given: {visited!r}, {len(split.test_users):,} test users, seed {seed}"
+    return source, {"version": __version__, "data": checksum, "seed": seed, "quick": quick}
+
+
+def fit_devices(model: Any, split: PersonalizationSplit, key: Key, n_threads: int, **options: Any) -> Any:
+    """Fit on the train users and fine-tune on each test user's device; what has no devices, on all known positives."""
+    if not isinstance(model, PrivRec):
+        return model.fit(split.known_positives, key=key, n_threads=n_threads)
+    model.fit(split.train, key=key, n_threads=n_threads, **options)
+    return model.personalize(split.personal, key=key, n_threads=n_threads)
 
 
 @dataclass(frozen=True)
@@ -117,7 +135,7 @@ class Runs:
         n_held_out = (visited.interactions_per_user() - known.interactions_per_user())[self.split.test_users]
 
         def run() -> list[float]:
-            fitted, found = self._fitted(model), []
+            fitted, found = fit_devices(model, self.split, self.key, self.n_threads), []
             for bound in ACTIVITY:
                 part = only_test_users(self.split, self.split.test_users[n_held_out < bound])
                 is_there = isinstance(part.held_out, Interactions) and part.held_out.n_interactions > 0
@@ -133,12 +151,8 @@ class Runs:
 
         def run() -> float:
             ends: list[float] = []
-            model.fit(
-                self.split.train,
-                key=self.key,
-                n_threads=n_threads,
-                callback=lambda *_: ends.append(time.perf_counter()),
-            )
+            options: dict[str, Any] = {"callback": lambda *_: ends.append(time.perf_counter())}
+            model.fit(self.split.train, key=self.key, n_threads=n_threads, **options)
             return 1000 * float(np.diff(ends).min())
 
         value = self._kept(f"figure-9-{cohort_size}-threads-{n_threads}", repr(model), run)
@@ -148,17 +162,11 @@ class Runs:
 
     def _trained(self, name: str, model: Any) -> dict[str, Any]:
         def run() -> dict[str, Any]:
-            fitted = self._fitted(model)
+            fitted = fit_devices(model, self.split, self.key, self.n_threads)
             cost = fitted.ledger_.epsilon("public")
             return _hits(fitted, self.split, self.n_threads) | {"epsilon": epsilon_to_json(cost)}
 
         return self._kept(name, repr(model), run)
-
-    def _fitted(self, model: Any) -> Any:
-        if not isinstance(model, PrivRec):
-            return model.fit(self.split.known_positives, key=self.key, n_threads=self.n_threads)
-        model.fit(self.split.train, key=self.key, n_threads=self.n_threads)
-        return model.personalize(self.split.personal, key=self.key, n_threads=self.n_threads)
 
     def _evaluated(self, model: PrivRec) -> dict[str, float]:
         devices = model.personalize(self.split.personal, key=self.key, n_threads=self.n_threads)

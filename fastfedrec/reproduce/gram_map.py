@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from fastfedrec._check import check_choice, check_flag, check_integer
-from fastfedrec._progress import progress_rounds
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec._version import __version__
 from fastfedrec.accounting import ShuffledReports, calibrate_n_reports
@@ -23,6 +22,7 @@ from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.reproduce._side_by_side import SideBySide, kept
+from fastfedrec.reproduce._trials import each
 from fastfedrec.systems._gram_model import LEAST_SIGNAL
 from fastfedrec.systems.baselines import Popularity
 from fastfedrec.systems.dp_gram import DPGram
@@ -229,16 +229,14 @@ def gain_map(
         "least_signal": LEAST_SIGNAL,
     }
     skipped: dict[str, list[str]] = {}
-    plans = list(_plans(figure, quick, skipped))
-    found: list[list[dict[str, Any]]] = []
-    for number in progress_rounds(len(plans), show=show_progress, description=figure, unit="data set"):
-        found += _parts(plans[number], settings, folder, n_threads)
-    cells = (MapCell(**cell) for cells in found for cell in cells)
+    plans = each(_plans(figure, quick, skipped), show=show_progress, description=figure, unit="data set")
+    found = (cells for plan in plans for cells in _parts(plan, settings, folder, n_threads))
+    cells = sorted((MapCell(**cell) for of_model in found for cell in of_model), key=lambda cell: cell.model)
     return GainMap(
         "GENERATED DATA (generate_implicit, movielens-1m preset), not MovieLens",
         settings,
         figure,
-        tuple(sorted(cells, key=lambda cell: cell.model)),
+        tuple(cells),
         tuple(f"left out, {rule}: {', '.join(dict.fromkeys(which))}" for rule, which in skipped.items()),
     )
 

@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastfedrec._check import check_choice, check_flag, check_instance
-from fastfedrec._progress import progress_rounds
+from fastfedrec._check import check_choice, check_flag
 from fastfedrec._table import format_epsilon
 from fastfedrec._version import __version__
-from fastfedrec.evaluation import evaluate_ratings
-from fastfedrec.interactions import Interactions
-from fastfedrec.randomness import Key
 from fastfedrec.reproduce._side_by_side import SideBySide, checksum, kept
+from fastfedrec.reproduce._trials import Folds, check_folds, describe_folds, each, rating_errors
 from fastfedrec.systems._rating_model import STARS
 from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.rating_baselines import GlobalMean, ItemMean
@@ -162,7 +159,7 @@ class RatingFigure(SideBySide):
 
 
 def rating_figure(
-    folds: Sequence[tuple[Interactions, Interactions]],
+    folds: Folds,
     figure: str,
     *,
     epsilons: Sequence[float] | None = None,
@@ -206,11 +203,7 @@ def rating_figure(
     """
     check_choice("figure", figure, FIGURES)
     quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
-    folds = list(folds)[: 1 if quick else None]
-    if not folds:
-        raise ValueError("folds must hold at least one pair (train, test), got none")
-    for part in itertools.chain.from_iterable(folds):
-        check_instance("folds", part, Interactions, "use datasets.load_movielens_folds or evaluation.k_fold")
+    folds = check_folds(folds, "use datasets.load_movielens_folds or evaluation.k_fold", quick=quick)
     if epsilons is None:
         parts = QUICK_EPSILONS if quick else EPSILONS
         epsilons = EXACT_EPSILONS if figure == "equal-epsilon" else parts
@@ -218,26 +211,20 @@ def rating_figure(
         raise ValueError("epsilons must hold at least one value, got none; None takes the paper's")
     pairs = [(e, e) for e in epsilons] if figure != "3" else list(itertools.product(epsilons, epsilons))
     grid = tuple(map(float, grid))
-    trains = [train for train, _ in folds]
     settings = {
         "version": __version__,
         "n_splits": len(folds),
-        "n_ratings": [train.n_interactions for train in trains],
+        "n_ratings": [train.n_interactions for train, _ in folds],
         "checksum": checksum(itertools.chain.from_iterable(folds)),
         "grid": list(grid),
     }
     cells = []
-    for number in progress_rounds(len(pairs), show=show_progress, description=f"Figure {figure}", unit="cell"):
-        pair = pairs[number]
+    for pair in each(pairs, show=show_progress, description=f"Figure {figure}", unit="cell"):
         models = _models_at(pair, figure, grid)
         own = settings | {"models": {name: repr(model) for name, model in models.items()}}
         name = f"{figure}-{pair[0]:g}-{pair[1]:g}"
         cells.append(Cell(**kept(folder, name, own, functools.partial(_run, pair, models, folds, n_threads))))
-    source = (
-        f"The data given: {trains[0].n_users:,} users x {trains[0].n_items:,} items, "
-        f"{sum(part.n_interactions for part in folds[0]):,} ratings, {len(folds)} split{'s' if len(folds) > 1 else ''}"
-    )
-    return RatingFigure(source, own, figure, tuple(cells))
+    return RatingFigure(describe_folds(folds), own, figure, tuple(cells))
 
 
 def _models_at(pair: tuple[float, float], figure: str, grid: tuple[float, ...]) -> dict[str, Any]:
@@ -268,19 +255,13 @@ def _models_at(pair: tuple[float, float], figure: str, grid: tuple[float, ...]) 
     return models
 
 
-def _run(
-    pair: tuple[float, float],
-    models: dict[str, Any],
-    folds: Sequence[tuple[Interactions, Interactions]],
-    n_threads: int,
-) -> dict[str, Any]:
+def _run(pair: tuple[float, float], models: dict[str, Any], folds: Folds, n_threads: int) -> dict[str, Any]:
     errors: dict[str, list[float]] = {name: [] for name in models}
     n_epochs: dict[str, list[int]] = {}
     exact: dict[str, float | None] = {}
-    for seed, (train, test) in enumerate(folds):
-        for name, model in models.items():
-            model.fit(train, key=Key.from_seed(seed), n_threads=n_threads)
-            errors[name].append(evaluate_ratings(model, test, metrics=["rmse"])["rmse"])
+    for name, model in models.items():
+        for found in rating_errors(model, folds, n_threads):
+            errors[name].append(found["rmse"])
             if isinstance(model, LaplaceRRSVD):
                 n_epochs.setdefault(name, []).append(model.n_epochs_)
                 exact[name] = model.channel.epsilon if model.channel is not None else None

@@ -3,18 +3,16 @@
 import functools
 import itertools
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastfedrec._check import check_choice, check_flag, check_instance
-from fastfedrec._progress import progress_rounds
+from fastfedrec._check import check_choice, check_flag
 from fastfedrec._version import __version__
-from fastfedrec.evaluation import evaluate_ratings
-from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.reproduce._side_by_side import SideBySide, checksum, kept
+from fastfedrec.reproduce._trials import Folds, check_folds, describe_folds, each, mean_and_deviation, rating_errors
 from fastfedrec.systems.fedrec import FedRec
 from fastfedrec.systems.fedrec_plus_plus import FedRecPlusPlus
 from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
@@ -212,7 +210,7 @@ class FedRecTable(SideBySide):
                 "-" if row.rho is None else str(row.rho),
                 f"{row.client_share:g}",
                 *itertools.chain.from_iterable(
-                    (_spread(values), f"{row.paper[j]:.4f}" if row.paper else "-")
+                    (mean_and_deviation(values, "{:.4f}", " +- {:.4f}"), f"{row.paper[j]:.4f}" if row.paper else "-")
                     for j, values in enumerate((row.mae, row.rmse))
                 ),
             ]
@@ -221,7 +219,7 @@ class FedRecTable(SideBySide):
 
 
 def fedrec_table(
-    folds: Sequence[tuple[Interactions, Interactions]],
+    folds: Folds,
     table: str,
     *,
     quick: bool = False,
@@ -258,14 +256,9 @@ def fedrec_table(
     """
     check_choice("table", table, TABLES)
     quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
-    folds = list(folds)[: 1 if quick else None]
-    if not folds:
-        raise ValueError("folds must hold at least one pair (train, test), got none")
-    for part in itertools.chain.from_iterable(folds):
-        check_instance("folds", part, Interactions, "use evaluation.k_fold")
+    folds = check_folds(folds, "use evaluation.k_fold", quick=quick)
     n_ratings = sum(part.n_interactions for part in folds[0])
     name, learning_rate, steps = _DATASETS.get(n_ratings, _OTHER)
-    train = folds[0][0]
     settings = {
         "version": __version__,
         "data": name,
@@ -277,30 +270,20 @@ def fedrec_table(
             str(rho): [t_predict + _LATER, t_local] for rho, (t_predict, t_local) in steps.items()
         },
     }
-    source = (
-        f"The data given: {train.n_users:,} users x {train.n_items:,} items, {n_ratings:,} ratings, {len(folds)} "
-        f"split{'s' if len(folds) > 1 else ''}"
-    )
+    source = describe_folds(folds)
     if table == "communication":
         settings["n_draws"] = N_DRAWS
         return FedRecTable(source, settings, table, _vector_rows(folds, name, n_threads))
-    cases = _cases(table, learning_rate, steps)
     rows = []
-    for number in progress_rounds(len(cases), show=show_progress, description=f"Table {table}", unit="model"):
-        algorithm, rho, share, model = cases[number]
+    cases = _cases(table, learning_rate, steps)
+    for algorithm, rho, share, model in each(cases, show=show_progress, description=f"Table {table}", unit="model"):
         row = f"{algorithm}-{'' if rho is None else rho}-{share:g}"
-        errors = kept(folder, row, settings | {"model": repr(model)}, functools.partial(_run, model, folds, n_threads))
+        run: Callable[[], list[dict[str, float]]] = functools.partial(list, rating_errors(model, folds, n_threads))
+        errors = kept(folder, row, settings | {"model": repr(model)}, run)
         printed = _PAPER_ERRORS.get((name, algorithm)) if share == 1 and rho is not None else None
         mae, rmse = (tuple(error[metric] for error in errors) for metric in ("mae", "rmse"))
         rows.append(ErrorRow(algorithm, rho, share, mae, rmse, printed[rho or 0] if printed else None))
     return FedRecTable(source, settings, table, tuple(rows))
-
-
-def _run(model: Any, folds: Sequence[tuple[Interactions, Interactions]], n_threads: int) -> list[dict[str, float]]:
-    return [
-        evaluate_ratings(model.fit(train, key=Key.from_seed(seed), n_threads=n_threads), test)
-        for seed, (train, test) in enumerate(folds)
-    ]
 
 
 def _cases(table: str, learning_rate: float, steps: dict[int, tuple[int, int]]) -> list[tuple]:
@@ -325,9 +308,7 @@ def _cases(table: str, learning_rate: float, steps: dict[int, tuple[int, int]]) 
     return cases
 
 
-def _vector_rows(
-    folds: Sequence[tuple[Interactions, Interactions]], name: str, n_threads: int
-) -> tuple[VectorRow, ...]:
+def _vector_rows(folds: Folds, name: str, n_threads: int) -> tuple[VectorRow, ...]:
     rows = []
     for label, share in (("0", None), ("1", 0.0), ("n/4", 0.25), ("n/2", 0.5)):
         found = []
@@ -341,8 +322,3 @@ def _vector_rows(
         )
         rows.append(VectorRow(label, denoiser, ordinary, client, _PAPER_VECTORS.get(name, {}).get(label)))
     return tuple(rows)
-
-
-def _spread(values: Sequence[float]) -> str:
-    mean = f"{statistics.fmean(values):.4f}"
-    return f"{mean} +- {statistics.stdev(values):.4f}" if len(values) > 1 else mean

@@ -3,7 +3,6 @@
 import functools
 import statistics
 import time
-import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from fastfedrec._check import check_flag, check_instance, check_integer
-from fastfedrec._progress import progress_rounds
 from fastfedrec._table import epsilon_from_json, format_epsilon
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec._version import __version__
 from fastfedrec.accounting.views import SHORT_NAMES, View
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import leave_one_out
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.reproduce._side_by_side import SideBySide, kept
+from fastfedrec.reproduce._trials import each, evaluate_quietly, mean_and_deviation
 from fastfedrec.systems.baselines import DPPopularity, Popularity
 from fastfedrec.systems.fmf_ldp import FMFLDP
 
@@ -139,7 +138,8 @@ class Figure4(SideBySide):
             x = [cell.n_items for cell in cells]
             panel.plot(x, [cell.published for cell in cells], "k--o", label="the paper")
             for name in cells[0].hit_ratios:
-                spread = [_deviation(cell.hit_ratios[name]) for cell in cells]
+                found = [cell.hit_ratios[name] for cell in cells]
+                spread = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in found]
                 panel.errorbar(x, [_mean(cell, name) for cell in cells], spread, marker=".", label=name)
             panel.set(title=f"{n_users:,} users", xlabel="items", ylim=(0, 1))
         panels[0].set_ylabel(METRIC.upper())
@@ -155,7 +155,7 @@ class Figure4(SideBySide):
             [
                 f"{cell.n_users:,} x {cell.n_items:,}",
                 f"{cell.published:.4f}",
-                *(_show(cell.hit_ratios[name]) for name in names),
+                *(mean_and_deviation(cell.hit_ratios[name]) for name in names),
                 *(format_epsilon(epsilon_from_json(cell.epsilon[view])) for view in views),
                 f"{max(cell.fit_seconds[OURS]):.2f}",
             ]
@@ -225,8 +225,7 @@ def figure_4(
     }
     runs = [(size, seed) for size in sizes for seed in range(n_seeds)]
     found: dict[tuple[int, int], list[dict[str, Any]]] = {size: [] for size in sizes}
-    for number in progress_rounds(len(runs), show=show_progress, description="Figure 4", unit="run"):
-        size, seed = runs[number]
+    for size, seed in each(runs, show=show_progress, description="Figure 4", unit="run"):
         name, run = f"cell-{size[0]}x{size[1]}-seed-{seed}", functools.partial(_run, data, size, seed, n_threads)
         found[size].append(kept(folder, name, settings, run))
     cells = tuple(_join(size, found[size]) for size in sorted(sizes))
@@ -253,15 +252,8 @@ def paper_data(data: Interactions | None, n_threads: int, *, timestamps: bool = 
         The first line of a page.
     """
     if data is None:
-        data = generate_implicit(
-            N_USERS,
-            N_ITEMS,
-            key=Key.from_seed(0),
-            preset="movielens-20m",
-            timestamps=timestamps,
-            n_threads=n_threads,
-        )
-        return data, GENERATED
+        options: dict[str, Any] = {"preset": "movielens-20m", "timestamps": timestamps, "n_threads": n_threads}
+        return generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(0), **options), GENERATED
     check_instance("data", data, Interactions, "use datasets.load_movielens")
     data = data.binarize().filter_core(
         min_interactions_per_user=MIN_INTERACTIONS, min_interactions_per_item=MIN_INTERACTIONS
@@ -324,13 +316,7 @@ def _run(data: Interactions, size: tuple[int, int], seed: int, n_threads: int) -
         started = time.perf_counter()
         model.fit(train, key=key, n_threads=n_threads)
         fit_seconds[name] = time.perf_counter() - started
-        with warnings.catch_warnings():
-            # A few users of a small subset have fewer unseen items, the same few for every model.
-            warnings.filterwarnings("ignore", message=".*unseen items", category=UserWarning)
-            found = evaluate(
-                model, train, test, metrics=[METRIC], n_negatives=N_NEGATIVES, key=key, n_threads=n_threads
-            )
-        hit_ratios[name] = found[METRIC]
+        hit_ratios[name] = evaluate_quietly(model, train, test, [METRIC], N_NEGATIVES, key, n_threads)[METRIC]
     return {
         "n_users": subset.n_users,
         "n_items": subset.n_items,
@@ -344,25 +330,9 @@ def _join(size: tuple[int, int], runs: Sequence[dict[str, Any]]) -> Cell:
     def by_model(what: str) -> dict[str, list[float]]:
         return {name: [run[what][name] for run in runs] for name in runs[0][what]}
 
-    first = runs[0]
-    return Cell(
-        first["n_users"],
-        first["n_items"],
-        PUBLISHED[size],
-        by_model("hit_ratios"),
-        by_model("fit_seconds"),
-        first["epsilon"],
-    )
+    users, items, epsilon = (runs[0][name] for name in ("n_users", "n_items", "epsilon"))
+    return Cell(users, items, PUBLISHED[size], by_model("hit_ratios"), by_model("fit_seconds"), epsilon)
 
 
 def _mean(cell: Cell, name: str) -> float:
     return statistics.fmean(cell.hit_ratios[name])
-
-
-def _deviation(values: Sequence[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else 0.0
-
-
-def _show(values: Sequence[float]) -> str:
-    spread = f" ± {_deviation(values):.3f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.3f}{spread}"

@@ -3,22 +3,21 @@
 import functools
 import itertools
 import statistics
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fastfedrec._check import check_choice, check_flag, check_integer
-from fastfedrec._progress import progress_rounds
 from fastfedrec._table import epsilon_from_json, format_epsilon
 from fastfedrec._threads import resolve_n_threads
 from fastfedrec._version import __version__
 from fastfedrec.accounting.views import SHORT_NAMES
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import leave_one_out
 from fastfedrec.interactions import Interactions
 from fastfedrec.randomness import Key
 from fastfedrec.reproduce._side_by_side import SideBySide, checksum, kept
+from fastfedrec.reproduce._trials import each, evaluate_quietly, mean_and_deviation
 from fastfedrec.reproduce.minto2021 import (
     AS_PUBLISHED,
     DP_POPULARITY,
@@ -216,9 +215,8 @@ class HitRatioFigure(SideBySide):
 
     def _cell(self, line: Line, n: int) -> str:
         values, cost = line.hit_ratios[n], line.epsilon[n]["public"]
-        spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
         paper = f" [{line.published[n]:.4f}]" if line.published else ""
-        return f"{statistics.fmean(values):.3f}{spread}{paper}" + ("" if cost is None else f" ({_show(cost)})")
+        return f"{mean_and_deviation(values)}{paper}" + ("" if cost is None else f" ({_show(cost)})")
 
     def _draw(self, new_figure: Callable[..., Any]) -> Any:
         """The paper's variant dashed, its printed figures in black."""
@@ -301,10 +299,10 @@ def hit_ratio_figure(
         key = Key.from_seed(seed)
         return leave_one_out(subset_of(data, size, key), key=key, latest=figure == "5")
 
-    tasks = list(itertools.product(range(n_seeds), sizes, _plans(figure, n_reports, quick)))
+    tasks = itertools.product(range(n_seeds), sizes, _plans(figure, n_reports, quick))
     lines: dict[tuple[str, str], dict[float, list[_Point]]] = {}
-    for number in progress_rounds(len(tasks), show=show_progress, description=f"Figure {figure}", unit="run"):
-        seed, size, (name, model, where) = tasks[number]
+    for seed, size, plan in each(tasks, show=show_progress, description=f"Figure {figure}", unit="run"):
+        name, model, where = plan
         title = f"figure-{figure}-{size[0]}x{size[1]}-{name}-{where[0]:g}-seed-{seed}".replace(" ", "-")
         run = functools.partial(_run, figure, model, where, split, size, seed, n_threads)
         line = lines.setdefault((f"{size[0]:,} users", name), {})
@@ -345,12 +343,7 @@ def _run(
     key = Key.from_seed(seed)
 
     def measured(fitted: Any, metrics: list[str]) -> tuple[dict[str, float], dict[str, float | None]]:
-        with warnings.catch_warnings():
-            # A few users of a small subset have fewer unseen items, the same few for every model.
-            warnings.filterwarnings("ignore", message=".*unseen items", category=UserWarning)
-            found = evaluate(
-                fitted, train, test, metrics=metrics, n_negatives=N_NEGATIVES, key=key, n_threads=n_threads
-            )
+        found = evaluate_quietly(fitted, train, test, metrics, N_NEGATIVES, key, n_threads)
         return found, fitted.ledger_.to_dict()["epsilon"]
 
     points: list[_Point] = []

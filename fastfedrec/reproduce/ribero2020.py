@@ -6,7 +6,6 @@ The paper draws its figures and prints no number.  So what stands here for the p
 
 import functools
 import statistics
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastfedrec._check import check_choice, check_flag, check_instance, check_integer
-from fastfedrec._progress import progress_rounds
 from fastfedrec._threads import one_blas_thread
 from fastfedrec._version import __version__
 from fastfedrec.clustering import assign_rows
@@ -40,7 +38,8 @@ from fastfedrec.reproduce._prototype_models import (
     Line,
     lines_at,
 )
-from fastfedrec.reproduce._side_by_side import SideBySide, kept
+from fastfedrec.reproduce._side_by_side import SideBySide, checksum, kept
+from fastfedrec.reproduce._trials import each
 from fastfedrec.systems._private_prototypes_server import make_prototypes
 from fastfedrec.systems.private_prototypes import PrivatePrototypes
 
@@ -234,11 +233,11 @@ def prototype_figure(
     xs = (POINTS[figure][:1] if quick else POINTS[figure]) if points is None else tuple(points)
     if not xs:
         raise ValueError("points must hold at least one value, got none; None takes the paper's")
-    settings = {"version": __version__, "n_seeds": n_seeds, "shape": [n_users, n_items], "checksum": _checksum(data)}
+    given = [] if data is None else [data]
+    settings = {"version": __version__, "n_seeds": n_seeds, "shape": [n_users, n_items], "checksum": checksum(given)}
     splits = functools.cache(functools.partial(_split, figure, data, (n_users, n_items)))
     cells = []
-    for number in progress_rounds(len(xs), show=show_progress, description=f"Figure {figure}", unit="point"):
-        x = xs[number]
+    for x in each(xs, show=show_progress, description=f"Figure {figure}", unit="point"):
         lines = lines_at(x, figure)
         own = settings | {"models": {name: repr(line) for name, line in lines.items()}}
         n_drawn = int(x) if figure == "entity-size" else None
@@ -249,13 +248,6 @@ def prototype_figure(
         kind = "The demo or another part of eICU, not the paper's full data"
     source = f"{kind}: {n_users:,} users x {n_items:,} items"
     return PrototypeFigure(f"{source}, {n_seeds} seed{'s' if n_seeds > 1 else ''}", own, figure, tuple(cells))
-
-
-def _checksum(data: Interactions | None) -> int:
-    value = 0
-    for part in () if data is None else (data.indptr, data.indices, data.values_or_ones()):
-        value = zlib.crc32(part.tobytes(), value)
-    return value
 
 
 def _split(figure: str, data: Interactions | None, shape: tuple[int, int], seed: int) -> _Split:

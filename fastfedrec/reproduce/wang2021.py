@@ -5,7 +5,6 @@ Table 1 is notation.  Table 6 (membership inference): `wang2021_attacks`.  Figur
 
 import functools
 import math
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from fastfedrec._check import check_choice, check_flag, check_integer
-from fastfedrec._progress import progress_rounds
 from fastfedrec._version import __version__
 from fastfedrec.accounting import Gaussian, PLDAccountant, RDPAccountant, published_privrec_epsilon
 from fastfedrec.interaction_log import InteractionLog
@@ -22,7 +20,8 @@ from fastfedrec.interactions import Interactions
 from fastfedrec.personalization import METRICS, PersonalizationSplit, evaluate_personalized, personalization_split
 from fastfedrec.randomness import Key
 from fastfedrec.reproduce._side_by_side import SideBySide, kept
-from fastfedrec.reproduce._wang2021_runs import first_test_users
+from fastfedrec.reproduce._trials import each
+from fastfedrec.reproduce._wang2021_runs import describe_split, first_test_users, fit_devices
 from fastfedrec.systems.baselines import DPPopularity, Popularity
 from fastfedrec.systems.fmf_ldp import FMFLDP
 from fastfedrec.systems.item_models import EASE, ItemKNN, OwnHistory
@@ -212,21 +211,13 @@ def epsilon_table(table: str) -> EpsilonTable:
     n_users, cohorts = _COHORTS[check_choice("table", table, tuple(_COHORTS))]
     cells = []
     for cohort in cohorts:
-        event = Gaussian(
-            1.0, neighboring="replace", sampling="without_replacement", n_users=n_users, cohort_size=cohort
-        )
+        drawn: dict[str, Any] = {"sampling": "without_replacement", "n_users": n_users, "cohort_size": cohort}
+        event = Gaussian(1.0, neighboring="replace", **drawn)
         pld, rdp = (kind().compose(event, 1000) for kind in (PLDAccountant, RDPAccountant))
         for delta in _DELTAS:
             published = published_privrec_epsilon(n_users, cohort, rounds=1000, noise_multiplier=1.0, delta=delta)
-            cells.append(
-                {
-                    "cohort_size": cohort,
-                    "delta": delta,
-                    "published": published,
-                    "rdp": rdp.get_epsilon(delta),
-                    "upper_bound": pld.get_epsilon(delta),
-                }
-            )
+            cell = {"cohort_size": cohort, "delta": delta, "published": published}
+            cells.append(cell | {"rdp": rdp.get_epsilon(delta), "upper_bound": pld.get_epsilon(delta)})
     settings = {"version": __version__, "n_users": n_users, "rounds": 1000, "noise_multiplier": 1.0}
     return EpsilonTable(f"No data: {n_users:,} users", settings, table, tuple(cells))
 
@@ -280,21 +271,14 @@ def accuracy_table(
     if quick:
         split = first_test_users(split, _QUICK_TEST_USERS)
     models = paper_models(data, quick=quick)
-    settings = {
-        "version": __version__,
-        "data": zlib.crc32(split.visited.indices.tobytes(), zlib.crc32(split.visited.indptr.tobytes())),
-        "seed": seed,
-        "quick": quick,
-    }
+    source, settings = describe_split(split, seed, quick=quick)
     found = {}
-    names = list(models)
-    for number in progress_rounds(len(names), show=show_progress, description=f"Table {table}", unit="model"):
-        name = names[number]
-        own = settings | {"model": repr(models[name])}
-        run = functools.partial(_run, models[name], split, key, n_threads)
+    for name, model in each(models.items(), show=show_progress, description=f"Table {table}", unit="model"):
+        own = settings | {"model": repr(model)}
+        run = functools.partial(_run, model, split, key, n_threads)
         found[name] = kept(folder, f"table-{table}-{name.replace(' ', '-')}", own, run)
     rows: dict[str, dict[str, dict[str, float] | None]] = {}
-    for name in [*PUBLISHED[table], *(name for name in names if name not in PUBLISHED[table])]:
+    for name in [*PUBLISHED[table], *(name for name in models if name not in PUBLISHED[table])]:
         printed = PUBLISHED[table].get(name)
         ours = found.get(name)
         rows[name] = {
@@ -303,7 +287,6 @@ def accuracy_table(
             # On MovieLens every held-out item is new.
             "new": None if ours is None or table == "2" else ours.get("new"),
         }
-    source = f"The data given: {split.visited!r}, {len(split.test_users):,} test users, seed {seed}"
     described = settings | {"models": {name: repr(model) for name, model in models.items()}}
     return AccuracyTable(source, described, table, rows)
 
@@ -362,13 +345,10 @@ def paper_models(data: Interactions | InteractionLog, *, quick: bool = False) ->
 
 
 def _run(model: Any, split: PersonalizationSplit, key: Key, n_threads: int) -> dict[str, dict[str, float]]:
-    if isinstance(model, PrivRec):
-        model.fit(split.train, key=key, n_threads=n_threads)
-        fitted: Any = model.personalize(split.personal, key=key, n_threads=n_threads)
-    elif isinstance(model, NCF):  # it knows what was seen and not liked
+    if isinstance(model, NCF):  # it knows what was seen and not liked
         known = split.known.interactions if isinstance(split.known, InteractionLog) else split.known
-        fitted = model.fit(known, key=key, n_threads=n_threads)
+        fitted: Any = model.fit(known, key=key, n_threads=n_threads)
     else:
-        fitted = model.fit(split.known_positives, key=key, n_threads=n_threads)
+        fitted = fit_devices(model, split, key, n_threads)
     found = evaluate_personalized(fitted, split, n_threads=n_threads)
     return {kind: part for kind, part in found.items() if not any(map(math.isnan, part.values()))}

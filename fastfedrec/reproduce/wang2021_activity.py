@@ -39,20 +39,9 @@ class ActivityFigure(SideBySide):
     n_items: int
     points: tuple[dict[str, int], ...]
 
-    @property
-    def title(self) -> str:
-        """System, and number of the figure."""
-        return "PrivRec, Figure 2: users by number of visited items"
-
-    @property
-    def legend(self) -> str:
-        """What the columns mean."""
-        return "share: of all users.  Counts of the data themselves: nothing is guaranteed, and nothing was trained."
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What the paper says."""
-        return (SAID,)
+    title = "PrivRec, Figure 2: users by number of visited items"
+    legend = "share: of all users.  Counts of the data themselves: nothing is guaranteed, and nothing was trained."
+    remarks = (SAID,)
 
     @property
     def _visited(self) -> np.ndarray:

@@ -4,6 +4,7 @@ The paper's attack looks at a user's features and at the ten items that the glob
 features.  Beside it stand two attacks that also know the user's own items, chance, and what the ledger allows.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from fastfedrec._check import check_choice, check_flag, check_instance, check_integer
-from fastfedrec._progress import progress_rounds
 from fastfedrec._version import __version__
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.interactions import Interactions
 from fastfedrec.membership import membership_loss, membership_shadow
 from fastfedrec.randomness import Key
 from fastfedrec.reproduce._side_by_side import SideBySide, checksum, kept
+from fastfedrec.reproduce._trials import each
 from fastfedrec.systems.baselines import DPPopularity, Popularity
 from fastfedrec.systems.dp_gram import DPGram
 from fastfedrec.systems.fedrec_plus_plus import FedRecPlusPlus
@@ -197,14 +198,10 @@ def attack_table(
     models = privrec_targets(population, quick=quick) if table == "6" else system_targets(population, quick=quick)
     settings = {"version": __version__, "data": checksum([population]), "seed": seed, "quick": quick}
     rows_by_target: dict[str, dict[str, Any]] = {}
-    names = list(models)
-    for number in progress_rounds(len(names), show=show_progress, description=f"Table {table}", unit="target"):
-        name, (model, options) = names[number], models[names[number]]
+    for name, target in each(models.items(), show=show_progress, description=f"Table {table}", unit="target"):
+        model, options = target
         own = settings | {"model": repr(model), "attacks": _described(options)}
-
-        def run(model: Any = model, options: dict[str, Any] = options) -> dict[str, Any]:
-            return _attack(model, population, options, key, n_threads)
-
+        run = functools.partial(_attack, model, population, options, key, n_threads)
         found = kept(folder, f"attack-{name.replace(' ', '-')}", own, run)
         rows_by_target[name] = {"published": PUBLISHED.get(name) if table == "6" else None, "attacks": found}
     described = settings | {"models": {name: repr(model) for name, (model, _) in models.items()}}

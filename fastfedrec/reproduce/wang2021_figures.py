@@ -6,20 +6,18 @@ not the paper's epsilon.
 """
 
 import functools
-import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fastfedrec._check import check_choice, check_flag, check_integer
-from fastfedrec._progress import progress_rounds
-from fastfedrec._version import __version__
 from fastfedrec.interaction_log import InteractionLog
 from fastfedrec.interactions import Interactions
 from fastfedrec.personalization import personalization_split
 from fastfedrec.randomness import Key
 from fastfedrec.reproduce._side_by_side import SideBySide
+from fastfedrec.reproduce._trials import each
 from fastfedrec.reproduce._wang2021_runs import (
     COHORT,
     DP_POPULARITY,
@@ -32,6 +30,7 @@ from fastfedrec.reproduce._wang2021_runs import (
     START,
     Point,
     Runs,
+    describe_split,
     first_test_users,
     private_models,
     thread_counts,
@@ -232,19 +231,15 @@ def privrec_figure(
         wanted = "InteractionLog" if figure in OF_LOG else "Interactions"
         raise TypeError(f"data of figure {figure} must be {wanted}, got {type(data).__name__}")
     split = personalization_split(data, threshold=0.0 if is_log else 3.0, key=key)
-    settings: dict[str, Any] = {
-        "version": __version__,
-        "data": zlib.crc32(split.visited.indices.tobytes(), zlib.crc32(split.visited.indptr.tobytes())),
-        "seed": seed,
-        "quick": quick,
-    }
+    if figure == "3":
+        split = first_test_users(split, _TEST_USERS)
+    source, settings = describe_split(split, seed, quick=quick)
     described: dict[str, Any] = {}
     models = paper_models(data, quick=quick)
     papers = models["PrivRec, the paper's E1, E2 and M"]
     runs = Runs(split, key, n_threads, folder, settings)
     sweeps = QUICK_SWEEPS if quick else SWEEPS
     if figure == "3":
-        runs = replace(runs, split=first_test_users(split, _TEST_USERS))
         tasks = list(runs.sweeps(papers, sweeps))
     elif figure == "8":
         tasks = [functools.partial(runs.by_activity, name, models[name]) for name in (PRIVREC, SGD, POPULARITY)]
@@ -260,8 +255,7 @@ def privrec_figure(
         ]
         described = {"published": runs.published(models[f"{ONE}, epsilon 2"], 35.0 if is_log else 40.0)}
     points: list[Point] = []
-    for number in progress_rounds(len(tasks), show=show_progress, description=f"Figure {figure}", unit="run"):
-        points += tasks[number]()
-    source = f"The data given: {split.visited!r}, {len(runs.split.test_users):,} test users, seed {seed}"
+    for task in each(tasks, show=show_progress, description=f"Figure {figure}", unit="run"):
+        points += task()
     described |= settings | {"models": {name: repr(model) for name, model in models.items()}}
     return PrivRecFigure(source, described, figure, tuple(points))

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from fastfedrec._check import check_flag, check_integer
-from fastfedrec._progress import progress_rounds
 from fastfedrec._table import epsilon_to_json
 from fastfedrec._version import __version__
 from fastfedrec.datasets.generate_sequences import generate_sequences
@@ -24,6 +23,8 @@ from fastfedrec.personalization import PersonalizationSplit, evaluate_personaliz
 from fastfedrec.pretraining import check_sequences
 from fastfedrec.randomness import Key
 from fastfedrec.reproduce._side_by_side import SideBySide, checksum, kept
+from fastfedrec.reproduce._trials import each, mean_and_deviation
+from fastfedrec.reproduce._wang2021_runs import fit_devices
 from fastfedrec.systems.baselines import DPPopularity, Popularity
 from fastfedrec.systems.privrec import PrivRec
 
@@ -86,17 +87,13 @@ class StageOneTable(SideBySide):
 
     rows: dict[str, dict[str, Any]]
 
+    title = "PrivRec: what the first stage is worth at equal epsilon"
     legend = (
         "Means over seeds, with the standard deviation where there are several: each seed draws the public people,\n"
         "the test users and all else (a simulation).  epsilon: of the whole, as the ledger proves it, for replacing\n"
         "all data of one user at delta 1e-6.  Devices of test users fine-tune the network; all unvisited items are\n"
         "ranked."
     )
-
-    @property
-    def title(self) -> str:
-        """System, and what is asked."""
-        return "PrivRec: what the first stage is worth at equal epsilon"
 
     def verdict(self) -> str:
         """Say whether each first stage helps.
@@ -126,7 +123,7 @@ class StageOneTable(SideBySide):
         body = []
         for name, row in self.rows.items():
             cost = "none" if row["epsilon"] == "infinite" else f"{row['epsilon']:.3f}"
-            body.append([name, cost, *(_mean(row[metric]) for metric in METRICS)])
+            body.append([name, cost, *(mean_and_deviation(row[metric], deviation=" ({:.3f})") for metric in METRICS)])
         return ["model", "epsilon", *(metric.upper() for metric in METRICS)], body
 
     def _draw(self, new_figure: Callable[..., Any]) -> Any:
@@ -190,8 +187,8 @@ def stage1_table(
         sizes.add((len(split.train_users), public.n_users, len(split.test_users)))
         for name, model in stage_models(whole, split, quick=quick).items():
             tasks.append((seed, name, settings | {"model": repr(model)}, model, public, split, key))
-    for number in progress_rounds(len(tasks), show=show_progress, description="stage one", unit="model"):
-        seed, name, settings, model, public, split, key = tasks[number]
+    for task in each(tasks, show=show_progress, description="stage one", unit="model"):
+        seed, name, settings, model, public, split, key = task
         run = functools.partial(_run, model, public, split, key, n_threads)
         found = kept(folder, f"stage1-{seed}-{name.replace(' ', '-').replace(',', '')}", settings, run)
         row = rows.setdefault(name, {"epsilon": found["epsilon"], **{metric: [] for metric in METRICS}})
@@ -274,18 +271,9 @@ def _run(
     cost = 0.0
     if isinstance(model, PublicPopularity):
         fitted: Any = PublicPopularity(public.binarize(split.threshold).interactions_per_item())
-    elif isinstance(model, PrivRec):
-        shown = public if model.stage1 == "public" else None
-        model.fit(split.train, key=key, n_threads=n_threads, public=shown)  # type: ignore[arg-type]
-        fitted = model.personalize(split.personal, key=key, n_threads=n_threads)
-        cost = model.ledger_.epsilon("public")
     else:
-        fitted = model.fit(split.known_positives, key=key, n_threads=n_threads)
-        cost = fitted.ledger_.epsilon("public")
+        shown = public if isinstance(model, PrivRec) and model.stage1 == "public" else None
+        fitted = fit_devices(model, split, key, n_threads, public=shown)
+        cost = model.ledger_.epsilon("public")
     found = evaluate_personalized(fitted, split, metrics=METRICS, n_threads=n_threads)["all"]
     return {**found, "epsilon": epsilon_to_json(cost)}
-
-
-def _mean(values: list[float]) -> str:
-    spread = f" ({statistics.stdev(values):.3f})" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.3f}{spread}"
