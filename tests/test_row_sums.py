@@ -1,3 +1,5 @@
+from functools import cache
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -9,6 +11,7 @@ from fastfedrec import Interactions, Key, datasets, hardware
 from fastfedrec.row_sums import sum_rows
 
 
+@cache
 def interactions(n_users=30, n_items=70, seed=1):
     """With values, and a first and a last user without items."""
     data = datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed))
@@ -30,13 +33,13 @@ def by_hand(data, matrix, weights=None):
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", hardware.instruction_sets())
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
 @pytest.mark.parametrize("n_columns", [1, 2, 7, 8, 31, 32, 33, 70, 100])
-def test_every_level_equals_the_definition_to_the_last_bit(level, n_columns):
+def test_every_level_equals_the_definition_to_the_last_bit(instruction_set, n_columns):
     data, matrix = interactions(), matrix_of(70, n_columns)
     few = data.select_users(np.arange(3))  # fewer entries than items: columns are read where they are
     assert 0 < few.n_interactions < 70 < data.n_interactions
-    with hardware.use_instruction_set(level):
+    with hardware.use_instruction_set(instruction_set):
         assert sum_rows(data, matrix).tolist() == by_hand(data, matrix)
         assert sum_rows(few, matrix).tolist() == by_hand(few, matrix)
 
