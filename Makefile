@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KERNEL_TESTS := $(patsubst _kernels/%.pyx,tests/test_%.py,$(wildcard _kernels/[a-z]*.pyx))
-KERNEL_TESTS += tests/test_ranking_evaluation.py tests/test_fmf_ldp_runs.py
-SOURCES := setup.py pyproject.toml README.md $(wildcard fastfedrec/*.py fastfedrec/*/*.py _kernels/*.p[yx]* _kernels/*.h _kernels/*.cpp fastfedrec/*.json fastfedrec/*/*.json)
+KERNELS := $(shell find _kernels -name '[a-z]*.pyx')
+KERNEL_TESTS := $(join $(patsubst _kernels/%,tests/%,$(dir $(KERNELS))),$(patsubst %.pyx,test_%.py,$(notdir $(KERNELS))))
+KERNEL_TESTS += tests/evaluation/test_rankings.py tests/systems/fmf/test_fmf_ldp_runs.py
+SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json') \
+	$(shell find _kernels -name '*.p[yx]*' -o -name '*.h' -o -name '*.cpp')
 
 .PHONY: demo test test-fast test-levels test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench lint clean
 
@@ -39,12 +41,12 @@ test-lowest: $(VENV)/.built
 
 # Flower's tests in an environment of their own: it holds some packages at older versions than the other extras.
 test-flower: $(VENV)-flower/.installed
-	$(VENV)-flower/bin/pytest -n 2 tests/test_flower.py tests/test_flower_messages.py tests/test_flower_systems.py \
-		tests/test_flower_shuffled.py tests/test_flower_nobody.py tests/test_state_codec.py
+	$(VENV)-flower/bin/pytest -n 2 tests/engines/flower/test_app.py tests/engines/flower/test_messages.py tests/engines/flower/test_systems.py \
+		tests/engines/flower/test_shuffled_server.py tests/engines/flower/test_nobody.py tests/engines/flower/wire/test_state_codec.py
 
 # SuperLinks and SuperNodes as processes of their own, and what deployments recommend: minutes, and not part of `test`.
 test-flower-slow: $(VENV)-flower/.installed
-	$(VENV)-flower/bin/pytest -m slow tests/test_flower_processes.py tests/test_flower_quality.py
+	$(VENV)-flower/bin/pytest -m slow tests/engines/flower/test_processes.py tests/engines/flower/test_quality.py
 
 $(VENV)-flower/.installed: $(VENV)/.built
 	$(PYTHON) -m venv $(VENV)-flower

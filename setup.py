@@ -1,8 +1,8 @@
 """Build of the compiled kernels; everything declarative is in pyproject.toml.
 
-``_kernels/*.pyx`` becomes ``fastfedrec._kernels.*``.  Shared Cython code lives in ``_kernels/_*.pxd`` as inline
+``_kernels/**/*.pyx`` becomes ``fastfedrec._kernels.*``.  Shared Cython code lives in ``_kernels/**/_*.pxd`` as inline
 functions (a compiled module under this mapping cannot be cimported by another), so one source is one extension.
-Vector code lives in ``_kernels/_*.cpp``, compiled once for each instruction-set level (``_kernels/_levels.h``) into one
+Vector code lives in ``_kernels/**/_*.cpp``, compiled once for each level (``_kernels/core/_levels.h``) into one
 static library that all extensions link; which level runs is chosen at import, so a wheel runs everywhere.
 ``FASTFEDREC_DEBUG=1`` builds with bounds checks.
 """
@@ -33,10 +33,10 @@ DIRECTIVES = {
     "freethreading_compatible": True,
 }
 
-# Level names are those of the namespaces in _kernels/_levels.h.
+# Level names are those of the namespaces in _kernels/core/_levels.h.
 X86_64_LEVELS = {"plain": [], "v3": ["-march=x86-64-v3"], "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"]}
-VECTOR_SOURCES = sorted(path.as_posix() for path in Path("_kernels").glob("_*.cpp"))
-SHARED = sorted(path.as_posix() for path in Path("_kernels").glob("_*") if path.suffix in (".h", ".pxd", ".pxi"))
+VECTOR_SOURCES = sorted(path.as_posix() for path in Path("_kernels").rglob("_*.cpp"))
+SHARED = sorted(path.as_posix() for path in Path("_kernels").rglob("_*") if path.suffix in (".h", ".pxd", ".pxi"))
 
 OPENMP_PROBE = "#include <omp.h>\nint main() { return omp_get_max_threads() > 0 ? 0 : 1; }\n"
 
@@ -125,12 +125,12 @@ class BuildKernels(build_ext):
 
 extensions = [
     Extension(
-        f"fastfedrec._kernels.{path.stem}",
+        "fastfedrec." + ".".join(path.with_suffix("").parts),
         [path.as_posix()],
         language="c++",
         include_dirs=["."],
     )
-    for path in sorted(Path("_kernels").glob("*.pyx"))
+    for path in sorted(Path("_kernels").rglob("*.pyx"))
 ]
 
 setup(

@@ -54,11 +54,11 @@ def source_faults(names, tracked):
 
 def wheel_faults(names, tracked):
     """What is wrong with the files of a wheel."""
-    kernels = {Path(name).stem for name in tracked if name.startswith("_kernels/") and name.endswith(".pyx")}
+    kernels = {f"fastfedrec/{name.removesuffix('.pyx')}" for name in tracked if name.endswith(".pyx")}
     wanted = {name for name in tracked if name.startswith("fastfedrec/")}
     wanted |= {f"fastfedrec/{name}" for name in tracked if name.startswith("_kernels/") and name.endswith(".py")}
     compiled = {name for name in names if name.endswith(".so")}
-    for kernel in sorted(kernels - {Path(name).name.split(".")[0] for name in compiled}):
+    for kernel in sorted(kernels - {name.split(".")[0] for name in compiled}):
         yield f"the kernel {kernel} is not in the wheel"
     for name in sorted(wanted - set(names)):
         yield f"{name} is not in the wheel"

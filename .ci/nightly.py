@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastfedrec import Key, datasets
-from fastfedrec._cli_reproduce import _FIGURES, _TABLES
-from fastfedrec._table import format_table
+from fastfedrec.cli.reproduce import _FIGURES, _TABLES
+from fastfedrec.core.text import format_table
 
 LIMIT = 120.0  # seconds on two processors
 PATIENCE = 2  # limits until a run is ended

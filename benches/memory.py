@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .whole_runs import MODELS, N_USERS
+from benches.whole_runs import MODELS, N_USERS
 
 _RUN = """if True:
     import sys

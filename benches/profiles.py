@@ -26,7 +26,7 @@ import numpy as np
 from benches import whole_runs
 from benches.whole_runs import MODELS, N_ITEMS, N_USERS
 from fastfedrec import doctor
-from fastfedrec._version import __version__
+from fastfedrec.core.version import __version__
 
 RATE = 200  # samples a second
 SECONDS = 5.0  # of samples, at least

@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from benches.floors import fastest, in_turns
 from fastfedrec import Key
-
-from .floors import fastest, in_turns
 
 PARTS = {"hundredth": 100, "thousandth": 1000}  # how a peer that is asked for so much of the work is named
 

@@ -4,16 +4,15 @@ import math
 
 import numpy as np
 
+from benches.floors import in_turns
 from fastfedrec import FMFLDP, DPGram, FedRec, Key, LaplaceRRSVD, als, datasets, sgd
-from fastfedrec.clustering import assign_rows
+from fastfedrec.compute.clustering import assign_rows
+from fastfedrec.compute.nmf import fit_nmf
+from fastfedrec.compute.ranking import recommend_factors, sample_unseen
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
-from fastfedrec.nmf import fit_nmf
-from fastfedrec.private_kmeans import private_kmeans
-from fastfedrec.ranking import recommend_factors, sample_unseen
-from fastfedrec.systems._shuffled_sketch_rounds import SketchRound
-
-from .floors import in_turns
+from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
+from fastfedrec.systems.private_prototypes.private_kmeans import private_kmeans
 
 N_ITEMS, KEY = 1_000, Key.from_seed(1)
 GROWTH = (1, 2, 4, 8)

@@ -5,7 +5,8 @@
 prints every kernel that takes `LEAST` seconds.  A kernel is a compiled function that Python calls; what it takes is
 read off the clock before and after each call, so that NumPy's and SciPy's steps around it count for nothing, nor does
 the system's, which gives new memory: on a virtual machine the 134 MB of EASE's scores took it from 12 to 200 ms, by the
-moment and not by the threads.  SGD's kernels are called in threads of Python's and timed by `bench_sgd.Threads`.
+moment and not by the threads.  SGD's kernels are called in threads of Python's and timed by
+`compute.bench_sgd.Threads`.
 """
 
 import argparse
@@ -21,17 +22,16 @@ import time
 import numpy as np
 import scipy.sparse
 
+from benches import whole_runs
+from benches.datasets.bench_tables import ROLES, write_ratings
+from benches.floors import turns
+from benches.whole_runs import MODELS, N_ITEMS, N_USERS
 from fastfedrec import Interactions, Key, _kernels, mechanisms
-from fastfedrec._threads import default_threads
+from fastfedrec.compute.hadamard import hadamard_transform
+from fastfedrec.compute.ranking import sample_unseen
+from fastfedrec.compute.row_sums import sum_rows
+from fastfedrec.core.threads import default_threads
 from fastfedrec.datasets import load_table
-from fastfedrec.hadamard import hadamard_transform
-from fastfedrec.ranking import sample_unseen
-from fastfedrec.row_sums import sum_rows
-
-from . import whole_runs
-from .bench_tables import ROLES, write_ratings
-from .floors import turns
-from .whole_runs import MODELS, N_ITEMS, N_USERS
 
 LEAST = 0.01  # seconds: what is over sooner need not gain
 SECONDS = 8.0  # of turns
@@ -164,12 +164,12 @@ def _timed():
 
         return run
 
-    for found in pkgutil.iter_modules(_kernels.__path__):
-        module = importlib.import_module(f"{_kernels.__name__}.{found.name}")
+    for found in pkgutil.walk_packages(_kernels.__path__, f"{_kernels.__name__}."):
+        module, short = importlib.import_module(found.name), found.name.removeprefix(f"{_kernels.__name__}.")
         for name, function in list(vars(module).items()):
             if type(function).__name__ in COMPILED and getattr(function, "__module__", None) == module.__name__:
                 undo.append((module, name, function))
-                setattr(module, name, wrap(f"{found.name}.{name}", function))
+                setattr(module, name, wrap(f"{short}.{name}", function))
     try:
         yield calls
     finally:

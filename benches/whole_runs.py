@@ -8,25 +8,25 @@ from fastfedrec import Key, datasets, systems
 
 N_USERS, N_ITEMS, N_ENTITIES = 6_040, 3_706, 10
 MODELS = {
-    "FMF-LDP": ("fmf_ldp.FMFLDP", {}),
-    "FMF-LDP, norm 1, turned": ("fmf_ldp.FMFLDP", {"normalize": "l2", "rotate": True}),
-    "Laplace-RR-SVD": ("laplace_rr_svd.LaplaceRRSVD", {"max_ratings": 100}),
-    "FedRec": ("fedrec.FedRec", {}),
-    "FedRec++": ("fedrec_plus_plus.FedRecPlusPlus", {"n_denoisers": 30, "min_clients_per_denoiser": 10}),
-    "private prototypes": ("private_prototypes.PrivatePrototypes", {"epsilon": 5.0}),
-    "PrivRec": ("privrec.PrivRec", {"preset": "recommended"}),
+    "FMF-LDP": ("fmf.fmf_ldp.FMFLDP", {}),
+    "FMF-LDP, norm 1, turned": ("fmf.fmf_ldp.FMFLDP", {"normalize": "l2", "rotate": True}),
+    "Laplace-RR-SVD": ("rating_svd.laplace_rr_svd.LaplaceRRSVD", {"max_ratings": 100}),
+    "FedRec": ("fedrec.model.FedRec", {}),
+    "FedRec++": ("fedrec.plus_plus.FedRecPlusPlus", {"n_denoisers": 30, "min_clients_per_denoiser": 10}),
+    "private prototypes": ("private_prototypes.model.PrivatePrototypes", {"epsilon": 5.0}),
+    "PrivRec": ("privrec.model.PrivRec", {"preset": "recommended"}),
     "DP-PrivRec": (
-        "privrec.PrivRec",
+        "privrec.model.PrivRec",
         {"n_rounds": 25, "cohort_size": 400, "local_epochs": 3, "clip_norm": 0.3, "target_epsilon": 2.0},
     ),
-    "DPGram": ("dp_gram.DPGram", {"epsilon": 8.0, "gate": False}),
-    "ShuffledSketchGram": ("shuffled_sketch.ShuffledSketchGram", {"epsilon": 8.0, "gate": False}),
-    "DP-ALS": ("dp_als.DPALS", {"epsilon": 8.0}),
-    "DP-FMF": ("dp_fmf.DPFMF", {"epsilon": 8.0}),
+    "DPGram": ("gram.dp_gram.DPGram", {"epsilon": 8.0, "gate": False}),
+    "ShuffledSketchGram": ("gram.shuffled_sketch.ShuffledSketchGram", {"epsilon": 8.0, "gate": False}),
+    "DP-ALS": ("dp_als.model.DPALS", {"epsilon": 8.0}),
+    "DP-FMF": ("fmf.dp_fmf.DPFMF", {"epsilon": 8.0}),
     "DPLCF": ("dplcf.DPLCF", {"epsilon": 2.5}),
-    "EASE": ("item_models.EASE", {}),
-    "item-kNN": ("item_models.ItemKNN", {}),
-    "biased MF": ("rating_baselines.BiasedMF", {}),
+    "EASE": ("baselines.item_models.EASE", {}),
+    "item-kNN": ("baselines.item_models.ItemKNN", {}),
+    "biased MF": ("rating_svd.baselines.BiasedMF", {}),
 }
 
 
@@ -51,7 +51,7 @@ SHORT = {
 def run(name, data, *, short=False):
     """`fit`, and the ten best items of every user; with `short` only some rounds of the longest."""
     path, parameters = MODELS[name]
-    module, kind = path.split(".")
+    module, _, kind = path.rpartition(".")
     parameters = parameters | (SHORT.get(name, {}) if short else {})
     model = getattr(importlib.import_module(f"{systems.__name__}.{module}"), kind)(**parameters)
     named = {"entities": np.arange(data.n_users) % N_ENTITIES} if name == "private prototypes" else {}

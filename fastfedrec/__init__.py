@@ -3,7 +3,6 @@
 Names are imported when they are first used, so that a program pays for the parts it calls.
 """
 
-import importlib
 import importlib.util
 from typing import TYPE_CHECKING
 
@@ -13,120 +12,42 @@ if importlib.util.find_spec("fastfedrec._kernels") is None:
         "`pip install .`, then start Python in another folder or as `python -P`"
     )
 
-from fastfedrec import _threads  # noqa: F401 -- a child is to know that it was forked, whatever was used before
-from fastfedrec._version import __version__
+from fastfedrec.core import names as _names
+
+# A child is to know that it was forked, whatever was used before.
+from fastfedrec.core import threads as _threads
+from fastfedrec.core.version import __version__
 
 if TYPE_CHECKING:
-    from fastfedrec import (
-        accounting,
-        als,
-        attacks,
-        audit,
-        datasets,
-        doctor,
-        engines,
-        evaluation,
-        hardware,
-        mechanisms,
-        ranking,
-        sgd,
-    )
-    from fastfedrec.engines.base import NoAnswerError
-    from fastfedrec.interactions import Interactions
-    from fastfedrec.item_choice import choose_items
-    from fastfedrec.randomness import Key
-    from fastfedrec.systems.base import DivergenceError
-    from fastfedrec.systems.baselines import DPPopularity, Popularity, Random
-    from fastfedrec.systems.dp_als import DPALS
-    from fastfedrec.systems.dp_fmf import DPFMF
-    from fastfedrec.systems.dp_gram import DPGram
+    from fastfedrec import accounting, audit, datasets, engines, evaluation, mechanisms, testing
+    from fastfedrec.compute import als, clustering, hadamard, nmf, ranking, row_sums, sgd
+    from fastfedrec.compute.networks import gru, two_tower
+    from fastfedrec.core import doctor, hardware
+    from fastfedrec.core.randomness import Key
+    from fastfedrec.data.interactions import Interactions
+    from fastfedrec.mechanisms.item_choice import choose_items
+    from fastfedrec.rounds.engine import NoAnswerError
+    from fastfedrec.rounds.system import DivergenceError
+    from fastfedrec.studies import attacks
+    from fastfedrec.studies.advise import advice as advise
+    from fastfedrec.studies.sweep import sweeps as sweep
+    from fastfedrec.systems.baselines.item_models import EASE, ItemKNN, OwnHistory
+    from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity, Random
+    from fastfedrec.systems.dp_als.model import DPALS
     from fastfedrec.systems.dplcf import DPLCF
-    from fastfedrec.systems.fedrec import FedRec
-    from fastfedrec.systems.fedrec_plus_plus import FedRecPlusPlus
-    from fastfedrec.systems.fmf_ldp import FMFLDP
-    from fastfedrec.systems.item_models import EASE, ItemKNN, OwnHistory
-    from fastfedrec.systems.laplace_rr_svd import LaplaceRRSVD
-    from fastfedrec.systems.private_prototypes import PrivatePrototypes
-    from fastfedrec.systems.privrec import PrivRec
-    from fastfedrec.systems.rating_baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
+    from fastfedrec.systems.fedrec.model import FedRec
+    from fastfedrec.systems.fedrec.plus_plus import FedRecPlusPlus
+    from fastfedrec.systems.fmf.dp_fmf import DPFMF
+    from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
+    from fastfedrec.systems.gram.dp_gram import DPGram
+    from fastfedrec.systems.gram.shuffled_sketch import ShuffledSketchGram
+    from fastfedrec.systems.private_prototypes.model import PrivatePrototypes
+    from fastfedrec.systems.privrec.model import PrivRec
+    from fastfedrec.systems.rating_svd.baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
+    from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
     from fastfedrec.systems.recommender import load
-    from fastfedrec.systems.shuffled_sketch import ShuffledSketchGram
 
-# Where the public names are that are no modules.
-_HOMES = {
-    "BiasedMF": "systems.rating_baselines",
-    "DPALS": "systems.dp_als",
-    "DPFMF": "systems.dp_fmf",
-    "DPGram": "systems.dp_gram",
-    "DPLCF": "systems.dplcf",
-    "DPPopularity": "systems.baselines",
-    "DivergenceError": "systems.base",
-    "EASE": "systems.item_models",
-    "FMFLDP": "systems.fmf_ldp",
-    "FedRec": "systems.fedrec",
-    "FedRecPlusPlus": "systems.fedrec_plus_plus",
-    "GlobalMean": "systems.rating_baselines",
-    "Interactions": "interactions",
-    "ItemKNN": "systems.item_models",
-    "ItemMean": "systems.rating_baselines",
-    "Key": "randomness",
-    "LaplaceRRSVD": "systems.laplace_rr_svd",
-    "NoAnswerError": "engines.base",
-    "OwnHistory": "systems.item_models",
-    "Popularity": "systems.baselines",
-    "PrivRec": "systems.privrec",
-    "PrivatePrototypes": "systems.private_prototypes",
-    "Random": "systems.baselines",
-    "RatingItemKNN": "systems.rating_baselines",
-    "ShuffledSketchGram": "systems.shuffled_sketch",
-    "UserMean": "systems.rating_baselines",
-    "choose_items": "item_choice",
-    "load": "systems.recommender",
-}
-
-__all__ = [
-    "DPALS",
-    "DPFMF",
-    "DPLCF",
-    "EASE",
-    "FMFLDP",
-    "BiasedMF",
-    "DPGram",
-    "DPPopularity",
-    "DivergenceError",
-    "FedRec",
-    "FedRecPlusPlus",
-    "GlobalMean",
-    "Interactions",
-    "ItemKNN",
-    "ItemMean",
-    "Key",
-    "LaplaceRRSVD",
-    "NoAnswerError",
-    "OwnHistory",
-    "Popularity",
-    "PrivRec",
-    "PrivatePrototypes",
-    "Random",
-    "RatingItemKNN",
-    "ShuffledSketchGram",
-    "UserMean",
-    "__version__",
-    "accounting",
-    "als",
-    "attacks",
-    "audit",
-    "choose_items",
-    "datasets",
-    "doctor",
-    "engines",
-    "evaluation",
-    "hardware",
-    "load",
-    "mechanisms",
-    "ranking",
-    "sgd",
-]
+__all__ = sorted([*_names.HOMES, *_names.MODULES, "__version__"])
 
 
 if not TYPE_CHECKING:  # a type checker is to complain of names that are not there
@@ -134,10 +55,7 @@ if not TYPE_CHECKING:  # a type checker is to complain of names that are not the
     def __getattr__(name):
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = _HOMES.get(name)
-        if home is None:
-            return importlib.import_module(f"{__name__}.{name}")
-        globals()[name] = found = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+        globals()[name] = found = _names.find(name)
         return found
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy
 
-from fastfedrec._check import check_array, check_choice, check_integer, check_real
 from fastfedrec.audit import AuditResult, audit
-from fastfedrec.interactions import Interactions
-from fastfedrec.randomness import Key
+from fastfedrec.core.check import check_array, check_choice, check_integer, check_real
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import settings
 
 # Helpers that assert, beside the tests: a failure shows what was compared.
-pytest.register_assert_rewrite(
-    "als_case", "child_case", "interaction_case", "laplace_rr_svd_case", "noise_case", "sgd_case"
-)
+pytest.register_assert_rewrite("support")
 
 # `ci` repeats the same examples on every run; `dev` explores; `nightly` explores long.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)

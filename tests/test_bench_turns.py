@@ -7,7 +7,7 @@ import sys
 import types
 
 import pytest
-from benches_module import load_benches
+from support.benches_module import load_benches
 
 floors = load_benches("floors")
 

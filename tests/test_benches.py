@@ -5,28 +5,34 @@ import json
 import math
 
 import pytest
-from benches_module import ROOT, load_benches
 from hypothesis import given
 from hypothesis import strategies as st
+from support.benches_module import ROOT, load_benches
 
 results, gate, ratios = load_benches("results"), load_benches("gate"), load_benches("ratios")
 
 DESCRIPTIONS = {
-    "bench_als.Solve.time_solve": {"param_names": ["impl", "n_factors", "instruction_set"], "unit": "seconds"},
-    "bench_als.Ratio.track_times_implicit": {"param_names": ["n_factors", "instruction_set"], "unit": "times faster"},
-    "bench_als.Ratio.track_floor_share": {"param_names": ["n_factors", "instruction_set"], "unit": "share of floor"},
-    "bench_generate.Million.time_generate": {"param_names": [], "unit": "seconds"},
-    "bench_generate.Million.peakmem_generate": {"param_names": [], "unit": "bytes"},
+    "compute.bench_als.Solve.time_solve": {"param_names": ["impl", "n_factors", "instruction_set"], "unit": "seconds"},
+    "compute.bench_als.Ratio.track_times_implicit": {
+        "param_names": ["n_factors", "instruction_set"],
+        "unit": "times faster",
+    },
+    "compute.bench_als.Ratio.track_floor_share": {
+        "param_names": ["n_factors", "instruction_set"],
+        "unit": "share of floor",
+    },
+    "datasets.bench_generate.Million.time_generate": {"param_names": [], "unit": "seconds"},
+    "datasets.bench_generate.Million.peakmem_generate": {"param_names": [], "unit": "bytes"},
 }
 SETS = ["'x86-64-v3'", "'x86-64-v4'"]
 TARGETS = [
     {
         "bar": "ALS against implicit",
-        "benchmark": "bench_als.*.track_times_implicit",
+        "benchmark": "compute.bench_als.*.track_times_implicit",
         "where": {"n_factors": [5], "instruction_set": ["x86-64-v4"]},
         "at_least": 20,
     },
-    {"bar": "a million users", "benchmark": "bench_generate.*.time_generate", "at_most": 120},
+    {"bar": "a million users", "benchmark": "datasets.bench_generate.*.time_generate", "at_most": 120},
     {"bar": "never written", "benchmark": "bench_nothing.*.time_it", "at_most": 1},
 ]
 
@@ -34,15 +40,15 @@ TARGETS = [
 def make_run(commit="0123456789abcdef", **changed):
     """One result file as asv writes it; two peers of the time are skipped, one ratio failed."""
     rows = {
-        "bench_als.Solve.time_solve": [
+        "compute.bench_als.Solve.time_solve": [
             [0.004, 0.002, 0.030, 0.031, 0.02, math.nan],
             [["'fastfedrec'", "'implicit'", "'irspack'"], ["5"], SETS],
             "version",
         ],
-        "bench_als.Ratio.track_times_implicit": [[15.0, 21.0, None, 12.0], [["5", "64"], SETS], "version"],
-        "bench_als.Ratio.track_floor_share": [[0.4, 0.5, 0.3, 0.2], [["5", "64"], SETS], "version"],
-        "bench_generate.Million.time_generate": [[130.0], [], "version"],
-        "bench_generate.Million.peakmem_generate": [[2**30], [], "version"],
+        "compute.bench_als.Ratio.track_times_implicit": [[15.0, 21.0, None, 12.0], [["5", "64"], SETS], "version"],
+        "compute.bench_als.Ratio.track_floor_share": [[0.4, 0.5, 0.3, 0.2], [["5", "64"], SETS], "version"],
+        "datasets.bench_generate.Million.time_generate": [[130.0], [], "version"],
+        "datasets.bench_generate.Million.peakmem_generate": [[2**30], [], "version"],
         "bench_gone.Old.time_it": [[1.0], [], "version"],
     }
     for name, values in changed.items():
@@ -65,9 +71,9 @@ def read(run):
 
 def test_every_figure_is_read_with_its_parameters():
     found = {(m.benchmark, *dict(m.params).values()): m.value for m in read(make_run())}
-    assert found["bench_als.Solve.time_solve", "implicit", 5, "x86-64-v4"] == 0.031
-    assert found["bench_als.Ratio.track_times_implicit", 64, "x86-64-v3"] is None
-    assert found[("bench_generate.Million.time_generate",)] == 130
+    assert found["compute.bench_als.Solve.time_solve", "implicit", 5, "x86-64-v4"] == 0.031
+    assert found["compute.bench_als.Ratio.track_times_implicit", 64, "x86-64-v3"] is None
+    assert found[("datasets.bench_generate.Million.time_generate",)] == 130
     assert len(found) == 6 + 4 + 4 + 1 + 1  # what is no longer described is left out
 
 
@@ -82,10 +88,10 @@ def test_the_page_has_the_worst_figure_of_each_target():
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        ({"benchmark": "bench_als.*.track_floor_share", "at_least": 0.1}, 0.2),
-        ({"benchmark": "bench_als.*.track_floor_share", "at_most": 0.1}, 0.5),
-        ({"benchmark": "bench_als.*.track_times_implicit", "at_least": 1}, None),  # one of them failed
-        ({"benchmark": "bench_als.*.track_times_implicit", "where": {"n_factors": [5]}, "at_least": 1}, 15.0),
+        ({"benchmark": "compute.bench_als.*.track_floor_share", "at_least": 0.1}, 0.2),
+        ({"benchmark": "compute.bench_als.*.track_floor_share", "at_most": 0.1}, 0.5),
+        ({"benchmark": "compute.bench_als.*.track_times_implicit", "at_least": 1}, None),  # one of them failed
+        ({"benchmark": "compute.bench_als.*.track_times_implicit", "where": {"n_factors": [5]}, "at_least": 1}, 15.0),
     ],
 )
 def test_the_worst_of_several_figures(target, expected):
@@ -150,7 +156,7 @@ def test_the_gate_looks_at_ours_alone():
     slow_ours = [0.4, 0.002, 0.030, 0.031, 0.02, math.nan]
     failed = [c for c in gate.compare(read(make_run()), read(make_run(time_solve=slow_ours))) if c.fails]
     assert [c.name for c in failed] == [
-        "bench_als.Solve.time_solve(impl='fastfedrec', n_factors=5, instruction_set='x86-64-v3')"
+        "compute.bench_als.Solve.time_solve(impl='fastfedrec', n_factors=5, instruction_set='x86-64-v3')"
     ]
 
 
@@ -159,8 +165,8 @@ def test_every_target_is_well_formed():
     assert len(targets) >= 15
     for target in targets:
         assert set(target) - {"where"} in ({"bar", "benchmark", "at_least"}, {"bar", "benchmark", "at_most"})
-        module, owner, method = target["benchmark"].split(".")
-        assert (ROOT / "benches" / f"{module}.py").is_file()
+        module, owner, method = target["benchmark"].rsplit(".", 2)
+        assert (ROOT / "benches" / f"{module.replace('.', '/')}.py").is_file()
         assert owner
         assert method.startswith(("time_", "track_"))
 
@@ -194,9 +200,12 @@ def test_the_gate_lets_an_equal_run_pass(two_runs, capsys):
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
-        ({"time_generate": [150.0]}, "slower: bench_generate.Million.time_generate(): 130 -> 150"),
-        ({"time_generate": None}, "broken: bench_generate.Million.time_generate(): 130 -> failed"),
-        ({"track_times_implicit": [15, 17, None, 12]}, "slower: bench_als.Ratio.track_times_implicit(n_factors=5"),
+        ({"time_generate": [150.0]}, "slower: datasets.bench_generate.Million.time_generate(): 130 -> 150"),
+        ({"time_generate": None}, "broken: datasets.bench_generate.Million.time_generate(): 130 -> failed"),
+        (
+            {"track_times_implicit": [15, 17, None, 12]},
+            "slower: compute.bench_als.Ratio.track_times_implicit(n_factors=5",
+        ),
     ],
 )
 def test_a_run_made_slower_on_purpose_fails(two_runs, capsys, changed, line):

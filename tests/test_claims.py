@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse
-from hostile_files import unpack
+from support.hostile_files import unpack
 
 import fastfedrec
 from fastfedrec import (
@@ -27,9 +27,9 @@ from fastfedrec import (
     choose_items,
     load,
 )
-from fastfedrec.engines.local import LocalEngine
-from fastfedrec.interaction_log import InteractionLog
-from fastfedrec.systems._deployments import deployment_of
+from fastfedrec.data.log import InteractionLog
+from fastfedrec.engines.deployment.deployments import deployment_of
+from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.systems.recommender import Recommender
 
 KEY = Key.from_seed(1)

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
@@ -13,45 +14,150 @@ from pathlib import Path
 import pytest
 
 import fastfedrec
+from fastfedrec.core import names
 
 ROOT = Path(__file__).resolve().parents[1]
-COMPILED = sorted(path.stem for path in (ROOT / "_kernels").glob("*.pyx") if not path.stem.startswith("_"))
-NUMBA = sorted(path.stem for path in (ROOT / "_kernels").glob("*.py") if not path.stem.startswith("_"))
+
+
+def kernels_of(suffix):
+    """Places of kernels below `_kernels/`, without those that are parts of others."""
+    paths = (path.relative_to(ROOT / "_kernels").with_suffix("") for path in (ROOT / "_kernels").rglob(f"*{suffix}"))
+    return sorted(path.as_posix() for path in paths if not path.name.startswith("_"))
+
+
+COMPILED, NUMBA = kernels_of(".pyx"), kernels_of(".py")
 KERNELS = COMPILED + NUMBA
-MODULES = {
-    info.name.rsplit(".", 1)[1]: info.name
+REFERENCE = re.findall(r"^   (fastfedrec[\w.]+)$", (ROOT / "docs/reference/index.md").read_text(), re.MULTILINE)
+# Modules by their places below `fastfedrec/`: all that have no underscore, those of the reference, and those that only
+# the package itself calls.
+FOUND = {
+    info.name.removeprefix("fastfedrec.").replace(".", "/"): info.name
     for info in pkgutil.walk_packages(fastfedrec.__path__, "fastfedrec.")
     if not info.ispkg and not any(part.startswith("_") for part in info.name.split("."))
 }
+MODULES = {place: name for place, name in FOUND.items() if name in REFERENCE}
+SHARED = {
+    "accounting.rounding",
+    "audit.cases",
+    "audit.draws",
+    "cli.account",
+    "cli.audit",
+    "cli.demo",
+    "cli.doctor",
+    "cli.inputs",
+    "cli.reproduce",
+    "cli.shuffler",
+    "cli.sweep",
+    "compute.networks.tiles",
+    "compute.pair_sums",
+    "core.arrays",
+    "core.check",
+    "core.files",
+    "core.folder_lock",
+    "core.kept_files",
+    "core.model_files",
+    "core.names",
+    "core.npz",
+    "core.numbers",
+    "core.progress",
+    "core.text",
+    "core.threads",
+    "core.version",
+    "data.csr",
+    "data.digest",
+    "data.ids",
+    "data.pairs",
+    "data.remote_users",
+    "data.sparse",
+    "data.store_files",
+    "datasets.columns",
+    "datasets.files",
+    "datasets.table_files",
+    "engines.deployment.deployed_fit",
+    "engines.deployment.deployment",
+    "engines.deployment.deployments",
+    "engines.deployment.node_memory",
+    "engines.flower.round_records",
+    "engines.flower.server",
+    "engines.flower.shuffled_server",
+    "engines.flower.wire.records",
+    "engines.flower.wire.state_codec",
+    "engines.flower.wire.updates",
+    "engines.shuffling.reports",
+    "engines.shuffling.server",
+    "mechanisms.channels.exact_counts",
+    "mechanisms.codes",
+    "mechanisms.noise.exact_sampling",
+    "mechanisms.noise.noise_table",
+    "rounds.checkpoint",
+    "rounds.fit",
+    "studies.advise.grid",
+    "studies.attacks",
+    "studies.reproduce.ribero2020.models",
+    "studies.reproduce.side_by_side",
+    "studies.sweep.runs",
+    "systems.claims",
+    "systems.dp_als.rounds",
+    "systems.fedrec.devices",
+    "systems.fmf.fmf_ldp_rounds",
+    "systems.gram.dp_gram_rounds",
+    "systems.gram.gram_model",
+    "systems.gram.shuffled_sketch_rounds",
+    "systems.private_prototypes.budget",
+    "systems.private_prototypes.rounds",
+    "systems.private_prototypes.server",
+    "systems.privrec.grid_noise",
+    "systems.privrec.rounds",
+    "systems.privrec.stage1",
+    "systems.privrec.start",
+    "systems.rating_model",
+    "systems.registry",
+}
+# Modules that are tested with another one of their folder.
+TESTED_IN = {
+    "rounds/engine": "tests/rounds/test_receiver.py",
+    "rounds/system": "tests/rounds/test_receiver.py",
+}
 
 
-def mirrors(root, kernels, modules):
+def mirrors(root, kernels, modules, all_modules=()):
     """Every file that the naming rule asks for and that is missing."""
     for kernel in kernels:
         if kernel not in modules:
             yield f"a module of fastfedrec called {kernel}"
-        for path in (f"tests/test_{kernel}.py", f"tests/naive/{kernel}.py", f"benches/bench_{kernel}.py"):
+        folder, name = Path(kernel).parent, Path(kernel).name
+        for path in (f"tests/{folder}/test_{name}.py", f"tests/naive/{kernel}.py", f"benches/{folder}/bench_{name}.py"):
             if not (root / path).exists():
                 yield path
     for module in modules:
-        if not (root / f"tests/test_{module}.py").exists():
-            yield f"tests/test_{module}.py"
+        path = TESTED_IN.get(module, f"{Path('tests', module).parent}/test_{Path(module).name}.py")
+        if not (root / path).exists():
+            yield path
     for folder, prefix in (("tests/naive", ""), ("benches", "bench_")):
-        for path in sorted((root / folder).glob(f"{prefix}*.py")):
-            if path.stem != "__init__" and path.stem.removeprefix(prefix) not in modules:
-                yield f"a module of fastfedrec for {folder}/{path.name}"
+        for path in sorted((root / folder).rglob(f"{prefix}*.py")):
+            place = (path.relative_to(root / folder).parent / path.stem.removeprefix(prefix)).as_posix()
+            if path.stem != "__init__" and place not in {*modules, *all_modules}:
+                yield f"a module of fastfedrec for {path.relative_to(root)}"
+
+
+def test_every_module_has_a_page_or_is_shared_by_the_package_alone():
+    assert {name.removeprefix("fastfedrec.") for name in FOUND.values() if name not in REFERENCE} == SHARED
+    for name in REFERENCE:
+        importlib.import_module(name)
 
 
 def test_the_five_trees_mirror_each_other():
     assert len(COMPILED) >= 8
-    assert "gru" in NUMBA
+    assert "compute/networks/gru" in NUMBA
     assert len(MODULES) >= 18
-    assert list(mirrors(ROOT, KERNELS, MODULES)) == []
+    assert list(mirrors(ROOT, KERNELS, MODULES, FOUND)) == []
 
 
 def test_the_mirror_test_sees_a_missing_file():
-    assert "tests/test_nothing.py" in list(mirrors(ROOT, [*KERNELS, "nothing"], MODULES))
-    assert "tests/test_other.py" in list(mirrors(ROOT, KERNELS, MODULES | {"other": "fastfedrec.other"}))
+    assert "tests/data/test_nothing.py" in list(mirrors(ROOT, [*KERNELS, "data/nothing"], MODULES))
+    assert "tests/data/test_other.py" in list(
+        mirrors(ROOT, KERNELS, {**MODULES, "data/other": "fastfedrec.data.other"})
+    )
 
 
 MEASURES = {
@@ -63,7 +169,7 @@ MEASURES = {
 def unmeasured(root, kernels):
     """(kernel, what its benchmark does not say)."""
     for kernel in kernels:
-        source = (root / f"benches/bench_{kernel}.py").read_text()
+        source = (root / "benches" / Path(kernel).parent / f"bench_{Path(kernel).name}.py").read_text()
         said = {f"def {node.name}(" for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)}
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "with_ratios":
@@ -74,7 +180,7 @@ def unmeasured(root, kernels):
 
 
 def test_every_kernel_is_measured_by_a_floor_and_a_peer():
-    computing = [kernel for kernel in KERNELS if kernel != "hardware"]  # that asks the processor what it is
+    computing = [kernel for kernel in KERNELS if kernel != "core/hardware"]  # that asks the processor what it is
     assert list(unmeasured(ROOT, computing)) == []
 
 
@@ -94,7 +200,7 @@ def test_the_test_of_measures_sees_what_is_missing(tmp_path):
 
 def test_every_kernel_is_installed_compiled():
     for kernel in COMPILED:
-        module = importlib.import_module(f"fastfedrec._kernels.{kernel}")
+        module = importlib.import_module(f"fastfedrec._kernels.{kernel.replace('/', '.')}")
         assert not module.__file__.endswith(".py")
 
 
@@ -128,9 +234,9 @@ def test_docstrings_are_numpydoc(name):
 
 
 def test_docstring_test_sees_a_fault(monkeypatch):
-    assert checked_errors("fastfedrec.als.solve_users") == []
+    assert checked_errors("fastfedrec.compute.als.solve_users") == []
     monkeypatch.setattr(fastfedrec.als.solve_users, "__doc__", "solve")
-    assert {"SS02", "PR01"} <= {code for code, _ in checked_errors("fastfedrec.als.solve_users")}
+    assert {"SS02", "PR01"} <= {code for code, _ in checked_errors("fastfedrec.compute.als.solve_users")}
 
 
 def modules_after(statement):
@@ -140,31 +246,31 @@ def modules_after(statement):
 
 
 def test_import_is_light():
-    loaded = modules_after("from fastfedrec import *; import fastfedrec.cli, fastfedrec.testing")
+    loaded = modules_after("from fastfedrec import *; import fastfedrec.cli.main, fastfedrec.testing")
     for heavy in ("numba", "matplotlib", "pandas", "polars", "tqdm", "dask", "flwr", "torch", "hypothesis"):
         assert heavy not in loaded
     # `import scipy` loads a part at its first use; `import scipy.sparse` would double the package's own time.
     for part in ("scipy.fft", "scipy.optimize", "scipy.sparse", "scipy.special", "scipy.stats", "scipy.linalg"):
         assert part not in loaded
-    assert "fastfedrec.systems.fmf_ldp" in loaded
+    assert "fastfedrec.systems.fmf.fmf_ldp" in loaded
 
 
 def test_names_are_imported_when_they_are_used():
     ours = [name for name in modules_after("import fastfedrec") if name.startswith("fastfedrec")]
-    kernels = ["_kernels", "_kernels.hardware"]
-    expected = ["_check", *kernels, "_numbers", "_threads", "_version"]
-    assert ours == ["fastfedrec", *(f"fastfedrec.{name}" for name in expected)]
+    kernels = ["_kernels", "_kernels.core", "_kernels.core.hardware"]
+    core = ["core", *(f"core.{name}" for name in ("check", "names", "numbers", "threads", "version"))]
+    assert ours == ["fastfedrec", *(f"fastfedrec.{name}" for name in [*kernels, *core])]
     loaded = modules_after("from fastfedrec import FMFLDP")
-    assert "fastfedrec.systems.fmf_ldp" in loaded
-    assert "fastfedrec.systems.privrec" not in loaded
+    assert "fastfedrec.systems.fmf.fmf_ldp" in loaded
+    assert "fastfedrec.systems.privrec.model" not in loaded
     assert dir(fastfedrec) == sorted(fastfedrec.__all__)
     for name in fastfedrec.__all__:
         found = getattr(fastfedrec, name)
-        home = fastfedrec._HOMES.get(name)
+        home = names.HOMES.get(name)
         if home is not None:
             assert found.__module__ == f"fastfedrec.{home}"
         else:
-            assert name == "__version__" or found.__name__ == f"fastfedrec.{name}"
+            assert name == "__version__" or found.__name__ == f"fastfedrec.{names.MODULES[name]}"
     with pytest.raises(AttributeError, match="no attribute 'FMFLPD'"):
         fastfedrec.FMFLPD  # noqa: B018
 

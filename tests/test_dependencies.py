@@ -35,7 +35,7 @@ def test_every_package_that_tests_need_is_installed(name):
 def test_a_missing_package_is_one_failure(tmp_path):
     (tmp_path / "no_pandas.py").write_text(HIDDEN)
     installed = "tests/test_dependencies.py::test_every_package_that_tests_need_is_installed"
-    files = [installed, "tests/test_ids.py", "tests/test_interactions.py", "tests/test_files.py"]
+    files = [installed, "tests/data/test_ids.py", "tests/data/test_interactions.py", "tests/core/test_files.py"]
     run = subprocess.run(
         [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no_pandas", "-p", "no:cacheprovider", *files],
         cwd=ROOT, capture_output=True, text=True, env={"PYTHONPATH": str(tmp_path)}, check=False,

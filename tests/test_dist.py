@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TRACKED = ["pyproject.toml", "fastfedrec/__init__.py", "fastfedrec/advice.json", "_kernels/als.pyx", "_kernels/gru.py"]
+TRACKED = [
+    "pyproject.toml",
+    "fastfedrec/__init__.py",
+    "fastfedrec/studies/advise/advice.json",
+    "_kernels/compute/als.pyx",
+    "_kernels/compute/networks/gru.py",
+]
 WHEEL = [
     "fastfedrec/__init__.py",
-    "fastfedrec/advice.json",
-    "fastfedrec/_kernels/als.cpython-312-x86_64-linux-gnu.so",
-    "fastfedrec/_kernels/gru.py",
+    "fastfedrec/studies/advise/advice.json",
+    "fastfedrec/_kernels/compute/als.cpython-312-x86_64-linux-gnu.so",
+    "fastfedrec/_kernels/compute/networks/gru.py",
     "fastfedrec-1.0.dist-info/METADATA",
     "fastfedrec.libs/libgomp-a34b3233.so.1",
 ]
@@ -83,14 +89,14 @@ def test_a_file_missing_from_the_source_archive_is_named(dist, missing):
 def test_a_file_too_many_is_named(dist):
     (fault,) = dist.source_faults([*TRACKED, "docs/_build/x.html"], TRACKED)
     assert fault == "docs/_build/x.html is in the source archive, and not tracked"
-    (fault,) = dist.wheel_faults([*WHEEL, "tests/test_als.py"], TRACKED)
-    assert fault == "tests/test_als.py is in the wheel, and no part of the package"
+    (fault,) = dist.wheel_faults([*WHEEL, "tests/compute/test_als.py"], TRACKED)
+    assert fault == "tests/compute/test_als.py is in the wheel, and no part of the package"
 
 
 @pytest.mark.parametrize("missing", WHEEL[:4])
 def test_what_a_wheel_lacks_is_named(dist, missing):
     (fault,) = dist.wheel_faults(set(WHEEL) - {missing}, TRACKED)
-    assert fault in (f"{missing} is not in the wheel", "the kernel als is not in the wheel")
+    assert fault in (f"{missing} is not in the wheel", "the kernel fastfedrec/_kernels/compute/als is not in the wheel")
 
 
 def test_metadata_that_disagree_are_refused(dist):

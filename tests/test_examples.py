@@ -1,4 +1,4 @@
-"""The two examples of other projects that call the backend; those of Flower are in test_flower_processes.py."""
+"""The two examples of other projects that call the backend; those of Flower are in test_processes.py."""
 
 import importlib.util
 from pathlib import Path

@@ -17,7 +17,7 @@ CODE = """if True:
     from numba.core.caching import _CacheLocator
     from fastfedrec import Key
     from gru_case import Case
-    from test_recommender import MODELS, rated
+    from support.models import MODELS, rated
 
     make_folder = _CacheLocator.ensure_cache_path
 

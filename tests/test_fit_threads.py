@@ -5,8 +5,8 @@ import sys
 
 import numpy as np
 import pytest
-from parallel_calls import KEY, count_threads
-from test_threads import needs_linux, needs_openmp, needs_two, run_python
+from support.parallel_calls import KEY, count_threads
+from support.thread_case import needs_linux, needs_openmp, needs_two, run_python
 
 from fastfedrec import (
     DPALS,
@@ -23,11 +23,11 @@ from fastfedrec import (
     PrivatePrototypes,
     PrivRec,
     ShuffledSketchGram,
-    _threads,
     datasets,
 )
-from fastfedrec._threads import default_threads, resolve_n_threads
-from fastfedrec.systems.rating_baselines import BiasedMF, ItemMean, RatingItemKNN
+from fastfedrec.core import threads
+from fastfedrec.core.threads import default_threads, resolve_n_threads
+from fastfedrec.systems.rating_svd.baselines import BiasedMF, ItemMean, RatingItemKNN
 
 RUN_FITS = "import sys, test_fit_threads as test; test.print_threads(int(sys.argv[1]), *sys.argv[2:])"
 MODELS = {
@@ -43,7 +43,7 @@ MODELS = {
 def print_threads(n_threads, bypass=""):
     """How many threads each fit leaves behind that were not there before; `bypass` takes the precaution away."""
     if bypass:
-        _threads._defaults = type("Deaf", (), {"__setattr__": lambda *_: None})()
+        threads._defaults = type("Deaf", (), {"__setattr__": lambda *_: None})()
     users = datasets.generate_implicit(3000, 100, key=KEY, n_threads=1)
     data, counts = users._replace(values=(1 + np.arange(users.n_interactions) % 5).astype(np.float32)), {}
     for name, model in MODELS.items():

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
-from test_recommender import MODELS, rated
+from support.models import MODELS, rated
 
 from fastfedrec import Interactions, Key
 from fastfedrec.accounting import Ledger

@@ -13,15 +13,15 @@ from random import Random
 
 import numpy as np
 import pytest
-from hostile_files import array_changed, bytes_changed, fields_changed, json_changed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_recommender import MODELS, rated
+from support.hostile_files import array_changed, bytes_changed, fields_changed, json_changed
+from support.models import MODELS, rated
 
 from fastfedrec import DPGram, Interactions, Key, Popularity, load
-from fastfedrec._npz import largest_content
 from fastfedrec.accounting import Ledger
-from fastfedrec.interaction_store import open_interactions, store_interactions
+from fastfedrec.core.npz import largest_content
+from fastfedrec.data.store import open_interactions, store_interactions
 
 QUICK = settings(suppress_health_check=list(HealthCheck))
 SEEDS = st.integers(0, 2**64)  # of what is changed: a failure is shown by one number

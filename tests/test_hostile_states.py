@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fastfedrec import DPALS, DPFMF, FMFLDP, DPGram, Interactions, Key, PrivRec
-from fastfedrec.systems._deployments import deployment_of
-from fastfedrec.systems._dp_als_rounds import UNIT
-from fastfedrec.systems._dp_gram_rounds import SCALE as GRAM_SCALE
-from fastfedrec.systems._dp_gram_rounds import UNIT as GRAM_UNIT
+from fastfedrec.engines.deployment.deployments import deployment_of
+from fastfedrec.systems.dp_als.rounds import UNIT
+from fastfedrec.systems.gram.dp_gram_rounds import SCALE as GRAM_SCALE
+from fastfedrec.systems.gram.dp_gram_rounds import UNIT as GRAM_UNIT
 
 KEY = Key.from_seed(4)
 N_ITEMS, N_FACTORS = 7, 3

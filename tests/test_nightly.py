@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastfedrec import cli
+from fastfedrec.cli import main as cli
 from fastfedrec.datasets import load_eicu, load_frappe, load_movielens
 
 PATH = Path(__file__).parents[1] / ".ci" / "nightly.py"

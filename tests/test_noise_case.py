@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from noise_case import gaussian_delta, relations, spread_is, unrelated
+from support.noise_case import gaussian_delta, relations, spread_is, unrelated
 
 from fastfedrec import Key
 

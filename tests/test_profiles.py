@@ -23,21 +23,24 @@ def profiles():
     return profiles
 
 
-FIT = "<module> (<string>:1);whole_run (benches/profiles.py:80);DPGram.fit (fastfedrec/systems/dp_gram.py:10)"
+FIT = "<module> (<string>:1);whole_run (benches/profiles.py:80);DPGram.fit (fastfedrec/systems/gram/dp_gram.py:10)"
 STACKS = [
     (f"{FIT};add_pairs (_kernels/dp_gram.cpython-311-x86_64-linux-gnu.so) 50", "kernels"),
-    (f"{FIT};TwoTower.score (fastfedrec/network.py:246);0x7eff8e38cefb (?) 7", "kernels"),
+    (f"{FIT};TwoTower.score (fastfedrec/compute/networks/two_tower.py:246);0x7eff8e38cefb (?) 7", "kernels"),
     (f"{FIT};add_pairs (_kernels/dp_gram.cpython-311-x86_64-linux-gnu.so);0x7f (libc.so.6) 3", "kernels"),
     (f"{FIT};dgemm_kernel_SKYLAKEX (libscipy_openblas64_-32a4b2a6.so) 20", "BLAS, LAPACK"),
     (f"{FIT};DOUBLE_add_X86_V3 (numpy/_core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so) 10", "NumPy, SciPy"),
-    (f"{FIT};_add (fastfedrec/mechanisms/layered_gaussian.py:9);multiply (number.c:9);0x7f (libm.so.6) 4", "Python"),
+    (f"{FIT};_add (fastfedrec/mechanisms/noise/layered_gaussian.py:9);multiply (number.c:9);0x7f (libm.so.6) 4",
+    "Python"),
 ]  # fmt: skip
 
 
 def test_samples_by_hand(profiles):
     for line, kind in STACKS:
         assert profiles.kind_of(profiles.frames(line.rpartition(" ")[0])) == kind
-    elsewhere = "<module> (<string>:1);_run (benches/profiles.py:70);DPGram.fit (fastfedrec/systems/dp_gram.py:10) 90"
+    elsewhere = (
+        "<module> (<string>:1);_run (benches/profiles.py:70);DPGram.fit (fastfedrec/systems/gram/dp_gram.py:10) 90"
+    )
     kinds, outside = profiles.count([*(line for line, _ in STACKS), elsewhere])
     assert kinds == {"kernels": 60, "BLAS, LAPACK": 20, "NumPy, SciPy": 10, "Python": 4}
     assert outside == {"dp_gram.fit": 10, "layered_gaussian._add": 4}
@@ -49,8 +52,8 @@ def test_samples_by_hand(profiles):
 
 
 def test_every_system_is_profiled(profiles):
-    for module in pkgutil.iter_modules(systems.__path__):
-        importlib.import_module(f"{systems.__name__}.{module.name}")
+    for module in pkgutil.walk_packages(systems.__path__, f"{systems.__name__}."):
+        importlib.import_module(module.name)
     profiled = {path.rpartition(".")[2] for path, _ in profiles.MODELS.values()}
     found = {
         name

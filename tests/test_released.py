@@ -17,15 +17,13 @@ from fastfedrec import (
     PrivatePrototypes,
     PrivRec,
     ShuffledSketchGram,
-    private_kmeans,
-    prototypes,
 )
 from fastfedrec.accounting import Ledger
-from fastfedrec.engines.local import LocalEngine
-from fastfedrec.mechanisms.integer_noise import IntegerNoise
-from fastfedrec.private_lloyd import private_lloyd
-from fastfedrec.projection import grid_candidates
-from fastfedrec.systems import _private_prototypes_rounds
+from fastfedrec.mechanisms.bounded_rows import grid_candidates
+from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
+from fastfedrec.rounds.local import LocalEngine
+from fastfedrec.systems.private_prototypes import private_kmeans, prototypes, rounds
+from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
 
 N_USERS, N_ITEMS = 40, 30
 
@@ -155,13 +153,13 @@ class Releases:
         patch.setattr(IntegerNoise, "_add", noisy)
         for module in (private_kmeans, prototypes):
             patch.setattr(module, "draw_loss", drawn)
-        cluster = _private_prototypes_rounds.private_kmeans
+        cluster = rounds.private_kmeans
 
         def clustered(points, places, n_clusters, **options):
             self.how.append((places.tolist(), n_clusters, options["radius"]))
             return cluster(points, places, n_clusters, **options)
 
-        patch.setattr(_private_prototypes_rounds, "private_kmeans", clustered)
+        patch.setattr(rounds, "private_kmeans", clustered)
 
 
 @pytest.mark.parametrize("name", CENTRAL)

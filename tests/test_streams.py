@@ -26,12 +26,12 @@ from fastfedrec import (
     choose_items,
 )
 from fastfedrec.engines import LocalEngine
-from fastfedrec.mechanisms.integer_noise import IntegerNoise
-from fastfedrec.private_lloyd import private_lloyd
-from fastfedrec.projection import grid_candidates
+from fastfedrec.mechanisms.bounded_rows import grid_candidates
+from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
+from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
 
 KEY = Key.from_seed(46)
-STEPS = ("fastfedrec.randomness", "fastfedrec.mechanisms")  # they draw for whoever calls them
+STEPS = ("fastfedrec.core.randomness", "fastfedrec.mechanisms")  # they draw for whoever calls them
 
 
 def ratings(n_users=40, n_items=24):
@@ -104,7 +104,9 @@ def watched(monkeypatch, run):
         return subkey(self, purpose)
 
     def drawn(self, purpose, users, *, round=0, **options):
-        if self is own and "_exact_sampling" not in asks("fastfedrec.randomness"):  # which is noise, and seen below
+        if self is own and "_exact_sampling" not in asks(
+            "fastfedrec.core.randomness"
+        ):  # which is noise, and seen below
             draws.append((purpose, round, np.asarray(users).tolist()))
         return words(self, purpose, users, round=round, **options)
 

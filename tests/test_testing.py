@@ -2,13 +2,13 @@
 
 import math
 
-import broken
 import numpy as np
 import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
-from significance import ALPHA as SIGNIFICANCE
+from support import broken
+from support.significance import ALPHA as SIGNIFICANCE
 
 from fastfedrec import Interactions, Key
 from fastfedrec.mechanisms import BinaryResponse, Channel, clip_rows_l1, clip_rows_l2

@@ -2,7 +2,7 @@
 Is my data large enough for private pairs of items?
 ===================================================
 
-:class:`~fastfedrec.systems.dp_gram.DPGram` releases one noisy matrix of item pairs.  With few users, or a small
+:class:`~fastfedrec.systems.gram.dp_gram.DPGram` releases one noisy matrix of item pairs.  With few users, or a small
 epsilon, noise covers the pairs, and a list of popular items would have been the better use of the budget.  A gate
 decides that from public numbers, before anything is spent: the number of users times mu over the root of the number of
 items, where mu is what (epsilon, delta) allow.  Below 30 it closes.

@@ -2,9 +2,9 @@
 How large must a hospital be for private prototypes?
 ====================================================
 
-With :class:`~fastfedrec.systems.private_prototypes.PrivatePrototypes` each entity (a hospital, a region) sends one
-noisy message about all its users.  The noise is the same for a small entity as for a large one, so what is left of the
-message grows with the number of users behind it.
+With :class:`~fastfedrec.systems.private_prototypes.model.PrivatePrototypes` each entity (a hospital, a region) sends
+one noisy message about all its users.  The noise is the same for a small entity as for a large one, so what is left of
+the message grows with the number of users behind it.
 """
 
 import matplotlib.pyplot as plt
@@ -13,7 +13,7 @@ import numpy as np
 from fastfedrec import Key, PrivatePrototypes
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import evaluate_ratings, k_fold
-from fastfedrec.systems.rating_baselines import GlobalMean
+from fastfedrec.systems.rating_svd.baselines import GlobalMean
 
 # %%
 # Four entities of equal size, in data of growing size; a fifth of the ratings is held out.

@@ -2,9 +2,9 @@
 What does an epsilon of 2.5 a report cost in a whole run?
 =========================================================
 
-Each report of a user of :class:`~fastfedrec.systems.fmf_ldp.FMFLDP` has a small epsilon.  A user sends many, in every
-round, and all of them are about the same person.  The paper states what one round costs; the ledger adds up the run,
-against each of those who might look.
+Each report of a user of :class:`~fastfedrec.systems.fmf.fmf_ldp.FMFLDP` has a small epsilon.  A user sends many, in
+every round, and all of them are about the same person.  The paper states what one round costs; the ledger adds up the
+run, against each of those who might look.
 """
 
 import matplotlib.pyplot as plt

@@ -3,8 +3,8 @@ Who was in the training data?
 =============================
 
 A membership attack asks a fitted model about a person.  It is carried out here on a linear model without privacy
-(:class:`~fastfedrec.systems.item_models.EASE`) and on its private relative
-(:class:`~fastfedrec.systems.dp_gram.DPGram`), on the same users.
+(:class:`~fastfedrec.systems.baselines.item_models.EASE`) and on its private relative
+(:class:`~fastfedrec.systems.gram.dp_gram.DPGram`), on the same users.
 """
 
 import matplotlib.pyplot as plt

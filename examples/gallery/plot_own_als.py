@@ -3,7 +3,7 @@ The kernels in a program of one's own
 =====================================
 
 No system, no federation: alternating least squares for implicit feedback in a dozen lines around
-:func:`fastfedrec.als.solve_users`.  Items are solved by the same call on the transposed data.
+:func:`fastfedrec.compute.als.solve_users`.  Items are solved by the same call on the transposed data.
 """
 
 import matplotlib.pyplot as plt

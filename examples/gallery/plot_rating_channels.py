@@ -2,9 +2,10 @@
 Which randomizer of ratings, at one exact epsilon?
 ==================================================
 
-:class:`~fastfedrec.systems.laplace_rr_svd.LaplaceRRSVD` collects ratings that were randomized on the users' devices.
-Its randomizers are finite channels: tables of probabilities whose epsilon is computed exactly, in rational arithmetic,
-from the integers that a device compares with.  All that differs at the same epsilon is where the noise goes.
+:class:`~fastfedrec.systems.rating_svd.laplace_rr_svd.LaplaceRRSVD` collects ratings that were randomized on the users'
+devices. Its randomizers are finite channels: tables of probabilities whose epsilon is computed exactly, in rational
+arithmetic, from the integers that a device compares with.  All that differs at the same epsilon is where the noise
+goes.
 """
 
 import matplotlib.pyplot as plt
@@ -12,7 +13,7 @@ import matplotlib.pyplot as plt
 from fastfedrec import Key, LaplaceRRSVD
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import evaluate_ratings, k_fold
-from fastfedrec.systems.rating_baselines import ItemMean
+from fastfedrec.systems.rating_svd.baselines import ItemMean
 
 # %%
 # Generated ratings from 1 to 5.  Each variant is fitted at three budgets of one rating.

@@ -1,4 +1,7 @@
-"""What happened (events), what it costs (accountants, the ledger), and what was sent (the communication ledger)."""
+"""What happened (events), what it costs (accountants, the ledger), and what was sent (its traffic).
+
+Randomizers are in `mechanisms`; whether a claim holds is asked in `audit`.
+"""
 
 from fastfedrec.accounting.calibration import (
     calibrate_epsilon_per_report,

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fastfedrec.accounting._rounding import ABSOLUTE, UP, up
+from fastfedrec.accounting.rounding import ABSOLUTE, UP, up
 
 _WIDEST = 353.0  # alpha - 1 is looked for from e^-353 to e^353, whose squares are still numbers
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from fastfedrec._check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
+from fastfedrec.core.check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
 
 SAMPLING_FIELDS = {
     "none": (),

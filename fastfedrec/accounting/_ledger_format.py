@@ -9,9 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any, Literal
 
-from fastfedrec._check import LARGEST_INTEGER
-from fastfedrec._numbers import show
-from fastfedrec._table import epsilon_from_json
 from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
@@ -24,6 +21,9 @@ from fastfedrec.accounting.events import (
     Unprotected,
 )
 from fastfedrec.accounting.views import VIEWS, seen_event
+from fastfedrec.core.check import LARGEST_INTEGER
+from fastfedrec.core.numbers import show
+from fastfedrec.core.text import epsilon_from_json
 
 FORMAT = "fastfedrec ledger 2"  # 1 is that of 0.1.0, which did not say so
 

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import scipy
 
-from fastfedrec.accounting._rounding import ABSOLUTE, LARGEST_EXPONENT, UP, log1p_exp, up
+from fastfedrec.accounting.rounding import ABSOLUTE, LARGEST_EXPONENT, UP, log1p_exp, up
 
 _SERIES = 0.05  # of alpha |w - 1|, below which g is taken by its series
 _TERMS = 12

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
-from fastfedrec._check import check_epsilon, check_instance, check_integer, check_real
 from fastfedrec.accounting.composition import Accountant
 from fastfedrec.accounting.events import CentralRelease, Event, Gaussian, Laplace, LocalReports, ShuffledReports
 from fastfedrec.accounting.pld import PLDAccountant
+from fastfedrec.core.check import check_epsilon, check_instance, check_integer, check_real
 
 _PRECISION = 1e-3  # of a calibrated real number, relative
 _MOST_ROUNDS = 10**9

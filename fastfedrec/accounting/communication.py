@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fastfedrec._check import check_integer
-from fastfedrec._table import format_table
+from fastfedrec.core.check import check_integer
+from fastfedrec.core.text import format_table
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastfedrec._check import check_integer, check_real
-from fastfedrec._numbers import float_up
 from fastfedrec.accounting._conversion import zcdp_delta, zcdp_epsilon
-from fastfedrec.accounting._rounding import (
-    count_up,
-    inverse_up,
-    pure_delta,
-    sampled_epsilon,
-    stretched_delta,
-    sum_up,
-    up,
-)
 from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
@@ -33,6 +22,17 @@ from fastfedrec.accounting.events import (
     UnsupportedEventError,
     check_event,
 )
+from fastfedrec.accounting.rounding import (
+    count_up,
+    inverse_up,
+    pure_delta,
+    sampled_epsilon,
+    stretched_delta,
+    sum_up,
+    up,
+)
+from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.numbers import float_up
 
 _MOST_STEPS = 100  # of a search that ends after two or three where delta is not nearly used up
 _SAMPLING_THEOREMS = (("poisson", "add_remove"), ("without_replacement", "replace"))
@@ -430,7 +430,7 @@ def check_sampling(event: Gaussian | Laplace | CentralRelease) -> None:
     distributions of "add_remove".  Another release may tell a unit without data from none, and where cohorts have a
     fixed size, a unit that was not drawn has made room for another, who may be further from it than it is from none.
     A unit's clipped vector is no further from 0 than from the vectors that may replace it, so for sums "replace" under
-    Poisson sampling has the pair of sampling without replacement (docs/explanation/accounting.md).
+    Poisson sampling has the pair of sampling without replacement (docs/explanation/accounting/accounting.md).
     """
     pair = (event.sampling, event.neighboring)
     of_sums = (("poisson", "zero_out"), ("poisson", "replace")) if isinstance(event, Gaussian) else ()

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fastfedrec._check import check_choice, check_epsilon, check_instance, check_integer, check_real
 from fastfedrec.accounting._event_checks import (
     SAMPLING_FIELDS,
     check_name,
@@ -12,6 +11,7 @@ from fastfedrec.accounting._event_checks import (
     check_sampling_fields,
     store,
 )
+from fastfedrec.core.check import check_choice, check_epsilon, check_instance, check_integer, check_real
 
 Neighboring = Literal["replace", "add_remove", "zero_out"]
 PrivacyUnit = Literal["user", "interaction"]

@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 import scipy
 
-from fastfedrec._check import check_epsilon, check_real
-from fastfedrec._numbers import float_up
+from fastfedrec.core.check import check_epsilon, check_real
+from fastfedrec.core.numbers import float_up
 
 _MARGIN = 2.0**-40  # of the logarithm of delta: a thousand times its rounding errors
 _LOG_ROOT = math.log(2 * math.pi) / 2

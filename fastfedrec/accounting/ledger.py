@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Self, cast
 
-from fastfedrec._check import check_choice, check_flag, check_integer, check_real
-from fastfedrec._table import epsilon_to_json, format_epsilon, format_table
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, parse, read, understated
 from fastfedrec.accounting.events import (
     ZCDP,
@@ -23,6 +21,8 @@ from fastfedrec.accounting.events import (
     check_event,
 )
 from fastfedrec.accounting.views import VIEWS, View, composed_epsilon, seen_event
+from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
+from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
 
 _RESTATED = {
     "add_remove": ", proved for adding or removing a user (add_remove)",
@@ -60,7 +60,7 @@ class Ledger:
     Every figure is for replacing all data of one user ("replace", privacy unit "user"), and an upper bound for any data
     and however later events depended on earlier ones; an event that was proved for another relation says so.  Pure
     costs add up; shuffled reports and Gaussian noise are composed as privacy loss distributions.  See
-    docs/explanation/accounting.md.
+    docs/explanation/accounting/accounting.md.
 
     References
     ----------

@@ -8,12 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from fastfedrec._check import check_instance, check_real
-from fastfedrec._numbers import float_up
 from fastfedrec.accounting import _loss
 from fastfedrec.accounting._discrete_gaussian import LARGEST_STDDEV, discrete_gaussian_loss
 from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, pure_loss, symmetric
-from fastfedrec.accounting._rounding import inverse_up, sampled_epsilon
 from fastfedrec.accounting.composition import Accountant, check_sampling, pure_cost
 from fastfedrec.accounting.events import (
     DiscreteGaussianRelease,
@@ -24,7 +21,10 @@ from fastfedrec.accounting.events import (
 )
 from fastfedrec.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from fastfedrec.accounting.rdp import RDPAccountant
+from fastfedrec.accounting.rounding import inverse_up, sampled_epsilon
 from fastfedrec.accounting.shuffle import shuffled_loss, split_reports, zero_out_loss
+from fastfedrec.core.check import check_instance, check_real
+from fastfedrec.core.numbers import float_up
 
 _TAIL_STDDEVS = 9.0  # beyond, the Gaussian has a mass of 1e-19, which counts as infinite loss
 _LARGEST_STDDEVS = 37.0
@@ -54,7 +54,8 @@ class PLDAccountant(Accountant):
     attacks reach about 85% of it.  Where what rounding errors may be is not far below delta, masses are tilted before
     they are transformed, and the `RDPAccountant` is asked as well.  Each answer may then have a grid of its own:
     `get_delta` at an epsilon that is 1e-5 of itself above what `get_epsilon` gave is at most 1% above the delta that
-    was asked for.  See docs/explanation/accounting.md and docs/explanation/privacy/sampling-without-replacement.md.
+    was asked for.  See docs/explanation/accounting/accounting.md and
+    docs/explanation/accounting/sampling-without-replacement.md.
 
     References
     ----------

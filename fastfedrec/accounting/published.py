@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import scipy
 
-from fastfedrec._check import check_choice, check_integer, check_real
 from fastfedrec.accounting import _binomial, _loss
 from fastfedrec.accounting.shuffle import clone_loss
+from fastfedrec.core.check import check_choice, check_integer, check_real
 
 _PRIVREC_ORDERS = np.arange(2, 257)
 _MOST_USERS = 10**11  # beyond, tables of the counts of others take gigabytes

@@ -4,10 +4,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from fastfedrec._check import check_real
 from fastfedrec.accounting import _renyi
 from fastfedrec.accounting._conversion import renyi_delta, renyi_epsilon
-from fastfedrec.accounting._rounding import count_up, up
 from fastfedrec.accounting.composition import (
     Accountant,
     check_sampling,
@@ -16,6 +14,8 @@ from fastfedrec.accounting.composition import (
     pure_cost,
 )
 from fastfedrec.accounting.events import ZCDP, DiscreteGaussianRelease, Gaussian, Laplace
+from fastfedrec.accounting.rounding import count_up, up
+from fastfedrec.core.check import check_real
 
 #: Orders alpha: those of the public accountants, and more.
 ORDERS = np.unique(

@@ -5,10 +5,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_epsilon, check_integer, check_real
 from fastfedrec.accounting import _binomial, _loss
 from fastfedrec.accounting._loss import Loss, both_ways, pure_loss, symmetric
-from fastfedrec.accounting._rounding import LARGEST_EXPONENT, sum_up
+from fastfedrec.accounting.rounding import LARGEST_EXPONENT, sum_up
+from fastfedrec.core.check import check_choice, check_epsilon, check_integer, check_real
 
 _STDDEVS = 9.5  # beyond, a binomial has a mass below 1e-18, which counts as the worst loss
 _LARGEST_TABLE = 4_000_000  # pairs of counts looked at; fewer only cost tightness
@@ -66,7 +66,7 @@ def shuffled_epsilon(
     report is a uniform bit whatever its user has, so there are C ~ Bin(n_users - 1, 2 / (e^epsilon + 1)) of these, of
     which A ~ Bin(C, 1/2) are ones; the counts with the user's own bit added dominate all that the adversary sees.
     These pairs compose over reports and rounds as privacy loss distributions.  For "zero_out" all reports of a round
-    hide among all of the others', and that pair is exact; see docs/explanation/privacy/shuffled-sketch.md.
+    hide among all of the others', and that pair is exact; see docs/explanation/systems/gram/shuffled-sketch-privacy.md.
 
     References
     ----------

@@ -6,8 +6,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
-from fastfedrec._check import check_choice, check_instance, check_integer, check_real
-from fastfedrec.accounting._rounding import stretched_delta, sum_up
 from fastfedrec.accounting.composition import Accountant, ZCDPAccountant, pure_cost
 from fastfedrec.accounting.events import (
     ZCDP,
@@ -25,6 +23,8 @@ from fastfedrec.accounting.events import (
 )
 from fastfedrec.accounting.pld import PLDAccountant
 from fastfedrec.accounting.rdp import RDPAccountant
+from fastfedrec.accounting.rounding import stretched_delta, sum_up
+from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 
 View = Literal["server", "shuffled_server", "public", "key_holder"]
 

@@ -1,4 +1,7 @@
-"""Readers of the publishers' own files, and generators."""
+"""Readers of the publishers' own files, and generators.
+
+What they return is in `data`; splits are in `evaluation`.
+"""
 
 from fastfedrec.datasets.eicu import load_eicu
 from fastfedrec.datasets.frappe import load_frappe

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from fastfedrec._kernels import generate as _kernel
-from fastfedrec.randomness import Key
+from fastfedrec._kernels.datasets import generate as _kernel
+from fastfedrec.core.randomness import Key
 
 N_TOPICS = 64
 N_DIMS = 16

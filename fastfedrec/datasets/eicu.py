@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec._check import check_choice
-from fastfedrec._ids import Coded, IdIndex, axis_ids, check_kinds
-from fastfedrec._kernels.tables import NATURAL, OPTIONAL, TEXT
-from fastfedrec._pairs import UNLISTED
-from fastfedrec.datasets._columns import ColumnReader, Field
-from fastfedrec.datasets._table_files import open_text, table_columns
-from fastfedrec.interactions import Interactions
+from fastfedrec._kernels.datasets.tables import NATURAL, OPTIONAL, TEXT
+from fastfedrec.core.check import check_choice
+from fastfedrec.data.ids import Coded, IdIndex, axis_ids, check_kinds
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.pairs import UNLISTED
+from fastfedrec.datasets.columns import ColumnReader, Field
+from fastfedrec.datasets.table_files import open_text, table_columns
 
 _STAY, _PATIENT, _HOSPITAL = "patientunitstayid", "uniquepid", "hospitalid"
 _CANCELLED, _DRUG, _INGREDIENTS = "drugordercancelled", "drugname", "drughiclseqno"

@@ -6,12 +6,12 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fastfedrec._ids import Coded, find_rows
-from fastfedrec._kernels.tables import NATURAL, TEXT
-from fastfedrec.datasets._columns import ColumnReader, Field
-from fastfedrec.datasets._files import Files, refuse
-from fastfedrec.interaction_log import InteractionLog
-from fastfedrec.interactions import Interactions
+from fastfedrec._kernels.datasets.tables import NATURAL, TEXT
+from fastfedrec.data.ids import Coded, find_rows
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.log import InteractionLog
+from fastfedrec.datasets.columns import ColumnReader, Field
+from fastfedrec.datasets.files import Files, refuse
 
 _NAME = "frappe.csv"
 _CONTEXTS = ("daytime", "weekday", "isweekend", "homework", "weather", "country", "city")

@@ -1,10 +1,12 @@
-"""Generated interactions that look like MovieLens, at any size (docs/explanation/generator.md)."""
+"""Generated interactions that look like MovieLens, at any size (docs/explanation/datasets/generator.md)."""
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_flag, check_instance, check_integer, check_real
-from fastfedrec._kernels import generate as _kernel
-from fastfedrec._threads import resolve_n_threads
+from fastfedrec._kernels.datasets import generate as _kernel
+from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer, check_real
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets._topics import (
     BUDGET,
     GAMMA,
@@ -15,8 +17,6 @@ from fastfedrec.datasets._topics import (
     build_tables,
     with_mean,
 )
-from fastfedrec.interactions import Interactions
-from fastfedrec.randomness import Key
 
 _PURPOSES = ("taste", "draw", "race", "rating")
 _NO_RATINGS = RatingTables(

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_instance, check_integer
-from fastfedrec._threads import one_blas_thread
-from fastfedrec.interactions import Interactions
-from fastfedrec.randomness import Key, _as_uniform
+from fastfedrec.core.check import check_choice, check_instance, check_integer
+from fastfedrec.core.randomness import Key, _as_uniform
+from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.data.interactions import Interactions
 
 _LAWS = ("normal", "gamma")
 _N_FACTORS = {"normal": 100, "gamma": 10}

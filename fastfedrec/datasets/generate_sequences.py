@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fastfedrec._check import check_instance, check_integer, check_real
-from fastfedrec.interactions import Interactions
-from fastfedrec.randomness import Key, _as_uniform
+from fastfedrec.core.check import check_instance, check_integer, check_real
+from fastfedrec.core.randomness import Key, _as_uniform
+from fastfedrec.data.interactions import Interactions
 
 _BLOCK_CELLS = 2**22
 

@@ -8,11 +8,11 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fastfedrec._check import check_choice, check_instance
-from fastfedrec._kernels.tables import DECIMAL, NATURAL
-from fastfedrec.datasets._columns import ColumnReader, Field, find_duplicate, to_interactions
-from fastfedrec.datasets._files import Files, refuse
-from fastfedrec.interactions import MISSING_TIMESTAMP, Interactions
+from fastfedrec._kernels.datasets.tables import DECIMAL, NATURAL
+from fastfedrec.core.check import check_choice, check_instance
+from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
+from fastfedrec.datasets.columns import ColumnReader, Field, find_duplicate, to_interactions
+from fastfedrec.datasets.files import Files, refuse
 
 _MAX_DIGITS = 18  # every such number fits in int64
 _NO_GENRES = ("", "(no genres listed)")
@@ -99,8 +99,8 @@ def load_movielens(
     -------
     Interactions
         Ratings as float32 values: 1 to 5, or from 10M on 0.5 to 5 in half steps.  Timestamps in seconds since 1970,
-        where 0 stands for "not known" and becomes `fastfedrec.interactions.MISSING_TIMESTAMP`.  Users are those with a
-        rating, and so are items unless `item_ids` is given, under the publisher's integer ids.
+        where 0 stands for "not known" and becomes `fastfedrec.data.interactions.MISSING_TIMESTAMP`.  Users are those
+        with a rating, and so are items unless `item_ids` is given, under the publisher's integer ids.
 
         Item features: ``title`` (with the year), ``genres`` (a tuple of names, empty where none is listed), and in 100K
         ``release_date`` (a string such as "01-Jan-1995", empty where it is not known).

@@ -6,10 +6,10 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fastfedrec._ids import find_rows
-from fastfedrec.datasets._files import Files, refuse
+from fastfedrec.data.ids import find_rows
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.datasets.files import Files, refuse
 from fastfedrec.datasets.movielens import load_movielens
-from fastfedrec.interactions import Interactions
 
 N_FOLDS = 5
 

@@ -8,11 +8,11 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fastfedrec._check import check_choice
-from fastfedrec._kernels.tables import DECIMAL, ISO, NATURAL
-from fastfedrec.datasets._columns import ColumnReader, Field, find_duplicate, to_interactions
-from fastfedrec.datasets._files import Files, refuse
-from fastfedrec.interactions import Interactions
+from fastfedrec._kernels.datasets.tables import DECIMAL, ISO, NATURAL
+from fastfedrec.core.check import check_choice
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.datasets.columns import ColumnReader, Field, find_duplicate, to_interactions
+from fastfedrec.datasets.files import Files, refuse
 
 _KAGGLE = tuple(f"combined_data_{part}.txt" for part in (1, 2, 3, 4))
 _TITLES = ("movie_titles.txt", "movie_titles.csv")

@@ -9,21 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec._check import check_choice
-from fastfedrec._csr import check_item_count
-from fastfedrec._ids import Coded, IdIndex, axis_ids, check_kinds, encode_ids, id_at
-from fastfedrec._pairs import (
-    DUPLICATES,
-    UNLISTED,
-    check_timestamps,
-    check_values,
-    merge_duplicates,
-    sort_pairs,
-)
-from fastfedrec._store_files import new_folder, write_array, write_document
-from fastfedrec.datasets._columns import ColumnReader, Field
-from fastfedrec.datasets._table_files import Layout, find_layout, parquet_batches, read_text
-from fastfedrec.interaction_store import StoredInteractions, open_interactions
+from fastfedrec.core.check import check_choice
+from fastfedrec.data.csr import check_item_count
+from fastfedrec.data.ids import Coded, IdIndex, axis_ids, check_kinds, encode_ids, id_at
+from fastfedrec.data.pairs import DUPLICATES, UNLISTED, check_timestamps, check_values, merge_duplicates, sort_pairs
+from fastfedrec.data.store import StoredInteractions, open_interactions
+from fastfedrec.data.store_files import new_folder, write_array, write_document
+from fastfedrec.datasets.columns import ColumnReader, Field
+from fastfedrec.datasets.table_files import Layout, find_layout, parquet_batches, read_text
 
 __all__ = ["store_table"]
 
@@ -73,7 +66,7 @@ def store_table(
     Returns
     -------
     StoredInteractions
-        As `fastfedrec.interaction_store.open_interactions` opens it.
+        As `fastfedrec.data.store.open_interactions` opens it.
 
     Raises
     ------

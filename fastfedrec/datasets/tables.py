@@ -5,9 +5,9 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from fastfedrec.datasets._columns import to_interactions
-from fastfedrec.datasets._table_files import find_layout, read_parquet, read_text
-from fastfedrec.interactions import Interactions
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.datasets.columns import to_interactions
+from fastfedrec.datasets.table_files import find_layout, read_parquet, read_text
 
 __all__ = ["load_table"]
 
@@ -40,7 +40,7 @@ def load_table(
     value, timestamp : str or int or None
         Column of the ratings or counts, at least 0, and of the time: seconds since 1970 (any whole numbers will do), or
         dates or dates and times of ISO 8601, which become seconds, in UTC where they name no zone.  An empty time
-        becomes `fastfedrec.interactions.MISSING_TIMESTAMP`.
+        becomes `fastfedrec.data.interactions.MISSING_TIMESTAMP`.
     separator : str
         What stands between two fields, such as ``"\t"`` or ``"::"``.  Not for Parquet.
     header : bool

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastfedrec._check import check_real
-from fastfedrec.engines.base import Engine
-from fastfedrec.interactions import Interactions
-from fastfedrec.randomness import Key
-from fastfedrec.systems.base import FederatedSystem, Heard, RoundReceiver, Update
+from fastfedrec.core.check import check_real
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.engine import Engine
+from fastfedrec.rounds.receiver import Heard, RoundReceiver
+from fastfedrec.rounds.system import FederatedSystem, Update
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -52,12 +53,12 @@ class DaskEngine(Engine):
 
     See Also
     --------
-    fastfedrec.engines.base.Engine.run : Raises RuntimeError where no worker was at work for `worker_timeout` seconds.
+    fastfedrec.rounds.engine.Engine.run : Raises RuntimeError where no worker was at work for `worker_timeout` seconds.
 
     Notes
     -----
     Interactions in memory are sent to the workers through the scheduler, which keeps them, once.  Larger data belong on
-    a disk that the workers see at the same path (`fastfedrec.interaction_store`): then a shard travels as a path and
+    a disk that the workers see at the same path (`fastfedrec.data.store`): then a shard travels as a path and
     two numbers, and each worker reads its own part.
 
     The key is sent to the workers, so it must come from a seed: a run on a cluster is a simulation of a deployment, and

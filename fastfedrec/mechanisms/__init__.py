@@ -1,22 +1,30 @@
-"""Randomizers; each states its guarantee in one sentence."""
+"""Randomizers; each states its guarantee in one sentence.
 
-from fastfedrec.mechanisms.bayes_kary import BayesKary
-from fastfedrec.mechanisms.binary_response import BinaryResponse
-from fastfedrec.mechanisms.channel import Channel
+What guarantees add up to is in `accounting`; systems that use them are in `systems`.
+"""
+
+from fastfedrec.mechanisms.channels.binary_response import BinaryResponse
+from fastfedrec.mechanisms.channels.channel import Channel
+from fastfedrec.mechanisms.channels.piecewise import Hybrid, Piecewise
+from fastfedrec.mechanisms.channels.truncated_geometric import TruncatedGeometric
 from fastfedrec.mechanisms.client_sampling import FixedSizeSampling, PoissonSampling
 from fastfedrec.mechanisms.clipping import clip_rows_l1, clip_rows_l2
-from fastfedrec.mechanisms.discrete_gaussian import DiscreteGaussian
-from fastfedrec.mechanisms.discrete_laplace import DiscreteLaplace
-from fastfedrec.mechanisms.frequency import GRR, OUE
-from fastfedrec.mechanisms.laplace_rr import MixtureLaplaceRR, PublishedLaplaceRR, RoundedLaplace, SerialLaplaceRR
-from fastfedrec.mechanisms.layered_gaussian import LayeredGaussian
-from fastfedrec.mechanisms.optimal_kary import OptimalKary
-from fastfedrec.mechanisms.piecewise import Hybrid, Piecewise
-from fastfedrec.mechanisms.rated_or_not import RatedOrNot
-from fastfedrec.mechanisms.rounded_gaussian import RoundedGaussian
-from fastfedrec.mechanisms.selection import ExponentialMechanism
-from fastfedrec.mechanisms.subset_selection import SubsetSelection
-from fastfedrec.mechanisms.truncated_geometric import TruncatedGeometric
+from fastfedrec.mechanisms.exponential import ExponentialMechanism
+from fastfedrec.mechanisms.frequencies.frequency import GRR, OUE
+from fastfedrec.mechanisms.frequencies.subset_selection import SubsetSelection
+from fastfedrec.mechanisms.noise.discrete_gaussian import DiscreteGaussian
+from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
+from fastfedrec.mechanisms.noise.layered_gaussian import LayeredGaussian
+from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
+from fastfedrec.mechanisms.ratings.bayes_kary import BayesKary
+from fastfedrec.mechanisms.ratings.laplace_rr import (
+    MixtureLaplaceRR,
+    PublishedLaplaceRR,
+    RoundedLaplace,
+    SerialLaplaceRR,
+)
+from fastfedrec.mechanisms.ratings.optimal_kary import OptimalKary
+from fastfedrec.mechanisms.ratings.rated_or_not import RatedOrNot
 
 __all__ = [
     "GRR",

@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._check import check_exact, check_instance, check_integer
-from fastfedrec._kernels import client_sampling as _kernel
-from fastfedrec._threads import resolve_n_threads, threads_for_rows
-from fastfedrec.mechanisms.channel import TOTAL
-from fastfedrec.randomness import Key
+from fastfedrec._kernels.mechanisms import client_sampling as _kernel
+from fastfedrec.core.check import check_exact, check_instance, check_integer
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
+from fastfedrec.mechanisms.channels.channel import TOTAL
 
 _LEAST_MARKED = 250_000  # clients that are worth a thread to list them
 _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
@@ -35,7 +35,7 @@ class PoissonSampling:
     -----
     A client is taken if one uniform 64-bit word is below an integer threshold.  The cohort may be empty and its size
     says something about who is there, so a mean divides by the planned size.  See
-    docs/explanation/privacy/client-sampling.md.
+    docs/explanation/mechanisms/client-sampling.md.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class FixedSizeSampling:
     Notes
     -----
     Every subset has exactly the same probability, given uniform bits: Floyd's algorithm, on integers that are drawn
-    without bias.  See docs/explanation/privacy/client-sampling.md.
+    without bias.  See docs/explanation/mechanisms/client-sampling.md.
 
     References
     ----------

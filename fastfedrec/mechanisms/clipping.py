@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fastfedrec._check import check_out, check_real, plain_array
-from fastfedrec._kernels import clipping as _kernel
-from fastfedrec._threads import resolve_n_threads
+from fastfedrec._kernels.mechanisms import clipping as _kernel
+from fastfedrec.core.check import check_out, check_real, plain_array
+from fastfedrec.core.threads import resolve_n_threads
 
 _LOWEST, _HIGHEST = 1e-100, 1e100  # where the kernel's products keep all their digits
 
@@ -53,7 +53,7 @@ def clip_rows_l2(
     The textbook ``x * min(1, c / |x|)`` exceeds its bound on about half of all rows.  Here the factor is smaller by
     (n + 4) units in the last place, more than all rounding errors of a row together, and products are cut toward
     zero.  Rows that are surely within the bound come out unchanged.  A row with NaN or infinite entries becomes
-    zeros: a NaN norm would pass every comparison.  See docs/explanation/privacy/clipping.md.
+    zeros: a NaN norm would pass every comparison.  See docs/explanation/mechanisms/clipping.md.
 
     Examples
     --------

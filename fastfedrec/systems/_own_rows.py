@@ -6,7 +6,7 @@ its user's own: from that user's row alone, so that whoever else is served with 
 
 from typing import Self
 
-from fastfedrec.interactions import Interactions
+from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems.recommender import Recommender, check_interactions
 
 

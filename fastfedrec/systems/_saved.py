@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec._check import check_integer, check_real
-from fastfedrec._csr import check_csr
-from fastfedrec._ids import axis_ids
-from fastfedrec._persistence import can_be_written, not_a_model, read_model
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
-from fastfedrec.features import FeatureTable
-from fastfedrec.interactions import Interactions
-from fastfedrec.systems.base import ArrayRule
+from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.model_files import can_be_written, not_a_model, read_model
+from fastfedrec.data.csr import check_csr
+from fastfedrec.data.features import FeatureTable
+from fastfedrec.data.ids import axis_ids
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.system import ArrayRule
 
 _MOST_BYTES = 2**62  # of a round's traffic
 #: Fields of the interactions that every file has, and those that it has where they do.

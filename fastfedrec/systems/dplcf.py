@@ -6,19 +6,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from fastfedrec import ranking
-from fastfedrec._check import check_epsilon, check_integer
-from fastfedrec._kernels import binary_response as _kernel
-from fastfedrec._products import sum_products
-from fastfedrec._progress import progress_rounds
-from fastfedrec._threads import one_blas_thread
+from fastfedrec._kernels.mechanisms.channels import binary_response as _kernel
 from fastfedrec.accounting import LocalReports
-from fastfedrec.interactions import Interactions
+from fastfedrec.compute import ranking
+from fastfedrec.compute.pair_sums import sum_products
+from fastfedrec.core.check import check_epsilon, check_integer
+from fastfedrec.core.progress import progress_rounds
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
-from fastfedrec.randomness import Key
-from fastfedrec.systems.base import ArrayRule
-from fastfedrec.systems.baselines import Baseline
-from fastfedrec.systems.item_models import neighbor_rules, score_neighbors
+from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems.baselines.item_models import neighbor_rules, score_neighbors
+from fastfedrec.systems.baselines.popularity import Baseline
 
 _BITS = "dplcf.bits"
 _BLOCK_CELLS = 2**23  # answers held at once

@@ -11,16 +11,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fastfedrec import ranking
-from fastfedrec._check import check_flag, check_instance, check_integer
-from fastfedrec._persistence import not_a_model, write_model
-from fastfedrec._remote_users import RemoteUsers
 from fastfedrec.accounting import CommunicationLedger, Ledger
-from fastfedrec.interactions import Interactions
-from fastfedrec.systems._claims import tell_catalogue
+from fastfedrec.compute import ranking
+from fastfedrec.core.check import check_flag, check_instance, check_integer
+from fastfedrec.core.model_files import not_a_model, write_model
+from fastfedrec.core.names import HOMES, find
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.remote_users import RemoteUsers
+from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._saved import SavedModel, data_fields
 from fastfedrec.systems._transaction import Account, Unfinished
-from fastfedrec.systems.base import ArrayRule
+from fastfedrec.systems.claims import tell_catalogue
 
 _BLOCK_CELLS = 2**24  # scores held at once by `recommend`
 _PAIR_CELLS = 2**22  # and while pairs are looked up
@@ -340,11 +341,9 @@ def load(path: Any) -> Recommender:
         Not a model of this package.
     """
     saved = SavedModel(path)
-    import fastfedrec
-
     name = saved.class_name
-    if name in fastfedrec.__all__:
-        getattr(fastfedrec, name)  # names are imported when they are first used, and only then is a class known
+    if name in HOMES:
+        find(name)  # names are imported when they are first used, and only then is a class known
     kind = Recommender._registry.get(name)
     if kind is None or inspect.isabstract(kind):
         raise ValueError(f"path {os.fsdecode(path)!r} holds a {name!r}, which this version does not know")

@@ -130,7 +130,7 @@ LOCAL = [
         "laplace-rr-all-ratings", "LaplaceRRSVD sends more ratings than max_ratings", "RatingRounds._choose",
         "chosen.view(bool)",
         "np.ones(shard.n_interactions, dtype=bool)",
-        ("test_laplace_rr_svd::test_how_many_are_sent_and_which_does_not_depend_on_the_ratings",),
+        ("systems/rating_svd/test_laplace_rr_svd::test_how_many_are_sent_and_which_does_not_depend_on_the_ratings",),
     ),
     Mutant(
         "laplace-rr-one-rating-counted", "LaplaceRRSVD's ledger counts one rating of a user",
@@ -319,7 +319,7 @@ LOCAL = [
         "kmeans-one-draw-counted", "private k-means counts one of its draws", "clustering_events",
         "selection_event('k-means swap', swap_epsilon, n_draws, accounting, n_rows)",
         "selection_event('k-means swap', swap_epsilon, 1, accounting, n_rows)",
-        ("test_private_kmeans::test_the_ledgers_sum_is_the_stated_epsilon",),
+        ("systems/private_prototypes/test_private_kmeans::test_the_ledgers_sum_is_the_stated_epsilon",),
     ),
     Mutant(
         "kmeans-draws-share-words", "all swaps of private k-means draw from the same words", "private_kmeans",
@@ -384,7 +384,7 @@ LOCAL = [
         "prototypes-one-row-counted", "a user with several rows costs what one with one row does", "plan",
         "total / (max_rows if pure else max_rows**2)",
         "total",
-        ("test_private_prototypes::test_the_ledgers_sum_is_the_stated_epsilon",),
+        ("systems/private_prototypes/test_model::test_the_ledgers_sum_is_the_stated_epsilon",),
     ),
     Mutant(
         "prototypes-key-again", "one key makes an entity's prototypes twice", "PrototypeRounds.local_round",
@@ -397,7 +397,7 @@ LOCAL = [
         "ncf-not-recorded", "NCF, which trains on all data, has a ledger without an entry", "NCF._fit",
         "self.ledger_.record(Unprotected('a network trained on exact data'), simulation=key.is_simulation)",
         "pass",
-        ("test_ncf::test_the_ledger_promises_nothing",),
+        ("systems/privrec/test_ncf::test_the_ledger_promises_nothing",),
     ),
     Mutant(
         "item-models-not-recorded", "models of exact data have a ledger without an entry", "_Unprotected._fit",

@@ -14,7 +14,8 @@ MECHANISMS = [
         "exact-noise-halved", "the exact samplers' draws are halved", "IntegerNoise._add",
         "self._draws(values.size, key, purpose, round_number).reshape(values.shape)",
         "self._draws(values.size, key, purpose, round_number).reshape(values.shape) // 2",
-        ("test_discrete_laplace::test_draws_equal_naive_twin", "test_discrete_gaussian::test_draws_equal_naive_twin"),
+        ("mechanisms/noise/test_discrete_laplace::test_draws_equal_naive_twin",
+        "mechanisms/noise/test_discrete_gaussian::test_draws_equal_naive_twin"),
     ),
     Mutant(
         "table-noise-same-round", "noise by table is the same in every round", "IntegerNoise._add_draws",
@@ -39,13 +40,13 @@ MECHANISMS = [
         "layers-share-words", "all layers of a draw come from one word", "LayeredGaussian._add_draws",
         "key.subkey(f'{purpose}.{level}')",
         "key.subkey(purpose)",
-        ("test_layered_gaussian::test_draws_equal_naive_twin",),
+        ("mechanisms/noise/test_layered_gaussian::test_draws_equal_naive_twin",),
     ),
     Mutant(
         "layered-base-smaller", "the layers of wide noise stand too close together", "LayeredGaussian._add_draws",
         "_BASE",
         "_BASE // 2",
-        ("test_layered_gaussian::test_draws_equal_naive_twin",),
+        ("mechanisms/noise/test_layered_gaussian::test_draws_equal_naive_twin",),
     ),
     Mutant(
         "layered-top-rounded-down", "the coarsest layer is rounded down", "LayeredGaussian.__init__",
@@ -65,7 +66,7 @@ MECHANISMS = [
         "RoundedGaussian.__init__",
         "rounded_gaussian_table(self.stddev)",
         "rounded_gaussian_table(self.stddev / 2)",
-        ("test_rounded_gaussian::test_distribution_is_the_stated_one_and_no_other",),
+        ("mechanisms/noise/test_rounded_gaussian::test_distribution_is_the_stated_one_and_no_other",),
     ),
     Mutant(
         "gaussian-table-variance-halved", "the table of the discrete Gaussian is for half the variance",
@@ -92,13 +93,13 @@ MECHANISMS = [
         "DiscreteGaussian._draws",
         "self.stddev**2",
         "self.stddev**2 / 2",
-        ("test_discrete_gaussian::test_draws_equal_naive_twin",),
+        ("mechanisms/noise/test_discrete_gaussian::test_draws_equal_naive_twin",),
     ),
     Mutant(
         "laplace-draws-scale-halved", "the exact discrete Laplace draws with half the scale", "DiscreteLaplace._draws",
         "self.scale",
         "self.scale / 2",
-        ("test_discrete_laplace::test_draws_equal_naive_twin",),
+        ("mechanisms/noise/test_discrete_laplace::test_draws_equal_naive_twin",),
     ),
     Mutant(
         "laplace-epsilon-halved", "the discrete Laplace claims half of what it costs", "DiscreteLaplace.exact_epsilon",
@@ -199,7 +200,7 @@ MECHANISMS = [
         "channel-truth", "a channel of the package reports the truth half of the time", "Channel.privatize",
         "return out",
         "out.reshape(-1)[::2] = values.reshape(-1)[::2]; return out",
-        ("test_channel::test_reports_equal_naive_twin",),
+        ("mechanisms/channels/test_channel::test_reports_equal_naive_twin",),
     ),
     Mutant(
         "counts-may-leave-their-range", "rounded probabilities may leave the range that keeps epsilon",
@@ -262,7 +263,7 @@ MECHANISMS = [
         "hybrid-answers-uncounted", "Hybrid's epsilon is that of its piecewise part", "Hybrid.likelihood_ratio",
         "max(answers, super().likelihood_ratio) if self.low else answers",
         "super().likelihood_ratio if self.low else Fraction(1)",
-        ("test_piecewise::test_no_values_have_a_larger_ratio_than_stated",),
+        ("mechanisms/channels/test_piecewise::test_no_values_have_a_larger_ratio_than_stated",),
     ),
     Mutant(
         "hybrid-answers-too-sure", "the answers of Hybrid are a little too sure", "Hybrid.__init__",
@@ -350,32 +351,32 @@ MECHANISMS = [
         "poisson-same-cohort", "Poisson sampling takes the same clients in every round", "PoissonSampling.sample",
         "_kernel.mark_poisson(marked, subkey, n_clients, self._threshold, round_number, n_threads)",
         "_kernel.mark_poisson(marked, subkey, n_clients, self._threshold, 0, n_threads)",
-        ("test_client_sampling::test_rounds_differ",),
+        ("mechanisms/test_client_sampling::test_rounds_differ",),
     ),
     Mutant(
         "fixed-size-same-cohort", "sampling without replacement takes the same clients in every round",
         "FixedSizeSampling.sample",
         "_kernel.mark_fixed_size(marked, key.subkey(purpose), n_clients, self.cohort_size, round_number)",
         "_kernel.mark_fixed_size(marked, key.subkey(purpose), n_clients, self.cohort_size, 0)",
-        ("test_client_sampling::test_rounds_differ",),
+        ("mechanisms/test_client_sampling::test_rounds_differ",),
     ),
     Mutant(
         "clip-skipped", "rows are not clipped", "_clip",
         "_kernel.clip_rows(np.ascontiguousarray(rows), out, rejected.view(np.uint8), clip_norm, order, n_threads)",
         "out[:] = rows",
-        ("test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic",),
+        ("mechanisms/test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic",),
     ),
     Mutant(
         "clip-in-the-other-norm", "rows are clipped in Euclidean norm where Laplace noise follows", "clip_rows_l1",
         "order=1",
         "order=2",
-        ("test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic",),
+        ("mechanisms/test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic",),
     ),
     Mutant(
         "clip-a-little-longer", "clipped rows may be a thousandth longer than the bound", "_clip",
         "clip_norm = check_real('clip_norm', clip_norm, low=_LOWEST, high=_HIGHEST)",
         "clip_norm = 1.001 * check_real('clip_norm', clip_norm, low=_LOWEST, high=_HIGHEST)",
-        ("test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic",),
+        ("mechanisms/test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic",),
     ),
     # ---- keys -------------------------------------------------------------------------------------------------------
     Mutant(

@@ -32,7 +32,7 @@ class Mutant:
         What stands there instead.
     killed_by : tuple of str
         Names of test functions, each of which must fail by an assertion, in one of its cases or in ``name[case]``;
-        ``file::name`` where several files have the name.
+        ``folder/file::name`` where several files have the name.
     """
 
     name: str
@@ -144,13 +144,13 @@ def _replace(text: str, nodes: list[ast.AST], new: str) -> str:
 
 
 def find_tests(folder: Path) -> dict[str, list[Path]]:
-    """Of each test function's name the files that define it, also as ``file::name``."""
+    """Of each test function's name the files that define it, also as ``folder/file::name``."""
     tests: dict[str, list[Path]] = defaultdict(list)
-    for path in sorted(folder.glob("test_*.py")):
+    for path in sorted(folder.rglob("test_*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 tests[node.name].append(path)
-                tests[f"{path.stem}::{node.name}"].append(path)
+                tests[f"{path.relative_to(folder).with_suffix('').as_posix()}::{node.name}"].append(path)
     return tests
 
 

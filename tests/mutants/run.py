@@ -123,7 +123,7 @@ def _of_test(address: str, outcomes: dict[str, str]) -> set[str]:
     mine = set()
     for test, what in outcomes.items():
         file, _, ran = test.partition("::")
-        if Path(file).name == Path(path).name and (ran in (name, "") or ran.startswith(f"{name}[")):
+        if Path(path).as_posix().endswith(f"/{file}") and (ran in (name, "") or ran.startswith(f"{name}[")):
             mine.add(what)
     return mine
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from fastfedrec.engines.flower import server_app
-from fastfedrec.engines.shuffler import ShufflerClient
+from fastfedrec.engines.shuffling.shuffler import ShufflerClient
 from fmf_ldp_flower.task import CATALOGUE, MIN_CROWD, SEED, SHUFFLER, SYSTEM
 
 FOLDER = Path(os.environ.get("FASTFEDREC_FOLDER", "server")).absolute()

@@ -1,0 +1,356 @@
+// See _als.h; compiled once for each level.
+//
+// The plain form, `_als.pxd` for every user, took 8, 11, 12 and 16 times as long as this file with AVX-512 at 5, 16,
+// 64 and 128 factors (the size of MovieLens 1M, float32, one thread): it is in double, updates a triangle in memory for
+// each item, and waits for one pivot after another.
+#include "_kernels/compute/_als.h"
+
+#include "_kernels/compute/_als_whiten.h"
+#include "_kernels/compute/_product_tiles.h"
+
+namespace fastfedrec {
+namespace FASTFEDREC_LEVEL {
+
+enum {
+    FEW = 16,          // up to this many factors, a batch of users is solved with one user a lane
+    MAX_PACKED = 256,  // items
+    AHEAD = 16,        // items: how far rows are asked for before they are needed
+    PACKED_AHEAD = 8,  // the same of longer rows
+    REGISTERS = VECTOR_BYTES == 64 ? 28 : 13,  // for sums, of 32 or 16
+};
+
+// ---- any number of factors: one user at a time, in tiles
+
+template <class V, class S>
+FASTFEDREC_INLINE V load_as(const S* from) {
+    constexpr int n = sizeof(V) / sizeof(V{}[0]);
+    return __builtin_convertvector(load<typename Vector<S, n>::Type>(from), V);
+}
+
+// Rows sqrt(w) v of n items into `packed`; adds (1 + w) v to `right`. NV vectors of columns at a time.
+template <class T, class S, int NV>
+FASTFEDREC_INLINE void pack_columns(const AlsProblem<S>& problem, const int32_t* items, int n, int column,
+                                    const T* confidences, const T* roots, T* packed, T* right) {
+    typedef typename Vector<T, Native<T>::LANES>::Type V;
+    constexpr int lanes = Native<T>::LANES;
+    V sums[NV];
+#pragma GCC unroll 8
+    for (int v = 0; v < NV; ++v) sums[v] = load<V>(right + column + v * lanes);
+    // Copies: for all that the compiler knows, what is stored changes `problem`.
+    const S* factors = problem.item_factors + column;
+    const ptrdiff_t stride = problem.stride;
+    for (int k = 0; k < n; ++k) {
+        const S* row = factors + items[k] * stride;
+        const S* later = factors + items[k + PACKED_AHEAD < n ? k + PACKED_AHEAD : n - 1] * stride;
+#pragma GCC unroll 8
+        for (int v = 0; v < NV; ++v) __builtin_prefetch(later + v * lanes);
+#pragma GCC unroll 8
+        for (int v = 0; v < NV; ++v) {
+            const V x = load_as<V>(row + v * lanes);
+            store(packed + k * stride + column + v * lanes, spread<V>(roots[k]) * x);
+            sums[v] = multiply_add(spread<V>(confidences[k]), x, sums[v]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int v = 0; v < NV; ++v) store(right + column + v * lanes, sums[v]);
+}
+
+template <class T, class S>
+static void pack(const AlsProblem<S>& problem, int64_t start, int n, T* packed, T* right) {
+    constexpr int lanes = Native<T>::LANES;
+    T confidences[MAX_PACKED], roots[MAX_PACKED];
+    for (int k = 0; k < n; ++k) {
+        const T w = (T)problem.weight * (problem.values ? (T)problem.values[start + k] : 1);
+        confidences[k] = 1 + w;
+        roots[k] = square_root(w);
+    }
+    const int32_t* items = problem.indices + start;
+    int column = 0;
+    if constexpr (VECTOR_BYTES == 64)
+        for (; column + 8 * lanes <= problem.stride; column += 8 * lanes)
+            pack_columns<T, S, 8>(problem, items, n, column, confidences, roots, packed, right);
+    for (; column + 4 * lanes <= problem.stride; column += 4 * lanes)
+        pack_columns<T, S, 4>(problem, items, n, column, confidences, roots, packed, right);
+    for (; column < problem.stride; column += lanes)
+        pack_columns<T, S, 1>(problem, items, n, column, confidences, roots, packed, right);
+}
+
+template <class T, class S>
+static bool solve_one(const AlsProblem<S>& problem, const T* gram, ptrdiff_t user, char* scratch, S* out) {
+    const int stride = problem.stride, n_factors = problem.n_factors;
+    const int order = to_blocks(n_factors);
+    T* a = (T*)scratch;
+    T* packed = a + stride * stride;
+    T right[MAX_STRIDE], x[MAX_STRIDE], inverse_roots[MAX_STRIDE];
+    __builtin_memset(right, 0, stride * sizeof(T));
+    int most = PACKED_BYTES / (stride * (int)sizeof(T));
+    if (most > MAX_PACKED) most = MAX_PACKED;
+    const T* base = gram;
+    const int64_t stop = problem.indptr[user + 1];
+    for (int64_t start = problem.indptr[user]; start < stop; start += most) {
+        const int n = stop - start < most ? (int)(stop - start) : most;
+        pack(problem, start, n, packed, right);
+        add_products<T>(packed, n, order, stride, base, a);
+        base = a;
+    }
+    if (base == gram) {
+        __builtin_memset(out, 0, n_factors * sizeof(S));
+        return true;
+    }
+    if (!factor<T>(a, order, order, stride, pivot_tolerance(T(), n_factors), inverse_roots)) return false;
+    solve<T>(a, order, stride, inverse_roots, right, x);
+    if (!is_finite(x, n_factors)) return false;
+    for (int f = 0; f < n_factors; ++f) out[f] = (S)x[f];
+    return true;
+}
+
+// ---- few factors: A in registers while it is summed, then one user a lane
+
+// Rows [F0, F1) of sum w v v', and where F1 > F the right-hand side as row F. W is the padded width. Few rows are
+// summed twice, of even and of odd items: one sum would wait for its own last addition.
+template <class T, int F, int F0, int F1, int W>
+FASTFEDREC_INLINE void sum_rows(const AlsProblem<T>& problem, int64_t start, int64_t stop, T* a) {
+    constexpr int lanes = W < Native<T>::LANES ? W : Native<T>::LANES, nv = W / lanes;
+    constexpr int n_sums = (F1 - F0) * nv * 2 <= REGISTERS ? 2 : 1;
+    typedef typename Vector<T, lanes>::Type V;
+    V sums[n_sums][F1 - F0][nv];
+#pragma GCC unroll 2
+    for (int s = 0; s < n_sums; ++s)
+#pragma GCC unroll 17
+        for (int f = F0; f < F1; ++f)
+#pragma GCC unroll 8
+            for (int v = 0; v < nv; ++v) sums[s][f - F0][v] = V{};
+    const T weight = (T)problem.weight;
+    const auto add = [&](int64_t k, int s) __attribute__((always_inline)) {
+        const T* row = problem.item_factors + (ptrdiff_t)problem.indices[k] * W;
+        const T w = problem.values ? weight * problem.values[k] : weight;
+        V x[nv], scaled[nv];
+#pragma GCC unroll 8
+        for (int v = 0; v < nv; ++v) {
+            x[v] = load<V>(row + v * lanes);
+            scaled[v] = spread<V>(w) * x[v];
+        }
+#pragma GCC unroll 17
+        for (int f = F0; f < F1; ++f)
+#pragma GCC unroll 8
+            for (int v = f < F ? f / lanes : 0; v < nv; ++v) {
+                V& sum = sums[s][f - F0][v];
+                sum = f < F ? multiply_add(spread<V>(row[f]), scaled[v], sum) : sum + (x[v] + scaled[v]);
+            }
+    };
+    int64_t k = start;
+    for (; k + n_sums + AHEAD <= stop; k += n_sums)
+#pragma GCC unroll 2
+        for (int s = 0; s < n_sums; ++s) {
+            __builtin_prefetch(problem.item_factors + (ptrdiff_t)problem.indices[k + s + AHEAD] * W);
+            add(k + s, s);
+        }
+    for (; k + n_sums <= stop; k += n_sums)
+#pragma GCC unroll 2
+        for (int s = 0; s < n_sums; ++s) add(k + s, s);
+    if (k < stop) add(k, 0);
+#pragma GCC unroll 17
+    for (int f = F0; f < F1; ++f)
+#pragma GCC unroll 8
+        for (int v = f < F ? f / lanes : 0; v < nv; ++v) {
+            const V base = f < F ? load<V>(problem.gram + f * W + v * lanes) : V{};
+            V sum = sums[0][f - F0][v];
+            if constexpr (n_sums == 2) sum += sums[1][f - F0][v];
+            store(a + (f < F ? f : W) * W + v * lanes, base + sum);
+        }
+}
+
+template <class T, int F, int W>
+constexpr int rows_end(int first) {
+    constexpr int lanes = W < Native<T>::LANES ? W : Native<T>::LANES, nv = W / lanes;
+    int f = first, used = 0;
+    while (f <= F && (used += f < F ? nv - f / lanes : nv) <= REGISTERS) ++f;
+    return f;
+}
+
+// A and right-hand side of one user, as W + 1 rows of W.
+template <class T, int F, int F0 = 0>
+static void sum_user(const AlsProblem<T>& problem, int64_t start, int64_t stop, T* a) {
+    constexpr int W = F <= 8 ? 8 : 16;
+    constexpr int end = rows_end<T, F, W>(F0);
+    sum_rows<T, F, F0, end, W>(problem, start, stop, a);
+    if constexpr (end <= F) sum_user<T, F, end>(problem, start, stop, a);
+}
+
+template <class T>
+using SumUser = void (*)(const AlsProblem<T>&, int64_t, int64_t, T*);
+
+template <class T>
+static const SumUser<T> SUM_USER[FEW] = {
+    sum_user<T, 1>,  sum_user<T, 2>,  sum_user<T, 3>,  sum_user<T, 4>,  sum_user<T, 5>,  sum_user<T, 6>,
+    sum_user<T, 7>,  sum_user<T, 8>,  sum_user<T, 9>,  sum_user<T, 10>, sum_user<T, 11>, sum_user<T, 12>,
+    sum_user<T, 13>, sum_user<T, 14>, sum_user<T, 15>, sum_user<T, 16>};
+
+// One system a lane, n x n at `a` (row-major, rows of W, then the right-hand side): the solutions replace the latter.
+// Returns in each lane -1 where all pivots were above `tolerance` times their diagonal entries, else 0.
+template <class T, class V>
+static auto solve_lanes(V* a, int n, int W, T tolerance) {
+    V* b = a + W * W;
+    V inverses[FEW];
+    V least[FEW];
+    for (int f = 0; f < n; ++f) least[f] = a[f * W + f] * spread<V>(tolerance);
+    auto regular = a[0] == a[0];
+    for (int f = 0; f < n; ++f) {
+        const V* row = a + f * W;
+        regular &= row[f] > least[f];
+        inverses[f] = spread<V>((T)-1) / row[f];
+        for (int g = f + 1; g < n; ++g) {
+            const V m = row[g] * inverses[f];
+            V* other = a + g * W;
+            for (int h = g; h < n; ++h) other[h] = multiply_add(m, row[h], other[h]);
+            b[g] = multiply_add(m, b[f], b[g]);
+        }
+    }
+    for (int f = n - 1; f >= 0; --f) {
+        V sum = -b[f];
+        for (int g = f + 1; g < n; ++g) sum = multiply_add(a[f * W + g], b[g], sum);
+        b[f] = sum * inverses[f];
+    }
+    for (int f = 0; f < n; ++f) regular &= b[f] * V{} == V{};
+    return regular;
+}
+
+template <class T>
+static void solve_few(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, T* out,
+                      unsigned char* solved) {
+    constexpr int lanes = Native<T>::LANES;
+    typedef typename Vector<T, lanes>::Type V;
+    const int n = problem.n_factors, W = problem.stride, padded = (W * (W + 1) + lanes - 1) / lanes * lanes;
+    T* rows = (T*)scratch;               // (lanes, padded): the users' systems
+    V* columns = (V*)(rows + lanes * padded);  // (padded,): entry by entry
+    __builtin_memset(rows, 0, lanes * padded * sizeof(T));  // a short last batch leaves some as they are
+    for (ptrdiff_t batch = first; batch < last; batch += lanes) {
+        const int n_users = last - batch < lanes ? (int)(last - batch) : lanes;
+        for (int user = 0; user < n_users; ++user)
+            SUM_USER<T>[n - 1](problem, problem.indptr[batch + user], problem.indptr[batch + user + 1],
+                               rows + user * padded);
+        for (int entry = 0; entry < padded; entry += lanes) {
+            if (entry >= n * W && entry + lanes <= W * W) continue;  // padded rows
+            V block[lanes];
+#pragma GCC unroll 16
+            for (int user = 0; user < lanes; ++user) block[user] = load<V>(rows + user * padded + entry);
+            transpose<lanes>(block);
+#pragma GCC unroll 16
+            for (int i = 0; i < lanes; ++i) columns[entry + i] = block[i];
+        }
+        const auto regular = solve_lanes<T, V>(columns, n, W, pivot_tolerance(T(), n));
+        for (int f = 0; f < n; ++f)
+            for (int user = 0; user < n_users; ++user)
+                out[(batch - first + user) * n + f] = columns[W * W + f][user];
+        for (int user = 0; user < n_users; ++user) solved[batch - first + user] = regular[user] != 0;
+    }
+}
+
+// ---- weight 0: one factored system for all, in double, a user a lane
+
+template <class T>
+static void solve_shared(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, T* out) {
+    constexpr int lanes = Native<double>::LANES;
+    typedef typename Vector<double, lanes>::Type V;
+    const int n = problem.n_factors, stride = problem.stride;
+    const double* r = problem.wide_gram;
+    double* sums = (double*)scratch;           // (lanes, stride)
+    V* x = (V*)(sums + lanes * stride);        // (stride,)
+    __builtin_memset(sums, 0, lanes * stride * sizeof(double));  // a short last batch leaves some as they are
+    for (ptrdiff_t batch = first; batch < last; batch += lanes) {
+        const int n_users = last - batch < lanes ? (int)(last - batch) : lanes;
+        for (int user = 0; user < n_users; ++user)
+            for (int f = 0; f < stride; f += lanes) {
+                V sum = V{};
+                for (int64_t k = problem.indptr[batch + user]; k < problem.indptr[batch + user + 1]; ++k)
+                    sum += load_as<V>(problem.item_factors + (ptrdiff_t)problem.indices[k] * stride + f);
+                store(sums + user * stride + f, sum);
+            }
+        for (int f = 0; f < stride; f += lanes) {
+            V block[lanes];
+#pragma GCC unroll 8
+            for (int user = 0; user < lanes; ++user) block[user] = load<V>(sums + user * stride + f);
+            transpose<lanes>(block);
+#pragma GCC unroll 8
+            for (int i = 0; i < lanes; ++i) x[f + i] = block[i];
+        }
+        for (int f = 0; f < n; ++f) {
+            x[f] /= spread<V>(r[f * stride + f]);
+            for (int g = f + 1; g < n; ++g) x[g] = multiply_add(spread<V>(-r[f * stride + g]), x[f], x[g]);
+        }
+        for (int f = n - 1; f >= 0; --f) {
+            V parts[4] = {x[f], V{}, V{}, V{}};  // four short chains of additions for a long one
+            for (int g = f + 1; g < n; ++g)
+                parts[g & 3] = multiply_add(spread<V>(-r[f * stride + g]), x[g], parts[g & 3]);
+            x[f] = (parts[0] + parts[1] + (parts[2] + parts[3])) / spread<V>(r[f * stride + f]);
+        }
+        for (int f = 0; f < n; ++f)
+            for (int user = 0; user < n_users; ++user) out[(batch - first + user) * n + f] = (T)x[f][user];
+    }
+}
+
+// ---- both types
+
+// See als_add_gram.
+template <class T>
+static void add_gram(const T* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed, double* gram) {
+    const ptrdiff_t at_once = ALS_PACKED_NUMBERS / stride;
+    __builtin_memset(packed, 0, at_once * stride * sizeof(double));
+    for (ptrdiff_t first = 0; first < n_rows; first += at_once) {
+        const ptrdiff_t n = first + at_once < n_rows ? at_once : n_rows - first;
+        for (ptrdiff_t k = 0; k < n; ++k)
+            for (ptrdiff_t f = 0; f < n_factors; ++f) packed[k * stride + f] = rows[(first + k) * n_factors + f];
+        add_products<double>(packed, n, to_blocks(n_factors), stride, gram, gram);
+    }
+}
+
+template <class T>
+static void solve_all(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, T* out,
+                      unsigned char* solved) {
+    const int n = problem.n_factors;
+    if (problem.weight == 0) {
+        solve_shared(problem, first, last, scratch, out);
+        __builtin_memset(solved, 1, last - first);
+        return;
+    }
+    if (n <= FEW) solve_few(problem, first, last, scratch, out, solved);
+    else
+        for (ptrdiff_t u = first; u < last; ++u) {
+            T* x = out + (u - first) * n;
+            solved[u - first] = (problem.whitened && als_solve_whitened(problem, u, x)) ||
+                                solve_one<T>(problem, problem.gram, u, scratch, x);
+        }
+    if constexpr (sizeof(T) == 4)
+        for (ptrdiff_t u = first; u < last; ++u)
+            if (!solved[u - first])
+                solved[u - first] = solve_one<double>(problem, problem.wide_gram, u, scratch, out + (u - first) * n);
+}
+
+void als_add_gram(const float* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed, double* gram) {
+    add_gram(rows, n_rows, n_factors, stride, packed, gram);
+}
+
+void als_add_gram(const double* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed, double* gram) {
+    add_gram(rows, n_rows, n_factors, stride, packed, gram);
+}
+
+bool als_whiten(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* whitened) {
+    return whiten(problem, first, last, scratch, whitened);
+}
+
+bool als_whiten(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, double* whitened) {
+    return whiten(problem, first, last, scratch, whitened);
+}
+
+void als_solve(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* out,
+               unsigned char* solved) {
+    solve_all(problem, first, last, scratch, out, solved);
+}
+
+void als_solve(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, double* out,
+               unsigned char* solved) {
+    solve_all(problem, first, last, scratch, out, solved);
+}
+
+}  // namespace FASTFEDREC_LEVEL
+}  // namespace fastfedrec

@@ -1,0 +1,137 @@
+// Vector code of `als`: users' confidence-weighted least squares, of which `_als.pxd` is the exact, slow form.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "_kernels/core/_levels.h"
+
+namespace fastfedrec {
+
+enum {
+    ALS_ITEMS_AT_ONCE = 256,
+    ALS_PACKED_NUMBERS = 4096,  // of item factors made double at a time: they stay in the first-level cache
+    ALS_ROWS_AT_ONCE = 48,      // that are rotated together: a multiple of every tile's
+    ALS_ROTATED_FROM = 49,      // factors from which on conjugate gradients are rotated: fewer gain 3% at most
+};
+
+// Coordinates in which V'V + reg I is tridiagonal: a row x of the old ones is x `forth`, and one of the new y `back`.
+template <class T>
+struct AlsRotation {
+    T* forth;     // (stride, stride), orthogonal
+    T* back;      // its transpose
+    T* diagonal;  // (stride,) each: a row's own entry, the one above it, and the one below
+    T* above;
+    T* below;
+};
+
+// One call's users and item factors, rows padded with zeros to `stride`: 8, or a multiple of 16.
+template <class T>
+struct AlsProblem {
+    const int64_t* indptr;
+    const int32_t* indices;
+    const T* values;          // NULL where all are 1
+    const T* item_factors;    // (n_items, stride), aligned to 64 bytes
+    const T* gram;            // (stride, stride), V'V + reg I, 1 on the padded diagonal
+    const double* wide_gram;  // the same in double; its Cholesky factor where the weight is 0
+    const T* whitened;        // of als_whitened_size, as als_whiten fills it; NULL where there is none
+    const AlsRotation<T>* rotation;  // of which item_factors are in the coordinates; NULL where they are not
+    int n_factors;
+    int stride;
+    double weight;
+};
+
+// The weight up to which conjugate gradients in the coordinates of V R^-1, whose condition is at most one more, are
+// worth a trial before a user's matrix; 0 for none. Measured on MovieLens 1M; double needs twice the steps.
+template <class T>
+static inline double als_whitened_weight(const AlsProblem<T>& problem) {
+    const bool is_single = sizeof(T) == 4;
+    const double steps = problem.n_factors / (is_single ? 20.0 : 40.0);
+    return problem.n_factors < (is_single ? 49 : 128) ? 0 : steps * steps;
+}
+
+// Bytes of scratch that a thread needs, aligned to 64.
+static inline size_t als_scratch_bytes(int stride) {
+    return (size_t)stride * (stride + ALS_ITEMS_AT_ONCE) * sizeof(double) + 128 * 1024;
+}
+
+// R (stride, stride) with R'R = gram, the inverse of its diagonal (stride,), V R^-1 (n_items, stride).
+static inline ptrdiff_t als_whitened_size(ptrdiff_t n_items, int stride) { return (stride + 1 + n_items) * stride; }
+
+// Numbers of an AlsRotation, and bytes of scratch that a thread needs for it; rows begin at multiples of 64 bytes.
+static inline ptrdiff_t als_rotation_size(int stride) { return (2 * stride + 3) * stride; }
+static inline size_t als_rotated_bytes(int stride) { return (size_t)2 * ALS_ROWS_AT_ONCE * stride * sizeof(double); }
+
+}  // namespace fastfedrec
+
+#define FASTFEDREC_DECLARE(level) \
+    namespace level { \
+    void als_add_gram(const float* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed, double* gram); \
+    void als_add_gram(const double* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed, double* gram); \
+    bool als_whiten(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* whitened); \
+    bool als_whiten(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, \
+                    double* whitened); \
+    void als_solve(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* out, \
+                   unsigned char* solved); \
+    void als_solve(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, double* out, \
+                   unsigned char* solved); \
+    bool als_solve_whitened(const AlsProblem<float>& problem, ptrdiff_t user, float* out); \
+    bool als_solve_whitened(const AlsProblem<double>& problem, ptrdiff_t user, double* out); \
+    void als_solve_cg(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch, \
+                      float* out); \
+    void als_solve_cg(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch, \
+                      double* out); \
+    void als_rotate(const AlsProblem<float>& problem, double* scratch, const AlsRotation<float>& rotation); \
+    void als_rotate(const AlsProblem<double>& problem, double* scratch, const AlsRotation<double>& rotation); \
+    void als_turn(const AlsRotation<float>& rotation, int stride, int n_rows, char* scratch, float* rows); \
+    void als_turn(const AlsRotation<double>& rotation, int stride, int n_rows, char* scratch, double* rows); \
+    }
+namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
+#undef FASTFEDREC_DECLARE
+
+namespace fastfedrec {
+
+// Adds V'V to the upper triangle of gram (stride, stride); what is below it holds nothing of use then. `packed` has
+// ALS_PACKED_NUMBERS.
+template <class T>
+static inline void als_add_gram(const T* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed,
+                                double* gram) {
+    FASTFEDREC_CALL(als_add_gram, rows, n_rows, n_factors, stride, packed, gram);
+}
+
+// Fills `whitened` for items [first, last), at most ALS_ITEMS_AT_ONCE; what is of no item, where first is 0. False if
+// gram is too near singular, whichever the items.
+template <class T>
+static inline bool als_whiten(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch,
+                              T* whitened) {
+    return FASTFEDREC_CALL(als_whiten, problem, first, last, scratch, whitened);
+}
+
+// Solves users [first, last) into out (last - first, n_factors); solved[i] is 0 where a pivot was too small for vector
+// code to answer for the result, which is then left to `_als.pxd`.
+template <class T>
+static inline void als_solve(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, T* out,
+                             unsigned char* solved) {
+    FASTFEDREC_CALL(als_solve, problem, first, last, scratch, out, solved);
+}
+
+// So many steps of conjugate gradients for users [first, last), at most ALS_ROWS_AT_ONCE, from `out` (last - first,
+// n_factors), which the result replaces. `scratch` has als_rotated_bytes, and is not used without a rotation.
+template <class T>
+static inline void als_solve_cg(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps,
+                                char* scratch, T* out) {
+    FASTFEDREC_CALL(als_solve_cg, problem, first, last, n_steps, scratch, out);
+}
+
+// Fills `rotation` by problem.wide_gram. `scratch` has two matrices of the padded size.
+template <class T>
+static inline void als_rotate(const AlsProblem<T>& problem, double* scratch, const AlsRotation<T>& rotation) {
+    FASTFEDREC_CALL(als_rotate, problem, scratch, rotation);
+}
+
+// Replaces at most ALS_ROWS_AT_ONCE padded rows by the same in the new coordinates.
+template <class T>
+static inline void als_turn(const AlsRotation<T>& rotation, int stride, int n_rows, char* scratch, T* rows) {
+    FASTFEDREC_CALL(als_turn, rotation, stride, n_rows, scratch, rows);
+}
+
+}  // namespace fastfedrec

@@ -1,0 +1,55 @@
+"""One user's confidence-weighted least squares (Hu, Koren, Volinsky 2008, equation 4), shared by `als` and `fmf_ldp`.
+
+    x_u = (V'V + reg I + sum_i w_ui v_i v_i')^-1  sum_i (1 + w_ui) v_i,    w_ui = weight * r_ui,  i in I_u
+
+Everything accumulates in double, whatever the type of V.  Inline only (see setup.py).
+"""
+from cython cimport floating
+from libc.stdint cimport int32_t
+from libc.string cimport memcpy, memset
+
+from _kernels.compute._cholesky cimport cholesky_factor, cholesky_solve
+
+
+cdef inline bint solve_user(
+    const int32_t* items,          # IN  (n,), the user's items
+    const floating* values,        # IN  r_ui of all users; NULL where all are 1
+    Py_ssize_t start,              # where the user's values begin
+    Py_ssize_t n,
+    const floating* item_factors,  # IN  (n_items, n_factors)
+    const double* gram,            # IN  (n_factors, n_factors), V'V + reg I; its Cholesky factor where weight is 0
+    Py_ssize_t n_factors,
+    double weight,
+    double* a,                     # scratch (n_factors + 1, n_factors)
+    double* x,                     # OUT (n_factors,)
+) noexcept nogil:
+    """Solve for one user; False if the system is numerically singular."""
+    cdef double* v = a + n_factors * n_factors
+    cdef const floating* row
+    cdef Py_ssize_t j, f, g
+    cdef double w, scaled
+    memset(x, 0, n_factors * sizeof(double))
+    if n == 0:
+        return True
+    if weight == 0.0:
+        for j in range(n):
+            row = item_factors + items[j] * n_factors
+            for f in range(n_factors):
+                x[f] += row[f]
+        cholesky_solve(gram, x, n_factors)
+        return True
+    memcpy(a, gram, n_factors * n_factors * sizeof(double))
+    for j in range(n):
+        row = item_factors + items[j] * n_factors
+        w = weight if values == NULL else weight * values[start + j]
+        for f in range(n_factors):
+            v[f] = row[f]
+        for f in range(n_factors):
+            scaled = w * v[f]
+            x[f] += v[f] + scaled
+            for g in range(f, n_factors):
+                a[f * n_factors + g] += scaled * v[g]
+    if not cholesky_factor(a, n_factors):
+        return False
+    cholesky_solve(a, x, n_factors)
+    return True

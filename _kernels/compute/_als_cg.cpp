@@ -1,0 +1,301 @@
+// Conjugate gradients for users' least squares (see _als.h); compiled once for each level.
+//
+// A is never formed: A p = (V'V + reg I) p + sum_i w_ui (v_i'p) v_i, a few rows at a time. A few steps from a start,
+// or, in coordinates in which the condition is small, to the precision of the type.
+#include "_kernels/compute/_als.h"
+
+#include "_kernels/compute/_als_items.h"
+#include "_kernels/compute/_als_rotate.h"
+#include "_kernels/compute/_product_tiles.h"
+
+namespace fastfedrec {
+namespace FASTFEDREC_LEVEL {
+
+enum {
+    MARGIN = 16,     // numbers before and after a vector whose neighbours are wanted
+    STEP_SHARE = 5,  // a step costs about so many n_factors-ths of a user's matrix and its Cholesky factor
+};
+
+// Adds c (V'V + reg I) p, for which rotated coordinates need the neighbours of p's numbers instead of the matrix.
+template <int N, int NV, class T>
+FASTFEDREC_INLINE void add_gram(const AlsProblem<T>& problem, T c, const T* p, int stride, RowSum<N, NV, T>& sum) {
+    typedef typename Lanes<T, N, NV>::Wide Wide;
+    if (problem.rotation) {
+        const AlsRotation<T>& rotation = *problem.rotation;
+#pragma GCC unroll 8
+        for (int v = 0; v < (NV ? NV : stride / N); ++v) {
+            const int f = v * N;
+            Wide x = load<Wide>(rotation.diagonal + f) * load<Wide>(p + f);
+            x = multiply_add(load<Wide>(rotation.above + f), load<Wide>(p + f + 1), x);
+            x = multiply_add(load<Wide>(rotation.below + f), load<Wide>(p + f - 1), x);
+            sum.add_vector(v, spread<Wide>(c) * x);
+        }
+        return;
+    }
+    typedef typename Lanes<T, N, NV>::Narrow Narrow;
+    constexpr int n_rows = Lanes<T, N, NV>::ROWS;
+    alignas(64) T coefficients[n_rows];
+    typename Lanes<T, N, NV>::Some rows;
+    for (int f = 0; f < stride; f += n_rows) {
+#pragma GCC unroll 8
+        for (int i = 0; i < n_rows; ++i) rows.starts[i] = problem.gram + (f + i) * stride;
+        rows.hold(0);
+        store(coefficients, spread<Narrow>(c) * load<Narrow>(p + f));
+        sum.add(rows, coefficients);
+    }
+}
+
+// y = A p, or the residual y = b - A p, or the right-hand side y = b.
+template <int N, int NV, Want WANT, class T>
+static void apply(const AlsProblem<T>& problem, int64_t start, int64_t stop, const T* p, T* y) {
+    const int stride = NV ? NV * N : problem.stride;
+    RowSum<N, NV, T> sum;
+    sum.open(y, stride);
+    if constexpr (WANT != RIGHT_SIDE) add_gram<N, NV>(problem, WANT == RESIDUAL ? (T)-1 : (T)1, p, stride, sum);
+    add_items<N, NV, WANT, asks_again<N, NV, T>()>(problem, problem.item_factors, start, stop, p, stride, sum);
+    sum.close(y);
+}
+
+// p'A p, which takes a user's rows once where A p takes them twice. Overwrites y.
+template <int N, int NV, class T>
+static T curvature(const AlsProblem<T>& problem, int64_t start, int64_t stop, const T* p, T* y) {
+    typedef typename Lanes<T, N, NV>::Narrow Narrow;
+    typedef typename Lanes<T, N, NV>::Some Some;
+    const int stride = NV ? NV * N : problem.stride;
+    RowSum<N, NV, T> gram;
+    gram.open(y, stride);
+    add_gram<N, NV>(problem, (T)1, p, stride, gram);
+    gram.close(y);
+    Narrow squares = Narrow{};
+    const auto add = [&](Some& rows, Narrow w) __attribute__((always_inline)) {
+        const Narrow products = row_products<N, NV>(rows, p, stride);
+        squares = multiply_add(w * products, products, squares);
+    };
+    each_few<N, NV, asks_again<N, NV, T>()>(problem, problem.item_factors, start, stop, stride, add);
+    T sum = dot<N>(p, y, stride);
+    for (int i = 0; i < Lanes<T, N, NV>::ROWS; ++i) sum += squares[i];
+    return sum;
+}
+
+// The same of rows of V R^-1 alone, Z: y = Z'WZ p, or the right-hand side Z'(1 + w).
+template <int N, int NV, Want WANT, class T>
+static void apply_whitened(const AlsProblem<T>& problem, int64_t start, int64_t stop, const T* p, T* y) {
+    const int stride = NV ? NV * N : problem.stride;
+    RowSum<N, NV, T> sum;
+    sum.open(y, stride);
+    const T* table = problem.whitened + (ptrdiff_t)(stride + 1) * stride;
+    add_items<N, NV, WANT, asks_again<N, NV, T>()>(problem, table, start, stop, p, stride, sum);
+    sum.close(y);
+}
+
+// y = a x + b y
+template <int N, class T>
+static void combine(T a, const T* x, T b, T* y, int n) {
+    typedef typename Vector<T, N>::Type Wide;
+    for (int f = 0; f < n; f += N)
+        store(y + f, multiply_add(spread<Wide>(a), load<Wide>(x + f), spread<Wide>(b) * load<Wide>(y + f)));
+}
+
+// How far a step goes along p, of which `curvature` is p'A p. False where that overflows.
+template <class T>
+FASTFEDREC_INLINE bool step_length(T squares, T curvature, T& length) {
+    length = squares / curvature;
+    return length > 0 && length * 0 == 0;  // a NaN fails both
+}
+
+// One step along p, of which `product` is A p: changes all but that. False where it overflows, which changes nothing.
+template <int N, class T>
+static bool advance(const T* product, T* x, T* r, T* p, T& squares, int stride) {
+    typedef typename Vector<T, N>::Type Wide;
+    T length;
+    if (!step_length(squares, dot<N>(p, product, stride), length)) return false;
+    const T next = Products<N, T>().of(stride, [&](int f, Wide& sum) {
+        const Wide rest = multiply_add(spread<Wide>(-length), load<Wide>(product + f), load<Wide>(r + f));
+        store(x + f, multiply_add(spread<Wide>(length), load<Wide>(p + f), load<Wide>(x + f)));
+        store(r + f, rest);
+        sum = multiply_add(rest, rest, sum);
+    });
+    combine<N>((T)1, r, next / squares, p, stride);
+    squares = next;
+    return true;
+}
+
+// A vector with zeros around it, of which `numbers` is the first.
+template <class T>
+struct WithMargins {
+    alignas(64) T all[MARGIN + LONGEST + MARGIN];
+    T* const numbers = all + MARGIN;
+
+    explicit WithMargins(int stride) {
+        __builtin_memset(all, 0, MARGIN * sizeof(T));
+        __builtin_memset(numbers + stride, 0, MARGIN * sizeof(T));
+    }
+};
+
+// Steps from x (stride,), which the result replaces; false where there was none to take.
+template <int N, int NV, class T>
+static bool solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, T* x) {
+    const int64_t start = problem.indptr[user], stop = problem.indptr[user + 1];
+    const int stride = problem.stride;
+    alignas(64) T r[LONGEST], product[LONGEST];
+    WithMargins<T> direction(stride);
+    T* const p = direction.numbers;
+    if (start == stop) {
+        __builtin_memset(x, 0, stride * sizeof(T));
+        return true;
+    }
+    bool from_zeros = true;
+    for (int f = 0; f < stride; ++f) from_zeros &= x[f] == 0;
+    if (from_zeros) apply<N, NV, RIGHT_SIDE>(problem, start, stop, x, r);
+    else {
+        __builtin_memcpy(p, x, stride * sizeof(T));
+        apply<N, NV, RESIDUAL>(problem, start, stop, p, r);
+    }
+    __builtin_memcpy(p, r, stride * sizeof(T));
+    T squares = dot<N>(r, r, stride), length;
+    int step = 0;
+    bool goes_on = squares > 0;  // not where it has overflowed, or is solved already
+    for (; step + 1 < n_steps && goes_on; step += goes_on) {
+        apply<N, NV, PRODUCT>(problem, start, stop, p, product);
+        goes_on = advance<N>(product, x, r, p, squares, stride);
+        if (goes_on && !(squares > 0)) return true;
+    }
+    // The last step needs no residual.
+    if (!goes_on || !step_length(squares, curvature<N, NV>(problem, start, stop, p, product), length)) return step > 0;
+    combine<N>(length, p, (T)1, x, stride);
+    return true;
+}
+
+// How often 1 must be halved to come to |x|, to a tenth, by the bits of x: the same on every machine. Negative for what
+// is no number.
+FASTFEDREC_INLINE float halvings(float x) {
+    int32_t bits;
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    return (float)(0x3f800000 - (bits & 0x7fffffff)) / (1 << 23);
+}
+
+// To the precision of T, in the coordinates Rx, where the system is (I + Z'WZ) y = Z'(1 + w): no eigenvalue is below 1,
+// so that the error is at most the residual, and none above 1 + the largest weight. False where so many steps would be
+// needed that the matrix is the cheaper way.
+template <int N, int NV, class T>
+static bool solve_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out) {
+    const int64_t start = problem.indptr[user], stop = problem.indptr[user + 1];
+    const int n = problem.n_factors, stride = problem.stride;
+    const float most = (float)n / STEP_SHARE;
+    const float wanted = sizeof(T) == 4 ? 42 : 92;  // halvings of the residual's square: to 2^-21, to 2^-46
+    alignas(64) T y[LONGEST], r[LONGEST], p[LONGEST], product[LONGEST];
+    T largest = problem.values ? 0 : 1;
+    if (problem.values)
+        for (int64_t k = start; k < stop; ++k) largest = problem.values[k] > largest ? problem.values[k] : largest;
+    if (problem.weight * largest > als_whitened_weight(problem)) return false;
+    __builtin_memset(y, 0, stride * sizeof(T));
+    apply_whitened<N, NV, RIGHT_SIDE>(problem, start, stop, y, r);
+    __builtin_memcpy(p, r, stride * sizeof(T));
+    T squares = dot<N>(r, r, stride);
+    const T first = squares;
+    if (!(first > (T)1e-25f)) return false;  // its fall would leave float's range
+    float fallen = 0;
+    for (int step = 1; fallen < wanted; ++step) {
+        apply_whitened<N, NV, PRODUCT>(problem, start, stop, p, product);
+        combine<N>((T)1, p, (T)1, product, stride);
+        if (!advance<N>(product, y, r, p, squares, stride)) return false;
+        fallen = halvings((float)(squares / first));
+        // If it goes on to fall as on average so far. What does not fall, or is no number, falls too slowly.
+        if (step * (wanted - fallen) > most * fallen || step > 2 * most) return false;
+    }
+    const T* roots = problem.whitened + (ptrdiff_t)stride * stride;
+    solve_triangle<T>(problem.whitened, to_blocks(n), stride, roots, y, p);
+    if (!is_finite(p, n)) return false;
+    __builtin_memcpy(out, p, n * sizeof(T));
+    return true;
+}
+
+// Calls f with the lanes of a vector and the vectors of a row; the latter 0 where there is no code of their own.
+template <class T, class Function>
+FASTFEDREC_INLINE auto with_widths(int stride, Function f) {
+    constexpr int lanes = Native<T>::LANES;
+    if (stride < lanes) return f(Width<8, 1>());
+    switch (stride / lanes) {
+        case 1: return f(Width<lanes, 1>());
+        case 2: return f(Width<lanes, 2>());
+        case 4: return f(Width<lanes, 4>());
+        case 8: return f(Width<lanes, 8>());
+        default: return f(Width<lanes, 0>());
+    }
+}
+
+// Users whose rows in `out` are of n_factors; those who take no step keep theirs as it is, rotated or not.
+template <class T>
+static void solve_any_cg(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch,
+                         T* out) {
+    const int n = problem.n_factors, stride = problem.stride, n_rows = (int)(last - first);
+    const auto solve = [&](ptrdiff_t user, T* x) {
+        return with_widths<T>(stride, [&](auto width) {
+            return solve_cg<decltype(width)::N, decltype(width)::NV>(problem, user, n_steps, x);
+        });
+    };
+    if (!problem.rotation) {
+        alignas(64) T x[LONGEST] = {};
+        for (ptrdiff_t i = 0; i < n_rows; ++i) {
+            __builtin_memcpy(x, out + i * n, n * sizeof(T));
+            if (solve(first + i, x)) __builtin_memcpy(out + i * n, x, n * sizeof(T));
+        }
+        return;
+    }
+    T *rows = (T*)scratch, *turned = rows + ALS_ROWS_AT_ONCE * stride;
+    bool from_zeros = true, moved[ALS_ROWS_AT_ONCE];
+    for (ptrdiff_t k = 0; k < (ptrdiff_t)n_rows * n; ++k) from_zeros &= out[k] == 0;
+    __builtin_memset(rows, 0, als_rotated_bytes(stride));
+    if (!from_zeros) {
+        for (ptrdiff_t i = 0; i < n_rows; ++i) __builtin_memcpy(rows + i * stride, out + i * n, n * sizeof(T));
+        turn_rows(rows, problem.rotation->forth, n_rows, stride, turned);
+    }
+    for (ptrdiff_t i = 0; i < n_rows; ++i) moved[i] = solve(first + i, turned + i * stride);
+    turn_rows(turned, problem.rotation->back, n_rows, stride, rows);
+    for (ptrdiff_t i = 0; i < n_rows; ++i)
+        if (moved[i]) __builtin_memcpy(out + i * n, rows + i * stride, n * sizeof(T));
+}
+
+template <class T>
+static bool solve_any_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out) {
+    return with_widths<T>(problem.stride, [&](auto width) {
+        return solve_whitened<decltype(width)::N, decltype(width)::NV>(problem, user, out);
+    });
+}
+
+void als_solve_cg(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch,
+                  float* out) {
+    solve_any_cg(problem, first, last, n_steps, scratch, out);
+}
+
+void als_solve_cg(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch,
+                  double* out) {
+    solve_any_cg(problem, first, last, n_steps, scratch, out);
+}
+
+void als_rotate(const AlsProblem<float>& problem, double* scratch, const AlsRotation<float>& rotation) {
+    tridiagonalize(problem, scratch, rotation);
+}
+
+void als_rotate(const AlsProblem<double>& problem, double* scratch, const AlsRotation<double>& rotation) {
+    tridiagonalize(problem, scratch, rotation);
+}
+
+void als_turn(const AlsRotation<float>& rotation, int stride, int n_rows, char* scratch, float* rows) {
+    turn_in_place(rotation, stride, n_rows, scratch, rows);
+}
+
+void als_turn(const AlsRotation<double>& rotation, int stride, int n_rows, char* scratch, double* rows) {
+    turn_in_place(rotation, stride, n_rows, scratch, rows);
+}
+
+bool als_solve_whitened(const AlsProblem<float>& problem, ptrdiff_t user, float* out) {
+    return solve_any_whitened(problem, user, out);
+}
+
+bool als_solve_whitened(const AlsProblem<double>& problem, ptrdiff_t user, double* out) {
+    return solve_any_whitened(problem, user, out);
+}
+
+}  // namespace FASTFEDREC_LEVEL
+}  // namespace fastfedrec

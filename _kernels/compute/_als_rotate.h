@@ -1,0 +1,163 @@
+// Coordinates in which V'V + reg I is tridiagonal, for conjugate gradients: its product with a vector then costs a few
+// operations a factor instead of a row, at every step of every user, and a rotation changes none of their steps.
+//
+// Included by _als_cg.cpp alone; see _lanes.h for why it may be.
+#pragma once
+#include "_kernels/compute/_als.h"
+#include "_kernels/compute/_product_tiles.h"
+
+namespace fastfedrec {
+namespace FASTFEDREC_LEVEL {
+
+enum { TURNED_ROWS = VECTOR_BYTES == 64 ? 8 : 6 };  // with two vectors a row they fill the registers
+
+// Householder's reflections of a symmetric matrix, in double (Golub and Van Loan, "Matrix Computations", 8.3.1). Rows
+// are whole vectors: what a reflection leaves alone is zeros in `v` and `w`.
+struct Tridiagonalizer {
+    typedef Vector<double, Native<double>::LANES>::Type Wide;
+    enum { N = Native<double>::LANES };
+    const int n, stride;
+    double* a;  // (n, stride): symmetric; then row k holds reflection k from column k + 1 on
+    double* q;  // (n, stride)
+    double diagonal[MAX_STRIDE] = {}, beside[MAX_STRIDE] = {}, shares[MAX_STRIDE] = {};
+    alignas(64) double v[MAX_STRIDE] = {}, w[MAX_STRIDE] = {};
+
+    // to[first vector of `from`, ...) = sum of v_i rows_i for i >= from
+    void add_rows(const double* rows, int from, double* to) const {
+        const int begin = from / N * N;
+        for (int f = begin; f < stride; f += N) store(to + f, Wide{});
+        for (int i = from; i < n; ++i) {
+            const Wide x = spread<Wide>(v[i]);
+            for (int f = begin; f < stride; f += N)
+                store(to + f, multiply_add(x, load<Wide>(rows + i * stride + f), load<Wide>(to + f)));
+        }
+    }
+    // rows_i += left_i right for i >= from
+    void add_product(double* rows, int from, const double* left, const double* right) const {
+        for (int i = from; i < n; ++i) {
+            const Wide x = spread<Wide>(left[i]);
+            for (int f = from / N * N; f < stride; f += N)
+                store(rows + i * stride + f, multiply_add(x, load<Wide>(right + f), load<Wide>(rows + i * stride + f)));
+        }
+    }
+    void set_reflection(int k) {
+        for (int f = 0; f < stride; ++f) v[f] = f > k ? a[k * stride + f] : 0;
+    }
+
+    void reduce() {
+        for (int k = 0; k < n; ++k) {
+            const int from = k + 1;
+            double* row = a + k * stride;
+            diagonal[k] = row[k];
+            if (from == n) break;
+            double squares = 0;
+            for (int f = from + 1; f < n; ++f) squares += row[f] * row[f];
+            beside[k] = row[from];
+            if (!(squares > 0)) continue;  // nothing is to be reflected
+            const double norm = __builtin_sqrt(row[from] * row[from] + squares);
+            beside[k] = row[from] > 0 ? -norm : norm;
+            shares[k] = (beside[k] - row[from]) / beside[k];
+            const double pivot = row[from] - beside[k];
+            for (int f = from; f < n; ++f) row[f] = f == from ? 1 : row[f] / pivot;
+            set_reflection(k);
+            add_rows(a, from, w);
+            double inner = 0;
+            for (int f = from; f < n; ++f) inner += w[f] * v[f];
+            for (int f = 0; f < stride; ++f) w[f] = f < from ? 0 : -shares[k] * (w[f] - shares[k] * inner / 2 * v[f]);
+            add_product(a, from, v, w);
+            add_product(a, from, w, v);
+        }
+    }
+
+    // The product of all reflections, the last one first, so that each has to do with its own rows and columns alone.
+    void multiply_out() {
+        for (int i = 0; i < n; ++i)
+            for (int f = 0; f < stride; ++f) q[i * stride + f] = i == f;
+        for (int k = n - 3; k >= 0; --k) {
+            if (shares[k] == 0) continue;
+            set_reflection(k);
+            add_rows(q, k + 1, w);
+            for (int f = 0; f < stride; ++f) w[f] = f > k ? -shares[k] * w[f] : 0;
+            add_product(q, k + 1, v, w);
+        }
+    }
+};
+
+// Fills `rotation` from problem.wide_gram, which is scaled so that no square leaves the range of double. `work` has
+// two matrices of the padded size.
+template <class T>
+static void tridiagonalize(const AlsProblem<T>& problem, double* work, const AlsRotation<T>& rotation) {
+    const int n = problem.n_factors, stride = problem.stride;
+    double largest = 0;
+    for (int i = 0; i < n; ++i)
+        for (int f = 0; f < n; ++f) {
+            const double x = __builtin_fabs(problem.wide_gram[i * stride + f]);
+            largest = x > largest ? x : largest;
+        }
+    const double scale = largest > 0 ? largest : 1;
+    Tridiagonalizer of{n, stride, work, work + n * stride};
+    for (int i = 0; i < n; ++i)
+        for (int f = 0; f < stride; ++f) of.a[i * stride + f] = f < n ? problem.wide_gram[i * stride + f] / scale : 0;
+    of.reduce();
+    of.multiply_out();
+    for (int i = 0; i < stride; ++i) {
+        for (int f = 0; f < stride; ++f) {
+            rotation.forth[i * stride + f] = i < n ? (T)of.q[i * stride + f] : 0;
+            rotation.back[i * stride + f] = f < n && i < n ? (T)of.q[f * stride + i] : 0;
+        }
+        rotation.diagonal[i] = i < n ? (T)(of.diagonal[i] * scale) : 1;
+        rotation.above[i] = i + 1 < n ? (T)(of.beside[i] * scale) : 0;
+        rotation.below[i] = i > 0 && i < n ? (T)(of.beside[i - 1] * scale) : 0;
+    }
+}
+
+// Rows times a matrix of the padded size, a register tile of them at a time, by which `to` is no row of `from`; both
+// have ALS_ROWS_AT_ONCE rows.
+template <class T, int NV>
+FASTFEDREC_INLINE void turn_tile(const T* from, const T* matrix, int stride, T* to) {
+    typedef typename Vector<T, Native<T>::LANES>::Type V;
+    V sums[TURNED_ROWS][NV];
+#pragma GCC unroll 8
+    for (int i = 0; i < TURNED_ROWS; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) sums[i][v] = V{};
+    for (int k = 0; k < stride; ++k) {
+        V row[NV];
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) row[v] = load<V>(matrix + k * stride + v * Native<T>::LANES);
+#pragma GCC unroll 8
+        for (int i = 0; i < TURNED_ROWS; ++i) {
+            const V x = spread<V>(from[i * stride + k]);
+#pragma GCC unroll 2
+            for (int v = 0; v < NV; ++v) sums[i][v] = multiply_add(x, row[v], sums[i][v]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < TURNED_ROWS; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) store(to + i * stride + v * Native<T>::LANES, sums[i][v]);
+}
+
+template <class T>
+static void turn_rows(const T* from, const T* matrix, int n_rows, int stride, T* to) {
+    constexpr int lanes = Native<T>::LANES;
+    for (int f = 0; f < stride; f += 2 * lanes)
+        for (int i = 0; i < n_rows; i += TURNED_ROWS) {
+            if (f + 2 * lanes <= stride) turn_tile<T, 2>(from + i * stride, matrix + f, stride, to + i * stride + f);
+            else turn_tile<T, 1>(from + i * stride, matrix + f, stride, to + i * stride + f);
+        }
+}
+
+// Padded rows into the new coordinates.
+template <class T>
+static void turn_in_place(const AlsRotation<T>& rotation, int stride, int n_rows, char* scratch, T* rows) {
+    T *from = (T*)scratch, *to = from + ALS_ROWS_AT_ONCE * stride;
+    const size_t bytes = (size_t)n_rows * stride * sizeof(T);
+    __builtin_memset(from, 0, ALS_ROWS_AT_ONCE * stride * sizeof(T));
+    __builtin_memcpy(from, rows, bytes);
+    turn_rows(from, rotation.forth, n_rows, stride, to);
+    __builtin_memcpy(rows, to, bytes);
+}
+
+}  // namespace FASTFEDREC_LEVEL
+}  // namespace fastfedrec

@@ -1,0 +1,251 @@
+// A user's candidates of `_screening.cpp`, their scores and the best of them; compiled with it for each level from AVX2 on.
+#pragma once
+#include "_kernels/compute/_screening.h"
+
+#include "_kernels/compute/_best_n.h"
+
+namespace fastfedrec {
+namespace FASTFEDREC_LEVEL {
+
+typedef int32_t Sums __attribute__((vector_size(VECTOR_BYTES)));
+typedef Shape<float>::Vector Floats;
+typedef Shape<float>::Integers Integers;
+
+// A user, whose step is the unit of scores and bounds.  A product is off by at most `per_residual` times the length of
+// what rounding took from the item, and `per_length` times the length of the item.
+struct Scaled {
+    float step, per_residual, per_length;
+    bool ordinary() const { return step > 0 && per_length < __builtin_inff(); }
+    Floats margin(const float* bound) const {
+        return per_residual * load(bound + SCREENED_ITEMS) + per_length * load(bound + 2 * SCREENED_ITEMS);
+    }
+    Floats upper(Sums sums, const float* bound) const {
+        return fused(__builtin_convertvector(sums, Floats), load(bound), margin(bound));
+    }
+    Floats lower(Sums sums, const float* bound) const {
+        return fused(__builtin_convertvector(sums, Floats), load(bound), -margin(bound));
+    }
+};
+
+// A number's bits as an integer of the same order, and back (of numbers that are not NaN; -0 is below 0).
+static inline int32_t ordered(int32_t bits) { return bits ^ (bits >> 31 & INT32_MAX); }
+static inline Integers ordered(Floats a) { return (Integers)a ^ ((Integers)a >> 31 & INT32_MAX); }
+static inline float number(int32_t a) {
+    const int32_t bits = ordered(a);
+    float number;
+    __builtin_memcpy(&number, &bits, 4);
+    return number;
+}
+
+// A user's candidates: what had an upper bound above the n-th lower bound at its time.  Lower bounds are integers of the
+// same order: Intel's processors find the lesser of two in one cycle, of floats in four.
+struct Candidates {
+    struct Candidate {
+        int32_t column, lower;
+        float upper;
+        bool is_below(float score) const { return upper < score; }
+    };
+    enum { N_VECTORS = SHORT / Shape<float>::LANES };
+    Integers best[N_VECTORS];  // lower bounds, the greatest first
+    float threshold;
+    Scaled user;
+    ptrdiff_t n, size;
+    Candidate* list;
+
+    void open(ptrdiff_t n_, const Scaled& user_, void* list_) {
+        n = n_;
+        user = user_;
+        size = 0;
+        list = (Candidate*)list_;
+        for (int t = 0; t < N_VECTORS; ++t) best[t] = ordered(-__builtin_inff() - Floats{});
+        threshold = -__builtin_inff();
+        if (!user.ordinary()) give_up();
+    }
+
+    void give_up() { threshold = __builtin_inff(); }  // then no upper bound is above it
+    bool gave_up() const { return threshold == __builtin_inff(); }
+    int32_t least() const { return ((const int32_t*)best)[n - 1]; }
+
+    // Mostly it is one item: a branch on whether its lower bound is above the threshold would be mispredicted.
+    void offer(uint64_t bits, const int32_t* lower, const float* upper, ptrdiff_t first) {
+        Integers b[N_VECTORS];
+        __builtin_memcpy(b, best, sizeof b);
+        Candidate* next = list + size;
+        do {
+            const int i = __builtin_ctzll(bits);
+            const Integers bound = lower[i] - Integers{};
+            for (int t = N_VECTORS - 1; t >= 0; --t) {
+                const Integers before = push(t ? b[t - 1] : INT32_MAX - Integers{}, b[t]);
+                const Integers least = before < bound ? before : bound;
+                b[t] = b[t] > least ? b[t] : least;
+            }
+            *next++ = {(int32_t)(first + i), lower[i], upper[i]};
+        } while (bits &= bits - 1);
+        __builtin_memcpy(best, b, sizeof b);
+        size = next - list;
+        threshold = number(least());
+        if (size <= SCREENED_CANDIDATES - 64) return;
+        drop();
+        if (size > SCREENED_CANDIDATES / 2) give_up();
+    }
+
+    void drop() {
+        ptrdiff_t kept = 0;
+        for (ptrdiff_t i = 0; i < size; ++i) {
+            const Candidate candidate = list[i];
+            list[kept] = candidate;
+            kept += !candidate.is_below(threshold);
+        }
+        size = kept;
+    }
+};
+
+// 16 bytes of each of the rows that make a vector.
+template <class Real>
+static inline typename Shape<Real>::Vector pieces(const Real* const* rows, ptrdiff_t f) {
+    enum { PIECE = 16 / sizeof(Real) };
+    __m128i piece[VECTOR_BYTES / 16];
+    for (int i = 0; i < VECTOR_BYTES / 16; ++i) piece[i] = _mm_loadu_si128((const __m128i*)(rows[i * PIECE] + f));
+    const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(piece[0]), piece[1], 1);
+#if defined(__AVX512BW__)
+    const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(piece[2]), piece[3], 1);
+    return (typename Shape<Real>::Vector)_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+#else
+    return (typename Shape<Real>::Vector)low;
+#endif
+}
+
+// Replaces squares of 16 bytes by 16 by their transpose.
+static inline void transpose_pieces(F32* v) {
+    const U32 a = interleave_low((U32)v[0], (U32)v[2]), b = interleave_high((U32)v[0], (U32)v[2]);
+    const U32 c = interleave_low((U32)v[1], (U32)v[3]), d = interleave_high((U32)v[1], (U32)v[3]);
+    v[0] = (F32)interleave_low(a, c);
+    v[1] = (F32)interleave_high(a, c);
+    v[2] = (F32)interleave_low(b, d);
+    v[3] = (F32)interleave_high(b, d);
+}
+
+static inline void transpose_pieces(F64* v) {
+    const U32 a = (U32)v[0], b = (U32)v[1];
+    v[0] = (F64)interleave_low_pairs(a, b);
+    v[1] = (F64)interleave_high_pairs(a, b);
+}
+
+// Scores of items, with the roundings of `Ranking::recommend_block`: each is a chain of additions, a lane is an item.
+template <class Real>
+static void exact_scores(const Real* x, ptrdiff_t n_factors, const Real* items,
+                         const typename Shape<Real>::Integer* columns, ptrdiff_t n, Real* scores) {
+    typedef typename Shape<Real>::Vector Vector;
+    enum { PIECE = 16 / sizeof(Real), N_LANES = Shape<Real>::LANES, GROUPS = LINE_BYTES / VECTOR_BYTES };
+    for (ptrdiff_t start = 0; start < n; start += GROUPS * N_LANES) {
+        const Real* rows[GROUPS * N_LANES];
+        for (ptrdiff_t i = 0; i < GROUPS * N_LANES; ++i)
+            rows[i] = items + columns[start + i < n ? start + i : start] * n_factors;
+        Vector s[GROUPS] = {};
+        ptrdiff_t f = 0;
+        for (; f + PIECE <= n_factors; f += PIECE)
+#pragma GCC unroll 2
+            for (int g = 0; g < GROUPS; ++g) {
+                Vector v[PIECE];
+#pragma GCC unroll 4
+                for (int q = 0; q < PIECE; ++q) v[q] = pieces(rows + g * N_LANES + q, f);
+                transpose_pieces(v);
+#pragma GCC unroll 4
+                for (int q = 0; q < PIECE; ++q) s[g] = fused(x[f + q] - Vector{}, v[q], s[g]);
+            }
+        for (; f < n_factors; ++f)
+            for (int g = 0; g < GROUPS; ++g) {
+                Vector v;
+                for (int i = 0; i < N_LANES; ++i) v[i] = rows[g * N_LANES + i][f];
+                s[g] = fused(x[f] - Vector{}, v, s[g]);
+            }
+        __builtin_memcpy(scores + start, s, sizeof s);
+    }
+}
+
+// Writes the n best items, of equal ones those that come first, each to its place: how many are before it.  `scores` and
+// `columns` fill whole vectors.
+template <class Real>
+static void write_best(const Real* scores, const typename Shape<Real>::Integer* columns, ptrdiff_t n_scores,
+                       int32_t* out_columns, Real* out_scores, ptrdiff_t n) {
+    typedef typename Shape<Real>::Vector Vector;
+    typedef typename Shape<Real>::Integers Integers;
+    enum { N_LANES = Shape<Real>::LANES };
+    Real sorted_scores[SCREENED_CANDIDATES];
+    int32_t sorted_columns[SCREENED_CANDIDATES];
+    for (int i = 0; i < SHORT; ++i) {
+        sorted_scores[i] = -__builtin_inf();
+        sorted_columns[i] = INT32_MAX;
+    }
+    for (ptrdiff_t start = 0; start < n_scores; start += N_LANES) {
+        const Vector s = load(scores + start);
+        Integers c, before{};
+        __builtin_memcpy(&c, columns + start, sizeof c);
+        for (ptrdiff_t i = 0; i < n_scores; ++i) {
+            const Vector other = scores[i] - Vector{};
+            before -= (other > s) | ((other == s) & (columns[i] - Integers{} < c));
+        }
+        typename Shape<Real>::Integer place[N_LANES];
+        __builtin_memcpy(place, &before, sizeof place);
+        for (int i = 0; i < N_LANES && start + i < n_scores; ++i) {
+            sorted_scores[place[i]] = scores[start + i];
+            sorted_columns[place[i]] = (int32_t)columns[start + i];
+        }
+    }
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        out_scores[i] = sorted_scores[i];
+        out_columns[i] = sorted_columns[i];
+    }
+}
+
+// The score of a candidate whose lower bound is one of the n greatest is hardly below the n-th best: these scores come
+// first, and only candidates whose upper bound is not below the least of them need theirs.  Returns whether all that
+// were needed are finite.
+template <class Real>
+static bool best_of_candidates(const Real* x, ptrdiff_t n_factors, const Real* items, const Candidates& candidates,
+                               int32_t* out_items, Real* out_scores, ptrdiff_t n) {
+    enum { ROOM = SCREENED_CANDIDATES + LINE_BYTES / sizeof(float) };
+    Real scores[ROOM];
+    typename Shape<Real>::Integer columns[ROOM];
+    Candidates::Candidate others[SCREENED_CANDIDATES + 1];
+    const int32_t least_bound = candidates.least();
+    ptrdiff_t n_known = 0, n_others = 0;
+    for (ptrdiff_t i = 0; i < candidates.size; ++i) {
+        const Candidates::Candidate candidate = candidates.list[i];
+        const bool is_known = candidate.lower >= least_bound;
+        columns[n_known] = candidate.column;
+        others[n_others] = candidate;
+        n_known += is_known;
+        n_others += !is_known & !candidate.is_below(candidates.threshold);
+    }
+    exact_scores(x, n_factors, items, columns, n_known, scores);
+    Real least = __builtin_inf();
+    bool finite = true;
+    for (ptrdiff_t i = 0; i < n_known; ++i) {
+        least = scores[i] < least ? scores[i] : least;
+        finite &= scores[i] - scores[i] == 0;
+    }
+    ptrdiff_t n_scores = n_known;
+    if (n_others) {  // then n are known
+        const float scaled = (float)(least / candidates.user.step);
+        const float below = scaled - 1e-6f * (scaled < 0 ? -scaled : scaled);
+        for (ptrdiff_t i = 0; i < n_others; ++i) {
+            columns[n_scores] = others[i].column;
+            n_scores += !others[i].is_below(below);
+        }
+        exact_scores(x, n_factors, items, columns + n_known, n_scores - n_known, scores + n_known);
+        const ptrdiff_t end = n_scores;
+        n_scores = n_known;
+        for (ptrdiff_t i = n_known; i < end; ++i) {
+            finite &= scores[i] - scores[i] == 0;
+            scores[n_scores] = scores[i];
+            columns[n_scores] = columns[i];
+            n_scores += !(scores[i] < least);
+        }
+    }
+    write_best(scores, columns, n_scores, out_items, out_scores, n);
+    return finite;
+}
+
+}  // namespace FASTFEDREC_LEVEL
+}  // namespace fastfedrec

@@ -1,0 +1,432 @@
+// One level's code of _sgd.h.
+//
+// What a loop does for a rating is frozen when it is compiled: the lines of a row, up to four, so that two pairs of rows
+// stay in registers where there are enough; the place of the biases; the squared loss, where a branch would cost a
+// tenth of the time; and whether its ratings have weights.
+#include "_kernels/compute/_sgd.h"
+
+#include "_kernels/core/_lanes.h"
+
+namespace fastfedrec {
+namespace FASTFEDREC_LEVEL {
+
+namespace {
+
+enum {
+    VECTORS_A_LINE = SGD_LINE_BYTES / VECTOR_BYTES,
+    REGISTERS = VECTOR_BYTES == 64 ? 32 : 16,
+    AHEAD = 16,  // ratings, whose rows are asked for: those of a pair of blocks may be more than the first-level cache
+};
+
+template <class Real>
+struct Lanes {
+    enum { N = Native<Real>::LANES };
+    typedef typename Vector<Real, N>::Type Wide;
+};
+
+FASTFEDREC_INLINE float lane_total(const F4& x) {
+    const F4 pairs = x + __builtin_shufflevector(x, x, 2, 3, 0, 1);
+    return pairs[0] + pairs[1];
+}
+FASTFEDREC_INLINE float lane_total(const F8& x) { return lane_total(quarter_sums(x)); }
+FASTFEDREC_INLINE float lane_total(const F16& x) { return lane_total(quarter_sums(x)); }
+
+typedef Vector<double, 2>::Type D2;
+typedef Vector<double, 4>::Type D4;
+typedef Vector<double, 8>::Type D8;
+FASTFEDREC_INLINE double lane_total(const D2& x) { return x[0] + x[1]; }
+FASTFEDREC_INLINE double lane_total(const D4& x) {
+    const D2 halves = __builtin_shufflevector(x, x, 0, 1) + __builtin_shufflevector(x, x, 2, 3);
+    return lane_total(halves);
+}
+FASTFEDREC_INLINE double lane_total(const D8& x) {
+    const D4 halves = __builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7);
+    return lane_total(halves);
+}
+
+// ---- pairs of rows ----------------------------------------------------------------------------------------------
+
+// The rows of a rating.  Where two pairs leave half of the registers free, the vectors that a prediction read are kept
+// for the step, which need not read them again.
+template <class Real, int LINES>
+struct Pair {
+    typedef typename Lanes<Real>::Wide Wide;
+    enum { N = Lanes<Real>::N, VECTORS = LINES * VECTORS_A_LINE, KEPT = LINES && 8 * VECTORS <= REGISTERS };
+
+    Real *p, *q;
+    Wide kept_p[KEPT ? VECTORS : 1], kept_q[KEPT ? VECTORS : 1];
+
+    FASTFEDREC_MEMBER void point_to(Real* user_row, Real* item_row) {
+        p = user_row;
+        q = item_row;
+        if constexpr (KEPT) {
+#pragma GCC unroll 4
+            for (int v = 0; v < VECTORS; ++v) {
+                kept_p[v] = load<Wide>(p + v * N);
+                kept_q[v] = load<Wide>(q + v * N);
+            }
+        }
+    }
+    FASTFEDREC_MEMBER Wide user(ptrdiff_t v) const { return KEPT ? kept_p[v] : load<Wide>(p + v * N); }
+    FASTFEDREC_MEMBER Wide item(ptrdiff_t v) const { return KEPT ? kept_q[v] : load<Wide>(q + v * N); }
+};
+
+// Rows of LINES lines of cache, or of any number where that is 0.
+template <class Real, int LINES, int BIASES>
+struct Pairs {
+    typedef typename Lanes<Real>::Wide Wide;
+    enum { N = Lanes<Real>::N };
+
+    // Copies, which the compiler knows that no step writes to.
+    Real *const user_rows, *const item_rows, *const user_biases, *const item_biases;
+    const ptrdiff_t any_width;
+    const Real mean;
+
+    explicit Pairs(const SgdModel<Real>& model)
+        : user_rows(model.user_rows),
+          item_rows(model.item_rows),
+          user_biases(model.user_biases),
+          item_biases(model.item_biases),
+          any_width(model.width),
+          mean((Real)model.mean) {}
+
+    FASTFEDREC_MEMBER ptrdiff_t width() const { return LINES ? LINES * SGD_LINE_BYTES / (int)sizeof(Real) : any_width; }
+
+    // By bytes: by lanes GCC finds each line of a row anew, which took 1 to 8% of a step.
+    FASTFEDREC_MEMBER Real* row(Real* rows, ptrdiff_t at) const {
+        return (Real*)((char*)rows + at * (width() * (ptrdiff_t)sizeof(Real)));
+    }
+
+    FASTFEDREC_MEMBER void ask_for(ptrdiff_t u, ptrdiff_t i) const {
+        for (ptrdiff_t at = 0; at < width(); at += VECTORS_A_LINE * N) {
+            __builtin_prefetch(row(user_rows, u) + at, 1);
+            __builtin_prefetch(row(item_rows, i) + at, 1);
+        }
+    }
+
+    // mean + b_u + c_i + p_u'q_i - less, and the rows that it took.
+    FASTFEDREC_MEMBER Real predict(ptrdiff_t u, ptrdiff_t i, Real less, Pair<Real, LINES>& rows) const {
+        // Two sums where a line is one vector: half as long to wait for the last.
+        constexpr int parts = LINES == 4 && VECTORS_A_LINE == 1 && BIASES != SGD_BIASES_BESIDE ? 2 : VECTORS_A_LINE;
+        rows.point_to(row(user_rows, u), row(item_rows, i));
+        // What the sum begins with need not be added at its end; but biases that a step writes to may come late.
+        const Real start = (BIASES == SGD_BIASES_BESIDE ? mean + (user_biases[u] + item_biases[i]) : mean) - less;
+        Wide sums[parts] = {};
+        if constexpr (BIASES != SGD_BIASES_BESIDE) sums[0][0] = start;
+#pragma GCC unroll 4
+        for (int v = 0; v < parts; ++v)
+            sums[v] = v || BIASES == SGD_BIASES_BESIDE ? rows.user(v) * rows.item(v)
+                                                       : fused(rows.user(v), rows.item(v), sums[v]);
+#pragma GCC unroll 4
+        for (ptrdiff_t first = parts; first < width() / N; first += parts)
+#pragma GCC unroll 4
+            for (int v = 0; v < parts; ++v) sums[v] = fused(rows.user(first + v), rows.item(first + v), sums[v]);
+#pragma GCC unroll 4
+        for (int v = 1; v < parts; ++v) sums[0] += sums[v];
+        return BIASES == SGD_BIASES_BESIDE ? start + lane_total(sums[0]) : lane_total(sums[0]);
+    }
+};
+
+// What one step multiplies rows by, apart from its slope.
+template <class Real, int LINES, int BIASES>
+struct Steps {
+    typedef typename Lanes<Real>::Wide Wide;
+    typedef decltype(Wide{} == Wide{}) Mask;
+    enum { N = Lanes<Real>::N };
+
+    const Real keep, bias_keep;
+    // Of the vectors that biases end: a row's own bias is kept by `bias_keep`, and the 1 beside it stays.
+    Wide user_keep, item_keep;
+    Mask user_moves, item_moves;
+
+    explicit Steps(const SgdRates& rates)
+        : keep((Real)(1 - rates.learning_rate * rates.regularization)),
+          bias_keep((Real)(1 - rates.learning_rate * rates.bias_regularization)) {
+        user_keep = item_keep = spread<Wide>(keep);
+        user_moves = item_moves = ~Mask{};
+        user_keep[N - 2] = item_keep[N - 1] = bias_keep;
+        user_keep[N - 1] = item_keep[N - 2] = 1;
+        user_moves[N - 1] = item_moves[N - 2] = 0;
+    }
+
+    // p_u <- keep p_u + step q_i and q_i <- keep q_i + step p_u, both from the old rows, and the biases likewise.
+    FASTFEDREC_MEMBER void take(const Pairs<Real, LINES, BIASES>& pairs, const Pair<Real, LINES>& rows, ptrdiff_t u,
+                                ptrdiff_t i, Real step) const {
+        if constexpr (BIASES == SGD_BIASES_BESIDE) {
+            pairs.user_biases[u] = bias_keep * pairs.user_biases[u] + step;
+            pairs.item_biases[i] = bias_keep * pairs.item_biases[i] + step;
+        }
+        const ptrdiff_t whole = pairs.width() / N - (BIASES == SGD_BIASES_IN_ROWS);
+        const Wide steps = spread<Wide>(step), keeps = spread<Wide>(keep);
+#pragma GCC unroll 16
+        for (ptrdiff_t v = 0; v < whole; ++v) {
+            const Wide a = rows.user(v), b = rows.item(v);
+            store(rows.p + v * N, fused(steps, b, keeps * a));  // the product on the right does not wait for the slope
+            store(rows.q + v * N, fused(steps, a, keeps * b));
+        }
+        if constexpr (BIASES == SGD_BIASES_IN_ROWS) {
+            const Wide a = rows.user(whole), b = rows.item(whole);
+            store(rows.p + whole * N, fused((Wide)((Mask)steps & user_moves), b, user_keep * a));
+            store(rows.q + whole * N, fused((Wide)((Mask)steps & item_moves), a, item_keep * b));
+        }
+    }
+};
+
+// ---- losses -----------------------------------------------------------------------------------------------------
+
+// Adds the weighted loss, in double and in units of UNIT, to `total`, and finds the derivative by the prediction; false
+// where there is none.  One that depends on the error alone is given that: its sum begins with the rating.
+
+template <bool WEIGHTS>  // without, all are 1
+struct Squared {
+    static constexpr double UNIT = .5;
+    static constexpr bool OF_ERROR = true, WEIGHTED = WEIGHTS;
+
+    Squared() {}
+    template <class Real>
+    explicit Squared(const SgdModel<Real>&) {}
+
+    template <class Real>
+    FASTFEDREC_MEMBER bool operator()(Real error, const SgdRating<Real>& to, double& total, Real& slope) const {
+        slope = error;
+        total = fused((double)error, (double)(WEIGHTED ? error * to.weight : error), total);
+        return true;
+    }
+};
+
+struct AnyLoss {
+    static constexpr double UNIT = 1;
+    static constexpr bool OF_ERROR = false, WEIGHTED = true;
+
+    const int kind;
+    const SgdOwnLoss own;
+
+    template <class Real>
+    explicit AnyLoss(const SgdModel<Real>& model) : kind(model.loss), own(model.own_loss) {}
+
+    template <class Real>
+    FASTFEDREC_MEMBER bool operator()(Real prediction, const SgdRating<Real>& to, double& total, Real& slope) const {
+        double loss;
+        const bool found = of_one(prediction, to, loss, slope);
+        total += loss * (double)to.weight;
+        return found;
+    }
+
+    template <class Real>
+    FASTFEDREC_MEMBER bool of_one(Real prediction, const SgdRating<Real>& to, double& loss, Real& slope) const {
+        const double s = (double)prediction, r = (double)to.rating, error = s - r;
+        switch (kind) {
+            case SGD_SQUARED:
+                slope = prediction - to.rating;
+                loss = (double)slope * (double)slope / 2;
+                return true;
+            case SGD_ABSOLUTE:  // NaN has no sign, but its loss is NaN
+                slope = (Real)(error > 0) - (Real)(error < 0);
+                loss = __builtin_fabs(error);
+                return true;
+            case SGD_HUBER: {
+                const double clipped = error > 1 ? 1 : error < -1 ? -1 : error;
+                slope = (Real)clipped;
+                loss = clipped * (error - clipped / 2);
+                return true;
+            }
+            case SGD_LOGISTIC: {
+                const double small = __builtin_exp(-__builtin_fabs(s));
+                slope = (Real)((s >= 0 ? 1 : small) / (1 + small) - r);
+                loss = (s > 0 ? s : 0) + __builtin_log1p(small) - r * s;
+                return true;
+            }
+            default: {
+                double out[3] = {0, 0, 1};  // no loss, until the function says that there is one
+                own(s, r, out);
+                slope = (Real)out[1];
+                loss = out[0];
+                return out[2] == 0;
+            }
+        }
+    }
+};
+
+// ---- passes over ratings ----------------------------------------------------------------------------------------
+
+template <class Real>
+FASTFEDREC_INLINE bool fail(Real prediction, Real rating, double* failed) {
+    failed[0] = (double)prediction;
+    failed[1] = (double)rating;
+    return false;
+}
+
+// A rating is predicted before the step of the one before it where the two share no row: the same numbers, but the
+// processor need not wait for the end of one sum to begin the next.  All blocks are one stream: what was asked for and
+// predicted of a block before its beginning is 3% of an epoch of blocks of 4,000 ratings.
+template <class Loss, int LINES, int BIASES, class Real>
+bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts, ptrdiff_t n_blocks,
+           const SgdRates& rates, double* losses, double* failed) {
+    const Pairs<Real, LINES, BIASES> pairs(model);
+    const Steps<Real, LINES, BIASES> steps(rates);
+    const Loss loss_of(model);
+    const Real rate = (Real)rates.learning_rate;
+    double total = 0;
+    Pair<Real, LINES> even, odd;  // rows of ratings in turn, so that none is copied from register to register
+    // Or its error.
+    const auto predict = [&](ptrdiff_t k, Pair<Real, LINES>& rows) __attribute__((always_inline)) {
+        return pairs.predict(ratings[k].user, ratings[k].item, Loss::OF_ERROR ? ratings[k].rating : 0, rows);
+    };
+    const auto take_step = [&](ptrdiff_t k, Real prediction, const Pair<Real, LINES>& rows)
+                               __attribute__((always_inline)) {
+        const SgdRating<Real>& now = ratings[k];
+        Real slope;
+        if (!loss_of(prediction, now, total, slope)) return fail(prediction, now.rating, failed);
+        steps.take(pairs, rows, now.user, now.item, -rate * (Loss::WEIGHTED ? now.weight : 1) * slope);
+        return true;
+    };
+    // Takes a rating's step, and predicts the next one.
+    const auto visit = [&](ptrdiff_t k, Real& prediction, const Pair<Real, LINES>& rows, Pair<Real, LINES>& next_rows)
+                           __attribute__((always_inline)) {
+        const SgdRating<Real>&now = ratings[k], &next = ratings[k + 1];
+        pairs.ask_for(ratings[k + AHEAD].user, ratings[k + AHEAD].item);
+        if (__builtin_expect(next.user != now.user, 1) && __builtin_expect(next.item != now.item, 1)) {
+            const Real after = predict(k + 1, next_rows);
+            if (!take_step(k, prediction, rows)) return false;
+            prediction = after;
+            return true;
+        }
+        if (!take_step(k, prediction, rows)) return false;
+        prediction = predict(k + 1, next_rows);
+        return true;
+    };
+    ptrdiff_t k = (ptrdiff_t)starts[0];
+    const ptrdiff_t n = (ptrdiff_t)starts[n_blocks];
+    Real prediction = k < n ? predict(k, even) : 0;
+    for (ptrdiff_t block = 0; block < n_blocks; ++block) {
+        const ptrdiff_t end = (ptrdiff_t)starts[block + 1], far = end < n - AHEAD ? end : n - AHEAD;
+        total = 0;
+        for (; k + 1 < far; k += 2)
+            if (!visit(k, prediction, even, odd) || !visit(k + 1, prediction, odd, even)) return false;
+        if (k < far) {
+            if (!visit(k++, prediction, even, odd)) return false;
+            even = odd;
+        }
+        for (; k < end; ++k)  // the last few of all as they are written down
+            if (!take_step(k, predict(k, even), even)) return false;
+        losses[block] = total * Loss::UNIT;
+    }
+    return true;
+}
+
+template <int LINES, int BIASES, class Real>
+bool measure(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, double* loss) {
+    const Pairs<Real, LINES, BIASES> pairs(model);
+    const AnyLoss loss_of(model);
+    double total = 0;
+    Pair<Real, LINES> rows;
+    for (ptrdiff_t k = 0; k < n; ++k) {
+        const Real prediction = pairs.predict(ratings[k].user, ratings[k].item, 0, rows);
+        Real slope;
+        if (!loss_of(prediction, ratings[k], total, slope)) return fail(prediction, ratings[k].rating, loss);
+    }
+    loss[0] = total;
+    return true;
+}
+
+template <int I>
+struct Number {
+    enum { VALUE = I };
+};
+
+// Calls with the lines of a row and the place of the biases as types.
+template <int BIASES, class Real, class Call>
+FASTFEDREC_INLINE bool with_lines(const SgdModel<Real>& model, const Call& call) {
+    switch (model.width * sizeof(Real) / SGD_LINE_BYTES) {
+        case 1: return call(Number<1>(), Number<BIASES>());
+        case 2: return call(Number<2>(), Number<BIASES>());
+        case 3: return call(Number<3>(), Number<BIASES>());
+        case 4: return call(Number<4>(), Number<BIASES>());
+        default: return call(Number<0>(), Number<BIASES>());
+    }
+}
+
+template <class Real, class Call>
+FASTFEDREC_INLINE bool with_layout(const SgdModel<Real>& model, const Call& call) {
+    switch (model.biases) {
+        case SGD_NO_BIASES: return with_lines<SGD_NO_BIASES>(model, call);
+        case SGD_BIASES_IN_ROWS: return with_lines<SGD_BIASES_IN_ROWS>(model, call);
+        default: return with_lines<SGD_BIASES_BESIDE>(model, call);
+    }
+}
+
+template <class Real>
+bool any_train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts,
+               ptrdiff_t n_blocks, const SgdRates& rates, double* losses, double* failed) {
+    return with_layout(model, [&](auto lines, auto biases) {
+        constexpr int l = decltype(lines)::VALUE, b = decltype(biases)::VALUE;
+        const auto run = model.loss != SGD_SQUARED ? train<AnyLoss, l, b, Real>
+                         : model.weighted          ? train<Squared<true>, l, b, Real>
+                                                   : train<Squared<false>, l, b, Real>;
+        return run(model, ratings, starts, n_blocks, rates, losses, failed);
+    });
+}
+
+template <class Real>
+bool any_measure(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, double* loss) {
+    return with_layout(model, [&](auto lines, auto biases) {
+        return measure<decltype(lines)::VALUE, decltype(biases)::VALUE>(model, ratings, n, loss);
+    });
+}
+
+template <class Real>
+bool copy_checked(const Real* numbers, Real* copy, ptrdiff_t n, double limit) {
+    typedef typename Lanes<Real>::Wide Wide;
+    const Wide high = spread<Wide>((Real)limit);
+    auto within = high == high;
+    for (ptrdiff_t k = 0; k < n; k += Lanes<Real>::N) {
+        const Wide x = load<Wide>(numbers + k);
+        within &= (x < high) & (x > -high);
+        store(copy + k, x);
+    }
+    bool all = true;
+    for (int lane = 0; lane < Lanes<Real>::N; ++lane) all &= within[lane] != 0;
+    return all;
+}
+
+template <class Real>
+void predict(const int64_t* users, const int64_t* items, ptrdiff_t n, const Real* user_factors,
+             const Real* item_factors, ptrdiff_t n_factors, const Real* user_biases, const Real* item_biases,
+             double mean, Real* out) {
+    typedef typename Lanes<Real>::Wide Wide;
+    constexpr int lanes = Lanes<Real>::N;
+    for (ptrdiff_t k = 0; k < n; ++k) {
+        const Real *p = user_factors + users[k] * n_factors, *q = item_factors + items[k] * n_factors;
+        Wide sums = Wide{};
+        ptrdiff_t f = 0;
+        for (; f + lanes <= n_factors; f += lanes) sums = fused(load<Wide>(p + f), load<Wide>(q + f), sums);
+        Real total = (Real)mean + user_biases[users[k]] + item_biases[items[k]] + lane_total(sums);
+        for (; f < n_factors; ++f) total += p[f] * q[f];
+        out[k] = total;
+    }
+}
+
+}  // namespace
+
+#define FASTFEDREC_DEFINE(Real) \
+    bool train_blocks(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts, \
+                      ptrdiff_t n_blocks, const SgdRates& rates, double* losses, double* failed) { \
+        return any_train(model, ratings, starts, n_blocks, rates, losses, failed); \
+    } \
+    bool measure_ratings(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, double* loss) { \
+        return any_measure(model, ratings, n, loss); \
+    } \
+    bool copy_within(const Real* numbers, Real* copy, ptrdiff_t n, double limit) { \
+        return copy_checked(numbers, copy, n, limit); \
+    } \
+    void predict_pairs(const int64_t* users, const int64_t* items, ptrdiff_t n, const Real* user_factors, \
+                       const Real* item_factors, ptrdiff_t n_factors, const Real* user_biases, \
+                       const Real* item_biases, double mean, Real* out) { \
+        predict(users, items, n, user_factors, item_factors, n_factors, user_biases, item_biases, mean, out); \
+    }
+FASTFEDREC_DEFINE(float)
+FASTFEDREC_DEFINE(double)
+#undef FASTFEDREC_DEFINE
+
+}  // namespace FASTFEDREC_LEVEL
+}  // namespace fastfedrec

@@ -1,0 +1,91 @@
+// Vector code of `sgd`: steps of stochastic gradient descent on pairs of rows, and predictions from them.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "_kernels/core/_levels.h"
+
+namespace fastfedrec {
+
+enum { SGD_LINE_BYTES = 64 };  // a row is whole lines of cache, its last lanes 0 or the biases
+enum SgdBiases {
+    SGD_NO_BIASES,       // rows hold factors alone
+    SGD_BIASES_IN_ROWS,  // a user's row ends in (b_u, 1), an item's in (1, c_i): p_u'q_i includes them
+    SGD_BIASES_BESIDE,   // in arrays of their own, for rows without two lanes to spare
+};
+enum SgdLoss { SGD_SQUARED, SGD_ABSOLUTE, SGD_HUBER, SGD_LOGISTIC, SGD_OWN_LOSS };
+
+// Of a prediction and a rating: puts the loss and its derivative by the prediction into the first two numbers, and into
+// the third whether there are none, which ends the work.
+typedef void (*SgdOwnLoss)(double prediction, double rating, double* out);
+
+template <class Real>
+struct SgdRating {  // the records of `_rating_blocks`
+    uint32_t user, item;
+    Real rating, weight;
+};
+
+template <class Real>
+struct SgdModel {
+    Real *user_rows, *item_rows, *user_biases, *item_biases;
+    ptrdiff_t width;  // lanes of a row
+    double mean;
+    int biases, loss;
+    bool weighted;  // or all weights are 1
+    SgdOwnLoss own_loss;
+};
+
+struct SgdRates {
+    double learning_rate, regularization, bias_regularization;
+};
+
+}  // namespace fastfedrec
+
+#define FASTFEDREC_DECLARE_TYPE(level, Real) \
+    namespace level { \
+    bool train_blocks(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts, \
+                      ptrdiff_t n_blocks, const SgdRates& rates, double* losses, double* failed); \
+    bool measure_ratings(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, double* loss); \
+    bool copy_within(const Real* numbers, Real* copy, ptrdiff_t n, double limit); \
+    void predict_pairs(const int64_t* users, const int64_t* items, ptrdiff_t n, const Real* user_factors, \
+                       const Real* item_factors, ptrdiff_t n_factors, const Real* user_biases, \
+                       const Real* item_biases, double mean, Real* out); \
+    }
+#define FASTFEDREC_DECLARE(level) FASTFEDREC_DECLARE_TYPE(level, float) FASTFEDREC_DECLARE_TYPE(level, double)
+namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
+#undef FASTFEDREC_DECLARE
+#undef FASTFEDREC_DECLARE_TYPE
+
+namespace fastfedrec {
+
+// One step for each rating of a run of blocks, in order; block b is ratings[starts[b]] to ratings[starts[b + 1] - 1], and
+// losses[b] the weighted sum of its losses before each step.  Where the user's own loss has no value it returns false,
+// with the prediction and the rating in failed[0] and failed[1].
+template <class Real>
+static inline bool train_blocks(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts,
+                                ptrdiff_t n_blocks, const SgdRates& rates, double* losses, double* failed) {
+    return FASTFEDREC_CALL(train_blocks, model, ratings, starts, n_blocks, rates, losses, failed);
+}
+
+// The weighted sum of losses of n ratings without a step; a prediction and a rating in loss[0] and loss[1] likewise.
+template <class Real>
+static inline bool measure_ratings(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n,
+                                   double* loss) {
+    return FASTFEDREC_CALL(measure_ratings, model, ratings, n, loss);
+}
+
+// Copies n numbers, whole lines of cache; whether the magnitude of each is below `limit`, which that of NaN is not.
+template <class Real>
+static inline bool copy_within(const Real* numbers, Real* copy, ptrdiff_t n, double limit) {
+    return FASTFEDREC_CALL(copy_within, numbers, copy, n, limit);
+}
+
+template <class Real>
+static inline void predict_pairs(const int64_t* users, const int64_t* items, ptrdiff_t n, const Real* user_factors,
+                                 const Real* item_factors, ptrdiff_t n_factors, const Real* user_biases,
+                                 const Real* item_biases, double mean, Real* out) {
+    FASTFEDREC_CALL(predict_pairs, users, items, n, user_factors, item_factors, n_factors, user_biases, item_biases,
+                    mean, out);
+}
+
+}  // namespace fastfedrec

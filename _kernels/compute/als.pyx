@@ -1,0 +1,359 @@
+"""Alternating least squares, user half (Hu, Koren, Volinsky 2008, equation 4).  Inputs are trusted.
+
+Vector code (`_als.cpp`) solves in the type of the factors; what it cannot answer for, `_als.pxd` solves in double.
+"""
+from cython cimport floating
+from cython.parallel cimport parallel, prange, threadid
+from libc.stdint cimport int32_t, int64_t, uintptr_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
+
+from _kernels.compute._als cimport solve_user
+from _kernels.compute._cholesky cimport cholesky_factor
+
+include "_kernels/core/_level.pxi"
+
+cdef extern from "_kernels/compute/_als.h" namespace "fastfedrec" nogil:
+    enum:
+        ALS_ITEMS_AT_ONCE
+        ALS_PACKED_NUMBERS
+        ALS_ROWS_AT_ONCE
+        ALS_ROTATED_FROM
+    cdef cppclass AlsRotation[T]:
+        T* forth
+        T* back
+        T* diagonal
+        T* above
+        T* below
+    cdef cppclass AlsProblem[T]:
+        const int64_t* indptr
+        const int32_t* indices
+        const T* values
+        const T* item_factors
+        const T* gram
+        const double* wide_gram
+        const T* whitened
+        const AlsRotation[T]* rotation
+        int n_factors
+        int stride
+        double weight
+    size_t als_scratch_bytes(int stride) noexcept
+    void als_add_gram[T](
+        const T* rows, Py_ssize_t n_rows, int n_factors, int stride, double* packed, double* gram
+    ) noexcept
+    double als_whitened_weight[T](const AlsProblem[T]& problem) noexcept
+    Py_ssize_t als_whitened_size(Py_ssize_t n_items, int stride) noexcept
+    bint als_whiten[T](
+        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* whitened
+    ) noexcept
+    void als_solve[T](
+        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* out, unsigned char* solved
+    ) noexcept
+    Py_ssize_t als_rotation_size(int stride) noexcept
+    size_t als_rotated_bytes(int stride) noexcept
+    void als_rotate[T](const AlsProblem[T]& problem, double* scratch, const AlsRotation[T]& rotation) noexcept
+    void als_turn[T](const AlsRotation[T]& rotation, int stride, int n_rows, char* scratch, T* rows) noexcept
+    void als_solve_cg[T](
+        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, int n_steps, char* scratch, T* out
+    ) noexcept
+
+cdef enum:
+    USERS_AT_ONCE = 32   # of a thread: a multiple of every vector's lanes
+    ALIGNMENT = 64
+
+
+def factor_gram(
+    double[:, ::1] gram,   # IN/OUT (n_factors, n_factors)
+):
+    """Replace `gram` by its Cholesky factor in the upper triangle; return whether it is numerically regular."""
+    return bool(cholesky_factor(&gram[0, 0], gram.shape[0]))
+
+
+def gram(
+    const floating[:, ::1] factors,   # IN  (n_rows, n_factors)
+    double[:, ::1] out,               # OUT (n_factors, n_factors)
+):
+    """V'V in double."""
+    cdef Py_ssize_t n_factors = factors.shape[1], stride = _stride(n_factors), f, g
+    cdef size_t n_bytes = (ALS_PACKED_NUMBERS + stride * stride) * sizeof(double)
+    cdef void* memory = calloc(n_bytes + ALIGNMENT, 1)
+    cdef double* packed
+    cdef double* padded
+    if memory == NULL:
+        raise MemoryError
+    packed = <double*>_aligned(memory)
+    padded = packed + ALS_PACKED_NUMBERS
+    with nogil:
+        als_add_gram(&factors[0, 0], factors.shape[0], <int>n_factors, <int>stride, packed, padded)
+        for f in range(n_factors):
+            for g in range(f, n_factors):
+                out[f, g] = out[g, f] = padded[f * stride + g]
+    free(memory)
+
+
+cdef inline Py_ssize_t _stride(Py_ssize_t n_factors) noexcept nogil:
+    return 8 if n_factors <= 8 else (n_factors + 15) // 16 * 16
+
+
+cdef inline char* _aligned(void* memory) noexcept nogil:
+    return <char*>((<uintptr_t>memory + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
+
+
+cdef void* _open(
+    AlsProblem[floating]* problem,    # OUT, but for its users
+    const floating* item_factors,     # IN  (n_items, n_factors)
+    const double* gram,               # IN  (n_factors, n_factors)
+    Py_ssize_t n_items,
+    Py_ssize_t n_factors,
+    double weight,
+) noexcept nogil:
+    """Copy item factors and gram to padded, aligned rows; return the memory to free after use, or NULL."""
+    cdef Py_ssize_t stride = _stride(n_factors), f, g
+    cdef size_t gram_bytes = stride * stride * sizeof(double), rows_bytes = n_items * stride * sizeof(floating)
+    cdef void* memory = calloc(2 * gram_bytes + rows_bytes + ALIGNMENT, 1)
+    cdef double* wide_gram = <double*>_aligned(memory)
+    cdef floating* own_gram = <floating*>(_aligned(memory) + gram_bytes)
+    cdef floating* rows = <floating*>(_aligned(memory) + 2 * gram_bytes)
+    if memory == NULL:
+        return NULL
+    for f in range(n_factors):
+        for g in range(n_factors):
+            wide_gram[f * stride + g] = gram[f * n_factors + g]
+    for f in range(n_factors, stride):
+        wide_gram[f * stride + f] = 1.0
+    for f in range(stride * stride):
+        own_gram[f] = <floating>wide_gram[f]
+    for f in range(n_items):
+        memcpy(rows + f * stride, item_factors + f * n_factors, n_factors * sizeof(floating))
+    problem.item_factors = rows
+    problem.gram = own_gram
+    problem.wide_gram = wide_gram
+    problem.whitened = NULL
+    problem.rotation = NULL
+    problem.n_factors = <int>n_factors
+    problem.stride = <int>stride
+    problem.weight = weight
+    return memory
+
+
+cdef void _set_users(
+    AlsProblem[floating]* problem,
+    const int64_t[::1] indptr,
+    const int32_t[::1] indices,
+    const floating[::1] values,
+):
+    problem.indptr = &indptr[0]
+    problem.indices = &indices[0] if indices.shape[0] else NULL
+    problem.values = &values[0] if values.shape[0] else NULL
+
+
+cdef void* _open_whitened(
+    AlsProblem[floating]* problem,    # IN/OUT
+    Py_ssize_t n_items,
+) noexcept nogil:
+    """Begin `problem.whitened` with the first items, if V'V allows it; return the memory to free after use."""
+    cdef void* memory = malloc(als_whitened_size(n_items, problem.stride) * sizeof(floating) + ALIGNMENT)
+    cdef void* scratch = malloc(als_scratch_bytes(problem.stride) + ALIGNMENT)
+    cdef floating* whitened
+    if memory == NULL or scratch == NULL:
+        free(memory)
+        free(scratch)
+        return NULL
+    whitened = <floating*>_aligned(memory)
+    if als_whiten(problem[0], 0, min(n_items, <Py_ssize_t>ALS_ITEMS_AT_ONCE), _aligned(scratch), whitened):
+        problem.whitened = whitened
+    free(scratch)
+    return memory
+
+
+cdef Py_ssize_t _solve_some(
+    const AlsProblem[floating]* problem,
+    const floating* item_factors,     # IN  (n_items, n_factors), not padded
+    const double* gram,               # IN  (n_factors, n_factors)
+    Py_ssize_t first,
+    Py_ssize_t last,
+    char* scratch,
+    double* exact_scratch,            # (n_factors + 2, n_factors)
+    floating* out,                    # OUT (n_users, n_factors)
+) noexcept nogil:
+    """Solve users [first, last), and write zeros for singular ones; return the first of these, or `last`."""
+    cdef unsigned char solved[USERS_AT_ONCE]
+    cdef Py_ssize_t n_factors = problem.n_factors, singular = last, u, f
+    cdef double* x = exact_scratch + (n_factors + 1) * n_factors
+    als_solve(problem[0], first, last, scratch, out + first * n_factors, solved)
+    for u in range(first, last):
+        if solved[u - first]:
+            continue
+        if solve_user(
+            problem.indices + problem.indptr[u],
+            problem.values,
+            problem.indptr[u],
+            problem.indptr[u + 1] - problem.indptr[u],
+            item_factors,
+            gram,
+            n_factors,
+            problem.weight,
+            exact_scratch,
+            x,
+        ):
+            for f in range(n_factors):
+                out[u * n_factors + f] = <floating>x[f]
+            continue
+        for f in range(n_factors):
+            out[u * n_factors + f] = 0
+        if u < singular:
+            singular = u
+    return singular
+
+
+def solve_users(
+    const int64_t[::1] indptr,            # IN  (n_users + 1,)
+    const int32_t[::1] indices,           # IN  (n_interactions,)
+    const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
+    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
+    const double[:, ::1] gram,            # IN  (n_factors, n_factors), factored where the weight is 0
+    floating[:, ::1] out,                 # OUT (n_users, n_factors), zeros
+    int64_t[::1] singular,                # OUT (n_threads,), first singular user each thread met, or n_users
+    double confidence_weight,
+    int n_threads,
+):
+    """Solve all users' systems; each user's result depends on that user alone, so on no thread count."""
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_factors = item_factors.shape[1], first, last, found
+    cdef size_t exact_bytes = ((n_factors + 2) * n_factors * sizeof(double) + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    cdef Py_ssize_t n_items = item_factors.shape[0], block, n_blocks = 0
+    cdef AlsProblem[floating] problem
+    cdef double most
+    cdef floating* whitened
+    cdef void* shared
+    cdef void* shared_whitened = NULL
+    cdef void* own
+    cdef char* scratch
+    cdef int thread
+    if indices.shape[0] == 0:
+        return
+    shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], n_items, n_factors, confidence_weight)
+    if shared == NULL:
+        raise MemoryError
+    _set_users(&problem, indptr, indices, values)
+    most = als_whitened_weight(problem)
+    if confidence_weight != 0.0 and most > 0 and (values.shape[0] or confidence_weight <= most):
+        shared_whitened = _open_whitened(&problem, n_items)
+        if shared_whitened == NULL:
+            free(shared)
+            raise MemoryError
+        n_blocks = (n_items - 1) // ALS_ITEMS_AT_ONCE if problem.whitened != NULL else 0  # but for the first
+    whitened = <floating*>problem.whitened
+    with nogil:
+        with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
+            own = malloc(exact_bytes + als_scratch_bytes(problem.stride) + ALIGNMENT)
+            thread = threadid()
+            for block in prange(n_blocks, schedule="dynamic"):
+                first = (block + 1) * ALS_ITEMS_AT_ONCE
+                if own == NULL:
+                    singular[thread] = -1
+                else:
+                    als_whiten(problem, first, min(first + ALS_ITEMS_AT_ONCE, n_items), _aligned(own), whitened)
+            for first in prange(0, n_users, USERS_AT_ONCE, schedule="dynamic"):
+                if own == NULL:
+                    singular[thread] = -1
+                else:
+                    scratch = _aligned(own)
+                    last = min(first + USERS_AT_ONCE, n_users)
+                    found = _solve_some(
+                        &problem,
+                        &item_factors[0, 0],
+                        &gram[0, 0],
+                        first,
+                        last,
+                        scratch + exact_bytes,
+                        <double*>scratch,
+                        &out[0, 0],
+                    )
+                    if found < last and found < singular[thread]:
+                        singular[thread] = found
+            free(own)
+        free(shared)
+        free(shared_whitened)
+
+
+cdef void* _open_rotation(
+    AlsProblem[floating]* problem,    # IN/OUT
+    AlsRotation[floating]* rotation,  # OUT
+) noexcept nogil:
+    """Coordinates for `problem`, but for its item factors; return the memory to free after use, or NULL."""
+    cdef Py_ssize_t stride = problem.stride, square = stride * stride
+    cdef void* memory = malloc(als_rotation_size(problem.stride) * sizeof(floating) + ALIGNMENT)
+    cdef void* scratch = malloc(2 * square * sizeof(double) + ALIGNMENT)
+    if memory == NULL or scratch == NULL:
+        free(memory)
+        free(scratch)
+        return NULL
+    rotation.forth = <floating*>_aligned(memory)
+    rotation.back = rotation.forth + square
+    rotation.diagonal = rotation.back + square
+    rotation.above = rotation.diagonal + stride
+    rotation.below = rotation.above + stride
+    als_rotate(problem[0], <double*>_aligned(scratch), rotation[0])
+    problem.rotation = rotation
+    free(scratch)
+    return memory
+
+
+def solve_users_cg(
+    const int64_t[::1] indptr,            # IN  (n_users + 1,)
+    const int32_t[::1] indices,           # IN  (n_interactions,)
+    const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
+    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
+    const double[:, ::1] gram,            # IN  (n_factors, n_factors), not factored
+    floating[:, ::1] out,                 # IN/OUT (n_users, n_factors), where each user starts
+    double confidence_weight,
+    int n_steps,
+    int n_threads,
+):
+    """So many steps of conjugate gradients for each user; users without items get zeros.
+
+    Where factors are many, in coordinates in which V'V is tridiagonal: the steps are the same but for rounding.
+    """
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_items = item_factors.shape[0], first
+    cdef AlsProblem[floating] problem
+    cdef AlsRotation[floating] rotation
+    cdef floating* rows
+    cdef void* shared
+    cdef void* shared_rotation = NULL
+    cdef void* memory
+    cdef char* scratch
+    cdef size_t own_bytes
+    if indices.shape[0] == 0:
+        out[:, :] = 0
+        return
+    shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], n_items, item_factors.shape[1], confidence_weight)
+    own_bytes = als_rotated_bytes(problem.stride) if shared != NULL else 0
+    memory = malloc(n_threads * own_bytes + ALIGNMENT)  # of all threads: none may find out alone that there is none
+    if shared != NULL and problem.n_factors >= ALS_ROTATED_FROM:
+        shared_rotation = _open_rotation(&problem, &rotation)
+    if shared == NULL or memory == NULL or (shared_rotation == NULL and problem.n_factors >= ALS_ROTATED_FROM):
+        free(shared)
+        free(memory)
+        free(shared_rotation)
+        raise MemoryError
+    _set_users(&problem, indptr, indices, values)
+    rows = <floating*>problem.item_factors
+    with nogil:
+        with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
+            scratch = _aligned(memory) + threadid() * own_bytes
+            if problem.rotation != NULL:
+                for first in prange(0, n_items, ALS_ROWS_AT_ONCE, schedule="dynamic"):
+                    als_turn(
+                        rotation,
+                        problem.stride,
+                        <int>min(<Py_ssize_t>ALS_ROWS_AT_ONCE, n_items - first),
+                        scratch,
+                        rows + first * problem.stride,
+                    )
+            for first in prange(0, n_users, ALS_ROWS_AT_ONCE, schedule="dynamic"):
+                als_solve_cg(
+                    problem, first, min(first + ALS_ROWS_AT_ONCE, n_users), n_steps, scratch, &out[first, 0]
+                )
+        free(memory)
+        free(shared_rotation)
+        free(shared)

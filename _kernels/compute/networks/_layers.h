@@ -1,0 +1,182 @@
+// Dense layers in register tiles, for vector code of networks; see _lanes.h for where this may be included.
+//
+// A batch stands with one example a column, `stride` columns of which the first are in use, whole vectors of them.  Then
+// forward and backward products both spread single weights over vectors of examples and read W as it is, so no transposed
+// copy of W is kept; what is transposed instead, for the step of W, is the much smaller dy.  Rows, and columns of W, are
+// multiples of 16, so tiles have no remainder.
+#pragma once
+#include "_kernels/core/_lanes.h"
+
+namespace fastfedrec {
+namespace FASTFEDREC_LEVEL {
+
+enum { TILE_ROWS = VECTOR_BYTES == 64 ? 8 : 4 };  // with two vectors a row they fill the registers
+
+template <class T>
+using NativeVector = typename Vector<T, Native<T>::LANES>::Type;
+
+template <class T>
+FASTFEDREC_INLINE ptrdiff_t whole_vectors(ptrdiff_t n) {
+    return (n + Native<T>::LANES - 1) / Native<T>::LANES * Native<T>::LANES;
+}
+
+template <class T>
+FASTFEDREC_INLINE void copy_numbers(const T* from, ptrdiff_t n, T* to) {
+    __builtin_memcpy(to, from, n * sizeof(T));
+}
+
+// ---- products ------------------------------------------------------------------------------------------------------
+
+// What a product's left factor is: the rows of `a`, or its columns.
+enum Side { ROWS_OF, COLUMNS_OF };
+
+template <class T, int NV, Side SIDE, bool FRESH>
+FASTFEDREC_INLINE void multiply_tile(const T* a, ptrdiff_t a_stride, const T* b, ptrdiff_t b_stride, ptrdiff_t n, T* c,
+                                     ptrdiff_t c_stride) {
+    typedef NativeVector<T> V;
+    constexpr int lanes = Native<T>::LANES;
+    V sums[TILE_ROWS][NV];
+#pragma GCC unroll 8
+    for (int i = 0; i < TILE_ROWS; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) sums[i][v] = FRESH ? V{} : load<V>(c + i * c_stride + v * lanes);
+    for (ptrdiff_t k = 0; k < n; ++k, a += SIDE == ROWS_OF ? 1 : a_stride, b += b_stride) {
+        V row[NV];
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) row[v] = load<V>(b + v * lanes);
+#pragma GCC unroll 8
+        for (int i = 0; i < TILE_ROWS; ++i) {
+            const V x = spread<V>(a[SIDE == ROWS_OF ? i * a_stride : i]);
+#pragma GCC unroll 2
+            for (int v = 0; v < NV; ++v) sums[i][v] = multiply_add(x, row[v], sums[i][v]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < TILE_ROWS; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) store(c + i * c_stride + v * lanes, sums[i][v]);
+}
+
+// c[i, j] += sum over k < n of a[i, k] b[k, j], or of a[k, i] b[k, j]; FRESH writes the sum instead.
+template <Side SIDE, bool FRESH, class T>
+static void multiply(const T* a, ptrdiff_t a_stride, const T* b, ptrdiff_t b_stride, ptrdiff_t n, T* c,
+                     ptrdiff_t c_stride, ptrdiff_t n_rows, ptrdiff_t n_columns) {
+    constexpr int lanes = Native<T>::LANES;
+    for (ptrdiff_t i = 0; i < n_rows; i += TILE_ROWS) {
+        const T* left = a + (SIDE == ROWS_OF ? i * a_stride : i);
+        ptrdiff_t j = 0;
+        for (; j + 2 * lanes <= n_columns; j += 2 * lanes)
+            multiply_tile<T, 2, SIDE, FRESH>(left, a_stride, b + j, b_stride, n, c + i * c_stride + j, c_stride);
+        if (j < n_columns)
+            multiply_tile<T, 1, SIDE, FRESH>(left, a_stride, b + j, b_stride, n, c + i * c_stride + j, c_stride);
+    }
+}
+
+// c[j, i] = a[i, j] for the first rows and columns of a, whole vectors of both.
+template <class T>
+static void transpose_block(const T* a, ptrdiff_t a_stride, ptrdiff_t n_rows, ptrdiff_t n_columns, T* c,
+                            ptrdiff_t c_stride) {
+    constexpr int lanes = Native<T>::LANES;
+    for (ptrdiff_t i = 0; i < n_rows; i += lanes)
+        for (ptrdiff_t j = 0; j < n_columns; j += lanes) {
+            NativeVector<T> x[lanes];
+#pragma GCC unroll 16
+            for (int k = 0; k < lanes; ++k) x[k] = load<NativeVector<T>>(a + (i + k) * a_stride + j);
+            transpose<lanes>(x);
+#pragma GCC unroll 16
+            for (int k = 0; k < lanes; ++k) store(c + (j + k) * c_stride + i, x[k]);
+        }
+}
+
+// ---- layers --------------------------------------------------------------------------------------------------------
+
+// y = relu(W'x + b) of some rows of W, which is row-major.
+template <class T>
+struct Layer {
+    T* weights;  // (n_in, n_out)
+    T* bias;
+    ptrdiff_t n_in, n_out;
+};
+
+// Where x is above 0, or NaN, x; elsewhere 0.
+template <class T>
+FASTFEDREC_INLINE void rectify(T* x, ptrdiff_t n) {
+    typedef NativeVector<T> V;
+    for (ptrdiff_t j = 0; j < n; j += Native<T>::LANES) {
+        const V value = load<V>(x + j);
+        store(x + j, value < 0 ? V{} : value);
+    }
+}
+
+template <class T>
+static void forward(const Layer<T>& layer, const T* x, T* y, ptrdiff_t stride, ptrdiff_t n_columns) {
+    typedef NativeVector<T> V;
+    for (ptrdiff_t o = 0; o < layer.n_out; ++o)
+        for (ptrdiff_t j = 0; j < n_columns; j += Native<T>::LANES) store(y + o * stride + j, spread<V>(layer.bias[o]));
+    multiply<COLUMNS_OF, false>(layer.weights, layer.n_out, x, stride, layer.n_in, y, stride, layer.n_out, n_columns);
+    for (ptrdiff_t o = 0; o < layer.n_out; ++o) rectify(y + o * stride, n_columns);
+}
+
+// From dy, which is cut off like y: dx = W dy, W += x dy', bias += the sum of dy, which is left in `sums`.
+template <class T>
+static void backward(const Layer<T>& layer, const T* x, const T* y, T* dx, T* dy, T* by_example, T* sums,
+                     ptrdiff_t stride, ptrdiff_t n) {
+    typedef NativeVector<T> V;
+    constexpr int lanes = Native<T>::LANES;
+    const ptrdiff_t n_out = layer.n_out, n_columns = whole_vectors<T>(n);
+    for (ptrdiff_t o = 0; o < n_out; ++o)
+        for (ptrdiff_t j = 0; j < n_columns; j += lanes) {
+            const V step = load<V>(dy + o * stride + j);
+            store(dy + o * stride + j, load<V>(y + o * stride + j) > 0 ? step : V{});
+        }
+    multiply<ROWS_OF, true>(layer.weights, n_out, dy, stride, n_out, dx, stride, layer.n_in, n_columns);
+    transpose_block(dy, stride, n_out, n_columns, by_example, n_out);
+    multiply<ROWS_OF, false>(x, stride, by_example, n_out, n, layer.weights, n_out, layer.n_in, n_out);
+    for (ptrdiff_t o = 0; o < n_out; o += lanes) {
+        V sum = V{};
+        for (ptrdiff_t j = 0; j < n; ++j) sum += load<V>(by_example + j * n_out + o);
+        store(sums + o, sum);
+        store(layer.bias + o, load<V>(layer.bias + o) + sum);
+    }
+}
+
+// y = W'x + b of a single example.
+template <class T>
+static void forward_one(const Layer<T>& layer, const T* x, T* y) {
+    typedef NativeVector<T> V;
+    constexpr int lanes = Native<T>::LANES;
+    for (ptrdiff_t o = 0; o < layer.n_out; o += lanes) {
+        V even = load<V>(layer.bias + o), odd = V{};
+        for (ptrdiff_t i = 0; i < layer.n_in; i += 2) {
+            const T* w = layer.weights + i * layer.n_out + o;
+            even = multiply_add(spread<V>(x[i]), load<V>(w), even);
+            odd = multiply_add(spread<V>(x[i + 1]), load<V>(w + layer.n_out), odd);
+        }
+        store(y + o, even + odd);
+    }
+}
+
+// Back through it: dx = W dy, then W += x dy'.
+template <class T>
+static void backward_one(const Layer<T>& layer, const T* x, T* dx, const T* dy) {
+    typedef NativeVector<T> V;
+    constexpr int lanes = Native<T>::LANES;
+    for (ptrdiff_t i = 0; i < layer.n_in; i += lanes) {
+        V sums[lanes];
+        T* w = layer.weights + i * layer.n_out;
+        for (int k = 0; k < lanes; ++k, w += layer.n_out) {
+            V sum = V{};
+            for (ptrdiff_t o = 0; o < layer.n_out; o += lanes) {
+                const V step = load<V>(dy + o), old = load<V>(w + o);
+                sum = multiply_add(old, step, sum);
+                store(w + o, multiply_add(spread<V>(x[i + k]), step, old));
+            }
+            sums[k] = sum;
+        }
+        const V totals = lane_sums<lanes>(sums);
+        store(dx + i, totals);
+    }
+}
+
+}  // namespace FASTFEDREC_LEVEL
+}  // namespace fastfedrec

@@ -1,0 +1,335 @@
+"""A gated recurrent unit on sequences of items, forth and back, for the kernels of `gru`.  Inputs are trusted.
+
+With x the embedding of an item and h the state, both of the same width (docs/explanation/compute/networks/gru.md):
+
+    r = sigmoid(W_r x + U_r h + ..)    z = sigmoid(W_z x + U_z h + ..)    n = tanh(W_n x + b + r (U_n h + c))
+    h' = n + z (h - n)
+
+Sequences of a batch are sorted by length, the longest first, and end together: those that run at step t are the first
+columns, the last state of all is in one place, and no step computes what is not there but the rest of a vector.  What
+belongs to step t is one block in memory, a row for each unit.  The outputs of U are in the order n, r, z, and those of
+W in the order r, z, n, so that each one's are neighbours in a block of gates n_h, r, z, n_x.
+
+Back through time, gates are replaced by their steps where they lie.  As in `network`, all of them carry minus the
+learning rate from the loss on, so the products of the end are the steps of the weights and are added to them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from fastfedrec._kernels.compute.networks._activations import expm1
+from fastfedrec._kernels.compute.networks._layers import add_product, compile_part, copy, fill, transpose
+
+LINE_BYTES = 64  # of a cache
+
+
+class Weights(NamedTuple):
+    """Views of one flat array of parameters."""
+
+    inputs: np.ndarray  # (width, 3 width)
+    states: np.ndarray  # (width, 3 width)
+    input_bias: np.ndarray
+    state_bias: np.ndarray
+    items: np.ndarray  # (width, width)
+    item_bias: np.ndarray
+
+
+class Room(NamedTuple):
+    """What one thread works in.
+
+    Columns and rows are those of a batch: sequences at each step, then sequences, then candidate items.
+    """
+
+    step_rows: np.ndarray  # (columns, width) embeddings of the sequences' items
+    state_rows: np.ndarray  # (columns, width)
+    input_rows: np.ndarray  # (columns, 3 width) steps
+    own_rows: np.ndarray  # (columns, 3 width) steps
+    gates: np.ndarray  # a block of 4 width x n for each step
+    states: np.ndarray  # a block of width x n for each step, and that of the last states
+    x: np.ndarray  # (width, n), as the five below
+    d_state: np.ndarray
+    spare: np.ndarray
+    last_rows: np.ndarray  # (sequences, width)
+    d_last_rows: np.ndarray
+    item_x: np.ndarray  # (width, items)
+    item_y: np.ndarray
+    d_item_x: np.ndarray
+    d_item_y: np.ndarray
+    item_rows: np.ndarray  # (items, width)
+    d_item_rows: np.ndarray
+    by_example: np.ndarray
+    sums: np.ndarray
+    chances: np.ndarray
+    total: np.ndarray  # (width, 3 width)
+
+
+@compile_part
+def weights_of(w, width):
+    """What lies where among the dense parameters."""
+    square = width * width
+    return Weights(
+        w[: 3 * square].reshape(width, 3 * width),
+        w[3 * square : 6 * square].reshape(width, 3 * width),
+        w[6 * square : 6 * square + 3 * width],
+        w[6 * square + 3 * width : 6 * square + 6 * width],
+        w[6 * square + 6 * width : 7 * square + 6 * width].reshape(width, width),
+        w[7 * square + 6 * width : 7 * square + 7 * width],
+    )
+
+
+@register_jitable
+def room_sizes(width, n_columns, n_sequences, n_items):
+    """Numbers in each part of a `Room` for so many columns of all steps, sequences and items: whole vectors of each."""
+    n, wide, of_items = width * n_columns, width * n_sequences, width * n_items
+    return (
+        n, n, 3 * n, 3 * n, 4 * n, n + wide,
+        wide, wide, wide, wide, wide,
+        of_items, of_items, of_items, of_items, of_items, of_items, of_items,
+        width, max(n_sequences, n_items), 3 * width * width,
+    )  # fmt: skip
+
+
+@register_jitable
+def room_length(itemsize, width, n_columns, n_sequences, n_items):
+    """Numbers that hold such a room, wherever they begin."""
+    line, length = LINE_BYTES // itemsize, 0
+    for size in room_sizes(width, n_columns, n_sequences, n_items):
+        length += -(-size // line) * line
+    return length + line
+
+
+@compile_part
+def take_part(memory, used, n):
+    """The next numbers of a room's memory, set to 0; parts begin on a line of cache, as `aligned_zeros` do."""
+    line, first = LINE_BYTES // memory.itemsize, used[0]
+    used[0] += -(-n // line) * line
+    part = memory[first : first + n]
+    fill(part, 0)
+    return part
+
+
+@compile_part
+def make_room(memory, width, n_columns, n_sequences, n_items):
+    """A room in `room_length` numbers of memory."""
+    sizes = room_sizes(width, n_columns, n_sequences, n_items)
+    used = np.array([-memory.ctypes.data % LINE_BYTES // memory.itemsize])
+    return Room(
+        take_part(memory, used, sizes[0]),
+        take_part(memory, used, sizes[1]),
+        take_part(memory, used, sizes[2]),
+        take_part(memory, used, sizes[3]),
+        take_part(memory, used, sizes[4]),
+        take_part(memory, used, sizes[5]),
+        take_part(memory, used, sizes[6]),
+        take_part(memory, used, sizes[7]),
+        take_part(memory, used, sizes[8]),
+        take_part(memory, used, sizes[9]),
+        take_part(memory, used, sizes[10]),
+        take_part(memory, used, sizes[11]),
+        take_part(memory, used, sizes[12]),
+        take_part(memory, used, sizes[13]),
+        take_part(memory, used, sizes[14]),
+        take_part(memory, used, sizes[15]),
+        take_part(memory, used, sizes[16]),
+        take_part(memory, used, sizes[17]),
+        take_part(memory, used, sizes[18]),
+        take_part(memory, used, sizes[19]),
+        take_part(memory, used, sizes[20]),
+    )
+
+
+@compile_part
+def whole(n, lanes):
+    """The next multiple of the vector's length."""
+    return -(-n // len(lanes)) * len(lanes)
+
+
+# ---- the recurrence ---------------------------------------------------------------------------------------------
+
+
+@compile_part
+def lay_out(starts, chosen, lanes):
+    """(chosen sequences, the longest first; how many run at each step; first column of each step, and the end)."""
+    n_steps = 0
+    for s in chosen:
+        n_steps = max(n_steps, starts[s + 1] - starts[s])
+    running, firsts = np.zeros(n_steps, dtype=np.int64), np.zeros(n_steps + 1, dtype=np.int64)
+    for s in chosen:
+        running[n_steps - (starts[s + 1] - starts[s])] += 1
+    places = np.zeros(n_steps, dtype=np.int64)  # a counting sort
+    for t in range(n_steps):
+        if t:
+            places[t] = running[t - 1]
+            running[t] += running[t - 1]
+        firsts[t + 1] = firsts[t] + whole(running[t], lanes)
+    order = np.empty(len(chosen), dtype=np.int64)
+    for k in range(len(chosen)):
+        t = n_steps - (starts[chosen[k] + 1] - starts[chosen[k]])
+        order[places[t]] = k
+        places[t] += 1
+    return order, running, firsts
+
+
+@compile_part
+def squash(gates, width, n):
+    """From the linear parts n_h, r, z, n_x of a step: r, z and n in their places; n_h stays."""
+    hidden, r, new = gates[: width * n], gates[width * n : 2 * width * n], gates[3 * width * n :]
+    both = gates[width * n : 3 * width * n]
+    one, two = gates.dtype.type(1), gates.dtype.type(2)
+    for k in range(len(both)):
+        both[k] = one / (two + expm1(-both[k]))
+    for k in range(len(new)):  # tanh
+        less = expm1(two * (new[k] + r[k] * hidden[k]))
+        new[k] = less / (less + two)
+
+
+@compile_part
+def run(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows):
+    """All steps; the states after the last one are at the end of `states`, the longest sequence first."""
+    width, n_steps = e.shape[1], len(running)
+    bias, own_bias = weights.input_bias, weights.state_bias
+    fill(room.states[: width * firsts[1]], 0)
+    for t in range(n_steps):
+        first, n = firsts[t], firsts[t + 1] - firsts[t]
+        step_rows = room.step_rows[width * first : width * (first + n)].reshape(n, width)
+        for c in range(n):
+            if c < running[t]:
+                copy(e[slots[items[starts[chosen[order[c]] + 1] - n_steps + t]]], step_rows[c])
+            else:
+                fill(step_rows[c], 0)
+        x = room.x[: width * n].reshape(width, n)
+        transpose(step_rows, x, n, width, lanes)
+        flat = room.gates[4 * width * first : 4 * width * (first + n)]
+        gates = flat.reshape(4 * width, n)
+        for o in range(width):
+            fill(gates[o], own_bias[o])
+            fill(gates[width + o], bias[o] + own_bias[width + o])
+            fill(gates[2 * width + o], bias[width + o] + own_bias[2 * width + o])
+            fill(gates[3 * width + o], bias[2 * width + o])
+        states = room.states[width * first : width * (first + n)]
+        add_product(weights.inputs, 1, 3 * width, x, gates[width:], n, lanes, rows)
+        if t:  # the first states are zeros
+            add_product(weights.states, 1, 3 * width, states.reshape(width, n), gates[: 3 * width], n, lanes, rows)
+        squash(flat, width, n)
+        n_next = firsts[t + 2] - firsts[t + 1] if t + 1 < n_steps else n
+        z, new = flat[2 * width * n : 3 * width * n], flat[3 * width * n :]
+        after = room.states[width * (first + n) : width * (first + n + n_next)].reshape(width, n_next)
+        if n_next == n:
+            advance(states, z, new, after.reshape(-1))
+        else:
+            advance(states, z, new, room.spare[: width * n])
+            copy_columns(room.spare[: width * n].reshape(width, n), after, n)
+        clear_columns(after, running[t])
+
+
+@compile_part
+def copy_columns(x, out, n):
+    """The first columns."""
+    for o in range(len(out)):
+        for c in range(n):
+            out[o, c] = x[o, c]
+
+
+@compile_part
+def clear_columns(out, first):
+    """Zeros where no sequence runs."""
+    for o in range(len(out)):
+        for c in range(first, out.shape[1]):
+            out[o, c] = 0
+
+
+@compile_part
+def advance(states, z, new, out):
+    """The states after a step: n + z (h - n)."""
+    for k in range(len(out)):
+        out[k] = new[k] + z[k] * (states[k] - new[k])
+
+
+@compile_part
+def unsquash(gates, states, d_state, spare, width, n):
+    """From the steps of the states after: those of all linear parts, where the gates lay; z d_state in d_state."""
+    size = width * n
+    hidden, r, z, new = gates[:size], gates[size : 2 * size], gates[2 * size : 3 * size], gates[3 * size :]
+    one = gates.dtype.type(1)
+    for k in range(size):
+        spare[k] = d_state[k] * (states[k] - new[k]) * z[k] * (one - z[k])
+    for k in range(size):
+        new[k] = d_state[k] * (one - z[k]) * (one - new[k] * new[k])
+    for k in range(size):
+        d_state[k] *= z[k]
+    copy(spare, z)
+    for k in range(size):
+        spare[k] = new[k] * r[k]
+    for k in range(size):
+        r[k] = new[k] * hidden[k] * r[k] * (one - r[k])
+    copy(spare, hidden)
+
+
+@compile_part
+def run_back(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows):
+    """From the steps of the last states in `d_state`: those of the embeddings and of all weights."""
+    width, n_steps = e.shape[1], len(running)
+    for t in range(n_steps - 1, -1, -1):
+        first, n = firsts[t], firsts[t + 1] - firsts[t]
+        d_state = room.d_state[: width * n]
+        flat = room.gates[4 * width * first : 4 * width * (first + n)]
+        gates = flat.reshape(4 * width, n)
+        states = room.states[width * first : width * (first + n)]
+        unsquash(flat, states, d_state, room.spare[: width * n], width, n)
+        d_x = room.x[: width * n].reshape(width, n)
+        fill(room.x[: width * n], 0)
+        add_product(weights.inputs, 3 * width, 1, gates[width:], d_x, n, lanes, rows)
+        d_rows = room.spare[: width * n].reshape(n, width)
+        transpose(d_x, d_rows, width, n, lanes)
+        for c in range(running[t]):
+            row = e[slots[items[starts[chosen[order[c]] + 1] - n_steps + t]]]
+            for j in range(width):
+                row[j] += d_rows[c, j]
+        wide = 3 * width * first, 3 * width * (first + n)
+        transpose(gates[width:], room.input_rows[wide[0] : wide[1]].reshape(n, 3 * width), 3 * width, n, lanes)
+        transpose(gates, room.own_rows[wide[0] : wide[1]].reshape(n, 3 * width), 3 * width, n, lanes)
+        state_rows = room.state_rows[width * first : width * (first + n)].reshape(n, width)
+        transpose(states.reshape(width, n), state_rows, width, n, lanes)
+        if t:
+            d_before = d_state.reshape(width, n)
+            add_product(weights.states, 3 * width, 1, gates[: 3 * width], d_before, n, lanes, rows)
+            n_before = first - firsts[t - 1]
+            if n_before < n:
+                fewer = room.spare[: width * n_before]
+                copy_columns(d_before, fewer.reshape(width, n_before), n_before)
+                copy(fewer, room.d_state[: width * n_before])
+            clear_columns(room.d_state[: width * n_before].reshape(width, n_before), running[t - 1])
+    n = firsts[n_steps]
+    input_rows = room.input_rows[: 3 * width * n].reshape(n, 3 * width)
+    own_rows = room.own_rows[: 3 * width * n].reshape(n, 3 * width)
+    add_rows(input_rows, weights.input_bias, room.total)
+    add_rows(own_rows, weights.state_bias, room.total)
+    add_outer(room.step_rows, input_rows, weights.inputs, room.total, lanes, rows)
+    add_outer(room.state_rows, own_rows, weights.states, room.total, lanes, rows)
+
+
+# Sums over all steps are taken apart from the weights: next to these, single terms would be lost in rounding.
+
+
+@compile_part
+def add_rows(rows, out, total):
+    """Add the sum of all rows."""
+    fill(total[: len(out)], 0)
+    for c in range(len(rows)):
+        for o in range(len(out)):
+            total[o] += rows[c, o]
+    for o in range(len(out)):
+        out[o] += total[o]
+
+
+@compile_part
+def add_outer(a, b, out, total, lanes, rows):
+    """Add a'b."""
+    fill(total, 0)
+    total = total.reshape(out.shape)
+    add_product(a, 1, len(out), b, total, out.shape[1], lanes, rows)
+    for k in range(len(out)):
+        for o in range(out.shape[1]):
+            out[k, o] += total[k, o]

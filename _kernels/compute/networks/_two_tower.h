@@ -1,0 +1,145 @@
+// Vector code of `network`: a step of SGD of the two-tower network, a client's steps, and scores of all items.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "_kernels/core/_levels.h"
+
+namespace fastfedrec {
+
+struct NetworkLayer {
+    int64_t n_in, n_out, weights, bias;  // numbers of inputs and outputs; where weights and bias begin
+    int64_t inputs;                      // inputs of all layers before
+};
+
+// Embedding rows of each field of each entry: those of field f of entry e start at starts[e * n_fields + f].
+struct NetworkTable {
+    const int64_t* starts;
+    const int32_t* rows;
+    ptrdiff_t n_fields;
+};
+
+// A network and examples of its clients.
+struct Network {
+    const NetworkLayer* layers;  // users' tower, items' tower, hidden ones, output
+    ptrdiff_t n_layers;
+    NetworkTable users, contexts, items;
+    const int64_t* example_items;
+    const float* labels;
+    const int64_t* example_contexts;
+    ptrdiff_t n_columns;  // examples that there is room for: a multiple of NETWORK_COLUMNS
+    double learning_rate;
+};
+
+template <class T>
+struct NetworkClients {
+    const T* parameters;
+    const int64_t* users;
+    const int64_t* starts;
+    const uint64_t* words;
+    const int64_t* word_starts;
+    const int64_t* row_starts;
+    const int32_t* touched;
+    const int64_t* out_starts;
+    T* out;
+    ptrdiff_t n_epochs, batch_size;
+};
+
+template <class T>
+struct NetworkQueries {
+    const T* parameters;
+    ptrdiff_t n_parameters;
+    const int64_t* users;
+    const int64_t* contexts;
+    const int64_t* clients;  // whose update is added to the parameters; -1 for none
+    const int64_t* order;    // queries, those of a client together
+    const T* values;
+    const int64_t* starts;
+    const int64_t* row_starts;
+    const int32_t* touched;
+    T* out;
+    ptrdiff_t n_items;
+};
+
+enum { NETWORK_COLUMNS = 16, NETWORK_BLOCK = 64 };  // a multiple of every level's lanes; items scored at once
+
+static inline ptrdiff_t network_n_dense(const Network& network) {
+    return network.layers[network.n_layers - 1].bias + 1;
+}
+
+// Numbers in what `network_step` works in; a multiple of NETWORK_COLUMNS, as all its parts are.
+static inline ptrdiff_t network_room(const Network& network) {
+    const NetworkLayer& last = network.layers[network.n_layers - 1];
+    ptrdiff_t widest = network.n_columns;
+    for (ptrdiff_t k = 0; k + 1 < network.n_layers; ++k) {
+        if (network.layers[k].n_in > widest) widest = network.layers[k].n_in;
+        if (network.layers[k].n_out > widest) widest = network.layers[k].n_out;
+    }
+    const NetworkLayer& user = network.layers[0];
+    return 2 * (last.inputs + last.n_in) * network.n_columns + widest * (network.n_columns + 1) +
+           2 * (user.n_in + user.n_out) + network.layers[2].n_out;
+}
+
+}  // namespace fastfedrec
+
+#define FASTFEDREC_DECLARE_TYPE(T) \
+    void network_step(const Network& network, T* weights, T* embeddings, const int32_t* slots, int64_t user, \
+                      const int64_t* batch, ptrdiff_t n, T* room); \
+    void network_train(const Network& network, const NetworkClients<T>& clients, ptrdiff_t client, T* memory, \
+                       int32_t* slots, int64_t* turn); \
+    void network_score(const Network& network, const NetworkQueries<T>& queries, ptrdiff_t first, ptrdiff_t last, \
+                       T* memory); \
+    void network_add_double(const T* update, const int32_t* rows, ptrdiff_t n_rows, ptrdiff_t n_dense, \
+                            ptrdiff_t width, double* out);
+#define FASTFEDREC_DECLARE(level) \
+    namespace level { \
+    FASTFEDREC_DECLARE_TYPE(float) \
+    FASTFEDREC_DECLARE_TYPE(double) \
+    }
+namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
+#undef FASTFEDREC_DECLARE
+#undef FASTFEDREC_DECLARE_TYPE
+
+namespace fastfedrec {
+
+// One step on n examples of a client; `slots` says where each row of the table lies among its embeddings.
+template <class T>
+static inline void network_step(const Network& network, T* weights, T* embeddings, const int32_t* slots, int64_t user,
+                                const int64_t* batch, ptrdiff_t n, T* room) {
+    FASTFEDREC_CALL(network_step, network, weights, embeddings, slots, user, batch, n, room);
+}
+
+// Numbers that `network_train` needs room for, at a cache line, where no client touches more than so many rows.
+static inline ptrdiff_t network_train_room(const Network& network, ptrdiff_t most_rows) {
+    return network_room(network) + network_n_dense(network) + NETWORK_COLUMNS + most_rows * network.layers[0].n_out;
+}
+
+// All steps of one client, and its update; `slots` has a number for each row of the table, `turn` one for each example.
+template <class T>
+static inline void network_train(const Network& network, const NetworkClients<T>& clients, ptrdiff_t client, T* memory,
+                                 int32_t* slots, int64_t* turn) {
+    FASTFEDREC_CALL(network_train, network, clients, client, memory, slots, turn);
+}
+
+// Numbers that `network_score` needs room for, at a cache line; `network.n_columns` is NETWORK_BLOCK.
+static inline ptrdiff_t network_score_room(const Network& network, ptrdiff_t n_parameters, ptrdiff_t n_items) {
+    const ptrdiff_t n_blocks = (n_items + NETWORK_BLOCK - 1) / NETWORK_BLOCK;
+    return network_room(network) + n_parameters + 2 * NETWORK_COLUMNS +
+           n_blocks * NETWORK_BLOCK * network.layers[2].n_out;
+}
+
+// Logits of all items for the queries order[first:last]; what items contribute is computed once a client.
+template <class T>
+static inline void network_score(const Network& network, const NetworkQueries<T>& queries, ptrdiff_t first,
+                                 ptrdiff_t last, T* memory) {
+    FASTFEDREC_CALL(network_score, network, queries, first, last, memory);
+}
+
+// Adds a client's update in double.
+template <class T>
+static inline void network_add_double(const T* update, const int32_t* rows, ptrdiff_t n_rows, ptrdiff_t n_dense,
+                                      ptrdiff_t width, double* out) {
+    FASTFEDREC_CALL(network_add_double, update, rows, n_rows, n_dense, width, out);
+}
+
+}  // namespace fastfedrec

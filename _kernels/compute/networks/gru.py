@@ -1,0 +1,219 @@
+"""Clients' steps on two contrastive losses, and codes of sequences (gru.md), in Numba.
+
+The unit itself is in `_recurrence`.  Inputs are trusted.  As in `network`, the gradient of a loss is scaled by minus
+the learning rate where it arises; functions release the GIL and are called from threads, and each client is computed
+by one of them.
+"""
+
+import math
+
+import numpy as np
+
+from fastfedrec._kernels.compute.networks._layers import (
+    aligned_zeros,
+    backward,
+    compile_kernel,
+    compile_part,
+    copy,
+    fill,
+    forward,
+    shuffle,
+    take_next,
+    transpose,
+)
+from fastfedrec._kernels.compute.networks._recurrence import (
+    lay_out,
+    make_room,
+    room_length,
+    run,
+    run_back,
+    weights_of,
+    whole,
+)
+
+ENCODE_BLOCK = 64  # sequences
+
+
+# ---- a batch ----------------------------------------------------------------------------------------------------
+
+
+@compile_part
+def contrast(anchor, d_anchor, places, rows, d_rows, chances, learning_rate):
+    """The steps of a loss -log(exp(a'b_0) / sum_k exp(a'b_k)), where b_k is row places[k]."""
+    highest = -np.inf
+    for k in range(len(places)):
+        total = rows.dtype.type(0)
+        for j in range(len(anchor)):
+            total += anchor[j] * rows[places[k], j]
+        chances[k] = total
+        highest = total if k == 0 or total > highest else highest
+    total = 0.0
+    for k in range(len(places)):
+        chances[k] = math.exp(chances[k] - highest)
+        total += chances[k]
+    for k in range(len(places)):
+        step = rows.dtype.type(learning_rate * ((k == 0) - chances[k] / total))
+        for j in range(len(anchor)):
+            d_anchor[j] += step * rows[places[k], j]
+            d_rows[places[k], j] += step * anchor[j]
+
+
+@compile_part
+def step_batch(w, e, slots, items, starts, candidates, batch, room, learning_rate, item_weight, segment_weight,
+               lanes, rows):  # fmt: skip
+    """One step of SGD on the mean loss of a batch."""
+    width, n, n_candidates = e.shape[1], len(batch), candidates.shape[1]
+    weights, each = weights_of(w, width), (len(starts) - 1) // len(candidates)
+    chosen = np.empty(n * each, dtype=np.int64)
+    for b in range(n):
+        for k in range(each):
+            chosen[b * each + k] = each * batch[b] + k
+    order, running, firsts = lay_out(starts, chosen, lanes)
+    run(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows)
+    n_last, n_steps = whole(len(chosen), lanes), len(running)
+    last = room.states[width * firsts[n_steps] : width * (firsts[n_steps] + n_last)].reshape(width, n_last)
+    last_rows = room.last_rows[: width * n_last].reshape(n_last, width)
+    d_last_rows = room.d_last_rows[: width * n_last].reshape(n_last, width)
+    transpose(last, last_rows, width, n_last, lanes)
+    fill(room.d_last_rows[: width * n_last], 0)
+    place = np.empty(len(chosen), dtype=np.int64)
+    for c in range(len(chosen)):
+        place[order[c]] = c
+
+    n_items = whole(n * n_candidates, lanes)
+    item_rows = room.item_rows[: width * n_items].reshape(n_items, width)
+    d_item_rows = room.d_item_rows[: width * n_items].reshape(n_items, width)
+    for b in range(n):
+        for k in range(n_candidates):
+            copy(e[slots[candidates[batch[b], k]]], item_rows[b * n_candidates + k])
+    item_x = room.item_x[: width * n_items].reshape(width, n_items)
+    item_y = room.item_y[: width * n_items].reshape(width, n_items)
+    d_item_x = room.d_item_x[: width * n_items].reshape(width, n_items)
+    d_item_y = room.d_item_y[: width * n_items].reshape(width, n_items)
+    transpose(item_rows, item_x, n_items, width, lanes)
+    forward(weights.items, weights.item_bias, item_x, item_y, n_items, lanes, rows)
+    transpose(item_y, item_rows, width, n_items, lanes)
+    fill(room.d_item_rows[: width * n_items], 0)
+
+    numbers = np.arange(n_items)
+    for b in range(n):
+        mine = place[b * each : (b + 1) * each]
+        of_item, of_segment = mine[0], mine[1]
+        some = numbers[b * n_candidates : (b + 1) * n_candidates]
+        contrast(last_rows[of_item], d_last_rows[of_item], some, item_rows, d_item_rows, room.chances,
+                 learning_rate * item_weight / n)  # fmt: skip
+        contrast(last_rows[of_segment], d_last_rows[of_segment], mine[2:], last_rows, d_last_rows, room.chances,
+                 learning_rate * segment_weight / n)  # fmt: skip
+
+    transpose(d_item_rows, d_item_y, n_items, width, lanes)
+    backward(weights.items, weights.item_bias, item_x, item_y, d_item_x, d_item_y, room.by_example, room.sums,
+             n * n_candidates, lanes, rows)  # fmt: skip
+    transpose(d_item_x, d_item_rows, width, n_items, lanes)
+    transpose(d_last_rows, room.d_state[: width * n_last].reshape(width, n_last), n_last, width, lanes)
+    run_back(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows)
+    for b in range(n):
+        for k in range(n_candidates):
+            row = e[slots[candidates[batch[b], k]]]
+            for j in range(width):
+                row[j] += d_item_rows[b * n_candidates + k, j]
+
+
+# ---- clients ----------------------------------------------------------------------------------------------------
+
+
+@compile_kernel
+def train_clients(
+    parameters,  # IN (n_parameters,) dense weights, then embeddings
+    indptr,  # IN (n_clients + 1,) where the examples of each client begin
+    items,  # IN (starts[-1],)
+    starts,  # IN (n_examples * n_each + 1,) where each sequence begins; none is empty
+    candidates,  # IN (n_examples, n_candidates) items
+    words,  # IN (n_words,) uint64, uniform, two draws each
+    word_starts,  # IN (n_clients + 1,)
+    row_starts,  # IN (n_clients + 1,) where the touched rows of each client begin
+    touched,  # IN (n_touched,)
+    order,  # IN (n_clients,) in which clients are taken
+    out_starts,  # IN (n_clients + 1,)
+    out,  # OUT (out_starts[-1],) each client's update: dense weights, then its touched rows
+    counter,  # IN/OUT (1,) 0; shared by all threads
+    memory,  # scratch (`room_length`,) of this thread
+    room_shape,  # columns of all steps, sequences and items of the largest batch
+    width,
+    learning_rate,
+    n_epochs,
+    batch_size,
+    item_weight,
+    segment_weight,
+    lanes,
+    rows,
+):
+    """SGD of clients, each on its own; called by every thread with the same arguments but `memory`.
+
+    An example has a sequence with a strange item, one with a strange segment, the true segment, and other segments; its
+    candidates are the true item, and others.
+    """
+    n_dense = 7 * width * width + 7 * width
+    embeddings = parameters[n_dense:].reshape(-1, width)
+    slots = np.zeros(len(embeddings), dtype=np.int32)
+    w = aligned_zeros(parameters, n_dense)
+    room = make_room(memory, width, *room_shape)
+    place = take_next(counter)
+    while place < len(order):
+        client = order[place]
+        copy(parameters[:n_dense], w)
+        mine = touched[row_starts[client] : row_starts[client + 1]]
+        e = aligned_zeros(parameters, len(mine) * width).reshape(-1, width)
+        for k in range(len(mine)):
+            slots[mine[k]] = k
+            copy(embeddings[mine[k]], e[k])
+        turn = np.arange(indptr[client], indptr[client + 1])
+        draws = 2 * word_starts[client]
+        for _ in range(n_epochs):
+            draws = shuffle(turn, words, draws)
+            for b in range(0, len(turn), batch_size):
+                step_batch(w, e, slots, items, starts, candidates, turn[b : b + batch_size], room, learning_rate,
+                           item_weight, segment_weight, lanes, rows)  # fmt: skip
+        update = out[out_starts[client] : out_starts[client + 1]]
+        for k in range(n_dense):
+            update[k] = w[k] - parameters[k]
+        for k in range(len(mine)):
+            for j in range(width):
+                update[n_dense + k * width + j] = e[k, j] - embeddings[mine[k], j]
+        place = take_next(counter)
+
+
+@compile_kernel
+def encode(
+    parameters,  # IN (n_parameters,)
+    items,  # IN (starts[-1],)
+    starts,  # IN (n_sequences + 1,) none is empty
+    order,  # IN (n_sequences,) by length
+    counter,  # IN/OUT (1,) 0; shared by all threads
+    out,  # OUT (n_sequences, width)
+    lanes,
+    rows,
+):
+    """The last state of each sequence, in blocks of similar lengths; called by every thread."""
+    width = out.shape[1]
+    n_dense, longest = 7 * width * width + 7 * width, 0
+    for s in range(len(starts) - 1):
+        longest = max(longest, starts[s + 1] - starts[s])
+    p = aligned_zeros(parameters, len(parameters))
+    copy(parameters, p)
+    e = p[n_dense:].reshape(-1, width)
+    slots, weights = np.arange(len(e)), weights_of(p, width)
+    n_last = whole(ENCODE_BLOCK, lanes)
+    room_shape = (longest * n_last, n_last, len(lanes))
+    room = make_room(np.empty(room_length(p.itemsize, width, *room_shape), p.dtype), width, *room_shape)
+    block = take_next(counter)
+    while block * ENCODE_BLOCK < len(order):
+        chosen = order[block * ENCODE_BLOCK : (block + 1) * ENCODE_BLOCK]
+        places, running, firsts = lay_out(starts, chosen, lanes)
+        run(weights, e, slots, items, starts, chosen, places, running, firsts, room, lanes, rows)
+        n, n_steps = whole(len(chosen), lanes), len(running)
+        last = room.states[width * firsts[n_steps] : width * (firsts[n_steps] + n)].reshape(width, n)
+        last_rows = room.last_rows[: width * n].reshape(n, width)
+        transpose(last, last_rows, width, n, lanes)
+        for c in range(len(chosen)):
+            copy(last_rows[c], out[chosen[places[c]]])
+        block = take_next(counter)

@@ -1,0 +1,145 @@
+"""Clients' steps on the recommender's loss and the contrastive ones (sequences.md), in Numba.
+
+    L = cross-entropy of a batch of examples + weight (loss of the items + loss of the segments of a batch of sequences)
+
+which is equation 11 of Wang et al. 2021, divided by its weight of the first term.  The network and the encoder share
+nothing but the embeddings of items' ids.  So a step is one of `network` and one of `gru` from the same embeddings, the
+latter on a copy of them, and what both have moved is added up: it goes down the gradient of the sum.
+
+Inputs are trusted.  As there, functions release the GIL and are called from threads, each client by one of them.
+"""
+
+import llvmlite.binding
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from fastfedrec._kernels.compute.networks import two_tower as network
+from fastfedrec._kernels.compute.networks._layers import (
+    aligned_zeros,
+    compile_kernel,
+    compile_part,
+    copy,
+    shuffle,
+    take_next,
+)
+from fastfedrec._kernels.compute.networks._recurrence import make_room
+from fastfedrec._kernels.compute.networks.gru import step_batch as step_sequences
+
+# ---- the network's step, which is compiled already: called by a name, so that a cache on disk holds no address -------
+
+_STEPS = {}
+for _real, _address in zip((types.float32, types.float64), network.step_addresses(), strict=True):
+    llvmlite.binding.add_symbol(f"fastfedrec_network_step_{_real}", _address)
+    _STEPS[_real] = types.ExternalFunction(f"fastfedrec_network_step_{_real}", types.void(*[types.int64] * 8))
+
+
+def step_examples(examples, w, e, slots, user, batch, room):
+    """One step of SGD of the network; this body is what runs without a compiler."""
+    network.step_at(examples, w, e, slots, user, batch, room)
+
+
+@overload(step_examples)
+def _compile_step_examples(examples, w, e, slots, user, batch, room):
+    step = _STEPS[w.dtype]
+
+    def call(examples, w, e, slots, user, batch, room):
+        step(
+            examples, w.ctypes.data, e.ctypes.data, slots.ctypes.data, user, batch.ctypes.data, len(batch),
+            room.ctypes.data,
+        )  # fmt: skip
+
+    return call
+
+
+# ---- clients ----------------------------------------------------------------------------------------------------
+
+
+@compile_part
+def add_moves(e, after, before):
+    """What the copy has moved."""
+    for k in range(len(e)):
+        for j in range(e.shape[1]):
+            e[k, j] += after[k, j] - before[k, j]
+
+
+@compile_kernel
+def train_clients(
+    parameters,  # IN (n_parameters,) dense weights of the network, those of the encoder, then embeddings
+    examples,  # address of what `network.Examples` holds: examples, features and learning rate
+    n_room,  # numbers that a step on them works in
+    n_network,  # dense weights of the network
+    users,  # IN (n_clients,) rows of the user table
+    starts,  # IN (n_clients + 1,) where the examples of each client begin
+    indptr,  # IN (n_clients + 1,) where the masked examples of each client begin
+    sequence_items,  # IN (sequence_starts[-1],) as for `gru`
+    sequence_starts,  # IN (n_masked * n_each + 1,)
+    candidates,  # IN (n_masked, n_candidates) items
+    words,  # IN (n_words,) uint64, uniform, two draws each: for the order of examples
+    word_starts,  # IN (n_clients + 1,)
+    sequence_words,  # IN (n_sequence_words,) uint64: for that of masked ones
+    sequence_word_starts,  # IN (n_clients + 1,)
+    row_starts,  # IN (n_clients + 1,) where the touched rows of each client begin
+    touched,  # IN (n_touched,)
+    order,  # IN (n_clients,) in which clients are taken
+    out_starts,  # IN (n_clients + 1,)
+    out,  # OUT (out_starts[-1],) each client's update: dense weights, then its touched rows
+    counter,  # IN/OUT (1,) 0; shared by all threads
+    memory,  # scratch of this thread, as for `gru`
+    room_shape,  # as for `gru`
+    width,
+    first_item,  # row of the first item's id among the embeddings
+    sequence_rate,  # learning rate times the contrastive weight
+    n_epochs,
+    batch_size,
+    sequence_batch_size,
+    lanes,
+    rows,
+):
+    """SGD of clients, each on its own; called by every thread with the same arguments but `memory`."""
+    n_dense = n_network + 7 * width * (width + 1)
+    embeddings = parameters[n_dense:].reshape(-1, width)
+    slots = np.zeros(len(embeddings), dtype=np.int32)
+    item_slots = slots[first_item:]
+    w, u = aligned_zeros(parameters, n_network), aligned_zeros(parameters, n_dense - n_network)
+    room = aligned_zeros(parameters, n_room)
+    sequence_room = make_room(memory, width, *room_shape)
+    place = take_next(counter)
+    while place < len(order):
+        client = order[place]
+        copy(parameters[:n_network], w)
+        copy(parameters[n_network:n_dense], u)
+        mine = touched[row_starts[client] : row_starts[client + 1]]
+        size = len(mine) * width
+        flat, before = aligned_zeros(parameters, size), aligned_zeros(parameters, size)
+        after = aligned_zeros(parameters, size)
+        e, e_after, e_before = (flat.reshape(-1, width), after.reshape(-1, width), before.reshape(-1, width))
+        for k in range(len(mine)):
+            slots[mine[k]] = k
+            copy(embeddings[mine[k]], e[k])
+        turn, masked = np.arange(starts[client], starts[client + 1]), np.arange(indptr[client], indptr[client + 1])
+        draws, sequence_draws, at = 2 * word_starts[client], 2 * sequence_word_starts[client], len(masked)
+        for _ in range(n_epochs):
+            draws = shuffle(turn, words, draws)
+            for b in range(0, len(turn), batch_size):
+                copy(flat, before)
+                copy(flat, after)
+                step_examples(examples, w, e, slots, users[client], turn[b : b + batch_size], room)
+                if len(masked) == 0:
+                    continue
+                if at >= len(masked):  # all have had their turn: again, in another order
+                    sequence_draws, at = shuffle(masked, sequence_words, sequence_draws), 0
+                step_sequences(u, e_after, item_slots, sequence_items, sequence_starts, candidates,
+                               masked[at : at + sequence_batch_size], sequence_room,
+                               sequence_rate, 1.0, 1.0, lanes, rows)  # fmt: skip
+                at += sequence_batch_size
+                add_moves(e, e_after, e_before)
+        update = out[out_starts[client] : out_starts[client + 1]]
+        for k in range(n_network):
+            update[k] = w[k] - parameters[k]
+        for k in range(n_dense - n_network):
+            update[n_network + k] = u[k] - parameters[n_network + k]
+        for k in range(len(mine)):
+            for j in range(width):
+                update[n_dense + k * width + j] = e[k, j] - embeddings[mine[k], j]
+        place = take_next(counter)

@@ -1,0 +1,235 @@
+"""Stochastic gradient descent of matrix factorisation over blocks of a rating list.
+
+For a rating r of user u and item i with weight w and prediction ``s = mean + b_u + c_i + p_u'q_i``, one step is
+
+    g = w * d loss(s, r) / ds
+    b_u <- (1 - a h) b_u - a g            p_u <- (1 - a l) p_u - a g q_i
+    c_i <- (1 - a h) c_i - a g            q_i <- (1 - a l) q_i - a g p_u     (p_u as it was)
+
+with learning rate a and regularization l of factors and h of biases (Koren, Bell, Volinsky 2009, section "Learning
+algorithms"; Gemulla et al. 2011 for the blocks).  Inputs are trusted.
+
+Rows are whole lines of cache, each beginning on one.  There is no parallel loop here: the functions release the GIL,
+and the API layer calls them from threads of its own, on blocks that share no row.  So two threads can train two models
+at once, and a forked child can train.
+
+A loss of the user's own is an address: that of a compiled function as `SgdOwnLoss` in `_sgd.h` describes it.
+"""
+from cython cimport floating
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+
+include "_kernels/core/_level.pxi"
+
+cdef extern from "_kernels/compute/_sgd.h" namespace "fastfedrec" nogil:
+    enum:
+        SGD_LINE_BYTES
+        SGD_NO_BIASES
+        SGD_BIASES_IN_ROWS
+        SGD_BIASES_BESIDE
+        SGD_SQUARED
+        SGD_ABSOLUTE
+        SGD_HUBER
+        SGD_LOGISTIC
+        SGD_OWN_LOSS
+    ctypedef void (*SgdOwnLoss)(double prediction, double rating, double* out) noexcept
+    cdef cppclass SgdRating[Real]:
+        pass
+    cdef cppclass SgdModel[Real]:
+        Real* user_rows
+        Real* item_rows
+        Real* user_biases
+        Real* item_biases
+        Py_ssize_t width
+        double mean
+        int biases
+        int loss
+        bint weighted
+        SgdOwnLoss own_loss
+    cdef cppclass SgdRates:
+        double learning_rate
+        double regularization
+        double bias_regularization
+    bint train_blocks[Real](
+        const SgdModel[Real]& model, const SgdRating[Real]* ratings, const uint64_t* starts, Py_ssize_t n_blocks,
+        const SgdRates& rates, double* losses, double* failed
+    ) noexcept
+    bint measure_ratings[Real](
+        const SgdModel[Real]& model, const SgdRating[Real]* ratings, Py_ssize_t n, double* loss
+    ) noexcept
+    bint copy_within[Real](const Real* numbers, Real* copy, Py_ssize_t n, double limit) noexcept
+    void predict_pairs[Real](
+        const int64_t* users, const int64_t* items, Py_ssize_t n, const Real* user_factors, const Real* item_factors,
+        Py_ssize_t n_factors, const Real* user_biases, const Real* item_biases, double mean, Real* out
+    ) noexcept
+
+cdef extern from "_kernels/compute/_tasks.h" namespace "fastfedrec" nogil:
+    enum:
+        ARRIVALS_LINE
+    void tell(int64_t* arrivals, Py_ssize_t task, int64_t phase) noexcept
+    void leave(int64_t* arrivals, Py_ssize_t task) noexcept
+    void wait_for_all(int64_t* arrivals, Py_ssize_t n_tasks, int64_t phase) noexcept
+
+LINE_BYTES = SGD_LINE_BYTES
+COUNTERS_A_LINE = ARRIVALS_LINE  # of `arrivals`, so that no two tasks write to one line
+NO_BIASES, BIASES_IN_ROWS, BIASES_BESIDE = SGD_NO_BIASES, SGD_BIASES_IN_ROWS, SGD_BIASES_BESIDE
+LOSSES = {"squared": SGD_SQUARED, "absolute": SGD_ABSOLUTE, "huber": SGD_HUBER, "logistic": SGD_LOGISTIC}
+OWN_LOSS = SGD_OWN_LOSS
+
+# What a task of an epoch, or of a sum of losses, ends with.
+USABLE, UNUSABLE, NO_LOSS = 1, 0, -1
+
+
+cdef floating* _first(floating[::1] numbers) noexcept:
+    return &numbers[0] if numbers.shape[0] else NULL
+
+
+cdef SgdModel[floating] _model(
+    floating[:, ::1] user_rows, floating[:, ::1] item_rows, floating[::1] user_biases, floating[::1] item_biases,
+    int biases, int loss, uintptr_t own_loss, double mean, bint weighted
+):
+    cdef SgdModel[floating] model
+    model.user_rows, model.item_rows = &user_rows[0, 0], &item_rows[0, 0]
+    model.user_biases, model.item_biases = _first(user_biases), _first(item_biases)
+    model.width = user_rows.shape[1]
+    model.mean = mean
+    model.biases, model.loss, model.own_loss = biases, loss, <SgdOwnLoss>own_loss
+    model.weighted = weighted
+    return model
+
+
+cdef bint _copy_share(
+    const floating* numbers, floating* kept, Py_ssize_t n, double limit, Py_ssize_t part, Py_ssize_t n_parts
+) noexcept nogil:
+    cdef Py_ssize_t share = n // n_parts
+    return copy_within(numbers + part * share, kept + part * share, share, limit)
+
+
+cdef Py_ssize_t _spread_bits(Py_ssize_t number) noexcept nogil:
+    """Its bits at places 0, 2, 4 and so on."""
+    cdef Py_ssize_t bits = 0, place = 0
+    while number >> place:
+        bits |= (number & <Py_ssize_t>1 << place) << place
+        place += 1
+    return bits
+
+
+def run_epoch(
+    const unsigned char[::1] records,     # IN  (n_ratings,) of `rating_blocks.record_type`, block after block
+    const uint64_t[::1] starts,           # IN  (n_blocks**2 + 1,): where each block begins, in Morton order
+    floating[:, ::1] user_rows,           # IN/OUT (n_user_rows, width)
+    floating[:, ::1] item_rows,           # IN/OUT (n_item_rows, width)
+    floating[::1] user_biases,            # IN/OUT (n_user_rows,), or (0,) unless they stand beside the rows
+    floating[::1] item_biases,            # IN/OUT (n_item_rows,), or (0,)
+    int biases,                           # where they are
+    int loss,
+    uintptr_t own_loss,                   # its address, or 0
+    double mean,
+    bint weighted,                        # or all weights are 1
+    double[::1] losses,                   # OUT (n_blocks**2,) weighted sums of the loss before each step
+    double learning_rate,
+    double regularization,
+    double bias_regularization,
+    floating[:, ::1] kept_user_rows,      # OUT the four arrays as they are after the epoch
+    floating[:, ::1] kept_item_rows,
+    floating[::1] kept_user_biases,
+    floating[::1] kept_item_biases,
+    double limit,
+    int64_t[:, ::1] arrivals,             # IN/OUT (n_tasks, 8): the phases each task has done, each on its own line
+    int64_t before,                       # how many all of them had done when the epoch began
+    Py_ssize_t task,
+    double[::1] failed,                   # OUT (2,): prediction and rating of which the user's loss has no value
+):
+    """One task of an epoch, whose tasks must all be running; whether no number of its share exceeds `limit`.
+
+    A task has its own users' blocks, and in each phase blocks of items that no other task has then.  Stratum s pairs
+    users' block j with items' block j ^ s.  The number of tasks is a power of two, so in the strata of a phase the high
+    bits of s are fixed, and with them the range of items' blocks that a task meets.  Blocks lie in Morton order of
+    (s, j): 2, 4, 8, ... strata of as many users' blocks meet only as many items' blocks, which a cache may hold, and
+    those of a task's phase are one run in memory.  Each row sees its ratings in the order of s all the same, so no bit
+    depends on it.  Tasks wait for each other between phases.  After the last, a task checks and copies what no other
+    touches any more: its users, and the items it met last.
+    """
+    cdef Py_ssize_t n_tasks = arrivals.shape[0], n_visits = losses.shape[0] // n_tasks**2  # of blocks in a phase
+    cdef Py_ssize_t n_user_lanes = user_rows.shape[0] * user_rows.shape[1]
+    cdef Py_ssize_t n_item_lanes = item_rows.shape[0] * item_rows.shape[1]
+    cdef Py_ssize_t phase, first, items = task ^ (n_tasks - 1)
+    cdef SgdModel[floating] model = _model(
+        user_rows, item_rows, user_biases, item_biases, biases, loss, own_loss, mean, weighted
+    )
+    cdef const SgdRating[floating]* ratings = <const SgdRating[floating]*>&records[0]
+    cdef SgdRates rates
+    cdef bint usable
+    rates.learning_rate, rates.regularization = learning_rate, regularization
+    rates.bias_regularization = bias_regularization
+    cdef floating* kept_users = _first(kept_user_biases)
+    cdef floating* kept_items = _first(kept_item_biases)
+    with nogil:
+        for phase in range(n_tasks):
+            first = (_spread_bits(task) | _spread_bits(phase) << 1) * n_visits
+            if not train_blocks(model, ratings, &starts[first], n_visits, rates, &losses[first], &failed[0]):
+                leave(&arrivals[0, 0], task)
+                with gil:
+                    return NO_LOSS
+            tell(&arrivals[0, 0], task, before + phase + 1)
+            if phase + 1 < n_tasks:
+                wait_for_all(&arrivals[0, 0], n_tasks, before + phase + 1)
+        usable = _copy_share(model.user_rows, &kept_user_rows[0, 0], n_user_lanes, limit, task, n_tasks)
+        usable &= _copy_share(model.item_rows, &kept_item_rows[0, 0], n_item_lanes, limit, items, n_tasks)
+        usable &= _copy_share(model.user_biases, kept_users, user_biases.shape[0], limit, task, n_tasks)
+        usable &= _copy_share(model.item_biases, kept_items, item_biases.shape[0], limit, items, n_tasks)
+    return USABLE if usable else UNUSABLE
+
+
+def sum_losses(
+    const unsigned char[::1] records,     # IN  (n_ratings,) of `rating_blocks.record_type`
+    floating[:, ::1] user_rows,           # IN  (n_user_rows, width)
+    floating[:, ::1] item_rows,           # IN  (n_item_rows, width)
+    floating[::1] user_biases,            # IN  (n_user_rows,), or (0,)
+    floating[::1] item_biases,            # IN  (n_item_rows,), or (0,)
+    int biases,
+    int loss,
+    uintptr_t own_loss,
+    double mean,
+    double[::1] losses,                   # OUT (n_chunks,) weighted sums over equal runs of ratings
+    Py_ssize_t task,
+    Py_ssize_t n_tasks,
+    double[::1] failed,                   # OUT (2,)
+):
+    """The loss of a model that stands still; tasks take every `n_tasks`-th chunk."""
+    cdef Py_ssize_t n_chunks = losses.shape[0], n_ratings = records.shape[0] // sizeof(SgdRating[floating])
+    cdef Py_ssize_t chunk = task, first
+    cdef SgdModel[floating] model = _model(
+        user_rows, item_rows, user_biases, item_biases, biases, loss, own_loss, mean, True
+    )
+    cdef const SgdRating[floating]* ratings = <const SgdRating[floating]*>&records[0]
+    cdef double found[2]
+    with nogil:
+        while chunk < n_chunks:
+            first = chunk * n_ratings // n_chunks
+            if not measure_ratings(model, ratings + first, (chunk + 1) * n_ratings // n_chunks - first, found):
+                failed[0], failed[1] = found[0], found[1]
+                with gil:
+                    return NO_LOSS
+            losses[chunk] = found[0]
+            chunk += n_tasks
+    return USABLE
+
+
+def predict(
+    const int64_t[::1] users,             # IN  (n_pairs,)
+    const int64_t[::1] items,             # IN  (n_pairs,)
+    const floating[:, ::1] user_factors,  # IN  (n_users, n_factors)
+    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
+    const floating[::1] user_biases,      # IN  (n_users,)
+    const floating[::1] item_biases,      # IN  (n_items,)
+    double mean,
+    floating[::1] out,                    # OUT (n_pairs,)
+):
+    """The model's predictions of pairs."""
+    if users.shape[0] == 0:
+        return
+    with nogil:
+        predict_pairs(
+            &users[0], &items[0], users.shape[0], &user_factors[0, 0], &item_factors[0, 0], user_factors.shape[1],
+            &user_biases[0], &item_biases[0], mean, &out[0]
+        )

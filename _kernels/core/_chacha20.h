@@ -1,0 +1,40 @@
+// ChaCha20 keystream blocks (RFC 8439, section 2.3), as many at once as one or two vectors have 32-bit lanes.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "_kernels/core/_levels.h"
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "words of the keystream are read as pairs of 32 bits, low ones first"
+#endif
+
+#define FASTFEDREC_DECLARE(level) \
+    namespace level { \
+    int chacha20_batch(const uint32_t* state, uint32_t* out); \
+    void chacha20_blocks(const uint32_t* state, const uint64_t* users, ptrdiff_t first, ptrdiff_t n, \
+                         ptrdiff_t blocks_per_user, uint32_t* out); \
+    }
+namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
+#undef FASTFEDREC_DECLARE
+
+namespace fastfedrec {
+
+const int LARGEST_BATCH = 32;  // blocks
+
+// Writes the blocks of counters state[12], state[12] + 1, ... and returns how many: at most LARGEST_BATCH.
+static inline int chacha20_batch(const uint32_t* state, uint32_t* out) {
+    return FASTFEDREC_CALL(chacha20_batch, state, out);
+}
+
+// Writes n blocks, from number `first` on, of the streams of all users set end to end, each cut off after
+// blocks_per_user; `state` gives key and round.  No lane is idle where streams are short.
+static inline void chacha20_blocks(const uint32_t* state, const uint64_t* users, ptrdiff_t first, ptrdiff_t n,
+                                   ptrdiff_t blocks_per_user, uint32_t* out) {
+    FASTFEDREC_CALL(chacha20_blocks, state, users, first, n, blocks_per_user, out);
+}
+
+// High half of a 64 x 64 bit product.
+static inline uint64_t mulhi64(uint64_t a, uint64_t b) { return (uint64_t)(((unsigned __int128)a * b) >> 64); }
+
+}  // namespace fastfedrec

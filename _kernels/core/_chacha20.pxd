@@ -1,0 +1,130 @@
+"""ChaCha20 keystreams (RFC 8439, section 2.3), the one source of random bits of every kernel.
+
+A stream is named by (subkey, round, user): the subkey is the 256-bit ChaCha20 key of one purpose, and the 96-bit
+nonce is (round, user low, user high).  The 32-bit block counter runs within the stream, from 0, so a name gives the
+same bits on any thread, shard or machine.  Its words are of 64 bits, low halves first.  How many blocks are computed
+together never changes the stream.
+
+Inline functions only: a compiled module cannot be cimported under the `_kernels` mapping (see setup.py).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memmove
+
+from _kernels.core._lines cimport malloc_lines
+
+cdef extern from "_kernels/core/_chacha20.h" namespace "fastfedrec" nogil:
+    int chacha20_batch(const uint32_t* state, uint32_t* out) noexcept
+    const int LARGEST_BATCH
+    void chacha20_blocks(
+        const uint32_t* state, const uint64_t* users, Py_ssize_t first, Py_ssize_t n, Py_ssize_t blocks_per_user,
+        uint32_t* out,
+    ) noexcept
+    uint64_t mulhi64(uint64_t a, uint64_t b) noexcept
+
+
+cdef struct Stream:
+    uint32_t state[16]
+    uint64_t buffer[256]     # 8 words a block, the largest batch
+    int position             # next unread word of the buffer
+    int end                  # words in the buffer
+
+
+cdef inline void stream_open(Stream* s, const uint32_t* subkey, uint32_t round_number, uint64_t user) noexcept nogil:
+    cdef int i
+    s.state[0] = 0x61707865
+    s.state[1] = 0x3320646e
+    s.state[2] = 0x79622d32
+    s.state[3] = 0x6b206574
+    for i in range(8):
+        s.state[4 + i] = subkey[i]
+    s.state[12] = 0
+    s.state[13] = round_number
+    s.state[14] = <uint32_t>(user & <uint64_t>0xFFFFFFFF)
+    s.state[15] = <uint32_t>(user >> 32)
+    s.position = 0
+    s.end = 0
+
+
+cdef inline void stream_refill(Stream* s) noexcept nogil:
+    """The next batch of words of the stream, whatever was left of the last one."""
+    cdef int n_blocks = chacha20_batch(s.state, <uint32_t*>s.buffer)
+    s.state[12] += n_blocks
+    s.position = 0
+    s.end = 8 * n_blocks
+
+
+cdef inline uint64_t stream_next(Stream* s) noexcept nogil:
+    """The next 64 bits of the stream."""
+    if s.position == s.end:
+        stream_refill(s)
+    s.position += 1
+    return s.buffer[s.position - 1]
+
+
+cdef inline void stream_read(Stream* s, uint64_t* words, Py_ssize_t n) noexcept nogil:
+    """The next n words of the stream."""
+    cdef Py_ssize_t size
+    while n > 0:
+        if s.position == s.end:
+            stream_refill(s)
+        size = min(n, <Py_ssize_t>(s.end - s.position))
+        memcpy(words, s.buffer + s.position, size * sizeof(uint64_t))
+        s.position += <int>size
+        words += size
+        n -= size
+
+
+cdef inline uint64_t stream_below(Stream* s, uint64_t bound) noexcept nogil:
+    """An integer in [0, bound): the high half of word x bound, off uniform by less than bound * 2^-64."""
+    return mulhi64(stream_next(s), bound)
+
+
+cdef inline double stream_uniform(Stream* s) noexcept nogil:
+    """A double in (0, 1): 52 bits, at the middles of their cells (exact, so neither end is reached)."""
+    return (<double>(stream_next(s) >> 12) + 0.5) * 2.220446049250313e-16
+
+
+cdef struct Streams:
+    # The first words of the streams of consecutive users: no lane of a batch is idle, however short the streams.
+    uint32_t state[16]
+    const uint64_t* users
+    Py_ssize_t blocks_per_user
+    Py_ssize_t n_blocks      # of all users
+    Py_ssize_t drawn         # of these
+    Py_ssize_t kept          # drawn and not yet read, at the end of the buffer's used part
+    Py_ssize_t end           # blocks in the buffer
+    uint64_t* buffer         # 8 words a block, one user and the largest batch
+
+
+cdef inline bint streams_allocate(Streams* s, Py_ssize_t n_words) noexcept nogil:
+    """Room for users of `n_words` words; False if there is none."""
+    s.blocks_per_user = (n_words + 7) // 8
+    s.buffer = <uint64_t*>malloc_lines(64 * (s.blocks_per_user + LARGEST_BATCH))
+    return s.buffer != NULL
+
+
+cdef inline void streams_open(
+    Streams* s, const uint32_t* subkey, uint32_t round_number, const uint64_t* users, Py_ssize_t n_users
+) noexcept nogil:
+    cdef Stream stream
+    stream_open(&stream, subkey, round_number, 0)
+    s.state = stream.state
+    s.users = users
+    s.n_blocks = n_users * s.blocks_per_user
+    s.drawn = s.kept = s.end = 0
+
+
+cdef inline const uint64_t* streams_next(Streams* s) noexcept nogil:
+    """The words of the next user, to be used before the next call."""
+    cdef Py_ssize_t wanted
+    if s.kept < s.blocks_per_user:
+        memmove(s.buffer, s.buffer + 8 * (s.end - s.kept), 64 * s.kept)
+        wanted = s.blocks_per_user - s.kept
+        wanted = min((wanted + LARGEST_BATCH - 1) // LARGEST_BATCH * LARGEST_BATCH, s.n_blocks - s.drawn)
+        chacha20_blocks(s.state, s.users, s.drawn, wanted, s.blocks_per_user, <uint32_t*>(s.buffer + 8 * s.kept))
+        s.drawn += wanted
+        s.kept += wanted
+        s.end = s.kept
+    s.kept -= s.blocks_per_user
+    return s.buffer + 8 * (s.end - s.kept - s.blocks_per_user)

@@ -1,0 +1,76 @@
+"""Uniform subsets without replacement (Bentley and Floyd, Communications of the ACM 30(9), 1987), in a bitmap.
+
+The bitmap answers "drawn already?" at once and, read from its first word to its last, gives the subset in ascending
+order without a sort; the price is population / 64 words to read, 0.1 us at 4,000 items.
+"""
+from libc.stdint cimport uint64_t
+from libc.string cimport memset
+
+from _kernels.core._chacha20 cimport Stream, mulhi64, stream_next
+
+cdef extern from * nogil:
+    """
+    #if defined(_MSC_VER)
+    #include <intrin.h>
+    static inline int fastfedrec_lowest_bit(unsigned long long word) {
+        unsigned long index;
+        _BitScanForward64(&index, word);
+        return (int)index;
+    }
+    #else
+    static inline int fastfedrec_lowest_bit(unsigned long long word) { return __builtin_ctzll(word); }
+    #endif
+    """
+    int lowest_bit "fastfedrec_lowest_bit"(uint64_t word) noexcept
+
+
+cdef inline Py_ssize_t bitmap_words(Py_ssize_t population) noexcept nogil:
+    return (population + 63) >> 6
+
+
+cdef inline void mark_next(uint64_t word, uint64_t last, uint64_t* marked) noexcept nogil:
+    """One step of the algorithm: mark a rank from 0 .. last, by a random word."""
+    cdef uint64_t rank = mulhi64(word, last + 1)
+    if (marked[rank >> 6] >> (rank & 63)) & 1:
+        rank = last
+    marked[rank >> 6] |= <uint64_t>1 << (rank & 63)
+
+
+cdef inline void mark_all(uint64_t population, uint64_t* marked) noexcept nogil:
+    """Mark the ranks 0 .. population - 1, which takes no draw."""
+    memset(marked, 0xFF, population >> 6 << 3)
+    if population & 63:
+        marked[population >> 6] = (<uint64_t>1 << (population & 63)) - 1
+
+
+cdef inline void mark_subset(Stream* stream, uint64_t population, uint64_t size, uint64_t* marked) noexcept nogil:
+    """Mark `size` of the ranks 0 .. population - 1 in a bitmap that is all 0; to mark them all takes no draw."""
+    cdef uint64_t last
+    if size == population:
+        mark_all(population, marked)
+    else:
+        for last in range(population - size, population):
+            mark_next(stream_next(stream), last, marked)
+
+
+cdef inline uint64_t unbiased_below(Stream* stream, uint64_t bound) noexcept nogil:
+    """An exactly uniform integer in [0, bound): the high half of word x bound, drawn again where the low half is one
+    of the 2^64 mod bound least (Lemire, "Fast random integer generation in an interval", 2019)."""
+    cdef uint64_t word = stream_next(stream), surplus
+    if word * bound < bound:
+        surplus = (<uint64_t>0 - bound) % bound
+        while word * bound < surplus:
+            word = stream_next(stream)
+    return mulhi64(word, bound)
+
+
+cdef inline void mark_unbiased_subset(
+    Stream* stream, uint64_t population, uint64_t size, uint64_t* marked
+) noexcept nogil:
+    """The same, exactly uniform: for guarantees, where a bias of population * 2^-64 a draw would count."""
+    cdef uint64_t last, rank
+    for last in range(population - size, population):
+        rank = unbiased_below(stream, last + 1)
+        if (marked[rank >> 6] >> (rank & 63)) & 1:
+            rank = last
+        marked[rank >> 6] |= <uint64_t>1 << (rank & 63)

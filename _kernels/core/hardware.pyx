@@ -1,0 +1,61 @@
+"""What this machine and its OpenMP runtime offer; see fastfedrec.hardware."""
+from cython.parallel cimport prange
+
+
+cdef extern from "_kernels/core/_levels.h" namespace "fastfedrec" nogil:
+    """
+    #if defined(_OPENMP)
+    #include <omp.h>
+    static inline int fastfedrec_max_threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
+    #else
+    static inline int fastfedrec_max_threads() { return 0; }
+    #endif
+    #if defined(__x86_64__)
+    #include <cpuid.h>
+    static inline int fastfedrec_splits_vectors() {
+        unsigned a, vendor, c, d, b;
+        if (!__get_cpuid(0, &a, &vendor, &c, &d) || vendor != 0x68747541u) return 0;  // "Auth", of AuthenticAMD
+        return __get_cpuid(1, &a, &b, &c, &d) && ((a >> 8) & 15) + ((a >> 20) & 255) == 0x19;
+    }
+    #else
+    static inline int fastfedrec_splits_vectors() { return 0; }
+    #endif
+    """
+    int _n_levels "FASTFEDREC_N_LEVELS"
+    int _best_level "fastfedrec::best_level"() noexcept
+    int _max_threads "fastfedrec_max_threads"() noexcept
+    int _splits_vectors "fastfedrec_splits_vectors"() noexcept
+
+cdef bint SPLITS_VECTORS = _splits_vectors()   # asked once: on a virtual machine the question leaves it
+
+
+def n_levels():
+    """How many levels of vector code were built: 1, or 3 on x86-64."""
+    return _n_levels
+
+
+def best_level():
+    """The highest of them that this processor runs."""
+    return _best_level()
+
+
+def max_threads():
+    """Threads that OpenMP gives a parallel loop started here and now; 0 where the build has no OpenMP."""
+    return _max_threads()
+
+
+def call_in_threads(work, int n_threads):
+    """Call work(0), ..., work(n_threads - 1), Python functions, in as many of OpenMP's threads.
+
+    Python's own threads would be others, and share the processors with OpenMP's, which wait for their next loop by
+    looking for it for some milliseconds.  Where OpenMP gives fewer threads, some calls come after others.
+    """
+    cdef int thread
+    for thread in prange(n_threads, nogil=True, schedule="static", chunksize=1, num_threads=n_threads):
+        with gil:
+            work(thread)
+
+
+def splits_vectors():
+    """Whether this processor works on 512-bit vectors in two halves, and so is no faster with them (AMD Zen 4)."""
+    return SPLITS_VECTORS

@@ -1,0 +1,267 @@
+"""Keystreams of ChaCha20 as arrays (RFC 8439; docs/explanation/core/randomness.md).  Inputs are trusted."""
+from cython.parallel cimport prange, threadid
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from libcpp.algorithm cimport sort
+from libcpp.utility cimport pair
+from libcpp.vector cimport vector
+
+from _kernels.core._chacha20 cimport LARGEST_BATCH, Stream, chacha20_batch, chacha20_blocks, stream_open, stream_refill
+
+include "_kernels/core/_level.pxi"
+
+cdef struct Parts:        # of words to be sorted
+    int n_bits            # first bits of a word, which name its part
+    int place_bits        # last bits of what is sorted: its place; those before are the word's next
+
+cdef enum:
+    PART = 8192           # words of a long stream that one thread writes at once: whole blocks
+    BITS_PER_PART = 12    # of buckets that words are dealt to at once: they and a copy stay in a cache
+    MOST_PART_BITS = 11   # more streams at once are slow to write
+    FEW = 16              # words of a bucket that are put in order one by one
+    PAGE = 512            # words of the least page that a system gives
+
+
+def keystream_blocks(
+    const uint32_t[::1] initial_state,   # IN  (16,), RFC 8439 section 2.3, counter in word 12
+    uint32_t[:, ::1] out,                # OUT (n_blocks, 16)
+):
+    """Write consecutive keystream blocks from an explicit ChaCha20 state: the form of RFC 8439's test vectors."""
+    cdef uint32_t state[16]
+    cdef uint32_t blocks[512]
+    cdef Py_ssize_t n_blocks = out.shape[0], block = 0, drawn
+    memcpy(state, &initial_state[0], sizeof(state))
+    while block < n_blocks:
+        drawn = chacha20_batch(state, blocks)
+        memcpy(&out[block, 0], blocks, min(drawn, n_blocks - block) * 64)
+        state[12] += <uint32_t>drawn
+        block += drawn
+
+
+def stream_words(
+    const uint32_t[::1] subkey,    # IN  (8,)
+    const uint64_t[::1] users,     # IN  (n_streams,), global user ids
+    uint64_t[:, ::1] out,          # OUT (n_streams, n_words)
+    uint32_t round_number,
+    int n_threads,
+):
+    """Write the first words of the stream (subkey, round, user), one row a user."""
+    cdef Py_ssize_t n_streams = users.shape[0], n_words = out.shape[1], i
+    cdef Py_ssize_t together = LARGEST_BATCH // ((n_words + 7) // 8)   # streams in one batch
+    cdef Py_ssize_t n_parts = (n_words + PART - 1) // PART, first
+    if together == 0:
+        for i in prange(n_streams * n_parts, nogil=True, schedule="static", num_threads=n_threads):
+            first = i % n_parts * PART
+            _long_stream(
+                &subkey[0], round_number, users[i // n_parts], first, &out[i // n_parts, first],
+                min(PART, n_words - first),
+            )
+        return
+    for i in prange((n_streams + together - 1) // together, nogil=True, schedule="static", num_threads=n_threads):
+        _short_streams(
+            &subkey[0], round_number, &users[i * together], min(together, n_streams - i * together),
+            &out[i * together, 0], n_words,
+        )
+
+
+def ragged_words(
+    const uint32_t[::1] subkey,    # IN  (8,)
+    const uint64_t[::1] users,     # IN  (n_streams,), global user ids
+    const int64_t[::1] starts,     # IN  (n_streams + 1,), where the words of each stream begin
+    uint64_t[::1] out,             # OUT (starts[-1],)
+    uint32_t round_number,
+    int n_threads,
+):
+    """Write the first words of the stream (subkey, round, user), as many as each user needs."""
+    cdef Py_ssize_t n_streams = users.shape[0], i
+    for i in prange(n_streams, nogil=True, schedule="dynamic", num_threads=n_threads):
+        if starts[i] < starts[i + 1]:
+            _long_stream(&subkey[0], round_number, users[i], 0, &out[starts[i]], starts[i + 1] - starts[i])
+
+
+cdef void _long_stream(
+    const uint32_t* subkey, uint32_t round_number, uint64_t user, Py_ssize_t first, uint64_t* out, Py_ssize_t n_words
+) noexcept nogil:
+    """Words from number `first` on, which a block begins with."""
+    cdef Stream stream
+    cdef Py_ssize_t i = 0
+    stream_open(&stream, subkey, round_number, user)
+    stream.state[12] = <uint32_t>(first // 8)
+    while i < n_words:
+        stream_refill(&stream)
+        memcpy(out + i, stream.buffer, 8 * min(<Py_ssize_t>stream.end, n_words - i))
+        i += stream.end
+
+
+cdef void _short_streams(
+    const uint32_t* subkey, uint32_t round_number, const uint64_t* users, Py_ssize_t n_users, uint64_t* out,
+    Py_ssize_t n_words,
+) noexcept nogil:
+    cdef Stream stream
+    cdef Py_ssize_t blocks_per_user = (n_words + 7) // 8, u
+    stream_open(&stream, subkey, round_number, 0)
+    chacha20_blocks(
+        stream.state, users, 0, n_users * blocks_per_user, blocks_per_user, <uint32_t*>stream.buffer
+    )
+    for u in range(n_users):
+        memcpy(out + u * n_words, stream.buffer + 8 * blocks_per_user * u, 8 * n_words)
+
+
+def sort_places(
+    const uint64_t[::1] words,   # IN  (n,), uniform: others take n log n, and are fewer than 2**32
+    int64_t[::1] out,            # OUT (n,)
+    int n_threads,
+):
+    """Write the places of the words in their order, those of equal words in their own.
+
+    Words are dealt to parts by their first bits, and in a part sorted by as many of the next as leave room for a place.
+    """
+    cdef Py_ssize_t n = words.shape[0], k, start = 0, most = 0, n_buckets
+    cdef uint64_t* packed = <uint64_t*>&out[0]
+    cdef vector[uint64_t] scratch
+    cdef vector[int64_t] ends
+    cdef vector[uint32_t] buckets
+    cdef Parts parts
+    cdef int t
+    parts.n_bits = min(max(_bucket_bits(n) - BITS_PER_PART, 0), MOST_PART_BITS)
+    parts.place_bits = 0
+    while n - 1 >> parts.place_bits:
+        parts.place_bits += 1
+    cdef Py_ssize_t n_parts = <Py_ssize_t>1 << parts.n_bits
+    ends.resize(n_threads * n_parts)       # where each thread's words of each part end
+    with nogil:
+        for t in prange(n_threads, schedule="static", num_threads=n_threads):
+            _count_parts(&words[0], n * t // n_threads, n * (t + 1) // n_threads, parts, &ends[t * n_parts])
+            _touch(packed, n * t // n_threads, n * (t + 1) // n_threads)
+        for k in range(n_parts):
+            most = max(most, _take_starts(&ends[k], n_parts, n_threads, &start))
+        for t in prange(n_threads, schedule="static", num_threads=n_threads):  # each start moves on to its end
+            _deal(&words[0], n * t // n_threads, n * (t + 1) // n_threads, parts, &ends[t * n_parts], packed)
+        n_buckets = <Py_ssize_t>1 << _bucket_bits(most)
+        scratch.resize(n_threads * most)
+        buckets.resize(n_threads * n_buckets)
+        for k in prange(n_parts, schedule="dynamic", num_threads=n_threads):
+            start = ends[(n_threads - 1) * n_parts + k - 1] if k else 0
+            _sort_part(
+                packed + start, ends[(n_threads - 1) * n_parts + k] - start, &words[0], parts,
+                &scratch[threadid() * most], &buckets[threadid() * n_buckets],
+            )
+
+
+cdef inline int _bucket_bits(Py_ssize_t n) noexcept nogil:
+    """By so many first bits, one at least, most words come to a bucket of their own."""
+    cdef int n_bits = 1
+    while n >> n_bits:
+        n_bits += 1
+    return n_bits
+
+
+cdef inline Py_ssize_t _first_bits(uint64_t word, int n_bits) noexcept nogil:
+    return word >> 1 >> (63 - n_bits)
+
+
+cdef void _count_parts(
+    const uint64_t* words, Py_ssize_t begin, Py_ssize_t end, Parts parts, int64_t* counts
+) noexcept nogil:
+    cdef Py_ssize_t k
+    for k in range(begin, end):
+        counts[_first_bits(words[k], parts.n_bits)] += 1
+
+
+cdef void _touch(uint64_t* memory, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
+    """New memory is the system's to give, a page at a time: threads that scatter over it wait for each other."""
+    cdef Py_ssize_t k
+    for k in range((end - begin + PAGE - 1) // PAGE):
+        memory[begin + k * PAGE] = 0
+
+
+cdef Py_ssize_t _take_starts(int64_t* counts, Py_ssize_t stride, int n_threads, Py_ssize_t* start) noexcept nogil:
+    """Where each thread's words of one part begin, for their counts; the words of all."""
+    cdef Py_ssize_t first = start[0], count
+    cdef int t
+    for t in range(n_threads):
+        count = counts[t * stride]
+        counts[t * stride] = start[0]
+        start[0] += count
+    return start[0] - first
+
+
+cdef void _deal(
+    const uint64_t* words, Py_ssize_t begin, Py_ssize_t end, Parts parts, int64_t* starts, uint64_t* packed
+) noexcept nogil:
+    cdef Py_ssize_t k
+    cdef int64_t* to
+    for k in range(begin, end):
+        to = &starts[_first_bits(words[k], parts.n_bits)]
+        packed[to[0]] = (words[k] << parts.n_bits) >> parts.place_bits << parts.place_bits | <uint64_t>k
+        to[0] += 1
+
+
+cdef void _sort_part(
+    uint64_t* packed, Py_ssize_t n, const uint64_t* words, Parts parts, uint64_t* scratch, uint32_t* starts
+) noexcept nogil:
+    """Put the places of one part where its packed words are."""
+    cdef int n_bits = _bucket_bits(n), any_tied = 0
+    cdef uint32_t count, most = 0, start = 0
+    cdef uint32_t* to
+    cdef Py_ssize_t k
+    if n == 0:
+        return
+    memset(starts, 0, (<Py_ssize_t>1 << n_bits) * sizeof(uint32_t))
+    for k in range(n):
+        starts[packed[k] >> (64 - n_bits)] += 1
+    for k in range(<Py_ssize_t>1 << n_bits):
+        count = starts[k]
+        starts[k] = start
+        start += count
+        most = max(most, count)
+    for k in range(n):  # each start moves on to its end
+        to = &starts[packed[k] >> (64 - n_bits)]
+        scratch[to[0]] = packed[k]
+        to[0] += 1
+    if most > FEW:      # never, if words are uniform
+        sort(scratch, scratch + n)
+    _insert(scratch, n)
+    for k in range(1, n):
+        any_tied |= (scratch[k - 1] ^ scratch[k]) >> parts.place_bits == 0
+    if any_tied:
+        _sort_tied(scratch, n, words, parts)
+    for k in range(n):
+        packed[k] = scratch[k] & ((<uint64_t>1 << parts.place_bits) - 1)
+
+
+cdef inline void _insert(uint64_t* packed, Py_ssize_t n) noexcept nogil:
+    """Sort by insertion: within a bucket, for those are in order."""
+    cdef Py_ssize_t k, to
+    cdef uint64_t own, larger = packed[0]
+    for k in range(1, n):  # neighbours, which without a branch costs less than to mispredict the half of them
+        own = packed[k]
+        packed[k - 1] = own if own < larger else larger
+        larger = larger if own < larger else own
+    packed[n - 1] = larger
+    for k in range(1, n):
+        if packed[k - 1] > packed[k]:
+            own, to = packed[k], k
+            while to > 0 and packed[to - 1] > own:
+                packed[to] = packed[to - 1]
+                to -= 1
+            packed[to] = own
+
+
+cdef void _sort_tied(uint64_t* packed, Py_ssize_t n, const uint64_t* words, Parts parts) noexcept nogil:
+    """Sort by whole words those that the bits beside a place do not tell apart."""
+    cdef uint64_t mask = (<uint64_t>1 << parts.place_bits) - 1
+    cdef vector[pair[uint64_t, uint64_t]] tied
+    cdef Py_ssize_t begin = 0, end, k
+    while begin < n:
+        end = begin + 1
+        while end < n and (packed[begin] ^ packed[end]) >> parts.place_bits == 0:
+            end += 1
+        if end > begin + 1:
+            tied.resize(end - begin)
+            for k in range(begin, end):
+                tied[k - begin].first, tied[k - begin].second = words[packed[k] & mask], packed[k]
+            sort(tied.begin(), tied.end())
+            for k in range(begin, end):
+                packed[k] = tied[k - begin].second
+        begin = end

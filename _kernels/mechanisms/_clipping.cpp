@@ -1,0 +1,76 @@
+// One level's code of _clipping.h.
+#include "_kernels/mechanisms/_clipping.h"
+
+#include "_kernels/core/_vector.h"
+
+namespace fastfedrec {
+namespace FASTFEDREC_LEVEL {
+
+namespace {
+
+enum { LANES = VECTOR_BYTES / 8, CHAINS = 16, VECTORS = CHAINS / LANES };
+
+template <class Real>
+struct Loaded {
+    typedef Real Vector __attribute__((vector_size(LANES * sizeof(Real)), aligned(sizeof(Real)), may_alias));
+};
+
+template <class Real>
+inline F64 load(const Real* x) {
+    return __builtin_convertvector(*(const typename Loaded<Real>::Vector*)x, F64);
+}
+
+inline F64 without_sign(F64 x) { return (F64)((U64)x & ~(1ull << 63)); }
+
+inline F64 term(F64 x, int order) { return order == 1 ? without_sign(x) : x * x; }
+
+template <int ORDER, class Real>
+double add_up(const Real* row, ptrdiff_t n, double scale) {
+    F64 chains[VECTORS] = {};
+    ptrdiff_t i = 0;
+    for (; i + CHAINS <= n; i += CHAINS)
+        for (int k = 0; k < VECTORS; ++k) chains[k] += term(load(row + i + k * LANES) * scale, ORDER);
+    double sums[CHAINS];
+    __builtin_memcpy(sums, chains, sizeof sums);
+    for (int k = 0; i < n; ++i, ++k) {
+        const double x = row[i] * scale;
+        sums[k] += ORDER == 1 ? __builtin_fabs(x) : x * x;
+    }
+    for (int width = CHAINS / 2; width; width /= 2)
+        for (int k = 0; k < width; ++k) sums[k] += sums[k + width];
+    return sums[0];
+}
+
+// The 29 bits that a float has not are cleared, and what lies below the normal range becomes 0.
+inline U64 cut(F64 x, float) {
+    const U64 bits = (U64)x & ~((1ull << 29) - 1);
+    return bits & (U64)(without_sign((F64)bits) >= 1.1754943508222875e-38);
+}
+inline U64 cut(F64 x, double) { return (U64)x & (U64)(without_sign(x) >= 2.2250738585072014e-308); }
+
+template <class Real>
+void shrink_row(const Real* row, ptrdiff_t n, double scale, double factor, Real* out) {
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        *(typename Loaded<Real>::Vector*)(out + i) =
+            __builtin_convertvector((F64)cut(load(row + i) * scale * factor, Real()), typename Loaded<Real>::Vector);
+    for (; i < n; ++i) out[i] = (Real)((F64)cut(row[i] * scale * factor - F64{}, Real()))[0];
+}
+
+}  // namespace
+
+double norm_sum(const float* row, ptrdiff_t n, double scale, int order) {
+    return order == 1 ? add_up<1>(row, n, scale) : add_up<2>(row, n, scale);
+}
+double norm_sum(const double* row, ptrdiff_t n, double scale, int order) {
+    return order == 1 ? add_up<1>(row, n, scale) : add_up<2>(row, n, scale);
+}
+void shrink(const float* row, ptrdiff_t n, double scale, double factor, float* out) {
+    shrink_row(row, n, scale, factor, out);
+}
+void shrink(const double* row, ptrdiff_t n, double scale, double factor, double* out) {
+    shrink_row(row, n, scale, factor, out);
+}
+
+}  // namespace FASTFEDREC_LEVEL
+}  // namespace fastfedrec

@@ -1,0 +1,129 @@
+"""Piecewise and hybrid mechanisms for a real t in [-1, 1] on integers (piecewise.md).
+
+One 64-bit word a value, cut into three parts:
+
+    [0, n_cells * low)            the same cell count for everybody: cell = word // low
+    then window * extra words     a window of `window` cells, wherever t puts it, each `extra` words more likely
+    the rest, 2 * half words      binary response: `plus` with half + offset of them, else `minus`
+
+The window begins within cell `start`, `shift` words into it, with (start * extra + shift) proportional to t + 1.  So a
+cell has low words and at most `extra` more, whatever rounding error start and shift carry.  Inputs are trusted.
+"""
+from cython.parallel cimport prange
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
+
+from _kernels.core._chacha20 cimport Stream, stream_next, stream_open
+
+include "_kernels/core/_level.pxi"
+
+cdef enum:
+    BLOCK = 65536             # values a stream; part of the stream's definition
+
+ctypedef fused Real:
+    float
+    double
+
+
+cdef struct Plan:
+    uint64_t n_cells
+    uint64_t window           # cells
+    uint64_t low              # words of every cell
+    uint64_t extra            # words more within the window
+    uint64_t half             # of the words left for binary response
+    uint64_t span             # largest offset from half; at most half
+    uint64_t minus            # report of a binary response
+    uint64_t plus
+
+
+cdef inline uint64_t _share(double part, uint64_t whole) noexcept nogil:
+    """part * whole rounded toward 0 and at most `whole`, for a part in [0, 1]."""
+    cdef double product = part * <double>whole
+    return whole if product >= <double>whole else min(<uint64_t>product, whole)
+
+
+cdef inline void _place(
+    double t, const Plan* plan, uint64_t* start, uint64_t* shift, uint64_t* positive
+) noexcept nogil:
+    """Where the window begins, and how many of the words left mean `plus`."""
+    cdef double cells
+    cdef uint64_t free_cells = plan.n_cells - plan.window
+    if t - t != 0.0:          # NaN or infinite
+        t = 0.0
+    t = min(max(t, -1.0), 1.0)
+    cells = 0.5 * (t + 1.0) * <double>free_cells
+    start[0] = min(<uint64_t>cells, free_cells)
+    shift[0] = 0 if start[0] == free_cells else _share(cells - <double>start[0], plan.extra)
+    positive[0] = plan.half + _share(t, plan.span) if t >= 0.0 else plan.half - _share(-t, plan.span)
+
+
+cdef inline uint16_t _report(double t, uint64_t word, const Plan* plan) noexcept nogil:
+    cdef uint64_t start, shift, positive, cell
+    cdef uint64_t common = plan.n_cells * plan.low, favoured = plan.window * plan.extra
+    if word < common:
+        return <uint16_t>(word // plan.low)
+    word -= common
+    _place(t, plan, &start, &shift, &positive)
+    if word < favoured:
+        cell = word // plan.extra
+        return <uint16_t>(start + cell + (word - cell * plan.extra >= plan.extra - shift))
+    return <uint16_t>(plan.plus if word - favoured < positive else plan.minus)
+
+
+cdef Plan _plan(const uint64_t[::1] numbers) noexcept:
+    cdef Plan plan
+    plan.n_cells, plan.window, plan.low, plan.extra = numbers[0], numbers[1], numbers[2], numbers[3]
+    plan.half, plan.span, plan.minus, plan.plus = numbers[4], numbers[5], numbers[6], numbers[7]
+    return plan
+
+
+def placements(
+    const double[::1] values,      # IN  (n,)
+    const uint64_t[::1] numbers,   # IN  (8,), as in Plan
+    uint64_t[:, ::1] out,          # OUT (n, 3): start, shift, positive
+):
+    """What the proof speaks of, for tests and for exact tables."""
+    cdef Plan plan = _plan(numbers)
+    cdef Py_ssize_t i
+    for i in range(values.shape[0]):
+        _place(values[i], &plan, &out[i, 0], &out[i, 1], &out[i, 2])
+
+
+def report_words(
+    const double[::1] values,      # IN  (n,)
+    const uint64_t[::1] words,     # IN  (n,)
+    const uint64_t[::1] numbers,   # IN  (8,), as in Plan
+    uint16_t[::1] out,             # OUT (n,)
+):
+    """The report of each value for a given word, for tests at the edges."""
+    cdef Plan plan = _plan(numbers)
+    cdef Py_ssize_t i
+    for i in range(values.shape[0]):
+        out[i] = _report(values[i], words[i], &plan)
+
+
+def report_values(
+    const Real[::1] values,        # IN  (n,)
+    uint16_t[::1] out,             # OUT (n,)
+    const uint64_t[::1] numbers,   # IN  (8,), as in Plan
+    const uint32_t[::1] subkey,    # IN  (8,)
+    uint32_t round_number,
+    int n_threads,
+):
+    """One word a value; block b of 65,536 values reads the stream (subkey, round, b)."""
+    cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
+    cdef Plan plan = _plan(numbers)
+    if n == 0:
+        return
+    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
+        _report_block(&values[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK), &plan, &subkey[0], round_number, b)
+
+
+cdef void _report_block(
+    const Real* values, uint16_t* out, Py_ssize_t start, Py_ssize_t stop, const Plan* plan, const uint32_t* subkey,
+    uint32_t round_number, uint64_t block,
+) noexcept nogil:
+    cdef Stream stream
+    cdef Py_ssize_t i
+    stream_open(&stream, subkey, round_number, block)
+    for i in range(start, stop):
+        out[i] = _report(values[i], stream_next(&stream), plan)

@@ -1,0 +1,84 @@
+"""Reports of subset selection (docs/explanation/mechanisms/frequencies/subset-selection.md).  Inputs are trusted.
+
+A first word below `p_count` takes the own value into the report.  The rest of the report is a uniform subset of the
+other values (`mark_unbiased_subset`), whose ranks are the values themselves, but for the own one's: it stands for the
+last value.
+"""
+from cython.parallel cimport parallel, prange, threadid
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+from _kernels.core._chacha20 cimport Stream, stream_next, stream_open
+from _kernels.core._subset cimport bitmap_words, lowest_bit, mark_unbiased_subset
+
+include "_kernels/core/_level.pxi"
+
+cdef enum:
+    BLOCK = 1024              # reports a stream; part of the stream's definition
+
+ctypedef fused In:
+    uint8_t
+    uint16_t
+    int32_t
+    int64_t
+
+ctypedef fused Out:
+    uint8_t
+    uint16_t
+    int32_t
+    int64_t
+
+
+def report_subsets(
+    const In[::1] values,          # IN  (n,), in [0, n_values)
+    Out[:, ::1] out,               # OUT (n, subset_size), ascending in each row
+    const uint32_t[::1] subkey,    # IN  (8,)
+    int64_t[::1] failed,           # OUT (n_threads,), 1 where a thread had no memory
+    uint64_t n_values,
+    uint64_t p_count,
+    uint32_t round_number,
+    int n_threads,
+):
+    """One subset a value; block b of 1,024 reports reads the stream (subkey, round, b), one report after another."""
+    cdef Py_ssize_t n = values.shape[0], size = out.shape[1], n_blocks = (n + BLOCK - 1) // BLOCK, b
+    cdef uint64_t* marked
+    if n == 0:
+        return
+    with nogil, parallel(num_threads=n_threads):
+        marked = <uint64_t*>calloc(bitmap_words(n_values), sizeof(uint64_t))
+        for b in prange(n_blocks, schedule="static"):
+            if marked == NULL:
+                failed[threadid()] = 1
+            else:
+                _subsets_block(
+                    &values[0], &out[0, 0], size, b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], n_values, p_count,
+                    round_number, b, marked,
+                )
+        free(marked)
+
+
+cdef void _subsets_block(
+    const In* values, Out* out, Py_ssize_t size, Py_ssize_t start, Py_ssize_t stop, const uint32_t* subkey,
+    uint64_t n_values, uint64_t p_count, uint32_t round_number, uint64_t block, uint64_t* marked,
+) noexcept nogil:
+    cdef Stream stream
+    cdef Py_ssize_t i, j, found = start * size
+    cdef uint64_t own, word, last = n_values - 1
+    cdef bint with_own
+    stream_open(&stream, subkey, round_number, block)
+    for i in range(start, stop):
+        own = <uint64_t>values[i]
+        with_own = stream_next(&stream) < p_count
+        mark_unbiased_subset(&stream, last, size - with_own, marked)
+        if (marked[own >> 6] >> (own & 63)) & 1:
+            marked[own >> 6] ^= <uint64_t>1 << (own & 63)
+            marked[last >> 6] |= <uint64_t>1 << (last & 63)
+        if with_own:
+            marked[own >> 6] |= <uint64_t>1 << (own & 63)
+        for j in range(bitmap_words(n_values)):
+            word = marked[j]
+            marked[j] = 0
+            while word:
+                out[found] = <Out>(64 * j + lowest_bit(word))
+                found += 1
+                word &= word - 1

@@ -1,0 +1,39 @@
+"""Item counts from which no user has more than a fixed weight; see `systems/baselines/popularity.py`.
+
+Inputs are trusted.
+"""
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+
+from _kernels.core._chacha20 cimport Stream, stream_below, stream_open
+
+include "_kernels/core/_level.pxi"
+
+
+def contributed_counts(
+    const int64_t[::1] indptr,     # IN  (n_users + 1,)
+    const int32_t[::1] indices,    # IN  (n_interactions,)
+    const uint64_t[::1] users,     # IN  (n_users,), global user ids
+    int64_t[::1] counts,           # IN/OUT (n_items,)
+    const uint32_t[::1] subkey,    # IN  (8,)
+    int64_t max_items,
+):
+    """Add up a uniform random subset of at most `max_items` items of each user (Knuth 3.4.2, Algorithm S).
+
+    Whatever the draws are, a user adds at most `max_items`: that is what the guarantee rests on.
+    """
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, u, j
+    cdef int64_t wanted
+    cdef Stream stream
+    with nogil:
+        for u in range(n_users):
+            wanted = max_items
+            if indptr[u + 1] - indptr[u] > wanted:
+                stream_open(&stream, &subkey[0], 0, users[u])
+            for j in range(indptr[u], indptr[u + 1]):
+                if wanted == 0:
+                    break
+                # With no more items left than wanted, all are taken and nothing is drawn.
+                if indptr[u + 1] - j > wanted and <int64_t>stream_below(&stream, indptr[u + 1] - j) >= wanted:
+                    continue
+                counts[indices[j]] += 1
+                wanted -= 1

@@ -1,0 +1,195 @@
+"""Symmetric integer noise by inverse tables (docs/explanation/mechanisms/noise/noise-tables.md).  Inputs are trusted.
+
+The draw is the number of thresholds (128 bits each) at or below a uniform 128-bit number, less `reach`.  The low half
+of that number is only drawn where the high half equals that of a threshold, which hardly ever happens.
+"""
+from cython.parallel cimport prange
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
+
+from _kernels.core._chacha20 cimport Stream, stream_next, stream_open, stream_refill
+
+include "_kernels/core/_level.pxi"
+
+cdef enum:
+    BLOCK = 65536             # values a stream; part of the stream's definition
+    BATCH = 256               # words of a stream's buffer, and values that are drawn at a time
+    MOST_LAYERS = 7           # of a standard deviation of 2^56
+
+
+cdef struct Table:
+    const uint64_t* high
+    const uint64_t* low
+    const int32_t* guide
+    Py_ssize_t n              # thresholds
+    int shift
+
+
+cdef inline Py_ssize_t find(
+    const uint64_t* high, const int32_t* guide, int shift, uint64_t word
+) noexcept nogil:
+    """How many thresholds have a smaller high half than `word`; the sentinel after the last ends the search."""
+    cdef Py_ssize_t i = guide[word >> shift]
+    while high[i] < word:
+        i += 1
+    return i
+
+
+cdef inline Py_ssize_t find_tied(
+    const uint64_t* high, const uint64_t* low, Py_ssize_t n, Py_ssize_t i, uint64_t word, uint64_t second
+) noexcept nogil:
+    """The same after a tie of the high halves, from there on by the low halves."""
+    while i < n and high[i] == word and low[i] <= second:
+        i += 1
+    return i
+
+
+def lookup(
+    const uint64_t[:, ::1] words,   # IN  (n, 2), high and low halves
+    int64_t[::1] out,               # OUT (n,)
+    const uint64_t[::1] high,       # IN  (2 reach + 1,)
+    const uint64_t[::1] low,        # IN  (2 reach + 1,)
+    const int32_t[::1] guide,       # IN  (n_cells,)
+    int shift,
+):
+    """The draws of given 128-bit numbers, for tests: ties do not come up otherwise."""
+    cdef Py_ssize_t n = high.shape[0] - 1, i, found
+    for i in range(words.shape[0]):
+        found = find(&high[0], &guide[0], shift, words[i, 0])
+        if high[found] == words[i, 0]:
+            found = find_tied(&high[0], &low[0], n, found, words[i, 0], words[i, 1])
+        out[i] = found - n // 2
+
+
+def add_noise(
+    int64_t[::1] values,            # IN/OUT (n,)
+    const uint64_t[::1] high,       # IN  (2 reach + 1,)
+    const uint64_t[::1] low,        # IN  (2 reach + 1,)
+    const int32_t[::1] guide,       # IN  (n_cells,)
+    const uint32_t[::1] subkey,     # IN  (8,)
+    int shift,
+    uint32_t round_number,
+    int n_threads,
+):
+    """Add one draw to each value, saturating; block b of 65,536 values reads the stream (subkey, round, b)."""
+    cdef Table table = Table(&high[0], &low[0], &guide[0], high.shape[0] - 1, shift)
+    _add_blocks(values, &table, &table, &subkey[0], 1, 0, round_number, n_threads)
+
+
+def add_layers(
+    int64_t[::1] values,            # IN/OUT (n,)
+    const uint64_t[::1] top_high,   # IN  (2 top reach + 1,)
+    const uint64_t[::1] top_low,    # IN  (2 top reach + 1,)
+    const int32_t[::1] top_guide,   # IN  (n_top_cells,)
+    const uint64_t[::1] high,       # IN  (2 reach + 1,), of every layer below the top
+    const uint64_t[::1] low,        # IN  (2 reach + 1,)
+    const int32_t[::1] guide,       # IN  (n_cells,)
+    const uint32_t[:, ::1] subkeys,  # IN (n_layers, 8), the top first
+    int top_shift,
+    int shift,
+    int64_t base,
+    uint32_t round_number,
+    int n_threads,
+):
+    """Add (... (g_1 base + g_2) base + ...) base + g_L to each value, saturating, where g_l is a draw of layer l.
+
+    Each layer has streams of its own, as in `add_noise`.  Twice the largest sum of draws must fit int64.
+    """
+    cdef Table top = Table(&top_high[0], &top_low[0], &top_guide[0], top_high.shape[0] - 1, top_shift)
+    cdef Table below = Table(&high[0], &low[0], &guide[0], high.shape[0] - 1, shift)
+    if not 1 <= subkeys.shape[0] <= MOST_LAYERS:  # more would be drawn beyond the end of a block's streams
+        raise ValueError(f"subkeys must be of 1 to {MOST_LAYERS} layers, got {subkeys.shape[0]}")
+    _add_blocks(values, &top, &below, &subkeys[0, 0], <int>subkeys.shape[0], base, round_number, n_threads)
+
+
+cdef void _add_blocks(
+    int64_t[::1] values, const Table* top, const Table* below, const uint32_t* subkeys, int n_layers, int64_t base,
+    uint32_t round_number, int n_threads,
+):
+    cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
+    if n == 0:
+        return
+    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
+        _add_block(
+            &values[b * BLOCK], min(<Py_ssize_t>BLOCK, n - b * BLOCK), top, below, subkeys, n_layers, base,
+            round_number, b,
+        )
+
+
+cdef void _add_block(
+    int64_t* values, Py_ssize_t n, const Table* top, const Table* below, const uint32_t* subkeys, int n_layers,
+    int64_t base, uint32_t round_number, uint64_t block,
+) noexcept nogil:
+    cdef Stream[MOST_LAYERS] streams
+    cdef int64_t[BATCH] found
+    cdef int64_t[BATCH] sums
+    cdef int64_t reach = 0
+    cdef Py_ssize_t first = 0, size, i
+    cdef int layer
+    for layer in range(n_layers):
+        stream_open(&streams[layer], subkeys + 8 * layer, round_number, block)
+        reach = base * reach + (below.n if layer else top.n) // 2
+    while first < n:
+        size = min(<Py_ssize_t>BATCH, n - first)
+        find_next(&streams[0], top, sums, size)
+        for layer in range(1, n_layers):
+            find_next(&streams[layer], below, found, size)
+            for i in range(size):
+                sums[i] = base * sums[i] + found[i]
+        add_saturating(values + first, sums, size, reach)
+        first += size
+
+
+cdef void find_next(Stream* stream, const Table* table, int64_t* found, Py_ssize_t n) noexcept nogil:
+    """How many thresholds are at or below the next number of a stream, n times."""
+    cdef Py_ssize_t i = 0, n_words, n_found
+    cdef uint64_t word
+    while i < n:
+        if stream.position == stream.end:
+            stream_refill(stream)
+        n_words = min(<Py_ssize_t>(stream.end - stream.position), n - i)
+        n_found = find_all(table.high, table.guide, table.shift, stream.buffer + stream.position, n_words, found + i)
+        stream.position += n_found
+        i += n_found
+        if n_found < n_words:  # a tie: the word after it is its low half
+            word = stream_next(stream)
+            found[i] = find_tied(
+                table.high, table.low, table.n, find(table.high, table.guide, table.shift, word), word,
+                stream_next(stream),
+            )
+            i += 1
+
+
+cdef inline Py_ssize_t find_all(
+    const uint64_t* high, const int32_t* guide, int shift, const uint64_t* words, Py_ssize_t n, int64_t* found
+) noexcept nogil:
+    """`find` for each of at most BATCH words, up to the first that ties; returns its number, or n.
+
+    The few searches that take more than one step are listed, without a branch that cannot be predicted, and ended last.
+    """
+    cdef uint16_t[BATCH] unfinished
+    cdef Py_ssize_t i, r, k, n_unfinished = 0
+    for r in range(n):
+        i = guide[words[r] >> shift]
+        found[r] = i + <int64_t>(high[i] < words[r])
+    for r in range(n):
+        unfinished[n_unfinished] = <uint16_t>r
+        n_unfinished += high[found[r]] <= words[r]
+    for k in range(n_unfinished):
+        r = unfinished[k]
+        while high[found[r]] < words[r]:
+            found[r] += 1
+        if high[found[r]] == words[r]:
+            return r
+    return n
+
+
+cdef inline void add_saturating(int64_t* values, const int64_t* draws, Py_ssize_t n, int64_t reach) noexcept nogil:
+    """Add draws - reach, brought to the ends of int64 where a sum is beyond; without branches, for signs of noise
+    cannot be predicted."""
+    cdef uint64_t value, draw, total, end
+    cdef Py_ssize_t i
+    for i in range(n):
+        value, draw = <uint64_t>values[i], <uint64_t>(draws[i] - reach)
+        total = value + draw
+        end = ((<uint64_t>1 << 63) - 1) + (value >> 63)
+        values[i] = <int64_t>(end if ((value ^ total) & (draw ^ total)) >> 63 else total)

@@ -1,0 +1,102 @@
+"""Which unrated items each user of FedRec speaks of as well: marks among the ranks of a user's unrated items.
+
+The rank of an unrated item is the number of unrated items before it, so the marks say nothing twice and every way of
+drawing them is a draw from 0 .. n_unrated - 1.
+"""
+from libc.math cimport HUGE_VAL, log
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+
+from _kernels.core._chacha20 cimport Stream, stream_next, stream_open, stream_uniform
+from _kernels.core._subset cimport bitmap_words, mark_subset
+
+cdef extern from "<algorithm>" namespace "std" nogil:
+    void nth_element(double* first, double* nth, double* last) except +
+
+cdef enum:
+    RATED = 0
+    VIRTUAL = 1
+    WITHHELD = 2              # rated, and not spoken of
+
+
+cdef inline void set_mark(uint64_t* marked, Py_ssize_t rank) noexcept nogil:
+    marked[rank >> 6] |= <uint64_t>1 << (rank & 63)
+
+
+cdef inline void mark_uniformly(
+    uint64_t* marked, const uint32_t* subkey, uint32_t round_number, uint64_t user, Py_ssize_t n_unrated,
+    Py_ssize_t size,
+) noexcept nogil:
+    """Every subset of `size` is equally likely."""
+    cdef Stream stream
+    stream_open(&stream, subkey, round_number, user)
+    mark_subset(&stream, n_unrated, size, marked)
+
+
+cdef inline void mark_by_weight(
+    uint64_t* marked, double* races, const double* weights, const int32_t* rated, Py_ssize_t n_rated,
+    Py_ssize_t n_items, const uint32_t* subkey, uint32_t round_number, uint64_t user, Py_ssize_t size,
+) noexcept nogil:
+    """One by one without replacement, each with a chance in proportion to its weight: the first to arrive of
+    exponential races (Efraimidis and Spirakis 2006)."""
+    cdef Stream stream
+    cdef Py_ssize_t item, rank = 0, at = 0, n = 0, n_unrated = n_items - n_rated
+    cdef double last = HUGE_VAL
+    stream_open(&stream, subkey, round_number, user)
+    for item in range(n_items):
+        if at < n_rated and rated[at] == item:
+            at += 1
+        else:
+            races[rank] = -log(stream_uniform(&stream)) / weights[item]
+            races[n_unrated + rank] = races[rank]
+            rank += 1
+    if 0 < size < n_unrated:
+        nth_element(races + n_unrated, races + n_unrated + size - 1, races + 2 * n_unrated)
+        last = races[n_unrated + size - 1]
+    for rank in range(n_unrated):
+        if races[rank] <= last and n < size:
+            set_mark(marked, rank)
+            n += 1
+
+
+cdef inline Py_ssize_t mark_by_response(
+    uint64_t* marked, uint8_t* kept, const int32_t* rated, Py_ssize_t n_rated, Py_ssize_t n_items,
+    const uint32_t* subkey, uint32_t round_number, uint64_t user, uint64_t keep, uint64_t add,
+) noexcept nogil:
+    """Answer for each item with one word: a rated one is kept below `keep`, another is added below `add`."""
+    cdef Stream stream
+    cdef Py_ssize_t item, rank = 0, at = 0, n = 0
+    cdef uint64_t word
+    stream_open(&stream, subkey, round_number, user)
+    for item in range(n_items):
+        word = stream_next(&stream)
+        if at < n_rated and rated[at] == item:
+            kept[at] = word < keep
+            at += 1
+        else:
+            if word < add:
+                set_mark(marked, rank)
+                n += 1
+            rank += 1
+    return n
+
+
+cdef inline void write_spoken(
+    uint64_t* marked, const uint8_t* kept, const int32_t* rated, Py_ssize_t n_rated, Py_ssize_t n_items,
+    int32_t* items, uint8_t* kinds,
+) noexcept nogil:
+    """The rated and the marked items in ascending order, so that their order tells nothing; marks are cleared."""
+    cdef Py_ssize_t item, rank = 0, at = 0, n = 0
+    for item in range(n_items):
+        if at < n_rated and rated[at] == item:
+            items[n] = <int32_t>item
+            kinds[n] = RATED if kept == NULL or kept[at] else WITHHELD
+            at += 1
+            n += 1
+        else:
+            if (marked[rank >> 6] >> (rank & 63)) & 1:
+                items[n] = <int32_t>item
+                kinds[n] = VIRTUAL
+                n += 1
+            rank += 1
+    for rank in range(bitmap_words(n_items)):
+        marked[rank] = 0

@@ -1,0 +1,238 @@
+// See _fmf_ldp.h; compiled once for each level.
+//
+// No fused multiply-add, and sums in one fixed order whatever the level: so not only the integers, but the solved
+// factors and with them every report are the same on all of them.
+#include "_kernels/systems/fmf/_fmf_ldp.h"
+
+#include "_kernels/compute/_hadamard_passes.h"
+#include "_kernels/mechanisms/channels/_response_threshold.h"
+#include "_kernels/core/_vector.h"
+
+namespace fastfedrec {
+namespace FASTFEDREC_LEVEL {
+
+enum { LANES = VECTOR_BYTES / 8, PER_CHUNK = 8 / LANES, TILE = 128 };
+
+static inline F64 load(const double* from) {
+    F64 v;
+    __builtin_memcpy(&v, from, sizeof v);
+    return v;
+}
+
+// out = sum_f coefficients[f] * vectors[f]
+static inline void combine(const double* vectors, const double* coefficients, ptrdiff_t n_vectors, ptrdiff_t width,
+                           double* out) {
+    for (ptrdiff_t chunk = 0; chunk < width; chunk += 8) {
+        F64 sum[PER_CHUNK] = {};
+        for (ptrdiff_t f = 0; f < n_vectors; ++f)
+            for (int c = 0; c < PER_CHUNK; ++c)
+                sum[c] += coefficients[f] * load(vectors + f * width + chunk + LANES * c);
+        __builtin_memcpy(out + chunk, sum, sizeof sum);
+    }
+}
+
+void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t mark, uint8_t* marks, double* scratch,
+               double* x) {
+    const ptrdiff_t width = round.width;
+    for (ptrdiff_t chunk = 0; chunk < width; chunk += 8) {
+        F64 sums[4][PER_CHUNK] = {};  // of every fourth item: one sum alone would wait for itself
+        const double* rows = round.rows + chunk;
+        ptrdiff_t j = 0;
+        for (; j + 4 <= n; j += 4)
+            for (int s = 0; s < 4; ++s) {
+                const ptrdiff_t item = items[j + s];
+                for (int c = 0; c < PER_CHUNK; ++c) sums[s][c] += load(rows + item * width + LANES * c);
+                marks[item] = mark;
+            }
+        for (int s = 0; j + s < n; ++s) {
+            const ptrdiff_t item = items[j + s];
+            for (int c = 0; c < PER_CHUNK; ++c) sums[s][c] += load(rows + item * width + LANES * c);
+            marks[item] = mark;
+        }
+        for (int c = 0; c < PER_CHUNK; ++c) sums[0][c] = (sums[0][c] + sums[1][c]) + (sums[2][c] + sums[3][c]);
+        __builtin_memcpy(scratch + chunk, sums[0], sizeof sums[0]);
+    }
+    combine(round.columns, scratch, round.n_factors, width, scratch + width);
+    combine(round.inverse, scratch + width, round.n_factors, width, x);
+}
+
+// Coordinates of 8 reports: the high half of word x (n_items n_factors), as item and factor without a division.  The
+// high half of word x n_items is the item, and that of (its low half) x n_factors the factor: both products are exact.
+static inline void draw_coordinates(ptrdiff_t n_rows, ptrdiff_t n_columns, const uint64_t* words, uint64_t* item,
+                                    uint64_t* factor, int64_t* coordinates, uint64_t* answer_words) {
+    const U64 n_items = U64{} + (uint64_t)n_rows, n_factors = U64{} + (uint64_t)n_columns;
+    for (int c = 0; c < PER_CHUNK; ++c) {
+        U64 a, b;
+        __builtin_memcpy(&a, words + 2 * LANES * c, sizeof a);
+        __builtin_memcpy(&b, words + 2 * LANES * c + LANES, sizeof b);
+        const U64 word = even_lanes(a, b), answer = odd_lanes(a, b);
+        const U64 low = product_of_low_halves(word, n_items);
+        const U64 high = product_of_low_halves(word >> 32, n_items) + (low >> 32);
+        const U64 i = high >> 32;
+        const U64 f =
+            (product_of_low_halves(high, n_factors) + (product_of_low_halves(low, n_factors) >> 32)) >> 32;
+        const U64 coordinate = product_of_low_halves(i, n_factors) + f;
+        __builtin_memcpy(item + LANES * c, &i, sizeof i);
+        __builtin_memcpy(factor + LANES * c, &f, sizeof f);
+        __builtin_memcpy(coordinates + LANES * c, &coordinate, sizeof coordinate);
+        __builtin_memcpy(answer_words + LANES * c, &answer, sizeof answer);
+    }
+}
+
+// x'v of 8 items: lanes are multiplied and added up chunk by chunk, then ((0 1)(2 3))((4 5)(6 7)).
+static inline void predict(const double* x, const double* rows, ptrdiff_t width, const uint64_t* item, double* out) {
+    F64 sums[8][PER_CHUNK];
+    for (int r = 0; r < 8; ++r)
+        for (int c = 0; c < PER_CHUNK; ++c) sums[r][c] = load(x + LANES * c) * load(rows + item[r] * width + LANES * c);
+    for (ptrdiff_t chunk = 8; chunk < width; chunk += 8)
+        for (int r = 0; r < 8; ++r)
+            for (int c = 0; c < PER_CHUNK; ++c)
+                sums[r][c] += load(x + chunk + LANES * c) * load(rows + item[r] * width + chunk + LANES * c);
+#if defined(__AVX512F__)
+    __m512d pairs[4], fours[2];
+    for (int r = 0; r < 4; ++r) {
+        const __m512d a = (__m512d)sums[2 * r][0], b = (__m512d)sums[2 * r + 1][0];
+        pairs[r] = _mm512_unpacklo_pd(a, b) + _mm512_unpackhi_pd(a, b);
+    }
+    for (int r = 0; r < 2; ++r) {
+        const __m512d a = pairs[2 * r], b = pairs[2 * r + 1];
+        fours[r] = _mm512_shuffle_f64x2(a, b, 0x88) + _mm512_shuffle_f64x2(a, b, 0xdd);
+    }
+    const __m512d all = _mm512_shuffle_f64x2(fours[0], fours[1], 0x88) + _mm512_shuffle_f64x2(fours[0], fours[1], 0xdd);
+    __builtin_memcpy(out, &all, sizeof all);
+#elif defined(__AVX2__)
+    for (int r = 0; r < 8; r += 4) {
+        __m256d fours[2];
+        for (int c = 0; c < 2; ++c) {
+            const __m256d ab = _mm256_hadd_pd((__m256d)sums[r][c], (__m256d)sums[r + 1][c]);
+            const __m256d cd = _mm256_hadd_pd((__m256d)sums[r + 2][c], (__m256d)sums[r + 3][c]);
+            fours[c] = _mm256_permute2f128_pd(ab, cd, 0x20) + _mm256_permute2f128_pd(ab, cd, 0x31);
+        }
+        const __m256d all = fours[0] + fours[1];
+        __builtin_memcpy(out + r, &all, sizeof all);
+    }
+#else
+    for (int r = 0; r < 8; ++r) {
+        double s[8];
+        __builtin_memcpy(s, sums[r], sizeof s);
+        out[r] = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    }
+#endif
+}
+
+int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* words, int64_t* coordinates,
+                    int64_t* answers) {
+    const double scale = round.scale;
+    const int64_t span = round.span;
+    const double* x = user.x;
+    const uint8_t *marks = user.marks, mark = user.mark;
+    uint64_t item[TILE], factor[TILE], answer_words[TILE], is_own[TILE];
+    double prediction[TILE], confidence[TILE], x_factor[TILE], gradient[TILE];
+    int64_t clipped = 0;
+    for (ptrdiff_t start = 0; start < round.n_reports; start += TILE) {
+        const int n = round.n_reports - start < TILE ? (int)(round.n_reports - start) : TILE;
+        for (int r = 0; r < n; r += 8)
+            draw_coordinates(round.n_items, round.n_factors, words + 2 * (start + r), item + r, factor + r,
+                             coordinates + start + r, answer_words + r);
+        for (int r = 0; r < n; ++r) {
+            is_own[r] = marks[item[r]] == mark;  // an integer: as a double it became a branch that nothing predicts
+            x_factor[r] = x[factor[r]];
+        }
+        for (int r = 0; r < n; ++r) confidence[r] = 1.0;
+        if (user.confidence)
+            for (int r = 0; r < n; ++r)
+                if (is_own[r]) confidence[r] = user.confidence[user.position[item[r]]];
+        if (round.width == 8)
+            for (int r = 0; r < n; r += 8) predict(x, round.rows, 8, item + r, prediction + r);
+        else
+            for (int r = 0; r < n; r += 8) predict(x, round.rows, round.width, item + r, prediction + r);
+        for (int r = 0; r < n; ++r) {
+            const double preference = is_own[r] ? 1.0 : 0.0;
+            gradient[r] = scale * confidence[r] * (prediction[r] - preference) * x_factor[r];
+            clipped += __builtin_fabs(gradient[r]) > 1.0;
+        }
+        responses(gradient, answer_words, n, span, answers + start);
+    }
+    return clipped;
+}
+
+double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* residual) {
+    enum { WIDE = 16 };
+    double squares[WIDE] = {}, x_square = 0.0;  // in a fixed number of sums, whatever the level
+    for (ptrdiff_t start = 0; start < normal.length; start += WIDE) {
+        float y[WIDE] = {};
+        for (ptrdiff_t f = 0; f < round.n_factors; ++f) {
+            const float x = (float)user.x[f];
+            const float* const row = normal.rows + f * normal.length + start;
+            for (int c = 0; c < WIDE; ++c) y[c] += x * row[c];
+        }
+        __builtin_memcpy(residual + start, y, sizeof y);
+    }
+    for (ptrdiff_t j = 0; j < user.n_own; ++j) {
+        float* const r = residual + user.items[j];
+        *r = (float)((user.confidence ? user.confidence[j] : 1.0) * ((double)*r - 1.0));
+    }
+    for (ptrdiff_t start = 0; start < normal.length; start += WIDE)
+        for (int c = 0; c < WIDE; ++c) squares[c] += (double)residual[start + c] * (double)residual[start + c];
+    for (int c = 1; c < WIDE; ++c) squares[0] += squares[c];
+    for (ptrdiff_t f = 0; f < round.n_factors; ++f) x_square += user.x[f] * user.x[f];
+    const double inverse = 1.0 / (__builtin_sqrt(squares[0]) * __builtin_sqrt(x_square));
+    return inverse <= __DBL_MAX__ ? inverse : 0.0;
+}
+
+int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, const FMFUser& user,
+                               const uint64_t* words, float* scratch, int64_t* coordinates, int64_t* answers) {
+    const ptrdiff_t length = normal.length, n_factors = round.n_factors;
+    float *residual = scratch, *between = scratch + length, *rotated = scratch + 2 * length;
+    const double inverse = FASTFEDREC_LEVEL::fmf_residual(round, normal, user, residual);
+    for (ptrdiff_t f = 0; f < n_factors; ++f) {
+        float* const column = rotated + f * length;
+        float* const start = normal.n_passes % 2 ? between : column;  // where the passes want it
+        const float* const signs = normal.signs + f * length;
+        // Each number has norm 1 before it is turned, so none leaves the range of floats.
+        const float x = (float)(normal.scale * inverse * user.x[f]);
+        for (ptrdiff_t i = 0; i < length; ++i) start[i] = x * signs[i] * residual[i];
+        if (normal.n_passes) hadamard_passes(column, between, normal.n_passes);
+    }
+    uint64_t row[TILE], factor[TILE], answer_words[TILE];
+    double values[TILE];
+    int64_t clipped = 0;
+    for (ptrdiff_t start = 0; start < round.n_reports; start += TILE) {
+        const int n = round.n_reports - start < TILE ? (int)(round.n_reports - start) : TILE;
+        for (int r = 0; r < n; r += 8)
+            draw_coordinates(normal.n_rows, normal.n_columns, words + 2 * (start + r), row + r, factor + r,
+                             coordinates + start + r, answer_words + r);
+        for (int r = 0; r < n; ++r) {
+            const float* const mix = normal.mix + factor[r] * n_factors;
+            float value = 0.0f;
+            for (ptrdiff_t f = 0; f < n_factors; ++f) value += mix[f] * rotated[f * length + row[r]];
+            values[r] = value;
+        }
+        for (int r = 0; r < n; ++r) clipped += __builtin_fabs(values[r]) > 1.0;
+        responses(values, answer_words, n, round.span, answers + start);
+    }
+    return clipped;
+}
+
+void fmf_add_gradient(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* scratch,
+                      int64_t* sums) {
+    float* const residual = scratch;
+    int32_t* const whole = (int32_t*)(scratch + normal.length);
+    const double inverse = FASTFEDREC_LEVEL::fmf_residual(round, normal, user, residual);
+    if (inverse == 0.0) return;
+    double x_square = 0.0;
+    for (ptrdiff_t f = 0; f < round.n_factors; ++f) x_square += user.x[f] * user.x[f];
+    const double x_norm = __builtin_sqrt(x_square);
+    // The room is far beyond the rounding errors of the norms, so that no vector is longer than it should be.
+    const double room = 1.0 - 1.0 / (1 << 30);
+    const double of_row = normal.scale * room * inverse * x_norm, of_x = normal.scale * room / x_norm;
+    for (ptrdiff_t i = 0; i < normal.length; ++i) whole[i] = (int32_t)(of_row * (double)residual[i]);
+    for (ptrdiff_t f = 0; f < round.n_factors; ++f) {
+        const int64_t x = (int64_t)(of_x * user.x[f]);
+        int64_t* const sum = sums + f * normal.length;
+        for (ptrdiff_t i = 0; i < normal.length; ++i) sum[i] += x * whole[i];
+    }
+}
+
+}  // namespace FASTFEDREC_LEVEL
+}  // namespace fastfedrec

@@ -1,0 +1,430 @@
+"""One FMF-LDP round over a shard, fused: solve, sampled gradient coordinates, clip, one-bit reports.
+
+Minto et al. 2021, Algorithms 1 and 2, corrected as in fmf-ldp.md.  For user u and a coordinate
+(i, f) drawn uniformly with replacement,
+
+    g = -scale * c_ui * (p_ui - x_u'v_i) * x_uf,      c_ui = 1 + weight * r_ui,    scale = 2 (the gradient)
+
+is evaluated only there, clipped to [-1, 1] and answered by binary response.  Neither users x items nor, per user,
+items x factors is ever formed.  Every user reads the stream (subkey, round, global user id): for each report one word
+for the coordinate, one for the answer.  Inputs are trusted.
+
+Given a `mix`, reports are about the user's gradient divided by its norm instead: c (x'v - p) x', of rank one, is
+formed for one user at a time, each factor's column turned by signs and a Hadamard matrix of n_rows, the columns among
+each other by `mix`, n_columns x n_factors; coordinates are then of that, n_rows x n_columns.
+"""
+from cython cimport floating
+from cython.parallel cimport parallel, prange, threadid
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from _kernels.compute._als cimport solve_user
+from _kernels.core._chacha20 cimport Streams, streams_allocate, streams_next, streams_open
+
+include "_kernels/core/_level.pxi"
+
+cdef extern from "_kernels/systems/fmf/_fmf_ldp.h" namespace "fastfedrec" nogil:
+    cdef cppclass FMFRound:
+        const double* rows
+        const double* columns
+        const double* inverse
+        Py_ssize_t n_items
+        Py_ssize_t n_factors
+        Py_ssize_t width
+        Py_ssize_t n_reports
+        double scale
+        int64_t span
+
+    cdef cppclass FMFNormal:
+        const float* rows
+        const float* signs
+        const float* mix
+        Py_ssize_t length
+        Py_ssize_t n_rows
+        Py_ssize_t n_columns
+        int n_passes
+        double scale
+
+    cdef cppclass FMFUser:
+        const double* x
+        const int32_t* items
+        Py_ssize_t n_own
+        const uint8_t* marks
+        const int32_t* position
+        const double* confidence
+        uint8_t mark
+
+    void fmf_solve(
+        const FMFRound& round, const int32_t* items, Py_ssize_t n, uint8_t mark, uint8_t* marks, double* scratch,
+        double* x,
+    ) noexcept
+    int64_t fmf_reports(
+        const FMFRound& round, const FMFUser& user, const uint64_t* words, int64_t* coordinates, int64_t* answers
+    ) noexcept
+    int64_t fmf_normalized_reports(
+        const FMFRound& round, const FMFNormal& normal, const FMFUser& user, const uint64_t* words, float* scratch,
+        int64_t* coordinates, int64_t* answers,
+    ) noexcept
+    void fmf_add_gradient(
+        const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* scratch, int64_t* sums,
+    ) noexcept
+
+cdef enum:
+    CHUNK = 32                # users a thread takes at a time
+    LINE = 64                 # bytes; a padded row of up to 8 factors is one cache line
+
+cdef double LEAST_SQUARE = 1e-280  # of a vector's norm: below, its entries' squares are near the least numbers
+
+
+cdef struct Scratch:
+    # One thread's memory.
+    Streams streams
+    double* solve             # (n_factors + 3, width)
+    double* x                 # (width,), 0 beyond n_factors
+    uint8_t* marks            # (n_items,), `mark` at the current user's items
+    int32_t* position         # (n_items,), of an item among the user's, where the weight is not 0
+    double* confidence        # (n_items,), by position, where the weight is not 0
+    int64_t* coordinates      # (n_reports,), and room for 7 more
+    int64_t* answers          # (n_reports,), +1 or -1; likewise
+    float* gradient           # (n_factors + 2, length), where it is normalised
+    uint8_t mark
+
+
+cdef bint _allocate(Scratch* s, const FMFRound* plan, const FMFNormal* normal, bint is_weighted) noexcept nogil:
+    cdef bint has_streams = streams_allocate(&s.streams, 2 * plan.n_reports)
+    s.solve = <double*>calloc((plan.n_factors + 4) * plan.width, sizeof(double))
+    s.x = s.solve + (plan.n_factors + 3) * plan.width
+    s.marks = <uint8_t*>calloc(plan.n_items, 1)
+    s.position = <int32_t*>malloc(plan.n_items * sizeof(int32_t) if is_weighted else 1)
+    s.confidence = <double*>malloc(plan.n_items * sizeof(double) if is_weighted else 1)
+    s.coordinates = <int64_t*>malloc((plan.n_reports + 7) * sizeof(int64_t))
+    s.answers = <int64_t*>malloc((plan.n_reports + 7) * sizeof(int64_t))
+    s.gradient = <float*>malloc(((plan.n_factors + 2) * normal.length + 1) * sizeof(float))
+    s.mark = 0
+    return (
+        has_streams and s.solve != NULL and s.marks != NULL and s.position != NULL and s.confidence != NULL
+        and s.coordinates != NULL and s.answers != NULL and s.gradient != NULL
+    )
+
+
+cdef void _release(Scratch* s) noexcept nogil:
+    free(s.streams.buffer)
+    free(s.solve)
+    free(s.marks)
+    free(s.position)
+    free(s.confidence)
+    free(s.coordinates)
+    free(s.answers)
+    free(s.gradient)
+
+
+cdef void _solve_and_mark(
+    Scratch* s, const FMFRound* plan, const int32_t* items, const floating* values, Py_ssize_t start, Py_ssize_t n,
+    const floating* item_factors, const double* gram, double weight,
+) noexcept nogil:
+    """The user's factors into `x`, its items into `marks`, and where the weight is not 0 their confidence."""
+    cdef Py_ssize_t j
+    s.mark += 1
+    if s.mark == 0:           # the marks of earlier users are wiped out once in 255 users, not after each
+        memset(s.marks, 0, plan.n_items)
+        s.mark = 1
+    if weight == 0.0:
+        fmf_solve(plan[0], items, n, s.mark, s.marks, s.solve, s.x)
+        return
+    # A system that this user's data make singular counts as no data: whether a client answers must not depend on what
+    # it has. The caller has refused item factors that are singular for everybody.
+    if not solve_user(items, values, start, n, item_factors, gram, plan.n_factors, weight, s.solve, s.x):
+        memset(s.x, 0, plan.n_factors * sizeof(double))
+    for j in range(n):
+        s.marks[items[j]] = s.mark
+        s.position[items[j]] = <int32_t>j
+        s.confidence[j] = 1.0 + (weight if values == NULL else weight * values[start + j])
+
+
+cdef int64_t _report(
+    Scratch* s, const FMFRound* plan, const FMFNormal* normal, const int32_t* items, Py_ssize_t n_own, bint is_weighted,
+) noexcept nogil:
+    """The next user's coordinates and answers; returns how many values were clipped."""
+    cdef FMFUser user
+    user.x = s.x
+    user.items = items
+    user.n_own = n_own
+    user.marks = s.marks
+    user.position = s.position
+    user.confidence = NULL
+    if is_weighted:
+        user.confidence = s.confidence
+    user.mark = s.mark
+    if normal.length:
+        return fmf_normalized_reports(
+            plan[0], normal[0], user, streams_next(&s.streams), s.gradient, s.coordinates, s.answers
+        )
+    return fmf_reports(plan[0], user, streams_next(&s.streams), s.coordinates, s.answers)
+
+
+cdef void _pad_rows(
+    const floating* item_factors, const double* inverse, double* rows, FMFRound* plan
+) noexcept nogil:
+    """Everything that all users read, in rows of `width` doubles."""
+    cdef Py_ssize_t width = plan.width, n_factors = plan.n_factors, item, f, g
+    cdef double* columns = rows + plan.n_items * width
+    for item in range(plan.n_items):
+        for f in range(n_factors):
+            rows[item * width + f] = item_factors[item * n_factors + f]
+    for f in range(n_factors):
+        for g in range(n_factors):
+            columns[f * width + g] = inverse[f * n_factors + g]
+            columns[(n_factors + f) * width + g] = inverse[g * n_factors + f]
+    plan.rows = rows
+    plan.columns = columns
+    plan.inverse = columns + n_factors * width
+
+
+def private_round(
+    const int64_t[::1] indptr,            # IN  (n_users + 1,)
+    const int32_t[::1] indices,           # IN  (n_interactions,)
+    const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
+    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
+    const double[:, ::1] gram,            # IN  (n_factors, n_factors), V'V + reg I = R'R; where weight is 0, R^-1
+    const float[:, ::1] columns,          # IN  (n_factors, length), V'; (0, 0) where gradients are not normalised
+    const float[:, ::1] signs,            # IN  the same shape
+    const float[:, ::1] mix,              # IN  (n_columns, n_factors), likewise
+    const uint64_t[::1] users,            # IN  (n_users,), global user ids
+    const uint32_t[::1] subkey,           # IN  (8,)
+    int64_t[:, ::1] sums,                 # OUT (n_threads, coordinates), zeros; sum of +-1 answers
+    int64_t[::1] report_coordinates,      # OUT (n_users * n_reports,) or (0,) where only sums are wanted
+    uint8_t[::1] report_bits,             # OUT the same length, 1 for +
+    int64_t[::1] clipped,                 # OUT (n_threads,), zeros; number of clipped values
+    int64_t[::1] failed,                  # OUT (n_threads,), zeros; 1 where a thread had no memory
+    double confidence_weight,
+    double gradient_scale,
+    int64_t span,
+    Py_ssize_t n_reports,
+    int n_passes,
+    uint32_t round_number,
+    int n_threads,
+):
+    """All reports of a shard, added up by coordinate (integers, so in any order) or written out one by one."""
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_chunks = (n_users + CHUNK - 1) // CHUNK, chunk
+    cdef const floating* data = NULL
+    cdef const int32_t* items = NULL
+    cdef int64_t* totals = NULL
+    cdef int64_t* coordinates = NULL
+    cdef uint8_t* bits = NULL
+    cdef void* memory
+    cdef Scratch* scratch
+    cdef FMFRound plan
+    cdef FMFNormal normal
+    cdef int thread
+    if values.shape[0]:
+        data = &values[0]
+    if indices.shape[0]:
+        items = &indices[0]
+    if sums.shape[1]:
+        totals = &sums[0, 0]
+    if report_bits.shape[0]:
+        coordinates, bits = &report_coordinates[0], &report_bits[0]
+    if n_users == 0:
+        return
+    plan.n_items, plan.n_factors, plan.n_reports = item_factors.shape[0], item_factors.shape[1], n_reports
+    plan.width = (plan.n_factors + 7) // 8 * 8
+    plan.scale, plan.span = gradient_scale, span
+    normal.length, normal.n_columns = columns.shape[1], mix.shape[0]
+    normal.n_passes, normal.scale = n_passes, gradient_scale
+    normal.n_rows = normal.length if n_passes else plan.n_items
+    if normal.length:
+        normal.rows, normal.signs, normal.mix = &columns[0, 0], &signs[0, 0], &mix[0, 0]
+    memory = calloc((plan.n_items + 2 * plan.n_factors) * plan.width * sizeof(double) + LINE, 1)
+    if memory == NULL:
+        failed[0] = 1
+        return
+    _pad_rows(
+        &item_factors[0, 0], &gram[0, 0], <double*>((<uintptr_t>memory + LINE - 1) // LINE * LINE), &plan
+    )
+    with nogil, parallel(num_threads=n_threads):
+        thread = threadid()
+        scratch = <Scratch*>malloc(sizeof(Scratch))
+        if scratch == NULL or not _allocate(scratch, &plan, &normal, confidence_weight != 0.0):
+            failed[thread] = 1
+        for chunk in prange(n_chunks, schedule="dynamic"):
+            if not failed[thread]:
+                clipped[thread] += _report_chunk(
+                    scratch,
+                    &plan,
+                    &normal,
+                    &indptr[0],
+                    items,
+                    data,
+                    &item_factors[0, 0],
+                    &gram[0, 0],
+                    &users[0],
+                    &subkey[0],
+                    totals + thread * sums.shape[1],
+                    coordinates,
+                    bits,
+                    confidence_weight,
+                    round_number,
+                    chunk * CHUNK,
+                    min(n_users, (chunk + 1) * CHUNK),
+                )
+        if scratch != NULL:
+            _release(scratch)
+        free(scratch)
+    free(memory)
+
+
+cdef int64_t _report_chunk(
+    Scratch* s,
+    const FMFRound* plan,
+    const FMFNormal* normal,
+    const int64_t* indptr,
+    const int32_t* items,
+    const floating* values,
+    const floating* item_factors,
+    const double* gram,
+    const uint64_t* users,
+    const uint32_t* subkey,
+    int64_t* sums,            # IN/OUT, unless single reports are wanted
+    int64_t* coordinates,     # OUT of all users; NULL where sums are wanted
+    uint8_t* bits,            # OUT likewise
+    double weight,
+    uint32_t round_number,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+) noexcept nogil:
+    """Solve, report and add up for some users; returns how many values were clipped."""
+    cdef Py_ssize_t k = plan.n_reports, u, r
+    cdef int64_t clipped = 0
+    streams_open(&s.streams, subkey, round_number, users + start, stop - start)
+    for u in range(start, stop):
+        _solve_and_mark(
+            s, plan, items + indptr[u], values, indptr[u], indptr[u + 1] - indptr[u], item_factors, gram, weight
+        )
+        clipped += _report(s, plan, normal, items + indptr[u], indptr[u + 1] - indptr[u], weight != 0.0)
+        if coordinates == NULL:
+            for r in range(k):
+                sums[s.coordinates[r]] += s.answers[r]
+        else:
+            memcpy(coordinates + u * k, s.coordinates, k * sizeof(int64_t))
+            for r in range(k):
+                bits[u * k + r] = s.answers[r] > 0
+    return clipped
+
+
+def gradient_sums(
+    const int64_t[::1] indptr,            # IN  (n_users + 1,)
+    const int32_t[::1] indices,           # IN  (n_interactions,)
+    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
+    const double[:, ::1] inverse,         # IN  (n_factors, n_factors), R^-1 with V'V + reg I = R'R
+    const float[:, ::1] columns,          # IN  (n_factors, length), V'; zeros beyond the items
+    int64_t[:, :, ::1] sums,              # OUT (n_threads, n_factors, length), zeros
+    int64_t[::1] failed,                  # OUT (n_threads,), zeros; 1 where a thread had no memory
+    double scale,
+    int n_threads,
+):
+    """Sum of the users' gradients of norm 1 in whole numbers, at confidence weight 0: each one's is at most scale^2."""
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, u
+    cdef const int32_t* items = NULL
+    cdef const floating* no_values = NULL
+    cdef void* memory
+    cdef Scratch* scratch
+    cdef FMFRound plan
+    cdef FMFNormal normal
+    cdef int thread
+    if indices.shape[0] == 0:
+        return                # a user without items has no gradient
+    items = &indices[0]
+    plan.n_items, plan.n_factors, plan.n_reports = item_factors.shape[0], item_factors.shape[1], 1
+    plan.width = (plan.n_factors + 7) // 8 * 8
+    normal.length, normal.rows, normal.scale = columns.shape[1], &columns[0, 0], scale
+    memory = calloc((plan.n_items + 2 * plan.n_factors) * plan.width * sizeof(double) + LINE, 1)
+    if memory == NULL:
+        failed[0] = 1
+        return
+    _pad_rows(
+        &item_factors[0, 0], &inverse[0, 0], <double*>((<uintptr_t>memory + LINE - 1) // LINE * LINE), &plan
+    )
+    with nogil, parallel(num_threads=n_threads):
+        thread = threadid()
+        scratch = <Scratch*>malloc(sizeof(Scratch))
+        if scratch == NULL or not _allocate(scratch, &plan, &normal, False):
+            failed[thread] = 1
+        for u in prange(n_users, schedule="dynamic", chunksize=CHUNK):
+            if not failed[thread]:
+                _solve_and_mark(
+                    scratch, &plan, items + indptr[u], no_values, 0, indptr[u + 1] - indptr[u], &item_factors[0, 0],
+                    &inverse[0, 0], 0.0,
+                )
+                _add_gradient(
+                    scratch, &plan, &normal, items + indptr[u], indptr[u + 1] - indptr[u], &sums[thread, 0, 0]
+                )
+        if scratch != NULL:
+            _release(scratch)
+        free(scratch)
+    free(memory)
+
+
+cdef void _add_gradient(
+    Scratch* s, const FMFRound* plan, const FMFNormal* normal, const int32_t* items, Py_ssize_t n_own, int64_t* sums,
+) noexcept nogil:
+    cdef FMFUser user
+    cdef double x_square = 0.0
+    cdef Py_ssize_t f
+    for f in range(plan.n_factors):
+        x_square += s.x[f] * s.x[f]
+    if not x_square > LEAST_SQUARE:
+        return                # squares below have lost digits, and with them the bound on the gradient's norm
+    user.x = s.x
+    user.items = items
+    user.n_own = n_own
+    user.confidence = NULL
+    fmf_add_gradient(plan[0], normal[0], user, s.gradient, sums)
+
+
+def interaction_gradient(
+    const int64_t[::1] indptr,            # IN  (n_users + 1,)
+    const int32_t[::1] indices,           # IN  (n_interactions,)
+    const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
+    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
+    const double[:, ::1] user_factors,    # IN  (n_users, n_factors)
+    double[:, :, ::1] out,                # OUT (n_blocks, n_items, n_factors), zeros
+    double confidence_weight,
+    int n_threads,
+):
+    """The interactions' part of the summed half gradient, by user block: sum_u ((c-1) x_u'v_i - c) x_u.
+
+    The other part, sum_u (x_u'v_i) x_u over all items, is (X'X) v_i, which the caller adds.
+    """
+    cdef Py_ssize_t n_blocks = out.shape[0], n_users = indptr.shape[0] - 1, b
+    cdef const floating* data = NULL
+    if values.shape[0]:
+        data = &values[0]
+    if indices.shape[0] == 0:
+        return
+    for b in prange(n_blocks, nogil=True, schedule="static", chunksize=1, num_threads=n_threads):
+        _gradient_block(
+            &indptr[0], &indices[0], data, &item_factors[0, 0], &user_factors[0, 0], &out[b, 0, 0],
+            b * n_users // n_blocks, (b + 1) * n_users // n_blocks, item_factors.shape[1], confidence_weight,
+        )
+
+
+cdef void _gradient_block(
+    const int64_t* indptr, const int32_t* indices, const floating* values, const floating* item_factors,
+    const double* user_factors, double* out, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n_factors, double weight,
+) noexcept nogil:
+    cdef Py_ssize_t u, j, f
+    cdef const double* x
+    cdef const floating* v
+    cdef double extra, coefficient
+    for u in range(start, stop):
+        x = user_factors + u * n_factors
+        for j in range(indptr[u], indptr[u + 1]):
+            v = item_factors + indices[j] * n_factors
+            extra = weight if values == NULL else weight * values[j]
+            coefficient = 0.0
+            for f in range(n_factors):
+                coefficient += x[f] * v[f]
+            coefficient = extra * coefficient - (1.0 + extra)
+            for f in range(n_factors):
+                out[indices[j] * n_factors + f] += coefficient * x[f]

@@ -1,0 +1,143 @@
+"""Sums of DPGram: item shares, and centred pairs of items, in exact integers (dp-gram-privacy.md).
+
+A user with n items has a = floor(scale / sqrt(n)) at each and 0 elsewhere; less the public mean this is z.  Its
+contribution is w z_i z_j for every pair i < j, with the largest whole w that keeps the norm within `unit`.  Summed over
+users, with s_i = sum w a over those who have i, and W = sum w:
+
+    sum w z_i z_j = sum w a^2 over those who have both - s_i mean_j - mean_i s_j + W mean_i mean_j.
+
+All of it is taken modulo 2^64, which is exact because the result fits.  Inputs are trusted.
+"""
+from cython.parallel cimport prange
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+cdef extern from "_kernels/systems/gram/_dp_gram.h" namespace "fastfedrec" nogil:
+    cdef cppclass Moments:
+        void add(int64_t z) noexcept
+        void remove(int64_t z) noexcept
+    int64_t share_of_unit(uint64_t unit, uint64_t n) noexcept
+    uint64_t pair_weight(uint64_t unit, const Moments& moments) noexcept
+
+
+def share_sums(
+    const int64_t[::1] indptr,     # IN  (n_users + 1,)
+    const int32_t[::1] indices,    # IN  (n_interactions,)
+    int64_t[::1] sums,             # IN/OUT (n_items,)
+    uint64_t unit,
+):
+    """Add floor(unit / sqrt(n)) at each of a user's n items."""
+    cdef Py_ssize_t u, p
+    cdef int64_t share
+    with nogil:
+        for u in range(indptr.shape[0] - 1):
+            if indptr[u + 1] > indptr[u]:
+                share = share_of_unit(unit, indptr[u + 1] - indptr[u])
+                for p in range(indptr[u], indptr[u + 1]):
+                    sums[indices[p]] += share
+
+
+def weigh_users(
+    const int64_t[::1] indptr,     # IN  (n_users + 1,)
+    const int32_t[::1] indices,    # IN  (n_interactions,)
+    const int64_t[::1] mean,       # IN  (n_items,), whole numbers of 1 / scale
+    int64_t[::1] shares,           # OUT (n_users,), a
+    uint64_t[::1] weights,         # OUT (n_users,), w; 0 for a user without items
+    uint64_t scale,
+    uint64_t unit,
+    int n_threads,
+):
+    """The two numbers of each user that its contribution is made of."""
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, u, i
+    cdef Moments nobody
+    with nogil:
+        for i in range(mean.shape[0]):
+            nobody.add(mean[i])
+    for u in prange(n_users, nogil=True, schedule="static", num_threads=n_threads):
+        shares[u] = 0
+        weights[u] = 0
+        if indptr[u + 1] > indptr[u]:
+            shares[u] = share_of_unit(scale, indptr[u + 1] - indptr[u])
+            weights[u] = weigh(nobody, &indices[indptr[u]], indptr[u + 1] - indptr[u], &mean[0], shares[u], unit)
+
+
+cdef inline uint64_t weigh(
+    Moments moments, const int32_t* items, Py_ssize_t n, const int64_t* mean, int64_t share, uint64_t unit
+) noexcept nogil:
+    cdef Py_ssize_t p
+    for p in range(n):
+        moments.remove(mean[items[p]])
+        moments.add(share - mean[items[p]])
+    return pair_weight(unit, moments)
+
+
+def add_pairs(
+    const int64_t[::1] indptr,     # IN  (n_users + 1,), of a block of users
+    const int32_t[::1] indices,    # IN  all interactions, of which `indptr` names the block's
+    const int64_t[::1] shares,     # IN  (n_users,)
+    const uint64_t[::1] weights,   # IN  (n_users,)
+    int64_t[::1] starts,           # SCRATCH (n_items + 1,)
+    int64_t[::1] places,           # SCRATCH (n interactions of the block,)
+    int32_t[::1] owners,           # SCRATCH (n interactions of the block,)
+    uint64_t[::1] item_sums,       # IN/OUT (n_items,), s
+    uint64_t[::1] pair_sums,       # IN/OUT (n_items (n_items - 1) / 2,), rows of i < j one after the other
+    int n_threads,
+):
+    """Add a block's w a^2 to the pairs of each user's items; each item's row of pairs belongs to one thread."""
+    cdef Py_ssize_t n_items = item_sums.shape[0], n_users = indptr.shape[0] - 1, u, p, i, k
+    with nogil:
+        for i in range(n_items + 1):
+            starts[i] = 0
+        for p in range(indptr[0], indptr[n_users]):
+            starts[indices[p] + 1] += 1
+        for i in range(n_items):
+            starts[i + 1] += starts[i]
+        for u in range(n_users):
+            for p in range(indptr[u], indptr[u + 1]):
+                k = starts[indices[p]]
+                places[k] = p
+                owners[k] = <int32_t>u
+                starts[indices[p]] = k + 1
+                item_sums[indices[p]] += weights[u] * <uint64_t>shares[u]
+    # starts[i] is now where item i's users end.
+    for i in prange(n_items - 1, nogil=True, schedule="dynamic", num_threads=n_threads):
+        add_row(
+            &indptr[0], &indices[0], &shares[0], &weights[0], &places[0], &owners[0], starts[i - 1] if i else 0,
+            starts[i], &pair_sums[row_start(i, n_items)] - (i + 1),
+        )
+
+
+cdef inline Py_ssize_t row_start(Py_ssize_t i, Py_ssize_t n_items) noexcept nogil:
+    """Where the pairs of item i with later items begin."""
+    return i * n_items - i * (i + 1) // 2
+
+
+cdef inline void add_row(
+    const int64_t* indptr, const int32_t* indices, const int64_t* shares, const uint64_t* weights,
+    const int64_t* places, const int32_t* owners, Py_ssize_t first, Py_ssize_t last, uint64_t* row,
+) noexcept nogil:
+    cdef Py_ssize_t k, p, u
+    cdef uint64_t product
+    for k in range(first, last):
+        u = owners[k]
+        product = weights[u] * <uint64_t>(shares[u] * shares[u])
+        for p in range(places[k] + 1, indptr[u + 1]):
+            row[indices[p]] += product
+
+
+def center_pairs(
+    const int64_t[::1] mean,           # IN  (n_items,)
+    const uint64_t[::1] item_sums,     # IN  (n_items,), s
+    uint64_t[::1] pair_sums,           # IN/OUT (n_items (n_items - 1) / 2,)
+    uint64_t total_weight,             # W
+    int n_threads,
+):
+    """Subtract s_i mean_j + mean_i s_j - W mean_i mean_j from every pair."""
+    cdef Py_ssize_t n_items = mean.shape[0], i, j
+    cdef uint64_t own, rest
+    cdef uint64_t* row
+    for i in prange(n_items - 1, nogil=True, schedule="static", num_threads=n_threads):
+        row = &pair_sums[row_start(i, n_items)] - (i + 1)
+        own = <uint64_t>mean[i]
+        rest = item_sums[i] - total_weight * own
+        for j in range(i + 1, n_items):
+            row[j] = row[j] - own * item_sums[j] - rest * <uint64_t>mean[j]

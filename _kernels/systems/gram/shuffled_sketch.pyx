@@ -1,0 +1,258 @@
+"""Reports of a shuffled sketch: one random bit about a rotated row, or about products of rotated rows.
+
+For a user with items S, public signs D and the Hadamard matrix H of a power of two, let a = H D 1_S and b = H D'
+1_S be the two sides of a rotation.  A report draws a place, 32 bits, which a public hash turns into `n_terms`
+cells: a rotation and an entry of it (one side), or a rotation and an entry of each side.  It answers the sign of
+the sum over its cells of a_j, or of a_j b_l, by binary response; 0 is answered by a fair coin.  Each user reads the
+stream (subkey, round, global user id), two words a report: the place in the low half of the first, and the answer.
+
+Cells are as many as the square of the items, and hashes spread over all of them, so adding up one by one would wait for
+memory.  Terms are put in order first: each chunk of users writes its own by bucket, a run of neighbouring cells, and
+then each bucket, which fits a processor's own cache, is added up from all chunks by one thread.  Inputs are trusted.
+"""
+from cython.parallel cimport parallel, prange, threadid
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from _kernels.core._chacha20 cimport Streams, streams_allocate, streams_next, streams_open
+from _kernels.core._lines cimport malloc_lines
+
+include "_kernels/core/_level.pxi"
+
+cdef extern from "_kernels/systems/gram/_shuffled_sketch.h" namespace "fastfedrec" nogil:
+    cdef cppclass SketchPlan:
+        const int16_t* signs
+        Py_ssize_t n_rotations
+        Py_ssize_t n_reports
+        Py_ssize_t n_terms
+        int64_t span
+        int n_passes
+        int n_sides
+
+    void sketch_cells(const SketchPlan& plan, const uint32_t* places, Py_ssize_t n, uint32_t* cells) noexcept
+    void sketch_reports(
+        const SketchPlan& plan, const int32_t* items, Py_ssize_t n, const uint64_t* words, int16_t* sketches,
+        uint32_t* places, uint32_t* cells, uint8_t* bits,
+    ) noexcept
+
+cdef extern from "_kernels/compute/_hadamard.h" namespace "fastfedrec" nogil:
+    void hadamard_transform(int64_t* x, int64_t* scratch, int n_passes) noexcept
+
+cdef enum:
+    COLUMNS = 8               # of 64 bits, a cache line, that are turned back together
+
+
+cdef struct Scratch:
+    # One thread's memory.
+    Streams streams
+    int16_t* sketches         # (n_rotations n_sides, 2^n_passes)
+    uint32_t* places          # (n_reports,)
+    uint32_t* cells           # (chunk, n_terms, n_reports)
+    uint8_t* bits             # (chunk, n_reports)
+
+
+cdef bint _allocate(Scratch* s, const SketchPlan* plan, Py_ssize_t chunk) noexcept nogil:
+    cdef bint has_streams = streams_allocate(&s.streams, 2 * plan.n_reports)
+    s.sketches = <int16_t*>malloc_lines((plan.n_rotations * plan.n_sides << plan.n_passes) * sizeof(int16_t))
+    s.places = <uint32_t*>malloc(plan.n_reports * sizeof(uint32_t))
+    s.cells = <uint32_t*>malloc(chunk * plan.n_terms * plan.n_reports * sizeof(uint32_t))
+    s.bits = <uint8_t*>malloc(chunk * plan.n_reports)
+    return has_streams and s.sketches != NULL and s.places != NULL and s.cells != NULL and s.bits != NULL
+
+
+cdef void _release(Scratch* s) noexcept nogil:
+    free(s.streams.buffer)
+    free(s.sketches)
+    free(s.places)
+    free(s.cells)
+    free(s.bits)
+
+
+def private_round(
+    const int64_t[::1] indptr,       # IN  (n_users + 1,)
+    const int32_t[::1] indices,      # IN  (n_interactions,)
+    const int16_t[:, :, ::1] signs,  # IN  (n_rotations, n_sides, 2^n_passes), +1 or -1
+    const uint64_t[::1] users,       # IN  (n_users,), global user ids
+    const uint32_t[::1] subkey,      # IN  (8,)
+    uint32_t[::1] terms,             # OUT (n_users n_terms n_reports,), by chunk and bucket: cell << 1 | bit; or (0,)
+    int32_t[:, ::1] ends,            # OUT (n_chunks, n_buckets), in a chunk's terms the end of each bucket; or (0, 0)
+    uint32_t[::1] report_places,     # OUT (n_users * n_reports,) or (0,) where terms are wanted
+    uint8_t[::1] report_bits,        # OUT the same length, 1 for +
+    int64_t[::1] failed,             # OUT (n_threads,), zeros; 1 where a thread had no memory
+    int n_passes,
+    Py_ssize_t n_terms,
+    int64_t span,
+    Py_ssize_t n_reports,
+    Py_ssize_t chunk,                # users a thread takes at a time
+    int shift,                       # a bucket has 2^shift cells
+    uint32_t round_number,
+    int n_threads,
+):
+    """All reports of a shard: their terms in order for `add_terms`, or written out one by one."""
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_chunks = (n_users + chunk - 1) // chunk, start, stop, c, u
+    cdef const int32_t* items = NULL
+    cdef uint32_t* places = NULL
+    cdef uint8_t* bits = NULL
+    cdef Scratch* scratch
+    cdef SketchPlan plan
+    cdef int thread
+    if indices.shape[0]:
+        items = &indices[0]
+    if report_bits.shape[0]:
+        places, bits = &report_places[0], &report_bits[0]
+    if n_users == 0:
+        return
+    plan.signs, plan.n_rotations, plan.n_sides = &signs[0, 0, 0], signs.shape[0], <int>signs.shape[1]
+    plan.n_passes, plan.n_terms, plan.span, plan.n_reports = n_passes, n_terms, span, n_reports
+    with nogil, parallel(num_threads=n_threads):
+        thread = threadid()
+        scratch = <Scratch*>calloc(1, sizeof(Scratch))
+        if scratch == NULL or not _allocate(scratch, &plan, chunk):
+            failed[thread] = 1
+        for c in prange(n_chunks, schedule="dynamic"):
+            if not failed[thread]:
+                start = c * chunk
+                stop = min(n_users, start + chunk)
+                streams_open(&scratch.streams, &subkey[0], round_number, &users[start], stop - start)
+                for u in range(start, stop):
+                    sketch_reports(
+                        plan,
+                        items + indptr[u],
+                        indptr[u + 1] - indptr[u],
+                        streams_next(&scratch.streams),
+                        scratch.sketches,
+                        places + u * n_reports if places != NULL else scratch.places,
+                        scratch.cells + (u - start) * n_terms * n_reports,
+                        bits + u * n_reports if places != NULL else scratch.bits + (u - start) * n_reports,
+                    )
+                if places == NULL:
+                    _order(
+                        scratch,
+                        &plan,
+                        stop - start,
+                        shift,
+                        ends.shape[1],
+                        &terms[start * n_terms * n_reports],
+                        &ends[c, 0],
+                    )
+        if scratch != NULL:
+            _release(scratch)
+        free(scratch)
+
+
+def add_terms(
+    const uint32_t[::1] terms,       # IN  as from `private_round`
+    const int32_t[:, ::1] ends,      # IN  (n_chunks, n_buckets)
+    int64_t[::1] sums,               # IN/OUT (n_rotations 2^(n_sides n_passes),)
+    Py_ssize_t chunk_terms,          # of each chunk but the last
+    int n_threads,
+):
+    """Add +1 or -1 to the cell of each term."""
+    cdef Py_ssize_t bucket, c, i
+    cdef const uint32_t* of_chunk
+    for bucket in prange(ends.shape[1], schedule="dynamic", nogil=True, num_threads=n_threads):
+        for c in range(ends.shape[0]):
+            of_chunk = &terms[c * chunk_terms]
+            for i in range(ends[c, bucket - 1] if bucket else 0, ends[c, bucket]):
+                sums[of_chunk[i] >> 1] += 2 * <int64_t>(of_chunk[i] & 1) - 1
+
+
+cdef void _order(
+    const Scratch* s, const SketchPlan* plan, Py_ssize_t n_users, int shift, Py_ssize_t n_buckets, uint32_t* terms,
+    int32_t* ends,
+) noexcept nogil:
+    """Put the terms of a chunk in order of their buckets, by counting."""
+    cdef Py_ssize_t k = plan.n_reports, n_lists = n_users * plan.n_terms, i, r
+    cdef const uint32_t* cells
+    cdef const uint8_t* bits
+    cdef int32_t before = 0, n
+    memset(ends, 0, n_buckets * sizeof(int32_t))
+    for i in range(n_lists * k):
+        ends[s.cells[i] >> shift] += 1
+    for i in range(n_buckets):
+        n = ends[i]
+        ends[i] = before  # where the bucket begins, until its terms have moved it to its end
+        before += n
+    for i in range(n_lists):
+        cells, bits = s.cells + i * k, s.bits + i // plan.n_terms * k
+        for r in range(k):
+            terms[ends[cells[r] >> shift]] = cells[r] << 1 | bits[r]
+            ends[cells[r] >> shift] += 1
+
+
+def collect_reports(
+    const uint32_t[::1] places,      # IN  (n_reports,)
+    const uint8_t[::1] bits,         # IN  (n_reports,), 1 for +, 0 for -
+    int64_t[::1] sums,               # IN/OUT (n_rotations 2^(n_sides n_passes),)
+    uint32_t[::1] cells,             # SCRATCH (n_terms,)
+    Py_ssize_t n_rotations,
+    int n_sides,
+    int n_passes,
+):
+    """Add up single reports by cell, as `private_round` and `add_terms` do."""
+    cdef Py_ssize_t r, t
+    cdef SketchPlan plan
+    plan.n_rotations, plan.n_sides, plan.n_passes, plan.n_terms = n_rotations, n_sides, n_passes, cells.shape[0]
+    with nogil:
+        for r in range(places.shape[0]):
+            sketch_cells(plan, &places[r], 1, &cells[0])
+            for t in range(cells.shape[0]):
+                sums[cells[t]] += 2 * <int64_t>bits[r] - 1
+
+
+def decode_pairs(
+    const int64_t[:, ::1] sums,      # IN  (2^n_passes, 2^n_passes), of one rotation
+    const int16_t[:, ::1] signs,     # IN  (2, 2^n_passes), of its two sides
+    int64_t[:, ::1] half,            # SCRATCH (2^n_passes, n_items)
+    int64_t[:, ::1] scratch,         # SCRATCH (n_threads, `n_scratch`)
+    int64_t[:, ::1] decoded,         # IN/OUT (n_items, n_items), whose rows are the columns of sums
+    int n_passes,
+    int n_threads,
+):
+    """Add the transpose of D H C H D', cut to the items, for the sums C of a rotation; modulo 2^64."""
+    cdef Py_ssize_t length = 1 << n_passes, n_items = decoded.shape[0], n_blocks = (n_items + COLUMNS - 1) // COLUMNS
+    cdef Py_ssize_t i, block
+    cdef int thread
+    with nogil, parallel(num_threads=n_threads):
+        thread = threadid()
+        for i in prange(length, schedule="static"):
+            _turn_row(&sums[i, 0], &signs[1, 0], &scratch[thread, 0], n_items, n_passes, &half[i, 0])
+        for block in prange(n_blocks, schedule="static"):
+            _turn_columns(half, &signs[0, 0], &scratch[thread, 0], block * COLUMNS, n_passes, decoded)
+
+
+def n_scratch(int n_passes):
+    """Numbers a thread of `decode_pairs` needs."""
+    return <Py_ssize_t>(COLUMNS + 1) << n_passes
+
+
+cdef void _turn_row(
+    const int64_t* row, const int16_t* signs, int64_t* scratch, Py_ssize_t n_items, int n_passes, int64_t* out,
+) noexcept nogil:
+    """H and the signs of the items, for one row of the sums."""
+    cdef Py_ssize_t i
+    memcpy(scratch, row, sizeof(int64_t) << n_passes)
+    hadamard_transform(scratch, scratch + (<Py_ssize_t>1 << n_passes), n_passes)
+    for i in range(n_items):
+        out[i] = scratch[i] * signs[i]
+
+
+cdef void _turn_columns(
+    const int64_t[:, ::1] half, const int16_t* signs, int64_t* scratch, Py_ssize_t first, int n_passes,
+    int64_t[:, ::1] decoded,
+) noexcept nogil:
+    """H and the signs of the items, for some columns next to each other."""
+    cdef Py_ssize_t length = <Py_ssize_t>1 << n_passes, n_items = decoded.shape[0], i, c
+    cdef Py_ssize_t n_columns = min(COLUMNS, n_items - first)
+    cdef int64_t* column
+    cdef int64_t* out
+    for i in range(length):
+        for c in range(n_columns):
+            scratch[c * length + i] = half[i, first + c]
+    for c in range(n_columns):
+        column = scratch + c * length
+        hadamard_transform(column, scratch + COLUMNS * length, n_passes)
+        out = &decoded[first + c, 0]
+        for i in range(n_items):
+            out[i] += column[i] * signs[i]

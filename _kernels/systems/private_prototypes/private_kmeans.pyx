@@ -1,0 +1,155 @@
+"""Discrete k-means by swaps (docs/explanation/systems/private_prototypes/private-kmeans.md).
+
+A user's squared distances are integers of 16 bits, at most LEVELS, before anything is summed; all sums are of integers,
+so neither their order nor rounding matters.  Inputs are trusted.
+"""
+from cython.parallel cimport parallel, prange, threadid
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from _kernels.core._chacha20 cimport mulhi64
+
+include "_kernels/core/_level.pxi"
+
+cdef extern from "_kernels/compute/_clustering.h" namespace "fastfedrec" nogil:
+    cdef cppclass Distances:
+        const uint16_t* rows
+        const uint16_t* nearest
+        const uint16_t* second
+        Py_ssize_t n_candidates
+    void add_minima(
+        const Distances& distances, const int32_t* users, Py_ssize_t n, int64_t* kept, int64_t* lost
+    ) noexcept
+
+cdef enum:
+    LARGEST = 65535           # a distance: the sensitivity of every sum
+    USERS_AT_ONCE = 1024      # their distances stay in the second-level cache between two reads
+
+cdef struct Block:
+    int32_t cluster[USERS_AT_ONCE]
+    int32_t users[USERS_AT_ONCE]  # in order of their cluster
+    uint16_t nearest[USERS_AT_ONCE]
+    uint16_t second[USERS_AT_ONCE]
+
+
+def grid_distances(
+    const double[:, ::1] points,      # IN  (n_users, n_dimensions)
+    const double[:, ::1] candidates,  # IN  (n_candidates, n_dimensions)
+    uint16_t[:, ::1] out,             # OUT (n_users, n_candidates)
+    double levels_per_unit,
+    int n_threads,
+):
+    """Squared distances to the nearest level, at most LARGEST whatever the points are."""
+    cdef Py_ssize_t n_users = points.shape[0], p = points.shape[1], u, i, f
+    cdef double total, difference
+    for u in prange(
+        n_users, nogil=True, schedule="static", num_threads=n_threads, use_threads_if=n_threads > 1
+    ):
+        for i in range(candidates.shape[0]):
+            total = 0.0
+            for f in range(p):
+                difference = points[u, f] - candidates[i, f]
+                total = total + difference * difference
+            total = total * levels_per_unit + 0.5
+            out[u, i] = <uint16_t>total if total < LARGEST else LARGEST
+
+
+cdef inline void _nearest_two(
+    const uint16_t* distances, const int64_t* chosen, Py_ssize_t n, int32_t* cluster, uint16_t* nearest,
+    uint16_t* second,
+) noexcept nogil:
+    # No branches: which centre is nearer cannot be predicted.  A distance and its cluster are one number, so of equally
+    # near ones the first is the least.
+    cdef uint64_t least = (<uint64_t>1 << 48) - 1, next_one = least, x
+    cdef Py_ssize_t c
+    for c in range(n):
+        x = <uint64_t>distances[chosen[c]] << 32 | <uint64_t>c
+        next_one = min(next_one, max(least, x))
+        least = min(least, x)
+    cluster[0] = <int32_t><uint32_t>least
+    nearest[0] = <uint16_t>(least >> 32)
+    second[0] = <uint16_t>(next_one >> 32)
+
+
+cdef inline void _add_block(
+    const uint16_t* rows, Py_ssize_t n_users, const int64_t* chosen, Py_ssize_t n_clusters, Block* block, int32_t* ends,
+    Py_ssize_t n, int64_t* kept, int64_t* lost,
+) noexcept nogil:
+    cdef Distances distances
+    cdef Py_ssize_t u, c
+    cdef int32_t first = 0
+    memset(ends, 0, (n_clusters + 1) * sizeof(int32_t))
+    for u in range(n_users):
+        _nearest_two(
+            rows + u * n, chosen, n_clusters, &block.cluster[u], &block.nearest[u], &block.second[u]
+        )
+        ends[block.cluster[u] + 1] += 1
+    for c in range(n_clusters):
+        ends[c + 1] += ends[c]
+    for u in range(n_users):  # in order of their cluster; each start moves to its end
+        c = block.cluster[u]
+        block.users[ends[c]] = <int32_t>u
+        ends[c] += 1
+    distances.rows, distances.nearest, distances.second, distances.n_candidates = rows, block.nearest, block.second, n
+    for c in range(n_clusters):
+        if ends[c] > first:
+            add_minima(distances, block.users + first, ends[c] - first, kept, lost + c * n)
+        first = ends[c]
+
+
+def swap_sums(
+    const uint16_t[:, ::1] distances,  # IN  (n_users, n_candidates)
+    const int64_t[::1] chosen,         # IN  (n_clusters,), candidates
+    int64_t[:, ::1] kept,              # IN/OUT (n_threads, n_candidates)
+    int64_t[:, :, ::1] lost,           # IN/OUT (n_threads, n_clusters, n_candidates)
+    int n_threads,
+):
+    """Add all users' min(distance, nearest) for every candidate, nearest being that of the chosen ones.
+
+    And of each cluster's users, for every candidate, what min(distance, second) is more than that.
+    """
+    cdef Py_ssize_t n_users = distances.shape[0], n_clusters = chosen.shape[0], first
+    cdef Block* block
+    cdef int32_t* ends
+    cdef int failed = 0
+    # A thread without a block would only be waited for.
+    with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1 and n_users > USERS_AT_ONCE):
+        block = <Block*>malloc(sizeof(Block))
+        ends = <int32_t*>malloc((n_clusters + 1) * sizeof(int32_t))
+        for first in prange(0, n_users, USERS_AT_ONCE, schedule="dynamic"):
+            if block == NULL or ends == NULL:
+                failed |= 1
+            else:
+                _add_block(
+                    &distances[first, 0], min(<Py_ssize_t>USERS_AT_ONCE, n_users - first), &chosen[0], n_clusters,
+                    block, ends, distances.shape[1], &kept[threadid(), 0], &lost[threadid(), 0, 0],
+                )
+        free(ends)
+        free(block)
+    if failed:
+        raise MemoryError
+
+
+def weights(
+    const int64_t[::1] losses,     # IN  (n,)
+    uint64_t[::1] out,             # OUT (n,), 2^64 exp(-x)
+    const uint64_t[::1] coarse,    # IN  (n_coarse,), 2^64 exp(-i 2^-4)
+    const uint64_t[:, ::1] fine,   # IN  (4, 128), 2^64 exp(-i 2^-11), ... 2^-18, 2^-25, 2^-32
+    int64_t best,
+    int64_t farthest,              # a loss this much above the best counts no further
+    uint64_t multiplier,
+    int shift,
+    uint64_t deepest,
+):
+    """Weights of an exponential mechanism by integers alone: x 2^32 = (loss - best) 2^shift multiplier / 2^64."""
+    cdef Py_ssize_t i
+    cdef uint64_t x, w
+    with nogil:
+        for i in range(losses.shape[0]):
+            x = <uint64_t>min(losses[i] - best, farthest)
+            x = min(mulhi64(x << shift, multiplier), deepest)
+            w = mulhi64(coarse[x >> 28], fine[0, (x >> 21) & 127])
+            w = mulhi64(w, fine[1, (x >> 14) & 127])
+            w = mulhi64(w, fine[2, (x >> 7) & 127])
+            out[i] = mulhi64(w, fine[3, x & 127])

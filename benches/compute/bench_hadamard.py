@@ -1,0 +1,47 @@
+"""Walsh-Hadamard transforms of 4,096 rows of 1,024 numbers; two threads, against NumPy's whole-array passes."""
+
+import numpy as np
+
+from benches.floors import triad_bytes_per_second
+from benches.ratios import with_ratios
+from fastfedrec.compute.hadamard import hadamard_transform
+
+N_THREADS = 2
+SHAPE = (4_096, 1_024)
+
+
+def _numpy(values):
+    """Ten passes of sums and differences, each over all rows at once."""
+    out, half = values.copy(), 1
+    while half < SHAPE[1]:
+        pairs = out.reshape(len(out), -1, 2, half)
+        out = np.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], axis=2).reshape(SHAPE)
+        half *= 2
+    return out
+
+
+def _floor(case):
+    """Each number read once and written once; ten additions a number are less."""
+    return 2 * case.values.nbytes / triad_bytes_per_second()
+
+
+@with_ratios("time_transform", floor=_floor, threads=N_THREADS)
+class Transform:
+    """Whole numbers and doubles; both answers are the same, the doubles' up to the order of their sums."""
+
+    param_names = ("impl", "kind")
+    params = (("fastfedrec", "numpy"), ("int64", "float64"))
+
+    def setup(self, impl, kind):
+        self.values = np.random.default_rng(1).integers(-1000, 1000, SHAPE).astype(kind)
+        self.run = self._fastfedrec if impl == "fastfedrec" else self._numpy
+        np.testing.assert_array_equal(self._fastfedrec(), self._numpy())  # whole numbers, so exact as doubles as well
+
+    def time_transform(self, impl, kind):
+        self.run()
+
+    def _fastfedrec(self):
+        return hadamard_transform(self.values, n_threads=N_THREADS)
+
+    def _numpy(self):
+        return _numpy(self.values)

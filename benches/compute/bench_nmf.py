@@ -1,0 +1,140 @@
+"""Non-negative factorisation at the size of MovieLens 1M, 20 factors, one thread, beside cornac and surprise.
+
+`track_times_cornac` compares the time to the error on the ratings that cornac reaches in 50 epochs, all set-up
+included: what it costs to have a factorisation.  `track_times_cornac_same_update` compares epochs of multiplicative
+updates on both sides, after it has seen that 50 of ours reach no larger error: how fast the same work is done.
+`track_times_*_epoch` compares epochs that do not do the same: ours, of the default solver, moves every factor to where
+it is best.
+"""
+
+import time
+
+import numpy as np
+import threadpoolctl
+
+from benches.floors import fastest, floor_seconds, in_turns
+from fastfedrec import Interactions, Key, hardware
+from fastfedrec.compute.nmf import fit_nmf
+from fastfedrec.datasets import generate_implicit
+
+N_USERS, N_ITEMS, N_FACTORS, PEER_EPOCHS = 6_040, 3_706, 20, 50
+
+
+def setup_cache():
+    """Generated interactions with ratings of rank 4, rounded: the first argument of every benchmark here."""
+    data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1))
+    rng = np.random.default_rng(0)
+    users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+    u, v = rng.gamma(1.0, 1.0, (data.n_users, 4)), rng.gamma(1.0, 1.0, (data.n_items, 4))
+    ratings = np.clip(np.rint(1 + np.einsum("nf,nf->n", u[users], v[data.indices]) / 2), 1, 5)
+    return Interactions.from_arrays(users, data.indices, ratings)
+
+
+def _error(data, row_factors, item_factors):
+    users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+    products = np.einsum("nf,nf->n", row_factors[users], item_factors[data.indices])
+    return float(np.sqrt(np.mean((data.values_or_ones() - products) ** 2)))
+
+
+def _fit(data, n_epochs, solver="cd", regularization=0.1):
+    return fit_nmf(
+        data, N_FACTORS, regularization=regularization, n_epochs=n_epochs, solver=solver, n_sweeps=1,
+        key=Key.from_seed(1), n_threads=1,
+    )  # fmt: skip
+
+
+class Epochs:
+    timeout = 300
+
+    def setup(self, data, *_):
+        threadpoolctl.threadpool_limits(1)
+
+    def time_epoch(self, data):
+        _fit(data, 1)
+
+    def time_multiplicative_epoch(self, data):
+        _fit(data, 1, "mu")
+
+    def track_floor_share(self, data, solver):
+        """Three fused operations for each factor of each rating, for users and then for items.
+
+        Multiplicative: the prediction and both sums.  A sweep of coordinates that keeps all errors: both sums, and the
+        errors' change.
+        """
+        flops = 2 * 3 * 2 * N_FACTORS * data.n_interactions
+        few, many = in_turns(lambda: _fit(data, 1, solver), lambda: _fit(data, 11, solver))
+        return floor_seconds(hardware.instruction_set(), flops=flops) / ((many - few) / 10)
+
+    track_floor_share.params, track_floor_share.param_names = (("cd", "mu"),), ("solver",)
+    track_floor_share.unit = "share of floor"
+
+    def track_times_cornac_same_update(self, data):
+        model = _cornac(data, PEER_EPOCHS)()
+        theirs = _error(data, model.u_factors, model.i_factors)
+        ours = _error(data, *vars(_fit(data, PEER_EPOCHS, "mu")).values())
+        if ours > 1.01 * theirs:
+            raise AssertionError(f"an error of {ours}, where cornac has {theirs}")
+        few, many, their_few, their_many = in_turns(
+            lambda: _fit(data, 1, "mu"), lambda: _fit(data, 11, "mu"), _cornac(data, 1), _cornac(data, 11)
+        )
+        return (their_many - their_few) / (many - few)
+
+    def track_times_cornac_epoch(self, data):
+        one, six = _cornac(data, 1), _cornac(data, 6)
+        return (fastest(six, repetitions=3) - fastest(one, repetitions=3)) / 5 / self._epoch(data)
+
+    def track_times_surprise_epoch(self, data):
+        one, three = _surprise(data, 1), _surprise(data, 3)
+        return (fastest(three, repetitions=2) - fastest(one, repetitions=2)) / 2 / self._epoch(data)
+
+    def track_times_cornac(self, data):
+        """Time to the error that cornac ends with."""
+        fit = _cornac(data, PEER_EPOCHS)
+        start = time.perf_counter()
+        model = fit()
+        theirs = time.perf_counter() - start
+        wanted, n_epochs = _error(data, model.u_factors, model.i_factors), 1
+        while _error(data, *vars(_fit(data, n_epochs)).values()) > wanted:
+            n_epochs += 1
+            if n_epochs > PEER_EPOCHS:
+                raise AssertionError(f"no error of {wanted} in {PEER_EPOCHS} epochs")
+        return theirs / fastest(_fit, data, n_epochs, repetitions=3)
+
+    def _epoch(self, data):
+        return (fastest(_fit, data, 6, repetitions=3) - fastest(_fit, data, 1, repetitions=3)) / 5
+
+
+def _cornac(data, n_epochs):
+    try:
+        from cornac.data import Dataset
+        from cornac.models import NMF
+    except ImportError as error:
+        raise NotImplementedError("cornac is not installed") from error
+    users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+    # Rows and columns come in order of first appearance there; ours must too, so that the factors compare.
+    dataset = Dataset.from_uir(zip(users.tolist(), data.indices.tolist(), data.values_or_ones().tolist(), strict=True))
+
+    def fit():
+        model = NMF(k=N_FACTORS, max_iter=n_epochs, verbose=False, seed=1).fit(dataset)
+        model.u_factors = model.u_factors[[dataset.uid_map[u] for u in range(data.n_users)]]
+        model.i_factors = model.i_factors[[dataset.iid_map[i] for i in range(data.n_items)]]
+        return model
+
+    return fit
+
+
+def _surprise(data, n_epochs):
+    try:
+        import pandas as pd
+        from surprise import NMF, Dataset, Reader
+    except ImportError as error:
+        raise NotImplementedError("surprise is not installed") from error
+    users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+    frame = pd.DataFrame({"user": users, "item": data.indices, "rating": data.values_or_ones()})
+    trainset = Dataset.load_from_df(frame, Reader(rating_scale=(1, 5))).build_full_trainset()
+    return lambda: NMF(n_factors=N_FACTORS, n_epochs=n_epochs, random_state=1).fit(trainset)
+
+
+for _name, _method in list(vars(Epochs).items()):
+    if _name.startswith("track_times"):
+        _method.unit = "times faster"

@@ -1,0 +1,287 @@
+"""Negatives, ranks and best items at the size of MovieLens 1M, one thread, on every instruction set.
+
+`time_` figures are ours; `track_` figures are ratios to a peer, in turns in one process, or to what the machine can do.
+"""
+
+import random
+
+import numpy as np
+import scipy.sparse
+
+from benches.floors import SIZES, fastest, floor_seconds, in_turns
+from fastfedrec import Interactions, Key, hardware
+from fastfedrec.compute.ranking import held_out_ranks, held_out_ranks_factors, recommend_factors, sample_unseen, top_k
+
+N_USERS, N_ITEMS, N_INTERACTIONS = 6_040, 3_706, 1_000_000
+INSTRUCTION_SETS = ["x86-64-v4", "x86-64-v3", "plain"]
+
+
+def long_tailed_interactions():
+    """Items by a power law, users by a log-normal law, duplicates merged."""
+    rng = np.random.default_rng(0)
+    weights = rng.lognormal(0, 1, N_USERS)
+    users = rng.choice(N_USERS, N_INTERACTIONS, p=weights / weights.sum())
+    items = (N_ITEMS * rng.random(N_INTERACTIONS) ** 2).astype(np.int64)
+    matrix = scipy.sparse.coo_array((np.ones(N_INTERACTIONS, np.float32), (users, items)), shape=(N_USERS, N_ITEMS))
+    return Interactions.from_scipy(matrix).binarize()
+
+
+def times_faster(peer, ours):
+    """Least time of the peer over ours, in turns."""
+    theirs, own = in_turns(peer, ours)
+    return theirs / own
+
+
+class OnEveryInstructionSet:
+    """The part that all benchmarks share: `instruction_set` is the first parameter."""
+
+    def setup(self, instruction_set, *parameters):
+        if instruction_set not in hardware.instruction_sets():
+            raise NotImplementedError(f"no {instruction_set} here")
+        self.forced = hardware.use_instruction_set(instruction_set)
+        self.forced.__enter__()
+        try:
+            self.prepare(*parameters)
+        except BaseException:
+            self.forced.__exit__(None, None, None)
+            raise
+
+    def teardown(self, *_):
+        if hasattr(self, "forced"):
+            self.forced.__exit__(None, None, None)
+
+
+class SampleUnseen(OnEveryInstructionSet):
+    """99 unseen items for each user."""
+
+    param_names = ("instruction_set",)
+    params = (INSTRUCTION_SETS,)
+    timeout = 120
+
+    def prepare(self):
+        self.data = long_tailed_interactions()
+        self.rows = np.arange(N_USERS)
+        for draw in (self._fastfedrec, self._python):
+            for row, drawn in enumerate(draw()):
+                seen = self.data.indices[self.data.indptr[row] : self.data.indptr[row + 1]]
+                if len(set(drawn)) != 99 or not set(drawn).isdisjoint(seen.tolist()):
+                    raise AssertionError(f"{draw.__name__} drew a seen item or one item twice for user {row}")
+
+    def time_sample(self, _):
+        self._fastfedrec()
+
+    def track_times_python(self, _):
+        return times_faster(self._python, self._fastfedrec)
+
+    track_times_python.unit = "times faster"
+
+    def _fastfedrec(self):
+        return sample_unseen(self.data, self.rows, 99, key=Key.from_seed(0), purpose="bench", n_threads=1)[0]
+
+    def _python(self):
+        drawn = []
+        for row in self.rows:
+            seen = set(self.data.indices[self.data.indptr[row] : self.data.indptr[row + 1]].tolist())
+            chosen = set()
+            while len(chosen) < 99:
+                item = random.randrange(N_ITEMS)
+                if item not in seen:
+                    chosen.add(item)
+            drawn.append(chosen)
+        return drawn
+
+
+class HeldOutRanks(OnEveryInstructionSet):
+    """The rank of one score among 99, for each user."""
+
+    param_names = ("instruction_set",)
+    params = (INSTRUCTION_SETS,)
+
+    def prepare(self):
+        rng = np.random.default_rng(0)
+        self.held_out = rng.standard_normal(N_USERS, dtype=np.float32).round(1)
+        self.others = rng.standard_normal((N_USERS, 99), dtype=np.float32).round(1)
+        self.counts = np.full(N_USERS, 99)
+        np.testing.assert_array_equal(self._fastfedrec(), self._numpy())
+
+    def time_rank(self, _):
+        self._fastfedrec()
+
+    def track_times_numpy(self, _):
+        return times_faster(self._numpy, self._fastfedrec)
+
+    def track_times_scikit_learn(self, _):
+        """The mean reciprocal rank, which scikit-learn has as the average precision of one label (no ties here)."""
+        try:
+            from sklearn.metrics import label_ranking_average_precision_score
+        except ImportError:
+            return np.nan  # n/a: scikit-learn is not installed
+        scores = np.random.default_rng(1).standard_normal((N_USERS, 100))
+        labels = np.zeros((N_USERS, 100), dtype=np.int64)
+        labels[:, 0] = 1
+
+        def ours():
+            return (1 / held_out_ranks(scores[:, 0], scores[:, 1:], self.counts, n_threads=1)).mean()
+
+        def theirs():
+            return label_ranking_average_precision_score(labels, scores)
+
+        np.testing.assert_allclose(ours(), theirs())
+        return times_faster(theirs, ours)
+
+    track_times_numpy.unit = track_times_scikit_learn.unit = "times faster"
+
+    def _fastfedrec(self):
+        return held_out_ranks(self.held_out, self.others, self.counts, n_threads=1)
+
+    def _numpy(self):
+        score = self.held_out[:, None]
+        return 1 + (self.others > score).sum(axis=1) + (self.others == score).sum(axis=1) / 2
+
+
+class HeldOutRanksFactors(OnEveryInstructionSet):
+    """The rank of one item among 99 by inner products, for each user, from float32 factors."""
+
+    param_names = ("instruction_set", "n_factors")
+    params = (INSTRUCTION_SETS, [5, 64])
+
+    def prepare(self, n_factors):
+        rng = np.random.default_rng(0)
+        self.users = rng.standard_normal((N_USERS, n_factors), dtype=np.float32)
+        self.items = rng.standard_normal((N_ITEMS, n_factors), dtype=np.float32)
+        self.others, self.counts = sample_unseen(
+            long_tailed_interactions(), np.arange(N_USERS), 99, key=Key.from_seed(0), purpose="bench", n_threads=1
+        )
+        self.held_out = rng.integers(0, N_ITEMS, N_USERS)
+        ranks = self._fastfedrec()
+        for peer in (self._numpy_loop, self._numpy_einsum):
+            difference = np.abs(peer() - ranks)  # rounding changes few places, by one
+            if difference.max() > 1 or (difference > 0).mean() > 0.05 or ranks.std() < 20:
+                raise AssertionError(f"{peer.__name__} disagrees for {(difference > 0).sum()} users")
+
+    def time_rank(self, *_):
+        self._fastfedrec()
+
+    def track_times_numpy_loop(self, *_):
+        return times_faster(self._numpy_loop, self._fastfedrec)
+
+    def track_times_numpy_einsum(self, *_):
+        return times_faster(self._numpy_einsum, self._fastfedrec)
+
+    def track_floor_share(self, instruction_set, n_factors):
+        """Of the inner products of 100 items a user in single precision, and of reading their factors from the
+        second-level cache.  The 16-bit copies that we read are half of these bytes: a floor for the peers, not for us.
+        """
+        flops, read = 2 * 100 * N_USERS * n_factors, 4 * 100 * N_USERS * n_factors
+        floor = floor_seconds(instruction_set, flops=flops, bytes_read=read, working_set=SIZES["second-level cache"])
+        return floor / fastest(self._fastfedrec)
+
+    track_times_numpy_loop.unit = track_times_numpy_einsum.unit = "times faster"
+    track_floor_share.unit = "share of floor"
+
+    def _fastfedrec(self):
+        return held_out_ranks_factors(self.users, self.items, self.held_out, self.others, self.counts, n_threads=1)
+
+    def _numpy_loop(self):
+        ranks = np.empty(N_USERS)
+        for u in range(N_USERS):
+            score, others = self.items[self.held_out[u]] @ self.users[u], self.items[self.others[u]] @ self.users[u]
+            ranks[u] = 1 + (others > score).sum() + (others == score).sum() / 2
+        return ranks
+
+    def _numpy_einsum(self):
+        score = np.einsum("uf,uf->u", self.users, self.items[self.held_out])[:, None]
+        others = np.einsum("uf,unf->un", self.users, self.items[self.others])
+        return 1 + (others > score).sum(axis=1) + (others == score).sum(axis=1) / 2
+
+
+class RecommendTop10(OnEveryInstructionSet):
+    """The ten best unseen items of every user, from float32 factors."""
+
+    param_names = ("instruction_set", "n_factors")
+    params = (INSTRUCTION_SETS, [16, 64, 128])
+
+    def prepare(self, n_factors):
+        rng = np.random.default_rng(0)
+        self.data = long_tailed_interactions()
+        self.users = rng.standard_normal((N_USERS, n_factors), dtype=np.float32)
+        self.items = rng.standard_normal((N_ITEMS, n_factors), dtype=np.float32)
+        self.seen = self.data.to_scipy()
+        self._check(self._fastfedrec())
+
+    def time_recommend(self, *_):
+        self._fastfedrec()
+
+    def peakmem_recommend(self, *_):
+        self._fastfedrec()
+
+    def track_times_implicit(self, *_):
+        try:
+            from implicit.cpu.topk import topk
+        except ImportError:
+            return np.nan  # n/a: implicit is not installed
+
+        def implicit():
+            return topk(self.items, self.users, 10, filter_query_items=self.seen, num_threads=1)[0]
+
+        self._check(implicit())
+        return times_faster(implicit, self._fastfedrec)
+
+    def track_times_numpy(self, *_):
+        self._check(self._numpy())
+        return times_faster(self._numpy, self._fastfedrec)
+
+    def track_floor_share(self, instruction_set, n_factors):
+        """Of all inner products in single precision: where 8-bit copies are used, a floor for the peers only."""
+        floor = floor_seconds(instruction_set, flops=2 * N_USERS * N_ITEMS * n_factors)
+        return floor / fastest(self._fastfedrec)
+
+    track_times_implicit.unit = track_times_numpy.unit = "times faster"
+    track_floor_share.unit = "share of floor"
+
+    def _fastfedrec(self):
+        return recommend_factors(self.users, self.items, 10, seen=self.data, n_threads=1)[0]
+
+    def _numpy(self):
+        best = []
+        for start in range(0, N_USERS, 500):
+            scores = self.users[start : start + 500] @ self.items.T
+            block = self.seen[start : start + 500]
+            scores[np.repeat(np.arange(len(scores)), np.diff(block.indptr)), block.indices] = -np.inf
+            top = np.argpartition(scores, -10, axis=1)[:, -10:]
+            order = np.argsort(-np.take_along_axis(scores, top, axis=1), axis=1)
+            best.append(np.take_along_axis(top, order, axis=1))
+        return np.concatenate(best)
+
+    def _check(self, items):
+        scores = self.users[:200].astype(np.float64) @ self.items.T.astype(np.float64)
+        scores[self.seen[:200].toarray() > 0] = -np.inf
+        got = np.take_along_axis(scores, np.asarray(items[:200], dtype=np.int64), axis=1)
+        np.testing.assert_allclose(got, -np.sort(-scores, axis=1)[:, :10], rtol=1e-4)
+
+
+class TopK(OnEveryInstructionSet):
+    """The best of given float32 scores: ten, kept in registers, or more, from a list of candidates."""
+
+    param_names = ("instruction_set", "n", "n_items")
+    params = (INSTRUCTION_SETS, [10, 100, 1_000], [N_ITEMS, 26_744])
+
+    def prepare(self, n, n_items):
+        self.n = n
+        self.scores = np.random.default_rng(0).standard_normal((7_000_000 // n_items, n_items), dtype=np.float32)
+        np.testing.assert_array_equal(self._fastfedrec(), self._numpy())
+
+    def time_top_k(self, *_):
+        self._fastfedrec()
+
+    def track_times_numpy(self, *_):
+        return times_faster(self._numpy, self._fastfedrec)
+
+    track_times_numpy.unit = "times faster"
+
+    def _fastfedrec(self):
+        return top_k(self.scores, self.n, n_threads=1)[1]
+
+    def _numpy(self):
+        best = np.argpartition(self.scores, -self.n, axis=1)[:, -self.n :]
+        return -np.sort(-np.take_along_axis(self.scores, best, axis=1), axis=1)

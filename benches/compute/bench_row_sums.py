@@ -1,0 +1,60 @@
+"""Sums of a matrix's rows at the size of MovieLens 1M, as EASE (dense) and item-kNN (sparse) score, against SciPy."""
+
+import numpy as np
+import scipy.sparse
+
+from benches.floors import fastest, floor_seconds, in_turns
+from fastfedrec import Key, hardware
+from fastfedrec.compute.row_sums import sum_rows
+from fastfedrec.datasets import generate_implicit
+
+N_USERS, N_ITEMS, N_NEIGHBORS = 6_040, 3_706, 100
+
+
+class Scores:
+    """A block of 2,000 users, which is what a model scores at once; SciPy gives the same bits."""
+
+    param_names = ("matrix", "n_threads")
+    params = (("dense", "sparse"), (1, 2))
+
+    def setup(self, matrix, n_threads):
+        data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1))
+        self.data = data.shard(3)[0]
+        rng = np.random.default_rng(0)
+        if matrix == "dense":
+            self.matrix = rng.standard_normal((N_ITEMS, N_ITEMS))
+        else:
+            self.matrix = scipy.sparse.random_array(
+                (N_ITEMS, N_ITEMS), density=N_NEIGHBORS / N_ITEMS, format="csr", rng=rng
+            )
+        np.testing.assert_array_equal(self._ours(n_threads), self._scipy())
+
+    def time_sum_rows(self, matrix, n_threads):
+        self._ours(n_threads)
+
+    def track_times_scipy(self, matrix, n_threads):
+        ours, theirs = in_turns(lambda: self._ours(n_threads), self._scipy)
+        return theirs / ours
+
+    def track_two_threads(self, matrix, n_threads):
+        one, two = in_turns(lambda: self._ours(1), lambda: self._ours(2), least=4.0, most=1000, processors=2)
+        return one / two
+
+    def track_floor_share(self, matrix, n_threads):
+        """A double added for each entry of each row that a user has, with half the lanes of floats."""
+        dense = isinstance(self.matrix, np.ndarray)
+        entries = np.full(N_ITEMS, N_ITEMS) if dense else np.diff(self.matrix.indptr)
+        flops = 2 * 2 * int(entries[self.data.indices].sum())  # an addition takes as long as a fused operation
+        return floor_seconds(hardware.instruction_set(), flops=flops) / n_threads / fastest(self._ours, n_threads)
+
+    track_floor_share.unit = "share of floor"
+    track_times_scipy.unit = "times faster"
+    track_two_threads.unit = "times faster"
+    track_two_threads.params = (("dense", "sparse"), (2,))
+
+    def _ours(self, n_threads):
+        return sum_rows(self.data, self.matrix, n_threads=n_threads)
+
+    def _scipy(self):
+        found = self.data.to_scipy().astype(np.float64) @ self.matrix
+        return found if isinstance(found, np.ndarray) else found.toarray()

@@ -1,0 +1,319 @@
+"""SGD matrix factorisation at the size of MovieLens 1M, beside LIBMF, cornac and surprise.
+
+All fit the same ratings, in one random order; a fit includes what a package does with its input, ours the blocks.
+LIBMF's package is built without vector instructions, whatever CFLAGS says; for the figure to quote, put ``-O3
+-march=native -DUSEAVX`` into the compiler arguments of its own setup.py.  It has AdaGrad's steps and no biases, so it
+is timed beside ours both with biases, as everything else here, and without.
+"""
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from benches.floors import floor_seconds, turns
+from fastfedrec import Key, hardware, sgd
+from fastfedrec.datasets import generate_implicit
+
+N_USERS, N_ITEMS, N_EPOCHS, RATE, REGULARIZATION = 6_040, 3_706, 20, 0.01, 0.02
+N_PROCESSES = 5
+
+
+def _rmse(predicted, ratings):
+    return float(np.sqrt(np.mean((predicted - ratings) ** 2)))
+
+
+def _fastfedrec(users, items, ratings, n_factors, n_threads, biases=True, loss="squared"):
+    def fit(n_epochs, schedule="constant"):
+        return sgd.fit_factors(
+            users,
+            items,
+            ratings,
+            n_users=N_USERS,
+            n_items=N_ITEMS,
+            n_factors=n_factors,
+            n_epochs=n_epochs,
+            learning_rate=RATE,
+            regularization=REGULARIZATION,
+            schedule=schedule,
+            biases=biases,
+            loss=loss,
+            key=Key.from_seed(1),
+            n_threads=n_threads,
+        )
+
+    return fit, lambda model: model.predict(users, items)
+
+
+def _cornac(users, items, ratings, n_factors, n_threads):
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from cornac.models.mf import backend_cpu
+    except ImportError as error:
+        raise NotImplementedError("cornac is not installed") from error
+
+    def fit(n_epochs):
+        rng = np.random.default_rng(0)
+        p, q = (rng.normal(0, 0.1, (n, n_factors)).astype(np.float32) for n in (N_USERS, N_ITEMS))
+        b, c = np.zeros(N_USERS, np.float32), np.zeros(N_ITEMS, np.float32)
+        mean = float(ratings.mean())
+        rates = RATE, REGULARIZATION, mean
+        backend_cpu.fit_sgd(users, items, ratings, p, q, b, c, *rates, n_epochs, n_threads, True, False, False)
+        return mean + b[users] + c[items] + np.einsum("ij,ij->i", p[users], q[items])
+
+    return fit, lambda predicted: predicted
+
+
+def _surprise(users, items, ratings, n_factors, n_threads):
+    if n_threads > 1:
+        raise NotImplementedError("surprise has one thread")
+    try:
+        from surprise import SVD, Trainset
+    except ImportError as error:
+        raise NotImplementedError("scikit-surprise is not installed") from error
+    by_user, by_item = {u: [] for u in range(N_USERS)}, {i: [] for i in range(N_ITEMS)}
+    for u, i, r in zip(users.tolist(), items.tolist(), ratings.tolist(), strict=True):
+        by_user[u].append((i, r))
+    same = {u: u for u in range(N_USERS)}, {i: i for i in range(N_ITEMS)}
+    data = Trainset(by_user, by_item, N_USERS, N_ITEMS, len(ratings), (1, 5), *same)
+
+    def fit(n_epochs):
+        return SVD(n_factors, n_epochs=n_epochs, lr_all=RATE, reg_all=REGULARIZATION, random_state=0).fit(data)
+
+    def predict(model):
+        factors = np.einsum("ij,ij->i", model.pu[users], model.qi[items])
+        return data.global_mean + model.bu[users] + model.bi[items] + factors
+
+    return fit, predict
+
+
+def _libmf(users, items, ratings, n_factors, n_threads):
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from libmf import mf
+    except ImportError as error:
+        raise NotImplementedError("libmf is not installed") from error
+    triples = np.column_stack([users, items, ratings]).astype(np.float32)
+
+    def fit(n_epochs):
+        options = {"lambda_p1": 0, "lambda_q1": 0, "lambda_p2": REGULARIZATION, "lambda_q2": REGULARIZATION}
+        model = mf.MF(fun=0, k=n_factors, nr_iters=n_epochs, nr_threads=n_threads, quiet=True, **options)
+        model.fit(triples)
+        return model
+
+    def predict(model):
+        return np.einsum("ij,ij->i", model.p_factors()[users], model.q_factors()[items])
+
+    return fit, predict
+
+
+def _unbiased(*arguments):
+    return _fastfedrec(*arguments, biases=False)
+
+
+IMPLS = {
+    "biased": _fastfedrec,
+    "unbiased": _unbiased,
+    "cornac": _cornac,
+    "libmf": _libmf,
+    "surprise": _surprise,
+}
+
+
+def _checked(impl, data, n_factors, n_threads):
+    """A function of the number of epochs; 20 of them must explain the ratings about as well as our 20."""
+    ours, predict_ours = _fastfedrec(*data, n_factors, n_threads)
+    fit, predict = IMPLS[impl](*data, n_factors, n_threads)
+    constant = _rmse(data[2].mean(), data[2])
+    expected, got = _rmse(predict_ours(ours(N_EPOCHS)), data[2]), _rmse(predict(fit(N_EPOCHS)), data[2])
+    if not (expected < 0.9 * constant and abs(got - expected) < 0.12 * constant):
+        raise AssertionError(
+            f"{impl} leaves an error of {got:.3f}, fastfedrec {expected:.3f}, a constant {constant:.3f}"
+        )
+    return fit
+
+
+def _seconds(fit, n_epochs):
+    start = time.perf_counter()
+    fit(n_epochs)
+    return time.perf_counter() - start
+
+
+def setup_cache():
+    """The first argument of every benchmark here."""
+    data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1), ratings=True)
+    users = np.repeat(np.arange(N_USERS), np.diff(data.indptr))
+    order = np.random.default_rng(0).permutation(len(users))
+    return users[order], data.indices[order].astype(np.int64), data.values[order].astype(np.float32)
+
+
+class FitFactors:
+    """A whole fit of 20 epochs; peers are below, where they are timed in turns with ours."""
+
+    param_names = ("model", "n_factors", "n_threads")
+    params = (["biased", "unbiased"], [20, 64], [1, 2])
+    timeout = 600
+
+    def setup(self, data, model, n_factors, n_threads):
+        self.fit = _checked(model, data, n_factors, n_threads)
+
+    def time_fit(self, data, model, n_factors, n_threads):
+        self.fit(N_EPOCHS)
+
+
+_RUN = """if True:
+    import json, sys
+    sys.path.append(sys.argv[1])  # last: what is installed comes first
+    from benches.compute import bench_sgd
+    print(json.dumps(bench_sgd.seconds_of_one_process(sys.argv[2:])))
+    """
+
+
+def seconds_of_one_process(impls):
+    """The fastest of three turns of what is installed: (name, what, n_factors, n_threads, seconds), and so on."""
+    data, seconds = setup_cache(), []
+    for n_factors in (20, 64):
+        for n_threads in (1, 2):
+            fits = {}
+            for impl in impls:
+                with contextlib.suppress(NotImplementedError):
+                    fits[impl] = _checked(impl, data, n_factors, n_threads)
+            turns = [[[_seconds(fit, n) for n in (N_EPOCHS, 5)] for fit in fits.values()] for _ in range(3)]
+            for impl, (long, short) in zip(fits, np.min(turns, axis=0).tolist(), strict=True):
+                size = n_factors, n_threads
+                seconds += (impl, "fit", *size, long), (impl, "epochs", *size, long - short)
+    return seconds
+
+
+class RatioToPeers:
+    """How many times faster than each peer, the median of five processes, in each of which all are timed in turns.
+
+    Of whole fits of 20 epochs, and of their epochs alone (20 against 5 of them).  A peer's time depends on its process:
+    LIBMF's epoch at 64 factors took 38.3 to 50 ns a rating on an idle Zen 4, so one process would let chance decide.
+    Surprise takes hundreds of ns and is timed in the first alone.  What an epoch takes a rating is told for all,
+    because a peer built without its vector code passes every check: LIBMF's would take two to three times as long.
+    """
+
+    param_names = ("peer", "model", "what", "n_factors", "n_threads")
+    params = (
+        ["cornac", "libmf", "surprise"],
+        ["biased", "unbiased"],
+        ["fit", "epochs"],
+        [20, 64],
+        [1, 2],
+    )
+    timeout = 1800
+    unit = "times faster"
+
+    def setup_cache(self):
+        seconds = {"ratings of the epochs": (N_EPOCHS - 5) * len(setup_cache()[0])}
+        for process in range(N_PROCESSES):
+            impls = [name for name in IMPLS if name != "surprise" or process == 0]
+            command = [sys.executable, "-P", "-c", _RUN, str(Path(__file__).parents[2]), *impls]
+            printed = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+            for *case, found in json.loads(printed.splitlines()[-1]):  # peers print, too
+                seconds.setdefault(tuple(case), []).append(found)
+        return seconds
+
+    setup_cache.timeout = 1800
+
+    def setup(self, seconds, name, *case):
+        if (name, "epochs", *case[-2:]) not in seconds:
+            raise NotImplementedError(f"{name} is not installed, or has one thread")
+
+    def track_times(self, seconds, peer, model, *what):
+        ratios = [theirs / ours for theirs, ours in zip(seconds[peer, *what], seconds[model, *what], strict=False)]
+        return float(np.median(ratios))
+
+    def track_ns_a_rating(self, seconds, name, *size):
+        return float(1e9 * np.median(seconds[name, "epochs", *size]) / seconds["ratings of the epochs"])
+
+    track_ns_a_rating.param_names = ("name", "n_factors", "n_threads")
+    track_ns_a_rating.params = (list(IMPLS), [20, 64], [1, 2])
+    track_ns_a_rating.unit = "ns"
+
+
+class Threads:
+    """How many times faster two threads are than one, in turns: the fastest whole fits, and the fastest single epochs.
+
+    On a host with neighbours a fit of many epochs seldom has both processors throughout.
+    """
+
+    param_names = ("what", "n_factors")
+    params = (["fit", "epochs"], [20, 64])
+    unit = "times faster"
+
+    def setup_cache(self):
+        data, ratios = setup_cache(), {}
+        for n_factors in (20, 64):
+            fits = [_checked("biased", data, n_factors, n_threads) for n_threads in (1, 2)]
+            taken = [[_fit_and_epoch_seconds(fit) for fit in fits] for _ in turns(10, 10.0, processors=2)]
+            one, two = np.min(taken, axis=0)
+            ratios["fit", n_factors], ratios["epochs", n_factors] = (one / two).tolist()
+        return ratios
+
+    def track_two_threads(self, ratios, *what):
+        return ratios[what]
+
+
+class Epochs:
+    """The fastest epoch beside its floor."""
+
+    param_names = ("n_factors", "n_threads")
+    params = ([20, 64], [1])
+
+    def track_floor_share(self, data, n_factors, n_threads):
+        """A rating's prediction, and a multiplication and a fused one for each number of both its vectors.
+
+        A multiplication takes the processor as long as a fused one, and counts as two operations as that does.
+        """
+        fit, _ = _fastfedrec(*data, n_factors, n_threads)
+        fastest = min(_fit_and_epoch_seconds(fit)[1] for _ in range(3))
+        return floor_seconds(hardware.instruction_set(), flops=10 * n_factors * len(data[0])) / fastest
+
+    track_floor_share.unit = "share of floor"
+
+
+def _own_squared(prediction, rating):
+    error = prediction - rating
+    return error * error / 2, error
+
+
+class OwnLoss:
+    """How many times as long an epoch takes with a loss of the user's own as with the same loss built in."""
+
+    param_names = ("n_factors", "n_threads")
+    params = ([20, 64], [1, 2])
+    unit = "times as long"
+
+    def setup(self, data, n_factors, n_threads):
+        self.fits = []
+        for loss in (_own_squared, "squared"):
+            fit, predict = _fastfedrec(*data, n_factors, n_threads, loss=loss)
+            self.fits.append((fit, predict(fit(N_EPOCHS))))
+        np.testing.assert_allclose(*(predicted for _, predicted in self.fits), rtol=1e-3)
+
+    def track_times_the_builtin(self, data, n_factors, n_threads):
+        turns = [[_fit_and_epoch_seconds(fit)[1] for fit, _ in self.fits] for _ in range(5)]
+        own, built_in = np.min(turns, axis=0)
+        return float(own / built_in)
+
+
+def _fit_and_epoch_seconds(fit):
+    """Of a whole fit, and of its fastest epoch, with all that is done between two epochs."""
+    begun = []
+
+    def schedule(epoch):  # is asked at the beginning of each
+        begun.append(time.perf_counter())
+        return 1.0
+
+    start = time.perf_counter()
+    fit(N_EPOCHS, schedule)
+    return time.perf_counter() - start, np.diff(begun).min()

@@ -1,0 +1,85 @@
+"""Clients' steps on the joint loss, and how much longer they take than those of both parts one after the other."""
+
+import numpy as np
+
+from benches.compute.networks import bench_gru
+from benches.compute.networks import bench_two_tower as bench_network
+from benches.floors import fastest, floor_seconds, in_turns
+from fastfedrec import Key, datasets, hardware
+from fastfedrec.compute.networks.client_examples import Events, draw_examples
+from fastfedrec.compute.networks.joint_loss import JointNetwork
+from fastfedrec.compute.networks.sequences import draw_contrastive_examples
+from fastfedrec.compute.networks.two_tower import TwoTower
+from fastfedrec.data.features import Features
+
+N_USERS, N_ITEMS, N_FACTORS = 8, 1_000, 64
+NEGATIVES, BATCH, MASKED_BATCH = 3, 32, 2  # 32 items are 128 examples and 8 sequences of 4: four steps of each
+OPTIONS = {"learning_rate": 0.05, "n_epochs": 1, "key": Key.from_seed(1)}
+
+
+def _problem():
+    """(joint network, parameters, examples, masked ones) of 8 clients."""
+    key = Key.from_seed(1)
+    data = datasets.generate_sequences(N_USERS, N_ITEMS, length=32, key=key)
+    joint = JointNetwork(TwoTower(Features.from_interactions(data), n_factors=N_FACTORS))
+    everybody = np.arange(N_USERS)
+    examples = draw_examples(data, Events.from_interactions(data), everybody, NEGATIVES, key=key)
+    masked = draw_contrastive_examples(data, everybody, length=4, key=key)
+    return joint, joint.initial_parameters(key), examples, masked
+
+
+def _together(joint, parameters, examples, masked, weight=0.5, n_threads=1):
+    return joint.train_clients(
+        parameters, examples, masked, contrastive_weight=weight, batch_size=BATCH, masked_batch_size=MASKED_BATCH,
+        n_threads=n_threads, **OPTIONS,
+    )  # fmt: skip
+
+
+def _network_alone(joint, parameters, examples):
+    return joint.network.train_clients(
+        joint.network_part(parameters), examples, batch_size=BATCH, purpose="joint_loss.order", n_threads=1, **OPTIONS
+    )
+
+
+def _encoder_alone(joint, parameters, masked):
+    own = joint.encoder.initial_parameters(OPTIONS["key"])
+    return joint.encoder.train_clients(own, masked, batch_size=MASKED_BATCH, n_threads=1, **OPTIONS)
+
+
+class Steps:
+    """Eight clients of 32 items: four steps on 32 examples and 2 masked sequences each."""
+
+    timeout = 300
+
+    def setup(self):
+        self.problem = joint, parameters, examples, masked = _problem()
+        without = joint.network_part(_together(*self.problem, weight=0.0).total())
+        alone = _network_alone(joint, parameters, examples).total()
+        if not np.abs(without - alone).max() < 1e-5 * np.abs(alone).max():
+            raise AssertionError("without weight, the joint loss does not train the network as alone")
+        _encoder_alone(joint, parameters, masked)
+        self.two = _together(*self.problem, n_threads=2)
+
+    def time_train(self):
+        _together(*self.problem)
+
+    def track_times_the_parts_alone(self):
+        joint, parameters, examples, masked = self.problem
+
+        def parts():
+            _network_alone(joint, parameters, examples)
+            _encoder_alone(joint, parameters, masked)
+
+        apart, together = in_turns(parts, lambda: _together(*self.problem))
+        return together / apart
+
+    def track_floor_share(self):
+        """Of both parts' products."""
+        joint, _, examples, masked = self.problem
+        n_batches = int((-(-np.diff(examples.indptr) // BATCH)).sum())
+        n = bench_network.flops(joint.network, len(examples.items), n_batches)
+        n += bench_gru.flops(N_FACTORS, masked.starts, masked.candidates.size)
+        return floor_seconds(hardware.instruction_set(), flops=n) / fastest(_together, *self.problem)
+
+    track_floor_share.unit = "share of floor"
+    track_times_the_parts_alone.unit = "times the time of both parts"

@@ -1,0 +1,71 @@
+"""A private round of PrivRec's first stage, and how much of it is not its clients' steps."""
+
+import numpy as np
+
+from benches.floors import in_turns
+from fastfedrec import Key, datasets
+from fastfedrec.compute.networks.gru import GRUEncoder
+from fastfedrec.compute.networks.sequences import draw_contrastive_examples
+from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.privrec.stage1 import OPTIONS, PretrainingRounds, Stage1Settings
+
+N_USERS, N_ITEMS, N_FACTORS, CLIP = 2_000, 1_000, 64, 0.05
+KEY = Key.from_seed(1)
+
+
+def _problem(n_threads):
+    """(system, state, data): 200 clients of 40 items each."""
+    data = datasets.generate_sequences(N_USERS, N_ITEMS, key=KEY)
+    settings = Stage1Settings(**(OPTIONS | {"clip_norm": CLIP}), noise_multiplier=1.0)
+    noise = GridNoise.calibrated("gaussian", CLIP, 1.0)
+    system = PretrainingRounds(
+        GRUEncoder(N_ITEMS, n_factors=N_FACTORS), data.global_user_ids, settings, noise, KEY, n_threads
+    )
+    return system, system.initial_state(), data
+
+
+def _whole_round(system, state, data):
+    update = system.local_round(state, data, KEY, 0, n_threads=system.n_threads)
+    return system.apply(state, update).parameters
+
+
+def _steps_alone(system, state, data):
+    """The same clients' examples, drawn before the clock starts, through the encoder's kernel and nothing else."""
+    rows = np.flatnonzero(np.isin(data.global_user_ids, state.cohort))
+    examples = draw_contrastive_examples(
+        data, rows, length=OPTIONS["length"], key=KEY, purpose="privrec.stage1.masks", round=0
+    )
+
+    def run():
+        return system.network.train_clients(
+            state.parameters, examples, learning_rate=OPTIONS["learning_rate"], n_epochs=OPTIONS["local_epochs"],
+            clip_norm=CLIP, key=KEY, purpose="privrec.stage1.order", round=0, n_threads=system.n_threads,
+        )  # fmt: skip
+
+    return run
+
+
+class Round:
+    """Draw examples, train, clip, add up, add noise, step: 200 clients of 40 items, 93,000 parameters."""
+
+    param_names = ("n_threads",)
+    params = ([1, 2],)
+    timeout = 300
+
+    def setup(self, n_threads):
+        self.problem = _problem(n_threads)
+        system, _, _ = self.problem
+        if not np.isfinite(_whole_round(*self.problem)).all():
+            raise AssertionError("a round gave parameters that are not finite")
+        self.alone = _steps_alone(*self.problem)
+        if len(self.alone().rejected) != system.cohort_size:
+            raise AssertionError("the steps alone are of other clients than the round's")
+
+    def time_round(self, n_threads):
+        _whole_round(*self.problem)
+
+    def track_times_the_steps_alone(self, n_threads):
+        steps, whole = in_turns(self.alone, lambda: _whole_round(*self.problem))
+        return whole / steps
+
+    track_times_the_steps_alone.unit = "times the time of the clients' steps"

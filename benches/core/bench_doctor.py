@@ -1,0 +1,106 @@
+"""Starting up: importing the package beyond NumPy, looking around, and the first call of each system."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+from fastfedrec import doctor
+
+# (timed, before it); each is run in a new interpreter.
+STARTS = {
+    "numpy": ("import numpy", "pass"),
+    "fastfedrec beyond numpy": ("import fastfedrec", "import numpy"),
+    "fastfedrec.systems.fmf.fmf_ldp beyond numpy": ("import fastfedrec.systems.fmf.fmf_ldp", "import numpy"),
+    "all of fastfedrec beyond numpy": (
+        "import fastfedrec; [getattr(fastfedrec, name) for name in fastfedrec.__all__]",
+        "import numpy",
+    ),
+    "scipy.sparse beyond numpy": ("import scipy.sparse", "import numpy"),
+}
+
+
+class Import:
+    param_names = ("impl",)
+    params = (list(STARTS),)
+
+    def setup(self, impl):
+        statement, before = STARTS[impl]
+        module = statement.split()[1].rstrip(";")
+        code = f"{before}; import sys; print({module!r} in sys.modules); {statement}; print({module!r} in sys.modules)"
+        printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
+        assert printed.split() == ["False", "True"]
+
+    def timeraw_import(self, impl):
+        return STARTS[impl]
+
+
+class Doctor:
+    def time_report(self):
+        doctor.report()
+
+
+# Small, each with what it does by default; data of 80 users and 50 items with values 1 to 5.
+SYSTEMS = {
+    "BiasedMF": "BiasedMF()",
+    "DPALS": "DPALS(8.0, n_factors=3)",
+    "DPFMF": "DPFMF(8.0, n_factors=3, n_rounds=2)",
+    "DPGram": "DPGram(8.0, gate=False)",
+    "DPLCF": "DPLCF(2.5)",
+    "EASE": "EASE(20.0)",
+    "FMFLDP": "FMFLDP(n_rounds=2, n_reports=10)",
+    "FMFLDP, turned": "FMFLDP(n_rounds=2, n_reports=10, normalize='l2', rotate=True)",
+    "FedRec": "FedRec(rho=1, n_rounds=3, n_factors=3)",
+    "FedRecPlusPlus": "FedRecPlusPlus(2, min_clients_per_denoiser=1, n_rounds=3, n_factors=3)",
+    "ItemKNN": "ItemKNN(n_neighbors=5)",
+    "LaplaceRRSVD": "LaplaceRRSVD(max_ratings=20, n_factors=20, n_epochs=2)",
+    "PrivRec": "PrivRec(n_rounds=2, cohort_size=1)",
+    "PrivRec, private": "PrivRec(n_rounds=2, cohort_size=1, clip_norm=0.01, noise_multiplier=1.0)",
+    "PrivatePrototypes": "PrivatePrototypes(n_factors=3, epsilon=5.0)",
+    "ShuffledSketchGram": "ShuffledSketchGram(8.0, gate=False)",
+}
+
+_FIRST_CALL = """if True:
+    import sys
+    import time
+    import numpy as np
+    from fastfedrec import *
+    matrix = datasets.generate_implicit(80, 50, key=Key.from_seed(1)).to_scipy()
+    matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
+    data = Interactions.from_scipy(matrix)
+    start = time.process_time()
+    model = eval(sys.argv[1])
+    model.fit(data, key=Key.from_seed(2))
+    ids, scores = model.recommend([0], n=3)
+    seconds = time.process_time() - start
+    assert ids.shape == (1, 3) and np.isfinite(scores).all()
+    print(seconds)
+    """
+
+
+def _seconds_of_first_call(system, cache):
+    command = [sys.executable, "-P", "-c", _FIRST_CALL, SYSTEMS[system]]
+    environment = os.environ | {"NUMBA_CACHE_DIR": cache}
+    return float(subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout)
+
+
+class FirstCall:
+    """CPU seconds of the first fit and recommendation of a process, with what they import and compile."""
+
+    param_names = ("system",)
+    params = (list(SYSTEMS),)
+    unit = "s"
+    timeout = 300
+
+    def setup(self, system):
+        self.cache = tempfile.TemporaryDirectory()
+
+    def teardown(self, system):
+        self.cache.cleanup()
+
+    def track_first_of_an_environment(self, system):
+        return _seconds_of_first_call(system, self.cache.name)
+
+    def track_first_of_a_process(self, system):
+        _seconds_of_first_call(system, self.cache.name)
+        return min(_seconds_of_first_call(system, self.cache.name) for _ in range(3))

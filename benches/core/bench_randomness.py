@@ -1,0 +1,98 @@
+"""Words of ChaCha20 streams, one thread, beside NumPy's generators, which are no CSPRNG and have no names."""
+
+import numpy as np
+
+from benches.floors import fastest, in_turns, integer_operations_per_second
+from fastfedrec import Key, hardware
+
+N_WORDS = 4_000_000
+# Of the four rotations of a quarter round: by one instruction, by a shuffle where by whole bytes, or by two and an or.
+ROTATIONS = {"x86-64-v4": 4, "x86-64-v3": 1 + 3 + 1 + 3, "plain": 2 + 3 + 3 + 3}
+
+
+def _fastfedrec(n_users):
+    users = np.arange(n_users, dtype=np.uint64)
+    return Key.from_seed(0).words_by_user("bench", users, size=N_WORDS // n_users, n_threads=1)
+
+
+def _numpy(bit_generator):
+    def words(n_users):
+        return np.random.Generator(bit_generator(0)).integers(
+            0, 2**64, size=(n_users, N_WORDS // n_users), dtype=np.uint64
+        )
+
+    return words
+
+
+class Words:
+    """Four million words, of one user or of many."""
+
+    param_names = ("impl", "n_users")
+    params = (["fastfedrec", "numpy_philox", "numpy_pcg64"], [1, 40_000, 1_000_000])
+
+    def setup(self, impl, n_users):
+        self.words = {
+            "fastfedrec": _fastfedrec,
+            "numpy_philox": _numpy(np.random.Philox),
+            "numpy_pcg64": _numpy(np.random.PCG64),
+        }[impl]
+        drawn = self.words(n_users)
+        ones = np.bitwise_count(drawn).sum(dtype=np.int64) if hasattr(np, "bitwise_count") else 32 * N_WORDS
+        if drawn.shape != (n_users, N_WORDS // n_users) or abs(ones - 32 * N_WORDS) > 6 * np.sqrt(16 * N_WORDS):
+            raise AssertionError(f"{impl} drew {ones} ones in {64 * N_WORDS} bits")
+
+    def time_words(self, impl, n_users):
+        self.words(n_users)
+
+
+class InstructionSets:
+    param_names = ("n_users", "instruction_set")
+    params = ([1, 40_000, 1_000_000], ["x86-64-v4", "x86-64-v3", "plain"])
+
+    def setup(self, n_users, instruction_set):
+        if instruction_set not in hardware.instruction_sets():
+            raise NotImplementedError(f"no {instruction_set} here")
+        with hardware.use_instruction_set("plain"):
+            expected = _fastfedrec(n_users)
+        with hardware.use_instruction_set(instruction_set):
+            np.testing.assert_array_equal(_fastfedrec(n_users), expected)
+
+    def track_words_per_second(self, n_users, instruction_set):
+        with hardware.use_instruction_set(instruction_set):
+            return N_WORDS / fastest(_fastfedrec, n_users)
+
+    def track_times_numpy(self, n_users, instruction_set):
+        """PCG64, which is no CSPRNG."""
+        peer = _numpy(np.random.PCG64)
+        with hardware.use_instruction_set(instruction_set):
+            ours, theirs = in_turns(lambda: _fastfedrec(n_users), lambda: peer(n_users))
+        return theirs / ours
+
+    def track_floor_share(self, n_users, instruction_set):
+        """Of the operations of all blocks: 80 quarter rounds and 16 sums for 8 words, which only one user has."""
+        n_blocks = n_users * -(-N_WORDS // n_users // 8)
+        operations = n_blocks * (80 * (8 + ROTATIONS[instruction_set]) + 16)
+        with hardware.use_instruction_set(instruction_set):
+            seconds = fastest(_fastfedrec, n_users)
+        return operations / integer_operations_per_second(instruction_set) / seconds
+
+    track_floor_share.unit = "share of floor"
+    track_words_per_second.unit = "words/s"
+    track_times_numpy.unit = "times faster"
+
+
+class Permutation:
+    param_names = ("impl", "size")
+    params = (["fastfedrec", "numpy_pcg64"], [1_000_000])
+
+    def setup(self, impl, size):
+        if (np.sort(self._run(impl, size)) != np.arange(size)).any():
+            raise AssertionError(f"{impl} lost a place")
+
+    def time_permutation(self, impl, size):
+        self._run(impl, size)
+
+    def _run(self, impl, size):
+        if impl == "fastfedrec":
+            return Key.from_seed(0).permutation("bench", size=size)
+        return np.random.default_rng(0).permutation(size)

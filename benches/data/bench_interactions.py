@@ -1,0 +1,147 @@
+"""Building interactions from columns, beside SciPy and NumPy; the check of compressed rows; digests of all of them."""
+
+import hashlib
+
+import numpy as np
+import scipy.sparse
+
+from benches.floors import triad_bytes_per_second
+from benches.ratios import with_ratios
+from fastfedrec import Interactions, Key
+from fastfedrec.data.csr import check_csr
+from fastfedrec.data.digest import data_parts, digests
+from fastfedrec.datasets import generate_implicit
+
+
+def _fastfedrec(users, items, values):
+    data = Interactions.from_arrays(users, items, values)
+    return data.indptr, data.indices, data.values
+
+
+def _scipy(users, items, values):
+    matrix = scipy.sparse.csr_array((values, (users, items)))
+    matrix.sum_duplicates()
+    return matrix.indptr, matrix.indices, matrix.data
+
+
+def _numpy(users, items, values):
+    order = np.lexsort((items, users))
+    return np.concatenate([[0], np.cumsum(np.bincount(users))]), items[order], values[order]
+
+
+def _floor(case):
+    """Every column read once, 32-bit items and the values written once, at the speed of memory."""
+    users, items, values = case.columns
+    moved = users.nbytes + items.nbytes + 2 * values.nbytes + 4 * len(items)
+    return moved / triad_bytes_per_second()
+
+
+@with_ratios("time_build", floor=_floor)
+class FromArrays:
+    params = (["fastfedrec", "scipy", "numpy"], ["sorted", "by item", "shuffled"])
+    param_names = ("impl", "order")
+    timeout = 300
+
+    def setup_cache(self):
+        data = generate_implicit(12_000, 3_706, key=Key.from_seed(0), ratings=True)
+        users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+        return users, np.unique(data.indices, return_inverse=True)[1].reshape(-1), data.values
+
+    def setup(self, columns, impl, order):
+        users, items, _ = columns
+        if order == "sorted":
+            rows = np.arange(len(users))
+        elif order == "by item":
+            rows = np.argsort(items, kind="stable")
+        else:
+            rows = np.random.default_rng(0).permutation(len(users))
+        self.columns = [column[rows] for column in columns]
+        self.build = {"fastfedrec": _fastfedrec, "scipy": _scipy, "numpy": _numpy}[impl]
+        expected = np.concatenate([[0], np.cumsum(np.bincount(users))]), *columns[1:]
+        for got, wanted in zip(self.build(*self.columns), expected, strict=True):
+            np.testing.assert_array_equal(got, wanted)
+
+    def time_build(self, columns, impl, order):
+        self.build(*self.columns)
+
+
+def _check_kernel(indptr, indices, values, n_items):
+    check_csr(indptr, indices, values, n_items)
+
+
+def _check_numpy(indptr, indices, values, n_items):
+    """The same answers by passes of NumPy."""
+    falls = 1 + np.flatnonzero(indices[1:] <= indices[:-1])
+    sound = indptr[0] == 0 and indptr[-1] == len(indices) and (np.diff(indptr) >= 0).all()
+    sound &= indices.min() >= 0 and indices.max() < n_items and np.isin(falls, indptr).all()
+    if not (sound and np.isfinite(values).all() and (values >= 0).all()):
+        raise ValueError("these rows are not sound")
+
+
+def _check_scipy(indptr, indices, values, n_items):
+    """SciPy's own full check, which sees neither values nor an order."""
+    csr = scipy.sparse.csr_array((values, indices, indptr), shape=(len(indptr) - 1, n_items))
+    csr.check_format(full_check=True)
+
+
+def _check_floor(case):
+    """Every array read once, at the speed of memory."""
+    return sum(array.nbytes for array in case.rows[:3]) / triad_bytes_per_second()
+
+
+@with_ratios("time_check", floor=_check_floor)
+class CheckRows:
+    """The check that all rows go through, whoever states them; sound ones, which are read to their end."""
+
+    params = (["fastfedrec", "numpy", "scipy"], ["float32", "float64"])
+    param_names = ("impl", "dtype")
+    timeout = 300
+
+    def setup_cache(self):
+        data = generate_implicit(60_000, 3_706, key=Key.from_seed(0), ratings=True)
+        return data.indptr, data.indices, data.values
+
+    def setup(self, rows, impl, dtype):
+        indptr, indices, values = rows
+        self.rows = indptr, indices, values.astype(dtype), 3_706
+        self.check = {"fastfedrec": _check_kernel, "numpy": _check_numpy, "scipy": _check_scipy}[impl]
+        self.check(*self.rows)
+        wrong = indices.copy()
+        wrong[len(wrong) // 2] = 3_706
+        try:
+            self.check(indptr, wrong, *self.rows[2:])
+        except ValueError:
+            return
+        raise AssertionError(f"{impl} takes a column that is not there")
+
+    def time_check(self, rows, impl, dtype):
+        self.check(*self.rows)
+
+
+def _digests(data):
+    return digests(data_parts(data))
+
+
+def _hashlib(data):
+    """The same bytes through the same hash, without names and types: least that binding to all of them may take."""
+    digest = hashlib.blake2b(digest_size=32)
+    for array in (data.indptr, data.indices, data.values, data.user_ids, data.global_user_ids, data.item_ids):
+        digest.update(np.ascontiguousarray(array).view(np.uint8))
+    return digest.digest()
+
+
+@with_ratios("time_digests")
+class Digests:
+    """What a checkpoint's fit takes once, and a node for each message, to bind noise to the data that it is for."""
+
+    params = (["fastfedrec", "hashlib"], [6_040, 60_400])
+    param_names = ("impl", "n_users")
+
+    def setup(self, impl, n_users):
+        self.data = generate_implicit(n_users, 3_706, key=Key.from_seed(0), ratings=True)
+        self.bind = {"fastfedrec": _digests, "hashlib": _hashlib}[impl]
+        other = self.data._replace(item_ids=self.data.item_ids[::-1])
+        assert self.bind(self.data) == self.bind(self.data) != self.bind(other)
+
+    def time_digests(self, impl, n_users):
+        self.bind(self.data)

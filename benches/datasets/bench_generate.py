@@ -1,0 +1,82 @@
+"""Generating interactions; the peer draws popularity only, with NumPy's Gumbel trick over users x items."""
+
+import numpy as np
+
+from benches.ratios import keystream_seconds, with_ratios
+from fastfedrec import Key
+from fastfedrec.datasets import generate_implicit
+
+
+def _fastfedrec(n_users, n_items):
+    data = generate_implicit(n_users, n_items, key=Key.from_seed(1))
+    return data.indptr, data.indices
+
+
+def _numpy(n_users, n_items):
+    """A lower bound for a dense sampler: one popularity for all, so no topics and no calibration."""
+    rng = np.random.default_rng(1)
+    log_weights = -0.8 * np.log(np.arange(1, n_items + 1))
+    lengths = np.clip(np.exp(rng.normal(4.35, 1.15, n_users)), 20, 0.65 * n_items).astype(np.int64)
+    rows = []
+    for length in lengths:
+        scores = log_weights + rng.gumbel(size=n_items)
+        rows.append(np.sort(np.argpartition(-scores, length)[:length]).astype(np.int32))
+    return np.concatenate([[0], np.cumsum(lengths)]), np.concatenate(rows)
+
+
+def _floor(case):
+    """A word an interaction."""
+    return keystream_seconds(case.n_interactions)
+
+
+@with_ratios("time_generate", floor=_floor)
+class GenerateImplicit:
+    params = (["fastfedrec", "numpy"], [(6_040, 3_706), (50_000, 5_000)])
+    param_names = ("impl", "shape")
+    timeout = 300
+
+    def setup(self, impl, shape):
+        self.generate = {"fastfedrec": _fastfedrec, "numpy": _numpy}[impl]
+        indptr, indices = self.generate(200, shape[1])
+        counts = np.bincount(indices, minlength=shape[1])
+        rows = np.repeat(np.arange(200), np.diff(indptr))
+        if len(np.unique(rows * shape[1] + indices)) != len(indices) or np.diff(indptr).min() < 20:
+            raise AssertionError(f"{impl}: a user holds an item twice, or too few")
+        if np.sort(counts)[::-1][: shape[1] // 10].sum() < 0.3 * len(indices):
+            raise AssertionError(f"{impl}: popularity has no head")
+
+    def time_generate(self, impl, shape):
+        self.n_interactions = len(self.generate(*shape)[1])
+
+    def peakmem_generate(self, impl, shape):
+        self.generate(*shape)
+
+
+class GenerateMillion:
+    """50 million interactions of a million users on the whole catalogue of MovieLens 20M.
+
+    A fifth of the users beside all of them: what the peaks differ by should be what the results differ by, about 28
+    bytes a user and 4 an interaction.
+    """
+
+    params = ([200_000, 1_000_000],)
+    param_names = ("n_users",)
+    timeout = 600
+    number = repeat = 1
+    warmup_time = 0
+
+    def generate(self, n_users):
+        return generate_implicit(
+            1_000_000, 26_744, key=Key.from_seed(1), mean_interactions=50, users=range(1_000_000 - n_users, 1_000_000)
+        )
+
+    def setup(self, n_users):
+        data = self.generate(10_000)
+        if abs(data.n_interactions / 500_000 - 1) > 0.05 or data.interactions_per_user().min() < 20:
+            raise AssertionError(f"10,000 users hold {data.n_interactions} items, not about 500,000")
+
+    def time_generate(self, n_users):
+        self.generate(n_users)
+
+    def peakmem_generate(self, n_users):
+        self.generate(n_users)

@@ -1,0 +1,86 @@
+"""Reading MovieLens 1M's layout beside a plain Python loop and pandas, and 20M's from file to interactions."""
+
+import tempfile
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+
+from benches.datasets.bench_tables import write_ratings
+from fastfedrec.datasets import load_movielens
+
+
+def _fastfedrec(folder):
+    data = load_movielens(folder)
+    return data.n_interactions, float(data.values.sum())
+
+
+def _python(folder):
+    rows = {}
+    with open(folder / "ratings.dat", encoding="latin-1") as lines:
+        for line in lines:
+            user, item, rating, time = line.rstrip().split("::")
+            rows[int(user), int(item)] = (float(rating), int(time))
+    return len(rows), sum(rating for rating, _ in rows.values())
+
+
+def _pandas(folder):
+    import pandas as pd
+
+    text = (folder / "ratings.dat").read_bytes().replace(b"::", b"\t")
+    frame = pd.read_csv(BytesIO(text), sep="\t", names=["user", "item", "rating", "timestamp"])
+    matrix = frame.sort_values(["user", "item"])
+    return len(matrix), float(matrix.rating.sum())
+
+
+class LoadMovielens:
+    params = (["fastfedrec", "python", "pandas"], [100_000, 1_000_000])
+    param_names = ("impl", "n_ratings")
+
+    def setup(self, impl, n_ratings):
+        if impl == "pandas":
+            try:
+                import pandas  # noqa: F401
+            except ImportError:
+                raise NotImplementedError("pandas is not installed") from None
+        self.load = {"fastfedrec": _fastfedrec, "python": _python, "pandas": _pandas}[impl]
+        self._scratch = tempfile.TemporaryDirectory()
+        self.folder = Path(self._scratch.name)
+        n_users, n_items = 6040, 3706
+        pair = np.arange(n_ratings) * 22_369_621 % (n_users * n_items)  # a prime step: distinct pairs, in no order
+        rating = pair % 5 + 1
+        lines = zip((pair // n_items + 1).tolist(), (pair % n_items + 1).tolist(), rating.tolist(), strict=True)
+        (self.folder / "ratings.dat").write_text("".join(f"{u}::{i}::{r}::978300760\n" for u, i, r in lines))
+        (self.folder / "users.dat").write_text("".join(f"{u}::F::25::4::12345\n" for u in range(1, n_users + 1)))
+        (self.folder / "movies.dat").write_text("".join(f"{i}::T (1999)::War\n" for i in range(1, n_items + 1)))
+        if self.load(self.folder) != (n_ratings, float(rating.sum())):
+            raise AssertionError(f"{impl} reads something else")
+
+    def teardown(self, impl, n_ratings):
+        self._scratch.cleanup()
+
+    def time_load(self, impl, n_ratings):
+        self.load(self.folder)
+
+
+class LoadMovielens20M:
+    timeout = 1800
+
+    def setup_cache(self):
+        folder = Path("ml-20m").absolute()
+        folder.mkdir(exist_ok=True)
+        n_ratings = 20_000_000
+        sums = write_ratings(folder / "ratings.csv", n_ratings)
+        titles = (f'{item},"Title, {item} (1999)",Drama\n' for item in range(1, 5 * 26_744, 5))
+        (folder / "movies.csv").write_text("movieId,title,genres\n" + "".join(titles))
+        return folder, n_ratings, sums[2]
+
+    def setup(self, cached):
+        if _fastfedrec(cached[0]) != cached[1:]:
+            raise AssertionError("fastfedrec reads something else")
+
+    def time_load(self, cached):
+        load_movielens(cached[0])
+
+    def peakmem_load(self, cached):
+        load_movielens(cached[0])

@@ -1,0 +1,162 @@
+"""Reading ratings.csv as columns of a table, beside pandas, polars and NumPy reading the same columns.
+
+Only `load_table` also encodes the ids and makes the compressed rows: its seconds hold more work than its peers'.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benches.floors import floor_seconds
+from benches.ratios import with_ratios
+from fastfedrec import Key
+from fastfedrec.data.store import open_interactions, store_interactions
+from fastfedrec.datasets import generate_implicit, load_table, store_table
+
+COLUMNS = ("userId", "movieId", "rating", "timestamp")
+N_RATINGS = 2_000_000
+ROLES = dict(zip(("user", "item", "value", "timestamp"), COLUMNS, strict=True))
+
+
+def write_ratings(path, n_ratings):
+    """A file in the layout of MovieLens 20M, sorted as the publisher's; the sums of its columns."""
+    n_users = n_ratings // 225
+    data = generate_implicit(n_users, 26_744, key=Key.from_seed(0), preset="movielens-20m", ratings=True)
+    users = np.repeat(data.user_ids, data.interactions_per_user()) + 1
+    n_ratings = min(n_ratings, len(users))
+    columns = (
+        users[:n_ratings],
+        data.indices[:n_ratings].astype(np.int64) * 5 + 1,
+        data.values[:n_ratings] - 0.5,
+        789_652_009 + np.arange(n_ratings) * 7919 % 600_000_000,
+    )
+    with open(path, "w") as file:
+        file.write(",".join(COLUMNS) + "\n")
+        for start in range(0, n_ratings, 500_000):
+            part = (column[start : start + 500_000].tolist() for column in columns)
+            file.write("".join(f"{u},{i},{r},{t}\n" for u, i, r, t in zip(*part, strict=True)))
+    return [float(column.sum(dtype=np.float64)) for column in columns]
+
+
+def _fastfedrec(path):
+    data = load_table(path, **ROLES)
+    users = np.repeat(data.user_ids, data.interactions_per_user())
+    return users, data.item_ids[data.indices], data.values, data.timestamps
+
+
+def _pandas(path):
+    import pandas as pd
+
+    frame = pd.read_csv(path)
+    return [frame[name].to_numpy() for name in COLUMNS]
+
+
+def _polars(path):
+    import polars as pl
+
+    frame = pl.read_csv(path)
+    return [frame[name].to_numpy() for name in COLUMNS]
+
+
+def _pyarrow(path):
+    import pyarrow.csv
+
+    table = pyarrow.csv.read_csv(path)
+    return [table[name].to_numpy() for name in COLUMNS]
+
+
+def _numpy(path):
+    return np.loadtxt(path, delimiter=",", skiprows=1).T
+
+
+IMPLS = {"fastfedrec": _fastfedrec, "pandas": _pandas, "polars": _polars, "pyarrow": _pyarrow, "numpy": _numpy}
+
+
+def _written(n_ratings):
+    """The path of a new file, and the sums of its columns."""
+    path = Path("ratings.csv").absolute()
+    return path, write_ratings(path, n_ratings)
+
+
+def _floor(case):
+    """Every byte of the file read once, from memory."""
+    return floor_seconds("plain", bytes_read=case.path.stat().st_size)
+
+
+@with_ratios("time_load", floor=_floor)
+class LoadTable:
+    params = (list(IMPLS),)
+    param_names = ("impl",)
+    timeout = 600
+
+    def setup_cache(self):
+        return _written(N_RATINGS)
+
+    def setup(self, cached, impl):
+        self.path, sums = cached
+        try:
+            columns = IMPLS[impl](self.path)
+        except ImportError as error:
+            raise NotImplementedError(f"{error.name} is not installed") from None
+        np.testing.assert_allclose([column.sum(dtype=np.float64) for column in columns], sums, rtol=1e-12)
+
+    def time_load(self, cached, impl):
+        IMPLS[impl](self.path)
+
+    def peakmem_load(self, cached, impl):
+        IMPLS[impl](self.path)
+
+
+@with_ratios("time_load", floor=_floor)
+class LoadTable20M(LoadTable):
+    params = (["fastfedrec", "pandas", "polars", "pyarrow"],)  # NumPy takes minutes
+    timeout = 1800
+
+    def setup_cache(self):  # its own: asv calls one that is inherited once, for the class that it finds first
+        return _written(10 * N_RATINGS)
+
+
+class StoreTable:
+    """The same file into a folder on disk, beside reading it into memory and storing that."""
+
+    params = (["fastfedrec", "in_memory"],)
+    param_names = ("impl",)
+    timeout = 600
+
+    def setup_cache(self):
+        path = Path("ratings.csv").absolute()
+        write_ratings(path, N_RATINGS)
+        return path
+
+    def setup(self, path, impl):
+        self.folder = Path(tempfile.mkdtemp())
+        self.number = 0
+        self.run = self._store if impl == "fastfedrec" else self._load_and_store
+        wanted, got = load_table(path, **ROLES), open_interactions(self.run(path))
+        for name in ("indptr", "indices", "values", "timestamps", "user_ids", "item_ids"):
+            np.testing.assert_array_equal(getattr(got, name), getattr(wanted, name))
+
+    def teardown(self, path, impl):
+        shutil.rmtree(self.folder)
+
+    def time_store(self, path, impl):
+        self.run(path)
+
+    def peakmem_store(self, path, impl):
+        self.run(path)
+
+    def _next(self):
+        self.number += 1
+        return self.folder / str(self.number)
+
+    def _store(self, path):
+        folder = self._next()
+        store_table(path, folder, **ROLES)
+        return folder
+
+    def _load_and_store(self, path):
+        folder = self._next()
+        store_interactions(load_table(path, **ROLES), folder)
+        return folder

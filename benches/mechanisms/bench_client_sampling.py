@@ -1,0 +1,44 @@
+"""One cohort of a million clients: about a hundredth of them; one thread."""
+
+import numpy as np
+
+from benches.ratios import keystream_seconds, with_ratios
+from fastfedrec import Key
+from fastfedrec.mechanisms import FixedSizeSampling, PoissonSampling
+
+N_CLIENTS, COHORT = 1_000_000, 10_000
+
+
+def _floor(case):
+    """A word for each client's coin; of a fixed size a word for each that is drawn."""
+    return keystream_seconds(N_CLIENTS if case.scheme == "poisson" else COHORT)
+
+
+@with_ratios("time_sample", floor=_floor)
+class SampleCohort:
+    """NumPy's generator is no CSPRNG: it shows how far ChaCha20 is from the fastest."""
+
+    param_names = ("impl", "scheme")
+    params = (("fastfedrec", "numpy"), ("poisson", "fixed_size"))
+
+    def setup(self, impl, scheme):
+        self.scheme, self.run = scheme, getattr(self, f"_{impl}_{scheme}")
+        self.key = Key.from_seed(1)
+        cohort = self.run()
+        if len(set(cohort.tolist())) != len(cohort) or abs(len(cohort) - COHORT) > 600:
+            raise AssertionError(f"{impl} draws {len(cohort)} clients, not about {COHORT} different ones")
+
+    def time_sample(self, impl, scheme):
+        self.run()
+
+    def _fastfedrec_poisson(self):
+        return PoissonSampling(COHORT / N_CLIENTS).sample(N_CLIENTS, key=self.key, n_threads=1)
+
+    def _fastfedrec_fixed_size(self):
+        return FixedSizeSampling(COHORT).sample(N_CLIENTS, key=self.key)
+
+    def _numpy_poisson(self):
+        return np.flatnonzero(np.random.Generator(np.random.PCG64(0)).random(N_CLIENTS) < COHORT / N_CLIENTS)
+
+    def _numpy_fixed_size(self):
+        return np.random.Generator(np.random.PCG64(0)).choice(N_CLIENTS, COHORT, replace=False)

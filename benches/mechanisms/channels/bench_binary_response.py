@@ -1,0 +1,195 @@
+"""Binary response on an array of values, and on every interaction bit of a block of users; one thread."""
+
+import math
+
+import numpy as np
+import scipy.sparse
+
+from benches.floors import fastest, in_turns
+from fastfedrec import Interactions, Key, hardware
+from fastfedrec._kernels.mechanisms.channels import binary_response as kernel
+from fastfedrec.mechanisms import BinaryResponse
+
+EPSILON = 1.0
+P_TRUE = math.exp(EPSILON) / (1 + math.exp(EPSILON))
+
+
+def _fastfedrec(bits):
+    return BinaryResponse(EPSILON).privatize(2.0 * bits - 1, key=Key.from_seed(0), n_threads=1) > 0
+
+
+def _numpy(bits):
+    # PCG64 and a comparison of doubles: as fast as it gets without a claim on the exact probability.
+    return (np.random.Generator(np.random.PCG64(0)).random(len(bits)) < P_TRUE) == bits
+
+
+def _diffprivlib(bits):
+    from diffprivlib.mechanisms import Binary
+
+    mechanism = Binary(epsilon=EPSILON, value0="0", value1="1", random_state=0)
+    return np.array([mechanism.randomise("1" if bit else "0") == "1" for bit in bits])
+
+
+def _opendp(bits):
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    measurement = dp.m.make_randomized_response_bool(prob=P_TRUE)
+    return np.array([measurement(bool(bit)) for bit in bits])
+
+
+class PrivatizeBits:
+    """Randomized response on bits; peers that answer one at a time are asked a hundredth of them."""
+
+    param_names = ("impl",)
+    params = (("fastfedrec", "numpy", "diffprivlib_hundredth", "opendp_hundredth"),)
+
+    def setup(self, impl):
+        name, _, part = impl.partition("_")
+        self.run = {"fastfedrec": _fastfedrec, "numpy": _numpy, "diffprivlib": _diffprivlib, "opendp": _opendp}[name]
+        self.bits = np.random.default_rng(1).random(10_000 if part else 1_000_000) < 0.2
+        try:
+            kept = np.mean(self.run(self.bits) == self.bits)
+        except ImportError:
+            raise NotImplementedError(f"{impl} is not installed") from None
+        if abs(kept - P_TRUE) > 6 * math.sqrt(P_TRUE * (1 - P_TRUE) / len(self.bits)):
+            raise AssertionError(f"{impl} keeps {kept:.4f} of the bits, not {P_TRUE:.4f}")
+
+    def time_privatize(self, impl):
+        self.run(self.bits)
+
+
+class InstructionSets:
+    """Ours on each instruction set; answers of every one are those of the plain one."""
+
+    param_names = ("instruction_set",)
+    params = (["x86-64-v4", "x86-64-v3", "plain"],)
+    timeout = 300
+
+    def setup(self, instruction_set):
+        if instruction_set not in hardware.instruction_sets():
+            raise NotImplementedError(f"no {instruction_set} here")
+        self.bits = np.random.default_rng(1).random(1_000_000) < 0.2
+        self.values = 2.0 * self.bits - 1
+        self.out = np.empty(1_000_000, dtype=np.int8)
+        with hardware.use_instruction_set("plain"):
+            expected = _fastfedrec(self.bits)
+        with hardware.use_instruction_set(instruction_set):
+            np.testing.assert_array_equal(_fastfedrec(self.bits), expected)
+
+    def _privatize(self):
+        BinaryResponse(EPSILON).privatize(self.values, key=Key.from_seed(0), out=self.out, n_threads=1)
+
+    def _times(self, peer, part, instruction_set):
+        some = self.bits[: len(self.bits) // part]
+        try:
+            peer(some[:10])
+        except ImportError:
+            return math.nan  # n/a: the peer is not installed
+        with hardware.use_instruction_set(instruction_set):
+            ours, theirs = in_turns(self._privatize, lambda: peer(some))
+        return part * theirs / ours
+
+    def track_draws_per_second(self, instruction_set):
+        with hardware.use_instruction_set(instruction_set):
+            return len(self.bits) / fastest(self._privatize)
+
+    def track_times_numpy(self, instruction_set):
+        return self._times(_numpy, 1, instruction_set)
+
+    def track_times_diffprivlib(self, instruction_set):
+        return self._times(_diffprivlib, 100, instruction_set)
+
+    def track_times_opendp(self, instruction_set):
+        return self._times(_opendp, 100, instruction_set)
+
+    def track_floor_share(self, instruction_set):
+        """Of the keystream alone: a word a draw."""
+        with hardware.use_instruction_set(instruction_set):
+            ours, words = in_turns(self._privatize, lambda: Key.from_seed(0).words("bench", size=len(self.bits)))
+        return words / ours
+
+    track_draws_per_second.unit = "draws/s"
+    track_times_numpy.unit = track_times_diffprivlib.unit = track_times_opendp.unit = "times faster"
+    track_floor_share.unit = "share of floor"
+
+
+class RespondMemberships:
+    """Every user answers for every item: 1,000 users x 3,706 items, a twentieth of the bits set."""
+
+    param_names = ("impl",)
+    params = (("fastfedrec", "numpy"),)
+
+    def setup(self, impl):
+        matrix = scipy.sparse.random_array((1_000, 3_706), density=0.05, rng=np.random.default_rng(1), format="csr")
+        self.data = Interactions.from_scipy(matrix).binarize()
+        self.run = self._fastfedrec if impl == "fastfedrec" else self._numpy
+        kept = np.mean(self.run() == 2 * self.data.to_scipy().toarray() - 1)
+        if abs(kept - P_TRUE) > 6 * math.sqrt(P_TRUE * (1 - P_TRUE) / (1_000 * 3_706)):
+            raise AssertionError(f"{impl} keeps {kept:.4f} of the bits, not {P_TRUE:.4f}")
+
+    def time_respond(self, impl):
+        self.run()
+
+    def track_times_numpy(self, impl):
+        if impl == "numpy":
+            return math.nan  # n/a: it is the peer
+        ours, theirs = in_turns(self._fastfedrec, self._numpy)
+        return theirs / ours
+
+    track_times_numpy.unit = "times faster"
+
+    def _fastfedrec(self):
+        data, out = self.data, np.empty(self.data.shape, dtype=np.int8)
+        subkey = Key.from_seed(0).subkey("bench")
+        kernel.respond_memberships(
+            data.indptr, data.indices, data.global_user_ids, out, subkey, BinaryResponse(EPSILON).span, 1
+        )
+        return out
+
+    def _numpy(self):
+        out = np.where(np.random.Generator(np.random.PCG64(0)).random(self.data.shape) < P_TRUE, -1, 1).astype(np.int8)
+        rows = np.repeat(np.arange(self.data.n_users), self.data.interactions_per_user())
+        out[rows, self.data.indices] *= -1
+        return out
+
+
+class SampleMemberships:
+    """Each of 6,040 users answers for 100 random items of 3,706."""
+
+    param_names = ("impl",)
+    params = (("fastfedrec", "numpy"),)
+
+    def setup(self, impl):
+        matrix = scipy.sparse.random_array((6_040, 3_706), density=0.05, rng=np.random.default_rng(1), format="csr")
+        self.data = Interactions.from_scipy(matrix).binarize()
+        self.run = self._fastfedrec if impl == "fastfedrec" else self._numpy
+        sums, asked = self.run()
+        expected = (2 * P_TRUE - 1) * (2 * 0.05 - 1)
+        if asked.sum() != 604_000 or abs(sums.sum() / 604_000 - expected) > 6 / math.sqrt(604_000):
+            raise AssertionError(f"{impl} gives a mean answer of {sums.sum() / asked.sum():.4f}, not {expected:.4f}")
+
+    def time_sample(self, impl):
+        self.run()
+
+    def _fastfedrec(self):
+        data = self.data
+        sums, asked = np.zeros((2, 1, data.n_items), dtype=np.int64)
+        failed = np.zeros(1, dtype=np.int64)
+        subkey = Key.from_seed(0).subkey("bench")
+        kernel.sample_memberships(
+            data.indptr, data.indices, data.global_user_ids, sums, asked, failed, subkey, BinaryResponse(EPSILON).span,
+            100, 1,
+        )  # fmt: skip
+        return sums[0], asked[0]
+
+    def _numpy(self):
+        data, rng = self.data, np.random.Generator(np.random.PCG64(0))
+        items = rng.integers(data.n_items, size=(data.n_users, 100))
+        cells = (np.arange(data.n_users)[:, None] * data.n_items + items).ravel()
+        rows = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+        own = rows * data.n_items + data.indices  # sorted
+        has = own[np.minimum(np.searchsorted(own, cells), len(own) - 1)] == cells
+        answers = np.where((rng.random(len(cells)) < P_TRUE) == has, 1, -1)
+        sums = np.bincount(items.ravel(), weights=answers, minlength=data.n_items).astype(np.int64)
+        return sums, np.bincount(items.ravel(), minlength=data.n_items)

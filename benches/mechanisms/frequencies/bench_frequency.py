@@ -1,0 +1,58 @@
+"""Reports of the frequency oracles, with item popularity of a real set's skew; one thread."""
+
+import math
+
+import numpy as np
+
+from benches.ratios import keystream_seconds, with_ratios
+from fastfedrec import Key
+from fastfedrec.mechanisms import GRR, OUE
+
+EPSILON = 3.0
+N_ITEMS = 100
+SIZES = {GRR: 1_000_000, OUE: 50_000}
+
+
+def _floor(case):
+    """A word a report of GRR, and a word a bit of OUE."""
+    return keystream_seconds(len(case.values) * (1 if isinstance(case.oracle, GRR) else N_ITEMS))
+
+
+@with_ratios("time_privatize", floor=_floor)
+class PrivatizeItems:
+    """One item a client: GRR of a million clients, OUE of 50,000 (five million bits)."""
+
+    param_names = ("oracle", "impl")
+    params = (("GRR", "OUE"), ("fastfedrec", "numpy"))
+
+    def setup(self, oracle, impl):
+        kind = {"GRR": GRR, "OUE": OUE}[oracle]
+        self.oracle = kind(EPSILON, N_ITEMS)
+        self.run = getattr(self, f"_{impl}_{oracle.lower()}" if impl == "numpy" else "_fastfedrec")
+        popularity = 1 / np.arange(1, N_ITEMS + 1) ** 0.9
+        popularity /= popularity.sum()
+        rng = np.random.default_rng(1)
+        self.values = rng.choice(N_ITEMS, SIZES[kind], p=popularity).astype(np.uint8)
+        true = np.bincount(self.values, minlength=N_ITEMS) / len(self.values)
+        worst = abs(self.oracle.estimate(self.run(self.values)) - true).max()
+        if worst > 7 * math.sqrt(self.oracle.variance(float(true.max()), len(self.values))):
+            raise AssertionError(f"{impl} {oracle} gives a frequency that is off by {worst:.4f}")
+
+    def time_privatize(self, oracle, impl):
+        self.run(self.values)
+
+    def _fastfedrec(self, values):
+        return self.oracle.privatize(values, key=Key.from_seed(0), n_threads=1)
+
+    def _numpy_grr(self, values):
+        # PCG64 and doubles, as in the usual teaching code: no claim on the exact probability.
+        rng = np.random.Generator(np.random.PCG64(0))
+        p = math.exp(EPSILON) / (math.exp(EPSILON) + N_ITEMS - 1)
+        other = rng.integers(N_ITEMS - 1, size=len(values))
+        return np.where(rng.random(len(values)) < p, values, other + (other >= values))
+
+    def _numpy_oue(self, values):
+        rng = np.random.Generator(np.random.PCG64(0))
+        bits = rng.random((len(values), N_ITEMS)) < 1 / (math.exp(EPSILON) + 1)
+        bits[np.arange(len(values)), values] = rng.random(len(values)) < 0.5
+        return bits.astype(np.uint8)

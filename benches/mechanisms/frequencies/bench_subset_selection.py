@@ -1,0 +1,52 @@
+"""Reports of subset selection, with item popularity of a real set's skew; one thread."""
+
+import math
+
+import numpy as np
+
+from benches.ratios import keystream_seconds, with_ratios
+from fastfedrec import Key
+from fastfedrec.mechanisms import SubsetSelection
+
+EPSILON = 2.0
+SIZES = {100: 50_000, 2_000: 2_000}  # clients, by items
+
+
+def _floor(case):
+    """As many random bits as tell one set of all; whether it holds the client's own item is a part of that."""
+    n, d = case.oracle.n_values, case.oracle.subset_size
+    return keystream_seconds(math.ceil(len(case.values) * math.log2(math.comb(n, d)) / 64))
+
+
+@with_ratios("time_privatize", floor=_floor)
+class PrivatizeItems:
+    """One item a client: sets of 12 out of 100 items, and of 238 out of 2,000."""
+
+    param_names = ("impl", "n_items")
+    params = (("fastfedrec", "numpy"), tuple(SIZES))
+
+    def setup(self, impl, n_items):
+        self.oracle = SubsetSelection(EPSILON, n_items)
+        self.run = self._fastfedrec if impl == "fastfedrec" else self._numpy
+        popularity = 1 / np.arange(1, n_items + 1) ** 0.9
+        popularity /= popularity.sum()
+        self.values = np.random.default_rng(1).choice(n_items, SIZES[n_items], p=popularity).astype(np.uint16)
+        true = np.bincount(self.values, minlength=n_items) / len(self.values)
+        worst = abs(self.oracle.estimate(self.run()) - true).max()
+        if worst > 7 * math.sqrt(self.oracle.variance(float(true.max()), len(self.values))):
+            raise AssertionError(f"{impl} gives a frequency that is off by {worst:.4f}")
+
+    def time_privatize(self, impl, n_items):
+        self.run()
+
+    def _fastfedrec(self):
+        return self.oracle.privatize(self.values, key=Key.from_seed(0), n_threads=1)
+
+    def _numpy(self):
+        # The usual vectorised form: the others are those with the least of uniform doubles, and the own value has the
+        # least or the greatest of all.  No claim on the exact probability, and no sorted reports.
+        rng, (n, d) = np.random.Generator(np.random.PCG64(0)), (self.oracle.n_values, self.oracle.subset_size)
+        p = d * math.exp(EPSILON) / (d * math.exp(EPSILON) + n - d)
+        ranks = rng.random((len(self.values), n))
+        ranks[np.arange(len(self.values)), self.values] = np.where(rng.random(len(self.values)) < p, -1.0, 2.0)
+        return np.argpartition(ranks, d - 1, axis=1)[:, :d]

@@ -1,0 +1,163 @@
+"""Integer noise added to a million integers, scale or standard deviation 10; one thread."""
+
+import numpy as np
+
+from benches.floors import fastest, in_turns
+from fastfedrec import Key, hardware
+from fastfedrec.mechanisms import DiscreteGaussian, DiscreteLaplace, LayeredGaussian, RoundedGaussian
+
+SCALE = 10
+
+
+def _fastfedrec(values, distribution):
+    kinds = {"laplace": DiscreteLaplace, "gaussian": DiscreteGaussian}
+    return kinds[distribution](SCALE, sampler="table").privatize(values, key=Key.from_seed(0), n_threads=1)
+
+
+def _exact(values, distribution):
+    kinds = {"laplace": DiscreteLaplace, "gaussian": DiscreteGaussian}
+    return kinds[distribution](SCALE).privatize(values, key=Key.from_seed(0))
+
+
+def _rounded(values, distribution):
+    if distribution == "laplace":
+        raise NotImplementedError("rounded noise is Gaussian")
+    return RoundedGaussian(SCALE).privatize(values, key=Key.from_seed(0), n_threads=1)
+
+
+def _numpy(values, distribution):
+    # PCG64 and floating point: as fast as it gets without a claim for what runs.
+    rng = np.random.Generator(np.random.PCG64(0))
+    draws = rng.laplace(0, SCALE, len(values)) if distribution == "laplace" else rng.normal(0, SCALE, len(values))
+    return values + np.rint(draws).astype(np.int64)
+
+
+def _opendp(values, distribution):
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    if distribution == "laplace":
+        return np.array(dp.m.make_laplace(*space, scale=float(SCALE))(values.tolist()))
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
+    return np.array(dp.m.make_gaussian(*space, scale=float(SCALE))(values.tolist()))
+
+
+def _diffprivlib(values, distribution):
+    from diffprivlib.mechanisms import GaussianDiscrete, Geometric
+
+    if distribution == "laplace":
+        mechanism = Geometric(epsilon=1 / SCALE, random_state=0)
+    else:
+        mechanism = GaussianDiscrete(epsilon=0.5, delta=1e-5, random_state=0)
+        mechanism._scale = SCALE
+    return np.array([mechanism.randomise(int(v)) for v in values])
+
+
+class AddNoise:
+    """Peers that draw one at a time are asked a hundredth or a thousandth of the draws."""
+
+    param_names = ("impl", "distribution")
+    params = (
+        ("fastfedrec", "rounded", "numpy", "exact_hundredth", "opendp_hundredth", "diffprivlib_thousandth"),
+        ("laplace", "gaussian"),
+    )
+
+    def setup(self, impl, distribution):
+        name, _, part = impl.partition("_")
+        run = globals()[f"_{name}"]
+        self.run = lambda: run(self.values, distribution)
+        self.values = np.arange(1_000_000 // {"": 1, "hundredth": 100, "thousandth": 1000}[part])
+        variance = 2 * SCALE**2 if distribution == "laplace" else SCALE**2
+        try:
+            noise = self.run() - self.values
+        except ImportError:
+            raise NotImplementedError(f"{impl} is not installed") from None
+        if abs(noise.var() / variance - 1) > 0.01 + 20 / np.sqrt(len(noise)):
+            raise AssertionError(f"{impl} adds noise of variance {noise.var():.2f}, not {variance}")
+
+    def time_add_noise(self, impl, distribution):
+        self.run()
+
+
+class Layers:
+    """Noise far beyond one table, added to seven million integers in place: the pairs of 3,700 items."""
+
+    param_names = ("impl", "stddev_bits")
+    params = (("fastfedrec", "numpy"), (16, 36, 56))
+
+    def setup(self, impl, stddev_bits):
+        self.values = np.zeros(7_000_000, dtype=np.int64)
+        self.stddev = 2**stddev_bits
+        self.run = getattr(self, f"_{impl}")
+        self.run()
+        spread = self.values.std() / self.stddev
+        if abs(spread - 1) > 0.01:
+            raise AssertionError(f"{impl} adds noise {spread:.3f} times as wide as asked")
+
+    def time_add_noise(self, impl, stddev_bits):
+        self.run()
+
+    def _fastfedrec(self):
+        LayeredGaussian(self.stddev).privatize(self.values, key=Key.from_seed(0), out=self.values, n_threads=1)
+
+    def _numpy(self):
+        draws = np.random.Generator(np.random.PCG64(0)).normal(0, self.stddev, len(self.values))
+        self.values += np.rint(draws).astype(np.int64)
+
+
+class InstructionSets:
+    """Tables on each instruction set; the draws of every one are those of the plain one."""
+
+    param_names = ("mechanism", "instruction_set")
+    params = (["discrete_laplace", "discrete_gaussian"], ["x86-64-v4", "x86-64-v3", "plain"])
+    timeout = 300
+
+    def setup(self, mechanism, instruction_set):
+        if instruction_set not in hardware.instruction_sets():
+            raise NotImplementedError(f"no {instruction_set} here")
+        self.distribution = mechanism.removeprefix("discrete_")
+        self.values = np.arange(1_000_000)
+        self.out = np.empty_like(self.values)
+        kinds = {"laplace": DiscreteLaplace, "gaussian": DiscreteGaussian}
+        self.noise = kinds[self.distribution](SCALE, sampler="table")
+        with hardware.use_instruction_set("plain"):
+            expected = _fastfedrec(self.values, self.distribution)
+        with hardware.use_instruction_set(instruction_set):
+            np.testing.assert_array_equal(_fastfedrec(self.values, self.distribution), expected)
+
+    def _add(self):
+        self.noise.privatize(self.values, key=Key.from_seed(0), out=self.out, n_threads=1)
+
+    def _times(self, peer, part, instruction_set):
+        some = self.values[: len(self.values) // part]
+        try:
+            peer(some[:2], self.distribution)
+        except ImportError:
+            return np.nan  # n/a: the peer is not installed
+        with hardware.use_instruction_set(instruction_set):
+            ours, theirs = in_turns(self._add, lambda: peer(some, self.distribution))
+        return part * theirs / ours
+
+    def track_draws_per_second(self, mechanism, instruction_set):
+        with hardware.use_instruction_set(instruction_set):
+            return len(self.values) / fastest(self._add)
+
+    def track_times_numpy(self, mechanism, instruction_set):
+        return self._times(_numpy, 1, instruction_set)
+
+    def track_times_opendp(self, mechanism, instruction_set):
+        return self._times(_opendp, 100, instruction_set)
+
+    def track_times_diffprivlib(self, mechanism, instruction_set):
+        return self._times(_diffprivlib, 1000, instruction_set)
+
+    def track_floor_share(self, mechanism, instruction_set):
+        """Of the keystream alone: a word a draw."""
+        with hardware.use_instruction_set(instruction_set):
+            ours, words = in_turns(self._add, lambda: Key.from_seed(0).words("bench", size=len(self.values)))
+        return words / ours
+
+    track_draws_per_second.unit = "draws/s"
+    track_times_numpy.unit = track_times_opendp.unit = track_times_diffprivlib.unit = "times faster"
+    track_floor_share.unit = "share of floor"

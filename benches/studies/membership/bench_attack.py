@@ -1,0 +1,85 @@
+"""A membership attack's own part: AUC with DeLong's interval, and the bootstrap, beside scikit-learn in a loop."""
+
+import timeit
+
+import numpy as np
+
+from fastfedrec import Key
+from fastfedrec.studies.membership._figures import Ladder
+
+RATES = (0.01, 0.001)
+N_REPLICATES = 1000
+N_IN_THE_LOOP = 10  # of the peer's replicates, which all take as long
+
+
+class _Scores:
+    """Half of the users are members, and no two scores are alike."""
+
+    def _make(self, n_users):
+        from sklearn.metrics import roc_auc_score, roc_curve
+
+        self.curve_of, self.area_of = roc_curve, roc_auc_score
+        rng = np.random.default_rng(1)
+        self.is_member = np.arange(n_users) % 2 == 0
+        self.scores = rng.normal(size=n_users) + 0.5 * self.is_member
+        self.key, self.rng = Key.from_seed(1), rng
+        self._check()
+
+    def _fastfedrec(self):
+        ladder = Ladder(self.scores, self.is_member)
+        return [ladder.auc(0.05), *ladder.resampled(RATES, N_REPLICATES, 0.05, self.key)]
+
+    def _peer(self):
+        members, others = np.flatnonzero(self.is_member), np.flatnonzero(~self.is_member)
+        found = []
+        for _ in range(N_IN_THE_LOOP):
+            drawn = np.concatenate([self.rng.choice(side, len(side)) for side in (members, others)])
+            found.append(self._peer_figures(drawn))
+        return found
+
+    def _peer_figures(self, users):
+        labels, scores = self.is_member[users], self.scores[users]
+        false, true, _ = self.curve_of(labels, scores, drop_intermediate=False)
+        hits = [true[false <= rate].max() for rate in RATES]
+        return [self.area_of(labels, scores), (true - false).max(), *hits]
+
+    def _check(self):
+        ours = self._fastfedrec()
+        np.testing.assert_allclose([e.value for e in ours], self._peer_figures(np.arange(len(self.scores))), atol=1e-12)
+        spread = np.quantile(self._peer(), [0.0, 1.0], axis=0)  # ten replicates lie about within our 95%
+        for estimate, low, high in zip(ours[1:], *spread[:, 1:], strict=True):
+            if not (estimate.low <= (low + high) / 2 <= estimate.high):
+                raise AssertionError(f"the interval {estimate} does not hold the middle of scikit-learn's replicates")
+
+
+class Figures(_Scores):
+    """All that is counted of users' scores; the peer's time is that of 10 replicates of 1,000."""
+
+    param_names = ("impl", "n_users")
+    params = (("fastfedrec", "scikit-learn"), (600, 6000))
+
+    def setup(self, impl, n_users):
+        self._make(n_users)
+        self.run = {"fastfedrec": self._fastfedrec, "scikit-learn": self._peer}[impl]
+
+    def time_figures(self, impl, n_users):
+        self.run()
+
+    def peakmem_figures(self, impl, n_users):
+        self.run()
+
+
+class RatioToPeers(_Scores):
+    """How many times faster than scikit-learn's curves, replicate by replicate; timed in turns in one process."""
+
+    param_names = ("n_users",)
+    params = ((600, 6000),)
+    unit = "times faster"
+
+    def setup(self, n_users):
+        self._make(n_users)
+
+    def track_times_scikit_learn(self, n_users):
+        turns = [[timeit.timeit(run, number=1) for run in (self._fastfedrec, self._peer)] for _ in range(5)]
+        ours, theirs = np.min(turns, axis=0)
+        return theirs * N_REPLICATES / N_IN_THE_LOOP / ours

@@ -1,0 +1,81 @@
+"""DP-ALS: the users' sums of a round and the whole fit, 20,000 users x 1,000 items, 93 items a user; two threads."""
+
+import numpy as np
+
+from benches.floors import floor_seconds
+from benches.ratios import with_ratios
+from fastfedrec import DPALS, Key, als, datasets, hardware
+from fastfedrec.systems.dp_als.rounds import UNIT, ALSState, LeastSquaresRound, select_items, to_grid
+
+N_THREADS = 2
+N_FACTORS, MAX_ITEMS = 16, 100
+OPTIONS = {"regularization": 10.0, "confidence_weight": 4.0}
+
+
+def generated():
+    return datasets.generate_implicit(20_000, 1_000, key=Key.from_seed(1), mean_interactions=93.0)
+
+
+def _floor(case):
+    """Of each user's matrix, of all users' products, and of each item's, the upper triangle; at the speed of floats."""
+    triangle = N_FACTORS * (N_FACTORS + 1)
+    chosen = np.minimum(case.data.interactions_per_user(), MAX_ITEMS).sum()
+    flops = (case.data.n_interactions + case.data.n_users + chosen) * triangle
+    return floor_seconds(hardware.instruction_set(), flops=int(flops))
+
+
+@with_ratios("time_round_sums", floor=_floor, threads=N_THREADS)
+class RoundSums:
+    """The clients' part of a round of least squares; NumPy's goes from item to item, and is exact as well."""
+
+    param_names = ("impl",)
+    params = (("fastfedrec", "numpy"),)
+    timeout = 300
+
+    def setup(self, impl):
+        self.data = generated()
+        self.key = Key.from_seed(1)
+        shape = MAX_ITEMS, self.data.n_items, N_FACTORS, self.key
+        self.system = LeastSquaresRound((0.1, 0.1, 0.1), *shape, noise_regularization=16.0, **OPTIONS)
+        counts = self.data.interactions_per_item().astype(np.float64)
+        factors = self.key.uniform("bench", size=self.data.n_items * N_FACTORS).reshape(-1, N_FACTORS) - 0.5
+        self.state = ALSState(counts, factors)
+        self.run = self._ours if impl == "fastfedrec" else self._numpy
+        ours, theirs = self._ours(), self._numpy()
+        for name in ours:
+            if not np.array_equal(ours[name], theirs[name]):
+                raise AssertionError(f"the two differ in {name}")
+
+    def time_round_sums(self, impl):
+        self.run()
+
+    def _ours(self):
+        return self.system.local_round(self.state, self.data, self.key, 0, n_threads=N_THREADS).arrays
+
+    def _numpy(self):
+        solved = als.solve_users(self.data, self.state.item_factors, **OPTIONS, n_threads=N_THREADS)
+        users = to_grid(solved)
+        by_item = select_items(self.state, self.data, MAX_ITEMS, self.key).to_scipy().tocsc()
+        triangle = np.triu_indices(N_FACTORS)
+        products = np.empty((self.data.n_items, len(triangle[0])), dtype=np.int64)
+        sums = np.empty((self.data.n_items, N_FACTORS), dtype=np.int64)
+        for item in range(self.data.n_items):
+            own = users[by_item.indices[by_item.indptr[item] : by_item.indptr[item + 1]]]
+            products[item] = (own.T @ own)[triangle]
+            sums[item] = own.sum(axis=0) * int(UNIT**0.5)
+        return {"all_products": (users.T @ users)[triangle], "item_products": products, "item_sums": sums}
+
+
+class Fit:
+    """Clients and server together: counts, start, two rounds."""
+
+    timeout = 300
+
+    def setup(self):
+        self.data = generated()
+
+    def time_fit(self):
+        DPALS(1.0).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)
+
+    def peakmem_fit(self):
+        DPALS(1.0).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)

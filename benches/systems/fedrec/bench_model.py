@@ -1,0 +1,104 @@
+"""A round of FedRec and FedRec++, one thread; NumPy loops over users, as a simulation in plain Python would."""
+
+import numpy as np
+import scipy.sparse
+
+from benches.floors import floor_seconds
+from benches.ratios import with_ratios
+from fastfedrec import FedRec, FedRecPlusPlus, Interactions, Key, hardware
+
+RHO, N_FACTORS, T_LOCAL = 1, 20, 10
+
+
+def ratings(n_users, n_items, per_user):
+    rng = np.random.default_rng(1)
+    items = np.sort(np.argsort(rng.random((n_users, n_items)), axis=1)[:, :per_user], axis=1).ravel()
+    values = rng.choice([1.0, 2.0, 3.0, 4.0, 5.0], n_users * per_user, p=[0.06, 0.11, 0.26, 0.35, 0.22])
+    starts = np.arange(n_users + 1) * per_user
+    return Interactions.from_scipy(scipy.sparse.csr_array((values, items, starts), shape=(n_users, n_items)))
+
+
+def _floor(case):
+    """Two products a rating and local step; then the error of what is spoken of, real and virtual, and its gradient.
+
+    Counted at the speed of floats; a virtual item's rating is a product more.
+    """
+    products = case.data.n_interactions * (2 * T_LOCAL + (1 + RHO) * 2 + RHO)
+    return floor_seconds(hardware.instruction_set(), flops=2 * products * N_FACTORS)
+
+
+@with_ratios("time_round", floor=_floor)
+class Round:
+    """100,000 ratings of 1,000 users, with as many virtual ones, predicted after ten local steps."""
+
+    param_names = ("impl",)
+    params = (("fastfedrec", "fastfedrec_published", "fastfedrec_additive", "numpy"),)
+
+    def setup(self, impl):
+        self.data, self.key = ratings(1_000, 1_500, 100), Key.from_seed(0)
+        options = {"rho": RHO, "t_predict": 0, "t_local": T_LOCAL, "n_factors": N_FACTORS}
+        sharing = impl.partition("_")[2]
+        self.model = FedRecPlusPlus(1, sharing, **options) if sharing else FedRec(**options)
+        self.state = self.model.initial_state(self.data, self.key)
+        if impl == "numpy":
+            self._check_numpy()
+        self.run = self._numpy if impl == "numpy" else self._fastfedrec
+        self.run()
+
+    def time_round(self, impl):
+        self.run()
+
+    def _fastfedrec(self):
+        return self.model.local_round(self.state, self.data, self.key, 0, n_threads=1)
+
+    def _numpy(self):
+        spoken, factors = self.spoken, self.factors.copy()
+        total, counts = np.zeros(self.state.item_factors.shape), np.zeros(self.data.n_items)
+        for u in range(self.data.n_users):
+            part = slice(spoken.indptr[u], spoken.indptr[u + 1])
+            items, is_rated = spoken.items[part], spoken.kinds[part] == 0
+            vectors, old = self.state.item_factors[items], factors[u].copy()
+            rated, truth = vectors[is_rated], self.data.values[self.data.indptr[u] : self.data.indptr[u + 1]]
+            copy = old
+            for step in range(T_LOCAL):
+                copy = copy - 0.8 * ((rated @ copy - truth) @ rated / len(truth) + 0.001 * copy)
+                if step == 0:
+                    factors[u] = copy
+            stars = vectors @ copy
+            stars[is_rated] = truth
+            errors = vectors @ old - stars
+            total[items] += errors[:, None] * old + 0.001 * vectors
+            counts[items] += 1
+        return total, counts
+
+    def _check_numpy(self):
+        update = self._fastfedrec().arrays["total"].view(np.int64)
+        (devices,) = self.model._devices.values()
+        self.spoken = devices.spoken
+        moved = devices.user_factors
+        fresh = FedRec(n_factors=N_FACTORS)
+        fresh._devices_in("shard-0", self.data, self.key, 0)
+        self.factors = fresh.device_factors(self.state)
+        if np.array_equal(moved, self.factors):
+            raise AssertionError("no user has moved")
+        total, counts = self._numpy()
+        if not np.allclose(update[:, :-1] / 2.0**32, total, atol=1e-6) or not (counts == update[:, -1]).all():
+            raise AssertionError("NumPy's sums are others")
+
+
+class Fit:
+    """Ten rounds on 100,000 ratings."""
+
+    param_names = ("sharing",)
+    params = (("published", "additive"),)
+
+    def setup(self, sharing):
+        self.data = ratings(1_000, 1_500, 100)
+        self.model = FedRecPlusPlus(1, sharing, n_rounds=10)
+        self.time_fit(sharing)
+        bare = FedRec(0, n_rounds=10).fit(self.data, key=Key.from_seed(0))
+        if not np.array_equal(bare.item_factors_, self.model.item_factors_):
+            raise AssertionError("the model is not that of FedRec without virtual items")
+
+    def time_fit(self, sharing):
+        self.model.fit(self.data, key=Key.from_seed(0), n_threads=1)

@@ -1,0 +1,67 @@
+"""DP-FMF: the users' exact sums of a round, beside the same whole numbers from NumPy, and the whole fit."""
+
+import numpy as np
+
+from fastfedrec import DPFMF, Key, als, datasets
+from fastfedrec.systems.dp_als.rounds import UNIT, ALSState
+from fastfedrec.systems.fmf._dp_fmf_rounds import GradientRound
+
+N_THREADS = 2
+N_FACTORS, REGULARIZATION = 20, 1e-6
+
+
+def generated():
+    return datasets.generate_implicit(20_000, 1_000, key=Key.from_seed(1), mean_interactions=93.0)
+
+
+class RoundSums:
+    """The clients' part of a round; NumPy's goes from block to block of dense rows, in double precision."""
+
+    param_names = ("impl",)
+    params = (("fastfedrec", "numpy"),)
+    timeout = 300
+
+    def setup(self, impl):
+        self.data, self.key = generated(), Key.from_seed(1)
+        self.system = GradientRound(0.1, self.data.n_items, N_FACTORS, self.key, REGULARIZATION)
+        factors = self.key.normal("bench", size=self.data.n_items * N_FACTORS).reshape(-1, N_FACTORS)
+        self.state = ALSState(np.zeros(self.data.n_items), factors)
+        self.run = self._ours if impl == "fastfedrec" else self._numpy
+        ours, theirs = self._ours() / UNIT, self._numpy()
+        # Users' vectors are cut to whole numbers of 2^-18, after sums in single precision.
+        if np.abs(ours - theirs).max() > 1e-5 * self.data.n_users:
+            raise AssertionError("the two sums differ")
+
+    def time_round_sums(self, impl):
+        self.run()
+
+    def _ours(self):
+        return self.system.local_round(self.state, self.data, self.key, 0, n_threads=N_THREADS).arrays["gradients"]
+
+    def _numpy(self):
+        factors = self.state.item_factors
+        users = als.solve_users(
+            self.data, factors, regularization=REGULARIZATION, confidence_weight=0.0, n_threads=N_THREADS
+        )
+        sums, rows = np.zeros(factors.shape), self.data.to_scipy()
+        for start in range(0, len(users), 1_000):
+            part = users[start : start + 1_000]
+            residual = part @ factors.T - rows[start : start + 1_000].toarray()
+            lengths = np.linalg.norm(residual, axis=1) * np.linalg.norm(part, axis=1)
+            sums += (residual / lengths[:, None]).T @ part
+        return sums
+
+
+class Fit:
+    """Clients and server together: ten rounds."""
+
+    timeout = 300
+
+    def setup(self):
+        self.data = generated()
+
+    def time_fit(self):
+        DPFMF(1.0).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)
+
+    def peakmem_fit(self):
+        DPFMF(1.0).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)

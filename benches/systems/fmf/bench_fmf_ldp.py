@@ -1,0 +1,289 @@
+"""FMF-LDP: one round and a whole run, beside the same mathematics in NumPy, a user at a time."""
+
+import math
+import os
+import resource
+import time
+
+import numpy as np
+
+from benches.floors import fastest, in_turns
+from fastfedrec import FMFLDP, Key, datasets, hardware
+from fastfedrec.data.store import open_interactions, store_interactions
+from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.systems.fmf.fmf_ldp import FMFState
+
+N_REPORTS, REGULARIZATION = 100, 1e-6
+
+
+def numpy_round(item_factors, shard, seed):
+    """Sum of the +-1 answers by coordinate; every step vectorised over one user's reports (PCG64, no CSPRNG)."""
+    rng = np.random.default_rng(seed)
+    channel = BinaryResponse(2.5)
+    n_factors = item_factors.shape[1]
+    inverse = np.linalg.inv(item_factors.T @ item_factors + REGULARIZATION * np.eye(n_factors))
+    sums = np.zeros(item_factors.size, dtype=np.int64)
+    for user in range(shard.n_users):
+        items = shard.indices[shard.indptr[user] : shard.indptr[user + 1]]
+        x = inverse @ item_factors[items].sum(axis=0)
+        coordinates = rng.integers(item_factors.size, size=N_REPORTS)
+        item, factor = np.divmod(coordinates, n_factors)
+        gradient = 2 * (item_factors[item] @ x - np.isin(item, items)) * x[factor]
+        plus = rng.random(N_REPORTS) < 0.5 + np.clip(gradient, -1, 1) / (2 * channel.decoder)
+        np.add.at(sums, coordinates, 2 * plus - 1)
+    return sums
+
+
+class Round:
+    """One round at 20,000 x 1,000; the two sums estimate the same gradient, which is checked."""
+
+    param_names = ("impl", "n_threads")
+    params = (["fastfedrec", "numpy"], [1, 2])
+    timeout = 300
+    version = "1"
+
+    def setup_cache(self):
+        return datasets.generate_implicit(20_000, 1_000, key=Key.from_seed(1))
+
+    def setup(self, data, impl, n_threads):
+        if impl == "numpy" and n_threads > 1:
+            raise NotImplementedError("a Python loop has one thread")
+        self.model = FMFLDP(n_reports=N_REPORTS, regularization=REGULARIZATION)
+        factors = (0.02 * Key.from_seed(2).normal("bench", size=5_000).reshape(1_000, 5)).astype(np.float32)
+        self.state = FMFState(factors)
+        if impl == "numpy":
+            self._check(data)
+
+    def _check(self, data):
+        shard = data.shard(4)[0]
+        update = self.model.local_round(self.state, shard, Key.from_seed(3), 0)
+        ours = np.zeros(5_000)
+        ours[update.arrays["coordinate"]] = update.arrays["total"]
+        theirs = numpy_round(self.state.item_factors.astype(np.float64), shard, seed=4)
+        # Each report moves one coordinate by +-1: the squared difference of the sums is about two a report.
+        spread = np.sum((ours - theirs) ** 2) / (2 * shard.n_users * N_REPORTS)
+        if not 0.8 < spread < 1.2 or np.corrcoef(ours, theirs)[0, 1] < 0.3:
+            raise AssertionError(f"the two rounds do not estimate the same gradient (spread {spread:.3f})")
+
+    def time_round(self, data, impl, n_threads):
+        if impl == "numpy":
+            numpy_round(self.state.item_factors.astype(np.float64), data, seed=0)
+        else:
+            self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads)
+
+
+class NormalizedRound:
+    """One round of normalised, rotated reports at 20,000 x 1,000, beside NumPy's turned gradients, a user at a time."""
+
+    param_names = ("n_threads", "instruction_set")
+    params = ([1, 2], ["x86-64-v4", "x86-64-v3", "plain"])
+    timeout = 300
+
+    def setup_cache(self):
+        return datasets.generate_implicit(20_000, 1_000, key=Key.from_seed(1))
+
+    def setup(self, data, n_threads, instruction_set):
+        if instruction_set not in hardware.instruction_sets():
+            raise NotImplementedError(f"no {instruction_set} here")
+        self.model = FMFLDP(n_reports=N_REPORTS, regularization=REGULARIZATION, normalize="l2", rotate=True)
+        self.state = self.model.initial_state(data.n_items, Key.from_seed(2))
+        shard = data.shard(40)[0]
+        with hardware.use_instruction_set(instruction_set):
+            update = self.model.local_round(self.state, shard, Key.from_seed(3), 0)
+        ours = np.zeros(1024 * 8)
+        ours[update.arrays["coordinate"]] = update.arrays["total"]
+        theirs = self._numpy(shard)
+        spread = np.sum((ours - theirs) ** 2) / (2 * shard.n_users * N_REPORTS)
+        if not 0.8 < spread < 1.2 or np.corrcoef(ours, theirs)[0, 1] < 0.05:
+            raise AssertionError(f"the two rounds do not estimate the same numbers (spread {spread:.3f})")
+
+    def _numpy(self, shard):
+        """As `numpy_round`, with one transform of the whole gradient, pass by pass."""
+        rng = np.random.default_rng(0)
+        channel = BinaryResponse(2.5)
+        normal = self.model._normal(self.state, 0)
+        factors, signs = self.state.item_factors.astype(np.float64), normal.signs()
+        inverse = np.linalg.inv(factors.T @ factors + REGULARIZATION * np.eye(5))
+        sums = np.zeros(normal.size, dtype=np.int64)
+        for user in range(shard.n_users):
+            items = shard.indices[shard.indptr[user] : shard.indptr[user + 1]]
+            x = inverse @ factors[items].sum(axis=0)
+            residual = factors @ x
+            residual[items] -= 1
+            turned = np.zeros(normal.shape)
+            turned[:1_000, :5] = signs * np.outer(residual, x) / np.sqrt((residual @ residual) * (x @ x))
+            turned = turned.reshape(-1)
+            for half in 2 ** np.arange(13):
+                pairs = turned.reshape(-1, 2, half)
+                turned = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).reshape(-1)
+            coordinates = rng.integers(normal.size, size=N_REPORTS)
+            value = np.clip(normal.scale * turned[coordinates], -1, 1)
+            plus = rng.random(N_REPORTS) < 0.5 + value / (2 * channel.decoder)
+            np.add.at(sums, coordinates, 2 * plus - 1)
+        return sums
+
+    def time_round(self, data, n_threads, instruction_set):
+        with hardware.use_instruction_set(instruction_set):
+            self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads)
+
+    def track_times_numpy(self, data, n_threads, instruction_set):
+        """Beside a NumPy loop over 500 of the users."""
+        some = data.shard(40)[0]
+        with hardware.use_instruction_set(instruction_set):
+            ours, theirs = in_turns(
+                lambda: self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads),
+                lambda: self._numpy(some),
+            )
+        return data.n_users / some.n_users * theirs / ours
+
+    track_times_numpy.unit = "times faster"
+
+
+class LargeRound:
+    """One round at 50,000 x 5,000 with some 11.5 million interactions; every instruction set gives the same sums."""
+
+    param_names = ("n_threads", "instruction_set")
+    params = ([1, 2], ["x86-64-v4", "x86-64-v3", "plain"])
+    timeout = 300
+
+    def setup_cache(self):
+        return datasets.generate_implicit(50_000, 5_000, key=Key.from_seed(1), preset="movielens-20m")
+
+    def setup(self, data, n_threads, instruction_set):
+        if instruction_set not in hardware.instruction_sets():
+            raise NotImplementedError(f"no {instruction_set} here")
+        factors = (0.02 * Key.from_seed(2).normal("bench", size=25_000).reshape(5_000, 5)).astype(np.float32)
+        self.data, self.state = data, FMFState(factors)
+        with hardware.use_instruction_set("plain"):
+            expected = self._round(N_REPORTS, 1)
+        with hardware.use_instruction_set(instruction_set):
+            for name, array in self._round(N_REPORTS, n_threads).arrays.items():
+                np.testing.assert_array_equal(array, expected.arrays[name])
+
+    def _round(self, n_reports, n_threads):
+        model = FMFLDP(n_reports=n_reports, regularization=REGULARIZATION)
+        return model.local_round(self.state, self.data, Key.from_seed(3), 0, n_threads=n_threads)
+
+    def track_round_ms(self, data, n_threads, instruction_set):
+        with hardware.use_instruction_set(instruction_set):
+            return 1e3 * fastest(self._round, N_REPORTS, n_threads)
+
+    def track_report_ns(self, data, n_threads, instruction_set):
+        """What each of a hundred more reports a user adds."""
+        with hardware.use_instruction_set(instruction_set):
+            fewer, more = in_turns(*(lambda k=k: self._round(k, n_threads) for k in (N_REPORTS, 2 * N_REPORTS)))
+        return 1e9 * (more - fewer) / (N_REPORTS * data.n_users)
+
+    def track_times_one_thread(self, data, n_threads, instruction_set):
+        if n_threads == 1:
+            return math.nan  # n/a: it is the peer
+        with hardware.use_instruction_set(instruction_set):
+            ours, one = in_turns(lambda: self._round(N_REPORTS, n_threads), lambda: self._round(N_REPORTS, 1))
+        return one / ours
+
+    def track_times_numpy(self, data, n_threads, instruction_set):
+        """Beside a NumPy loop over 500 of the users."""
+        some = data.shard(100)[0]
+        with hardware.use_instruction_set(instruction_set):
+            ours, theirs = in_turns(
+                lambda: self._round(N_REPORTS, n_threads),
+                lambda: numpy_round(self.state.item_factors.astype(np.float64), some, seed=0),
+            )
+        return data.n_users / some.n_users * theirs / ours
+
+    def track_floor_share(self, data, n_threads, instruction_set):
+        """Of the keystream alone: two words a report."""
+        users = data.global_user_ids
+        with hardware.use_instruction_set(instruction_set):
+            ours, words = in_turns(
+                lambda: self._round(N_REPORTS, n_threads),
+                lambda: Key.from_seed(3).words_by_user("bench", users, size=2 * N_REPORTS, n_threads=n_threads),
+            )
+        return words / ours
+
+    def track_report_over_keystream(self, data, n_threads, instruction_set):
+        """What each of a hundred more reports a user adds, over the two words that it takes.
+
+        A difference of two least times, which moved by a tenth when five turns were all, and by a twentieth with ten.
+        """
+        users = data.global_user_ids
+        with hardware.use_instruction_set(instruction_set):
+            fewer, more, words = in_turns(
+                *(lambda k=k: self._round(k, n_threads) for k in (N_REPORTS, 2 * N_REPORTS)),
+                lambda: Key.from_seed(3).words_by_user("bench", users, size=2 * N_REPORTS, n_threads=n_threads),
+                least=12.0,
+                most=2000,
+            )
+        return (more - fewer) / words
+
+    track_round_ms.unit = "ms"
+    track_report_ns.unit = "ns"
+    track_times_one_thread.unit = track_times_numpy.unit = "times faster"
+    track_floor_share.unit = "share of floor"
+    track_report_over_keystream.unit = "times the keystream"
+
+
+class Fit:
+    """The whole run of the paper at 50,000 x 1,000: 20 rounds of 100 reports."""
+
+    param_names = ("n_threads",)
+    params = ([1, 2],)
+    timeout = 300
+    version = "1"
+
+    def setup_cache(self):
+        return datasets.generate_implicit(50_000, 1_000, key=Key.from_seed(1))
+
+    def time_fit(self, data, n_threads):
+        FMFLDP().fit(data, key=Key.from_seed(2), n_threads=n_threads)
+
+    def peakmem_fit(self, data, n_threads):
+        FMFLDP().fit(data, key=Key.from_seed(2), n_threads=n_threads)
+
+    def track_reports_per_second(self, data, n_threads):
+        start = time.perf_counter()
+        FMFLDP().fit(data, key=Key.from_seed(2), n_threads=n_threads)
+        return 20 * 50_000 * 100 / (time.perf_counter() - start)
+
+    track_reports_per_second.unit = "reports/s"
+
+
+class ByUsers:
+    """One round over stored interactions, 26,744 items and 50 a user: what a user costs, however many there are."""
+
+    param_names = ("n_users",)
+    params = ([10_000, 100_000, 1_000_000, 3_000_000],)
+    timeout = 1800
+
+    def setup_cache(self):
+        for n_users in self.params[0]:
+            data = datasets.generate_implicit(n_users, 26_744, key=Key.from_seed(1), mean_interactions=50.0)
+            store_interactions(data, f"users-{n_users}")
+        return {n_users: os.path.abspath(f"users-{n_users}") for n_users in self.params[0]}
+
+    def _round(self, folders, n_users):
+        """Seconds of a processor that a round takes, and bytes of memory beyond that of few users."""
+        model, few = FMFLDP(), datasets.generate_implicit(1_000, 26_744, key=Key.from_seed(1))
+        state = model.initial_state(26_744, Key.from_seed(2))
+        model.local_round(state, few, Key.from_seed(3), 0)
+        before, data = _peak_bytes(), open_interactions(folders[n_users])
+        seconds = []
+        for number in range(1, 5):  # on one thread: a second one's waiting would count as a user's
+            start = time.process_time()
+            model.local_round(state, data, Key.from_seed(3), number, n_threads=1)
+            seconds.append(time.process_time() - start)
+        return min(seconds), _peak_bytes() - before
+
+    def track_microseconds_a_user(self, folders, n_users):
+        return 1e6 * self._round(folders, n_users)[0] / n_users
+
+    def track_bytes_a_user(self, folders, n_users):
+        """The mapped files among them: 4 bytes an interaction and 24 a user."""
+        return self._round(folders, n_users)[1] / n_users
+
+    track_microseconds_a_user.unit = "us of processors"
+    track_bytes_a_user.unit = "bytes"
+
+
+def _peak_bytes():
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

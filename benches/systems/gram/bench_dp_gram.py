@@ -1,0 +1,85 @@
+"""DPGram: sums of pairs and the whole fit, 50,000 users x 1,000 items, 93 items a user; two threads."""
+
+import numpy as np
+
+from benches.floors import floor_seconds
+from benches.ratios import with_ratios
+from fastfedrec import DPGram, Key, datasets, hardware
+from fastfedrec.mechanisms import LayeredGaussian
+from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum
+
+N_THREADS = 2
+
+
+def generated(n_users):
+    return datasets.generate_implicit(n_users, 1_000, key=Key.from_seed(1), mean_interactions=93.0)
+
+
+def _floor(case):
+    """A multiplication and an addition for each pair of each user's own items; what is centred adds less."""
+    n = case.data.interactions_per_user().astype(np.int64)
+    return floor_seconds(hardware.instruction_set(), flops=int((n * (n - 1)).sum()))
+
+
+@with_ratios("time_pair_sums", floor=_floor, threads=N_THREADS)
+class PairSums:
+    """The clients' part: weighted outer products of centred rows; NumPy's are dense, in blocks, and not exact."""
+
+    param_names = ("impl",)
+    params = (("fastfedrec", "numpy"),)
+    timeout = 300
+
+    def setup(self, impl):
+        self.data = generated(50_000)
+        lengths = np.maximum(self.data.interactions_per_user(), 1)
+        self.entries = 1 / np.sqrt(lengths)
+        mean = self.data.to_scipy().multiply(self.entries[:, None]).mean(axis=0)
+        self.mean = np.rint(np.asarray(mean).ravel() * SCALE).astype(np.int64)
+        self.system = PairSum(LayeredGaussian(UNIT), Key.from_seed(1), 0.0)
+        self.run = self._kernel if impl == "fastfedrec" else self._numpy
+        self.matrix = self.data.to_scipy()
+        found, expected = self._kernel() / UNIT, self._numpy()
+        if not np.allclose(found, expected, atol=1e-2 * np.abs(expected).max()):
+            raise AssertionError(f"the two differ by up to {np.abs(found - expected).max()}")
+
+    def time_pair_sums(self, impl):
+        self.run()
+
+    def _kernel(self):
+        state = GramState(self.mean)
+        return self.system.local_round(state, self.data, Key.from_seed(1), 0, n_threads=N_THREADS).arrays["item_pairs"]
+
+    def _numpy(self):
+        n_users, n_items = self.data.shape
+        gram = np.zeros((n_items, n_items))
+        for start in range(0, n_users, 5_000):
+            part = slice(start, start + 5_000)
+            z = self.matrix[part].toarray() * self.entries[part, None] - self.mean / SCALE
+            square = z * z
+            second = square.sum(axis=1)
+            weight = np.sqrt(2 / (second**2 - (square * square).sum(axis=1)))
+            gram += (z * weight[:, None]).T @ z
+        return gram[np.triu_indices(n_items, 1)]
+
+
+class Fit:
+    """Clients and server together: both sums, the noise, the spectrum and the factors."""
+
+    param_names = ("n_users",)
+    params = ((50_000, 200_000),)
+    timeout = 300
+
+    def setup(self, n_users):
+        self.data = generated(n_users)
+        self._fit()
+        if self.model.item_factors_.shape[1] < 3:
+            raise AssertionError("nothing stood above the noise")
+
+    def time_fit(self, n_users):
+        self._fit()
+
+    def peakmem_fit(self, n_users):
+        self._fit()
+
+    def _fit(self):
+        self.model = DPGram(1.0).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)

@@ -1,0 +1,100 @@
+"""ShuffledSketchGram: the clients' reports, and whole fits; 1,000 items, 93 items a user; two threads."""
+
+import numpy as np
+
+from benches.ratios import keystream_seconds, with_ratios
+from fastfedrec import Key, ShuffledSketchGram, datasets
+from fastfedrec.compute.hadamard import hadamard_transform
+from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.systems.gram.shuffled_sketch_rounds import _REPORTS, SketchRound
+
+N_THREADS = 2
+N_REPORTS = 589  # epsilon 1 for 50,000 users
+KEY = Key.from_seed(2)
+
+
+def generated(n_users):
+    return datasets.generate_implicit(n_users, 1_000, key=Key.from_seed(1), mean_interactions=93.0)
+
+
+def _floor(case):
+    """Two words a report; where and how a client answers, its sketches and the sums come on top."""
+    return keystream_seconds(2 * N_REPORTS * case.data.n_users)
+
+
+@with_ratios("time_reports", floor=_floor, threads=N_THREADS)
+class Reports:
+    """589 reports of each of 1,000 users, added up; NumPy takes dense products, and our words, hash and sums."""
+
+    param_names = ("impl",)
+    params = (("fastfedrec", "numpy"),)
+    timeout = 300
+
+    def setup(self, impl):
+        self.data = generated(1_000)
+        self.system = SketchRound(BinaryResponse(2.5), 1_000, N_REPORTS, 8, True)
+        self.state = self.system.initial_state(KEY)
+        hadamard = hadamard_transform(np.eye(self.system.length))[:1_000]
+        self.turned = (self.state.signs[:, :, :1_000, None] * hadamard).astype(np.float32)  # rows are items
+        self.run = self._fastfedrec if impl == "fastfedrec" else self._numpy
+        np.testing.assert_array_equal(self._fastfedrec(), self._numpy())
+
+    def time_reports(self, impl):
+        self.run()
+
+    def _fastfedrec(self):
+        update = self.system.local_round(self.state, self.data, KEY, 0, n_threads=N_THREADS)
+        return update.arrays["answers"]
+
+    def _numpy(self):
+        """Users in blocks; the signs of all 16 sketches by products of matrices in single precision, exact here."""
+        length = self.system.length
+        sums = np.zeros(self.system.shape, dtype=np.int64)
+        for start in range(0, self.data.n_users, 200):
+            part = self.data._user_range(start, start + 200)
+            dense = part.to_scipy().toarray().astype(np.float32)
+            sketches = np.stack([[dense @ side for side in sides] for sides in self.turned])
+            words = KEY.words_by_user(_REPORTS, part.global_user_ids, size=2 * N_REPORTS, n_threads=N_THREADS)
+            place, answer = words[:, ::2] & np.uint64(0xFFFFFFFF), words[:, 1::2]
+            users, value, cells = np.arange(200)[:, None], np.zeros(place.shape), []
+            for term in range(self.system.n_terms):
+                rotation, row, column = _cell(place, term, length)
+                value += sketches[rotation, 0, users, row] * sketches[rotation, 1, users, column]
+                cells.append((rotation * length + row) * length + column)
+            offset = np.sign(value).astype(np.int64) * self.system.channel.span
+            bit = answer < np.uint64(2**63) + offset.view(np.uint64)
+            for cell in cells:
+                np.add.at(sums.reshape(-1), cell, 2 * bit.astype(np.int64) - 1)
+        return sums
+
+
+def _cell(place, term, length):
+    z = ((np.uint64(term) << np.uint64(32) | place) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    low = (z & np.uint64(length * length - 1)).astype(np.int64)
+    return ((z >> np.uint64(32)) * np.uint64(8) >> np.uint64(32)).astype(np.int64), low // length, low % length
+
+
+class Fit:
+    """Clients and server together: the budget, the reports, the transform, the spectrum and the factors."""
+
+    param_names = ("n_users", "epsilon")
+    params = ((50_000,), (1.0, 2.0))
+    timeout = 300
+
+    def setup(self, n_users, epsilon):
+        self.data = generated(n_users)
+        self._fit(epsilon)
+        if self.model.item_factors_.shape[1] < 2:
+            raise AssertionError("nothing stood above the noise")
+
+    def time_fit(self, n_users, epsilon):
+        self._fit(epsilon)
+
+    def peakmem_fit(self, n_users, epsilon):
+        self._fit(epsilon)
+
+    def _fit(self, epsilon):
+        self.model = ShuffledSketchGram(epsilon).fit(self.data, key=KEY, n_threads=N_THREADS)

@@ -1,0 +1,320 @@
+"""Outputs of any kind as numbers that lose nothing, which is what the audit counts.
+
+Arrays of numbers are kept as they are.  Anything else (Python's integers of any size, lists of varying length, text,
+exceptions) is taken apart, one output at a time, into a label that says what it is and columns of integers and floats.
+How columns are laid out is decided by the half of the draws that chooses, so the other half stays unseen.
+"""
+
+import hashlib
+import math
+import numbers
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.core.numbers import show
+
+_N_COLUMNS = 64  # of outputs that are taken apart; what lies beyond counts in `keys` alone
+_N_SHOWN = 60  # characters of an output in the words of an event
+_MOST_BITS = 10_000  # of an integer that is written in decimal digits
+_PLAIN: dict[type, str] = {int: "int", float: "float"}
+_MISSING = int(np.iinfo(np.int64).min)
+_LARGEST = int(np.iinfo(np.int64).max)
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception in the place of an output: whether a mechanism fails is something that it tells."""
+
+    error: Exception
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Outputs of one input; slicing takes some of them."""
+
+    parts: tuple[np.ndarray, ...]  # (n, d) each, of one integer or floating type
+    names: tuple[tuple[str, ...], ...]  # what each column of each part is called
+    labels: np.ndarray | None = None  # (n,) of str: type, length, exception; None where all are alike
+    keys: np.ndarray | None = None  # (n,) of int64: the same number for the same output
+    shown: dict[int, str] = field(default_factory=dict)  # an output as text, by its key
+
+    def __len__(self) -> int:
+        return len(self.parts[0]) if self.labels is None else len(self.labels)
+
+    def __getitem__(self, rows: slice) -> "Outputs":
+        labels, keys = (None if values is None else values[rows] for values in (self.labels, self.keys))
+        return Outputs(tuple(part[rows] for part in self.parts), self.names, labels, keys, self.shown)
+
+    @property
+    def n_columns(self) -> int:
+        """Numbers in an output."""
+        return sum(len(names) for names in self.names)
+
+
+def read_outputs(raws: Sequence[Any], n: int) -> list[Outputs]:
+    """What a mechanism returned on each of two inputs, `n` outputs each, in one form for both."""
+    arrays = [_as_array(raw) for raw in raws]
+    for raw in arrays:
+        is_array = isinstance(raw, np.ndarray)
+        if (raw.ndim == 0) if is_array else not isinstance(raw, list | tuple):
+            raise ValueError(f"mechanism must return {n} outputs, one a row, got {show(raw)}")
+        if len(raw) != n:
+            raise ValueError(f"mechanism must return {n} outputs, one a row, got {raw.shape if is_array else len(raw)}")
+    if all(isinstance(raw, np.ndarray) and raw.size == 0 for raw in arrays):
+        raise ValueError(f"mechanism must return {n} outputs of at least one number, got shape {arrays[0].shape}")
+    types = [_types(raw, array) for raw, array in zip(raws, arrays, strict=True)]
+    are_alike = types[0] == types[1]
+    if are_alike and all(isinstance(raw, np.ndarray) for raw in arrays):
+        rows = [_as_rows(raw) for raw in arrays]
+        if arrays[0].shape == arrays[1].shape:
+            return rows
+    return _take_apart([_one_by_one(raw, array, are_alike) for raw, array in zip(raws, arrays, strict=True)])
+
+
+def _types(raw: Any, array: Any) -> Any:
+    """What types the outputs have: one that depends on the input tells it."""
+    if isinstance(raw, list | tuple):
+        return {(type(item), item.dtype if isinstance(item, np.ndarray) else None) for item in raw}
+    return np.asarray(raw).dtype.newbyteorder("=") if isinstance(array, np.ndarray) else list
+
+
+def _one_by_one(raw: Any, array: Any, are_alike: bool) -> list[Any]:
+    """Each output as Python has it, or where types differ as it came."""
+    if not isinstance(array, np.ndarray):
+        return list(array)
+    return array.tolist() if are_alike else list(raw if isinstance(raw, list | tuple) else np.asarray(raw))
+
+
+# ---- arrays of numbers ---------------------------------------------------------------------------------------------
+
+
+def _as_array(raw: Any) -> Any:
+    """An array where that keeps every number exactly, else a list."""
+    if isinstance(raw, np.ma.MaskedArray):
+        return raw.tolist()
+    if isinstance(raw, np.ndarray) or hasattr(raw, "__array__"):
+        array = np.asarray(raw)
+        if array.dtype.kind in "mM":
+            array = array.view(np.int64)
+        return array if array.dtype.kind in "biufc" or not array.ndim else array.tolist()
+    if not isinstance(raw, list | tuple):
+        return list(raw) if isinstance(raw, Iterable) and not isinstance(raw, str | bytes) else raw
+    kinds = set(map(type, raw))
+    if len(kinds) != 1:
+        return raw
+    kind = kinds.pop()
+    if kind in (list, tuple) and len(set(map(len, raw))) == 1:
+        kinds = {type(value) for row in raw for value in row}
+        kind = kinds.pop() if len(kinds) == 1 else object
+    elif kind is np.ndarray:
+        alike = len({(row.shape, row.dtype) for row in raw}) == 1 and raw[0].dtype.kind in "biufc"
+        return np.stack(raw) if alike else raw
+    if kind in (bool, float, complex) or issubclass(kind, np.number | np.bool_):
+        return np.array(raw)
+    if kind is int:
+        try:
+            return np.array(raw, dtype=np.int64)
+        except OverflowError:
+            pass
+    return raw
+
+
+def _as_rows(array: np.ndarray) -> Outputs:
+    rows = array.reshape(len(array), -1)
+    rows = rows.astype(rows.dtype.newbyteorder("="), copy=False)
+    names = ["output"] if rows.shape[1] == 1 else [f"output[{j}]" for j in range(rows.shape[1])]
+    if rows.dtype.kind == "b":
+        rows = rows.astype(np.uint8)
+    elif rows.dtype.kind == "c":
+        rows, names = np.concatenate([rows.real, rows.imag], axis=1), [*names, *(f"imag({name})" for name in names)]
+    if rows.dtype.kind == "f" and rows.dtype.itemsize > 8:  # long doubles: two doubles hold their 64 bits
+        high = rows.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            low = (rows - high).astype(np.float64)
+        rows, names = np.concatenate([high, low], axis=1), [*names, *(f"rest of {name}" for name in names)]
+    return Outputs((rows,), (tuple(names),))
+
+
+# ---- one output at a time ------------------------------------------------------------------------------------------
+
+
+def _take_apart(items: list[list[Any]]) -> list[Outputs]:
+    read = [[_read(item) for item in some] for some in items]
+    half = len(read[0]) // 2
+    columns, names = _plan([atoms for some in read for _, atoms, _ in some[:half]])
+    shown: dict[int, str] = {}
+    outputs = []
+    for some in read:
+        keys = np.array([_key(text, shown) for _, _, text in some], dtype=np.int64)
+        labels = np.array([label for label, _, _ in some])
+        parts = [
+            np.array([[take(atoms) for take in takes] for _, atoms, _ in some], dtype=kind)
+            for kind, takes in columns.items()
+        ]
+        outputs.append(Outputs(tuple(parts), tuple(map(tuple, names.values())), labels, keys, shown))
+    return outputs
+
+
+def _key(text: str, shown: dict[int, str]) -> int:
+    key = int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), signed=True)
+    shown.setdefault(key, _short(text))
+    return key
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else _as_text(value)
+    return text if len(text) <= _N_SHOWN else text[:_N_SHOWN] + "..."
+
+
+def _read(item: Any) -> tuple[str, list[Any], str]:
+    """What an output is, its numbers, and its whole content as text."""
+    if isinstance(item, Raised):
+        name = type(item.error).__name__
+        return f"raises {name}", [], f"{name}: {item.error}"
+    atoms: list[Any] = []
+    try:
+        label = _flatten(item, atoms)
+    except RecursionError:
+        raise ValueError(
+            f"mechanism must return outputs that are nested less deep, got {type(item).__name__} within "
+            f"{type(item).__name__} within ...; flatten them"
+        ) from None
+    if isinstance(item, str):
+        return label, atoms, item
+    text = "[" + ", ".join(map(_as_text, atoms)) + "]"
+    if "nan" in text:  # what a NaN carries is in its bits alone
+        text += " " + np.array([atom for atom in atoms if atom != atom]).tobytes().hex()
+    return label, atoms, f"{label}: {text}"
+
+
+def _flatten(item: Any, atoms: list[Any]) -> str:
+    """Append the numbers of an output, integers as int and others as float, and return what it is."""
+    if type(item) in _PLAIN:  # most are, and every check below takes longer
+        atoms.append(item)
+        return _PLAIN[type(item)]
+    if item is None:
+        return "None"
+    if isinstance(item, bool | np.bool_):
+        atoms.append(int(item))
+        return "bool" if isinstance(item, bool) else "numpy bool"
+    if isinstance(item, numbers.Integral):
+        atoms.append(int(item))
+        return type(item).__name__
+    if isinstance(item, np.longdouble):
+        atoms += [float(item), float(item - np.longdouble(float(item)))]
+        return "long double"
+    if isinstance(item, numbers.Rational):
+        atoms += [_as_float(item), item.numerator, item.denominator]
+        return type(item).__name__
+    if isinstance(item, Decimal):
+        sign, digits, exponent = item.as_tuple()  # of -0, 1.00 and the kinds of NaN, too
+        kind = exponent if isinstance(exponent, int) else -ord(exponent)
+        number = _as_float(Fraction(item)) if item.is_finite() else math.nan if item.is_nan() else float(item)
+        atoms += [number, int(Decimal((0, digits, 0))), len(digits), sign, kind]
+        return f"Decimal {exponent}" if isinstance(exponent, str) else "Decimal"
+    if isinstance(item, numbers.Real):
+        atoms.append(float(item))
+        return type(item).__name__
+    if isinstance(item, numbers.Complex):
+        atoms += [float(item.real), float(item.imag)]
+        return type(item).__name__
+    if isinstance(item, str):
+        atoms += map(ord, item)
+        return f"text of length {len(item)}"
+    if isinstance(item, bytes | bytearray | memoryview):
+        atoms += bytes(item)
+        return f"{type(item).__name__} of length {len(bytes(item))}"
+    if isinstance(item, np.ma.MaskedArray) and item.ndim:  # what a mask hides, and where it does
+        return f"masked {_flatten(item.data, atoms)}{_flatten_all(np.ma.getmaskarray(item).ravel().tolist(), atoms)}"
+    if isinstance(item, np.ndarray) or hasattr(item, "__array__"):
+        array = np.asarray(item)
+        dtype = array.dtype.newbyteorder("=")
+        array = array.view(np.int64) if array.dtype.kind in "mM" else array
+        if array.dtype.kind in "biufcSUO":
+            kinds = _flatten_all(array.reshape(-1).tolist(), atoms)
+            return f"array of shape {array.shape} and type {dtype}{kinds if array.dtype.kind == 'O' else ''}"
+    if isinstance(item, dict):
+        return f"{type(item).__name__} of {len(item)}{_flatten_all([v for pair in item.items() for v in pair], atoms)}"
+    if isinstance(item, Set):  # the order of a set says nothing that its author meant
+        return f"{type(item).__name__} of {len(item)}{_flatten_all(sorted(item, key=_as_text), atoms)}"
+    if isinstance(item, Sequence):
+        return f"{type(item).__name__} of length {len(item)}{_flatten_all(item, atoms)}"
+    raise TypeError(
+        f"mechanism must return numbers, text, bytes, None, or lists, tuples, sets, dicts and arrays of them, got "
+        f"{type(item).__name__}; turn its outputs into one of these"
+    )
+
+
+def _flatten_all(items: Sequence[Any], atoms: list[Any]) -> str:
+    kinds = set(map(type, items))
+    if len(kinds) == 1 and (kind := kinds.pop()) in _PLAIN:
+        atoms += items
+        return f" ({_PLAIN[kind]})"
+    runs = [kind for kind, _ in groupby(_flatten(item, atoms) for item in items)]
+    return f" ({', '.join(runs[:4])}{', ...' if len(runs) > 4 else ''})" if runs else ""
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+
+
+def _as_text(value: Any) -> str:
+    """As `repr`, which raises for an integer of thousands of digits."""
+    return hex(value) if type(value) is int and value.bit_length() > _MOST_BITS else repr(value)
+
+
+def _plan(seen: list[list[Any]]) -> tuple[dict[Any, list[Any]], dict[Any, list[str]]]:
+    """For each type, the functions that take one column's number out of an output's, and what the columns are called.
+
+    Where an output has no such number, integers are the least int64 and floats are NaN: its label says so already.
+    """
+    columns: dict[Any, list[Any]] = {np.int64: [], np.float64: []}
+    names: dict[Any, list[str]] = {np.int64: [], np.float64: []}
+
+    def add(kind: Any, name: str, take: Any) -> None:
+        columns[kind].append(take)
+        names[kind].append(name)
+
+    lengths = {len(atoms) for atoms in seen}
+    longest = max(lengths)
+    if len(lengths) > 1:
+        add(np.int64, "length of the output", len)
+    for j in range(min(longest, _N_COLUMNS)):
+        name = "output" if longest == 1 else f"output[{j}]"
+        present = [atoms[j] for atoms in seen if len(atoms) > j]
+        integers = [value for value in present if isinstance(value, int)]
+        if len(integers) < len(present):
+            add(np.float64, name, lambda atoms, j=j: _as_float(atoms[j]) if len(atoms) > j else np.nan)
+        if integers:
+            _plan_integers(j, name, integers, add)
+    if not any(names.values()):
+        add(np.int64, "length of the output", len)
+    used = [kind for kind in columns if columns[kind]]
+    return {kind: columns[kind] for kind in used}, {kind: names[kind] for kind in used}
+
+
+def _plan_integers(j: int, name: str, integers: list[int], add: Any) -> None:
+    centre = 0 if all(abs(value) <= _LARGEST for value in integers) else integers[0]
+    shift = max(max((value - centre).bit_length() for value in integers) - 62, 0)
+
+    def take_high(atoms: list[Any]) -> int:
+        if len(atoms) <= j or not isinstance(atoms[j], int):
+            return _MISSING
+        return max(min((atoms[j] - centre) >> shift, _LARGEST), -_LARGEST)
+
+    def take_low(atoms: list[Any]) -> int:
+        return atoms[j] % 2**63 if len(atoms) > j and isinstance(atoms[j], int) else _MISSING
+
+    centred = f"({name} - {_short(centre)})" if centre else name
+    add(np.int64, f"{centred} // 2^{shift}" if shift else centred, take_high)
+    if shift:
+        add(np.int64, f"{name} mod 2^63", take_low)

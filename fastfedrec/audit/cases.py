@@ -1,0 +1,252 @@
+"""Every mechanism of the package, with two inputs that are hard to hide from each other: what the command audits.
+
+Each can also be made with half of its noise, which an audit must find.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from itertools import accumulate, count, pairwise
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.core.randomness import Key, resolve_key
+from fastfedrec.mechanisms import (
+    GRR,
+    OUE,
+    BayesKary,
+    BinaryResponse,
+    Channel,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    FixedSizeSampling,
+    Hybrid,
+    LayeredGaussian,
+    MixtureLaplaceRR,
+    OptimalKary,
+    Piecewise,
+    PoissonSampling,
+    PublishedLaplaceRR,
+    RatedOrNot,
+    RoundedGaussian,
+    RoundedLaplace,
+    SerialLaplaceRR,
+    SubsetSelection,
+    TruncatedGeometric,
+    clip_rows_l1,
+    clip_rows_l2,
+)
+from fastfedrec.mechanisms.channels.channel import TOTAL, exp_lower
+from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
+
+_N_VALUES = 10
+_N_GRADES = 5
+_GRID = 2**10  # steps of a clipped row's bound
+_WIDTH = 64  # of a change, in steps of the grid of Gaussian noise: so wide that the grid does not show
+_WIDEST = 30_000.0  # standard deviation of noise from one table
+_SHARE = 0.25  # of the clients that take part
+_N_CLIENTS = 8
+_N_SELECTIONS = 250_000  # releases that are drawn one at a time: rare ones decide
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mechanism, two inputs, its claim, and the exact table if there is one."""
+
+    mechanism: Any  # as `audit` takes it; a `Channel` as its sampler
+    inputs: tuple[Any, Any]
+    claim: float
+    key: Key | None = None
+    delta: float = 0.0
+    measure: str = "epsilon"
+    n: int | None = None  # draws of the command, where the default shows too little
+    table: tuple[Channel, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How to make a case: from the claim, by how much its noise is too small, and a key."""
+
+    of: str  # the name in `fastfedrec.mechanisms`
+    broken: str  # what stands for half the noise
+    make: Callable[[float, int, Key | None], Case]
+    measure: str = "epsilon"
+    is_sound: bool = True
+
+
+def _sampler(mechanism: Any, key: Key | None) -> Callable[[Any, int], np.ndarray]:
+    """Outputs of the sampler that ships; from entropy without a key."""
+    rounds = count()
+    return lambda x, n: mechanism.privatize(np.full(n, x), key=resolve_key(key), round=next(rounds))
+
+
+# ---- local reports -------------------------------------------------------------------------------------------------
+
+
+def _table(make: Callable[[float], Channel], x0: float, x1: float, claim: float, factor: int, key: Key | None) -> Case:
+    """A channel whose sampler takes values or positions, with the positions of x0 and x1 in its table."""
+    channel = make(claim * factor)
+    rows = (0, 1) if isinstance(channel, BinaryResponse) else (int(x0), int(x1))
+    return Case(_sampler(channel, key), (x0, x1), claim, table=(channel, *rows))
+
+
+def _plain_channel(epsilon: float) -> Channel:
+    counts = GRR(epsilon, _N_GRADES).channel().counts
+    return Channel(counts, inputs=range(_N_GRADES), outputs=range(_N_GRADES))
+
+
+def _serial(epsilon: float) -> Channel:
+    """With two equal parts, so that both together cost what is claimed."""
+    low, high = epsilon, 8 * epsilon + 8
+    for _ in range(24):
+        middle = (low + high) / 2
+        low, high = (middle, high) if SerialLaplaceRR(middle, middle, _N_GRADES).epsilon <= epsilon else (low, middle)
+    return SerialLaplaceRR(low, low, _N_GRADES)
+
+
+def _half_each(kind: Callable[..., Any], epsilon: float) -> Any:
+    return kind(epsilon / 2, epsilon / 2, _N_GRADES)
+
+
+def _oracle(make: Callable[..., Any], claim: float, factor: int, key: Key | None) -> Case:
+    oracle = make(claim * factor, _N_VALUES)
+    table = (oracle.channel(), 0, 1) if isinstance(oracle, GRR) else None
+    return Case(oracle, (0, 1), claim, key, table=table)
+
+
+def _continuous(kind: type[Piecewise], claim: float, factor: int, key: Key | None) -> Case:
+    mechanism = kind(claim * factor)
+    return Case(mechanism, (-1.0, 1.0), claim, key, table=(mechanism.channel([-1.0, 1.0]), 0, 1))
+
+
+def _published(claim: float, factor: int, key: Key | None) -> Case:
+    return Case(PublishedLaplaceRR(claim * factor / 2, claim * factor / 2), (0.0, 1.0), claim, key)
+
+
+# ---- noise on sums -------------------------------------------------------------------------------------------------
+
+
+def _laplace(sampler: str, claim: float, factor: int, key: Key | None) -> Case:
+    noise = DiscreteLaplace(1 / (Fraction(claim) * factor), sampler=sampler)
+    return Case(noise, (0, 1), claim, key, noise.delta(claim))
+
+
+def _gaussian(make: Callable[[Fraction], IntegerNoise], claim: float, factor: int, key: Key | None) -> Case:
+    """A claim in mu, which is far easier to test than (epsilon, delta)."""
+    width = max(min(_WIDTH, int(_WIDEST * claim)), 1) if make is not LayeredGaussian else math.ceil(2**17 * claim)
+    stddev = Fraction(math.ceil(width / Fraction(claim) * 64), 64)  # of few digits, which the exact sampler draws fast
+    return Case(make(stddev / factor), (0, width), claim, key, measure="mu")
+
+
+def _clipped(order: int, claim: float, factor: int, key: Key | None) -> Case:
+    """A row far beyond the bound against none, on a grid and with noise for the bound."""
+    clip, rounds = (clip_rows_l1, clip_rows_l2)[order - 1], count()
+    noise = DiscreteLaplace(_GRID / Fraction(claim)) if order == 1 else RoundedGaussian(_GRID / Fraction(claim))
+
+    def release(x: Any, n: int) -> np.ndarray:
+        row = np.trunc(clip(np.array([x], dtype=np.float64), float(factor)) * _GRID).astype(np.int64)
+        return noise.privatize(np.repeat(row, n, axis=0), key=resolve_key(key), round=next(rounds))
+
+    long = [5.0, 0.0] if order == 1 else [3.0, 4.0]  # what costs most
+    return Case(release, ([0.0, 0.0], long), claim, measure="epsilon" if order == 1 else "mu")
+
+
+def _noise_for_cohorts(claim: float) -> DiscreteLaplace:
+    """Of one client's value of 0 or 1, if a share of the clients takes part: claim = log(1 + share (e^epsilon - 1))."""
+    return DiscreteLaplace(1 / Fraction(math.log1p(math.expm1(claim) / _SHARE)))
+
+
+def _poisson_cohort(claim: float, factor: int, key: Key | None) -> Case:
+    """Whether there is a client: a count of the cohort, with noise; the i-th client is the one of the i-th release."""
+    sampling, noise, rounds = PoissonSampling(_SHARE * factor), _noise_for_cohorts(claim), count()
+
+    def release(x: Any, n: int) -> np.ndarray:
+        own, number = resolve_key(key), next(rounds)
+        values = np.zeros(n, dtype=np.int64)
+        values[sampling.sample(n, key=own, round=number)] = x
+        return noise.add_noise(values, key=own, purpose="audit", round=number)
+
+    return Case(release, (0, 1), claim)
+
+
+def _fixed_cohort(claim: float, factor: int, key: Key | None) -> Case:
+    """What one client of eight holds: a sum over the cohort, with noise."""
+    sampling = FixedSizeSampling(int(_N_CLIENTS * _SHARE) * factor)
+    noise, rounds, cohorts = _noise_for_cohorts(claim), count(), count()
+
+    def release(x: Any, n: int) -> np.ndarray:
+        own = resolve_key(key)
+        taken = [0 in sampling.sample(_N_CLIENTS, key=own, round=next(cohorts)) for _ in range(n)]
+        return noise.add_noise(x * np.array(taken, dtype=np.int64), key=own, purpose="audit", round=next(rounds))
+
+    return Case(release, (0, 1), claim)
+
+
+def _selection(options: dict[str, Any], claim: float, factor: int, key: Key | None) -> Case:
+    mechanism = ExponentialMechanism(claim * factor, **options)
+    # Each score changes by 1.  The more items there are, the more the chosen ones tell, and the rarer they are.
+    k = mechanism.n_selected
+    scores = [1] * k + [0] * (_N_VALUES - k), [0] * k + [1] * (_N_VALUES - k)
+    table = (_selection_table(mechanism, scores), 0, 1) if k == 1 else None
+    return Case(mechanism, scores, claim, key, mechanism.delta(_N_VALUES), n=_N_SELECTIONS, table=table)
+
+
+def _selection_table(mechanism: ExponentialMechanism, scores: Sequence[Sequence[int]]) -> Channel:
+    """What is chosen from each list of scores, rounded to a multiple of 2^-64."""
+    counts = []
+    for row in scores:
+        weights = [exp_lower(float(score / mechanism.beta)) for score in row]
+        cuts = [int(TOTAL * total / sum(weights)) for total in accumulate(weights, initial=Fraction(0))]
+        counts.append([high - low for low, high in pairwise(cuts)])
+    return Channel(counts, inputs=range(len(scores)), outputs=range(len(scores[0])))
+
+
+_TWICE = "twice the epsilon"
+_HALF = "half the scale"
+_HALF_STDDEV = "half the standard deviation"
+_TWO_BOUNDS = "clips at twice the bound"
+_TWO_SHARES = "twice the share of clients"
+
+
+def _channel(of: str, make: Callable[[float], Channel], x0: float, x1: float) -> Entry:
+    return Entry(of, _TWICE, partial(_table, make, x0, x1))
+
+
+def _normal(of: str, make: Callable[[Fraction], IntegerNoise]) -> Entry:
+    return Entry(of, _HALF_STDDEV, partial(_gaussian, make), "mu")
+
+
+CASES: dict[str, Entry] = {
+    "binary-response": _channel("BinaryResponse", BinaryResponse, 1.0, -1.0),
+    "channel": _channel("Channel", _plain_channel, 0, 1),
+    "grr": Entry("GRR", _TWICE, partial(_oracle, GRR)),
+    "oue": Entry("OUE", _TWICE, partial(_oracle, OUE)),
+    "subset-selection": Entry("SubsetSelection", _TWICE, partial(_oracle, SubsetSelection)),
+    "optimal-kary": _channel("OptimalKary", partial(OptimalKary, grid=_N_GRADES), 0, 4),
+    "bayes-kary": _channel("BayesKary", partial(BayesKary, grid=_N_GRADES), 0, 4),
+    "truncated-geometric": _channel("TruncatedGeometric", partial(TruncatedGeometric, grid=_N_GRADES), 0, 4),
+    "rounded-laplace": _channel("RoundedLaplace", partial(RoundedLaplace, grid=_N_GRADES), 0, 4),
+    "serial-laplace-rr": _channel("SerialLaplaceRR", _serial, 0, 4),
+    "mixture-laplace-rr": _channel("MixtureLaplaceRR", partial(_half_each, MixtureLaplaceRR), 0, 3),
+    "published-laplace-rr": Entry("PublishedLaplaceRR", _TWICE, _published, is_sound=False),
+    "rated-or-not": _channel("RatedOrNot", partial(RatedOrNot, grid=(1, 2, 3, 4, 5)), 0, 5),
+    "piecewise": Entry("Piecewise", _TWICE, partial(_continuous, Piecewise)),
+    "hybrid": Entry("Hybrid", _TWICE, partial(_continuous, Hybrid)),
+    "discrete-laplace": Entry("DiscreteLaplace", _HALF, partial(_laplace, "exact")),
+    "discrete-laplace-table": Entry("DiscreteLaplace", _HALF, partial(_laplace, "table")),
+    "discrete-gaussian": _normal("DiscreteGaussian", DiscreteGaussian),
+    "discrete-gaussian-table": _normal("DiscreteGaussian", partial(DiscreteGaussian, sampler="table")),
+    "rounded-gaussian": _normal("RoundedGaussian", RoundedGaussian),
+    "layered-gaussian": _normal("LayeredGaussian", LayeredGaussian),
+    "exponential-mechanism": Entry("ExponentialMechanism", _HALF, partial(_selection, {})),
+    "exponential-mechanism-gumbel": Entry("ExponentialMechanism", _HALF, partial(_selection, {"sampler": "gumbel"})),
+    "exponential-mechanism-two": Entry("ExponentialMechanism", _HALF, partial(_selection, {"n_selected": 2})),
+    "poisson-sampling": Entry("PoissonSampling", _TWO_SHARES, _poisson_cohort),
+    "fixed-size-sampling": Entry("FixedSizeSampling", _TWO_SHARES, _fixed_cohort),
+    "clip-rows-l1": Entry("clip_rows_l1", _TWO_BOUNDS, partial(_clipped, 1)),
+    "clip-rows-l2": Entry("clip_rows_l2", _TWO_BOUNDS, partial(_clipped, 2), "mu"),
+}

@@ -1,0 +1,4 @@
+"""The command line: `main`, and a module for each command.
+
+What commands do is elsewhere; here are arguments, and how answers are printed.
+"""

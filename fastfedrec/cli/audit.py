@@ -1,0 +1,172 @@
+"""The command ``fastfedrec audit``: what a mechanism of the package demonstrably costs, beside what it claims."""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from fastfedrec.accounting import Gaussian, PLDAccountant, calibrate_noise_multiplier
+from fastfedrec.audit import AuditResult, audit
+from fastfedrec.audit.cases import CASES, Case
+from fastfedrec.audit.draws import draw_outputs
+from fastfedrec.core.check import check_epsilon, check_integer
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.version import __version__
+from fastfedrec.mechanisms.channels.channel import TOTAL
+from fastfedrec.testing import ALPHA
+
+_ALL = "all"
+_N_PLOTTED = 100_000  # draws from each input, where the loss is not known exactly
+_DELTA = 1e-6  # of an epsilon of Gaussian noise
+
+
+def add_audit(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Describe the command to the parser of `cli`."""
+    command = add(
+        "audit", run_audit, "Look for evidence against a mechanism's claim, on its exact table and by drawing."
+    )
+    command.add_argument("mechanism", metavar="NAME", help=f"{', '.join(CASES)}; or {_ALL}, for a table of them all")
+    command.add_argument(
+        "--epsilon",
+        type=float,
+        default=None,
+        metavar="E",
+        help=f"claimed for one output, in nats (1); of Gaussian noise the mu of (E, {_DELTA:g}) is audited",
+    )
+    command.add_argument("--half-noise", action="store_true", help="audit it with half of its noise: is that found?")
+    command.add_argument("--seed", type=int, metavar="N", help="repeat an audit; without it, bits come from entropy")
+    command.add_argument("--plot", type=Path, metavar="FILE", help="draw the privacy loss (needs matplotlib)")
+
+
+def run_audit(arguments: argparse.Namespace) -> None:
+    """Audit the table where there is one, and the sampler; at `ALPHA`, so that a sound one is never called broken."""
+    seed = None if arguments.seed is None else check_integer("--seed", arguments.seed, low=0)
+    if arguments.mechanism == _ALL:
+        if arguments.epsilon is not None or arguments.plot is not None or arguments.half_noise:
+            raise ValueError("--epsilon, --half-noise and --plot are for one mechanism; 'all' claims 1 for each")
+        _print_all(seed, as_json=arguments.json)
+        return
+    if arguments.mechanism not in CASES:
+        raise ValueError(f"unknown mechanism {arguments.mechanism!r}; there are {', '.join(CASES)}, and {_ALL}")
+    entry = CASES[arguments.mechanism]
+    claim = check_epsilon("--epsilon", 1.0 if arguments.epsilon is None else arguments.epsilon)
+    if entry.measure == "mu":
+        event = Gaussian(1.0, neighboring="add_remove", sampling="none")
+        claim = 1 / calibrate_noise_multiplier(event, epsilon=claim, delta=_DELTA, accountant=PLDAccountant)
+    case = entry.make(claim, 2 if arguments.half_noise else 1, _key(seed))
+    if arguments.plot is not None:
+        _plot(arguments.plot, arguments.mechanism, case)
+    results: dict[str, AuditResult] = {}
+    if case.table is not None:
+        results["table"] = audit(*case.table, case.claim, delta=case.delta)
+    results["sampler"] = audit_case(case)
+    if arguments.json:
+        document = {
+            "version": __version__,
+            "mechanism": arguments.mechanism,
+            "half_noise": arguments.half_noise,
+            "inputs": list(case.inputs),
+            "results": {name: result.to_dict() for name, result in results.items()},
+            "plot": None if arguments.plot is None else str(arguments.plot),
+        }
+        print(json.dumps(document, indent=2, allow_nan=False))
+        return
+    broken = f", with half of its noise ({entry.broken})" if arguments.half_noise else ""
+    print(f"{arguments.mechanism}{broken}, inputs {case.inputs[0]} and {case.inputs[1]}")
+    for name, result in results.items():
+        print(f"\n{name}\n{result}")
+    if arguments.plot is not None:
+        print(f"\nPlot: {arguments.plot}")
+
+
+def audit_case(case: Case, n: int | None = None) -> AuditResult:
+    """Audit a case's sampler at `ALPHA`, with its own number of draws unless another is given."""
+    return audit(
+        case.mechanism,
+        *case.inputs,
+        case.claim,
+        n or case.n,
+        ALPHA,
+        delta=case.delta,
+        measure=case.measure,
+        key=case.key,
+    )
+
+
+def _key(seed: int | None) -> Key | None:
+    return None if seed is None else Key.from_seed(seed)
+
+
+def _print_all(seed: int | None, *, as_json: bool) -> None:
+    """Every mechanism as it is, and with half of its noise, each claimed at 1."""
+    rows = []
+    if not as_json:
+        print("| mechanism | claim | as it is | | half the noise is | found | |\n|---|---|---|---|---|---|---|")
+    for name, entry in CASES.items():
+        whole, half = (audit_case(entry.make(1.0, factor, _key(seed))) for factor in (1, 2))
+        if as_json:
+            row = {"mechanism": name, "half_noise_is": entry.broken, "is_sound": entry.is_sound}
+            rows.append(row | {"as_it_is": whole.to_dict(), "half_noise": half.to_dict()})
+        else:
+            print(
+                f"| `{name}` | {whole.measure} 1 | {whole.lower_bound:.2f} | {whole.verdict} "
+                f"| {entry.broken} | {half.lower_bound:.2f} | {half.verdict} |",
+                flush=True,
+            )
+    if as_json:
+        print(json.dumps({"version": __version__, "mechanisms": rows}, indent=2, allow_nan=False))
+
+
+def _loss_distribution(name: str, case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """Values of log(P(y | first) / P(y | second)), increasing, and their probabilities on the first input."""
+    if case.table is not None:
+        channel, x0, x1 = case.table
+        p, q = (np.array([c / TOTAL for c in channel.counts[x]]) for x in (x0, x1))
+    else:
+        # Rare outputs are counted together: the ratio of two small counts says nothing.
+        outputs = [_score(name, y.parts[0]) for y in draw_outputs(case.mechanism, case.inputs, _N_PLOTTED, case.key)]
+        edges = np.unique(np.quantile(np.concatenate(outputs), np.linspace(0, 1, 62)[1:-1], method="inverted_cdf"))
+        p, q = (
+            np.bincount(np.searchsorted(edges, y), minlength=len(edges) + 1).astype(np.float64) / _N_PLOTTED
+            for y in outputs
+        )
+    p, q = p[p > 0], q[p > 0]
+    with np.errstate(divide="ignore"):
+        loss = np.log(p) - np.log(q)
+    values, codes = np.unique(loss.round(12), return_inverse=True)
+    return values, np.bincount(codes, weights=p)
+
+
+def _score(name: str, outputs: np.ndarray) -> np.ndarray:
+    """One number of each output that decides its likelihood ratio, or nearly."""
+    if name == "subset-selection":  # sets of values
+        return (outputs == 0).any(axis=1).astype(np.float64) - (outputs == 1).any(axis=1)
+    if name == "exponential-mechanism-two":
+        return (outputs < 2).sum(axis=1).astype(np.float64)
+    outputs = outputs.astype(np.float64)
+    if name == "oue":  # bits
+        return outputs[:, 0] - outputs[:, 1]
+    return outputs.sum(axis=1)
+
+
+def _plot(path: Path, name: str, case: Case) -> None:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("--plot needs matplotlib: pip install 'fastfedrec[plot]'") from None
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"--plot {path} must be a file in a folder that exists")
+    loss, probability = _loss_distribution(name, case)
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    axes.step(loss, np.cumsum(probability), where="post")
+    if case.measure == "epsilon":  # a claim in mu bounds no single loss
+        for sign in (-1, 1):
+            axes.axvline(sign * case.claim, color="black", linestyle="--", linewidth=1, label="the claim, +-epsilon")
+        axes.legend(handles=axes.lines[-1:])
+    axes.set(xlabel="privacy loss of an output (nats)", ylabel="probability of at most this loss", ylim=(0, 1.02))
+    source = "exact" if case.table is not None else f"estimated from {_N_PLOTTED:,} draws from each input"
+    axes.set_title(f"{name}, inputs {case.inputs[0]} and {case.inputs[1]}: {source}", fontsize="medium")
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,60 @@
+"""The command ``fastfedrec doctor``: what the package finds here, and known conflicts with their remedies."""
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+from fastfedrec.core import doctor
+
+
+def add_doctor(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Describe the command to the parser of `cli`."""
+    add("doctor", run_doctor, "Instruction sets, threads, BLAS, OpenMP, Numba and packages; known conflicts.")
+
+
+def run_doctor(arguments: argparse.Namespace) -> None:
+    """Show what there is; a conflict is no error."""
+    found = doctor.report()
+    print(json.dumps(found, indent=2, allow_nan=False) if arguments.json else _format(found))
+
+
+def _format(found: dict[str, Any]) -> str:
+    sets, threads, numba = found["instruction_sets"], found["threads"], found["numba"]
+    names = [f"{name} (in use)" if name == sets["in_use"] else name for name in sets["available"]]
+    limits = ", ".join(f"{name} {limit}" for name, limit in threads["limits"].items())
+    writable = "writable" if numba["writable"] else "NOT writable"
+    rows = [
+        ("instruction sets", ", ".join(names)),
+        ("threads", f"{threads['n']} ({limits}" + ("; forked, so 1)" if threads["forked"] else ")")),
+        *(("BLAS", _format_library(library)) for library in found["blas"]),
+        *(("OpenMP", _format_library(library)) for library in found["openmp"]),
+        (
+            "Numba",
+            f"{numba['version'] or 'missing'}, threading layer {numba['threading_layer']}, "
+            f"cache {numba['cache']} ({writable})",
+        ),
+        ("packages", _format_versions(found["packages"])),
+        *((f"extra [{extra}]", _format_versions(versions, extra)) for extra, versions in found["extras"].items()),
+        *(("environment", f"{name}={value}") for name, value in found["environment"].items()),
+    ]
+    width = max(len(name) for name, _ in rows)
+    conflicts = [f"- {conflict['problem']} Remedy: {conflict['remedy']}." for conflict in found["conflicts"]]
+    return "\n".join(
+        [
+            f"fastfedrec {found['version']}, {found['python']}, {found['platform']}",
+            *(f"{name:{width}}  {text}" for name, text in rows),
+            "",
+            *(["Known conflicts:", *conflicts] if conflicts else ["No known conflict."]),
+        ]
+    )
+
+
+def _format_library(library: dict[str, Any]) -> str:
+    name = " ".join(filter(None, (library["library"], library["version"], library.get("threading_layer"))))
+    return f"{name}, {library['threads']} threads, {library['file']}"
+
+
+def _format_versions(versions: dict[str, str | None], extra: str = "") -> str:
+    text = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
+    return text + (f": pip install 'fastfedrec[{extra}]'" if extra and None in versions.values() else "")

@@ -1,0 +1,198 @@
+"""What the commands' arguments stand for: numbers, a system with its parameters, and data."""
+
+import argparse
+import ast
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.core.npz import Archive
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix, load_table
+from fastfedrec.datasets.columns import TextList
+from fastfedrec.datasets.netflix import holds_netflix
+from fastfedrec.datasets.table_files import table_columns
+from fastfedrec.systems import registry
+
+_GENERATED_DATA_SEED = 0  # "generated:50000x1000" is one data set, whatever seed a run takes
+DATA_HELP = (
+    "MovieLens or Netflix zip or folder as downloaded; a .csv, .tsv (or .gz of these) or .parquet file with columns "
+    "user, item and perhaps value and timestamp; a SciPy sparse matrix saved as .npz; or generated:USERSxITEMS (always "
+    "the same data for one size)"
+)
+
+
+class UsageError(Exception):
+    """The command line itself is wrong."""
+
+
+def natural(text: str) -> int:
+    """Read a whole number of at least 0."""
+    if not re.fullmatch(r"[0-9]+", text):
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, got {text!r}")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Read a whole number of at least 1."""
+    if not re.fullmatch(r"0*[1-9][0-9]*", text):
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def parse_literal(text: str) -> Any:
+    """Read a Python literal where it is one, else keep the text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def split_assignments(assignments: Sequence[str]) -> dict[str, str]:
+    """Read --set: names to the text of their values."""
+    found: dict[str, str] = {}
+    for assignment in assignments:
+        parameter, equals, text = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes NAME=VALUE, got {assignment!r}")
+        if parameter in found:
+            raise UsageError(f"--set gives {parameter!r} twice")
+        found[parameter] = text
+    return found
+
+
+def make_system(name: str, assignments: Sequence[str]) -> Any:
+    """A system with the parameters that --set gives."""
+    return registry.make_system(
+        name, {parameter: parse_literal(text) for parameter, text in split_assignments(assignments).items()}
+    )
+
+
+def add_catalogue(command: argparse.ArgumentParser) -> None:
+    """The arguments that name a public list of items."""
+    command.add_argument(
+        "--catalogue", metavar="FILE",
+        help="the public list of items of --data, in this order: a text file with an id a line, a .npy file, or "
+        "'published' for MovieLens and Netflix; without it the list is taken from the data, which no guarantee covers",
+    )  # fmt: skip
+    command.add_argument(
+        "--drop-unlisted", action="store_true", help="drop entries whose item --catalogue does not list"
+    )
+
+
+def _read_catalogue(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What a loader takes for --catalogue and --drop-unlisted."""
+    source = arguments.catalogue
+    if source is None:
+        if arguments.drop_unlisted:
+            raise UsageError("--drop-unlisted needs --catalogue FILE")
+        return {}
+    if source == "published":
+        item_ids: Any = source
+    elif source.endswith(".npy"):
+        try:
+            item_ids = np.load(source, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            reason = "it holds Python objects" if "pickle" in str(error) else str(error)
+            raise ValueError(f"--catalogue {source} is no readable .npy file ({reason}); see numpy.save") from error
+        if not isinstance(item_ids, np.ndarray) or item_ids.ndim != 1:
+            got = f"shape {item_ids.shape}" if isinstance(item_ids, np.ndarray) else "an archive of arrays"
+            raise ValueError(f"--catalogue {source} must hold one array of 1 dimension, got {got}")
+    else:
+        item_ids = _read_lines(source)
+    return {"item_ids": item_ids, "unlisted": "drop" if arguments.drop_unlisted else "error"}
+
+
+def _read_lines(path: str) -> TextList:
+    """The ids of a text file, one a line."""
+    try:
+        lines = Path(path).read_text("utf-8-sig").split("\n")  # and nowhere else: an id may hold other separators
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--catalogue {path} is no UTF-8 text ({error.reason}); write one id a line") from error
+    item_ids = TextList(lines if lines[-1] else lines[:-1])
+    if "" in item_ids:
+        raise ValueError(f"--catalogue {path}, line {item_ids.index('') + 1}: an id is missing; remove the line")
+    heads = [bool(re.fullmatch("-?[0-9]+", text)) for text in item_ids]
+    if item_ids and (item_ids[0] == "item" or (len(heads) > 1 and all(heads[1:]) and not heads[0])):
+        raise ValueError(
+            f"--catalogue {path}, line 1: {item_ids[0]!r} looks like a heading, not like an id; remove the line, or "
+            "move it to another place if it is one"
+        )
+    return item_ids
+
+
+def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> Interactions:
+    """The data that --data names, for these systems, as far as --catalogue and the other options keep them.
+
+    Whether there are ratings is told by what the source is, never by its rows: a private fit must not look.
+    """
+    source, catalogue = arguments.data, _read_catalogue(arguments)
+    of_ratings = next((system.__name__ for system in systems if hasattr(system, "predict")), None)
+    if of_ratings and source.startswith("generated:"):
+        raise UsageError(f"{of_ratings} fits ratings, and {source} has none; name a file that has")
+    if catalogue and (source.startswith("generated:") or source.endswith(".npz")):
+        raise UsageError(f"--catalogue is for tables and published files; {source} states its items itself")
+    if source.startswith("generated:"):
+        size = re.fullmatch(r"generated:([0-9]+)x([0-9]+)", source)
+        if size is None:
+            raise UsageError(f"--data must be like generated:50000x1000 (users x items), got {source!r}")
+        key = Key.from_seed(_GENERATED_DATA_SEED)
+        data = generate_implicit(int(size[1]), int(size[2]), key=key, n_threads=arguments.threads)
+    elif source.endswith(".npz"):
+        data = _read_matrix(source)
+    elif re.search(r"\.([ct]sv(\.gz)?|parquet|pq)$", source):
+        if arguments.catalogue == "published":
+            raise UsageError(f"--catalogue published is for MovieLens and Netflix; name a file for {source}")
+        data = _read_table(source, catalogue, of_ratings)
+    elif holds_netflix(Path(source)):
+        data = load_netflix(source, **catalogue)
+    else:
+        data = load_movielens(source, **catalogue)
+    if arguments.top_items is not None:
+        data = data.top_items(arguments.top_items)
+    if arguments.min_interactions is not None:
+        # A catalogue that was given stays as it is, with what nobody has.
+        data = data.filter_core(
+            min_interactions_per_user=arguments.min_interactions, min_interactions_per_item=0 if catalogue else 1
+        )
+    if not data.n_interactions:
+        raise ValueError(f"--data {source} has no interactions left; lower --min-interactions")
+    return data
+
+
+_PLACES = {"indices", "indptr", "row", "col", "coords", "offsets"}  # of entries, in the formats of SciPy
+
+
+def _read_matrix(path: str) -> Interactions:
+    import scipy.sparse
+
+    try:
+        with open(path, "rb") as file:
+            archive = Archive(file)  # which refuses what would unpack to more than a file of its size may
+            for name in _PLACES.intersection(archive.sizes):
+                if (dtype := archive.read(name).dtype).kind not in "iu":  # SciPy would round them
+                    raise ValueError(f"{name} must hold integers, got dtype {dtype}")
+        matrix = scipy.sparse.load_npz(path)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # whatever a file that is none makes NumPy and SciPy raise
+        reason = "it holds Python objects" if "pickle" in str(error) else str(error) or type(error).__name__
+        raise ValueError(f"--data {path} is not a SciPy sparse matrix ({reason}); see scipy.sparse.save_npz") from error
+    try:
+        return Interactions.from_scipy(matrix)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"--data {path}: {error}") from error
+
+
+def _read_table(path: str, catalogue: dict[str, Any], of_ratings: str | None) -> Interactions:
+    separator = "\t" if ".tsv" in path else ","
+    columns = table_columns(path, separator)
+    if of_ratings and "value" not in columns:
+        raise UsageError(f"{of_ratings} fits ratings, and {path} has no column 'value', only {columns}")
+    value, timestamp = (name if name in columns else None for name in ("value", "timestamp"))
+    options: dict[str, Any] = {"value": value, "timestamp": timestamp, "separator": separator}
+    return load_table(path, user="user", item="item", **options, **catalogue)

@@ -1,0 +1,230 @@
+"""The command ``fastfedrec reproduce``: a paper's figure or table, side by side with ours."""
+
+import argparse
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fastfedrec.cli.demo import missing_extra
+from fastfedrec.core import doctor
+from fastfedrec.core.check import check_integer
+from fastfedrec.core.files import write_text
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.datasets import load_eicu, load_frappe, load_movielens, load_movielens_folds
+from fastfedrec.datasets.files import Files
+from fastfedrec.evaluation import k_fold
+from fastfedrec.studies.reproduce import liang2021
+from fastfedrec.studies.reproduce.gram_map import FIGURES as GRAM_FIGURES
+from fastfedrec.studies.reproduce.gram_map import gain_map
+from fastfedrec.studies.reproduce.jeyamohan2019 import FIGURES, rating_figure
+from fastfedrec.studies.reproduce.liang2021 import fedrec_table
+from fastfedrec.studies.reproduce.minto2021.figure_4 import figure_4
+from fastfedrec.studies.reproduce.minto2021.hit_ratios import FIGURES as HIT_RATIO_FIGURES
+from fastfedrec.studies.reproduce.minto2021.hit_ratios import hit_ratio_figure
+from fastfedrec.studies.reproduce.ribero2020 import figures as ribero2020
+from fastfedrec.studies.reproduce.ribero2020.models import FIGURES as PROTOTYPE_FIGURES
+from fastfedrec.studies.reproduce.ribero2020.models import ON_DATA
+from fastfedrec.studies.reproduce.side_by_side import SideBySide
+from fastfedrec.studies.reproduce.wang2021 import accuracy as wang2021
+from fastfedrec.studies.reproduce.wang2021 import activity as wang2021_activity
+from fastfedrec.studies.reproduce.wang2021 import attacks as wang2021_attacks
+from fastfedrec.studies.reproduce.wang2021 import figures as wang2021_figures
+from fastfedrec.studies.reproduce.wang2021 import stage1 as wang2021_stage1
+from fastfedrec.studies.reproduce.wang2021.accuracy import accuracy_table, epsilon_table
+from fastfedrec.studies.reproduce.wang2021.figures import privrec_figure
+from fastfedrec.systems.rating_model import HALF_STARS, STARS
+
+_FIGURES = {
+    "dp-gram": GRAM_FIGURES, "fmf-ldp": tuple(sorted(("4", *HIT_RATIO_FIGURES))), "laplace-rr-svd": FIGURES,
+    "private-prototypes": PROTOTYPE_FIGURES, "privrec": (wang2021_activity.FIGURE, *wang2021_figures.FIGURES),
+}  # fmt: skip
+_TABLES = {
+    "fedrec": liang2021.TABLES,
+    "privrec": (*wang2021.TABLES, wang2021_stage1.TABLE, *wang2021_attacks.TABLES),
+}
+
+
+def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Describe the command to the parser of `cli`."""
+    command = add(
+        "reproduce",
+        run_reproduce,
+        "A paper's figure or table side by side with ours; finished parts are kept and not repeated.",
+    )
+    command.add_argument(
+        "system",
+        metavar="SYSTEM",
+        choices=list(dict.fromkeys([*_FIGURES, *_TABLES])),
+        help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019), fedrec (Liang et al. 2021), "
+        "privrec (Wang et al. 2021), private-prototypes (Ribero et al. 2020), or dp-gram (ours, no paper)",
+    )
+    what = command.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--figure",
+        metavar="N",
+        choices=list(dict.fromkeys(figure for figures in _FIGURES.values() for figure in figures)),
+        help="fmf-ldp: 2 (HR@10 over epsilon and reports), 3 (over rounds), 4 (over users and items) or 5 (HR@K on all "
+        "data); laplace-rr-svd: 2 or 3 (RMSE over epsilons), or equal-epsilon; "
+        "private-prototypes: 1, 5, 6 or 7 (generated counts), 3 or 4 (k-means objective), structured, 2 (eICU), 8 or 9 "
+        "(MovieLens), or entity-size; privrec: 2 (users by visited items), 3 (Hits over rounds, epochs and cohort), 4 "
+        "or 6 (with privacy; 5 or 7 on Frappe), 8 (inactive users) or 9 (time); dp-gram: map (gain over popularity, "
+        "and the gate) or order (the last item drawn held out), on generated data",
+    )
+    what.add_argument(
+        "--table",
+        metavar="N",
+        choices=[table for tables in _TABLES.values() for table in tables],
+        help="fedrec: 2 (MAE and RMSE over rho), communication (latent vectors) or client-share (MAE and RMSE); "
+        "privrec: 2 or 3 (accuracy on MovieLens 1M or Frappe), 4 or 5 (epsilon; needs no data), stage1 (what its first "
+        "stage is worth), 6 (membership inference), or attacks (the same on every system)",
+    )
+    command.add_argument(
+        "--data",
+        type=Path,
+        metavar="PATH",
+        help="as downloaded: MovieLens 20M for fmf-ldp (without it data are generated), 100K or 1M for the others; for "
+        "privrec MovieLens 1M, or frappe.csv (table 3, figures 5 and 7; figures 2 and 3 take either), or 100K (table "
+        "stage1; without it sequences are generated; tables 6 and attacks generate data without it); for "
+        "private-prototypes MovieLens 1M, or a folder of eICU (figure 2)",
+    )
+    command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
+    command.add_argument(
+        "--out", type=Path, default=Path("reproduce-output"), metavar="DIR", help="folder for all that is written"
+    )
+    command.add_argument(
+        "--seeds", type=int, metavar="N", help="runs with seeds 0 to N - 1 (fmf-ldp, stage1: 3, with --quick 1; else 1)"
+    )
+    command.add_argument("--threads", type=int, default=0, metavar="N", help="0 (all); changes no hit ratio")
+
+
+def run_reproduce(arguments: argparse.Namespace) -> None:
+    """Compute, show, and write the same as JSON, as a page and as a plot."""
+    out = arguments.out
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} must be a folder, and a file is there")
+    is_table = arguments.table is not None
+    wanted = arguments.table if is_table else arguments.figure
+    if wanted not in (_TABLES if is_table else _FIGURES).get(arguments.system, ()):
+        offered = [
+            f"{option} of {arguments.system} must be one of {', '.join(names[arguments.system])}"
+            for option, names in (("--figure", _FIGURES), ("--table", _TABLES))
+            if arguments.system in names
+        ]
+        raise ValueError("; ".join(offered))
+    no_bar = missing_extra("tqdm", "no progress bar")
+    no_plot = missing_extra("matplotlib", "no plot")
+    for problem in filter(None, (no_bar, no_plot)):
+        print(f"fastfedrec: {problem}", file=sys.stderr)
+    how = {"quick": arguments.quick, "folder": out / "cells", "n_threads": arguments.threads}
+    figure = _COMPUTE[arguments.system](arguments, how | {"show_progress": no_bar is None})
+    name = f"{'table' if is_table else 'figure'}-{wanted}" if wanted.isdigit() else wanted
+    plot = None if no_plot else f"{name}.png"
+    machine = doctor.describe_machine()
+    document = json.dumps(figure.to_dict() | {"machine": machine}, indent=2, allow_nan=False)
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / f"{name}.json", document)
+    write_text(out / f"{name}.md", figure.to_markdown(plot=plot, machine=machine))
+    if plot:
+        figure.plot(out / plot)
+    if arguments.json:
+        print(document)
+    else:
+        print(f"{figure.summary()}\n\nWritten to {out}: {name}.json, .md{', .png' if plot else ''}")
+
+
+def _compute_gram(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+    if arguments.data is not None:
+        raise ValueError(f"--data is not for figure {arguments.figure} of dp-gram, whose data are generated")
+    if arguments.seeds is not None:
+        raise ValueError("--seeds is not for dp-gram, which runs with seed 0")
+    return gain_map(arguments.figure, **how)
+
+
+def _compute_minto(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+    compute = figure_4 if arguments.figure == "4" else functools.partial(hit_ratio_figure, arguments.figure)
+    return compute(_movielens(arguments), n_seeds=_n_seeds(arguments, 3), **how)
+
+
+def _movielens(arguments: argparse.Namespace) -> Interactions | None:
+    return None if arguments.data is None else load_movielens(arguments.data)
+
+
+def _n_seeds(arguments: argparse.Namespace, many: int) -> int:
+    if arguments.seeds is not None:
+        return check_integer("--seeds", arguments.seeds, low=1)
+    return 1 if arguments.quick else many
+
+
+def _check_ratings(arguments: argparse.Namespace) -> None:
+    if arguments.data is None:
+        raise ValueError(
+            f"--data is required for {arguments.system}: MovieLens as downloaded; ratings are not generated"
+        )
+    if arguments.seeds is not None:
+        raise ValueError(f"--seeds is for fmf-ldp; {arguments.system} runs over five splits, with --quick over one")
+
+
+def _compute_jeyamohan(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+    _check_ratings(arguments)
+    if any(member.name == "u1.base" for member in Files(arguments.data, "MovieLens zip").members):
+        folds = load_movielens_folds(arguments.data)
+    else:
+        folds = list(k_fold(load_movielens(arguments.data), n_folds=5, key=Key.from_seed(0)))
+    has_halves = bool((folds[0][0].values_or_ones() % 1).any())
+    return rating_figure(folds, arguments.figure, grid=HALF_STARS if has_halves else STARS, **how)
+
+
+def _compute_liang(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+    _check_ratings(arguments)
+    folds = list(k_fold(load_movielens(arguments.data), n_folds=5, key=Key.from_seed(0)))
+    return fedrec_table(folds, arguments.table, **how)
+
+
+def _compute_wang(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+    if arguments.seeds is not None and arguments.table != wang2021_stage1.TABLE:
+        raise ValueError(f"--seeds is for table {wang2021_stage1.TABLE} of privrec; its other figures and tables use 0")
+    if arguments.table in ("4", "5"):
+        if arguments.data is not None:
+            raise ValueError(f"--data is not for table {arguments.table} of privrec, which is computed, not measured")
+        return epsilon_table(arguments.table)
+    if arguments.table == wang2021_stage1.TABLE:
+        return wang2021_stage1.stage1_table(_movielens(arguments), n_seeds=_n_seeds(arguments, 3), **how)
+    if arguments.table in wang2021_attacks.TABLES:
+        return wang2021_attacks.attack_table(_movielens(arguments), arguments.table, **how)
+    wanted = arguments.table or arguments.figure
+    if arguments.data is None:
+        what = "table" if arguments.table else "figure"
+        raise ValueError(f"--data is required for {what} {wanted} of privrec: MovieLens 1M or frappe.csv")
+    is_frappe = arguments.table == "3" or arguments.figure in wang2021_figures.OF_LOG
+    if arguments.figure in (wang2021_activity.FIGURE, *wang2021_figures.OF_EITHER):
+        is_frappe = "frappe" in arguments.data.name.lower()
+    data = load_frappe(arguments.data) if is_frappe else load_movielens(arguments.data)
+    if arguments.figure == wang2021_activity.FIGURE:
+        return wang2021_activity.activity_figure(data)
+    compute = accuracy_table if arguments.table else privrec_figure
+    return compute(data, wanted, **how)
+
+
+def _compute_ribero(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+    data = None
+    if arguments.figure in ON_DATA:
+        if arguments.data is None:
+            raise ValueError(f"--data is required for figure {arguments.figure}: eICU (2) or MovieLens 1M")
+        data = load_eicu(arguments.data, rows="stays") if arguments.figure == "2" else load_movielens(arguments.data)
+    elif arguments.data is not None:
+        raise ValueError(f"--data is not for figure {arguments.figure}, whose counts are generated")
+    return ribero2020.prototype_figure(arguments.figure, data, n_seeds=_n_seeds(arguments, 1), **how)
+
+
+_COMPUTE: dict[str, Callable[[argparse.Namespace, dict[str, Any]], SideBySide]] = {
+    "dp-gram": _compute_gram,
+    "fmf-ldp": _compute_minto,
+    "laplace-rr-svd": _compute_jeyamohan,
+    "fedrec": _compute_liang,
+    "privrec": _compute_wang,
+    "private-prototypes": _compute_ribero,
+}

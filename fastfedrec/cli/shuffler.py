@@ -1,0 +1,61 @@
+"""The command ``fastfedrec shuffler``: a process between the nodes and the server that takes off who sent what."""
+
+import argparse
+import ipaddress
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+
+def add_shuffler(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Describe the command to the parser of `cli`."""
+    command = add("shuffler", run_shuffler, "Pass on nodes' reports to the server, in whole batches and random order.")
+    command.add_argument("--listen", required=True, metavar="HOST:PORT", help="where to wait for nodes and the server")
+    command.add_argument("--min-crowd", type=int, required=True, metavar="N", help="fewest users that make a batch")
+    command.add_argument("--reports", type=int, required=True, metavar="N", help="reports of a user in a round")
+    command.add_argument("--coordinates", type=int, required=True, metavar="N", help="items times factors")
+    command.add_argument("--folder", type=Path, required=True, metavar="DIR", help="keeps which rounds were released")
+    command.add_argument(
+        "--max-users", type=int, default=100_000, metavar="N", help="for whom a node may send (100000)"
+    )
+    command.add_argument("--max-nodes", type=int, default=1_000, metavar="N", help="nodes in a round (1000)")
+    command.add_argument("--authority", metavar="FILE", help="who signed everybody's certificates (PEM)")
+    command.add_argument("--certificate", metavar="FILE", help="the shuffler's own (PEM)")
+    command.add_argument("--private-key", metavar="FILE", help="of that certificate (PEM)")
+    command.add_argument("--server-name", default="server", metavar="NAME", help="in the server's certificate (server)")
+    command.add_argument("--insecure", action="store_true", help="no TLS: on this machine's loopback only")
+
+
+def run_shuffler(arguments: argparse.Namespace) -> None:
+    """Serve until interrupted."""
+    from fastfedrec.engines.shuffling.server import ShufflerServer, make_tls
+    from fastfedrec.engines.shuffling.shuffler import Shuffler
+
+    host, colon, port = arguments.listen.rpartition(":")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
+        raise ValueError(f"--listen takes HOST:PORT, got {arguments.listen!r}")
+    files = (arguments.authority, arguments.certificate, arguments.private_key)
+    if arguments.insecure and not any(files) and not _is_loopback(host):
+        raise ValueError(f"--insecure is for 127.0.0.1, got {host!r}")
+    if arguments.insecure == all(files) or any(files) != all(files):
+        raise ValueError("give --authority, --certificate and --private-key, or --insecure")
+    shuffler = Shuffler(
+        arguments.min_crowd,
+        arguments.reports,
+        arguments.coordinates,
+        arguments.folder,
+        max_users=arguments.max_users,
+        max_nodes=arguments.max_nodes,
+    )
+    tls = None if arguments.insecure else make_tls(*files)
+    with ShufflerServer(shuffler, (host, int(port)), tls, arguments.server_name) as server:
+        address = f"{host}:{server.server_address[1]}"
+        print(json.dumps({"listening": address}) if arguments.json else f"listening on {address}", flush=True)
+        server.serve_forever()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

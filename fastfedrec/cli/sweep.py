@@ -1,0 +1,198 @@
+"""The commands ``fastfedrec sweep`` and ``fastfedrec advise``."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastfedrec.cli.demo import missing_extra
+from fastfedrec.cli.inputs import (
+    DATA_HELP,
+    UsageError,
+    add_catalogue,
+    load_data,
+    natural,
+    parse_literal,
+    positive,
+    split_assignments,
+)
+from fastfedrec.studies.sweep.cells import TRUST_VIEWS
+from fastfedrec.systems.registry import SYSTEMS, system_class
+
+_OPENING, _CLOSING, _QUOTES = "([{", ")]}", "'\""
+
+
+class _AddSystem(argparse.Action):
+    """Starts the settings of one more system."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), (values, [])])
+
+
+class _AddValues(argparse.Action):
+    """Gives the system that was named last some values."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        if not namespace.system:
+            raise UsageError("--set must follow the --system that it is about")
+        namespace.system[-1][1].extend(values)
+
+
+def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Describe both commands to the parser of `cli`."""
+    command = add(
+        "sweep",
+        run_sweep,
+        "Any parameters of any systems on one data set: utility over true epsilon, and the front in each trust model.",
+    )
+    command.add_argument(
+        "--system", action=_AddSystem, default=[], metavar="SYSTEM", help=f"once for each: {', '.join(SYSTEMS)}"
+    )
+    command.add_argument(
+        "--set", nargs="+", action=_AddValues, metavar="NAME=V1,V2", help="values of the system before it, all combined"
+    )
+    source = command.add_mutually_exclusive_group(required=True)
+    source.add_argument("--data", metavar="PATH", help=DATA_HELP)
+    source.add_argument("--users", type=positive, metavar="N", help="with --items: generate data, anew for each seed")
+    source.add_argument(
+        "--advice", action="store_true", help="instead, make the sweeps that `advise` answers from (half an hour)"
+    )
+    command.add_argument("--items", type=positive, metavar="N", help="with --users")
+    command.add_argument("--row-length", type=float, metavar="N", help="with --users: items of a user, on average")
+    add_catalogue(command)
+    command.add_argument(
+        "--top-items", type=positive, metavar="N", help="of --data: keep the N most used items, which is not covered"
+    )
+    command.add_argument(
+        "--min-interactions", type=positive, metavar="N", help="of --data: then keep users with N items"
+    )
+    command.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs with seeds 0 to N - 1 (3)")
+    command.add_argument("--metrics", default="hr@10,ndcg@10", help="hr@K, ndcg@K, mrr; fronts go by the first")
+    command.add_argument("--delta", type=float, default=1e-6, help="at which ledgers are read (1e-6)")
+    command.add_argument("--no-baselines", action="store_true", help="nothing but the systems named")
+    command.add_argument("--jobs", type=positive, default=1, metavar="N", help="runs at a time, each in a process (1)")
+    command.add_argument("--threads", type=natural, default=0, metavar="N", help="of all jobs together; 0 (all)")
+    command.add_argument(
+        "--out", type=Path, default=Path("sweep-output"), metavar="DIR", help="folder for all that is written"
+    )
+
+    command = add("advise", run_advise, "Which system, at which setting, for so many users and items and one budget.")
+    command.add_argument("--users", type=positive, required=True, metavar="N", help="of your data")
+    command.add_argument("--items", type=positive, required=True, metavar="N", help="of your data")
+    command.add_argument(
+        "--epsilon", type=float, required=True, help="of the whole run, in nats, for replacing all data of one user"
+    )
+    command.add_argument("--trust", required=True, choices=list(TRUST_VIEWS), help="whom one trusts with the data")
+    command.add_argument("--delta", type=float, default=1e-6, help="of the whole run (1e-6)")
+    command.add_argument("--row-length", type=float, metavar="N", help="items of a user, on average, where it is known")
+    command.add_argument("--measured", type=Path, metavar="FILE", help="answer from these sweeps (of sweep --advice)")
+
+
+def run_sweep(arguments: argparse.Namespace) -> None:
+    """Run, show, and write the same as JSON, CSV, a page and a plot."""
+    from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, grid, sweep
+
+    out = arguments.out
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out} must be a folder, and a file is there")
+    no_bar = missing_extra("tqdm", "no progress bar")
+    no_plot = None if arguments.advice else missing_extra("matplotlib", "no plot")
+    for problem in filter(None, (no_bar, no_plot)):
+        print(f"fastfedrec: {problem}", file=sys.stderr)
+    if arguments.advice:
+        if arguments.system:
+            raise UsageError("--advice has its own systems; leave --system out")
+        _measure_advice(arguments, no_bar is None)
+        return
+    if not arguments.system:
+        raise UsageError(f"--system is required; there are {', '.join(SYSTEMS)}")
+    settings: list[Setting] = []
+    for name, assignments in arguments.system:
+        values = {
+            parameter: [parse_literal(value) for value in split_values(text)]
+            for parameter, text in split_assignments(assignments).items()
+        }
+        settings += grid(name, **values)
+    if (arguments.users is None) != (arguments.items is None):
+        raise UsageError("--users and --items go together")
+    if arguments.users is not None:
+        data: Any = GeneratedData(arguments.users, arguments.items, arguments.row_length)
+    else:
+        data = load_data(arguments, [system_class(setting.system) for setting in settings])
+    found = sweep(
+        settings,
+        data,
+        seeds=arguments.seeds,
+        folder=out / "cells",
+        n_jobs=arguments.jobs,
+        n_threads=arguments.threads,
+        metrics=arguments.metrics.split(","),
+        delta=arguments.delta,
+        with_baselines=not arguments.no_baselines,
+        source=arguments.data and f"{arguments.data}: {data!r}",
+        show_progress=no_bar is None,
+    )
+    names = found.write(out)
+    if arguments.json:
+        print((out / "sweep.json").read_text())
+    else:
+        print(f"{found.summary()}\n\nWritten to {out}: {', '.join(names)}; each run in {out / 'cells'}")
+
+
+def _measure_advice(arguments: argparse.Namespace, show_progress: bool) -> None:
+    from fastfedrec.studies.advise.grid import measure
+
+    document, failures = measure(
+        arguments.out, n_jobs=arguments.jobs, n_threads=arguments.threads, show_progress=show_progress
+    )
+    if arguments.json:
+        print(json.dumps({**document, "failures": failures}, indent=2, allow_nan=False))
+        return
+    for failure in failures:
+        print(f"failed: {failure['system']} {failure['parameters']}, seed {failure['seed']}: {failure['error']}")
+    print(f"{len(document['rows'])} settings written to {arguments.out / 'advice.json'}")
+
+
+def split_values(text: str) -> Sequence[str]:
+    """Divide a list of values at its commas, but for those inside brackets and quotes.
+
+    Parameters
+    ----------
+    text : str
+        As "0.5,1" or "(16,),(32, 16)".
+
+    Returns
+    -------
+    sequence of str
+        One for each value.
+    """
+    values, depth, quote = [""], 0, ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in _QUOTES:
+            quote = character
+        depth += 0 if quote else (character in _OPENING) - (character in _CLOSING)
+        if character == "," and not depth and not quote:
+            values.append("")
+        else:
+            values[-1] += character
+    return values
+
+
+def run_advise(arguments: argparse.Namespace) -> None:
+    """Answer."""
+    from fastfedrec.studies.advise.advice import advise
+
+    found = advise(
+        arguments.users,
+        arguments.items,
+        arguments.epsilon,
+        arguments.trust,
+        delta=arguments.delta,
+        row_length=arguments.row_length,
+        measured=arguments.measured,
+    )
+    print(json.dumps(found.to_dict(), indent=2, allow_nan=False) if arguments.json else found.summary())

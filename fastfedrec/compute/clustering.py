@@ -1,0 +1,375 @@
+"""k-means of sparse or dense rows: k-means++ and Lloyd's iterations, without any privacy."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastfedrec._kernels.compute import clustering as _kernel
+from fastfedrec.core import hardware
+from fastfedrec.core.arrays import LINE_BYTES, zeros_on_lines
+from fastfedrec.core.check import check_array, check_instance, check_integer
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.interactions import Interactions
+
+_TAIL_BYTES = 16  # of the kernel's columns
+_PER_UNIT = 1024  # multiples of whose inverse have exact sums
+_IN_LINE = 64  # centres in 8 bits of the kernel's lines
+_FEWEST = 32  # clusters that 8 bits pay for
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """What `kmeans` found.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_rows,), int32
+        The nearest centre of each row; the first of equally near ones.
+    centers : ndarray of shape (n_clusters, n_columns)
+        Of the dtype of the rows.
+    objective : float
+        Sum of the squared distances of the rows to their centres.
+    n_iterations : int
+        Iterations that were done.
+    """
+
+    labels: np.ndarray
+    centers: np.ndarray
+    objective: float
+    n_iterations: int
+
+
+def kmeans(
+    rows: Interactions | np.ndarray,
+    n_clusters: int,
+    *,
+    n_iterations: int = 20,
+    init: str | np.ndarray = "k-means++",
+    key: Key | None = None,
+    n_threads: int = 0,
+) -> KMeans:
+    """Group rows around their means (Lloyd's algorithm [1]_).
+
+    **No privacy**: labels, centres and objective tell about the rows.  See
+    `fastfedrec.systems.private_prototypes.private_kmeans`.
+
+    Parameters
+    ----------
+    rows : Interactions or ndarray of shape (n_rows, n_columns), float32 or float64
+        A user's missing entries count as 0.
+    n_clusters : int
+        At least 1, at most the number of rows unless `init` is an array.
+    n_iterations : int
+        Iterations at most, at least 0; it ends before where no row changes its cluster.
+    init : {"k-means++", "random"} or ndarray of shape (n_clusters, n_columns)
+        "k-means++" draws each first centre among the rows with probability proportional to its squared distance to the
+        nearest one before [2]_; "random" takes different rows; an array is taken as it is.
+    key : Key or None
+        Where the draws come from; needed unless `init` is an array.
+    n_threads : int
+        0 for all; the result does not depend on it.
+
+    Returns
+    -------
+    KMeans
+        Labels and objective belong to the centres returned.
+
+    Raises
+    ------
+    ValueError
+        More clusters than rows, no key, or an argument out of range.
+
+    Notes
+    -----
+    Sums are in double, products in the dtype of the rows; a cluster that loses all its rows keeps its centre.  Last
+    digits differ between instruction sets (`fastfedrec.hardware`).
+
+    References
+    ----------
+    .. [1] Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28(2), 1982.
+    .. [2] Arthur, Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.compute.clustering import kmeans
+    >>> found = kmeans(np.array([[0.0], [1.0], [9.0], [11.0]]), 2, key=Key.from_seed(1))
+    >>> np.sort(found.centers, axis=0)
+    array([[ 0.5],
+           [10. ]])
+    >>> found.objective
+    2.5
+    """
+    data = _Rows.of(rows)
+    n_clusters = check_integer("n_clusters", n_clusters, low=1)
+    n_iterations = check_integer("n_iterations", n_iterations, low=0)
+    n_threads = resolve_n_threads(n_threads)
+    centers = _first_centers(data, n_clusters, init, key, n_threads)
+    columns, means = _Columns.zeros(data, n_clusters), _Means.zeros(data, n_clusters)
+    rounded = _Rounded.of(data, n_clusters) if n_iterations > 1 else None  # to make it takes as long as it saves once
+    labels, distances = _nearest(data, centers, columns, rounded, n_threads)
+    done, before = 0, None
+    while done < n_iterations:
+        done += 1
+        means.move(data, labels, before, centers, n_threads)
+        before = labels
+        labels, distances = _nearest(data, centers, columns, rounded if done < n_iterations else None, n_threads)
+        if np.array_equal(labels, before):
+            break
+    if distances is None:
+        labels, distances = _assign(data, centers, columns, n_threads)
+    return KMeans(labels, centers, float(distances.sum()), done)
+
+
+def assign_rows(
+    rows: Interactions | np.ndarray, centers: np.ndarray, *, n_threads: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the nearest centre of each row.
+
+    Parameters
+    ----------
+    rows : Interactions or ndarray of shape (n_rows, n_columns), float32 or float64
+        A user's missing entries count as 0.
+    centers : ndarray of shape (n_clusters, n_columns)
+        Finite; taken in the dtype of the rows.
+    n_threads : int
+        0 for all; the result does not depend on it.
+
+    Returns
+    -------
+    labels : ndarray of shape (n_rows,), int32
+        The nearest centre, the first of equally near ones.
+    squared_distances : ndarray of shape (n_rows,), float64
+        To that centre.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastfedrec.compute.clustering import assign_rows
+    >>> assign_rows(np.array([[0.0], [3.0]]), np.array([[1.0], [5.0]]))
+    (array([0, 0], dtype=int32), array([1., 4.]))
+    """
+    data = _Rows.of(rows, least=0)
+    centers = check_array("centers", centers, ndim=2, shape=(None, data.n_columns))
+    check_integer("the number of centers", len(centers), low=1)
+    if not len(data):
+        return np.zeros(0, dtype=np.int32), np.zeros(0)
+    columns = _Columns.zeros(data, len(centers))
+    return _assign(data, centers.astype(data.values.dtype, copy=False), columns, resolve_n_threads(n_threads))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows as the kernels take them: `indices` is empty where rows hold every column."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    n_columns: int
+    norms: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Interactions | np.ndarray, least: int = 1) -> "_Rows":
+        if isinstance(rows, Interactions):
+            dtype = np.float32 if rows.values is None else rows.values.dtype
+            indptr, indices, values = rows.indptr, rows.indices, rows.values_or_ones(dtype)
+            n_columns = rows.n_items
+            if not len(indices):  # an empty array of indices means dense rows
+                values = np.zeros(rows.n_users * n_columns, dtype=dtype)
+                indptr = np.arange(rows.n_users + 1) * n_columns
+        else:
+            check_instance("rows", rows, np.ndarray, "pass Interactions, or a dense array of rows")
+            dense = check_array("rows", rows, ndim=2)
+            n_columns = dense.shape[1]
+            indptr, indices, values = np.arange(len(dense) + 1) * n_columns, np.empty(0, np.int32), dense.reshape(-1)
+        if not (len(indptr) > least and n_columns):
+            raise ValueError(f"rows must have at least one row and column, got shape ({len(indptr) - 1}, {n_columns})")
+        norms = np.empty(len(indptr) - 1)
+        _kernel.squared_norms(indptr, values, norms)
+        if not norms.max(initial=0.0) < np.finfo(values.dtype).max / 4:
+            raise ValueError(
+                f"rows must be small enough for squared distances, got |x|^2 = {norms.max():g}; scale them"
+            )
+        return cls(indptr, indices, values, n_columns, norms)
+
+    def __len__(self) -> int:
+        return len(self.norms)
+
+    def dense_row(self, row: int) -> np.ndarray:
+        start, stop = self.indptr[row : row + 2]
+        if not len(self.indices):
+            return self.values[start:stop].copy()
+        out = np.zeros(self.n_columns, dtype=self.values.dtype)
+        out[self.indices[start:stop]] = self.values[start:stop]
+        return out
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Room for centres as the kernel reads them: a column a cluster, whole lines a row, and perhaps a tail.
+
+    `start` is -infinity for columns without a cluster.
+    """
+
+    body: np.ndarray
+    tail: np.ndarray
+    start: np.ndarray
+
+    @classmethod
+    def zeros(cls, data: _Rows, n_clusters: int) -> "_Columns":
+        dtype = data.values.dtype
+        in_line, in_tail = LINE_BYTES // dtype.itemsize, _TAIL_BYTES // dtype.itemsize
+        has_tail = n_clusters > in_line and 0 < n_clusters % in_line <= in_tail
+        stride = (n_clusters // in_line if has_tail else -(-n_clusters // in_line)) * in_line
+        body = zeros_on_lines(data.n_columns, stride, dtype)
+        tail = np.zeros((data.n_columns, in_tail * has_tail), dtype=dtype)
+        return cls(body, tail, np.full(stride + tail.shape[1], -np.inf, dtype=dtype))
+
+    def set(self, centers: np.ndarray) -> None:
+        n_clusters, in_body = len(centers), self.body.shape[1]
+        self.body[:, :n_clusters] = centers[:in_body].T
+        self.tail[:, : max(n_clusters - in_body, 0)] = centers[in_body:].T
+        self.start[:n_clusters] = -0.5 * np.einsum("cf,cf->c", centers, centers, dtype=np.float64)
+
+
+def _assign(data: _Rows, centers: np.ndarray, columns: _Columns, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
+    columns.set(centers)
+    labels, distances = np.empty(len(data), dtype=np.int32), np.empty(len(data))
+    best = np.empty(len(data), dtype=data.values.dtype)
+    _kernel.assign(
+        data.indptr, data.indices, data.values, data.norms, columns.body, columns.tail, columns.start, labels, best,
+        distances, len(centers), n_threads,
+    )  # fmt: skip
+    return labels, distances
+
+
+@dataclass
+class _Rounded:
+    """Rows in bytes, and room for centres in 8 bits, with which the kernel finds most labels.
+
+    How far a score of such centres can be off is known; where that leaves a row's label open, the kernel computes what
+    `_assign` does, so labels are the same.  `pays` is whether these rows were few.
+    """
+
+    units: np.ndarray
+    totals: np.ndarray
+    lines: np.ndarray
+    start: np.ndarray
+    per_unit: float
+    n_pairs: int
+    pays: bool = True
+
+    @classmethod
+    def of(cls, data: _Rows, n_clusters: int) -> "_Rounded | None":
+        """Nothing where it would not pay, or where values are no small multiples of 1, 1/2 or 1/4."""
+        if hardware.instruction_set() == "plain" or n_clusters < _FEWEST or not len(data.indices):
+            return None
+        highest = float(data.values.max())
+        fitting = (u for u in (1.0, 2.0, 4.0) if highest * u < 32 and _kernel.are_multiples(data.values, u))
+        if data.values.dtype != np.float32 or (per_unit := next(fitting, None)) is None:
+            return None
+        units, totals = np.empty(len(data.values), dtype=np.uint8), np.empty(len(data), dtype=np.float32)
+        _kernel.round_rows(data.indptr, data.values, per_unit, units, totals)
+        if (totals + np.diff(data.indptr)).max() >= 2**22:  # that sums fit into 32 bits, and have a bound
+            return None
+        n_lines = -(-n_clusters // _IN_LINE)
+        lines = zeros_on_lines(n_lines * data.n_columns, _IN_LINE, np.int8).reshape(n_lines, -1, _IN_LINE)
+        n_pairs = (2**15 - 1) // (2 * 128 * max(int(highest * per_unit), 1))
+        return cls(units, totals, lines, np.empty(n_lines * _IN_LINE, dtype=np.float32), per_unit, n_pairs)
+
+    def assign(self, data: _Rows, centers: np.ndarray, columns: _Columns, n_threads: int) -> np.ndarray | None:
+        """Labels, or None where centres are too large, too small or all the same."""
+        lowest, highest = min(float(centers.min()), 0.0), max(float(centers.max()), 0.0)
+        if not (highest - lowest > 1e-25 and highest - lowest < 1e12):
+            return None
+        columns.set(centers)
+        labels = np.empty(len(data), dtype=np.int32)
+        n_open = _kernel.assign_rounded(
+            data.indptr, data.indices, data.values, self.units, self.totals, columns.body, columns.tail, columns.start,
+            self.lines, self.start, labels, len(centers), self.n_pairs, self.per_unit, lowest, highest,
+            n_threads,
+        )  # fmt: skip
+        self.pays = n_open <= len(data) // 2
+        return labels
+
+
+def _nearest(
+    data: _Rows, centers: np.ndarray, columns: _Columns, rounded: _Rounded | None, n_threads: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Labels, and distances unless `rounded` found them."""
+    if rounded is not None and rounded.pays:
+        labels = rounded.assign(data, centers, columns, n_threads)
+        if labels is not None:
+            return labels, None
+    return _assign(data, centers, columns, n_threads)
+
+
+@dataclass(frozen=True)
+class _Means:
+    """Sums of the clusters' rows.
+
+    Where all sums of the values are exact, as of ratings or counts, only rows that changed their cluster are added and
+    taken away: that gives the same bits.  Otherwise all rows are added up anew.
+    """
+
+    sums: np.ndarray
+    are_exact: bool
+
+    @classmethod
+    def zeros(cls, data: _Rows, n_clusters: int) -> "_Means":
+        most = float(np.sqrt(data.norms.max())) * len(data.values) * _PER_UNIT
+        are_exact = most < 2.0**51 and _kernel.are_multiples(data.values, float(_PER_UNIT))
+        return cls(np.zeros((n_clusters, data.n_columns)), are_exact)
+
+    def move(
+        self, data: _Rows, labels: np.ndarray, before: np.ndarray | None, centers: np.ndarray, n_threads: int
+    ) -> None:
+        """Centres to the means of their rows, in place; `before` are the labels of the last call."""
+        if before is None or not self.are_exact:
+            self.sums[:] = 0
+            rows, clusters, signs = np.arange(len(labels)), labels, np.ones(len(labels))
+        else:
+            moved = np.flatnonzero(labels != before)
+            rows, clusters = np.tile(moved, 2), np.concatenate([labels[moved], before[moved]])
+            signs = np.repeat([1.0, -1.0], len(moved))
+        order = np.argsort(clusters, kind="stable")
+        starts = np.zeros(len(centers) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(clusters, minlength=len(centers)), out=starts[1:])
+        sizes = np.bincount(labels, minlength=len(centers))
+        _kernel.update_centers(
+            data.indptr, data.indices, data.values, rows[order], signs[order], starts, sizes, self.sums, centers,
+            n_threads,
+        )  # fmt: skip
+
+
+def _first_centers(data: _Rows, n_clusters: int, init: str | np.ndarray, key: Key | None, n_threads: int) -> np.ndarray:
+    dtype = data.values.dtype
+    if not isinstance(init, str):
+        given = check_array("init", init, ndim=2, shape=(n_clusters, data.n_columns))
+        return np.array(given, dtype=dtype)
+    if init not in ("k-means++", "random"):
+        raise ValueError(f"init must be 'k-means++', 'random' or an array of centres, got {init!r}")
+    key = check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) to repeat a run")
+    if n_clusters > len(data):
+        raise ValueError(f"n_clusters must be at most the number of rows ({len(data)}), got {n_clusters}")
+    if init == "random":
+        chosen = key.permutation("clustering.init", size=len(data))[:n_clusters]
+        return np.stack([data.dense_row(row) for row in chosen])
+    centers = np.empty((n_clusters, data.n_columns), dtype=dtype)
+    distances = np.full(len(data), np.inf)
+    draws = key.uniform("clustering.init", size=n_clusters)
+    row = int(draws[0] * len(data))
+    for c in range(n_clusters):
+        if c:
+            ends = np.cumsum(distances)
+            # Where all rows lie on centres already, any row will do.
+            total = ends[-1]
+            row = int(np.searchsorted(ends, draws[c] * total, side="right")) if total else int(draws[c] * len(data))
+        row = min(row, len(data) - 1)
+        centers[c] = data.dense_row(row)
+        _kernel.approach(
+            data.indptr, data.indices, data.values, data.norms, centers[c], distances, data.norms[row], n_threads
+        )
+    return centers

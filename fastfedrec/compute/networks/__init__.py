@@ -1,0 +1,4 @@
+"""What clients train by steps of their own: networks, recurrent units, examples, updates.
+
+The rounds in which their updates are added up are in `systems.privrec`.
+"""

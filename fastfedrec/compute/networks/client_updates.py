@@ -1,0 +1,97 @@
+"""What clients found by their own steps of SGD, one after the other."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastfedrec._kernels.compute.networks import two_tower as _kernel
+from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.data.csr import Remade, check_named_rows
+
+# Types of each array, which kernels take as they are.
+_TYPES: dict[str, tuple[type, ...]] = {
+    "values": (np.float32, np.float64),
+    "starts": (np.int64,),
+    "rows": (np.int32,),
+    "row_starts": (np.int64,),
+    "rejected": (np.bool_,),
+}
+
+
+@dataclass(frozen=True)
+class ClientUpdates(Remade):
+    """What clients found: the difference between each one's own parameters and those it started from.
+
+    Only dense weights and the embeddings that a client's examples use are stored; all others did not change.
+
+    Parameters
+    ----------
+    values : ndarray of shape (starts[-1],)
+        Client i's update is ``values[starts[i]:starts[i + 1]]``: dense weights, then its rows of embeddings.
+    starts : ndarray of shape (n_clients + 1,), int64
+        Where each client's update begins.
+    rows : ndarray of shape (row_starts[-1],), int32
+        Embeddings that client i uses, ascending: ``rows[row_starts[i]:row_starts[i + 1]]``.
+    row_starts : ndarray of shape (n_clients + 1,), int64
+        Where each client's rows begin.
+    rejected : ndarray of shape (n_clients,), bool
+        Updates that were not finite, and were replaced by zeros.  They depend on the data and are not covered by any
+        guarantee: do not release them.
+    n_dense, n_factors, n_parameters : int
+        Sizes of the network.
+    """
+
+    values: np.ndarray
+    starts: np.ndarray
+    rows: np.ndarray
+    row_starts: np.ndarray
+    rejected: np.ndarray
+    n_dense: int
+    n_factors: int
+    n_parameters: int
+
+    def __post_init__(self) -> None:
+        for name, kinds in _TYPES.items():
+            array = check_instance(f"updates.{name}", getattr(self, name), np.ndarray, "see train_clients")
+            if array.ndim != 1 or array.dtype not in kinds:
+                wanted = " or ".join(np.dtype(kind).name for kind in kinds)
+                raise TypeError(
+                    f"updates.{name} must have 1 dimension and hold {wanted}, got dtype {array.dtype} and shape "
+                    f"{array.shape}; convert it with .astype"
+                )
+        sizes = "n_dense", "n_factors", "n_parameters"
+        for name, low in zip(sizes, (0, 1, 0), strict=True):
+            object.__setattr__(self, name, check_integer(f"updates.{name}", getattr(self, name), low=low))
+        n_clients, n_rows = len(self.row_starts) - 1, (self.n_parameters - self.n_dense) // self.n_factors
+        fields = "row_starts", "rows"
+        row_starts, _ = check_named_rows(
+            "updates", self.row_starts, self.rows, n_clients, n_rows, fields=fields, rising=True
+        )
+        starts = self.n_dense * np.arange(n_clients + 1) + self.n_factors * row_starts
+        if not np.array_equal(self.starts, starts) or len(self.values) != starts[-1]:
+            raise ValueError(
+                f"updates.starts must leave {self.n_dense} values for each client and {self.n_factors} for each of its "
+                "rows, up to the end of updates.values"
+            )
+
+    def total(self) -> np.ndarray:
+        """The sum of all updates, added up in double, client by client.
+
+        Returns
+        -------
+        ndarray of shape (n_parameters,), float64
+            Zeros where no client has an entry.
+        """
+        out = np.zeros(self.n_parameters)
+        _kernel.add_updates(*self.stored(), out, self.n_dense, self.n_factors)
+        return out
+
+    def stored(self) -> tuple[np.ndarray, ...]:
+        """The arrays as the kernels take them.
+
+        Returns
+        -------
+        tuple of ndarray
+            Values, where they begin, where rows begin, and rows.
+        """
+        return self.values, self.starts, self.row_starts, self.rows

@@ -1,0 +1,335 @@
+"""A gated recurrent unit over sequences of items: what clients learn by telling true items and segments from others."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from fastfedrec.compute.networks._client_steps import ClientModel, Steps, largest_batch
+from fastfedrec.compute.networks.client_updates import ClientUpdates
+from fastfedrec.compute.networks.tiles import check_width, share_out, tile_of
+from fastfedrec.core.arrays import check_rows, distinct, frozen
+from fastfedrec.core.check import check_instance, check_integer, check_real, plain_array
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.csr import check_indptr
+
+
+@dataclass(frozen=True)
+class ContrastiveExamples:
+    """Masked sequences of clients, and what was masked beside what was not.
+
+    An example has `n_each` sequences: one in which an item was replaced, one in which a segment was replaced, the
+    segment that was there, and others that were not.
+
+    Parameters
+    ----------
+    global_user_ids : ndarray of shape (n_clients,), uint64
+        They name the clients' random streams.
+    indptr : ndarray of shape (n_clients + 1,), int64
+        Client i has the examples ``indptr[i]:indptr[i + 1]``.
+    items : ndarray of shape (starts[-1],), int64
+        Sequence s is ``items[starts[s]:starts[s + 1]]``.
+    starts : ndarray of shape (n_examples * n_each + 1,), int64
+        Strictly ascending: no sequence is empty.
+    candidates : ndarray of shape (n_examples, n_candidates), int64
+        The item that was there, then others; at least two.
+    """
+
+    global_user_ids: np.ndarray
+    indptr: np.ndarray
+    items: np.ndarray
+    starts: np.ndarray
+    candidates: np.ndarray
+
+
+class GRUEncoder(ClientModel):
+    """Encode sequences of items by a gated recurrent unit, and items by a dense layer: their product is a score.
+
+    A sequence is encoded by the state after its last item, an item by a layer of rectified units on its embedding.  All
+    have one width.  All parameters are one array: dense ones first, then one row of `n_factors` for each item.
+
+    The dense parameters, with inputs as rows and outputs as columns: the inputs' weights (r, z, n side by side), the
+    states' weights (n, r, z), the inputs' and the states' biases in the same orders, weights and biases of the items'
+    layer.
+
+    Parameters
+    ----------
+    n_items : int
+        At least 1.
+    n_factors : int
+        Width of embeddings, states and items' encodings; a multiple of 16.
+
+    Attributes
+    ----------
+    n_parameters : int
+        Dense weights and embeddings.
+    n_dense : int
+        Dense weights and biases.
+
+    References
+    ----------
+    .. [1] Cho, van Merrienboer, Gulcehre, Bahdanau, Bougares, Schwenk, Bengio, "Learning phrase representations using
+       RNN encoder-decoder for statistical machine translation", EMNLP 2014.
+    .. [2] van den Oord, Li, Vinyals, "Representation learning with contrastive predictive coding", 2018.
+    .. [3] Wang, Yin, Chen, Yu, Zhou, Zhang, "Fast-adapting and privacy-preserving federated recommender system", The
+       VLDB Journal 31, 2022.
+
+    Examples
+    --------
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.compute.networks.gru import GRUEncoder
+    >>> encoder = GRUEncoder(5, n_factors=16)
+    >>> parameters = encoder.initial_parameters(Key.from_seed(1))
+    >>> encoder.encode_sequences(parameters, [0, 3, 4], [0, 2, 3]).shape
+    (2, 16)
+    """
+
+    def __init__(self, n_items: int, *, n_factors: int = 64):
+        self.n_items = check_integer("n_items", n_items, low=1)
+        self.n_factors = check_width("n_factors", n_factors)
+        self.n_dense = 7 * self.n_factors * (self.n_factors + 1)
+        self.n_parameters = self.n_dense + self.n_items * self.n_factors
+
+    def initial_parameters(self, key: Key, *, purpose: str = "gru.start", dtype: DTypeLike = np.float32) -> np.ndarray:
+        """Draw parameters to start from.
+
+        Parameters
+        ----------
+        key : Key
+            Source of the randomness; it is not used up.
+        purpose : str
+            Name of the stream.
+        dtype : dtype
+            float32 or float64; the same draws, rounded.
+
+        Returns
+        -------
+        ndarray of shape (n_parameters,)
+            Recurrent weights uniform within 1 / sqrt(n_factors) of 0, those of the items' layer within
+            sqrt(6 / n_factors) (He et al. 2015), biases 0, embeddings normal with standard deviation 0.05.
+        """
+        out, square = self._empty_start(key, purpose, dtype), self.n_factors**2
+        weights = 2 * key.uniform(f"{purpose}.weights", size=7 * square) - 1
+        out[: 6 * square] = weights[: 6 * square] / np.sqrt(self.n_factors)
+        at = 6 * square + 6 * self.n_factors
+        out[at : at + square] = np.sqrt(6 / self.n_factors) * weights[6 * square :]
+        return out.astype(dtype)
+
+    def embeddings(self, parameters: np.ndarray) -> np.ndarray:
+        """The embeddings of all items, as a view.
+
+        Parameters
+        ----------
+        parameters : ndarray of shape (n_parameters,), float32 or float64
+            All parameters.
+
+        Returns
+        -------
+        ndarray of shape (n_items, n_factors)
+            Shares its memory where `parameters` is contiguous.
+        """
+        return self._check_parameters(parameters)[self.n_dense :].reshape(self.n_items, self.n_factors)
+
+    def encode_sequences(self, parameters: np.ndarray, items: Any, starts: Any, *, n_threads: int = 0) -> np.ndarray:
+        """Encode sequences by their last states.
+
+        Parameters
+        ----------
+        parameters : ndarray of shape (n_parameters,), float32 or float64
+            Finite.
+        items : array_like of shape (starts[-1],), int
+            Sequence s is ``items[starts[s]:starts[s + 1]]``.
+        starts : array_like of shape (n_sequences + 1,), int
+            Strictly ascending from 0.
+        n_threads : int
+            0 for all processors; the result does not depend on it.
+
+        Returns
+        -------
+        ndarray of shape (n_sequences, n_factors)
+            Of the type of `parameters`.
+        """
+        from fastfedrec._kernels.compute.networks import gru as _kernel
+
+        parameters = self._check_parameters(parameters)
+        items = check_rows("items", items, self.n_items)
+        starts = _check_starts("starts", starts, len(items))
+        n_threads = resolve_n_threads(n_threads)
+        out = np.empty((len(starts) - 1, self.n_factors), dtype=parameters.dtype)
+        order = np.argsort(-np.diff(starts), kind="stable")
+
+        def work(counter: np.ndarray, thread: int) -> None:
+            _kernel.encode(frozen(parameters), items, starts, order, counter, out, *tile_of(parameters))
+
+        share_out(work, min(n_threads, max(len(out), 1)))
+        return out
+
+    def encode_items(self, parameters: np.ndarray) -> np.ndarray:
+        """Encode all items; the score of an item after a sequence is the product of their encodings.
+
+        Parameters
+        ----------
+        parameters : ndarray of shape (n_parameters,), float32 or float64
+            Finite.
+
+        Returns
+        -------
+        ndarray of shape (n_items, n_factors)
+            Not below 0.
+        """
+        parameters, width = self._check_parameters(parameters), self.n_factors
+        dense = parameters[: self.n_dense]
+        weights = dense[-width * (width + 1) : -width].reshape(width, width)
+        return np.maximum(self.embeddings(parameters) @ weights + dense[-width:], 0)
+
+    def train_clients(
+        self,
+        parameters: np.ndarray,
+        examples: ContrastiveExamples,
+        *,
+        learning_rate: float,
+        n_epochs: int,
+        batch_size: int = 16,
+        item_weight: float = 1.0,
+        segment_weight: float = 1.0,
+        clip_norm: float | None = None,
+        clip_order: int = 2,
+        key: Key,
+        purpose: str = "gru.order",
+        round: int = 0,
+        n_threads: int = 0,
+    ) -> ClientUpdates:
+        """Let each client take its own steps of SGD from the same parameters.
+
+        The loss of an example is ``item_weight L(a, v) + segment_weight L(b, s)``, where a and b encode its two masked
+        sequences, v its candidate items and s its segments, and ``L(a, v) = -log(exp(a'v_0) / sum_k exp(a'v_k))``.
+
+        Parameters
+        ----------
+        parameters : ndarray of shape (n_parameters,), float32 or float64
+            Finite; where every client starts.
+        examples : ContrastiveExamples
+            One client a row; minimised is the mean loss of a batch.
+        learning_rate : float
+            Above 0.
+        n_epochs : int
+            Passes over a client's examples, each in a new order; at least 0.
+        batch_size : int
+            Examples of a step, at least 1; the last step of an epoch may have fewer.
+        item_weight, segment_weight : float
+            Weights of the two losses, at least 0.
+        clip_norm : float or None
+            A bound on the norm of a client's update, over dense weights and embeddings together, after all its epochs;
+            it is never exceeded.  None for no bound.
+        clip_order : int
+            2 for the Euclidean norm, 1 for the sum of absolute values.
+        key : Key
+            For the order of examples; it is not used up.
+        purpose : str
+            A client's stream is (purpose, round, global user id): its update does not depend on the other clients.
+        round : int
+            Below 2**32.
+        n_threads : int
+            0 for all processors; the result does not depend on it.
+
+        Returns
+        -------
+        ClientUpdates
+            One for each client; zeros where it has no examples, or diverged.
+
+        Raises
+        ------
+        ValueError
+            Parameters of another shape or not finite, or examples of other items or with empty sequences.
+        """
+        from fastfedrec._kernels.compute.networks import gru as _kernel
+
+        parameters = self._check_parameters(parameters)
+        check_instance("examples", examples, ContrastiveExamples, "use draw_contrastive_examples")
+        steps = Steps.checked(learning_rate, n_epochs, batch_size, clip_norm, clip_order, n_threads)
+        weights = check_real("item_weight", item_weight, low=0.0), check_real("segment_weight", segment_weight, low=0.0)
+        data = self._check_examples(examples)
+        lengths = np.diff(data[0])
+        draws = steps.order(key, purpose, examples.global_user_ids, steps.n_epochs, lengths, round)
+        sizes = steps.n_epochs, largest_batch(steps.batch_size, lengths)
+
+        def train(*places: Any) -> None:
+            *arrays, n_threads = places
+            shape, memory = self._rooms(parameters, data, sizes[1], n_threads)
+
+            def work(counter: np.ndarray, thread: int) -> None:
+                _kernel.train_clients(
+                    frozen(parameters), *data, *draws, *arrays, counter, memory[thread], shape, self.n_factors,
+                    steps.learning_rate, *sizes, *weights, *tile_of(parameters),
+                )  # fmt: skip
+
+            share_out(work, n_threads)
+
+        return self._train(steps, parameters.dtype, lengths, self._touched(*data), train)
+
+    def _check_examples(self, examples: ContrastiveExamples) -> tuple[np.ndarray, ...]:
+        items = check_rows("examples.items", examples.items, self.n_items)
+        starts = _check_starts("examples.starts", examples.starts, len(items))
+        candidates = plain_array("examples.candidates", examples.candidates)
+        if candidates.ndim != 2 or candidates.shape[1] < 2:
+            raise ValueError(f"examples.candidates must have at least 2 columns, got shape {candidates.shape}")
+        n, n_candidates = candidates.shape
+        candidates = check_rows("examples.candidates", candidates.ravel(), self.n_items).reshape(n, n_candidates)
+        each, rest = divmod(len(starts) - 1, max(n, 1))
+        if rest or (n and each < 4):
+            raise ValueError(
+                f"examples.starts must describe at least 4 sequences for each of {n} examples, and as many for all, "
+                f"got {len(starts) - 1}"
+            )
+        indptr = check_indptr("examples.indptr", examples.indptr, len(examples.global_user_ids))
+        if indptr[-1] != n:
+            raise ValueError(f"examples.indptr must end at the number of examples, {n}, got {indptr[-1]}")
+        return indptr, items, starts, candidates
+
+    def _rooms(
+        self, parameters: np.ndarray, examples: tuple[np.ndarray, ...], batch_size: int, n_threads: int
+    ) -> tuple[tuple[int, int, int], np.ndarray]:
+        """Columns, sequences and items of the largest batch, in whole vectors, and room for them in every thread.
+
+        The memory is the calling thread's, which mostly has it from the call before: memory of another thread's
+        own would be asked of the system page by page, as much work as a client's step.
+        """
+        from fastfedrec._kernels.compute.networks._recurrence import room_length
+
+        _, _, starts, candidates = examples
+        n, n_candidates = candidates.shape
+        each, lanes = (len(starts) - 1) // max(n, 1), len(tile_of(parameters)[0])
+        longest, most = np.diff(starts).max(initial=0), np.diff(starts[:: max(each, 1)]).max(initial=0)
+        columns, sequences, items = (
+            -(-int(number) // lanes) * lanes
+            for number in (batch_size * most, batch_size * each, batch_size * n_candidates)
+        )
+        shape = columns + int(longest) * lanes, sequences, items
+        length = room_length(parameters.itemsize, self.n_factors, *shape)
+        return shape, np.empty((n_threads, length), dtype=parameters.dtype)
+
+    def _touched(
+        self, indptr: np.ndarray, items: np.ndarray, starts: np.ndarray, candidates: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Where each client's items begin, and these, ascending."""
+        client = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))  # of each example
+        each = (len(starts) - 1) // max(len(client), 1)
+        of_items = np.repeat(np.repeat(client, each), np.diff(starts))
+        of_candidates = np.repeat(client, candidates.shape[1])
+        pairs = np.concatenate([of_items, of_candidates]) * self.n_items + np.concatenate([items, candidates.ravel()])
+        owners, rows = np.divmod(distinct(pairs), self.n_items)
+        return np.searchsorted(owners, np.arange(len(indptr))), rows.astype(np.int32)
+
+
+def _check_starts(name: str, starts: Any, length: int) -> np.ndarray:
+    """Where sequences begin, or raise."""
+    starts = plain_array(name, starts)
+    if starts.ndim != 1 or starts.dtype.kind not in "iu" or len(starts) < 1 or starts[0] or starts[-1] != length:
+        raise ValueError(f"{name} must be integers from 0 to {length}, the number of items")
+    starts = np.ascontiguousarray(starts, dtype=np.int64)
+    empty = np.flatnonzero(np.diff(starts) < 1)
+    if empty.size:
+        raise ValueError(f"{name} must ascend strictly, got an empty sequence at {empty[0]}; leave it out")
+    return starts

@@ -1,0 +1,251 @@
+"""A network that scores items and an encoder of sequences on the same embeddings of items, trained on both losses."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from fastfedrec.compute.networks._client_steps import ClientModel, Steps, largest_batch
+from fastfedrec.compute.networks.client_examples import ClientExamples
+from fastfedrec.compute.networks.client_updates import ClientUpdates
+from fastfedrec.compute.networks.gru import ContrastiveExamples, GRUEncoder
+from fastfedrec.compute.networks.tiles import share_out, tile_of
+from fastfedrec.compute.networks.two_tower import TwoTower
+from fastfedrec.core.arrays import distinct, frozen
+from fastfedrec.core.check import check_array, check_instance, check_integer, check_real
+from fastfedrec.core.randomness import Key
+
+
+class JointNetwork(ClientModel):
+    """A two-tower network and a recurrent encoder that have the embeddings of items' ids in common.
+
+    All parameters are one array: the network's dense ones, the encoder's, then the network's embeddings.
+
+    Parameters
+    ----------
+    network : TwoTower
+        Of features that have the items' ids.
+
+    Attributes
+    ----------
+    encoder : GRUEncoder
+        Of the same items and width.
+    n_parameters : int
+        Dense weights and embeddings.
+    n_dense : int
+        Dense weights and biases of both.
+
+    References
+    ----------
+    .. [1] Wang, Yin, Chen, Yu, Zhou, Zhang, "Fast-adapting and privacy-preserving federated recommender system", The
+       VLDB Journal 31, 2022.  Equation 11.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions, Key
+    >>> from fastfedrec.compute.networks.client_examples import Events, draw_examples
+    >>> from fastfedrec.data.features import Features
+    >>> from fastfedrec.compute.networks.joint_loss import JointNetwork
+    >>> from fastfedrec.compute.networks.two_tower import TwoTower
+    >>> from fastfedrec.compute.networks.sequences import draw_contrastive_examples
+    >>> key = Key.from_seed(1)
+    >>> data = Interactions.from_arrays(["ann", "ann", "bob", "bob"], ["a", "b", "b", "c"], timestamps=[1, 2, 3, 4])
+    >>> joint = JointNetwork(TwoTower(Features.from_interactions(data), n_factors=16, hidden=(16,)))
+    >>> parameters = joint.initial_parameters(key)
+    >>> examples = draw_examples(data, Events.from_interactions(data), [0, 1], 1, key=key)
+    >>> masked = draw_contrastive_examples(data, [0, 1], key=key)
+    >>> updates = joint.train_clients(
+    ...     parameters, examples, masked, contrastive_weight=0.5, learning_rate=0.1, n_epochs=2, key=key
+    ... )
+    >>> parameters += updates.total().astype(parameters.dtype) / 2
+    >>> joint.network.score(joint.network_part(parameters), [0, 1]).shape
+    (2, 3)
+    """
+
+    def __init__(self, network: TwoTower):
+        self.network = check_instance("network", network, TwoTower, "use TwoTower(features)")
+        items = network.features.item
+        self._first_item = network.features.user.n_values + network.features.context.n_values
+        if items.names[:1] != ("item id",):
+            raise ValueError("network must have embeddings of the items' ids, which it shares with the encoder")
+        self.encoder = GRUEncoder(items.n_entries, n_factors=network.n_factors)
+        self.n_factors = network.n_factors
+        self.n_dense = network.n_dense + self.encoder.n_dense
+        self.n_parameters = network.n_parameters + self.encoder.n_dense
+
+    def initial_parameters(
+        self, key: Key, *, purpose: str = "network.start", dtype: DTypeLike = np.float32
+    ) -> np.ndarray:
+        """Draw parameters to start from: the network's own, and an encoder's.
+
+        Parameters
+        ----------
+        key : Key
+            Source of the randomness; it is not used up.
+        purpose : str
+            Name of the stream.
+        dtype : dtype
+            float32 or float64; the same draws, rounded.
+
+        Returns
+        -------
+        ndarray of shape (n_parameters,)
+            The network's part is what `TwoTower.initial_parameters` draws.
+        """
+        network = self.network.initial_parameters(key, purpose=purpose, dtype=dtype)
+        return self.join(network, self.encoder.initial_parameters(key, purpose=f"{purpose}.encoder", dtype=dtype))
+
+    def join(self, network: np.ndarray, encoder: np.ndarray) -> np.ndarray:
+        """Put parameters together: the network's, and the encoder's dense ones.
+
+        Parameters
+        ----------
+        network : ndarray of shape (network.n_parameters,), float32 or float64
+            All of the network's.
+        encoder : ndarray of shape (at least encoder.n_dense,)
+            Of an encoder of this width; its embeddings are left out.
+
+        Returns
+        -------
+        ndarray of shape (n_parameters,)
+            Of the type of `network`.
+        """
+        network = check_array("network", network, ndim=1, shape=(self.network.n_parameters,))
+        dense = np.asarray(encoder)[: self.encoder.n_dense]
+        if dense.shape != (self.encoder.n_dense,):
+            raise ValueError(f"encoder must begin with {self.encoder.n_dense} dense parameters, got {dense.shape}")
+        at = self.network.n_dense
+        return np.concatenate([network[:at], dense.astype(network.dtype), network[at:]])
+
+    def network_part(self, parameters: np.ndarray) -> np.ndarray:
+        """The network's own parameters, which are all that recommends.
+
+        Parameters
+        ----------
+        parameters : ndarray of shape (n_parameters,), float32 or float64
+            All of them.
+
+        Returns
+        -------
+        ndarray of shape (network.n_parameters,)
+            A copy.
+        """
+        parameters = self._check_parameters(parameters)
+        return np.concatenate([parameters[: self.network.n_dense], parameters[self.n_dense :]])
+
+    def train_clients(
+        self,
+        parameters: np.ndarray,
+        examples: ClientExamples,
+        masked: ContrastiveExamples,
+        *,
+        contrastive_weight: float,
+        learning_rate: float,
+        n_epochs: int,
+        batch_size: int = 32,
+        masked_batch_size: int = 16,
+        clip_norm: float | None = None,
+        clip_order: int = 2,
+        key: Key,
+        purpose: str = "joint_loss.order",
+        round: int = 0,
+        n_threads: int = 0,
+    ) -> ClientUpdates:
+        """Let each client take its own steps of SGD on the sum of both losses.
+
+        A step takes the next batch of examples, whose mean cross-entropy counts once, and the next batch of masked
+        ones, whose mean loss (`GRUEncoder.train_clients`) counts `contrastive_weight` times.  When all masked ones have
+        had their turn, they begin again in a new order.  A client without masked ones trains the network alone.
+
+        Parameters
+        ----------
+        parameters : ndarray of shape (n_parameters,), float32 or float64
+            Finite; where every client starts.
+        examples : ClientExamples
+            One client a row.
+        masked : ContrastiveExamples
+            Of the same clients.
+        contrastive_weight : float
+            At least 0.
+        learning_rate : float
+            Above 0.
+        n_epochs : int
+            Passes over a client's examples, each in a new order; at least 0.
+        batch_size, masked_batch_size : int
+            Examples of a step, at least 1; the last batch of a pass may have fewer.
+        clip_norm : float or None
+            A bound on the norm of a client's update, over all dense weights and embeddings together, after all its
+            epochs; it is never exceeded.  None for no bound.
+        clip_order : int
+            2 for the Euclidean norm, 1 for the sum of absolute values.
+        key : Key
+            For the order of examples; it is not used up.
+        purpose : str
+            A client's streams are (purpose, round, global user id), and the same with ".masked" after the purpose.
+        round : int
+            Below 2**32.
+        n_threads : int
+            0 for all processors; the result does not depend on it.
+
+        Returns
+        -------
+        ClientUpdates
+            One for each client; zeros where it has no examples, or diverged.
+
+        Raises
+        ------
+        ValueError
+            Parameters of another shape or not finite, examples that the features do not have, or masked ones of other
+            clients.
+        """
+        from fastfedrec._kernels.compute.networks import joint_loss as _kernel
+
+        parameters = self._check_parameters(parameters)
+        check_instance("examples", examples, ClientExamples, "use draw_examples")
+        check_instance("masked", masked, ContrastiveExamples, "use draw_contrastive_examples")
+        if not np.array_equal(examples.global_user_ids, masked.global_user_ids):
+            raise ValueError("masked must be of the clients that examples are of, in the same order")
+        weight = check_real("contrastive_weight", contrastive_weight, low=0.0)
+        steps = Steps.checked(learning_rate, n_epochs, batch_size, clip_norm, clip_order, n_threads)
+        masked_batch_size = check_integer("masked_batch_size", masked_batch_size, low=1)
+        users, indptr, items, contexts = self.network._check_examples(examples)
+        sequences = self.encoder._check_examples(masked)
+        lengths, n_masked = np.diff(indptr), np.diff(sequences[0])
+        # All masked examples have had their turn after so many steps, and are put in a new order.
+        n_turn = np.maximum(-(-n_masked // masked_batch_size), 1)
+        n_turns = -(-(steps.n_epochs * -(-lengths // steps.batch_size)) // n_turn)
+        ids = examples.global_user_ids
+        draws = steps.order(key, purpose, ids, steps.n_epochs, lengths, round)
+        draws += steps.order(key, f"{purpose}.masked", ids, n_turns, n_masked, round)
+        batches = largest_batch(steps.batch_size, lengths), largest_batch(masked_batch_size, n_masked)
+
+        data = self.network._on_examples(items, examples.labels, contexts, steps.learning_rate, batches[0])
+
+        def train(*places: Any) -> None:
+            *arrays, n_threads = places
+            shape, memory = self.encoder._rooms(parameters, sequences, batches[1], n_threads)
+
+            def work(counter: np.ndarray, thread: int) -> None:
+                _kernel.train_clients(
+                    frozen(parameters), data.address, data.room, self.network.n_dense, users, indptr, *sequences,
+                    *draws, *arrays, counter, memory[thread], shape, self.n_factors, self._first_item,
+                    steps.learning_rate * weight, steps.n_epochs, *batches, *tile_of(parameters),
+                )  # fmt: skip
+
+            share_out(work, n_threads)
+
+        of_network = self.network._touched(users, indptr, items, contexts)
+        touched = self._touched(of_network, self.encoder._touched(*sequences))
+        return self._train(steps, parameters.dtype, lengths, touched, train)
+
+    def _touched(
+        self, of_network: tuple[np.ndarray, np.ndarray], of_encoder: tuple[np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Where each client's embeddings begin, and these, ascending: those of either part."""
+        n = self.network.features.n_embeddings
+        pairs = []
+        for (starts, rows), first in ((of_network, 0), (of_encoder, self._first_item)):
+            clients = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+            pairs.append(clients * n + first + rows)
+        owners, touched = np.divmod(distinct(np.concatenate(pairs)), n)
+        return np.searchsorted(owners, np.arange(len(of_network[0]))), touched.astype(np.int32)

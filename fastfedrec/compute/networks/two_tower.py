@@ -1,0 +1,294 @@
+"""The two-tower network on side features: its parameters, the updates that clients compute, scores of all items."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from fastfedrec._kernels.compute.networks import _examples
+from fastfedrec._kernels.compute.networks import two_tower as _kernel
+from fastfedrec.compute.networks._client_steps import ClientModel, Steps, largest_batch
+from fastfedrec.compute.networks.client_examples import ClientExamples
+from fastfedrec.compute.networks.client_updates import ClientUpdates
+from fastfedrec.compute.networks.tiles import check_widths
+from fastfedrec.core.arrays import check_rows
+from fastfedrec.core.check import check_array, check_instance, plain_array
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.csr import check_indptr
+from fastfedrec.data.features import Features
+
+
+class TwoTower(ClientModel):
+    """A network that scores pairs of users and items from their features.
+
+    The user's embeddings side by side go through a dense layer of `n_factors` rectified units, the item's through
+    another; both outputs side by side go through the hidden layers to one logit.  All parameters are one array: dense
+    weights and biases first, layer by layer, then one row of `n_factors` for each value of a feature.
+
+    Parameters
+    ----------
+    features : Features
+        Of the users, items and contexts.
+    n_factors : int
+        Width of embeddings and of each tower's output; a multiple of 16.
+    hidden : sequence of int
+        Widths of hidden layers, at least one; multiples of 16.
+
+    Attributes
+    ----------
+    n_parameters : int
+        Dense weights and embeddings.
+    n_dense : int
+        Dense weights and biases.
+
+    References
+    ----------
+    .. [1] Wang, Yin, Chen, Yu, Zhou, Zhang, "Fast-adapting and privacy-preserving federated recommender system", The
+       VLDB Journal 31, 2022.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions, Key
+    >>> from fastfedrec.compute.networks.client_examples import Events, draw_examples
+    >>> from fastfedrec.data.features import Features
+    >>> from fastfedrec.compute.networks.two_tower import TwoTower
+    >>> key = Key.from_seed(1)
+    >>> data = Interactions.from_arrays(["ann", "ann", "bob"], ["a", "b", "c"])
+    >>> network = TwoTower(Features.from_interactions(data), n_factors=16, hidden=(16,))
+    >>> parameters = network.initial_parameters(key)
+    >>> examples = draw_examples(data, Events.from_interactions(data), [0, 1], 1, key=key)
+    >>> updates = network.train_clients(parameters, examples, learning_rate=0.1, n_epochs=20, key=key)
+    >>> parameters += updates.total().astype(parameters.dtype) / 2
+    >>> network.score(parameters, [0, 1]).shape
+    (2, 3)
+    """
+
+    def __init__(self, features: Features, *, n_factors: int = 64, hidden: tuple[int, ...] = (128, 64, 32, 16)):
+        self.features = check_instance("features", features, Features, "use Features.from_interactions")
+        self.n_factors, self.hidden = n_factors, hidden = check_widths(n_factors, hidden)
+        n_user = features.user.n_features + features.context.n_features
+        n_in = [n_user * n_factors, features.item.n_features * n_factors, 2 * n_factors, *self.hidden]
+        n_out = [n_factors, n_factors, *self.hidden, 1]
+        # Sums of Python's integers: a width from a file must not wrap to a small network.
+        ends = np.array([*itertools.accumulate((i + 1) * o for i, o in zip(n_in, n_out, strict=True))], dtype=np.int64)
+        places = np.r_[0, ends[:-1]], ends - n_out, np.cumsum(n_in) - n_in
+        self._layers = np.column_stack([n_in, n_out, *places]).astype(np.int64)
+        self.n_dense = int(ends[-1])
+        self.n_parameters = self.n_dense + features.n_embeddings * n_factors
+
+    def initial_parameters(
+        self, key: Key, *, purpose: str = "network.start", dtype: DTypeLike = np.float32
+    ) -> np.ndarray:
+        """Draw parameters to start from.
+
+        Parameters
+        ----------
+        key : Key
+            Source of the randomness; it is not used up.
+        purpose : str
+            Name of the stream.
+        dtype : dtype
+            float32 or float64; the same draws, rounded.
+
+        Returns
+        -------
+        ndarray of shape (n_parameters,)
+            Weights uniform within sqrt(6 / inputs) of 0 (He et al. 2015), biases 0, embeddings normal with standard
+            deviation 0.05.
+        """
+        out = self._empty_start(key, purpose, dtype)
+        uniform = key.uniform(f"{purpose}.weights", size=self.n_dense)
+        for n_in, _, at, end, _ in self._layers.tolist():
+            if n_in:
+                out[at:end] = np.sqrt(6 / n_in) * (2 * uniform[at:end] - 1)
+        return out.astype(dtype)
+
+    def train_clients(
+        self,
+        parameters: np.ndarray,
+        examples: ClientExamples,
+        *,
+        learning_rate: float,
+        n_epochs: int,
+        batch_size: int = 32,
+        clip_norm: float | None = None,
+        clip_order: int = 2,
+        key: Key,
+        purpose: str = "network.order",
+        round: int = 0,
+        n_threads: int = 0,
+    ) -> ClientUpdates:
+        """Let each client take its own steps of SGD from the same parameters.
+
+        Parameters
+        ----------
+        parameters : ndarray of shape (n_parameters,), float32 or float64
+            Finite; where every client starts.
+        examples : ClientExamples
+            One client a row; minimised is the mean binary cross-entropy of a batch.
+        learning_rate : float
+            Above 0.
+        n_epochs : int
+            Passes over a client's examples, each in a new order; at least 0.
+        batch_size : int
+            Examples of a step, at least 1; the last step of an epoch may have fewer.
+        clip_norm : float or None
+            A bound on the norm of a client's update, over dense weights and embeddings together, after all its epochs;
+            it is never exceeded.  None for no bound.
+        clip_order : int
+            2 for the Euclidean norm, 1 for the sum of absolute values.
+        key : Key
+            For the order of examples; it is not used up.
+        purpose : str
+            A client's stream is (purpose, round, global user id): its update does not depend on the other clients.
+        round : int
+            Below 2**32.
+        n_threads : int
+            0 for all processors; the result does not depend on it.
+
+        Returns
+        -------
+        ClientUpdates
+            One for each client; zeros where it has no examples, or diverged.
+
+        Raises
+        ------
+        ValueError
+            Parameters of another shape or not finite, or examples of users, items or contexts that the features do
+            not have.
+        """
+        parameters = self._check_parameters(parameters)
+        check_instance("examples", examples, ClientExamples, "use draw_examples")
+        steps = Steps.checked(learning_rate, n_epochs, batch_size, clip_norm, clip_order, n_threads)
+        users, indptr, items, contexts = self._check_examples(examples)
+        lengths = np.diff(indptr)
+        draws = steps.order(key, purpose, examples.global_user_ids, steps.n_epochs, lengths, round)
+        batch_size = largest_batch(steps.batch_size, lengths)
+        data = self._on_examples(items, examples.labels, contexts, steps.learning_rate, batch_size)
+
+        def train(*places: Any) -> None:
+            *arrays, n_threads = places
+            _kernel.train_clients(
+                data, parameters, users, indptr, *draws, *arrays, self.features.n_embeddings, steps.n_epochs,
+                batch_size, n_threads,
+            )  # fmt: skip
+
+        return self._train(steps, parameters.dtype, lengths, self._touched(users, indptr, items, contexts), train)
+
+    def score(
+        self,
+        parameters: np.ndarray,
+        users: Any,
+        *,
+        contexts: Any = None,
+        updates: ClientUpdates | None = None,
+        clients: Any = None,
+        n_threads: int = 0,
+    ) -> np.ndarray:
+        """Score all items for users, or for users in contexts.
+
+        Parameters
+        ----------
+        parameters : ndarray of shape (n_parameters,), float32 or float64
+            Finite.
+        users : array_like of shape (n_queries,), int
+            Rows of the features' users.
+        contexts : array_like of shape (n_queries,), int, or None
+            Rows of the features' contexts; needed where there are any.
+        updates : ClientUpdates or None
+            Added to the parameters: each query is answered by the network of one client.
+        clients : array_like of shape (n_queries,), int, or None
+            Whose update; needed with `updates`.
+        n_threads : int
+            0 for all processors; the result does not depend on it.
+
+        Returns
+        -------
+        ndarray of shape (n_queries, n_items)
+            Logits, of the type of `parameters`.
+
+        Raises
+        ------
+        ValueError
+            Scores that are not finite; the user is named.
+        """
+        parameters = self._check_parameters(parameters)
+        users = check_rows("users", users, self.features.user.n_entries)
+        contexts = self._check_contexts("contexts", contexts, len(users))
+        if (updates is None) != (clients is None):
+            raise ValueError("updates and clients must be given together: which client answers each query")
+        if updates is None:
+            clients = np.full(len(users), -1)
+            none = np.zeros(1, dtype=np.int64)
+            stored: tuple[np.ndarray, ...] = parameters[:0], none, none, np.empty(0, dtype=np.int32)
+        else:
+            check_instance("updates", updates, ClientUpdates, "use TwoTower.train_clients")
+            if updates.n_parameters != self.n_parameters or updates.values.dtype != parameters.dtype:
+                raise ValueError(f"updates must be of this network and of {parameters.dtype}, like the parameters")
+            clients = check_rows("clients", clients, len(updates.rejected))
+            stored = updates.stored()
+        if len(clients) != len(users):
+            raise ValueError(f"clients must have one entry a query ({len(users)}), got {len(clients)}")
+        out = np.empty((len(users), self.features.item.n_entries), dtype=parameters.dtype)
+        order = np.argsort(clients, kind="stable")
+        n_threads = min(resolve_n_threads(n_threads), max(len(users), 1))
+        _kernel.score_items(self._tables(), parameters, users, contexts, clients, order, *stored, out, n_threads)
+        if not np.isfinite(out).all():
+            bad = users[int(np.argmin(np.isfinite(out).all(axis=1)))]
+            raise ValueError(f"scores of user row {bad} are not finite; has the network diverged?")
+        return out
+
+    def _check_contexts(self, name: str, contexts: Any, length: int) -> np.ndarray:
+        n = self.features.context.n_entries
+        if contexts is None and n:
+            raise ValueError(f"{name} must be given: the features have contexts")
+        contexts = check_rows(name, contexts, n) if n else np.zeros(length, dtype=np.int64)
+        if len(contexts) != length:
+            raise ValueError(f"{name} must have {length} entries, got {len(contexts)}")
+        return contexts
+
+    def _check_examples(self, examples: ClientExamples) -> tuple[np.ndarray, ...]:
+        users = check_rows("examples.users", examples.users, self.features.user.n_entries)
+        items = check_rows("examples.items", examples.items, self.features.item.n_entries)
+        contexts = self._check_contexts("examples.contexts", examples.contexts, len(items))
+        labels = check_array("examples.labels", examples.labels, ndim=1, shape=items.shape, dtypes=(np.float32,))
+        if labels.size and not (labels.min() >= 0 and labels.max() <= 1):
+            raise ValueError(f"examples.labels must be from 0 to 1, got {labels.min():g} to {labels.max():g}")
+        indptr = check_indptr("examples.indptr", examples.indptr, len(users))
+        if indptr[-1] != len(items):
+            raise ValueError(f"examples.indptr must end at the number of examples, {len(items)}, got {indptr[-1]}")
+        return users, indptr, items, contexts
+
+    def _touched(
+        self, users: np.ndarray, indptr: np.ndarray, items: np.ndarray, contexts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Where each client's embeddings begin, and these, ascending."""
+        arrays, n_fields = self._fields()
+        row_starts, rows = np.zeros(len(users) + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
+        for _ in range(2):
+            data = *arrays, users, indptr, items, contexts, row_starts, rows
+            _examples.touched_rows(*data, *n_fields, self.features.n_embeddings)
+            rows = np.empty(row_starts[-1], dtype=np.int32) if not rows.size else rows
+        return row_starts, rows
+
+    def _on_examples(
+        self, items: np.ndarray, labels: np.ndarray, contexts: np.ndarray, learning_rate: float, batch_size: int
+    ) -> Any:
+        labels = np.ascontiguousarray(plain_array("examples.labels", labels), dtype=np.float32)
+        return _kernel.Examples(self._tables(), items, labels, contexts, learning_rate, batch_size)
+
+    def _tables(self) -> Any:
+        arrays, n_fields = self._fields()
+        return _kernel.Tables(self._layers, *arrays, *n_fields)
+
+    def _fields(self) -> tuple[list[np.ndarray], list[int]]:
+        """Where the embedding rows of each field of users, contexts and items begin, and these; numbers of fields."""
+        arrays: list[np.ndarray] = []
+        tables = self.features.user, self.features.context, self.features.item
+        offset = 0
+        for table in tables:
+            arrays += [table.indptr, table.indices + np.int32(offset)]
+            offset += table.n_values
+        return arrays, [table.n_features for table in tables]

@@ -1,0 +1,421 @@
+"""Matrix factorisation of a rating list by stochastic gradient descent, in blocks that need no locks."""
+
+import warnings
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from fastfedrec.core.arrays import first_and_rest
+from fastfedrec.core.check import check_array, check_choice, check_flag, check_integer, check_real, plain_array
+from fastfedrec.core.randomness import Key, resolve_key
+from fastfedrec.core.threads import resolve_n_threads
+
+if TYPE_CHECKING:
+    from fastfedrec.compute._sgd_loss import OwnLoss
+    from fastfedrec.compute._sgd_training import Ratings, State, Training
+
+LOSSES = ("squared", "absolute", "huber", "logistic")
+MAX_BLOCKS = 256
+MAX_FACTORS = 2**16
+_MOST_ROWS = 2**31 - 1
+
+_SCHEDULES: dict[str, Callable[[int], float]] = {
+    "constant": lambda epoch: 1.0,
+    "inverse": lambda epoch: 10 / (9 + epoch),
+}
+# An epoch in which the mean loss is this many times that of the start is no training any more.
+_EXPLODED = 10.0
+# Log-odds of the mean stay finite where all ratings are equal.
+_MEAN_MARGIN = 1e-3
+
+
+@dataclass(frozen=True)
+class FactorModel:
+    """Factors and biases as `fit_factors` found them; every number is finite.
+
+    Parameters
+    ----------
+    mean : float
+        Part of every prediction; 0 without biases.
+    user_biases : ndarray of shape (n_users,)
+        0 for a user without ratings.
+    item_biases : ndarray of shape (n_items,)
+        0 for an item without ratings.
+    user_factors : ndarray of shape (n_users, n_factors)
+        As drawn for a user without ratings.
+    item_factors : ndarray of shape (n_items, n_factors)
+        As drawn for an item without ratings.
+    train_losses : ndarray of shape (n_epochs,), float64
+        Mean loss of each epoch, weighted, each rating's before its own step.
+    validation_losses : ndarray of shape (n_epochs,), float64, or None
+        Mean loss on the held-out ratings after each epoch; None where none were held out.
+    epoch : int
+        After which epoch these numbers were taken: the best on held-out ratings, else the last good one; 0 is the
+        start.
+    stopped : str
+        Why training ended: ``"epochs"`` (all were run), ``"patience"`` (no longer better on held-out ratings), or
+        ``"diverged"`` (seen in the last epoch of the losses: it was undone, and any before it that was no good).
+    """
+
+    mean: float
+    user_biases: np.ndarray
+    item_biases: np.ndarray
+    user_factors: np.ndarray
+    item_factors: np.ndarray
+    train_losses: np.ndarray
+    validation_losses: np.ndarray | None
+    epoch: int
+    stopped: str
+
+    def predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Predict the ratings of pairs: ``mean + b_u + c_i + p_u'q_i``; log-odds under the logistic loss.
+
+        Parameters
+        ----------
+        users : ndarray of shape (n_pairs,), int64
+            Rows of `user_factors`.
+        items : ndarray of shape (n_pairs,), int64
+            Rows of `item_factors`.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs,)
+            Of the factors' dtype; not clipped to any range.
+        """
+        from fastfedrec._kernels.compute import sgd as _kernel
+
+        users = _check_ids("users", users, len(self.user_factors))
+        items = _check_ids("items", items, len(self.item_factors), len(users))
+        out = np.empty(len(users), dtype=self.user_factors.dtype)
+        arrays = self.user_factors, self.item_factors, self.user_biases, self.item_biases
+        _kernel.predict(users, items, *(np.ascontiguousarray(x, dtype=out.dtype) for x in arrays), self.mean, out)
+        return out
+
+
+def fit_factors(
+    users: np.ndarray,
+    items: np.ndarray,
+    ratings: np.ndarray,
+    *,
+    n_users: int,
+    n_items: int,
+    n_factors: int = 20,
+    n_epochs: int = 20,
+    learning_rate: float = 0.02,
+    regularization: float = 0.1,
+    bias_regularization: float | None = None,
+    biases: bool = True,
+    weights: np.ndarray | None = None,
+    loss: str | Callable[[float, float], tuple[float, float]] = "squared",
+    schedule: str | Callable[[int], float] = "inverse",
+    validation: float | tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
+    patience: int = 3,
+    init_scale: float = 0.1,
+    dtype: DTypeLike = np.float32,
+    key: Key | None = None,
+    n_blocks: int = 16,
+    n_threads: int = 0,
+) -> FactorModel:
+    """Factorise a rating list: user u's rating of item i is predicted as ``mean + b_u + c_i + p_u'q_i``.
+
+    Minimises over the ratings, in steps of one rating, the sum of ``w * loss(prediction, rating) +
+    (regularization (|p_u|^2 + |q_i|^2) + bias_regularization (b_u^2 + c_i^2)) / 2``.
+
+    Parameters
+    ----------
+    users : ndarray of shape (n_ratings,), int64
+        From 0 to ``n_users - 1``, of any integer type; a pair may occur more than once.
+    items : ndarray of shape (n_ratings,), int64
+        From 0 to ``n_items - 1``.
+    ratings : ndarray of shape (n_ratings,)
+        At least one; from 0 to 1 under the logistic loss.
+    n_users : int
+        At least 1; users without ratings keep the factors they start with.
+    n_items : int
+        At least 1.
+    n_factors : int
+        At least 1.
+    n_epochs : int
+        Passes over the ratings, at least 0.
+    learning_rate : float
+        Of the first epoch; above 0.  One that is too high is found out, not refused: see `FactorModel`.
+    regularization : float
+        Of factors, a rating; at least 0.
+    bias_regularization : float or None
+        Of biases; None for the same.
+    biases : bool
+        False predicts ``p_u'q_i`` alone.
+    weights : ndarray of shape (n_ratings,) or None
+        At least 0, not all 0.  The inverse variance of noise known to be in each rating is the right weight; scale it
+        to mean 1, because steps grow with it.  Regularization does not.
+    loss : str or callable
+        ``"squared"`` (half the square), ``"absolute"``, ``"huber"`` (squared up to an error of 1, then linear),
+        ``"logistic"``, or a function (prediction, rating) -> (loss, derivative by the prediction) of two floats that
+        Numba can compile, or has compiled.
+    schedule : str or callable
+        Factor of the learning rate in epoch 1, 2, ...: ``"constant"``; ``"inverse"``, which is 10 / (9 + epoch); or a
+        function of the epoch.
+    validation : float, tuple of (users, items, ratings), or None
+        Ratings held out to choose the best epoch: given, or a share of the ratings drawn with the key (they keep their
+        weights).  Those of other people are data like the rest; a choice made with them is no private release.
+    patience : int
+        Epochs in a row without a better loss on held-out ratings after which to stop; at least 1.
+    init_scale : float
+        Standard deviation of the factors at the start; at least 0.
+    dtype : dtype
+        float32 or float64, in which the model is kept; losses are added up in double.
+    key : Key or None
+        For the start and the order of the ratings; None for new entropy.
+    n_blocks : int
+        A power of two, at most 256; the order of the steps depends on it, and it bounds the threads that can be used.
+    n_threads : int
+        0 for all.  The largest power of two up to it is used; the result does not depend on it.
+
+    Returns
+    -------
+    FactorModel
+        Of the best epoch on held-out ratings, or of the last good one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is out of range, or Numba cannot compile the loss.
+
+    Warns
+    -----
+    RuntimeWarning
+        Training diverged; the last good epoch is returned.
+
+    References
+    ----------
+    .. [1] Koren, Bell, Volinsky, "Matrix factorization techniques for recommender systems", Computer 42(8), 2009.
+    .. [2] Gemulla, Nijkamp, Haas, Sismanis, "Large-scale matrix factorization with distributed stochastic gradient
+       descent", KDD 2011.
+
+    Examples
+    --------
+    >>> from fastfedrec import Key, sgd
+    >>> users, items = [0, 0, 1, 1, 2], [0, 1, 0, 1, 0]
+    >>> ratings = [5.0, 1.0, 4.0, 2.0, 5.0]
+    >>> model = sgd.fit_factors(users, items, ratings, n_users=3, n_items=2, n_epochs=200, key=Key.from_seed(1))
+    >>> model.stopped, model.epoch
+    ('epochs', 200)
+    >>> bool(model.predict([2], [0]) > model.predict([2], [1]) + 1)
+    True
+    """
+    from fastfedrec.compute._sgd_training import Training
+
+    shape = (
+        check_integer("n_users", n_users, low=1, high=_MOST_ROWS),
+        check_integer("n_items", n_items, low=1, high=_MOST_ROWS),
+    )
+    n_epochs = check_integer("n_epochs", n_epochs, low=0)
+    learning_rate = check_real("learning_rate", learning_rate, low=0.0, exclusive=True)
+    regularization = check_real("regularization", regularization, low=0.0)
+    if bias_regularization is None:
+        bias_regularization = regularization
+    bias_regularization = check_real("bias_regularization", bias_regularization, low=0.0)
+    patience = check_integer("patience", patience, low=1)
+    init_scale = check_real("init_scale", init_scale, low=0.0, high=1e3)
+    n_blocks = check_integer("n_blocks", n_blocks, low=1, high=MAX_BLOCKS)
+    if n_blocks & (n_blocks - 1):
+        raise ValueError(f"n_blocks must be a power of two, got {n_blocks}; the default is 16")
+    if np.dtype(dtype) not in (np.float32, np.float64):
+        raise TypeError(f"dtype must be float32 or float64, got {np.dtype(dtype)}")
+    key = resolve_key(key)
+    factor_of = _resolve_schedule(schedule)
+    if not callable(loss):
+        check_choice("loss", loss, LOSSES)
+    names = "users", "items", "ratings"
+    data = _check_ratings(names, users, items, ratings, weights, shape, dtype, loss)
+    n_threads = resolve_n_threads(n_threads)
+    data, held_out = _split(data, validation, shape, dtype, loss, key, n_threads)
+    mean = _start_mean(data[2], data[3], loss) if check_flag("biases", biases) else 0.0
+    with (
+        np.errstate(all="ignore"),  # what is not finite is looked for after each epoch
+        Training(
+            *data,
+            shape=shape,
+            n_factors=check_integer("n_factors", n_factors, low=1, high=MAX_FACTORS),
+            biases=biases,
+            loss=_compile_loss(loss) if callable(loss) else loss,
+            mean=mean,
+            key=key,
+            n_blocks=n_blocks,
+            n_threads=n_threads,
+        ) as training,
+    ):
+        training.draw_start(key, init_scale)
+        run = _Run(training, training.by_row(*held_out) if held_out is not None else None, patience)
+        for epoch in range(1, n_epochs + 1):
+            rate = learning_rate * factor_of(epoch)
+            run.epoch(rate, regularization, bias_regularization)
+            if run.stopped:
+                break
+        run.settle()
+    if run.stopped == "diverged":
+        warnings.warn(
+            f"training diverged in epoch {len(run.train_losses)} at learning_rate={learning_rate:g}; the model is that "
+            f"after epoch {run.kept_epoch}. Lower learning_rate, or scale ratings or weights down",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    state = training.state
+    return FactorModel(
+        mean,
+        *training.biases(),
+        state.user_rows[training.user_row, :n_factors],
+        state.item_rows[training.item_row, :n_factors],
+        np.array(run.train_losses),
+        np.array(run.validation_losses) if held_out is not None else None,
+        run.kept_epoch,
+        run.stopped or "epochs",
+    )
+
+
+class _Run:
+    """Which epochs were good, and which to keep.
+
+    The loss of an epoch is taken before each step, so it judges the states before and during the epoch; the state
+    after it is judged by the next epoch, or at the end.  So three states are kept to fall back on.
+    """
+
+    def __init__(self, training: "Training", held_out: "Ratings | None", patience: int):
+        self.training, self.held_out, self.patience = training, held_out, patience
+        self.train_losses: list[float] = []
+        self.validation_losses: list[float] = []
+        self.stopped: str | None = None
+        self.recent: deque[tuple[int, State]] = deque()  # (epoch, state after it), the one to keep first
+        self.spare = training.new_state()  # where the state after the next epoch goes
+        self.spare.copy_from(training.state)
+        self._keep_spare(0)
+        self.best_loss = training.mean_loss(held_out) if held_out is not None else np.inf
+        # Where the start fits exactly, rounding errors are no explosion.
+        data = training.data
+        rounding = float(np.finfo(data.records["rating"].dtype).eps) * (1 + data.largest**2)
+        self.bound = _EXPLODED * (abs(training.mean_loss(data)) + rounding)
+
+    @property
+    def kept_epoch(self) -> int:
+        return self.recent[0][0]
+
+    def epoch(self, rate: float, regularization: float, bias_regularization: float) -> None:
+        """Run an epoch, and judge it."""
+        loss, usable = self.training.run_epoch(rate, regularization, bias_regularization, self.spare)
+        self.train_losses.append(loss)
+        good = loss <= self.bound and usable  # false for NaN
+        if self.held_out is not None:
+            self.validation_losses.append(self.training.mean_loss(self.held_out))
+            good = good and bool(np.isfinite(self.validation_losses[-1]))
+        epoch = len(self.train_losses)
+        if not good:
+            self.stopped = "diverged"
+        elif self.held_out is None or self.validation_losses[-1] < self.best_loss:
+            self.best_loss = self.validation_losses[-1] if self.validation_losses else np.inf
+            self._keep_spare(epoch)
+        elif epoch - self.kept_epoch >= self.patience:
+            self.stopped = "patience"
+
+    def _keep_spare(self, epoch: int) -> None:
+        self.recent.appendleft((epoch, self.spare))
+        self.spare = self.recent.pop()[1] if len(self.recent) > 3 else self.training.new_state()
+
+    def settle(self) -> None:
+        """Leave the latest good state in the training."""
+        while True:
+            self.training.state.copy_from(self.recent[0][1])
+            if len(self.recent) == 1 or self.training.mean_loss(self.training.data) <= self.bound:
+                return
+            self.recent.popleft()
+            self.stopped = "diverged"
+
+
+def _check_ids(name: str, ids: Any, n: int, length: int | None = None) -> np.ndarray:
+    ids = plain_array(name, ids)
+    if ids.size == 0 and ids.dtype.kind == "f":  # an empty list
+        ids = ids.astype(np.int64)
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got {ids.dtype}; number them from 0, as Interactions does")
+    if ids.ndim != 1 or length not in (None, len(ids)):
+        wanted = "1 dimension" if length is None else f"shape ({length},), one entry a rating"
+        raise ValueError(f"{name} must have {wanted}, got shape {ids.shape}")
+    checked = np.ascontiguousarray(ids, dtype=np.int64)
+    # Read as unsigned a negative id is beyond all others, so one pass finds both kinds.
+    if checked.size and checked.view(np.uint64).max() >= n:
+        raise ValueError(f"{name} must be from 0 to {n - 1}, got {ids.min()} to {ids.max()}")
+    return checked
+
+
+def _check_ratings(names, users, items, ratings, weights, shape, dtype, loss) -> tuple[np.ndarray, ...]:
+    """Users and items as int64, ratings and weights as `dtype`; weights are empty where all are 1."""
+    users = _check_ids(names[0], users, shape[0])
+    items = _check_ids(names[1], items, shape[1], len(users))
+    ratings = _check_dtype(names[2], ratings, len(users), dtype)
+    if not ratings.size:
+        raise ValueError(f"{names[2]} must hold at least one rating, got none")
+    if loss == "logistic" and not (ratings.min() >= 0 and ratings.max() <= 1):
+        raise ValueError(
+            f"{names[2]} must be from 0 to 1 under the logistic loss, got {ratings.min():g} to {ratings.max():g}; "
+            "scale them"
+        )
+    if weights is None:
+        return users, items, ratings, np.empty(0, dtype=dtype)
+    weights = _check_dtype("weights", weights, len(users), dtype)
+    if weights.min() < 0 or weights.max() == 0:
+        raise ValueError(f"weights must be at least 0 and not all 0, got {weights.min():g} to {weights.max():g}")
+    return users, items, ratings, weights
+
+
+def _check_dtype(name: str, values: Any, length: int, dtype: DTypeLike) -> np.ndarray:
+    values = check_array(name, values, ndim=1, shape=(length,))
+    with np.errstate(over="ignore"):
+        cast = values.astype(dtype, copy=False)
+    if not np.isfinite(cast).all():
+        raise ValueError(f"{name} must fit {np.dtype(dtype)}, got {np.abs(values).max():g}; scale them, or use float64")
+    return cast
+
+
+def _split(data, validation, shape, dtype, loss, key, n_threads):
+    """(ratings to train on, ratings held out or None)."""
+    if validation is None:
+        return data, None
+    if isinstance(validation, tuple):
+        if len(validation) != 3:
+            raise ValueError(f"validation must be (users, items, ratings), got {len(validation)} arrays")
+        names = [f"validation {name}" for name in ("users", "items", "ratings")]
+        return data, _check_ratings(names, *validation, None, shape, dtype, loss)
+    share = check_real("validation", validation, low=0.0, high=1.0, exclusive=True)
+    n_ratings = len(data[0])
+    n_held_out = round(share * n_ratings)
+    if not 0 < n_held_out < n_ratings:
+        raise ValueError(f"validation={share:g} of {n_ratings} ratings leaves none on one side; pass ratings, or None")
+    order = key.permutation("sgd.validation", size=n_ratings, n_threads=n_threads)
+    parts = first_and_rest(order, n_held_out)
+    held_out, train = (tuple(x[part] if x.size else x for x in data) for part in parts)
+    if any(part[3].size and not part[3].any() for part in (train, held_out)):
+        raise ValueError("validation leaves only ratings of weight 0 on one side; pass ratings, or another key")
+    return train, held_out
+
+
+def _start_mean(ratings: np.ndarray, weights: np.ndarray, loss: Any) -> float:
+    mean = float(np.average(ratings, weights=weights.astype(np.float64)) if weights.size else ratings.mean(dtype=float))
+    if loss != "logistic":
+        return mean
+    share = min(max(mean, _MEAN_MARGIN), 1 - _MEAN_MARGIN)
+    return float(np.log(share / (1 - share)))
+
+
+def _resolve_schedule(schedule: Any) -> Callable[[int], float]:
+    if callable(schedule):
+        return lambda epoch: check_real(f"schedule({epoch})", schedule(epoch), low=0.0)
+    return _SCHEDULES[check_choice("schedule", schedule, _SCHEDULES)]
+
+
+def _compile_loss(function: Callable) -> "OwnLoss":
+    from fastfedrec.compute._sgd_loss import compile_loss  # Numba
+
+    return compile_loss(function)

@@ -1,0 +1,50 @@
+"""Row numbers and which there are, read-only arrays and aligned ones, as kernels take them."""
+
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.core.check import plain_array
+
+LINE_BYTES = 64  # of a cache
+
+
+def check_rows(name: str, rows: Any, n: int) -> np.ndarray:
+    """Row numbers below `n` as int64, or raise."""
+    rows = plain_array(name, rows)
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise ValueError(f"{name} must be a one-dimensional array of row numbers, got {rows.dtype} {rows.shape}")
+    if rows.size and not (rows.min() >= 0 and rows.max() < n):
+        raise ValueError(f"{name} must be from 0 to {n - 1}, got {rows.min()} to {rows.max()}")
+    return np.ascontiguousarray(rows, dtype=np.int64)
+
+
+def distinct(numbers: np.ndarray) -> np.ndarray:
+    """What numbers there are, ascending.
+
+    `np.unique` hashes integers since NumPy 2.3, in twice to 17 times the time of this (16,000 and two million numbers).
+    """
+    numbers = np.sort(numbers)
+    return numbers[np.concatenate([[True], numbers[1:] != numbers[:-1]])] if len(numbers) else numbers
+
+
+def first_and_rest(order: np.ndarray, n_first: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first numbers of a permutation and the others, both ascending: by a mask, without a sort."""
+    is_first = np.zeros(len(order), dtype=bool)
+    is_first[order[:n_first]] = True
+    return np.flatnonzero(is_first), np.flatnonzero(~is_first)
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """A read-only view: Numba compiles once for arrays that may be written to, and once for those that may not."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def zeros_on_lines(n_rows: int, n_columns: int, dtype: Any) -> np.ndarray:
+    """Zeros that start at a cache line: a vector that lies on two is read and written twice."""
+    dtype = np.dtype(dtype)
+    memory = np.zeros(n_rows * n_columns + LINE_BYTES // dtype.itemsize, dtype=dtype)
+    first = -memory.ctypes.data % LINE_BYTES // dtype.itemsize
+    return memory[first : first + n_rows * n_columns].reshape(n_rows, n_columns)

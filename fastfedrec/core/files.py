@@ -1,0 +1,135 @@
+"""Files that must survive: written whole beside their place, synced, and only then given their name."""
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fastfedrec.core.numbers import show
+
+
+def check_path(name: str, value: Any) -> Path:
+    """The path of a file or a folder, or raise: a number would be taken for an open file.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : object
+        A string, bytes, or whatever has a path.
+
+    Returns
+    -------
+    Path
+        The same path.
+
+    Raises
+    ------
+    TypeError
+        No path.
+    ValueError
+        None that a file can have.
+    """
+    try:
+        path = os.fsdecode(value)
+    except TypeError:
+        got = f"{show(value)} ({type(value).__name__})"
+        raise TypeError(f"{name} must be a path, got {got}; pass a string or a pathlib.Path") from None
+    if not path or "\0" in path:
+        raise ValueError(f"{name} must be the path of a file or a folder, got {show(value)}")
+    return Path(path)
+
+
+def own_folder(folder: Path) -> None:
+    """Make a folder where it is not there; its owner alone may enter it, whatever its mode was.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+
+
+@contextmanager
+def new_file(path: str | os.PathLike, *, private: bool = False) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of `path` when the block ends well, and is gone when it does not.
+
+    Parameters
+    ----------
+    path : path-like
+        Where it is to be.  What is there keeps its contents until the new file is whole and on the disk.
+    private : bool
+        Only its owner may read it, whatever the mode of the file that it replaces.  Otherwise the mode of that file is
+        kept, and a file that replaces none has the mode that the process gives to new files.
+
+    Yields
+    ------
+    file
+        Open for writing bytes, in the folder of `path`, under a name that nobody could have guessed.
+
+    Raises
+    ------
+    ValueError
+        `path` is a link, a folder, a device or anything else that is no ordinary file: it is neither followed nor
+        replaced.
+    FileNotFoundError
+        The folder of `path` is not there.
+    """
+    path = check_path("path", path)
+    kept = _mode_to_keep(path)
+    partial = path.with_name(f".{path.name[:64]}.{secrets.token_hex(8)}.partial")
+    # Exclusive and not following links: nobody can have put anything there before.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    descriptor = os.open(partial, flags, 0o666 if kept is None and not private else 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            if kept is not None and not private:
+                os.fchmod(descriptor, kept)
+            os.fsync(descriptor)
+        os.replace(partial, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(partial)
+        raise
+    _sync_folder(path.parent)
+
+
+def write_text(path: str | os.PathLike, text: str, *, private: bool = False) -> None:
+    """Write a text in UTF-8 as `new_file` writes."""
+    with new_file(path, private=private) as file:
+        file.write(text.encode())
+
+
+def check_place(path: str | os.PathLike) -> None:
+    """Raise where `new_file` would: before the work whose result is to be there."""
+    _mode_to_keep(check_path("path", path))
+
+
+def _mode_to_keep(path: Path) -> int | None:
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"path {str(path)!r} is in a folder that does not exist; make it first") from None
+        return None
+    if not stat.S_ISREG(mode):
+        what = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
+        raise ValueError(f"path {str(path)!r} is {what}, which is not replaced; pass the path of a file")
+    return stat.S_IMODE(mode)
+
+
+def _sync_folder(folder: Path) -> None:
+    # The new name is on the disk only with the folder; some file systems cannot do it, and then it is as it was.
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,170 @@
+"""Files that a run finds again: looked at before they are used, and named with the way out where they are damaged."""
+
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fastfedrec.core.files import new_file
+from fastfedrec.core.model_files import read_model, write_model
+
+_LONGEST_TEXT = 10_000_000  # bytes; what is written here has hundreds
+
+
+class DamagedFileError(ValueError):
+    """A file that was kept and cannot be used as it is.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    reason : str
+        What is wrong.
+    way_out : str
+        What to do.
+    """
+
+    def __init__(self, path: str | os.PathLike, reason: str, way_out: str):
+        super().__init__(f"{os.fspath(path)!r} is damaged: {reason}; {way_out}")
+        self.name = Path(path).name
+
+
+def is_kept(path: str | os.PathLike) -> bool:
+    """Whether there is anything under a name.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    bool
+        True for a link to nothing, as to a disk that is away, which must not pass for a run that has not begun.
+
+    Raises
+    ------
+    OSError
+        It cannot be told.
+    """
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@contextmanager
+def checking(path: str | os.PathLike, way_out: str) -> Iterator[None]:
+    """Name the file in whatever is found wrong with its contents.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    way_out : str
+        What to do.
+
+    Raises
+    ------
+    DamagedFileError
+        Something was wrong.
+    """
+    try:
+        yield
+    except DamagedFileError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        raise DamagedFileError(path, reason, way_out) from error
+
+
+def read_document(path: str | os.PathLike, fields: Collection[str] | None = None) -> dict[str, Any]:
+    """A JSON object; to be called where `checking` names the file.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    fields : collection of str or None
+        All that it must have; None leaves them free.
+
+    Returns
+    -------
+    dict of str to object
+        Whoever uses a value checks its type.
+
+    Raises
+    ------
+    ValueError
+        Anything else.
+    """
+    size = os.stat(path).st_size
+    if not 0 < size <= _LONGEST_TEXT:
+        raise ValueError(f"it has {size} bytes")
+    document = json.loads(Path(path).read_bytes())
+    if type(document) is not dict:
+        raise ValueError(f"it must be an object, got {type(document).__name__}")
+    if fields is not None and set(document) != set(fields):
+        raise ValueError(f"it must have the fields {sorted(fields)}, got {sorted(document)}")
+    return document
+
+
+def write_document(path: str | os.PathLike, document: Mapping[str, Any]) -> None:
+    """Write a JSON object that only its owner may read.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    document : mapping of str to object
+        Plain JSON values.
+    """
+    with new_file(path, private=True) as file:
+        file.write(json.dumps(document, allow_nan=False).encode())
+
+
+def read_kept(path: str | os.PathLike, fields: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of a file of arrays; to be called where `checking` names the file.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    fields : collection of str
+        Those of the header.
+
+    Returns
+    -------
+    header : dict
+        With exactly these fields; whoever uses a value checks its type.
+    arrays : dict of str to ndarray
+        As written; whoever uses one checks its type and shape.
+
+    Raises
+    ------
+    ValueError
+        Anything else.
+    """
+    header, arrays = read_model(path)
+    if type(header) is not dict or set(header) != set(fields):
+        got = sorted(header) if type(header) is dict else type(header).__name__
+        raise ValueError(f"its header must have the fields {sorted(fields)}, got {got}")
+    return header, arrays
+
+
+def write_kept(path: str | os.PathLike, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Write a file of arrays that only its owner may read.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    header : mapping of str to object
+        Plain JSON values.
+    arrays : mapping of str to ndarray
+        Numbers and text.
+    """
+    write_model(path, dict(header), dict(arrays), private=True)

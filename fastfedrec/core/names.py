@@ -1,0 +1,81 @@
+"""Where each public name of `fastfedrec` is: the one list that the package, its files and its systems are found by."""
+
+import importlib
+from typing import Any
+
+#: Every system and baseline by the name that a command line gives it.
+SYSTEMS = {
+    "fmf-ldp": "systems.fmf.fmf_ldp.FMFLDP",
+    "dplcf": "systems.dplcf.DPLCF",
+    "laplace-rr-svd": "systems.rating_svd.laplace_rr_svd.LaplaceRRSVD",
+    "fedrec": "systems.fedrec.model.FedRec",
+    "fedrec-plus-plus": "systems.fedrec.plus_plus.FedRecPlusPlus",
+    "private-prototypes": "systems.private_prototypes.model.PrivatePrototypes",
+    "privrec": "systems.privrec.model.PrivRec",
+    "dp-gram": "systems.gram.dp_gram.DPGram",
+    "shuffled-sketch-gram": "systems.gram.shuffled_sketch.ShuffledSketchGram",
+    "dp-als": "systems.dp_als.model.DPALS",
+    "dp-fmf": "systems.fmf.dp_fmf.DPFMF",
+    "dp-popularity": "systems.baselines.popularity.DPPopularity",
+    "popularity": "systems.baselines.popularity.Popularity",
+    "own-history": "systems.baselines.item_models.OwnHistory",
+    "item-knn": "systems.baselines.item_models.ItemKNN",
+    "ease": "systems.baselines.item_models.EASE",
+    "random": "systems.baselines.popularity.Random",
+}
+#: Classes and functions, and the modules that define them.
+HOMES = {name: module for module, _, name in (place.rpartition(".") for place in SYSTEMS.values())} | {
+    "BiasedMF": "systems.rating_svd.baselines",
+    "DivergenceError": "rounds.system",
+    "GlobalMean": "systems.rating_svd.baselines",
+    "Interactions": "data.interactions",
+    "ItemMean": "systems.rating_svd.baselines",
+    "Key": "core.randomness",
+    "NoAnswerError": "rounds.engine",
+    "RatingItemKNN": "systems.rating_svd.baselines",
+    "UserMean": "systems.rating_svd.baselines",
+    "choose_items": "mechanisms.item_choice",
+    "load": "systems.recommender",
+}
+#: Modules that are offered by a short name.
+MODULES = {
+    "accounting": "accounting",
+    "advise": "studies.advise.advice",
+    "als": "compute.als",
+    "attacks": "studies.attacks",
+    "audit": "audit",
+    "clustering": "compute.clustering",
+    "datasets": "datasets",
+    "doctor": "core.doctor",
+    "engines": "engines",
+    "evaluation": "evaluation",
+    "gru": "compute.networks.gru",
+    "hadamard": "compute.hadamard",
+    "hardware": "core.hardware",
+    "mechanisms": "mechanisms",
+    "nmf": "compute.nmf",
+    "ranking": "compute.ranking",
+    "row_sums": "compute.row_sums",
+    "sgd": "compute.sgd",
+    "sweep": "studies.sweep.sweeps",
+    "testing": "testing",
+    "two_tower": "compute.networks.two_tower",
+}
+
+
+def find(name: str) -> Any:
+    """What a public name stands for, imported when it is first asked for.
+
+    Parameters
+    ----------
+    name : str
+        A key of `HOMES` or `MODULES`.
+
+    Returns
+    -------
+    object
+        The class, the function or the module.
+    """
+    if name in MODULES:
+        return importlib.import_module(f"fastfedrec.{MODULES[name]}")
+    return getattr(importlib.import_module(f"fastfedrec.{HOMES[name]}"), name)

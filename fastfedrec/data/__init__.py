@@ -1,0 +1,4 @@
+"""What people have: interactions, logs, features, their ids, and the same on disk.
+
+Readers of publishers' files and generators are in `datasets`; splits are in `evaluation`.
+"""

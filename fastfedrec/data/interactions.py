@@ -1,0 +1,435 @@
+"""Interactions: a checked, immutable users x items matrix in compressed rows, with external ids."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import scipy
+from numpy.typing import DTypeLike
+
+from fastfedrec.data._selections import FIELDS, Selections
+from fastfedrec.data.csr import check_columns, check_fields, check_item_count, own_array
+from fastfedrec.data.ids import IdIndex, axis_ids, rows_on
+from fastfedrec.data.pairs import (
+    check_timestamps,
+    check_values,
+    compact_values,
+    drop_unlisted,
+    in_order,
+    merge_duplicates,
+    sort_pairs,
+)
+from fastfedrec.data.sparse import checked_csr
+
+#: A timestamp that is not known.
+MISSING_TIMESTAMP = np.iinfo(np.int64).min
+
+
+class Interactions(Selections):
+    """Users x items in compressed sparse rows, with external ids, values and (where known) timestamps.
+
+    Make one with `from_arrays`, `from_scipy` or `from_dataframe`.  All arrays are read-only and its own: what the
+    caller writes to later changes nothing here.  Rows are users; columns within a row are sorted and distinct.  Every
+    selection (`filter_core`, `top_items`, `shard`, ...) returns a new object, keeps ids and features aligned, and
+    carries each user's global id, which names that user's random streams.
+
+    Parameters
+    ----------
+    indptr : array_like of shape (n_users + 1,), int
+        Row starts: from 0, never falling, to the number of interactions.
+    indices : array_like of shape (n_interactions,), int
+        Item of each interaction, from 0, ascending within a row.
+    values : array_like of shape (n_interactions,) or None
+        float32 or float64, finite and at least 0; None where every value is 1.
+    timestamps : array_like of shape (n_interactions,), int, or None
+        Seconds, or whatever unit the source uses; `MISSING_TIMESTAMP` where one is not known.
+    user_ids, item_ids : array_like of shape (n_users,) and (n_items,)
+        External ids, distinct.
+    global_user_ids : array_like of shape (n_users,), int
+        The row each user had where the data were first built; distinct, for they name random streams.
+    user_features, item_features : mapping of str to array_like
+        Columns aligned with the users and items.
+    catalogue : {"public", "data", "counts", "chosen"}
+        Where the list of items comes from.  "public": from outside of the data, as the columns of a matrix and
+        `item_ids` are.  "data": it is those that appear in the data.  "counts": it was chosen by how often each is
+        used, exactly.  "chosen": by `fastfedrec.choose_items`, which a ledger accounts for.  Selections carry it along;
+        guarantees do not cover "data" and "counts", and a ledger says so.
+
+    Attributes
+    ----------
+    n_users, n_items, n_interactions : int
+        Sizes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        What no kernel may be given: the argument, the row, and what to do are named.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> data = Interactions.from_arrays(["ann", "bob", "ann"], [10, 10, 30])
+    >>> data
+    <Interactions: 2 users x 2 items, 3 interactions>
+    >>> data.to_scipy().toarray()
+    array([[1., 1.],
+           [1., 0.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        values: np.ndarray | None,
+        timestamps: np.ndarray | None,
+        user_ids: np.ndarray,
+        item_ids: np.ndarray,
+        global_user_ids: np.ndarray,
+        user_features: Mapping[str, np.ndarray] | None = None,
+        item_features: Mapping[str, np.ndarray] | None = None,
+        catalogue: str = "public",
+    ):
+        stated = {name: value for name, value in locals().items() if name in FIELDS}
+        self._take_fields(check_fields(stated))
+
+    @classmethod
+    def _trusted(cls, fields: Mapping[str, Any]) -> Self:
+        # What was checked, or made of what was: it is not checked again.  No file and no pickle leads here.
+        made = cls.__new__(cls)
+        made._take_fields(fields)
+        return made
+
+    def _take_fields(self, fields: Mapping[str, Any]) -> None:
+        self.indptr = own_array(fields["indptr"], np.int64)
+        self.indices = own_array(fields["indices"], np.int32)
+        self.values = None if fields["values"] is None else own_array(fields["values"])
+        self.timestamps = None if fields["timestamps"] is None else own_array(fields["timestamps"], np.int64)
+        self.user_ids = own_array(fields["user_ids"])
+        self.item_ids = own_array(fields["item_ids"])
+        self.global_user_ids = own_array(fields["global_user_ids"], np.uint64)
+        self.user_features = {name: own_array(column) for name, column in fields["user_features"].items()}
+        self.item_features = {name: own_array(column) for name, column in fields["item_features"].items()}
+        self._catalogue: str = fields["catalogue"]
+        self._user_index: IdIndex | None = None
+        self._item_index: IdIndex | None = None
+
+    # ---- construction -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_arrays(
+        cls,
+        users: Sequence[Hashable] | np.ndarray,
+        items: Sequence[Hashable] | np.ndarray,
+        values: Sequence[float] | np.ndarray | None = None,
+        timestamps: Sequence[int] | np.ndarray | None = None,
+        *,
+        duplicates: str | None = None,
+        user_ids: Sequence[Hashable] | np.ndarray | None = None,
+        item_ids: Sequence[Hashable] | np.ndarray | None = None,
+        unlisted: str = "error",
+    ) -> Self:
+        """Build from one row per interaction.
+
+        Ids of one comparable type are put in ascending order, others in order of first appearance; those of an axis
+        that is given stay as they are.
+
+        Parameters
+        ----------
+        users, items : array_like of shape (n,)
+            External ids: any hashable; None and NaN are refused.
+        values : array_like of shape (n,) or None
+            Ratings or counts, finite and at least 0 (an explicit 0 is kept); None makes each row a count of 1.
+        timestamps : array_like of shape (n,) or None
+            Integers; kept beside their interaction.
+        duplicates : {"sum", "last", "max", "error"} or None
+            What becomes of a user-item pair that stands twice.  None sums, and warns where `values` were given,
+            because the sum of two ratings is no rating.  The latest timestamp is kept ("last": the last row's).
+        user_ids, item_ids : array_like or None
+            All users, or the whole catalogue, distinct and in this order, with those of whom there is no row.  None:
+            those that appear.  A list of items that is taken from the data is not covered by a guarantee; give a
+            public one.
+        unlisted : {"error", "drop"}
+            What becomes of a row whose user or item is not in the list that was given.
+
+        Returns
+        -------
+        Interactions
+            Every user and item that appears, or that is listed.
+
+        Raises
+        ------
+        ValueError
+            Different lengths, a missing id, a value that is NaN, infinite or negative, an id that is not listed; the
+            row is named.
+
+        Examples
+        --------
+        >>> from fastfedrec import Interactions
+        >>> catalogue = ["tea", "milk", "bread"]
+        >>> data = Interactions.from_arrays([1, 2, 1], ["tea", "tea", "bread"], item_ids=catalogue)
+        >>> data.item_ids.tolist(), data.interactions_per_item().tolist(), data.catalogue
+        (['tea', 'milk', 'bread'], [2, 0, 1], 'public')
+        """
+        given = {"users": user_ids, "items": item_ids}
+        user_ids, user_rows = rows_on("users", users, user_ids)
+        item_ids, item_rows = rows_on("items", items, item_ids)
+        n = len(user_rows)
+        if len(item_rows) != n:
+            raise ValueError(f"items must have one entry per user entry ({n}), got {len(item_rows)}")
+        data = None if values is None else check_values("values", values, n)
+        times = None if timestamps is None else check_timestamps(timestamps, n)
+        if any(listed is not None for listed in given.values()):
+            kept, rows, ids = drop_unlisted(
+                given, {"users": user_rows, "items": item_rows}, {"users": user_ids, "items": item_ids}, items, unlisted
+            )
+            user_rows, item_rows, user_ids, item_ids = rows["users"], rows["items"], ids["users"], ids["items"]
+            if kept is not None:
+                data, times = (None if column is None else column[kept] for column in (data, times))
+        check_item_count(len(item_ids))
+        item_rows = item_rows.astype(np.int32, copy=False)
+        indptr, order = sort_pairs(user_rows, item_rows, len(user_ids), len(item_ids))
+        del user_rows  # told by indptr from here on
+        if order is not None:
+            item_rows = in_order(item_rows, order)
+            data = None if data is None else _owned(in_order(data, order))
+            times = None if times is None else in_order(times, order)
+        times = None if times is None else times.astype(np.int64, copy=order is None)
+        del order
+        indptr, item_rows, data, times = merge_duplicates(
+            indptr, item_rows, data, times, duplicates, user_ids, item_ids
+        )
+        return cls._trusted(
+            {
+                "indptr": _owned(indptr),
+                "indices": _owned(item_rows),
+                "values": compact_values(data),
+                "timestamps": None if times is None else _owned(times),
+                "user_ids": user_ids,
+                "item_ids": item_ids,
+                "global_user_ids": np.arange(len(user_ids), dtype=np.uint64),
+                "user_features": {},
+                "item_features": {},
+                "catalogue": "data" if given["items"] is None else "public",
+            }
+        )
+
+    @classmethod
+    def from_scipy(
+        cls,
+        matrix: Any,
+        user_ids: Sequence[Hashable] | np.ndarray | None = None,
+        item_ids: Sequence[Hashable] | np.ndarray | None = None,
+    ) -> Self:
+        """Build from a SciPy sparse matrix or array of users x items.
+
+        Parameters
+        ----------
+        matrix : scipy.sparse matrix or array of shape (n_users, n_items)
+            Any format; duplicate entries are summed; explicit zeros and empty rows are kept.
+        user_ids, item_ids : array_like or None
+            External ids, distinct; None numbers them from 0.
+
+        Returns
+        -------
+        Interactions
+            The same shape as `matrix`.
+        """
+        if not scipy.sparse.issparse(matrix):
+            raise TypeError(f"matrix must be a SciPy sparse matrix, got {type(matrix).__name__}; see from_arrays")
+        if matrix.ndim != 2:
+            raise ValueError(f"matrix must have 2 dimensions, got shape {matrix.shape}")
+        n_users, n_items = matrix.shape
+        check_item_count(n_items)
+        indptr, indices, data = checked_csr("matrix", matrix)
+        return cls(
+            _owned(indptr), _owned(indices), compact_values(check_values("matrix.data", data, len(data))), None,
+            axis_ids("user_ids", user_ids, n_users), axis_ids("item_ids", item_ids, n_items),
+            np.arange(n_users, dtype=np.uint64),
+        )  # fmt: skip
+
+    @classmethod
+    def from_dataframe(
+        cls,
+        frame: Any,
+        *,
+        user: str = "user",
+        item: str = "item",
+        value: str | None = None,
+        timestamp: str | None = None,
+        duplicates: str | None = None,
+        user_ids: Sequence[Hashable] | np.ndarray | None = None,
+        item_ids: Sequence[Hashable] | np.ndarray | None = None,
+        unlisted: str = "error",
+    ) -> Self:
+        """Build from a table of pandas, polars or pyarrow with one row per interaction.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame, polars.DataFrame or pyarrow.Table
+            Anything whose columns are read by name and offer ``to_numpy``.
+        user, item : str
+            Names of the id columns.
+        value, timestamp : str or None
+            Names of the value and timestamp columns, if any.
+        duplicates : {"sum", "last", "max", "error"} or None
+            As in `from_arrays`.
+        user_ids, item_ids : array_like or None
+            As in `from_arrays`.
+        unlisted : {"error", "drop"}
+            As in `from_arrays`.
+
+        Returns
+        -------
+        Interactions
+            As from `from_arrays`.
+
+        Raises
+        ------
+        KeyError
+            A column that is not there; the columns that are get listed.
+        """
+        if hasattr(frame, "collect") or not hasattr(frame, "columns"):  # a polars LazyFrame has not read anything
+            remedy = "; call its collect()" if hasattr(frame, "collect") else ""
+            kinds = "a pandas or polars DataFrame, or a pyarrow Table"
+            raise TypeError(f"frame must be {kinds}, got {type(frame).__name__}{remedy}")
+        names = list(getattr(frame, "column_names", frame.columns))  # pyarrow's `columns` are the data
+
+        def column(argument, name):
+            if names.count(name) != 1:
+                what = "stands there more than once" if name in names else "is not a column"
+                raise KeyError(f"{argument}={name!r} {what}; the frame has {names}")
+            series = frame[name]
+            missing = np.asarray(series.is_null() if hasattr(series, "is_null") else series.isna())
+            if missing.any():
+                problem = f"has {missing.sum()} missing entries, the first at position {missing.argmax()}"
+                raise ValueError(f"column {name!r} ({argument}) {problem}; drop or fill those rows")
+            return series.to_numpy()
+
+        return cls.from_arrays(
+            column("user", user),
+            column("item", item),
+            None if value is None else column("value", value),
+            None if timestamp is None else column("timestamp", timestamp),
+            duplicates=duplicates,
+            user_ids=user_ids,
+            item_ids=item_ids,
+            unlisted=unlisted,
+        )
+
+    def with_features(
+        self,
+        *,
+        user_features: Mapping[str, Any] | None = None,
+        item_features: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """The same interactions with these feature columns in place of the old ones.
+
+        Parameters
+        ----------
+        user_features, item_features : mapping of str to array_like, or None
+            One entry per user or item, in the order of `user_ids` or `item_ids`; None keeps what is there.
+
+        Returns
+        -------
+        Interactions
+            Shares its arrays with this one.
+        """
+        changes = {}
+        if user_features is not None:
+            changes["user_features"] = check_columns("user_features", user_features, self.n_users)
+        if item_features is not None:
+            changes["item_features"] = check_columns("item_features", item_features, self.n_items)
+        return self._replace(**changes)
+
+    # ---- reading ------------------------------------------------------------------------------------------------
+
+    def values_or_ones(self, dtype: DTypeLike = np.float64) -> np.ndarray:
+        """The values as one array.
+
+        Parameters
+        ----------
+        dtype : dtype
+            Floating type of the result.
+
+        Returns
+        -------
+        ndarray of shape (n_interactions,)
+            Ones where no values are stored.
+        """
+        if self.values is None:
+            return np.ones(self.n_interactions, dtype=dtype)
+        return np.ascontiguousarray(self.values, dtype=dtype)
+
+    def user_index(self, ids: Iterable[Hashable] | np.ndarray) -> np.ndarray:
+        """Rows of external user ids.
+
+        Parameters
+        ----------
+        ids : array_like
+            External ids.
+
+        Returns
+        -------
+        ndarray of int64
+            One row per id.
+
+        Raises
+        ------
+        KeyError
+            An id that is not among `user_ids`.
+        """
+        if self._user_index is None:
+            self._user_index = IdIndex("user", self.user_ids)
+        return self._user_index.rows(ids)
+
+    def item_index(self, ids: Iterable[Hashable] | np.ndarray) -> np.ndarray:
+        """Columns of external item ids.
+
+        Parameters
+        ----------
+        ids : array_like
+            External ids.
+
+        Returns
+        -------
+        ndarray of int64
+            One column per id.
+
+        Raises
+        ------
+        KeyError
+            An id that is not among `item_ids`.
+        """
+        if self._item_index is None:
+            self._item_index = IdIndex("item", self.item_ids)
+        return self._item_index.rows(ids)
+
+    def to_scipy(self) -> "scipy.sparse.csr_matrix":
+        """A SciPy matrix of users x items.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix
+            Its own copy; float32, or float64 where the values need it.
+        """
+        dtype = np.float32 if self.values is None else self.values.dtype
+        matrix = scipy.sparse.csr_matrix(
+            (self.values_or_ones(dtype).copy(), self.indices.copy(), self.indptr.copy()), shape=self.shape
+        )
+        matrix.has_sorted_indices = True
+        return matrix
+
+    def __reduce__(self) -> tuple:
+        # Through the constructor: an unpickled array is writable, and may hold anything.
+        return type(self), tuple(self._fields().values())
+
+    def __repr__(self) -> str:
+        kind = "" if self.values is None else " with values"
+        sizes = f"{self.n_users:,} users x {self.n_items:,} items, {self.n_interactions:,} interactions"
+        return f"<Interactions: {sizes}{kind}>"
+
+
+def _owned(array: np.ndarray) -> np.ndarray:
+    # Made here and held by nobody else: read-only, so that `own_array` takes it as it is.
+    array.flags.writeable = False
+    return array

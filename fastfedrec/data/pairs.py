@@ -1,0 +1,155 @@
+"""Checks of a user-item pair's value and timestamp, the order of pairs, and the merging of those that stand twice."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fastfedrec._kernels.data import interactions as _kernel
+from fastfedrec.core.check import check_array, check_choice, plain_array
+from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
+from fastfedrec.data.ids import entry_at, id_at
+
+_LEAST_PAIRS = 250_000  # that are worth a thread
+
+DUPLICATES = ("sum", "last", "max", "error")
+
+
+def check_values(name: str, values: Any, length: int) -> np.ndarray:
+    """Values of pairs as floats, one for each, or the refusal of what is none."""
+    array = plain_array(name, values)
+    if array.dtype.kind == "b":
+        array = array.astype(np.float32)
+    if array.dtype.kind == "f" and array.dtype.itemsize == 2:
+        array = array.astype(np.float32)
+    array = check_array(name, array, ndim=1, shape=(length,))
+    if (negative := np.flatnonzero(array < 0)).size:
+        where = negative[0]
+        raise ValueError(
+            f"{name} must be at least 0, got {array[where]} at position {where}; shift the scale, or drop those rows"
+        )
+    return array
+
+
+UNLISTED = ("error", "drop")
+
+
+def drop_unlisted(
+    given: Mapping[str, Any], rows: Mapping[str, np.ndarray], ids: dict[str, np.ndarray], items: Any, unlisted: str
+) -> tuple[np.ndarray | None, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Refuse rows whose user or item is not listed (row -1), or drop them, as if they had never been there.
+
+    Returns which rows are kept (None: all), and what is left of each axis: its rows, and its ids.
+    """
+    check_choice("unlisted", unlisted, UNLISTED)
+    kept = np.ones(len(rows["users"]), dtype=bool)
+    for axis, listed in given.items():
+        if listed is not None:
+            kept &= rows[axis] >= 0
+    if kept.all():
+        return None, dict(rows), ids
+    if unlisted == "error":
+        where = int(np.argmin(kept))
+        n = int(len(kept) - np.count_nonzero(kept))
+        what = f"users[{where}] is somebody whom user_ids does not list"  # people are not named
+        if given["items"] is not None and rows["items"][where] < 0:
+            what = f"items[{where}] is {entry_at(items, where)!r}, which item_ids does not list"
+        raise ValueError(f"{what} ({n} of {len(kept)} rows in all); list it, or pass unlisted='drop'")
+    left = {axis: of_rows[kept] for axis, of_rows in rows.items()}
+    for axis, listed in given.items():
+        if listed is None:  # those who are left
+            there = np.zeros(len(ids[axis]), dtype=bool)
+            there[left[axis]] = True
+            left[axis] = (np.cumsum(there) - 1).astype(left[axis].dtype)[left[axis]]
+            ids = ids | {axis: ids[axis][there]}
+    return kept, left, ids
+
+
+def check_timestamps(timestamps: Any, length: int) -> np.ndarray:
+    """Timestamps as whole seconds, one for each pair; dates that are not known are missing."""
+    # Dates that are not known are missing; whole numbers with gaps, which NumPy makes NaN, are refused below.
+    array = plain_array("timestamps", timestamps, missing=not isinstance(timestamps, np.ndarray))
+    if array.dtype.kind == "M":
+        array = array.astype("datetime64[s]").astype(np.int64)  # NaT becomes MISSING_TIMESTAMP
+    if array.dtype.kind == "f" and (abs(array) < 2.0**63).all() and (array == np.floor(array)).all():
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"timestamps must be integers, got dtype {array.dtype}; use seconds since 1970")
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"timestamps must be below 2**63, got {array.max()}; use seconds since 1970")
+    if array.shape != (length,):
+        raise ValueError(f"timestamps must have shape ({length},), got {array.shape}")
+    return array
+
+
+def compact_values(values: np.ndarray | None) -> np.ndarray | None:
+    """None where all are 1; float32 where that loses nothing."""
+    if values is None or bool((values == 1).all()):
+        return None
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32, copy=False)
+    return narrow if bool((narrow == values).all()) else values
+
+
+def sort_pairs(
+    user_rows: np.ndarray, item_rows: np.ndarray, n_users: int, n_items: int, *, n_threads: int = 0
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Where each user's pairs begin, and the stable order by (user, item): None for pairs that are in it already."""
+    n = len(user_rows)
+    dtype = np.int32 if max(n, n_users) <= np.iinfo(np.int32).max else np.int64
+    order, scratch, indptr = np.empty(n, dtype=dtype), np.empty((n, 2), dtype=dtype), np.zeros(n_users + 1, np.int64)
+    # Each thread counts for itself: with few pairs a row that would cost more than the pairs.
+    n_threads = threads_for_rows(n, resolve_n_threads(n_threads), least=max(_LEAST_PAIRS, n_users + n_items))
+    moved = _kernel.sort_pairs(user_rows, item_rows, order, scratch, indptr, n_items, n_threads)
+    return indptr, order if moved else None
+
+
+def in_order(array: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """`array[order]`, on all threads."""
+    word = {4: np.int32, 8: np.int64}.get(array.dtype.itemsize)
+    if word is None:
+        return array[order]
+    out = np.empty(len(order), dtype=array.dtype)
+    n_threads = threads_for_rows(len(order), resolve_n_threads(0), least=_LEAST_PAIRS)
+    _kernel.look_up_ids(order, np.ascontiguousarray(array).view(word), out.view(word), n_threads)
+    return out
+
+
+def merge_duplicates(indptr, item_rows, values, timestamps, duplicates, user_ids, item_ids):
+    """Merge equal neighbours of pairs sorted by (user, item), and move the users' starts."""
+    if duplicates is not None:
+        check_choice("duplicates", duplicates, DUPLICATES)
+    starts = np.ones(len(item_rows), dtype=bool)
+    np.not_equal(item_rows[1:], item_rows[:-1], out=starts[1:])
+    starts[indptr[:-1][indptr[1:] > indptr[:-1]]] = True
+    n_duplicates = len(starts) - int(np.count_nonzero(starts))
+    if not n_duplicates:
+        return indptr, item_rows, values, timestamps
+    if duplicates == "error":
+        where = int(np.flatnonzero(~starts)[0])
+        user = id_at(user_ids, int(np.searchsorted(indptr, where, side="right")) - 1)
+        raise ValueError(
+            f"{n_duplicates} rows repeat a user-item pair, the first user {user!r} and item "
+            f"{id_at(item_ids, item_rows[where])!r}; choose duplicates='sum', 'last' or 'max'"
+        )
+    if duplicates is None and values is not None:
+        warnings.warn(
+            f"{n_duplicates} rows repeat a user-item pair and their values were summed; choose duplicates='sum', "
+            "'last', 'max' or 'error' to say what is meant",
+            stacklevel=3,
+        )
+    first = np.flatnonzero(starts)
+    last = np.append(first[1:], len(starts)) - 1
+    if values is None:
+        values = np.ones(len(starts), dtype=np.float64)
+    if duplicates == "last":
+        merged = values[last]
+    else:
+        with np.errstate(over="ignore"):
+            merged = (np.maximum if duplicates == "max" else np.add).reduceat(values.astype(np.float64), first)
+        if not np.isfinite(merged).all():
+            raise ValueError("values of a repeated user-item pair sum to infinity; rescale them")
+    if timestamps is not None:
+        timestamps = timestamps[last] if duplicates == "last" else np.maximum.reduceat(timestamps, first)
+    return np.searchsorted(first, indptr), item_rows[first], merged, timestamps

@@ -1,0 +1,26 @@
+"""Which systems run where the data stay on nodes, and how."""
+
+from fastfedrec.engines.deployment.deployed_fit import TERMS, FitDeployment
+from fastfedrec.engines.deployment.deployment import Deployment, FMFDeployment, PrototypesDeployment
+from fastfedrec.rounds.system import FederatedSystem
+from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
+from fastfedrec.systems.private_prototypes.model import PrivatePrototypes
+from fastfedrec.systems.recommender import Recommender
+
+_KINDS: dict[type, type] = {
+    FMFLDP: FMFDeployment,
+    PrivatePrototypes: PrototypesDeployment,
+    **dict.fromkeys(TERMS, FitDeployment),
+}
+
+
+def deployment_of(system: FederatedSystem | Recommender) -> Deployment:
+    """Both ends of a system, or a TypeError where it has none."""
+    for kind, deployment in _KINDS.items():
+        if isinstance(system, kind):
+            return deployment(system)
+    known = ", ".join(kind.__name__ for kind in _KINDS)
+    raise TypeError(
+        f"system must be one of {known}, got {type(system).__name__}: it has no rounds, and its fit looks at "
+        "everybody's data in one place"
+    )

@@ -1,0 +1,66 @@
+"""What a server heard in the rounds of a run, on its own disk, so that it can be started again."""
+
+from dataclasses import astuple
+from typing import Any
+
+from fastfedrec.accounting import RoundTraffic
+from fastfedrec.core.check import check_integer
+from fastfedrec.core.kept_files import checking
+from fastfedrec.rounds.checkpoint import Checkpoint, read_traffic
+from fastfedrec.rounds.receiver import Heard, Rejection, RoundReceiver
+from fastfedrec.rounds.system import Update
+
+_FIELDS = ("n_clients", "answered", "traffic", "rejections")
+
+
+class RoundRecords(Checkpoint):
+    """One file a round in a folder that only its owner can read: sums as they came, before any noise of the server."""
+
+    def recall(self, phase: int, receiver: RoundReceiver) -> tuple[Heard, RoundTraffic] | None:
+        """What was heard in a round, and what it moved; None in one that is still to come."""
+        name = _name(phase, receiver.round)
+        found = self._read(name, _FIELDS)
+        if found is None:
+            return None
+        header, arrays = found
+        with checking(self.folder / name, self._way_out):
+            answered = frozenset(map(_text, header["answered"]))
+            if answered - set(receiver.expected):
+                raise ValueError("somebody has answered who was not asked")
+            total = Update(receiver.round, "merged", check_integer("n_clients", header["n_clients"], low=0), arrays)
+            if total.n_clients > sum(receiver.expected[sender] for sender in answered):
+                raise ValueError(f"n_clients must be at most those who answered, got {total.n_clients}")
+            _check_arrays(total, receiver)
+            rejections = tuple(
+                Rejection(check_integer("round", number, low=-1), _text(sender), _text(reason))
+                for number, sender, reason in header["rejections"]
+            )
+            return Heard(total, rejections, answered), read_traffic(header["traffic"])
+
+    def keep(self, phase: int, heard: Heard, traffic: RoundTraffic) -> None:
+        """Write down a round, before the server draws its noise."""
+        header = {
+            "n_clients": heard.total.n_clients, "answered": sorted(heard.answered), "traffic": astuple(traffic),
+            "rejections": [astuple(rejection) for rejection in heard.rejections],
+        }  # fmt: skip
+        self._write(_name(phase, heard.total.round), header, heard.total.arrays)
+
+
+def _check_arrays(total: Update, receiver: RoundReceiver) -> None:
+    """Raise for a sum that no messages of this round can have."""
+    rules = receiver.system.rules(receiver.state, total.n_clients)
+    if set(total.arrays) != set(rules):
+        raise ValueError(f"it must have the fields {sorted(rules)}, got {sorted(total.arrays)}")
+    for name, rule in rules.items():
+        if violation := rule.violation(total.arrays[name]):
+            raise ValueError(f"field {name!r} {violation}")
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"names and reasons must be text, got {type(value).__name__}")
+    return value
+
+
+def _name(phase: int, round_number: int) -> str:
+    return f"round-{phase}-{round_number}"

@@ -1,0 +1,4 @@
+"""States, updates and values as Flower's records, and back, without pickles.
+
+Who sends what when is one folder up.
+"""

@@ -1,0 +1,22 @@
+"""Splits into train and test, and what a model's scores and predictions are worth.
+
+Attacks on models are in `studies.membership`; audits of privacy claims are in `audit`.
+"""
+
+from fastfedrec.evaluation.percentiles import mean_percentile_rank
+from fastfedrec.evaluation.rankings import evaluate, parse_metrics
+from fastfedrec.evaluation.ratings import RATING_METRICS, evaluate_ratings
+from fastfedrec.evaluation.splits import hold_out, hold_out_entries, k_fold, leave_one_out, random_split
+
+__all__ = [
+    "RATING_METRICS",
+    "evaluate",
+    "evaluate_ratings",
+    "hold_out",
+    "hold_out_entries",
+    "k_fold",
+    "leave_one_out",
+    "mean_percentile_rank",
+    "parse_metrics",
+    "random_split",
+]

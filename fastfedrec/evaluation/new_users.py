@@ -1,0 +1,300 @@
+"""New users, who bring half of their data: the split, and ranking everything else for the other half.
+
+A model is trained on some users, is given half of the data of the others to adapt to them, and ranks all items that
+such a user has never had, for each positive of the other half.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from fastfedrec.compute.ranking import held_out_ranks
+from fastfedrec.core.check import check_instance, check_real
+from fastfedrec.core.randomness import Key, resolve_key
+from fastfedrec.core.threads import check_n_threads
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.log import InteractionLog
+from fastfedrec.evaluation.rankings import parse_metrics
+from fastfedrec.evaluation.splits import hold_out
+
+METRICS = tuple(f"{kind}@{k}" for kind in ("hr", "ndcg") for k in (5, 10, 20, 30))
+_BLOCK_CELLS = 2**22  # scores held at once
+
+
+@dataclass(frozen=True, eq=False)
+class PersonalizationSplit:
+    """What `personalization_split` makes of some data; every part has all users and all items of the data.
+
+    Parameters
+    ----------
+    train_users, test_users : ndarray of int64
+        Rows; together all of them.
+    known : Interactions or InteractionLog
+        All data of the train users, and half of the data of each test user.
+    held_out : Interactions or InteractionLog
+        The positives among the other halves.
+    visited : Interactions
+        Everything, whatever its value.
+    threshold : float
+        A value above it is positive.
+    """
+
+    train_users: np.ndarray
+    test_users: np.ndarray
+    known: Interactions | InteractionLog
+    held_out: Interactions | InteractionLog
+    visited: Interactions
+    threshold: float
+
+    @property
+    def train(self) -> Interactions | InteractionLog:
+        """All data of the train users.
+
+        Returns
+        -------
+        Interactions or InteractionLog
+            Without the test users.
+        """
+        return self.known.select_users(self.train_users)
+
+    @property
+    def personal(self) -> Interactions | InteractionLog:
+        """What each test user may adapt a model with.
+
+        Returns
+        -------
+        Interactions or InteractionLog
+            Without the train users.
+        """
+        return self.known.select_users(self.test_users)
+
+    @property
+    def known_positives(self) -> Interactions:
+        """Everything that a model without personalisation may be fitted on.
+
+        Returns
+        -------
+        Interactions
+            Positive entries of all users in `known`; counts where the data are a log.
+        """
+        if isinstance(self.known, InteractionLog):
+            return self.known.interactions
+        return self.known.binarize(self.threshold)
+
+
+def personalization_split(
+    data: Interactions | InteractionLog, *, threshold: float = 0.0, test_fraction: float = 0.2, key: Key | None
+) -> PersonalizationSplit:
+    """Draw the test users, and the half of each one's data that is held out.
+
+    Parameters
+    ----------
+    data : Interactions or InteractionLog
+        A log is split by its entries: then a pair may be known and held out as well.
+    threshold : float
+        An interaction with a value above it is positive; every entry of a log is.  All interactions count as visited.
+    test_fraction : float
+        Share of the users, between 0 and 1, rounded to whole users; at least one stays on each side.
+    key : Key or None
+        Source of the choice; None draws a new entropy key.
+
+    Returns
+    -------
+    PersonalizationSplit
+        Of each test user's n entries half is held out, rounded up or down at random, but never all; positive or not.
+
+    References
+    ----------
+    .. [1] Wang, Yin, Chen, et al., "Fast-adapting and privacy-preserving federated recommender system", VLDB Journal
+       2021, section 3.3.
+
+    Examples
+    --------
+    >>> from fastfedrec import Key, datasets
+    >>> from fastfedrec.evaluation.new_users import personalization_split
+    >>> data = datasets.generate_implicit(50, 40, key=Key.from_seed(1))
+    >>> split = personalization_split(data, key=Key.from_seed(1))
+    >>> split.personal.n_users, split.known.n_interactions + split.held_out.n_interactions == data.n_interactions
+    (10, True)
+    """
+    if not isinstance(data, Interactions | InteractionLog):
+        raise TypeError(
+            f"data must be Interactions or InteractionLog, got {type(data).__name__}; use Interactions.from_arrays"
+        )
+    threshold = check_real("threshold", threshold, low=0.0)
+    fraction = check_real("test_fraction", test_fraction, low=0.0, high=1.0, exclusive=True)
+    key = resolve_key(key)
+    visited = data.interactions if isinstance(data, InteractionLog) else data
+    if visited.n_users < 2:
+        raise ValueError(f"data must have at least 2 users, got {visited.n_users}: one to train and one to test")
+    n_test = min(max(round(fraction * visited.n_users), 1), visited.n_users - 1)
+    order = key.permutation("personalization.users", size=visited.n_users)
+    test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
+    is_test = np.zeros(visited.n_users, dtype=bool)
+    is_test[test] = True
+    known: Interactions | InteractionLog
+    held_out: Interactions | InteractionLog
+    if isinstance(data, InteractionLog):
+        by_user = np.argsort(data.users, kind="stable")
+        ends = np.cumsum(np.bincount(data.users, minlength=visited.n_users))
+        mask = np.empty(data.n_entries, dtype=bool)
+        mask[by_user] = hold_out(np.concatenate([[0], ends]), visited.global_user_ids, 0.5, key=key)
+        mask &= is_test[data.users]
+        known, held_out = data.keep_entries(~mask), data.keep_entries(mask)
+    else:
+        mask = hold_out(data.indptr, data.global_user_ids, 0.5, key=key)
+        mask &= np.repeat(is_test, data.interactions_per_user())
+        known, held_out = data.keep_interactions(~mask), data.keep_interactions(mask).binarize(threshold)
+    return PersonalizationSplit(train, test, known, held_out, visited, threshold)
+
+
+def evaluate_personalized(
+    model: Any, split: PersonalizationSplit, *, metrics: Sequence[str] = METRICS, n_threads: int = 0
+) -> dict[str, dict[str, float]]:
+    """Rank every held-out positive among all items that its user has never had.
+
+    rank = 1 + items scored higher + half of the items scored the same.  Whatever the user has had, positive or not, in
+    either half, is not ranked, but for the held-out positive itself.
+
+    Parameters
+    ----------
+    model : object
+        Anything with ``score(user_ids, item_ids)``, as for `evaluation.evaluate`; or with ``score_items(user_ids,
+        contexts=...)``, which returns a row of scores of all items for each user id and, where the split is of a log,
+        for the context beside it (a mapping of columns).  `score_items` is asked where a model has both.
+    split : PersonalizationSplit
+        From `personalization_split`.
+    metrics : sequence of str
+        As for `evaluation.evaluate`.
+    n_threads : int
+        0 for all processors; the result does not depend on it.
+
+    Returns
+    -------
+    dict of str to dict of str to float
+        "all": each metric, averaged over a user's held-out positives, then over users who have any.  "new": the same
+        for the positives whose item is not in the user's known half; NaN where there are none.
+
+    Raises
+    ------
+    ValueError
+        Nothing is held out, or scores that are not finite or of the wrong shape.
+
+    Examples
+    --------
+    >>> from fastfedrec import Key, Popularity, datasets
+    >>> from fastfedrec.evaluation.new_users import evaluate_personalized, personalization_split
+    >>> data = datasets.generate_implicit(50, 40, key=Key.from_seed(1))
+    >>> split = personalization_split(data, key=Key.from_seed(1))
+    >>> model = Popularity().fit(split.known_positives, key=Key.from_seed(1))
+    >>> 0 < evaluate_personalized(model, split, metrics=["hr@10"])["all"]["hr@10"] < 1
+    True
+    """
+    if not callable(getattr(model, "score_items", None) or getattr(model, "score", None)):
+        raise TypeError(f"model must have a method score or score_items, {type(model).__name__} has neither")
+    check_instance("split", split, PersonalizationSplit, "use personalization_split")
+    functions = parse_metrics(metrics)
+    n_threads = check_n_threads(n_threads)
+    users, items, contexts = _queries(split.held_out)
+    if not len(users):
+        raise ValueError("split holds nothing out: no test user has two entries, one of them positive and held out")
+    visited = split.visited
+    ranks = np.empty(len(users))
+    step = max(1, _BLOCK_CELLS // visited.n_items)
+    # Without contexts a user's scores serve all of the user's positives.
+    distinct, query = (np.arange(len(users)), np.arange(len(users))) if contexts else _first_of_each(users)
+    edges = np.searchsorted(query, np.arange(0, len(distinct) + step, step))
+    for number, start in enumerate(range(0, len(distinct), step)):
+        chosen = distinct[start : start + step]
+        block = slice(edges[number], edges[number + 1])
+        rows = query[block] - start
+        scores = score_rows(model, visited, users[chosen], {name: column[chosen] for name, column in contexts.items()})
+        own = scores[rows, items[block]]
+        lengths = np.diff(visited.indptr)[users[chosen]]
+        entries = np.repeat(visited.indptr[users[chosen]] - (np.cumsum(lengths) - lengths), lengths)
+        entries += np.arange(len(entries))
+        scores[np.repeat(np.arange(len(chosen)), lengths), visited.indices[entries]] = -np.inf  # below all: not ranked
+        counts = np.full(len(chosen), visited.n_items)
+        ranks[block] = held_out_ranks(own, scores, counts, rows=rows, n_threads=n_threads)
+    known = split.known.interactions if isinstance(split.known, InteractionLog) else split.known
+    is_new = ~_has_pair(known, users, items)
+    return {
+        "all": {name: _mean_over_users(users, function(ranks)) for name, function in functions.items()},
+        "new": {name: _mean_over_users(users[is_new], function(ranks[is_new])) for name, function in functions.items()},
+    }
+
+
+def _queries(held_out: Interactions | InteractionLog) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """Row and column of every held-out positive, by user, and the context of each."""
+    if isinstance(held_out, InteractionLog):
+        order = np.argsort(held_out.users, kind="stable")
+        contexts = {name: column[order] for name, column in held_out.contexts.items()}
+        return held_out.users[order], held_out.items[order], contexts
+    users = np.repeat(np.arange(held_out.n_users), held_out.interactions_per_user())
+    return users, held_out.indices.astype(np.int64), {}
+
+
+def _first_of_each(users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    _, first, inverse = np.unique(users, return_index=True, return_inverse=True)
+    return first, inverse
+
+
+def score_rows(
+    model: Any, data: Interactions, users: np.ndarray, contexts: Mapping[str, np.ndarray] | None = None
+) -> np.ndarray:
+    """Ask a model for the scores of all items for some users.
+
+    Parameters
+    ----------
+    model : object
+        With `score_items`, or else `score`; see `evaluate_personalized`.
+    data : Interactions
+        Names the users and the items.
+    users : ndarray of int64
+        Rows of `data`.
+    contexts : mapping of str to ndarray, or None
+        Columns of the context, an entry for each of `users`.
+
+    Returns
+    -------
+    ndarray of shape (len(users), n_items), float64
+        Finite.
+
+    Raises
+    ------
+    ValueError
+        Scores that are not finite or of the wrong shape.
+    """
+    name, ids, shape = type(model).__name__, data.user_ids[users], (len(users), data.n_items)
+    if callable(getattr(model, "score_items", None)):
+        found = np.asarray(model.score_items(ids, contexts=contexts) if contexts else model.score_items(ids))
+        if found.shape != shape:
+            raise ValueError(f"{name}.score_items must return shape {shape}, got {found.shape}")
+    else:
+        found = np.asarray(model.score(np.repeat(ids, data.n_items), np.tile(data.item_ids, len(users))))
+        if found.shape != (shape[0] * shape[1],):
+            raise ValueError(f"{name}.score must return one score a pair, got shape {found.shape}")
+    scores = found.reshape(shape).astype(np.float64)
+    if not np.isfinite(scores).all():
+        user = data.user_ids[users[[int(np.argmin(np.isfinite(scores).all(axis=1)))]]].tolist()[0]
+        raise ValueError(f"{name} returned a score that is not finite for user {user!r}; has the model diverged?")
+    return scores
+
+
+def _has_pair(data: Interactions, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+    rows = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+    stored = rows * data.n_items + data.indices
+    wanted = users * data.n_items + items
+    place = np.searchsorted(stored, wanted)
+    found = place < len(stored)
+    found[found] = stored[place[found]] == wanted[found]
+    return cast(np.ndarray, found)
+
+
+def _mean_over_users(users: np.ndarray, values: np.ndarray) -> float:
+    if not len(users):
+        return float("nan")
+    _, row = np.unique(users, return_inverse=True)
+    return float((np.bincount(row, weights=values) / np.bincount(row)).mean())

@@ -1,0 +1,100 @@
+"""Entries held out of some users, and where a model ranks them among all items; public in `fastfedrec.evaluation`."""
+
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.data.interactions import Interactions
+
+
+def mean_percentile_rank(
+    model: Any, test: Interactions, *, seen: Interactions | None = None, batch_size: int = 2**22
+) -> float:
+    """Where a model ranks the test interactions among all items, weighted by their values: 0 best, 0.5 random.
+
+    Parameters
+    ----------
+    model : object
+        Anything with ``score(user_ids, item_ids)``: external ids, two arrays of one length, one score for each pair.
+    test : Interactions
+        Interactions of at least one user, with ratings or counts as values; ones where there are none.
+    seen : Interactions or None
+        On the same axes, as `hold_out_entries` returns it: items that are not ranked for the users who have them.  None
+        ranks every item.
+    batch_size : int
+        Comparisons of scores held at once, exceeded only by a single user's.  The result does not depend on it.
+
+    Returns
+    -------
+    float
+        Quotient of sum(x rank) and sum(x) over test interactions with value x.  The rank of an item is the share of the
+        other ranked items with a higher score, those with the same score counting one half: a constant model gives 0.5.
+
+    Raises
+    ------
+    ValueError
+        An empty test, values that add up to 0, other users or items in `seen`, scores that are NaN or of the wrong
+        shape, or fewer than two ranked items.
+
+    References
+    ----------
+    .. [1] Hu, Koren, Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008, equation 8.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> from fastfedrec.evaluation import mean_percentile_rank
+    >>> class LowIdsFirst:
+    ...     def score(self, user_ids, item_ids):
+    ...         return -item_ids
+    >>> mean_percentile_rank(LowIdsFirst(), Interactions.from_arrays([1, 1, 2], [0, 2, 1], [3, 1, 4]))
+    0.375
+    """
+    if not callable(getattr(model, "score", None)):
+        raise TypeError(f"model must have a method score(user_ids, item_ids), {type(model).__name__} has none")
+    check_instance("test", test, Interactions, "use evaluation.hold_out_entries")
+    if seen is not None:
+        check_instance("seen", seen, Interactions, "use evaluation.hold_out_entries")
+        same = np.array_equal(seen.user_ids, test.user_ids) and np.array_equal(seen.item_ids, test.item_ids)
+        if not same:
+            raise ValueError("seen and test must have the same users and items; use hold_out_entries")
+    batch_size = check_integer("batch_size", batch_size, low=1)
+    total = float(test.values_or_ones().sum())
+    if not total > 0:
+        raise ValueError(f"test must hold interactions with values that add up to more than 0, got {test!r}")
+    users = np.flatnonzero(test.interactions_per_user())
+    ends = np.cumsum(test.interactions_per_user()[users]) * test.n_items
+    total_rank, start = 0.0, 0
+    while start < len(users):
+        done = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, done + batch_size, side="right")))
+        total_rank += _weighted_ranks(model, test, seen, users[start:stop])
+        start = stop
+    return total_rank / total
+
+
+def _weighted_ranks(model: Any, test: Interactions, seen: Interactions | None, users: np.ndarray) -> float:
+    """The sum of value times rank over the test interactions of these users."""
+    shape = len(users), test.n_items
+    name = type(model).__name__
+    pairs = np.repeat(test.user_ids[users], test.n_items), np.tile(test.item_ids, len(users))
+    scores = np.asarray(model.score(*pairs), dtype=np.float64)
+    if scores.shape != pairs[0].shape:
+        raise ValueError(f"{name}.score must return one score a pair, shape {pairs[0].shape}, got {scores.shape}")
+    if np.isnan(scores).any():
+        raise ValueError(f"{name}.score returned NaN for {int(np.isnan(scores).sum())} pairs; has the model diverged?")
+    scores = scores.reshape(shape)
+    tested = test._take_users(users)
+    rows, columns = np.repeat(np.arange(len(users)), tested.interactions_per_user()), tested.indices
+    ranked = np.ones(shape, dtype=bool)
+    if seen is not None:
+        known = seen._take_users(users)
+        ranked[np.repeat(np.arange(len(users)), known.interactions_per_user()), known.indices] = False
+    ranked[rows, columns] = True  # what is tested is ranked, whatever `seen` says
+    if (others := ranked.sum(axis=1)[rows] - 1).min() < 1:
+        raise ValueError("test needs users with at least two items to rank; pass fewer of them as seen")
+    own, all_scores, counted = scores[rows, columns][:, None], scores[rows], ranked[rows]
+    above = ((all_scores > own) & counted).sum(axis=1)
+    same = ((all_scores == own) & counted).sum(axis=1) - 1  # without the item itself
+    return float(tested.values_or_ones() @ ((above + 0.5 * same) / others))

@@ -1,0 +1,83 @@
+"""Splits into folds and errors of predicted ratings; public as part of `fastfedrec.evaluation`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.data.interactions import Interactions
+
+#: Errors of predicted ratings, by name.
+RATING_METRICS: dict[str, Callable[[np.ndarray], float]] = {
+    "rmse": lambda errors: float(np.sqrt(np.mean(errors**2))),
+    "mae": lambda errors: float(np.mean(np.abs(errors))),
+}
+
+
+def evaluate_ratings(
+    model: Any, test: Interactions, *, metrics: Sequence[str] = ("rmse", "mae"), batch_size: int = 2**18
+) -> dict[str, float]:
+    """Predict every test rating, and average the errors.
+
+    Parameters
+    ----------
+    model : object
+        Anything with ``predict(user_ids, item_ids)``: external ids, two arrays of one length, one rating for each pair.
+    test : Interactions
+        With ratings as values.
+    metrics : sequence of str
+        "rmse" (root of the mean squared error) and "mae" (mean absolute error).
+    batch_size : int
+        Pairs in one call of ``predict``.  The result does not depend on it.
+
+    Returns
+    -------
+    dict of str to float
+        Each metric under its name; means over test ratings, on the scale of the ratings.
+
+    Raises
+    ------
+    ValueError
+        An empty test, an unknown metric, or predictions that are not finite or of the wrong shape.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> from fastfedrec.evaluation import evaluate_ratings
+    >>> class Three:
+    ...     def predict(self, user_ids, item_ids):
+    ...         return [3.0] * len(user_ids)
+    >>> evaluate_ratings(Three(), Interactions.from_arrays([1, 2], [10, 10], [5, 3]))
+    {'rmse': 1.4142135623730951, 'mae': 1.0}
+    """
+    name = type(model).__name__
+    if not callable(getattr(model, "predict", None)):
+        raise TypeError(f"model must have a method predict(user_ids, item_ids), {name} has none")
+    check_instance("test", test, Interactions, "use evaluation.k_fold")
+    if isinstance(metrics, str) or not metrics or (unknown := [m for m in metrics if m not in RATING_METRICS]):
+        raise ValueError(
+            f"metrics must be a sequence out of {list(RATING_METRICS)}, got {metrics!r}"
+            + (f"; unknown: {unknown}" if not isinstance(metrics, str) and metrics else "")
+        )
+    batch_size = check_integer("batch_size", batch_size, low=1)
+    if not test.n_interactions:
+        raise ValueError(f"test must hold ratings, got {test!r}")
+    users = test.user_ids[np.repeat(np.arange(test.n_users), test.interactions_per_user())]
+    items = test.item_ids[test.indices]
+    ratings = test.values_or_ones()
+    errors = np.empty(len(ratings))
+    for start in range(0, len(errors), batch_size):
+        block = slice(start, start + batch_size)
+        predicted = np.asarray(model.predict(users[block], items[block]), dtype=np.float64)
+        if predicted.shape != errors[block].shape:
+            raise ValueError(
+                f"{name}.predict must return one rating a pair, shape {errors[block].shape}, got {predicted.shape}"
+            )
+        errors[block] = predicted - ratings[block]
+    if not np.isfinite(errors).all():
+        raise ValueError(
+            f"{name}.predict returned {int((~np.isfinite(errors)).sum())} ratings that are not finite; has the model "
+            "diverged?"
+        )
+    return {m: RATING_METRICS[m](errors) for m in metrics}

@@ -1,0 +1,298 @@
+"""What comes before private k-means: bounded contributions, a public projection, and candidate centres."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec._kernels.mechanisms import bounded_rows as _kernel
+from fastfedrec.core.check import check_array, check_instance, check_integer, check_noise_epsilon, check_real
+from fastfedrec.core.numbers import renamed
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
+
+_MAX_GRID_DIMENSIONS = 12
+MAX_DEPTH, MAX_SHIFTS = 30, 2**8  # of `grid_candidates`
+_KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
+
+
+def limit_contributions(
+    interactions: Interactions, max_entries: int, *, value_range: tuple[float, float], key: Key, round: int = 0
+) -> Interactions:
+    """Bound what a user contributes: at most so many entries, each clipped to a public range.
+
+    Parameters
+    ----------
+    interactions : Interactions
+        Every stored entry counts, zeros too.
+    max_entries : int
+        At least 1.  A user with more keeps a uniformly random subset, drawn from the stream of the user's global id:
+        it does not depend on anybody else's data.
+    value_range : tuple of two floats
+        Public; values below and above are moved to the ends.
+    key : Key
+        Source of the draws.  It is not used up here: the caller claims it, once for a whole run.
+    round : int
+        Part of the streams' name.
+
+    Returns
+    -------
+    Interactions
+        Same users and items.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions, Key
+    >>> from fastfedrec.mechanisms.bounded_rows import limit_contributions
+    >>> data = Interactions.from_arrays([0, 0, 0, 1], [0, 1, 2, 0], [9.0, 9.0, 9.0, 2.0])
+    >>> limited = limit_contributions(data, 2, value_range=(0.0, 5.0), key=Key.from_seed(1))
+    >>> limited.values
+    array([5., 5., 2.], dtype=float32)
+    """
+    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays")
+    max_entries = check_integer("max_entries", max_entries, low=1)
+    low, high = check_value_range(value_range)
+    check_instance("key", key, Key, _KEY_REMEDY)
+    round_number = check_integer("round", round, low=0, high=2**32 - 1)
+    kept = np.zeros(interactions.n_interactions, dtype=np.uint8)
+    if kept.size:
+        subkey = key.subkey("projection.entries")
+        _kernel.keep_entries(interactions.indptr, interactions.global_user_ids, kept, subkey, round_number, max_entries)
+    limited = interactions.keep_interactions(kept.astype(bool))
+    # Clipped in its own type, towards the inside, so that rounding cannot leave the range.
+    values = limited.values_or_ones(np.float32 if limited.values is None else limited.values.dtype)
+    return limited._replace(values=np.clip(values, *_inner(low, high, values.dtype)))
+
+
+def project_rows(
+    interactions: Interactions, n_dimensions: int, radius: float, *, key: Key, round: int = 0, n_threads: int = 0
+) -> np.ndarray:
+    """Project rows to few dimensions by public random directions, and shrink them into a ball.
+
+    Parameters
+    ----------
+    interactions : Interactions
+        As `limit_contributions` returns them; missing entries count as 0.
+    n_dimensions : int
+        At least 1; the directions have independent normal entries of variance 1 / n_dimensions.
+    radius : float
+        From 1e-100 to 1e100: of the ball, public.
+    key : Key
+        Where the directions come from.  They are public, so this may be a key that everybody has.
+    round : int
+        Part of the stream's name.
+    n_threads : int
+        0 for all; the result does not depend on it.
+
+    Returns
+    -------
+    ndarray of shape (n_users, n_dimensions), float64
+        Still each user's own data.
+    """
+    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays")
+    n_dimensions = check_integer("n_dimensions", n_dimensions, low=1)
+    radius = check_radius(radius)
+    check_instance("key", key, Key, _KEY_REMEDY)
+    shape = (interactions.n_items, n_dimensions)
+    with renamed("size", "n_items * n_dimensions"):
+        draws = key.normal("projection.directions", round=round, size=shape[0] * shape[1])
+    out = np.zeros((interactions.n_users, n_dimensions))
+    _kernel.project(
+        interactions.indptr, interactions.indices, interactions.values_or_ones(),
+        draws.reshape(shape) / math.sqrt(n_dimensions), out, radius, resolve_n_threads(n_threads),
+    )  # fmt: skip
+    return out
+
+
+def public_candidates(n_candidates: int, n_dimensions: int, radius: float, *, key: Key, round: int = 0) -> np.ndarray:
+    """Candidate centres that cost nothing: uniform points of the ball.
+
+    Parameters
+    ----------
+    n_candidates, n_dimensions : int
+        At least 1.
+    radius : float
+        From 1e-100 to 1e100.
+    key : Key
+        Where they come from; they are public.
+    round : int
+        Part of the stream's name.
+
+    Returns
+    -------
+    ndarray of shape (n_candidates, n_dimensions), float64
+        Within the ball, up to rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.mechanisms.bounded_rows import public_candidates
+    >>> points = public_candidates(100, 3, 2.0, key=Key.from_seed(1))
+    >>> points.shape, bool((np.linalg.norm(points, axis=1) < 2.001).all())
+    ((100, 3), True)
+    """
+    n_candidates = check_integer("n_candidates", n_candidates, low=1)
+    n_dimensions = check_integer("n_dimensions", n_dimensions, low=1)
+    radius = check_radius(radius)
+    check_instance("key", key, Key, _KEY_REMEDY)
+    with renamed("size", "n_candidates * n_dimensions"):
+        points = key.normal("projection.candidates", round=round, size=n_candidates * n_dimensions)
+    points = points.reshape(n_candidates, n_dimensions)
+    lengths = key.uniform("projection.lengths", round=round, size=n_candidates) ** (1 / n_dimensions)
+    return points * (radius * lengths / np.sqrt(np.einsum("if,if->i", points, points)))[:, None]
+
+
+def grid_candidates(
+    points: np.ndarray,
+    n_candidates: int,
+    *,
+    radius: float,
+    depth: int,
+    n_shifts: int,
+    epsilon: float,
+    threshold: float | None = None,
+    key: Key,
+    round: int = 0,
+) -> np.ndarray:
+    """Candidate centres where points are dense: a cube is halved in every direction as long as noisy counts are high.
+
+    **Guarantee.** n_shifts * depth * epsilon-differentially private for "add_remove" of one user (one row of `points`):
+    every one of the 2^n_dimensions children of an active cell is counted, with discrete Laplace noise of scale
+    1 / epsilon, and a user is counted in one cell of a level.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_users, n_dimensions), float64
+        As `project_rows` returns them; at most 12 dimensions.  A row that is not finite counts as zeros.
+    n_candidates : int
+        How many to return: centres of active cells, the deepest first, then as many `public_candidates` as are missing.
+    radius : float
+        Of the ball that holds the points; the cube has 4 times its length, and a random place each time.
+    depth, n_shifts : int
+        Halvings, and cubes; at least 1, at most 30 and 256.
+    epsilon : float
+        Of one level of one cube; from 1e-100 to 1e100.
+    threshold : float or None
+        Noisy count that keeps a cell active; None takes 2 depth / epsilon.
+    key : Key
+        Source of the noise.  It is not used up here: the caller claims it, once for a whole run.
+    round : int
+        Part of the streams' name, below 2^16.
+
+    Returns
+    -------
+    ndarray of shape (n_candidates, n_dimensions), float64
+        Released: no longer private.
+
+    References
+    ----------
+    .. [1] Balcan, Dick, Liang, Mou, Zhang, "Differentially private clustering in high-dimensional Euclidean spaces",
+       ICML 2017, Algorithm 2.
+    """
+    points = check_points(points)
+    n_dimensions = check_integer("the number of points' columns", points.shape[1], high=_MAX_GRID_DIMENSIONS)
+    n_candidates = check_integer("n_candidates", n_candidates, low=1)
+    radius = check_radius(radius)
+    depth = check_integer("depth", depth, low=1, high=MAX_DEPTH)
+    n_shifts = check_integer("n_shifts", n_shifts, low=1, high=MAX_SHIFTS)
+    epsilon = check_noise_epsilon("epsilon", epsilon)
+    threshold = 2 * depth / epsilon if threshold is None else check_real("threshold", threshold)
+    check_instance("key", key, Key, _KEY_REMEDY)
+    round_number = check_integer("round", round, low=0, high=2**16 - 1)
+    noise = DiscreteLaplace(1 / Fraction(epsilon))
+    n_children, bit = 2**n_dimensions, 1 << np.arange(n_dimensions)
+    bits = (np.arange(n_children)[:, None] & bit > 0).astype(np.int64)  # of each child, one a dimension
+    found: list[list[np.ndarray]] = [[] for _ in range(depth)]
+    inside_cube = np.clip(points, -3 * radius, 3 * radius)  # no cube reaches beyond; and nothing overflows
+    for shift in range(n_shifts):
+        stream = round_number << 16 | shift << 8
+        offset = key.uniform("projection.shift", round=stream, size=n_dimensions)
+        origin = -radius * (1 + 2 * offset)
+        places = (inside_cube - origin) / (4 * radius) * 2**depth
+        codes = np.clip(places, 0, 2**depth - 1).astype(np.int64)
+        cells = np.zeros((1, n_dimensions), dtype=np.int64)
+        inside = np.zeros(len(points), dtype=np.int64)  # each user's active cell; -1 where there is none
+        for level in range(depth):
+            children = (2 * cells[:, None, :] + bits).reshape(-1, n_dimensions)
+            child = inside * n_children + (codes >> (depth - 1 - level) & 1) @ bit
+            counts = np.bincount(child[inside >= 0], minlength=len(children))
+            noisy = noise.add_noise(counts, key=key, purpose="projection.grid", round=stream | level)
+            active = noisy >= threshold
+            renumber = np.where(active, np.cumsum(active) - 1, -1)
+            inside = np.where(inside >= 0, renumber[np.maximum(child, 0)], -1)
+            cells = children[active]
+            if not len(cells):
+                break
+            found[level].append(origin + (cells + 0.5) * (4 * radius / 2 ** (level + 1)))
+    centers = [center for level in reversed(found) for center in level]
+    rest = public_candidates(n_candidates, n_dimensions, radius, key=key, round=round)
+    return np.concatenate([*centers, rest])[:n_candidates]
+
+
+def check_value_range(value_range: tuple[float, float]) -> tuple[float, float]:
+    """Two numbers, the first below the second.
+
+    Parameters
+    ----------
+    value_range : sequence of two numbers
+        What the caller passed.
+
+    Returns
+    -------
+    tuple of two floats
+        The same.
+    """
+    if not isinstance(value_range, tuple | list | np.ndarray) or np.ndim(value_range) != 1 or len(value_range) != 2:
+        raise TypeError(f"value_range must be a pair (low, high), got {value_range!r}")
+    low = check_real("value_range[0]", value_range[0], low=0.0)
+    return low, check_real("value_range[1]", value_range[1], low=low, exclusive=True)
+
+
+def _inner(low: float, high: float, dtype: np.dtype) -> tuple[np.floating, np.floating]:
+    """The ends of a range in a type that may not hold them."""
+    inner_low, inner_high = dtype.type(low), dtype.type(high)
+    if float(inner_low) < low:
+        inner_low = np.nextafter(inner_low, dtype.type(np.inf))
+    if float(inner_high) > high:
+        inner_high = np.nextafter(inner_high, dtype.type(0))
+    return inner_low, inner_high
+
+
+def check_radius(radius: float) -> float:
+    """Check the radius of the ball that holds projected rows.
+
+    Parameters
+    ----------
+    radius : float
+        What the caller passed.
+
+    Returns
+    -------
+    float
+        From 1e-100 to 1e100, where squares of what lies in the ball, and their sums, keep all their digits.
+    """
+    return check_real("radius", radius, low=1e-100, high=1e100)
+
+
+def check_points(points: np.ndarray) -> np.ndarray:
+    """Check projected rows, and let none of them decide whether there is a release.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_users, n_dimensions), float64
+        What the caller passed.  A row that is not finite counts as zeros.
+
+    Returns
+    -------
+    ndarray
+        C-contiguous.
+    """
+    points = check_array("points", points, ndim=2, dtypes=(np.float64,), finite=False)
+    check_integer("the number of points' columns", points.shape[1], low=1)
+    bad = ~np.isfinite(points).all(axis=1)
+    if bad.any():
+        points = np.where(bad[:, None], 0.0, points)
+    return points

@@ -1,0 +1,184 @@
+"""Binary response: one bit about a real number in [-1, 1] (Nguyen et al. 2016, "Harmony")."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec._kernels.mechanisms.channels import binary_response as _kernel
+from fastfedrec.core.check import check_epsilon, check_out, check_real, plain_array
+from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
+from fastfedrec.mechanisms.codes import check_integers, check_reals
+
+_PURPOSE = "binary_response.privatize"
+_REMEDY = "2 * x - 1 for answers x of 0 and 1"
+_BLOCK = 4096
+
+
+class BinaryResponse(Channel):
+    """Answer + with probability 1/2 + t (e^eps - 1) / (2 (e^eps + 1)), for t in [-1, 1].
+
+    **Guarantee.** One answer is `epsilon`-differentially private in the local model: any two values t are neighbours
+    ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.
+
+    Parameters
+    ----------
+    nominal_epsilon : float
+        Greater than 0, in nats; the exact epsilon of what runs is at most this.
+
+    Attributes
+    ----------
+    nominal_epsilon : float
+        As given.
+    span : int
+        T - 2^63, where T / 2^64 is the largest probability of an answer.
+    decoder : float
+        What one answer of +-1 is multiplied by: an unbiased estimate of t.
+
+    Notes
+    -----
+    T is the largest integer with T / (2^64 - T) below a lower bound of e^eps.  The kernel turns a real t into the
+    threshold 2^63 + t * span, clamped to [2^64 - T, T], and compares one uniform 64-bit word with it.  As a `Channel`
+    its inputs are the two extreme values, which have the largest likelihood ratio; every other threshold lies between
+    theirs.  See docs/explanation/mechanisms/channels/binary-response.md.
+
+    References
+    ----------
+    .. [1] Nguyen, Xiao, Yang, Hui, Shin, Shin, "Collecting and analyzing data from smart device users with local
+       differential privacy", 2016, Algorithm 1.
+    .. [2] Minto, Haller, Livshits, Haddadi, "Stronger privacy for federated collaborative filtering with implicit
+       feedback", RecSys 2021, Algorithm 1.
+
+    Examples
+    --------
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.mechanisms import BinaryResponse
+    >>> channel = BinaryResponse(1.0)
+    >>> 0.999999 < channel.epsilon <= 1.0
+    True
+    >>> answers = channel.privatize([0.5] * 100_000, key=Key.from_seed(1))
+    >>> bool(abs(channel.estimate(answers).mean() - 0.5) < 0.05)
+    True
+    """
+
+    def __init__(self, nominal_epsilon: float):
+        self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
+        bound = exp_lower(self.nominal_epsilon)
+        largest = min(int(TOTAL * bound / (1 + bound)), TOTAL - 1)  # int() rounds toward privacy
+        self.span = largest - TOTAL // 2
+        if self.span < 1:
+            raise ValueError(
+                f"nominal_epsilon must be at least about 2.2e-19, got {nominal_epsilon}: no 64-bit bias is smaller"
+            )
+        answer = Fraction(TOTAL, 2 * self.span)
+        super().__init__(
+            [[largest, TOTAL - largest], [TOTAL - largest, largest]], inputs=[1, -1], outputs=[answer, -answer]
+        )
+        self.decoder = float(answer)
+
+    def privatize(
+        self,
+        values: np.ndarray,
+        *,
+        key: Key | None = None,
+        round: int = 0,
+        out: np.ndarray | None = None,
+        n_threads: int = 0,
+    ) -> np.ndarray:
+        """Answer for each value with one bit; values are clipped to [-1, 1] first, and bool counts as -1 and +1.
+
+        Parameters
+        ----------
+        values : array_like of float64, float32, another real type, or bool
+            A value that is not finite counts as 0, because whether a client answers must not depend on its data.
+            Other types, and strided arrays, are copied to float64 first.  Bits that are not bool are refused, since 0
+            is a fair coin here: any unsigned array, one of signed integers with a 0 and nothing but 0 and 1, and one of
+            floats with 0 and 1 and nothing else.  So a single number of type float is always answered.
+        key : Key or None
+            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
+        round : int
+            Part of the stream's name; use a new one for each call under one seed.
+        out : ndarray of int8 or None
+            Where to write, in the shape of `values`; None makes a new array.
+        n_threads : int
+            0 for all; the bits do not depend on it.
+
+        Returns
+        -------
+        ndarray of int8
+            +1 or -1, in the shape of `values`.
+
+        Raises
+        ------
+        TypeError
+            No real numbers.
+        ValueError
+            Bits, coded as 0 and 1.
+        """
+        values = plain_array("values", values)
+        out = check_out(out, values.shape, np.int8, apart_from=values)
+        if values.dtype == np.bool_:
+            values = 2.0 * values - 1.0
+        elif _are_bits(values):
+            raise ValueError(f"values must be from -1 to 1, got {values.dtype} of 0 and 1: 0 is a coin; use {_REMEDY}")
+        values = check_reals("values", values, _REMEDY)
+        key, round_number, n_threads = claim_call("BinaryResponse.privatize", key, round, n_threads)
+        _kernel.respond_values(
+            np.ascontiguousarray(values).reshape(-1),
+            out.reshape(-1),
+            key.subkey(_PURPOSE),
+            self.span,
+            round_number,
+            n_threads,
+        )
+        return out
+
+    def estimate(self, reports: np.ndarray) -> np.ndarray:
+        """Decode answers of +1 and -1, each to an unbiased estimate of its (clipped) value.
+
+        Parameters
+        ----------
+        reports : array_like of int
+            +1 or -1.
+
+        Returns
+        -------
+        ndarray of float64
+            Same shape.
+        """
+        reports = check_integers("reports", reports, "use the answers of privatize")
+        if reports.size and not (np.abs(reports) == 1).all():
+            raise ValueError("reports must be +1 or -1; use the answers of privatize")
+        return reports * self.decoder
+
+    def value_variance(self, t: float) -> float:
+        """The variance of one decoded answer for the value `t`: decoder^2 - t^2.
+
+        Parameters
+        ----------
+        t : float
+            In [-1, 1].
+
+        Returns
+        -------
+        float
+            At most decoder^2.
+        """
+        return self.decoder**2 - check_real("t", t, low=-1.0, high=1.0) ** 2
+
+
+def _are_bits(values: np.ndarray) -> bool:
+    """Whether an array codes no and yes as 0 and 1; one look at its first numbers where it does not."""
+    if values.dtype.kind == "u":
+        return values.size > 0
+    if values.dtype.kind not in "if" or not values.size or values.flat[0] not in (0, 1):
+        return False
+    has_zero = has_one = False
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        zeros, ones = block == 0, block == 1
+        if not (zeros | ones).all():
+            return False
+        has_zero, has_one = has_zero or bool(zeros.any()), has_one or bool(ones.any())
+    return has_zero and (has_one or values.dtype.kind == "i")

@@ -1,0 +1,315 @@
+"""Finite channels with exact probabilities: counts out of 2^64, so that epsilon is proved for what runs."""
+
+import decimal
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec._kernels.mechanisms.channels import channel as _kernel
+from fastfedrec.core.check import check_exact, check_integer, check_real
+from fastfedrec.core.numbers import is_exact
+from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.mechanisms._nominal import NominalEpsilon
+from fastfedrec.mechanisms.codes import CODES, check_codes, check_reals, code_type, report_array
+
+TOTAL = 2**64
+LARGEST_EPSILON = 1000.0  # a table of 64-bit counts cannot tell a larger one from it
+
+# Decimal's exp and ln are correctly rounded, so one step down or up from 60 digits is a strict bound.
+_CONTEXT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
+
+
+def exp_lower(epsilon: float) -> Fraction:
+    """A rational number strictly below e^epsilon, by less than 1 part in 10^58 up to an epsilon of 1000.
+
+    Parameters
+    ----------
+    epsilon : float
+        Taken exactly.
+
+    Returns
+    -------
+    Fraction
+        The bound.
+    """
+    epsilon = min(check_real("epsilon", epsilon), LARGEST_EPSILON)
+    return Fraction(_CONTEXT.next_minus(_CONTEXT.exp(decimal.Decimal(epsilon))))
+
+
+def log_upper(ratio: Fraction) -> float:
+    """The least float known to be at least log(ratio).
+
+    Parameters
+    ----------
+    ratio : Fraction
+        At least 1.
+
+    Returns
+    -------
+    float
+        In nats.
+    """
+    ratio = check_exact("ratio", ratio, low=1)
+    if ratio == 1:
+        return 0.0
+    quotient = _CONTEXT.next_plus(_CONTEXT.divide(decimal.Decimal(ratio.numerator), decimal.Decimal(ratio.denominator)))
+    exact = _CONTEXT.next_plus(_CONTEXT.ln(quotient))
+    nearest = float(exact)
+    return nearest if decimal.Decimal(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+def _exact_numbers(name: str, values: Sequence[Fraction | int | float]) -> tuple[Fraction, ...]:
+    return tuple(v if is_exact(v) else check_exact(f"{name}[{i}]", v) for i, v in enumerate(values))
+
+
+class Channel(NominalEpsilon):
+    """A mechanism with finitely many inputs and outputs, as integer counts out of 2^64.
+
+    Output y has probability exactly ``counts[x][y] / 2**64`` on input x, because it is drawn by comparing one uniform
+    64-bit word with integer thresholds.  So `epsilon` and `variance` are computed in rational arithmetic from what
+    really runs, and a statistical test has only to check the sampler.
+
+    Parameters
+    ----------
+    counts : sequence of sequences of int
+        One row an input, each adding up to 2^64.
+    inputs : sequence of Fraction, int or float
+        The real value each input stands for.
+    outputs : sequence of Fraction, int or float
+        The value each output is decoded to.
+
+    Attributes
+    ----------
+    counts : tuple of tuple of int
+        As given.
+    inputs, outputs : tuple of Fraction
+        As given.
+
+    Notes
+    -----
+    One use of the channel is epsilon-differentially private with `epsilon` as given here, in the local model, with
+    privacy unit "report": any two inputs are neighbours ("replace").  Trust: none beyond the client's own device.
+
+    Examples
+    --------
+    >>> from fastfedrec.mechanisms import Channel
+    >>> coin = Channel([[3 * 2**62, 2**62], [2**62, 3 * 2**62]], inputs=[1, -1], outputs=[2, -2])
+    >>> coin.likelihood_ratio
+    Fraction(3, 1)
+    >>> coin.mean(0), coin.variance(0)
+    (Fraction(1, 1), Fraction(3, 1))
+    >>> from fastfedrec import Key
+    >>> reports = coin.privatize(coin.positions([1, -1, -1]), key=Key.from_seed(1))
+    >>> reports.dtype, coin.estimate(reports).shape
+    (dtype('uint8'), (3,))
+    """
+
+    _purpose = "channel.privatize"
+
+    def __init__(
+        self,
+        counts: Sequence[Sequence[int]],
+        *,
+        inputs: Sequence[Fraction | int | float],
+        outputs: Sequence[Fraction | int | float],
+    ):
+        self.counts = tuple(
+            tuple(c if type(c) is int else check_integer(f"counts[{x}][{y}]", c, high=None) for y, c in enumerate(row))
+            for x, row in enumerate(counts)
+        )
+        self.inputs, self.outputs = _exact_numbers("inputs", inputs), _exact_numbers("outputs", outputs)
+        if len(self.counts) != len(self.inputs) or not self.counts:
+            raise ValueError(f"counts must have one row per input ({len(self.inputs)}), got {len(self.counts)}")
+        for x, row in enumerate(self.counts):
+            if len(row) != len(self.outputs) or min(row, default=0) < 0 or sum(row) != TOTAL:
+                raise ValueError(
+                    f"counts[{x}] must be {len(self.outputs)} integers of at least 0 that add up to 2**64, got {row}"
+                )
+
+    @property
+    def likelihood_ratio(self) -> Fraction | float:
+        """The largest ratio of one output's probabilities on two inputs: e^epsilon, exactly.
+
+        Returns
+        -------
+        Fraction or float
+            At least 1; infinite where an output is possible on one input and not on another.
+        """
+        worst = Fraction(1)
+        for column in zip(*self.counts, strict=True):
+            if max(column) == 0:
+                continue
+            if min(column) == 0:
+                return math.inf
+            worst = max(worst, Fraction(max(column), min(column)))
+        return worst
+
+    @property
+    def epsilon(self) -> float:
+        """What one use costs, in nats: log of `likelihood_ratio`, rounded up.
+
+        Returns
+        -------
+        float
+            At least 0.
+        """
+        ratio = self.likelihood_ratio
+        return math.inf if isinstance(ratio, float) else log_upper(ratio)
+
+    def probability(self, x: int, y: int) -> Fraction:
+        """The exact probability of output `y` on input `x`.
+
+        Parameters
+        ----------
+        x, y : int
+            Positions in `inputs` and `outputs`.
+
+        Returns
+        -------
+        Fraction
+            A multiple of 2^-64.
+        """
+        x = check_integer("x", x, low=0, high=len(self.inputs) - 1)
+        return Fraction(self.counts[x][check_integer("y", y, low=0, high=len(self.outputs) - 1)], TOTAL)
+
+    def mean(self, x: int) -> Fraction:
+        """The exact mean of the decoded output on input `x`: `inputs[x]` where the decoder is unbiased.
+
+        Parameters
+        ----------
+        x : int
+            Position in `inputs`.
+
+        Returns
+        -------
+        Fraction
+            The mean.
+        """
+        x = check_integer("x", x, low=0, high=len(self.inputs) - 1)
+        return sum((c * value for c, value in zip(self.counts[x], self.outputs, strict=True)), Fraction(0)) / TOTAL
+
+    def variance(self, x: int) -> Fraction:
+        """The exact variance of the decoded output on input `x`.
+
+        Parameters
+        ----------
+        x : int
+            Position in `inputs`.
+
+        Returns
+        -------
+        Fraction
+            The variance of one report.
+        """
+        x = check_integer("x", x, low=0, high=len(self.inputs) - 1)
+        square = sum((c * value**2 for c, value in zip(self.counts[x], self.outputs, strict=True)), Fraction(0))
+        return square / TOTAL - self.mean(x) ** 2
+
+    @property
+    def worst_variance(self) -> Fraction:
+        """The largest variance of one report over all inputs.
+
+        Returns
+        -------
+        Fraction
+            Exact.
+        """
+        return max(self.variance(x) for x in range(len(self.inputs)))
+
+    def positions(self, values: np.ndarray) -> np.ndarray:
+        """Where each value stands among `inputs`: what `privatize` takes.
+
+        Parameters
+        ----------
+        values : array_like of float
+            Each must be one of `inputs` (as a double); anything else is refused.
+
+        Returns
+        -------
+        ndarray of uint8 or a wider integer
+            Same shape.
+        """
+        values = check_reals("values", values, "use the numbers of inputs").astype(np.float64, copy=False)
+        inputs = np.array([float(x) for x in self.inputs])
+        order = np.argsort(inputs)
+        found = order[np.searchsorted(inputs, values, sorter=order).clip(max=len(inputs) - 1)]
+        wrong = inputs[found] != values
+        if wrong.any():
+            raise ValueError(f"values must be inputs of the channel, {inputs.tolist()}, got {values[wrong].flat[0]}")
+        return found.astype(code_type(len(inputs)))
+
+    @functools.cached_property
+    def _thresholds(self) -> tuple[np.ndarray, np.ndarray]:
+        # Row x: how many words fall to outputs 0..y together, padded to a whole binary tree.  A sum of 2^64 does not
+        # fit, but it belongs to the last output that is possible at all, where the kernel stops.
+        width = 2 ** (len(self.outputs) - 1).bit_length() - 1
+        thresholds = np.full((len(self.inputs), max(width, 1)), TOTAL - 1, dtype=np.uint64)
+        last = np.empty(len(self.inputs), dtype=np.int64)
+        for x, row in enumerate(self.counts):
+            sums = list(itertools.accumulate(row))
+            thresholds[x, : len(row) - 1] = [min(total, TOTAL - 1) for total in sums[:-1]]
+            last[x] = sums.index(TOTAL)
+        return thresholds, last
+
+    def privatize(
+        self,
+        values: np.ndarray,
+        *,
+        key: Key | None = None,
+        round: int = 0,
+        out: np.ndarray | None = None,
+        n_threads: int = 0,
+    ) -> np.ndarray:
+        """Draw one report for each input: one 64-bit word, compared with integer thresholds.
+
+        Parameters
+        ----------
+        values : array_like of int
+            Positions in `inputs`; uint8, uint16, int32 and int64 are read in place.
+        key : Key or None
+            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
+        round : int
+            Part of the stream's name; use a new one for each call under one seed.
+        out : ndarray or None
+            Where to write; `values` itself is allowed.
+        n_threads : int
+            0 for all; the bits do not depend on it.
+
+        Returns
+        -------
+        ndarray of uint8 or a wider integer
+            Positions in `outputs`, in the shape of `values`.
+        """
+        values = check_codes("values", values, len(self.inputs))
+        first = code_type(len(self.outputs))
+        out = report_array(out, values, CODES[CODES.index(first) :])
+        key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
+        _kernel.sample_rows(
+            values.reshape(-1),
+            *self._thresholds,
+            out.reshape(-1),
+            key.subkey(self._purpose),
+            round_number,
+            n_threads,
+        )
+        return out
+
+    def estimate(self, reports: np.ndarray) -> np.ndarray:
+        """Decode reports, each to an unbiased estimate of its input.
+
+        Parameters
+        ----------
+        reports : array_like of int
+            Positions in `outputs`.
+
+        Returns
+        -------
+        ndarray of float64
+            Same shape.
+        """
+        reports = check_codes("reports", reports, len(self.outputs))
+        return np.array([float(value) for value in self.outputs])[reports]

@@ -1,0 +1,313 @@
+"""Piecewise (PM) and hybrid (HM) mechanisms for a real number in [-1, 1] (Wang et al. 2019)."""
+
+import functools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec._kernels.mechanisms.channels import piecewise as _kernel
+from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.mechanisms._nominal import NominalEpsilon
+from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower, log_upper
+from fastfedrec.mechanisms.codes import check_codes, check_reals, report_array
+
+# Below this epsilon the hybrid mechanism is binary response alone (Wang et al. 2019).
+_ROOT = 405 * math.sqrt(241)
+_LEAST_HYBRID = math.log((-5 + 2 * math.cbrt(6353 - _ROOT) + 2 * math.cbrt(6353 + _ROOT)) / 27)
+_REMEDY = "scale them to [-1, 1]"
+
+
+class Piecewise(NominalEpsilon):
+    """Report one of many cells: more likely one of a window around the value, equally likely one of all others.
+
+    **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values t are neighbours
+    ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.
+
+    Parameters
+    ----------
+    nominal_epsilon : float
+        From 1e-6 to 40, in nats; the exact epsilon of what runs is at most this.
+    n_cells : int
+        Odd, from 3 to 65,533; fewer cells take fewer bits to send and cost a little variance.
+
+    Attributes
+    ----------
+    nominal_epsilon : float
+        As given.
+    n_cells, window : int
+        Cells in all, and those within the window.
+    low, extra : int
+        Words out of 2^64 of every cell, and how many more within the window.
+    outputs : tuple of Fraction
+        The value each report is decoded to; evenly spaced.
+
+    Notes
+    -----
+    The paper's mechanism has a continuous output; here it is one of `n_cells`, and the window moves along them in steps
+    far below a cell.  A cell has `low` words for every t and never more than ``low + extra``, whatever rounding error t
+    carries, so `likelihood_ratio` is exact.  Decoded reports are unbiased: exactly at t = -1 and 1, and within 2^-50
+    plus 2 / (n_cells * extra) elsewhere, the rounding of t's place.  See
+    docs/explanation/mechanisms/channels/piecewise.md.
+
+    References
+    ----------
+    .. [1] Wang, Xiao, Yang, Zhao, Hui, Shin, Shin, Yu, "Collecting and analyzing multidimensional data with local
+       differential privacy", ICDE 2019, Algorithm 2.
+
+    Examples
+    --------
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.mechanisms import Piecewise
+    >>> mechanism = Piecewise(2.0)
+    >>> 1.999 < mechanism.epsilon <= 2.0
+    True
+    >>> reports = mechanism.privatize([0.5] * 100_000, key=Key.from_seed(1))
+    >>> bool(abs(mechanism.estimate(reports).mean() - 0.5) < 0.02)
+    True
+    """
+
+    _purpose = "piecewise.privatize"
+
+    def __init__(self, nominal_epsilon: float, n_cells: int = 65_533):
+        self._plan(nominal_epsilon, n_cells, share=Fraction(1))
+        middle = self.n_cells // 2
+        self._codes = (middle, middle)
+        self.outputs = self._cell_values(TOTAL)
+
+    def _plan(self, nominal_epsilon: float, n_cells: int, share: Fraction) -> None:
+        """Cut the words: cells get `share` of them (rounded down), an even number is left."""
+        self.nominal_epsilon = check_real("nominal_epsilon", nominal_epsilon, low=1e-6, high=40.0)
+        self.n_cells = check_integer("n_cells", n_cells, low=3, high=65_533)
+        if self.n_cells % 2 == 0:
+            raise ValueError(f"n_cells must be odd, got {self.n_cells}: the middle one stands for 0")
+        ratio = exp_lower(self.nominal_epsilon)
+        window = round(self.n_cells / (exp_lower(self.nominal_epsilon / 2) + 1))  # no libm: the same bits everywhere
+        self.window = min(max(window, 1), self.n_cells // 2)
+        self.low = 2 * int(TOTAL * share / (self.n_cells + self.window * (ratio - 1)) / 2)
+        self.extra = 2 * int(self.low * (ratio - 1) / 2)
+        self._cell_words = self.n_cells * self.low + self.window * self.extra
+        self._half = (TOTAL - self._cell_words) // 2
+        self._span = 0
+
+    def _cell_values(self, words: int) -> tuple[Fraction, ...]:
+        """What cells stand for, if `words` of 2^64 are to carry an unbiased estimate of t."""
+        unit = Fraction(words, self.window * self.extra * (self.n_cells - self.window))
+        return tuple(unit * (2 * j - self.n_cells + 1) for j in range(self.n_cells))
+
+    @property
+    def likelihood_ratio(self) -> Fraction:
+        """The largest ratio of one report's probabilities on two values: e^epsilon, exactly.
+
+        Returns
+        -------
+        Fraction
+            At least 1.
+        """
+        return Fraction(self.low + self.extra, self.low)
+
+    @property
+    def epsilon(self) -> float:
+        """What one report costs, in nats: log of `likelihood_ratio`, rounded up.
+
+        Returns
+        -------
+        float
+            At most `nominal_epsilon`.
+        """
+        return log_upper(self.likelihood_ratio)
+
+    @functools.cached_property
+    def _decoder(self) -> np.ndarray:
+        return np.array([float(value) for value in self.outputs])
+
+    @property
+    def _numbers(self) -> np.ndarray:
+        plan = [self.n_cells, self.window, self.low, self.extra, self._half, self._span, *self._codes]
+        return np.array(plan, dtype=np.uint64)
+
+    def channel(self, values: Sequence[float]) -> Channel:
+        """The exact table of the mechanism on a few values.
+
+        Parameters
+        ----------
+        values : sequence of float
+            Inputs; treated as `privatize` treats them.
+
+        Returns
+        -------
+        Channel
+            Its counts are those of what runs; reports are numbered alike.
+        """
+        points = check_reals("values", np.asarray(values), _REMEDY).astype(np.float64)
+        if points.ndim != 1:
+            raise ValueError(f"values must have 1 dimension, got shape {points.shape}")
+        places = np.empty((len(points), 3), dtype=np.uint64)
+        _kernel.placements(points, self._numbers, places)
+        counts = []
+        for start, shift, positive in places.tolist():
+            row = [self.low] * self.n_cells + [0] * (len(self.outputs) - self.n_cells)
+            if self.low:
+                for cell in range(start, start + self.window):
+                    row[cell] += self.extra
+                row[start] -= shift
+                if shift:
+                    row[start + self.window] += shift
+            minus, plus = self._codes
+            row[plus] += positive
+            row[minus] += 2 * self._half - positive
+            counts.append(row)
+        clipped = np.nan_to_num(points, nan=0.0, posinf=0.0, neginf=0.0).clip(-1, 1)
+        return Channel(counts, inputs=[Fraction(t) for t in clipped.tolist()], outputs=self.outputs)
+
+    def variance(self, t: float) -> Fraction:
+        """The exact variance of one decoded report for the value `t`.
+
+        Parameters
+        ----------
+        t : float
+            In [-1, 1].
+
+        Returns
+        -------
+        Fraction
+            Of what runs, the rounding of t's place included.
+        """
+        place = np.empty((1, 3), dtype=np.uint64)
+        _kernel.placements(np.array([check_real("t", t, low=-1.0, high=1.0)]), self._numbers, place)
+        start, shift, positive = place[0].tolist()
+        n, stop = self.n_cells, start + self.window
+        # Cells in half steps from the middle one; the window's first cell has handed `shift` words to the one after it.
+        window = range(2 * start - n + 1, 2 * stop - n + 1, 2)
+        first, after = window[0], window[-1] + 2
+        words = self.extra * sum(window) + shift * (after - first)
+        squares = self.extra * sum(d * d for d in window) + shift * (after**2 - first**2)
+        squares += self.low * n * (n * n - 1) // 3
+        unit, answer = self.outputs[n // 2 + 1], self.outputs[self._codes[1]]
+        mean = (unit * words / 2 + answer * 2 * (positive - self._half)) / TOTAL
+        return (unit**2 * squares / 4 + answer**2 * 2 * self._half) / TOTAL - mean**2
+
+    def privatize(
+        self,
+        values: np.ndarray,
+        *,
+        key: Key | None = None,
+        round: int = 0,
+        out: np.ndarray | None = None,
+        n_threads: int = 0,
+    ) -> np.ndarray:
+        """Draw one report for each value, which is clipped to [-1, 1] first.
+
+        Parameters
+        ----------
+        values : array_like of float32 or float64
+            Clipped to [-1, 1]; a value that is not finite counts as 0, because whether a client answers must not
+            depend on its data.
+        key : Key or None
+            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
+        round : int
+            Part of the stream's name; use a new one for each call under one seed.
+        out : ndarray of uint16 or None
+            Where to write.
+        n_threads : int
+            0 for all; the bits do not depend on it.
+
+        Returns
+        -------
+        ndarray of uint16
+            Positions in `outputs`, in the shape of `values`.
+        """
+        values = np.asarray(check_reals("values", values, _REMEDY), order="C")
+        out = report_array(out, values, [np.uint16])
+        key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
+        _kernel.report_values(
+            values.reshape(-1), out.reshape(-1), self._numbers, key.subkey(self._purpose), round_number, n_threads
+        )
+        return out
+
+    def estimate(self, reports: np.ndarray) -> np.ndarray:
+        """Decode reports, each to an unbiased estimate of its (clipped) value.
+
+        Parameters
+        ----------
+        reports : array_like of int
+            Positions in `outputs`.
+
+        Returns
+        -------
+        ndarray of float64
+            Same shape.
+        """
+        reports = check_codes("reports", reports, len(self.outputs))
+        return self._decoder[reports]
+
+
+class Hybrid(Piecewise):
+    """The piecewise mechanism most of the time, binary response the rest: a variance that hardly depends on the value.
+
+    **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values t are neighbours
+    ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.  Which of the
+    two mechanisms answered is no secret.
+
+    Parameters
+    ----------
+    nominal_epsilon : float
+        From 1e-6 to 40, in nats; the exact epsilon of what runs is at most this.
+    n_cells : int
+        Odd, from 3 to 65,533; fewer cells take fewer bits to send and cost a little variance.
+
+    Attributes
+    ----------
+    nominal_epsilon : float
+        As given.
+    n_cells, window : int
+        Cells of the piecewise part, and those within its window.
+    low, extra : int
+        Words out of 2^64 of every cell, and how many more within the window; 0 up to an epsilon of about 0.61, where
+        binary response alone is better.
+    outputs : tuple of Fraction
+        The value each report is decoded to: the cells', then that of answer - and that of answer +.
+
+    Notes
+    -----
+    Binary response has a share of exp(-epsilon / 2) of all words where epsilon is above about 0.61, and all of them
+    below.  Each part is unbiased by itself.  See docs/explanation/mechanisms/channels/hybrid.md.
+
+    References
+    ----------
+    .. [1] Wang, Xiao, Yang, Zhao, Hui, Shin, Shin, Yu, "Collecting and analyzing multidimensional data with local
+       differential privacy", ICDE 2019: "hybrid mechanism".
+
+    Examples
+    --------
+    >>> from fastfedrec.mechanisms import Hybrid, Piecewise
+    >>> bool(Hybrid(2.0).variance(1.0) < Piecewise(2.0).variance(1.0))
+    True
+    """
+
+    _purpose = "hybrid.privatize"
+
+    def __init__(self, nominal_epsilon: float, n_cells: int = 65_533):
+        nominal = check_real("nominal_epsilon", nominal_epsilon, low=1e-6, high=40.0)
+        share = 1 - exp_lower(-nominal / 2) if nominal > _LEAST_HYBRID else Fraction(0)
+        self._plan(nominal, n_cells, share)
+        self._codes = (self.n_cells, self.n_cells + 1)
+        ratio = exp_lower(nominal)
+        self._span = min(int(self._half * (ratio - 1) / (ratio + 1)), self._half - 1)  # int() rounds toward privacy
+        cells = self._cell_values(self._cell_words) if self.low else (Fraction(0),) * self.n_cells
+        answer = Fraction(self._half, self._span)
+        self.outputs = (*cells, -answer, answer)
+
+    @property
+    def likelihood_ratio(self) -> Fraction:
+        """The largest ratio of one report's probabilities on two values: e^epsilon, exactly.
+
+        Returns
+        -------
+        Fraction
+            At least 1.
+        """
+        answers = Fraction(self._half + self._span, self._half - self._span)
+        return max(answers, super().likelihood_ratio) if self.low else answers

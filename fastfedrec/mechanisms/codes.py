@@ -1,0 +1,154 @@
+"""What mechanisms check of arrays and grids: values numbered from 0, where reports go, and what inputs stand for."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec.core.check import check_exact, check_integer, check_out, plain_array
+
+#: Integer types the samplers read and write; the least that holds a report is used where the caller does not choose.
+CODES = (np.uint8, np.uint16, np.int32, np.int64)
+
+
+def check_grid(name: str, grid: int | Sequence[float], *, high: int) -> tuple[Fraction, ...]:
+    """Return the values of a grid as exact numbers, or raise unless they are finite and increase.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    grid : int or sequence of numbers
+        An integer n stands for 0, 1, ..., n - 1; a float is taken exactly.
+    high : int
+        The most values allowed; the least is 2.
+
+    Returns
+    -------
+    tuple of Fraction
+        The values.
+    """
+    if isinstance(grid, str) or not isinstance(grid, Iterable) or np.ndim(grid) == 0:
+        return tuple(map(Fraction, range(check_integer(name, grid, low=2, high=high))))
+    values = tuple(check_exact(f"{name}[{i}]", v) for i, v in enumerate(grid))
+    if not 2 <= len(values) <= high or any(a >= b for a, b in itertools.pairwise(values)):
+        shown = [float(v) for v in values]
+        raise ValueError(f"{name} must be 2 to {high} increasing numbers, got {len(values)}: {shown}")
+    return values
+
+
+def check_integers(name: str, values: np.ndarray, remedy: str) -> np.ndarray:
+    """Return an array of integers, or raise with the remedy; one without entries may have any type.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    values : array_like of int
+        Any shape; bool is refused.
+    remedy : str
+        What to do instead.
+
+    Returns
+    -------
+    ndarray
+        Of any integer type.
+    """
+    array = plain_array(name, values)
+    if array.dtype.kind not in "iu":
+        if array.size:
+            raise TypeError(f"{name} must be integers, got dtype {array.dtype}; {remedy}")
+        return array.astype(np.int64)
+    return array
+
+
+def check_reals(name: str, values: np.ndarray, remedy: str) -> np.ndarray:
+    """Return an array of float32, or of float64 for any other real type, or raise with the remedy.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    values : array_like of float or int
+        Any shape; bool is refused.
+    remedy : str
+        What to do instead.
+
+    Returns
+    -------
+    ndarray
+        Copied where it is not float32 or float64.
+    """
+    array = plain_array(name, values)
+    if array.dtype.kind not in "iuf" and array.size:
+        raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}; {remedy}")
+    return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
+
+
+def check_codes(name: str, values: np.ndarray, n_codes: int) -> np.ndarray:
+    """Return a contiguous array of integers in [0, n_codes), or raise.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    values : array_like of int
+        Of type uint8, uint16, int32 or int64 it is not copied.
+    n_codes : int
+        How many values there are.
+
+    Returns
+    -------
+    ndarray
+        Of one of the four types.
+    """
+    values = check_integers(name, values, "number the possible values from 0")
+    if values.size and (values.min() < 0 or values.max() >= n_codes):
+        raise ValueError(f"{name} must lie in [0, {n_codes}), got {values.min()} to {values.max()}")
+    return np.asarray(values, dtype=values.dtype if values.dtype.type in CODES else np.int64, order="C")
+
+
+def code_type(n_codes: int) -> type:
+    """The least of the samplers' integer types that holds n_codes - 1.
+
+    Parameters
+    ----------
+    n_codes : int
+        How many different reports there are.
+
+    Returns
+    -------
+    type
+        A NumPy type.
+    """
+    return next(kind for kind in CODES if n_codes - 1 <= np.iinfo(kind).max)
+
+
+def report_array(
+    out: np.ndarray | None, values: np.ndarray, dtypes: Sequence[type], shape: tuple[int, ...] | None = None
+) -> np.ndarray:
+    """Return the array that reports are written into, or raise: `out` where it is fit for that, else a new one.
+
+    Parameters
+    ----------
+    out : ndarray or None
+        The caller's.
+    values : ndarray
+        What is privatized; `out` may be this very array, and no other that overlaps it.
+    dtypes : sequence of type
+        Allowed types, the first of them the default.
+    shape : tuple of int or None
+        Of the reports; None for the shape of `values`.
+
+    Returns
+    -------
+    ndarray
+        Writable and C-contiguous.
+    """
+    shape = values.shape if shape is None else shape
+    dtype, in_place = dtypes[0], False
+    if isinstance(out, np.ndarray):
+        dtype = next((kind for kind in dtypes if out.dtype == kind), dtype)
+        in_place = (out.ctypes.data, out.dtype, out.shape) == (values.ctypes.data, values.dtype, values.shape)
+    return check_out(out, shape, dtype, apart_from=None if in_place else values)

@@ -1,0 +1,258 @@
+"""Private selection: the best items by score, exactly by peeling exponential mechanisms, or fast by Gumbel noise."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec.core.check import (
+    check_array,
+    check_choice,
+    check_epsilon,
+    check_exact,
+    check_flag,
+    check_integer,
+    plain_array,
+)
+from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.mechanisms.codes import check_integers
+from fastfedrec.mechanisms.noise.exact_sampling import accept_exp, below, exp_minus, words
+from fastfedrec.mechanisms.noise.integer_noise import extra_delta
+
+_PURPOSE = "selection.privatize"
+_WEIGHT_BITS = 64
+# Of the fast path: scores count as at most so many times beta below the best one.
+_DEPTH = 1000
+# Each noisy score is off by less than (440 + 5 _DEPTH) 2^-53, and the chance that the k-th best and the next are within
+# x is at most k (e^x - 1), for which 441 makes up; see docs/explanation/mechanisms/exponential.md.
+_GAP = Fraction(2 * (441 + 5 * _DEPTH), 2**53)
+
+
+class ExponentialMechanism:
+    """The indices of high scores: item i is chosen with probability proportional to exp(score / beta).
+
+    **Guarantee.** The indices, in the order they were chosen, are `epsilon`-differentially private if adding or
+    removing one user ("add_remove"), or replacing one ("replace"), changes each score by at most `sensitivity`
+    (privacy unit "user"), against everyone who sees them; the server that knows the scores is trusted ("central").
+    With ``sampler="gumbel"`` the claim has the delta that `delta` states.
+
+    Parameters
+    ----------
+    epsilon : float
+        Greater than 0, in nats: of all chosen indices together.
+    sensitivity : Fraction, int or float
+        The most that one user changes any score by; a public number.
+    n_selected : int
+        How many different items are chosen, at epsilon / n_selected each.
+    monotone : bool
+        Whether a neighbour changes all scores in the same direction, as counts do under "add_remove" (and do not
+        under "replace").  Noise is half as large then.
+    sampler : {"exact", "gumbel"}
+        "exact" takes integer scores; "gumbel" takes any real scores, is vectorised, and has a delta.
+
+    Attributes
+    ----------
+    epsilon : float
+        As given; exactly what the ideal mechanism costs, and what runs where the sampler is exact.
+    beta : Fraction
+        Scale of the noise: n_selected sensitivity / epsilon for monotone scores, twice that otherwise.
+    sensitivity, n_selected, monotone, sampler
+        As given.
+
+    Notes
+    -----
+    Adding Gumbel noise of scale beta to every score and taking the best n_selected is the same as choosing them one
+    after the other, each with probability proportional to exp(score / beta) among those left.  The exact sampler does
+    the latter in integer arithmetic, without any rounding error in the probabilities.  Values need noise of their own.
+    See docs/explanation/mechanisms/exponential.md.
+
+    References
+    ----------
+    .. [1] McSherry, Talwar, "Mechanism design via differential privacy", FOCS 2007.
+    .. [2] Durfee, Rogers, "Practical differentially private top-k selection with pay-what-you-get composition",
+       NeurIPS 2019, Lemma 4.2.
+
+    Examples
+    --------
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.mechanisms import ExponentialMechanism
+    >>> mechanism = ExponentialMechanism(2.0, n_selected=2, monotone=True)
+    >>> mechanism.beta
+    Fraction(1, 1)
+    >>> sorted(mechanism.privatize([3, 500, 40, 900], key=Key.from_seed(1)).tolist())
+    [1, 3]
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        *,
+        sensitivity: Fraction | int | float = 1,
+        n_selected: int = 1,
+        monotone: bool = False,
+        sampler: str = "exact",
+    ):
+        self.epsilon = check_epsilon("epsilon", epsilon)
+        self.sensitivity = check_exact("sensitivity", sensitivity, low=0, exclusive=True)
+        self.n_selected = check_integer("n_selected", n_selected, low=1)
+        self.monotone = check_flag("monotone", monotone)
+        self.sampler = check_choice("sampler", sampler, ("exact", "gumbel"))
+        self.beta = self.n_selected * self.sensitivity * (1 if self.monotone else 2) / Fraction(self.epsilon)
+        if self.sampler == "gumbel":
+            check_exact("beta (n_selected sensitivity / epsilon)", self.beta, low=1e-200, high=1e200)
+
+    def delta(self, n_scores: int) -> float:
+        """What floating-point arithmetic adds to the claim: 0 for the exact sampler.
+
+        Parameters
+        ----------
+        n_scores : int
+            How many scores there are to choose from.
+
+        Returns
+        -------
+        float
+            (1 + e^epsilon) times a bound of the chance that rounding changes what is chosen, which takes the logarithms
+            of NumPy to be within 4 units in the last place.
+        """
+        n_scores = check_integer("n_scores", n_scores, low=1)
+        if self.sampler == "exact":
+            return 0.0
+        distance = self.n_selected * (self.n_selected + 1) // 2 * _GAP + Fraction(n_scores, 2**74)
+        return extra_delta(self.epsilon, distance)
+
+    def privatize(self, scores: np.ndarray, *, key: Key | None = None, round: int = 0) -> np.ndarray:
+        """Choose items.
+
+        Parameters
+        ----------
+        scores : array_like of shape (n,)
+            Integers for the exact sampler; finite real numbers for "gumbel".
+        key : Key or None
+            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
+        round : int
+            Part of the stream's name; use a new one for each call under one seed.
+
+        Returns
+        -------
+        ndarray of shape (n_selected,), int64
+            Different positions in `scores`, in the order they were chosen.
+
+        Raises
+        ------
+        TypeError
+            Scores that are not integers, for the exact sampler.
+        ValueError
+            Fewer scores than `n_selected`, or a score that is not finite.
+        """
+        scores = plain_array("scores", scores)
+        if self.sampler == "exact":
+            scores = check_integers(
+                "scores",
+                scores,
+                "put them (and sensitivity) on an integer grid, or use sampler='gumbel', which has a delta",
+            )
+            if scores.ndim != 1:
+                raise ValueError(f"scores must have 1 dimension, got shape {scores.shape}")
+        else:
+            if scores.dtype.kind in "iu" and scores.size and max(int(scores.max()), -int(scores.min())) > 2**53:
+                raise ValueError("scores must be within 2**53, so that doubles hold them; use sampler='exact'")
+            scores = check_array("scores", scores, ndim=1, dtypes=(np.float64,))
+        if len(scores) < self.n_selected:
+            raise ValueError(f"scores must be at least n_selected={self.n_selected} many, got {len(scores)}")
+        key, round_number, _ = claim_call("ExponentialMechanism.privatize", key, round)
+        if self.sampler == "exact":
+            return self._peel(scores.tolist(), key, round_number)
+        return self._largest_noisy(scores, key, round_number)
+
+    def _peel(self, scores: list[int], key: Key, round_number: int) -> np.ndarray:
+        """One exponential mechanism after the other, each among those that are left.
+
+        An item is proposed with a probability proportional to an integer just above 2^64 exp(-depth), and accepted if
+        a uniform number below that integer is below 2^64 exp(-depth), which is decided exactly.
+        """
+        bits = words(key, _PURPOSE, round_number)
+        chosen: dict[int, None] = {}  # in order
+        by_score = sorted(range(len(scores)), key=scores.__getitem__)
+        weights = _Weights([])
+        while len(chosen) < self.n_selected:
+            while by_score[-1] in chosen:
+                by_score.pop()
+            if not chosen or weights[by_score[-1]] < 2 ** (_WEIGHT_BITS // 2):
+                # Relative to the best that is left; what it is relative to does not change the probabilities.
+                best = scores[by_score[-1]]
+                of_score = self._weights_of(scores, best)
+                weights = _Weights([0 if i in chosen else of_score[score] for i, score in enumerate(scores)])
+            while True:
+                i, above = weights.find(below(weights.total, bits))
+                if accept_exp(above, _WEIGHT_BITS, (best - scores[i]) / self.beta, bits):
+                    break
+            chosen[i] = None
+            weights.clear(i)
+        return np.array(list(chosen), dtype=np.int64)
+
+    def _weights_of(self, scores: list[int], best: int) -> dict[int, int]:
+        # Of a score above `best` all items were chosen before.
+        return {s: exp_minus((best - s) / self.beta, _WEIGHT_BITS) + 2 for s in set(scores) if s <= best}
+
+    def _largest_noisy(self, scores: np.ndarray, key: Key, round_number: int) -> np.ndarray:
+        with np.errstate(over="ignore"):  # to minus infinity, and then to -_DEPTH
+            depths = np.maximum((scores - scores.max()) / float(self.beta), -_DEPTH)
+        noisy = depths + _gumbel(key.words(_PURPOSE, round=round_number, size=2 * len(scores)))
+        return np.argsort(-noisy, kind="stable")[: self.n_selected]
+
+    def __repr__(self) -> str:
+        return (
+            f"ExponentialMechanism({self.epsilon}, sensitivity={self.sensitivity}, n_selected={self.n_selected}, "
+            f"monotone={self.monotone}, sampler={self.sampler!r})"
+        )
+
+
+class _Weights:
+    """Whole numbers, with sums of ranges of them in a tree [1]_: a place is found or cleared in log2(n) steps.
+
+    References
+    ----------
+    .. [1] P. M. Fenwick, "A new data structure for cumulative frequency tables", Software: Practice and Experience
+       24(3), 1994.
+    """
+
+    def __init__(self, weights: list[int]):
+        self._weights, self.total = weights, sum(weights)
+        self._tree = [0, *weights]  # at place j, from 1, the sum of the last (j & -j) weights up to it
+        for j in range(1, len(self._tree)):
+            if (above := j + (j & -j)) < len(self._tree):
+                self._tree[above] += self._tree[j]
+
+    def __getitem__(self, i: int) -> int:
+        return self._weights[i]
+
+    def find(self, number: int) -> tuple[int, int]:
+        """The place at which the running sum goes above `number`, and how far `number` is above the sum before it."""
+        place, step = 0, 1 << len(self._weights).bit_length()
+        while step := step >> 1:
+            if place + step < len(self._tree) and self._tree[place + step] <= number:
+                place += step
+                number -= self._tree[place]
+        return place, number
+
+    def clear(self, i: int) -> None:
+        """Set a weight to 0."""
+        weight, self._weights[i] = self._weights[i], 0
+        self.total -= weight
+        j = i + 1
+        while j < len(self._tree):
+            self._tree[j] -= weight
+            j += j & -j
+
+
+def _gumbel(words: np.ndarray) -> np.ndarray:
+    """Gumbel draws from two words each, good to some 2^-44 however large or small they are.
+
+    E = -log(U) is exponential and -log(E) is Gumbel.  One bit says whether U is below 1/2; the other 127 give U or
+    1 - U, whichever is small, so that E keeps its digits at both ends.
+    """
+    first, second = words[0::2], words[1::2]
+    near = (first & np.uint64(2**63 - 1)).astype(np.float64) + (second.astype(np.float64) + 0.5) * 2.0**-64
+    near *= 2.0**-64
+    exponential = np.where(first >> np.uint64(63), -np.log1p(-near), -np.log(near))
+    return -np.log(exponential)

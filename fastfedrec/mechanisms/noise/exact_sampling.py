@@ -1,0 +1,179 @@
+"""Exact sampling: the only arithmetic between random bits and a draw is on integers of any size.
+
+Where 128 bits hold them all, a compiled twin of `laplace_draws` and `gaussian_draws` makes the same draws from the same
+words (`_kernels/_exact_sampling`).
+"""
+
+import decimal
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec._kernels.mechanisms.noise import _exact_sampling as _kernel
+from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.randomness import Key
+
+_BLOCK_WORDS = 4096  # words a stream; part of the streams' definition
+_FIRST_WORDS = 64
+_WORD_BITS = 64
+
+
+def word_blocks(key: Key, purpose: str, round_number: int) -> Iterator[np.ndarray]:
+    """64-bit words without end: block b is the first words of the stream (purpose, round, b)."""
+    check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
+    round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
+    for block in itertools.count():
+        yield key.words(purpose, round=round_number, user=block, size=_BLOCK_WORDS)
+
+
+def words(key: Key, purpose: str, round_number: int) -> Iterator[int]:
+    """The same, one by one; a few at first, which is all that one selection reads."""
+    check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
+    yield from key.words(purpose, round=round_number, size=_FIRST_WORDS).tolist()
+    for number, block in enumerate(word_blocks(key, purpose, round_number)):
+        yield from block[_FIRST_WORDS if number == 0 else 0 :].tolist()
+
+
+def below(bound: int, words: Iterator[int]) -> int:
+    """A uniform integer in [0, bound): as few high bits of as few words as can hold it, drawn until below."""
+    bits = (bound - 1).bit_length()
+    n_words = -(-bits // _WORD_BITS)
+    surplus = n_words * _WORD_BITS - bits
+    while True:
+        number = 0
+        for _ in range(n_words):
+            number = number << _WORD_BITS | next(words)
+        number >>= surplus
+        if number < bound:
+            return number
+
+
+def toss_exp(numerator: int, denominator: int, words: Iterator[int]) -> bool:
+    """True with probability exp(-numerator / denominator) (Canonne, Kamath, Steinke 2020, Algorithm 1).
+
+    For a ratio in [0, 1], a run of successes of coins with probability ratio / 1, ratio / 2, ratio / 3, ... reaches
+    length k with probability ratio^k / k!, so it ends at an even length with probability
+    1 - ratio + ratio^2 / 2 - ... = exp(-ratio).  A larger ratio needs a success for each whole 1 and for its rest.
+    """
+    while numerator > denominator:
+        if not toss_exp(1, 1, words):
+            return False
+        numerator -= denominator
+    bound, length = denominator, 0
+    while below(bound, words) < numerator:
+        length += 1
+        bound += denominator
+    return length % 2 == 0
+
+
+def laplace_draws(scale: Fraction, words: Iterator[int]) -> Iterator[int]:
+    """Discrete Laplace draws without end (Algorithm 2)."""
+    numerator, denominator = scale.numerator, scale.denominator
+    while True:
+        # A geometric number with ratio exp(-1 / numerator), from its remainder and its quotient by the numerator.
+        remainder = below(numerator, words)
+        if not toss_exp(remainder, numerator, words):
+            continue
+        quotient = 0
+        while toss_exp(1, 1, words):
+            quotient += 1
+        size = (remainder + numerator * quotient) // denominator
+        negative = below(2, words)
+        if negative and size == 0:
+            continue  # or zero would come twice as often as it should
+        yield -size if negative else size
+
+
+def gaussian_draws(variance: Fraction, words: Iterator[int]) -> Iterator[int]:
+    """Discrete Gaussian draws without end (Algorithm 3), from discrete Laplace draws by rejection."""
+    scale, step, shift, denominator = _gaussian_numbers(variance)
+    for draw in laplace_draws(Fraction(scale), words):
+        if toss_exp((abs(draw) * step - shift) ** 2, denominator, words):
+            yield draw
+
+
+def _gaussian_numbers(variance: Fraction) -> tuple[int, int, int, int]:
+    a, b = variance.numerator, variance.denominator
+    scale = math.isqrt(a // b) + 1
+    return scale, scale * b, a, 2 * a * b * scale**2
+
+
+def sample_laplace(scale: Fraction, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
+    """The first `laplace_draws` from `words`: int64, or Python's integers where one is beyond that."""
+    numbers = (scale.numerator, scale.denominator)
+    draws = _compiled(_kernel.laplace, numbers, size, word_blocks(key, purpose, round_number))
+    return _collected(laplace_draws(scale, words(key, purpose, round_number)), size) if draws is None else draws
+
+
+def sample_gaussian(variance: Fraction, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
+    """The first `gaussian_draws` from `words`: int64, or Python's integers where one is beyond that."""
+    scale, *others = _gaussian_numbers(variance)
+    draws = _compiled(_kernel.gaussian, (scale, 1, *others), size, word_blocks(key, purpose, round_number))
+    return _collected(gaussian_draws(variance, words(key, purpose, round_number)), size) if draws is None else draws
+
+
+def _compiled(fill: Callable, numbers: tuple[int, ...], size: int, blocks: Iterator[np.ndarray]) -> np.ndarray | None:
+    """A kernel's draws; None where numbers are too large for it, at first or in any draw."""
+    if max(numbers) >> 128:
+        return None
+    halves = np.array([[number & (2**64 - 1), number >> 64] for number in numbers], dtype=np.uint64)
+    out = np.empty(size, dtype=np.int64)
+    unread = np.empty(0, dtype=np.uint64)
+    done = 0
+    while done < size:
+        # A draw that words did not last for begins again from its first word.
+        unread = np.concatenate([unread, next(blocks)])
+        n_drawn, n_read = fill(halves, unread, out[done:])
+        if n_drawn < 0:
+            return None
+        done += n_drawn
+        unread = unread[n_read:]
+    return out
+
+
+def _collected(draws: Iterator[int], size: int) -> np.ndarray:
+    first = list(itertools.islice(draws, size))
+    try:
+        return np.array(first, dtype=np.int64)
+    except OverflowError:
+        return np.array(first, dtype=object)
+
+
+@functools.lru_cache(maxsize=1024)  # a selection asks for few numbers again and again
+def exp_minus(x: Fraction, bits: int) -> int:
+    """An integer n with n <= 2^bits exp(-x) < n + 2, for x >= 0.
+
+    The argument is rounded up and the exponential down, each by less than 1 part in 10^20 of the last bit.
+    """
+    if x > bits:
+        return 0
+    down, up = _contexts(bits * 3 // 10 + 21)
+    argument = up.divide(decimal.Decimal(x.numerator), decimal.Decimal(x.denominator))
+    # `copy_negate`, because a minus sign would round to the caller's own context; `exp` always rounds to nearest.
+    lower = down.next_minus(down.exp(argument.copy_negate()))
+    return int(Fraction(lower) * 2**bits)
+
+
+@functools.cache
+def _contexts(precision: int) -> tuple[decimal.Context, decimal.Context]:
+    down, up = (
+        decimal.Context(prec=precision, rounding=rounding, Emin=-999999, Emax=999999)
+        for rounding in (decimal.ROUND_FLOOR, decimal.ROUND_CEILING)
+    )
+    return down, up
+
+
+def accept_exp(number: int, bits: int, x: Fraction, words: Iterator[int]) -> bool:
+    """Whether (number + U) / 2^bits < exp(-x), for U uniform in [0, 1): only as many bits of U are drawn as needed."""
+    while True:
+        lower = exp_minus(x, bits)
+        if number < lower:
+            return True
+        if number >= lower + 2:
+            return False
+        number = number << _WORD_BITS | next(words)
+        bits += _WORD_BITS

@@ -1,0 +1,241 @@
+"""What all integer noise has in common: drawing it, adding it, and what the table sampler costs."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec._kernels.mechanisms.noise import integer_noise as _kernel
+from fastfedrec.core.check import check_exact, check_instance, check_integer, check_out, check_real
+from fastfedrec.core.numbers import float_up
+from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, exp_lower
+from fastfedrec.mechanisms.codes import check_integers
+from fastfedrec.mechanisms.noise.noise_table import NoiseTable
+
+_INT64 = np.iinfo(np.int64)
+
+
+def extra_delta(epsilon: float, distance: Fraction) -> float:
+    """What sampling at a distance from the ideal adds to delta: (1 + e^epsilon) distance, rounded up.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0, in nats.
+    distance : Fraction
+        Upper bound of the total variation distance.
+
+    Returns
+    -------
+    float
+        At most 1.
+    """
+    epsilon, distance = check_real("epsilon", epsilon, low=0.0), check_exact("distance", distance, low=0)
+    if distance == 0:
+        return 0.0
+    if epsilon > LARGEST_EPSILON:  # and decimals end not far above e^1000000
+        return 1.0
+    return float_up(min((1 + 1 / exp_lower(-epsilon)) * distance, Fraction(1)))
+
+
+class IntegerNoise:
+    """Symmetric noise on the integers, drawn exactly or by table; the base of the noise mechanisms.
+
+    It makes no claim of its own: each subclass states its guarantee.
+
+    Parameters
+    ----------
+    table : NoiseTable or None
+        The inverse table; None for the exact sampler.
+
+    Attributes
+    ----------
+    sampler : {"exact", "table"}
+        How the noise is drawn.
+    distance : Fraction
+        Proved upper bound of the total variation distance between one draw and the ideal distribution; 0 if exact.
+    """
+
+    _purpose = "integer_noise.privatize"
+
+    def __init__(self, table: NoiseTable | None):
+        self._tables = [] if table is None else [table]
+        self.sampler = "exact" if table is None else "table"
+        self.distance = Fraction(0) if table is None else table.distance
+
+    def delta(self, epsilon: float, n_draws: int = 1) -> float:
+        """What the sampler adds to delta: (1 + e^epsilon) n_draws distance, rounded up.
+
+        Parameters
+        ----------
+        epsilon : float
+            Of everything that is released together, in nats.
+        n_draws : int
+            Draws in everything that is released together.
+
+        Returns
+        -------
+        float
+            If ideal noise made the release (epsilon, d)-differentially private, this noise makes it
+            (epsilon, d + delta)-differentially private.  0 for the exact sampler.
+        """
+        epsilon = check_real("epsilon", epsilon, low=0.0)
+        n_draws = check_integer("n_draws", n_draws, low=0, high=None)
+        return extra_delta(epsilon, n_draws * self.distance)
+
+    def total_distance(self, n_draws: int) -> float:
+        """How far so many draws together are from ideal ones, in total variation; an event's `distance`.
+
+        Parameters
+        ----------
+        n_draws : int
+            Draws in one release.
+
+        Returns
+        -------
+        float
+            At most 1, rounded up; 0 for the exact sampler.
+        """
+        n_draws = check_integer("n_draws", n_draws, low=0, high=None)
+        return min(float_up(n_draws * self.distance), 1.0)
+
+    def sample(self, size: int, *, key: Key, purpose: str, round: int = 0, n_threads: int = 0) -> np.ndarray:
+        """Draw noise.
+
+        Parameters
+        ----------
+        size : int
+            How many.
+        key : Key
+            Source of the bits.  It is not used up here: the caller claims it, once for a whole run.
+        purpose : str
+            What the noise is for; names the streams, with `round`.
+        round : int
+            Use a new one for each call under one key and purpose, or the noise repeats.
+        n_threads : int
+            0 for all; the draws do not depend on it, and the exact sampler uses one.
+
+        Returns
+        -------
+        ndarray of shape (size,), int64
+            A draw beyond the range of int64 is replaced by its end; `add_noise` is exact there as well.
+        """
+        size = check_integer("size", size, low=0)
+        return self._add(np.zeros(size, dtype=np.int64), key, purpose, round, None, n_threads)
+
+    def add_noise(
+        self,
+        values: np.ndarray,
+        *,
+        key: Key,
+        purpose: str,
+        round: int = 0,
+        out: np.ndarray | None = None,
+        n_threads: int = 0,
+    ) -> np.ndarray:
+        """Add one draw to each integer, as one part of a larger run; sums beyond int64 become its ends.
+
+        Parameters
+        ----------
+        values : array_like of int
+            Any integer type and shape.
+        key : Key
+            Source of the bits.  It is not used up here: the caller claims it, once for a whole run.
+        purpose : str
+            What the noise is for; names the streams, with `round`.
+        round : int
+            Use a new one for each call under one key and purpose, or the noise repeats.
+        out : ndarray of int64 or None
+            Where to write, in the shape of `values`, or `values` itself; None makes a new array.
+        n_threads : int
+            0 for all; the draws do not depend on it, and the exact sampler uses one.
+
+        Returns
+        -------
+        ndarray of int64
+            In the shape of `values`.  Sums are taken without bounds and then brought into the range of int64, so the
+            guarantee holds without exception.
+        """
+        values = check_integers("values", values, "put them on an integer grid first")
+        return self._add(values, key, purpose, round, out, n_threads)
+
+    def privatize(
+        self,
+        values: np.ndarray,
+        *,
+        key: Key | None = None,
+        round: int = 0,
+        out: np.ndarray | None = None,
+        n_threads: int = 0,
+    ) -> np.ndarray:
+        """Add one draw to each integer, as a whole release; sums beyond int64 become its ends.
+
+        Parameters
+        ----------
+        values : array_like of int
+            Any integer type and shape.
+        key : Key or None
+            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
+        round : int
+            Part of the stream's name; use a new one for each call under one seed.
+        out : ndarray of int64 or None
+            Where to write, in the shape of `values`, or `values` itself; None makes a new array.
+        n_threads : int
+            0 for all; the draws do not depend on it, and the exact sampler uses one.
+
+        Returns
+        -------
+        ndarray of int64
+            In the shape of `values`; saturated as in `add_noise`.
+        """
+        values = check_integers("values", values, "put them on an integer grid first")
+        out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
+        key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
+        return self._add(values, key, self._purpose, round_number, out, n_threads)
+
+    def estimate(self, reports: np.ndarray) -> np.ndarray:
+        """Decode noisy integers: they are unbiased estimates as they are, because the noise is symmetric.
+
+        Parameters
+        ----------
+        reports : array_like of int
+            As `privatize` returns them.
+
+        Returns
+        -------
+        ndarray of float64
+            Same shape.
+        """
+        reports = check_integers("reports", reports, "use the values of privatize")
+        return reports.astype(np.float64)
+
+    def _add(self, values, key, purpose, round_number, out, n_threads) -> np.ndarray:
+        out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
+        n_threads = resolve_n_threads(n_threads)
+        if not self._tables:
+            draws = self._draws(values.size, key, purpose, round_number).reshape(values.shape)
+            least, greatest = (int(end(values, initial=0)) + int(end(draws, initial=0)) for end in (np.min, np.max))
+            if _INT64.min <= least and greatest <= _INT64.max:
+                return np.add(values.astype(np.int64, copy=False), draws, out=out)
+            out[...] = np.clip(values.astype(object) + draws, _INT64.min, _INT64.max)
+            return out
+        check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
+        round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
+        if values.dtype.kind == "u":
+            np.minimum(values, np.uint64(_INT64.max), out=out, casting="unsafe")
+        elif out is not values:
+            np.copyto(out, values)
+        self._add_draws(out.reshape(-1), key, purpose, round_number, n_threads)
+        return out
+
+    def _add_draws(self, values, key, purpose, round_number, n_threads):
+        """Add draws by table in place, saturating."""
+        (table,) = self._tables
+        _kernel.add_noise(
+            values, table.high, table.low, table.guide, key.subkey(purpose), table.shift, round_number, n_threads
+        )
+
+    def _draws(self, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
+        """Exact draws: int64, or Python's integers where one is beyond that."""
+        raise NotImplementedError

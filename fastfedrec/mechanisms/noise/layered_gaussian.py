@@ -1,0 +1,131 @@
+"""Gaussian noise of any width on the integers, from layers of small tables."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec._kernels.mechanisms.noise import integer_noise as _kernel
+from fastfedrec.core.check import check_exact
+from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
+from fastfedrec.mechanisms.noise.noise_table import gaussian_table
+from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
+
+_STDDEV = 1024  # of every layer but the coarsest
+_BASE = 480  # a layer's unit in units of the one below: less than half of _STDDEV, so that no gaps show
+_TOP = 2048  # the coarsest layer has at most this standard deviation
+_LOWEST, _HIGHEST = 2**15, 2**56
+
+
+class LayeredGaussian(RoundedGaussian):
+    """Integer noise whose standard deviation is far beyond what one table holds.
+
+    **Guarantee.** Adding independent draws to integers that one user changes by at most `sensitivity` in Euclidean
+    norm satisfies whatever the continuous Gaussian mechanism with noise multiplier stddev / sensitivity satisfies,
+    under the same neighbouring relation ("add_remove" or "replace", as `sensitivity` was bounded; privacy unit
+    "user"), subsampled and composed alike, with the more delta that `delta` states for the number of all draws; the
+    server that adds the noise is trusted ("central").
+
+    Parameters
+    ----------
+    stddev : Fraction, int or float
+        From 2^15 to 2^56; a float is taken exactly, as the rational number it is.
+
+    Attributes
+    ----------
+    stddev : Fraction
+        As given; what is drawn is wider by less than a millionth.
+    sampler : {"table"}
+        There is no exact sampler.
+    distance : Fraction
+        Proved upper bound of the total variation distance between one draw and a rounded normal variable.
+
+    See Also
+    --------
+    RoundedGaussian : For narrower noise, from one table.
+
+    Notes
+    -----
+    A draw is (... (g_L B + g_(L-1)) B + ...) B + g_1 with independent discrete Gaussian draws g.  See
+    docs/explanation/mechanisms/noise/layered-gaussian.md.
+
+    References
+    ----------
+    .. [1] Peikert, "An efficient and parallel Gaussian sampler for lattices", CRYPTO 2010, Theorem 3.1 (sums of
+       discrete Gaussians on nested grids).
+
+    Examples
+    --------
+    >>> from fastfedrec import Key
+    >>> from fastfedrec.mechanisms import LayeredGaussian
+    >>> noise = LayeredGaussian(2**36)
+    >>> noise.noise_multiplier(sensitivity=2**36)
+    1.0
+    >>> noise.delta(epsilon=1.0, n_draws=10**8) < 1e-14
+    True
+    >>> draws = noise.sample(5000, key=Key.from_seed(1), purpose="demo")
+    >>> bool(0.9 < draws.astype(float).var() / noise.variance < 1.1)
+    True
+    """
+
+    _purpose = "layered_gaussian.privatize"
+
+    def __init__(self, stddev: Fraction | int | float):
+        self.stddev = check_exact("stddev", stddev)
+        if not _LOWEST <= self.stddev <= _HIGHEST:
+            raise ValueError(
+                f"stddev must be from 2^15 to 2^56, got {float(self.stddev):g}; use RoundedGaussian below that"
+            )
+        variance, n_below = self.stddev**2, 0
+        while variance > _TOP**2:
+            variance, n_below = (variance - _STDDEV**2) / _BASE**2, n_below + 1
+        top = Fraction(math.isqrt(math.ceil(variance * 2**40)) + 1, 2**20)  # rounded up
+        IntegerNoise.__init__(self, gaussian_table(top))
+        self._tables += [gaussian_table(Fraction(_STDDEV))] * n_below
+        self.distance = sum((table.distance for table in self._tables), Fraction(0))
+        self._variance = top**2
+        for _ in range(n_below):
+            self.distance += _layer_distance(self._variance)
+            self._variance = self._variance * _BASE**2 + _STDDEV**2
+        self.distance += 1 / (32 * self.stddev**2)  # between a discrete Gaussian and a rounded normal
+
+    @property
+    def variance(self) -> float:
+        """The variance of one draw.
+
+        Returns
+        -------
+        float
+            At least stddev^2.
+        """
+        return float(self._variance)
+
+    def _add_draws(self, values, key, purpose, round_number, n_threads):
+        top, *_, below = self._tables
+        _kernel.add_layers(
+            values,
+            top.high,
+            top.low,
+            top.guide,
+            below.high,
+            below.low,
+            below.guide,
+            np.stack([key.subkey(f"{purpose}.{level}") for level in range(len(self._tables))]),
+            top.shift,
+            below.shift,
+            _BASE,
+            round_number,
+            n_threads,
+        )
+
+    def __repr__(self) -> str:
+        return f"LayeredGaussian(stddev={self.stddev})"
+
+
+def _layer_distance(upper: Fraction) -> Fraction:
+    """How far B U + g is from a discrete Gaussian, for U one of variance `upper` and g of the layer below.
+
+    Poisson's sum over the lattice that the two share is even up to 2 q / (1 - q), q = exp(-2 pi^2 tau^2).
+    """
+    tau_squared = 1 / (Fraction(_BASE, _STDDEV) ** 2 + 1 / upper)
+    return Fraction(5 * math.exp(-19.7 * float(tau_squared)))

@@ -1,0 +1,4 @@
+"""Randomizers of one rating on a grid, and the programmes that find the best of them.
+
+Any finite channel is in `channels`; systems that use these are in `systems.rating_svd`.
+"""

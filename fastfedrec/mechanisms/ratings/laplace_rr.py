@@ -1,0 +1,354 @@
+"""Laplace noise and randomized response on ratings: the published mechanism, and what keeps its promise (Jeyamohan)."""
+
+import decimal
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec.core.check import check_array, check_epsilon, check_real
+from fastfedrec.core.numbers import renamed
+from fastfedrec.core.randomness import Key, _as_uniform, claim_call
+from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, TOTAL, Channel, exp_lower
+from fastfedrec.mechanisms.channels.exact_counts import sum_lower, unbiased_table
+from fastfedrec.mechanisms.codes import check_grid, check_reals
+from fastfedrec.mechanisms.frequencies.frequency import GRR
+
+_CONTEXT = decimal.Context(prec=60, Emin=-999999, Emax=999999)
+_LARGEST_GRID = 32
+_MOST_STEPS = 1024  # beyond each end of the grid
+
+
+class RoundedLaplace(Channel):
+    """Add Laplace noise to a value, stop it at the ends of a range, and round it to a grid: exactly.
+
+    **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values of the grid are
+    neighbours ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.
+
+    Parameters
+    ----------
+    nominal_epsilon : float
+        Greater than 0, in nats; the exact epsilon of what runs is at most this.  The noise has the scale
+        (largest - least value) / `nominal_epsilon`.
+    grid : int or sequence of numbers
+        The values, increasing; an integer n stands for 0, 1, ..., n - 1.  At most 32 of them.
+    reach : float
+        By how many scales of the noise the range of reports exceeds the grid at either end, in steps of the grid's mean
+        spacing (at most 1,024).  With 0 a report is a value of the grid.
+
+    Attributes
+    ----------
+    nominal_epsilon : float
+        As given.
+
+    Notes
+    -----
+    Stopping and rounding look at the noisy value only, so they cost nothing.  The probabilities of the cells are
+    computed to 60 digits and rounded to 64-bit counts that keep the bound; what each output stands for is solved for
+    exactly, so that every report is unbiased.  See docs/explanation/mechanisms/ratings/laplace-rr.md.
+
+    References
+    ----------
+    .. [1] Jeyamohan, Chen, Aslam, "Local differentially private matrix factorization for recommendations", 2019:
+       "Laplace-SVD" (with continuous noise and neither stop nor rounding).
+
+    Examples
+    --------
+    >>> from fastfedrec.mechanisms import RoundedLaplace
+    >>> channel = RoundedLaplace(1.0, [1, 2, 3, 4, 5])
+    >>> round(channel.epsilon, 3), channel.mean(4)
+    (0.986, Fraction(5, 1))
+    >>> len(RoundedLaplace(1.0, [1, 2, 3, 4, 5], reach=12).outputs)
+    101
+    """
+
+    _purpose = "rounded_laplace.privatize"
+
+    def __init__(self, nominal_epsilon: float, grid: int | Sequence[float], reach: float = 0.0):
+        self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
+        reach = check_real("reach", reach, low=0.0)
+        inputs = check_grid("grid", grid, high=_LARGEST_GRID)
+        step = (inputs[-1] - inputs[0]) / (len(inputs) - 1)
+        epsilon = min(self.nominal_epsilon, LARGEST_EPSILON)
+        n_steps = math.ceil(min(reach * (len(inputs) - 1) / epsilon, _MOST_STEPS))
+        beyond = [j * step for j in range(1, n_steps + 1)]
+        cells = [*(inputs[0] - s for s in reversed(beyond)), *inputs, *(inputs[-1] + s for s in beyond)]
+        rate = Fraction(epsilon) / (inputs[-1] - inputs[0])
+        wishes = [_cell_probabilities(x, cells, rate) for x in inputs]
+        super().__init__(**unbiased_table(wishes, exp_lower(self.nominal_epsilon), inputs, cells))
+
+
+def _cell_probabilities(x: Fraction, cells: Sequence[Fraction], rate: Fraction) -> list[Fraction]:
+    """Where x plus Laplace noise falls, the ends taking what lies beyond them; to a relative error of about 10^-57."""
+
+    def tail(distance):  # P(noise >= distance), for a distance of at least 0
+        exponent = -distance * rate
+        power = _CONTEXT.divide(decimal.Decimal(exponent.numerator), decimal.Decimal(exponent.denominator))
+        return Fraction(_CONTEXT.exp(power)) / 2
+
+    edges = [(a + b) / 2 - x for a, b in itertools.pairwise(cells)]
+    tails = [tail(abs(edge)) for edge in edges]
+    found = [tails[0] if edges[0] <= 0 else 1 - tails[0]]
+    for low, high, at_low, at_high in zip(edges[:-1], edges[1:], tails[:-1], tails[1:], strict=True):
+        # On one side of x the difference of two tails, so that a far cell keeps all its digits.
+        found.append(abs(at_high - at_low) if (low >= 0) == (high > 0) else 1 - at_low - at_high)
+    return [*found, tails[-1] if edges[-1] >= 0 else 1 - tails[-1]]
+
+
+class SerialLaplaceRR(Channel):
+    """Laplace noise, stop, rounding; then generalized randomized response on the result.
+
+    **Guarantee.** One report is epsilon-differentially private in the local model, where `epsilon` is computed from
+    what runs and is at most the lesser of the two parameters: any two values of the grid are neighbours ("replace"),
+    the privacy unit is one report, and nothing beyond the client's own device is trusted.
+
+    Parameters
+    ----------
+    epsilon_1 : float
+        Of the Laplace noise, in nats.
+    epsilon_2 : float
+        Of the randomized response, in nats.
+    grid : int or sequence of numbers
+        The values, increasing; an integer n stands for 0, 1, ..., n - 1.  At most 32 of them.
+
+    Notes
+    -----
+    The second step sees nothing but the first one's report, so it can only lower epsilon: the two do not add up, and
+    most of both is wasted.  See docs/explanation/mechanisms/ratings/laplace-rr.md.
+
+    Examples
+    --------
+    >>> from fastfedrec.mechanisms import SerialLaplaceRR
+    >>> round(SerialLaplaceRR(1.0, 1.0, [1, 2, 3, 4, 5]).epsilon, 3)
+    0.367
+    """
+
+    _purpose = "serial_laplace_rr.privatize"
+
+    def __init__(self, epsilon_1: float, epsilon_2: float, grid: int | Sequence[float]):
+        with renamed("nominal_epsilon", "epsilon_1"):
+            noise = RoundedLaplace(check_epsilon("epsilon_1", epsilon_1), grid)
+        with renamed("nominal_epsilon", "epsilon_2"):
+            response = GRR(check_epsilon("epsilon_2", epsilon_2), len(noise.inputs))
+        p, q = response.p_count, response.q_count
+        exact = [[Fraction(q * TOTAL + (p - q) * c, TOTAL**2) for c in row] for row in noise.counts]
+        super().__init__(**unbiased_table(exact, _largest_ratio(exact), noise.inputs))
+
+
+class MixtureLaplaceRR(Channel):
+    """The true rating with some probability, else the rating with Laplace noise, stopped and rounded to the grid.
+
+    **Guarantee.** One report is ``epsilon_1 + epsilon_2``-differentially private in the local model: any two values of
+    the grid are neighbours ("replace"), the privacy unit is one report, and nothing beyond the client's own device is
+    trusted.
+
+    Parameters
+    ----------
+    epsilon_1 : float
+        Of the Laplace noise, in nats.
+    epsilon_2 : float
+        What the true ratings add to it, in nats.
+    grid : int or sequence of numbers
+        The values, increasing; an integer n stands for 0, 1, ..., n - 1.  At most 32 of them.
+
+    Attributes
+    ----------
+    truth_probability : Fraction
+        With which the true rating is reported: the largest that keeps the guarantee.
+
+    Notes
+    -----
+    What the paper means to do, with a probability that its claim allows: the published one, e^epsilon_2 /
+    (1 + e^epsilon_2), is about three times as large and breaks it.  A noisy report may be the true rating as well, so
+    the two add up to one table, and epsilon is computed from that.  See
+    docs/explanation/mechanisms/ratings/laplace-rr.md.
+
+    References
+    ----------
+    .. [1] Jeyamohan, Chen, Aslam, "Local differentially private matrix factorization for recommendations", 2019.
+
+    Examples
+    --------
+    >>> from fastfedrec.mechanisms import MixtureLaplaceRR
+    >>> channel = MixtureLaplaceRR(1.0, 1.0, [1, 2, 3, 4, 5])
+    >>> round(float(channel.truth_probability), 3), round(channel.epsilon, 6)
+    (0.242, 2.0)
+    """
+
+    _purpose = "mixture_laplace_rr.privatize"
+
+    def __init__(self, epsilon_1: float, epsilon_2: float, grid: int | Sequence[float]):
+        with renamed("nominal_epsilon", "epsilon_1"):
+            noise = RoundedLaplace(check_epsilon("epsilon_1", epsilon_1), grid)
+        total = sum_lower(noise.nominal_epsilon, check_epsilon("epsilon_2", epsilon_2))
+        ratio = exp_lower(total)
+        # With odds b of the truth, column y is largest at y itself: (b + own) / least <= ratio.
+        odds = min(
+            ratio * Fraction(min(c for x, c in enumerate(column) if x != y), TOTAL) - Fraction(column[y], TOTAL)
+            for y, column in enumerate(zip(*noise.counts, strict=True))
+        )
+        self.truth_probability = odds / (1 + odds)
+        super().__init__(**unbiased_table(_mix(noise, self.truth_probability), ratio, noise.inputs))
+
+
+def _largest_ratio(table: Sequence[Sequence[Fraction]]) -> Fraction:
+    return max(max(column) / min(column) for column in zip(*table, strict=True))
+
+
+def _mix(noise: RoundedLaplace, truth: Fraction) -> list[list[Fraction]]:
+    return [
+        [(1 - truth) * Fraction(c, TOTAL) + truth * (x == y) for y, c in enumerate(row)]
+        for x, row in enumerate(noise.counts)
+    ]
+
+
+class PublishedLaplaceRR:
+    """The mechanism as it was published: the exact rating with probability p, else the rating with Laplace noise.
+
+    **Guarantee.** None: `epsilon` is infinite.  "The report is exactly r" has probability p where the rating is r, and
+    0 where it is any other.
+
+    Parameters
+    ----------
+    epsilon_1 : float
+        Of the Laplace noise, in nats: its scale is (high - low) / epsilon_1.
+    epsilon_2 : float
+        p = e^epsilon_2 / (1 + e^epsilon_2), which is at least 1/2.
+    low, high : float
+        The least and the largest rating.
+
+    Attributes
+    ----------
+    epsilon_1, epsilon_2, low, high : float
+        As given.
+
+    Notes
+    -----
+    For reproduction, and for the audit that shows the claim of epsilon_1 + epsilon_2 to be false.  The noise is that of
+    floating point, as anybody would write it.
+
+    References
+    ----------
+    .. [1] Jeyamohan, Chen, Aslam, "Local differentially private matrix factorization for recommendations", 2019,
+       equations 4 and 5.
+
+    Examples
+    --------
+    >>> from fastfedrec.audit import audit
+    >>> from fastfedrec.mechanisms import PublishedLaplaceRR
+    >>> published = PublishedLaplaceRR(1.0, 1.0, low=1, high=5)
+    >>> round(published.delta(2.0), 3)
+    0.731
+    >>> print(audit(published.on_grid([1, 2, 3, 4, 5]), 1, 4, claim=2.0))
+    VIOLATED: epsilon is 3.8692 (exact), the claim is 2
+    event: output 1 (decoded to 1.8042): 76.27% on the first input, 1.59% on the second
+    worst pair of inputs: epsilon 3.8692
+    """
+
+    #: What one report costs.
+    epsilon = math.inf
+
+    _purpose = "published_laplace_rr.privatize"
+
+    def __init__(self, epsilon_1: float, epsilon_2: float, *, low: float = 0.0, high: float = 1.0):
+        self.epsilon_1 = check_epsilon("epsilon_1", epsilon_1)
+        self.epsilon_2 = check_epsilon("epsilon_2", epsilon_2)
+        self.low = check_real("low", low)
+        self.high = check_real("high", high, low=self.low, exclusive=True)
+        self._scale = check_real("(high - low) / epsilon_1", (self.high - self.low) / self.epsilon_1)
+
+    @property
+    def truth_probability(self) -> float:
+        """P: with it the exact rating is reported.
+
+        Returns
+        -------
+        float
+            At least 1/2.
+        """
+        return 1 / (1 + math.exp(-self.epsilon_2))
+
+    def delta(self, epsilon: float) -> float:
+        """The least delta with which the mechanism is (epsilon, delta)-differentially private.
+
+        Parameters
+        ----------
+        epsilon : float
+            At least 0, in nats.
+
+        Returns
+        -------
+        float
+            `truth_probability` for every epsilon from `epsilon_1` on, and more below.
+        """
+        epsilon = check_real("epsilon", epsilon, low=0.0)
+        p = self.truth_probability
+        # The noisy reports alone: 1 - e^((epsilon - epsilon_1) / 2), the Laplace mechanism's, at the full range.
+        return p - (1 - p) * math.expm1(min(epsilon - self.epsilon_1, 0.0) / 2)
+
+    @property
+    def variance(self) -> float:
+        """Of one report, whatever the rating.
+
+        Returns
+        -------
+        float
+            On the scale of the ratings.
+        """
+        return (1 - self.truth_probability) * 2 * self._scale * self._scale
+
+    def privatize(self, values: np.ndarray, *, key: Key | None = None, round: int = 0) -> np.ndarray:
+        """Draw one report for each rating, as published; a rating outside `low` to `high` is refused.
+
+        Parameters
+        ----------
+        values : array_like of float
+            Ratings, from `low` to `high`.
+        key : Key or None
+            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
+        round : int
+            Part of the stream's name; use a new one for each call under one seed.
+
+        Returns
+        -------
+        ndarray of float64
+            In the shape of `values`; many of them are the ratings themselves.
+        """
+        values = check_reals("values", values, "use the ratings").astype(np.float64, copy=False)
+        flat = check_array("values", values.reshape(-1), ndim=1)
+        if flat.size and not self.low <= flat.min() <= flat.max() <= self.high:
+            raise ValueError(f"values must be from {self.low:g} to {self.high:g}, got {flat.min()} to {flat.max()}")
+        key, round, _ = claim_call("PublishedLaplaceRR.privatize", key, round)
+        words = key.words(self._purpose, round=round, size=2 * len(flat)).reshape(-1, 2)
+        return self._report(flat, words).reshape(values.shape)
+
+    def _report(self, values: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """The reports that these words (two a value) make."""
+        # The same as _as_uniform(word) >= truth_probability, without an array of doubles.
+        least = math.ceil(Fraction(self.truth_probability) * 2**52 - Fraction(1, 2)) << 12
+        noisy = np.flatnonzero(words[:, 0] >= least)
+        centred = _as_uniform(words[noisy, 1]) - 0.5
+        reports = values.copy()
+        reports[noisy] -= self._scale * np.sign(centred) * np.log1p(-2 * np.minimum(np.abs(centred), 0.5 - 2.0**-54))
+        return reports
+
+    def on_grid(self, grid: int | Sequence[float]) -> Channel:
+        """The same with the noisy ratings stopped and rounded to a grid: finite, and still far above the claim.
+
+        Parameters
+        ----------
+        grid : int or sequence of numbers
+            The values, increasing; an integer n stands for 0, 1, ..., n - 1.  At most 32 of them.
+
+        Returns
+        -------
+        Channel
+            Its epsilon is exact.
+        """
+        if self.truth_probability == 1:
+            raise ValueError(f"epsilon_2 must be below 36 for a table, got {self.epsilon_2}: no noise would be left")
+        noise = RoundedLaplace(self.epsilon_1, grid)
+        wishes = _mix(noise, Fraction(self.truth_probability))
+        return Channel(**unbiased_table(wishes, _largest_ratio(wishes), noise.inputs))

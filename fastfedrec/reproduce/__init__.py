@@ -1,1 +1,0 @@
-"""Each paper's tables and figures, side by side with what comes out here; one module a paper."""

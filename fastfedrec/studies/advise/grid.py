@@ -1,0 +1,120 @@
+"""Makes the sweeps that `advise` answers from, on generated data only: ``fastfedrec sweep --advice --out DIR``."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+from fastfedrec.core.files import write_text
+from fastfedrec.studies.advise._recipes import RECIPES, Recipe, calibrated
+from fastfedrec.studies.sweep.cells import TRUST_VIEWS
+from fastfedrec.studies.sweep.runs import plain
+from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, sweep
+
+USERS = (1_000, 10_000, 30_000, 100_000)
+ITEMS = (300, 1_000, 3_000)
+ROW_LENGTHS = (30.0, 100.0)
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+FEW_EPSILONS = (0.5, 1.0, 2.0, 4.0)  # with more users than the fewest, whose fits take longer
+MOST_CELLS = 100_000_000  # users times items
+SEEDS = {1_000: 3}  # elsewhere one: there, many users are tested under it
+DELTA = 1e-6
+METRICS = ("hr@10", "ndcg@10")
+REFERENCES = ("Popularity", "EASE")  # without privacy
+
+
+def measure(
+    folder: Path, *, n_jobs: int = 1, n_threads: int = 0, show_progress: bool = False
+) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
+    """Run the grid, and write ``advice.json``.
+
+    Parameters
+    ----------
+    folder : Path
+        For the file, and for finished runs.
+    n_jobs, n_threads : int
+        As for `sweep.sweep`.
+    show_progress : bool
+        Draw a bar for each data set.
+
+    Returns
+    -------
+    tuple of dict and tuple of dict
+        What was written; the runs that failed.
+    """
+    rows: list[dict[str, Any]] = []
+    failures: list[dict[str, Any]] = []
+    found: dict[str, Any] = {}
+    for n_users, n_items, length in itertools.product(USERS, ITEMS, ROW_LENGTHS):
+        if n_users * n_items > MOST_CELLS:
+            continue
+        plan = _plan(n_users, n_items)
+        run = sweep(
+            [setting for setting, *_ in plan],
+            GeneratedData(n_users, n_items, length),
+            seeds=SEEDS.get(n_users, 1),
+            folder=folder / "cells",
+            n_jobs=n_jobs,
+            n_threads=n_threads,
+            metrics=METRICS,
+            delta=DELTA,
+            with_baselines=False,
+            show_progress=show_progress,
+        )
+        failures += run.failures
+        cells = {(cell.system, str(cell.parameters)): cell for cell in run.cells}
+        for setting, recipe, epsilon, is_popularity in plan:
+            cell = cells.get((setting.system, str(plain(dict(setting.parameters)))))
+            if cell is None:
+                continue
+            rows.append(
+                {
+                    "n_users": n_users,
+                    "n_items": n_items,
+                    "row_length": length,
+                    "system": cell.system,
+                    "trust": recipe and recipe.trust,
+                    "target": epsilon,
+                    "epsilon": recipe and cell.epsilon[TRUST_VIEWS[recipe.trust]],
+                    "parameters": cell.parameters,
+                    "is_popularity": is_popularity,
+                    "metrics": {name: [round(value, 5) for value in values] for name, values in cell.metrics.items()},
+                    "n_tested": cell.n_tested,
+                    "bytes_per_client": cell.bytes_per_client,
+                    "seconds": round(cell.seconds, 3),
+                }
+            )
+        found = run.settings
+    document = {
+        "source": "GENERATED DATA (generate_implicit, movielens-1m preset), drawn anew for each seed",
+        "command": "fastfedrec sweep --advice",
+        "code": found["code"],
+        "machine": found["machine"],
+        "n_threads": max(1, found["n_threads"] // found["n_jobs"]),
+        "delta": DELTA,
+        "privacy_unit": "user",
+        "neighboring": "replace",
+        "protocol": f"leave one out, {found['n_negatives']} unseen items, at most {found['n_tested']} users tested",
+        "rows": rows,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
+    head = json.dumps({**document, "rows": []}, indent=1, allow_nan=False)
+    write_text(folder / "advice.json", head.replace('"rows": []', f'"rows": [\n{lines}\n ]') + "\n")
+    return document, tuple(failures)
+
+
+_Step = tuple[Setting, Recipe | None, float | None, bool]
+
+
+def _plan(n_users: int, n_items: int) -> list[_Step]:
+    """What is fitted on one data set: each system at each epsilon that it can meet, in reasonable time."""
+    plan: list[_Step] = [(Setting(name, {}), None, None, name == "Popularity") for name in REFERENCES]
+    for recipe, epsilon in itertools.product(RECIPES, EPSILONS if n_users == USERS[0] else FEW_EPSILONS):
+        found = calibrated(recipe, epsilon, DELTA, n_users, n_items)
+        if found is None:
+            continue
+        parameters, planned = found
+        if recipe.is_small(n_users, n_items, planned):
+            plan.append((Setting(recipe.system, parameters), recipe, epsilon, planned.is_popularity))
+    return plan

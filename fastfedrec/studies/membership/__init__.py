@@ -1,0 +1,4 @@
+"""Membership inference against any fitted model, beside what its guarantee allows.
+
+Attacks on FedRec's messages are in `systems.fedrec`.
+"""

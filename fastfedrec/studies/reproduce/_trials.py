@@ -1,0 +1,66 @@
+"""Trials: the same models on every split or seed, part by part, and what their figures come to."""
+
+import itertools
+import statistics
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from fastfedrec.core.check import check_instance
+from fastfedrec.core.progress import progress_rounds
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.evaluation import evaluate, evaluate_ratings
+
+Part = TypeVar("Part")
+Folds = Sequence[tuple[Interactions, Interactions]]
+
+
+def each(parts: Iterable[Part], *, show: bool, description: str, unit: str) -> Iterator[Part]:
+    """One part after another, with a bar if asked for."""
+    parts = list(parts)
+    return (parts[number] for number in progress_rounds(len(parts), show=show, description=description, unit=unit))
+
+
+def check_folds(folds: Folds, remedy: str, *, quick: bool) -> list[tuple[Interactions, Interactions]]:
+    """Return the pairs (train, test), only the first if `quick`, or raise."""
+    folds = list(folds)[: 1 if quick else None]
+    if not folds:
+        raise ValueError("folds must hold at least one pair (train, test), got none")
+    for part in itertools.chain.from_iterable(folds):
+        check_instance("folds", part, Interactions, remedy)
+    return folds
+
+
+def describe_folds(folds: Folds) -> str:
+    """The first line of a page: which data these are."""
+    train, test = folds[0]
+    n_ratings = train.n_interactions + test.n_interactions
+    size = f"{train.n_users:,} users x {train.n_items:,} items, {n_ratings:,} ratings"
+    return f"The data given: {size}, {len(folds)} split{'s' if len(folds) > 1 else ''}"
+
+
+def rating_errors(model: Any, folds: Folds, n_threads: int) -> Iterator[dict[str, float]]:
+    """MAE and RMSE in each fold, whose number is the seed; the model is as fitted there while one looks at them."""
+    for seed, (train, test) in enumerate(folds):
+        yield evaluate_ratings(model.fit(train, key=Key.from_seed(seed), n_threads=n_threads), test)
+
+
+def evaluate_quietly(
+    model: Any,
+    train: Interactions,
+    test: Interactions,
+    metrics: list[str],
+    n_negatives: int,
+    key: Key,
+    n_threads: int,
+) -> dict[str, float]:
+    """Metrics, without the warning that a few users of a small subset, the same for every model, have few to rank."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*unseen items", category=UserWarning)
+        return evaluate(model, train, test, metrics=metrics, n_negatives=n_negatives, key=key, n_threads=n_threads)
+
+
+def mean_and_deviation(values: Sequence[float], mean: str = "{:.3f}", deviation: str = " ± {:.3f}") -> str:
+    """Over seeds or splits; the deviation where there are several."""
+    return mean.format(statistics.fmean(values)) + (deviation.format(statistics.stdev(values)) if values[1:] else "")

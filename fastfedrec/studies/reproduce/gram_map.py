@@ -1,0 +1,366 @@
+"""DPGram and ShuffledSketchGram on generated data: where they gain over popularity, and whether the gate knows it.
+
+Nothing of these figures is in a paper; both systems are our own (docs/explanation/systems/gram/dp-gram.md).
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.accounting import ShuffledReports, calibrate_n_reports
+from fastfedrec.core.check import check_choice, check_flag, check_integer
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.core.version import __version__
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.studies.reproduce._trials import each
+from fastfedrec.studies.reproduce.side_by_side import SideBySide, kept
+from fastfedrec.systems.baselines.popularity import Popularity
+from fastfedrec.systems.gram.dp_gram import DPGram
+from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL
+from fastfedrec.systems.gram.shuffled_sketch import ShuffledSketchGram
+
+FIGURES = ("map", "order")
+DP_GRAM, SKETCH = "DPGram", "ShuffledSketchGram"
+EPSILONS = (0.5, 1.0, 2.0)
+# By figure: users, items, mean length of a row.
+SIZES = {
+    "map": ((1_000, 10_000, 100_000, 1_000_000), (300, 1_000, 3_000, 10_000, 30_000), (30.0, 100.0)),
+    "order": ((10_000, 50_000), (1_000, 3_000), (100.0,)),
+}
+QUICK_USERS = 10_000
+METRIC = "hr@10"
+MOST_TESTED = 20_000  # users of a cell: their share's standard error is below .004
+# What one cell may take, so that the map is done in an afternoon on two cores with 12 GB.
+MOST_INTERACTIONS = 110_000_000
+MOST_PAIRS = 2**30  # items squared: for half of them two numbers of 8 bytes are held
+MOST_SKETCH_CELLS = 2**28  # of all rotations, in 4 bytes for each thread and 16 for the server
+MOST_ANSWERS = 200_000_000  # users times reports
+MANY_SKETCH_CELLS = 2**26  # as many rotations as fit are used, at least one and at most eight
+LEGEND = (
+    "gain: HR@10 with the gate off less that of exact popularity, leave one out among 99 unseen items.  closed: the "
+    "same for the model whose gate closed.  signal: the public number that the gate compares with 30.  epsilon of the "
+    "whole run, for all of a user's data against none, at delta 1e-6."
+)
+
+
+@dataclass(frozen=True)
+class MapCell:
+    """One model at one epsilon on one data set.
+
+    Parameters
+    ----------
+    model : str
+        "DPGram" or "ShuffledSketchGram".
+    n_users, n_items : int
+        Of the data.
+    row_length : float
+        Items of a user, on average.
+    latest : bool
+        Whether each user's last drawn item was held out, and not a random one.
+    epsilon : float
+        Of the whole run.
+    signal : float
+        The gate's number.
+    popularity, hit_ratio : float
+        HR@10 of exact popularity, and of the model with the gate off.
+    closed : float or None
+        HR@10 where the gate closes; None where it stays open.
+    n_tested : int
+        Users they rest on.
+    """
+
+    model: str
+    n_users: int
+    n_items: int
+    row_length: float
+    latest: bool
+    epsilon: float
+    signal: float
+    popularity: float
+    hit_ratio: float
+    closed: float | None
+    n_tested: int
+
+    @property
+    def gain(self) -> float:
+        """Over exact popularity."""
+        return self.hit_ratio - self.popularity
+
+    @property
+    def margin(self) -> float:
+        """What the hit ratio may differ by for no other reason than who was tested: two standard errors."""
+        return 2 * math.sqrt(self.popularity * (1 - self.popularity) / self.n_tested)
+
+
+@dataclass(frozen=True)
+class GainMap(SideBySide):
+    """Gain over popularity by size and epsilon, with the gate.
+
+    Parameters
+    ----------
+    source : str
+        Which data these are.
+    settings : dict
+        What every figure was computed with.
+    figure : {"map", "order"}
+        Which figure it is.
+    cells : tuple of MapCell
+        By size, split, model and epsilon.
+    skipped : tuple of str
+        What was left out, by rule.
+    """
+
+    figure: str
+    cells: tuple[MapCell, ...]
+    skipped: tuple[str, ...]
+
+    legend = LEGEND
+
+    @property
+    def title(self) -> str:
+        """Which figure it is."""
+        if self.figure == "map":
+            return "DPGram and ShuffledSketchGram: gain over popularity, and the gate"
+        return "DPGram and ShuffledSketchGram: a random item held out, and the last one drawn"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was left out."""
+        return self.skipped
+
+    def verdict(self) -> str:
+        """Say for each model how often the gate was right.
+
+        Returns
+        -------
+        str
+            Two sentences for each model.
+        """
+        sentences = []
+        for name in dict.fromkeys(cell.model for cell in self.cells):
+            cells = [cell for cell in self.cells if cell.model == name]
+            shut = [(cell, cell.hit_ratio - cell.closed, cell.margin) for cell in cells if cell.closed is not None]
+            opened = [(cell, cell.gain, cell.margin) for cell in cells if cell.closed is None]
+            sentences += [
+                f"{name}, gate closed in {len(shut)} cells: open it would have done {_count(shut)} than closed.",
+                f"{name}, gate open in {len(opened)} cells: it did {_count(opened)} than exact popularity.",
+            ]
+        return "\n".join(sentences)
+
+    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+        """Gain over signal, a panel for each model, a colour for each number of items."""
+        names = list(dict.fromkeys(cell.model for cell in self.cells))
+        figure = new_figure(figsize=(5.5 * len(names) + 1, 4.5))
+        for panel, name in zip(figure.subplots(1, len(names), sharey=True, squeeze=False)[0], names, strict=True):
+            of_model = [cell for cell in self.cells if cell.model == name]
+            for n_items, latest in sorted({(cell.n_items, cell.latest) for cell in of_model}):
+                cells = [cell for cell in of_model if (cell.n_items, cell.latest) == (n_items, latest)]
+                label = f"{n_items:,} items" + (", last drawn" if latest else "")
+                panel.plot([c.signal for c in cells], [c.gain for c in cells], "x" if latest else "o", label=label)
+            panel.axvline(LEAST_SIGNAL, color="k", linestyle="--", label="gate")
+            panel.axhline(0.0, color="k", linewidth=0.5)
+            panel.set(title=name, xlabel="signal", ylabel="gain in HR@10", xscale="log")
+            panel.legend(fontsize="small")
+        figure.suptitle(self.source, fontsize="small")
+        return figure
+
+    def _rows(self) -> tuple[list[str], list[list[str]]]:
+        header = ["model", "users x items", "row", "held out", "popularity"]
+        header += [f"gain at {epsilon:g} (signal, closed)" for epsilon in EPSILONS]
+        rows: dict[tuple[Any, ...], dict[float, str]] = {}
+        for cell in self.cells:
+            size = f"{cell.n_users:,} x {cell.n_items:,}", f"{cell.row_length:g}", "last" if cell.latest else "random"
+            closed = "" if cell.closed is None else f", {cell.closed - cell.popularity:+.3f}"
+            shown = f"{cell.gain:+.3f} ({cell.signal:.3g}{closed})"
+            rows.setdefault((cell.model, *size, f"{cell.popularity:.3f}"), {})[cell.epsilon] = shown
+        return header, [[*row, *(found.get(epsilon, "") for epsilon in EPSILONS)] for row, found in rows.items()]
+
+
+def gain_map(
+    figure: str = "map",
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    folder: str | Path | None = None,
+    n_threads: int = 0,
+    show_progress: bool = False,
+) -> GainMap:
+    """Measure the gain over popularity of both systems, gate off, over sizes, row lengths and epsilons.
+
+    Parameters
+    ----------
+    figure : {"map", "order"}
+        "map": users x items x row length x epsilon, a random item of each user held out.  "order": fewer sizes, each
+        with a random item held out and with the last one drawn.
+    quick : bool
+        No more than 10,000 users and 1,000 items.
+    seed : int
+        Of data, split and noise: these are simulations.
+    folder : str, Path or None
+        Keep each model's finished cells of a data set there, and read those that were made with the same settings.
+    n_threads : int
+        0 for all processors; no hit ratio depends on it.
+    show_progress : bool
+        Draw a progress bar (needs tqdm).
+
+    Returns
+    -------
+    GainMap
+        Cells that need more than the limits in this module are left out, and counted.
+    """
+    check_choice("figure", figure, FIGURES)
+    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
+    seed, n_threads = check_integer("seed", seed, low=0, high=None), resolve_n_threads(n_threads)
+    settings = {
+        "version": __version__,
+        "seed": seed,
+        "models": {name: repr(_model(name, 1.0, 300, gate=False)) for name in (DP_GRAM, SKETCH)},
+        "epsilons": list(EPSILONS),
+        "most_tested": MOST_TESTED,
+        "least_signal": LEAST_SIGNAL,
+    }
+    skipped: dict[str, list[str]] = {}
+    plans = each(_plans(figure, quick, skipped), show=show_progress, description=figure, unit="data set")
+    found = (cells for plan in plans for cells in _parts(plan, settings, folder, n_threads))
+    cells = sorted((MapCell(**cell) for of_model in found for cell in of_model), key=lambda cell: cell.model)
+    return GainMap(
+        "GENERATED DATA (generate_implicit, movielens-1m preset), not MovieLens",
+        settings,
+        figure,
+        tuple(cells),
+        tuple(f"left out, {rule}: {', '.join(dict.fromkeys(which))}" for rule, which in skipped.items()),
+    )
+
+
+_Size = tuple[int, int, float]
+_Plan = tuple[_Size, bool, dict[str, list[float]]]
+
+
+def _plans(figure: str, quick: bool, skipped: dict[str, list[str]]) -> Iterator[_Plan]:
+    """Data sets from small to large, and what is fitted on each; what is too large goes into `skipped`."""
+    users, items, lengths = SIZES[figure]
+    for size in sorted(itertools.product(users, items, lengths), key=lambda size: (size[0] * size[2], size)):
+        n_users, n_items, length = size
+        if quick and (n_users > QUICK_USERS or n_items > 1_000):
+            continue
+        label = f"{n_users:,} x {n_items:,}"
+        if n_users * length > MOST_INTERACTIONS:
+            skipped.setdefault(f"more than {MOST_INTERACTIONS:,} interactions", []).append(f"{label} x {length:g}")
+            continue
+        wanted: dict[str, list[float]] = {}
+        for name, epsilon in itertools.product((DP_GRAM, SKETCH), EPSILONS):
+            rule = _too_large(name, size, epsilon)
+            if rule is None:
+                wanted.setdefault(name, []).append(epsilon)
+            else:
+                skipped.setdefault(rule, []).append(label if "items" in rule else f"{label} at {epsilon:g}")
+        for latest in (False, True) if figure == "order" else (False,):
+            if wanted:
+                yield size, latest, wanted
+
+
+@functools.cache
+def _too_large(name: str, size: _Size, epsilon: float) -> str | None:
+    """The limit that a cell is beyond."""
+    n_users, n_items, _ = size
+    if name == DP_GRAM:
+        cells, most, what = n_items**2, MOST_PAIRS, "items squared"
+    else:
+        cells, most, what = _length(n_items) ** 2, MOST_SKETCH_CELLS, "cells of one rotation of the items"
+    if cells > most:
+        return f"{name}, {what} beyond {most:,}"
+    if name == DP_GRAM:
+        return None
+    n_reports = _n_reports(n_users, epsilon)
+    if n_reports == 0:
+        return f"{name}, not one report fits epsilon"
+    return f"{name}, more than {MOST_ANSWERS:,} reports" if n_users * n_reports > MOST_ANSWERS else None
+
+
+@functools.cache
+def _n_reports(n_users: int, epsilon: float) -> int:
+    model = ShuffledSketchGram(epsilon)
+    event = ShuffledReports("binary response", model.epsilon_0, 1, n_users, 1.0, neighboring="zero_out")
+    return calibrate_n_reports(event, epsilon=epsilon, delta=model.delta)
+
+
+def _length(n_items: int) -> int:
+    return 1 << (n_items - 1).bit_length()
+
+
+def _model(name: str, epsilon: float, n_items: int, *, gate: bool) -> DPGram | ShuffledSketchGram:
+    if name == DP_GRAM:
+        return DPGram(epsilon, gate=gate)
+    n_rotations = max(1, min(8, MANY_SKETCH_CELLS // _length(n_items) ** 2))
+    return ShuffledSketchGram(epsilon, gate=gate, n_rotations=n_rotations)
+
+
+def _parts(
+    plan: _Plan, settings: dict[str, Any], folder: str | Path | None, n_threads: int
+) -> Iterator[list[dict[str, Any]]]:
+    """The cells of each model on one data set, which is made only if one of them is not there yet."""
+    size, latest, wanted = plan
+    n_users, n_items, length = size
+    data = functools.cache(functools.partial(_data, size, latest, settings["seed"], n_threads))
+    for name, epsilons in wanted.items():
+        title = f"{name}-{n_users}x{n_items}x{length:g}-{'last' if latest else 'random'}-seed-{settings['seed']}"
+        fit = functools.partial(_run, plan, name, data, settings["seed"], n_threads)
+        yield kept(folder, title, settings | {"epsilons": epsilons}, fit)
+
+
+def _data(size: _Size, latest: bool, seed: int, n_threads: int) -> tuple[Interactions, Interactions, float]:
+    """One split of one data set, and popularity's hit ratio on it."""
+    key = Key.from_seed(seed)
+    n_users, n_items, length = size
+    data = generate_implicit(
+        n_users, n_items, key=key, timestamps=latest, mean_interactions=length, n_threads=n_threads
+    )
+    train, test = leave_one_out(data, key=key, latest=latest)
+    del data
+    tested = np.arange(n_users) < MOST_TESTED  # users are exchangeable, so the first ones are as good as any
+    test = test.keep_interactions(np.repeat(tested, test.interactions_per_user()))
+    return train, test, _hit_ratio(Popularity().fit(train), train=train, test=test, key=key, n_threads=n_threads)
+
+
+def _run(
+    plan: _Plan, name: str, data: Callable[[], tuple[Interactions, Interactions, float]], seed: int, n_threads: int
+) -> list[dict[str, Any]]:
+    """One model at every epsilon on one data set and one split."""
+    key = Key.from_seed(seed)
+    (n_users, n_items, length), latest, wanted = plan
+    train, test, popularity = data()
+    hit_ratio = functools.partial(_hit_ratio, train=train, test=test, key=key, n_threads=n_threads)
+    cells = []
+    for epsilon in wanted[name]:
+        model = _model(name, epsilon, n_items, gate=False).fit(train, key=key, n_threads=n_threads)
+        is_closed = model.signal_ < LEAST_SIGNAL
+        shut = _model(name, epsilon, n_items, gate=True).fit(train, key=key, n_threads=n_threads) if is_closed else None
+        cell = MapCell(
+            name, n_users, n_items, length, latest, epsilon, model.signal_, popularity, hit_ratio(model),
+            None if shut is None else hit_ratio(shut), test.n_interactions,
+        )  # fmt: skip
+        cells.append(asdict(cell))
+    return cells
+
+
+def _hit_ratio(model: Any, *, train: Interactions, test: Interactions, key: Key, n_threads: int) -> float:
+    return evaluate(model, train, test, metrics=[METRIC], key=key, n_threads=n_threads)[METRIC]
+
+
+def _count(differences: list[tuple[MapCell, float, float]]) -> str:
+    """How many are better, even and worse, and between which signals that changes."""
+    better = [cell.signal for cell, gain, margin in differences if gain > margin]
+    worse = [cell.signal for cell, gain, margin in differences if gain < -margin]
+    n_even = len(differences) - len(better) - len(worse)
+    where_better = f" (signal {min(better):.3g} and beyond)" if better else ""
+    where_worse = f" (signal up to {max(worse):.3g})" if worse else ""
+    return f"better in {len(better)}{where_better}, about even in {n_even}, worse in {len(worse)}{where_worse}"

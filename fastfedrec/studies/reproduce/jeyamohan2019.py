@@ -1,0 +1,300 @@
+"""Jeyamohan, Chen, Aslam (Laplace-RR-SVD): Figures 2 and 3, and what the paper does not show: equal exact epsilon.
+
+The paper draws its figures and prints no number, and does not say how its SVD is trained.  So what stands here for the
+paper is its mechanism with plain stochastic gradient descent, as `LaplaceRRSVD(variant="published")` runs it.
+"""
+
+import functools
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastfedrec.core.check import check_choice, check_flag
+from fastfedrec.core.text import format_epsilon
+from fastfedrec.core.version import __version__
+from fastfedrec.studies.reproduce._trials import Folds, check_folds, describe_folds, each, rating_errors
+from fastfedrec.studies.reproduce.side_by_side import SideBySide, checksum, kept
+from fastfedrec.systems.rating_model import STARS
+from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
+from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
+
+FIGURES = ("2", "3", "equal-epsilon")
+EPSILONS = tuple(round(0.1 * j, 1) for j in range(1, 31))  # of each part
+QUICK_EPSILONS = (0.1, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
+EXACT_EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+AS_PUBLISHED = "as published"
+LAPLACE = "Laplace-SVD"
+ITEM_MEAN, GLOBAL_MEAN = "private item mean", "private global mean"
+WITHOUT = "without privacy"
+_TITLES = {
+    "2": "RMSE as epsilon 1 and epsilon 2 grow together",
+    "3": "RMSE over epsilon 1 and epsilon 2",
+    "equal-epsilon": "RMSE at equal exact epsilon of one rating",
+}
+_LEGEND = (
+    "RMSE on the ratings' own scale, mean over splits (simulations).  exact epsilon: of one rating, as variant\n"
+    "'optimal' sends it, in nats, from the channel that ran; a user's n ratings cost n times as much, and which items\n"
+    "were rated is not hidden.  As published there is none: delta is at least e^epsilon 2 / (1 + e^epsilon 2)."
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One pair of parameters.
+
+    Parameters
+    ----------
+    epsilon_1, epsilon_2 : float
+        Of the Laplace noise and of the randomized response.
+    exact_epsilon : dict of str to float or None
+        By model, of one rating; None is no guarantee.
+    errors : dict of str to list of float
+        By model, the RMSE of each split.
+    n_epochs : dict of str to list of int
+        By model with factors, for how long they were trained; 0 where they were left out.
+    """
+
+    epsilon_1: float
+    epsilon_2: float
+    exact_epsilon: dict[str, float | None]
+    errors: dict[str, list[float]]
+    n_epochs: dict[str, list[int]]
+
+    def mean(self, name: str) -> float:
+        """The mean RMSE of a model.
+
+        Parameters
+        ----------
+        name : str
+            Key of `errors`.
+
+        Returns
+        -------
+        float
+            Over splits.
+        """
+        return statistics.fmean(self.errors[name])
+
+
+@dataclass(frozen=True)
+class RatingFigure(SideBySide):
+    """A figure, with all models side by side.
+
+    Parameters
+    ----------
+    source : str
+        Which data these are.
+    settings : dict
+        What every number was computed with.
+    figure : {"2", "3", "equal-epsilon"}
+        Which one.
+    cells : tuple of Cell
+        By epsilon 1, then epsilon 2.
+    """
+
+    figure: str
+    cells: tuple[Cell, ...]
+
+    legend = _LEGEND
+
+    @property
+    def title(self) -> str:
+        """System, and number of the figure."""
+        name = f"Figure {self.figure}" if self.figure in ("2", "3") else "equal exact epsilon"
+        return f"Laplace-RR-SVD, {name}: {_TITLES[self.figure]}"
+
+    def verdict(self) -> str:
+        """Say where the guaranteed model beats the private item mean, and where its factors were used.
+
+        Returns
+        -------
+        str
+            Two sentences.
+        """
+        won = [cell for cell in self.cells if cell.mean("optimal") < cell.mean(ITEM_MEAN)]
+        used = [cell for cell in self.cells if any(cell.n_epochs["optimal"])]
+        spent = [cell.exact_epsilon["optimal"] or math.inf for cell in used]
+        least = f", from an exact epsilon of {min(spent):.3g} on" if spent else ""
+        return (
+            f"optimal: below the private item mean in {len(won)} of {len(self.cells)} cells.\n"
+            f"Its factors were used in {len(used)} of {len(self.cells)} cells{least}; elsewhere it is biases alone."
+        )
+
+    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+        """Lines over epsilon, or for Figure 3 a map of each model."""
+        names = list(self.cells[0].errors)
+        if self.figure != "3":
+            figure = new_figure(figsize=(7, 5))
+            panel = figure.subplots()
+            for name in names:
+                panel.plot([c.epsilon_1 for c in self.cells], [c.mean(name) for c in self.cells], ".-", label=name)
+            of_what = "exact epsilon of one rating" if self.figure == "equal-epsilon" else "epsilon 1 = epsilon 2"
+            panel.set(xlabel=of_what, ylabel="RMSE", title=_TITLES[self.figure])
+            panel.legend(fontsize="small")
+        else:
+            first, second = (sorted({getattr(c, f"epsilon_{j}") for c in self.cells}) for j in (1, 2))
+            figure = new_figure(figsize=(4 * len(names), 4))
+            for panel, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+                found = {(c.epsilon_1, c.epsilon_2): c.mean(name) for c in self.cells}
+                drawn = panel.pcolormesh(
+                    first, second, [[found[a, b] for a in first] for b in second], shading="nearest"
+                )
+                panel.set(title=name, xlabel="epsilon 1", ylabel="epsilon 2")
+                figure.colorbar(drawn, ax=panel)
+        return figure
+
+    def _rows(self) -> tuple[list[str], list[list[str]]]:
+        names = list(self.cells[0].errors)
+        own = ["exact epsilon"] if self.figure == "equal-epsilon" else ["epsilon 1", "epsilon 2", "exact epsilon"]
+        rows = []
+        for cell in self.cells:
+            exact = format_epsilon(cell.exact_epsilon["optimal"] or math.inf)
+            parts = [] if self.figure == "equal-epsilon" else [f"{cell.epsilon_1:g}", f"{cell.epsilon_2:g}"]
+            rows.append([*parts, exact, *(f"{cell.mean(name):.4f}" for name in names)])
+        return [*own, *names], rows
+
+
+def rating_figure(
+    folds: Folds,
+    figure: str,
+    *,
+    epsilons: Sequence[float] | None = None,
+    quick: bool = False,
+    grid: Sequence[float] = STARS,
+    folder: str | Path | None = None,
+    n_threads: int = 0,
+    show_progress: bool = False,
+) -> RatingFigure:
+    """Compute one of the paper's two figures, or the comparison that it lacks.
+
+    Parameters
+    ----------
+    folds : sequence of tuple of Interactions
+        (train, test) with ratings as values, as from `datasets.load_movielens_folds` or `evaluation.k_fold`.
+    figure : {"2", "3", "equal-epsilon"}
+        "2": both epsilons equal; the published mechanism, Laplace noise alone, what is guaranteed, baselines.  "3":
+        every pair of them.  "equal-epsilon": every guaranteed variant at the same exact epsilon of one rating.
+    epsilons : sequence of float or None
+        Of each part; for "equal-epsilon" exact ones.  None: the paper's .1, .2, ..., 3; or 0.5 to 6.
+    quick : bool
+        One split, and seven epsilons instead of thirty.
+    grid : sequence of float
+        The ratings there are.
+    folder : str, Path or None
+        Keep every finished pair of epsilons there, and read those that were made with the same settings.
+    n_threads : int
+        0 for all processors; no error depends on it.
+    show_progress : bool
+        Draw a progress bar (needs tqdm).
+
+    Returns
+    -------
+    RatingFigure
+        With the RMSE of each model in each split.
+
+    References
+    ----------
+    .. [1] Jeyamohan, Chen, Aslam, "Local differentially private matrix factorization for recommendations", 2019,
+       Figures 2 and 3.
+    """
+    check_choice("figure", figure, FIGURES)
+    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
+    folds = check_folds(folds, "use datasets.load_movielens_folds or evaluation.k_fold", quick=quick)
+    if epsilons is None:
+        parts = QUICK_EPSILONS if quick else EPSILONS
+        epsilons = EXACT_EPSILONS if figure == "equal-epsilon" else parts
+    if not len(epsilons):
+        raise ValueError("epsilons must hold at least one value, got none; None takes the paper's")
+    pairs = [(e, e) for e in epsilons] if figure != "3" else list(itertools.product(epsilons, epsilons))
+    grid = tuple(map(float, grid))
+    settings = {
+        "version": __version__,
+        "n_splits": len(folds),
+        "n_ratings": [train.n_interactions for train, _ in folds],
+        "checksum": checksum(itertools.chain.from_iterable(folds)),
+        "grid": list(grid),
+    }
+    cells = []
+    for pair in each(pairs, show=show_progress, description=f"Figure {figure}", unit="cell"):
+        models = _models_at(pair, figure, grid)
+        own = settings | {"models": {name: repr(model) for name, model in models.items()}}
+        name = f"{figure}-{pair[0]:g}-{pair[1]:g}"
+        cells.append(Cell(**kept(folder, name, own, functools.partial(_run, pair, models, folds, n_threads))))
+    return RatingFigure(describe_folds(folds), own, figure, tuple(cells))
+
+
+def _models_at(pair: tuple[float, float], figure: str, grid: tuple[float, ...]) -> dict[str, Any]:
+    first, second = pair
+    if figure == "equal-epsilon":
+        serial = serial_epsilon(first, grid)
+        return {
+            "optimal": LaplaceRRSVD("optimal", first / 2, first / 2, grid=grid),
+            "mixture": LaplaceRRSVD("mixture", first / 2, first / 2, grid=grid),
+            "laplace": LaplaceRRSVD("laplace", first / 2, first / 2, grid=grid),
+            "serial": LaplaceRRSVD("serial", serial, serial, grid=grid),
+            ITEM_MEAN: ItemMean(first, grid=grid),
+            GLOBAL_MEAN: GlobalMean(first, grid=grid),
+            WITHOUT: LaplaceRRSVD(None, grid=grid),
+        }
+    models = {
+        AS_PUBLISHED: LaplaceRRSVD("published", first, second, grid=grid),
+        "optimal": LaplaceRRSVD("optimal", first, second, grid=grid),
+        "mixture": LaplaceRRSVD("mixture", first, second, grid=grid),
+        ITEM_MEAN: ItemMean(first + second, grid=grid),
+    }
+    if figure == "2":
+        models |= {
+            LAPLACE: LaplaceRRSVD("laplace", first / 2, first / 2, grid=grid),
+            GLOBAL_MEAN: GlobalMean(first + second, grid=grid),
+            WITHOUT: LaplaceRRSVD(None, grid=grid),
+        }
+    return models
+
+
+def _run(pair: tuple[float, float], models: dict[str, Any], folds: Folds, n_threads: int) -> dict[str, Any]:
+    errors: dict[str, list[float]] = {name: [] for name in models}
+    n_epochs: dict[str, list[int]] = {}
+    exact: dict[str, float | None] = {}
+    for name, model in models.items():
+        for found in rating_errors(model, folds, n_threads):
+            errors[name].append(found["rmse"])
+            if isinstance(model, LaplaceRRSVD):
+                n_epochs.setdefault(name, []).append(model.n_epochs_)
+                exact[name] = model.channel.epsilon if model.channel is not None else None
+    return {
+        "epsilon_1": pair[0],
+        "epsilon_2": pair[1],
+        "exact_epsilon": exact,
+        "errors": errors,
+        "n_epochs": n_epochs,
+    }
+
+
+def serial_epsilon(exact: float, grid: Sequence[float] = STARS) -> float:
+    """What both parts of the variant "serial" must be for one rating to cost so much.
+
+    Parameters
+    ----------
+    exact : float
+        Epsilon of one rating, in nats.
+    grid : sequence of float
+        The ratings there are.
+
+    Returns
+    -------
+    float
+        Found by bisection: the largest that stays within `exact`, to three parts in a million.
+    """
+    low, high = exact, exact + 8.0
+    while high - low > 3e-6 * low:
+        middle = (low + high) / 2
+        channel = LaplaceRRSVD("serial", middle, middle, grid=grid).channel
+        if channel is not None and channel.epsilon <= exact:
+            low = middle
+        else:
+            high = middle
+    return low

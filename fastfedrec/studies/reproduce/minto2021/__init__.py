@@ -1,0 +1,4 @@
+"""Figures of the paper on FMF-LDP.
+
+The system is in `systems.fmf`.
+"""

@@ -1,0 +1,372 @@
+"""Minto et al. 2021 (FMF-LDP): Figures 2, 3 and 5."""
+
+import functools
+import itertools
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastfedrec.accounting.views import SHORT_NAMES
+from fastfedrec.core.check import check_choice, check_flag, check_integer
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.text import epsilon_from_json, format_epsilon
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.core.version import __version__
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.evaluation import leave_one_out
+from fastfedrec.studies.reproduce._trials import each, evaluate_quietly, mean_and_deviation
+from fastfedrec.studies.reproduce.minto2021.figure_4 import (
+    AS_PUBLISHED,
+    DP_POPULARITY,
+    N_NEGATIVES,
+    OURS,
+    POPULARITY,
+    TWIN,
+    paper_data,
+    subset_of,
+)
+from fastfedrec.studies.reproduce.side_by_side import SideBySide, checksum, kept
+from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity, Random
+from fastfedrec.systems.dplcf import DPLCF
+from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
+
+FIGURES = ("2", "3", "5")
+EPSILONS = (0.5, 1.0, 2.5, 5.0)
+N_REPORTS = {"2": (1, 50, 100, 250), "3": (50, 100), "5": (100, 250)}
+SIZES = {"2": ((1_000, 1_000), (10_000, 1_000), (50_000, 1_000)), "3": ((10_000, 1_000), (50_000, 1_000))}
+ROUNDS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30)  # of a learning curve
+CUTOFFS = (2, 5, 10)
+# The table under Figure 5: HR@2, HR@5 and HR@10.
+DPLCF_, RANDOM = "DPLCF", "random"
+PUBLISHED = {
+    TWIN: (0.4310, 0.6700, 0.8179), DPLCF_: (0.4203, 0.5969, 0.7000), RANDOM: (0.0200, 0.0500, 0.1000),
+    f"{AS_PUBLISHED}, k = 100": (0.2163, 0.3755, 0.5131), f"{AS_PUBLISHED}, k = 250": (0.2315, 0.3980, 0.5384),
+}  # fmt: skip
+SAID = {
+    "2": "The paper: at k = 1 no better than random; from 1,000 to 10,000 users about 150% more, to 50,000 about 50% "
+    "more; from k = 50 to 100 about 10% more, to 250 about 5%; .7 and higher in some cases. It prints no points.",
+    "3": "The paper: HR@10 above .5 after 5 to 10 epochs; k decides how fast, the number of users where it ends.",
+    "5": "The paper: five times random, below its non-private twin and DPLCF.",
+}
+_EPSILON, _N_ROUNDS = 2.5, 20  # where the figure does not vary them
+_QUICK_SIZE = (1_000, 1_000)
+_VARIANTS = {OURS: "guaranteed", AS_PUBLISHED: "published"}
+
+_Point = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One model in one panel.
+
+    Parameters
+    ----------
+    panel, model : str
+        Where it is drawn, and its name.
+    x : tuple of float
+        Epsilon of a report in Figure 2, rounds in 3, K in 5.
+    hit_ratios : tuple of list of float
+        At each x, one figure a seed.
+    epsilon : tuple of dict of str to (float or "infinite")
+        At each x, what the run until then costs a user, in nats, by adversary as in `Ledger.epsilon`; "infinite" is
+        no guarantee.
+    published : tuple of float or None
+        The paper's, where it prints them.
+    """
+
+    panel: str
+    model: str
+    x: tuple[float, ...]
+    hit_ratios: tuple[list[float], ...]
+    epsilon: tuple[dict[str, float | str], ...]
+    published: tuple[float, ...] | None
+
+    @property
+    def means(self) -> list[float]:
+        """Over seeds."""
+        return [statistics.fmean(values) for values in self.hit_ratios]
+
+
+@dataclass(frozen=True)
+class HitRatioFigure(SideBySide):
+    """One of the figures.
+
+    Parameters
+    ----------
+    source : str
+        Which data these are.
+    settings : dict
+        What every figure was computed with.
+    figure : str
+        One of `FIGURES`.
+    lines : tuple of Line
+        By panel.
+    """
+
+    figure: str
+    lines: tuple[Line, ...]
+
+    @property
+    def title(self) -> str:
+        """System, and number of the figure."""
+        return f"FMF-LDP, Figure {self.figure}: {self._measured} over {self._over}"
+
+    @property
+    def legend(self) -> str:
+        """What the columns mean."""
+        held_out = "the last item drawn or rated" if self.figure == "5" else "an item at random"
+        return (
+            f"{self._measured} by {self._over}, among {N_NEGATIVES} unseen items, {held_out} held out; mean over seeds "
+            "(simulations); the paper's in square brackets.\n"
+            "In brackets: what the run until there is proved to cost a user, all its data replaced, in nats, against "
+            "all who see\nthe model and no message.  Last columns: at the right end, against a server that sees who "
+            "sent what, and behind\na shuffler."
+        )
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the paper says."""
+        return (SAID[self.figure],)
+
+    @property
+    def _measured(self) -> str:
+        return "HR@K" if self.figure == "5" else "HR@10"
+
+    @property
+    def _over(self) -> str:
+        return {"2": "epsilon of a report", "3": "rounds", "5": "K"}[self.figure]
+
+    def line(self, panel: str, model: str) -> dict[float, float]:
+        """One line's means.
+
+        Parameters
+        ----------
+        panel, model : str
+            As in `lines`.
+
+        Returns
+        -------
+        dict of float to float
+            By x.
+        """
+        (found,) = (line for line in self.lines if (line.panel, line.model) == (panel, model))
+        return dict(zip(found.x, found.means, strict=True))
+
+    @property
+    def _panels(self) -> list[str]:
+        return list(dict.fromkeys(line.panel for line in self.lines))
+
+    def verdict(self) -> str:
+        """Say what holds of the paper's sentence.
+
+        Returns
+        -------
+        str
+            A sentence for each variant and panel.
+        """
+        found = []
+        for panel, variant in itertools.product(self._panels, _VARIANTS):
+            ours = {k: self.line(panel, f"{variant}, k = {k}") for k in self.settings["n_reports"]}
+            other = self.line(panel, POPULARITY)
+            told = {"2": self._over_epsilons, "3": self._over_rounds, "5": self._over_cutoffs}[self.figure](ours, other)
+            found.append(f"{panel}, {variant}: {told}.")
+        return "\n".join(found)
+
+    @staticmethod
+    def _over_epsilons(ours: dict[int, dict[float, float]], other: dict[float, float]) -> str:
+        points = [(value, k, x) for k, line in ours.items() for x, value in line.items()]
+        best, k, x = max(points)
+        least = max(ours[min(ours)].values())
+        above = sum(value > other[x] for value, _, x in points)
+        return (
+            f"at most {best:.3f} (k = {k}, epsilon {x:g}), {least:.3f} with k = {min(ours)}; above popularity at "
+            f"{above} of {len(points)} points"
+        )
+
+    @staticmethod
+    def _over_rounds(ours: dict[int, dict[float, float]], other: dict[float, float]) -> str:
+        told = []
+        for k, line in ours.items():
+            reached = [x for x, value in line.items() if value > 0.5]
+            when = f"above .5 after {min(reached):g} rounds" if reached else "never above .5"
+            told.append(f"k = {k} {when}, {line[max(line)]:.3f} at the end")
+        return "; ".join(told) + f"; popularity {other[max(other)]:.3f}"
+
+    @staticmethod
+    def _over_cutoffs(ours: dict[int, dict[float, float]], other: dict[float, float]) -> str:
+        told = [f"k = {k} {line[max(line)]:.3f} at K = {max(line):g}" for k, line in ours.items()]
+        return "; ".join(told) + f"; popularity {other[max(other)]:.3f}"
+
+    def _rows(self) -> tuple[list[str], list[list[str]]]:
+        where = self.lines[0].x
+        header = ["users", "model", *(f"{x:g}" for x in where)]
+        header += [f"epsilon, {SHORT_NAMES[view]}" for view in ("server", "shuffled_server")]
+        return header, [
+            [
+                line.panel.removesuffix(" users"),
+                line.model,
+                *(self._cell(line, n) for n in range(len(where))),
+                *(_show(line.epsilon[-1][view]) for view in ("server", "shuffled_server")),
+            ]
+            for line in self.lines
+        ]
+
+    def _cell(self, line: Line, n: int) -> str:
+        values, cost = line.hit_ratios[n], line.epsilon[n]["public"]
+        paper = f" [{line.published[n]:.4f}]" if line.published else ""
+        return f"{mean_and_deviation(values)}{paper}" + ("" if cost is None else f" ({_show(cost)})")
+
+    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+        """The paper's variant dashed, its printed figures in black."""
+        panels = self._panels
+        figure = new_figure(figsize=(4 * len(panels) + 1, 4.5))
+        for axes, panel in zip(figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True):
+            for line in (line for line in self.lines if line.panel == panel):
+                axes.plot(line.x, line.means, "--" if AS_PUBLISHED in line.model else "-", marker=".", label=line.model)
+                if line.published:
+                    axes.plot(line.x, line.published[: len(line.x)], "kx")
+            axes.set(title=panel, xlabel=self._over, ylim=(0, 1))
+            axes.set_xscale("log" if self.figure == "2" else "linear")
+            axes.legend(fontsize="x-small")
+        figure.supylabel(self._measured)
+        figure.suptitle(self.source, fontsize="small")
+        return figure
+
+
+def _show(epsilon: float | str) -> str:
+    return format_epsilon(epsilon_from_json(epsilon))
+
+
+def hit_ratio_figure(
+    figure: str,
+    data: Interactions | None = None,
+    *,
+    n_seeds: int = 1,
+    quick: bool = False,
+    folder: str | Path | None = None,
+    n_threads: int = 0,
+    show_progress: bool = False,
+) -> HitRatioFigure:
+    """Compute Figure 2, 3 or 5 of the FMF-LDP paper.
+
+    Parameters
+    ----------
+    figure : {"2", "3", "5"}
+        "2": HR@10 over epsilon and the number of reports k, for 1,000 to 50,000 users and 1,000 items.  "3": over
+        rounds.  "5": HR@K on all data, the last interaction of each user held out.
+    data : Interactions or None
+        As in `minto2021.figure_4`; with timestamps for "5".
+    n_seeds : int
+        Subsets, splits and noise from the seeds 0, 1, ...: these are simulations.
+    quick : bool
+        1,000 users and items, few points: to see that everything runs.
+    folder : str, Path or None
+        Keep every finished run there, and read those that were made with the same settings.
+    n_threads : int
+        0 for all processors; no hit ratio depends on it.
+    show_progress : bool
+        Draw a progress bar (needs tqdm).
+
+    Returns
+    -------
+    HitRatioFigure
+        All lines.
+
+    Raises
+    ------
+    ValueError
+        Data without timestamps, for "5".
+
+    References
+    ----------
+    .. [1] Minto, Haller, Livshits, Haddadi, "Stronger privacy for federated collaborative filtering with implicit
+       feedback", RecSys 2021, Figures 2, 3 and 5.
+    """
+    check_choice("figure", figure, FIGURES)
+    n_seeds = check_integer("n_seeds", n_seeds, low=1)
+    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
+    n_threads = resolve_n_threads(n_threads)
+    data, source = paper_data(data, n_threads, timestamps=figure == "5")
+    sizes = ((data.n_users, data.n_items),) if figure == "5" else SIZES[figure]
+    sizes = (_QUICK_SIZE,) if quick else sizes
+    settings = {"version": __version__, "data": checksum([data]), "figure": figure, "quick": quick}
+    n_reports = N_REPORTS[figure][-1:] if quick else N_REPORTS[figure]
+
+    @functools.lru_cache(maxsize=1)
+    def split(size: tuple[int, int], seed: int) -> tuple[Interactions, Interactions]:
+        key = Key.from_seed(seed)
+        return leave_one_out(subset_of(data, size, key), key=key, latest=figure == "5")
+
+    tasks = itertools.product(range(n_seeds), sizes, _plans(figure, n_reports, quick))
+    lines: dict[tuple[str, str], dict[float, list[_Point]]] = {}
+    for seed, size, plan in each(tasks, show=show_progress, description=f"Figure {figure}", unit="run"):
+        name, model, where = plan
+        title = f"figure-{figure}-{size[0]}x{size[1]}-{name}-{where[0]:g}-seed-{seed}".replace(" ", "-")
+        run = functools.partial(_run, figure, model, where, split, size, seed, n_threads)
+        line = lines.setdefault((f"{size[0]:,} users", name), {})
+        for point in kept(folder, title, settings | {"model": repr(model), "where": list(where)}, run):
+            line.setdefault(point["x"], []).append(point)
+    described = settings | {"n_seeds": n_seeds, "n_reports": list(n_reports)}
+    return HitRatioFigure(source, described, figure, tuple(_line(figure, *of, line) for of, line in lines.items()))
+
+
+def _plans(figure: str, n_reports: Sequence[int], quick: bool) -> list[tuple[str, Any, tuple[float, ...]]]:
+    """Each model's name, the model, and where on the x axis one run of it is worth a point."""
+    where: tuple[float, ...] = {"2": EPSILONS, "3": ROUNDS, "5": CUTOFFS}[figure]
+    where = where[:2] if quick else where
+    n_rounds = int(max(where)) if figure == "3" else _N_ROUNDS
+    plans: list[tuple[str, Any, tuple[float, ...]]] = []
+    for (name, variant), k in itertools.product(_VARIANTS.items(), n_reports):
+        ours = functools.partial(FMFLDP, 5, n_reports=k, n_rounds=n_rounds, variant=variant)
+        if figure == "2":
+            plans += [(f"{name}, k = {k}", ours(epsilon=epsilon), (epsilon,)) for epsilon in where]
+        else:
+            plans.append((f"{name}, k = {k}", ours(epsilon=_EPSILON), where))
+    plans += [(TWIN, FMFLDP(5, None, n_rounds=n_rounds), where), (POPULARITY, Popularity(), where)]
+    plans.append((DP_POPULARITY, DPPopularity(1.0), where))
+    return plans if figure != "5" else [*plans, (DPLCF_, DPLCF(_EPSILON), where), (RANDOM, Random(), where)]
+
+
+def _run(
+    figure: str,
+    model: Any,
+    where: tuple[float, ...],
+    split: Callable[[tuple[int, int], int], tuple[Interactions, Interactions]],
+    size: tuple[int, int],
+    seed: int,
+    n_threads: int,
+) -> list[_Point]:
+    """The points of one model on one split."""
+    train, test = split(size, seed)
+    key = Key.from_seed(seed)
+
+    def measured(fitted: Any, metrics: list[str]) -> tuple[dict[str, float], dict[str, float | None]]:
+        found = evaluate_quietly(fitted, train, test, metrics, N_NEGATIVES, key, n_threads)
+        return found, fitted.ledger_.to_dict()["epsilon"]
+
+    points: list[_Point] = []
+
+    def after_round(fitted: FMFLDP, number: int) -> None:
+        if number + 1 in where:
+            found, cost = measured(fitted, ["hr@10"])
+            points.append({"x": number + 1, "hit_ratio": found["hr@10"], "epsilon": cost})
+
+    if figure == "3" and isinstance(model, FMFLDP):
+        model.fit(train, key=key, n_threads=n_threads, callback=after_round)
+        return points
+    metric_at = {x: f"hr@{x:g}" if figure == "5" else "hr@10" for x in where}
+    found, cost = measured(model.fit(train, key=key, n_threads=n_threads), sorted(set(metric_at.values())))
+    return [{"x": x, "hit_ratio": found[metric], "epsilon": cost} for x, metric in metric_at.items()]
+
+
+def _line(figure: str, panel: str, name: str, points: dict[float, list[_Point]]) -> Line:
+    return Line(
+        panel,
+        name,
+        tuple(points),
+        tuple([point["hit_ratio"] for point in of_seeds] for of_seeds in points.values()),
+        tuple(of_seeds[0]["epsilon"] for of_seeds in points.values()),
+        PUBLISHED.get(name) if figure == "5" else None,
+    )

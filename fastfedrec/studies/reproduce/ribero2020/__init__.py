@@ -1,0 +1,4 @@
+"""Figures of the paper on private prototypes.
+
+The system is in `systems.private_prototypes`.
+"""

@@ -1,0 +1,4 @@
+"""Tables and figures of the paper on PrivRec.
+
+The system is in `systems.privrec`.
+"""

@@ -1,0 +1,354 @@
+"""Wang et al. 2021 (PrivRec): Tables 2 and 3 beside every baseline, and Tables 4 and 5 beside proven upper bounds.
+
+Table 1 is notation.  Table 6 (membership inference): `wang2021_attacks`.  Figures: `wang2021_figures`.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.accounting import Gaussian, PLDAccountant, RDPAccountant, published_privrec_epsilon
+from fastfedrec.core.check import check_choice, check_flag, check_integer
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.version import __version__
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.log import InteractionLog
+from fastfedrec.evaluation.new_users import METRICS, PersonalizationSplit, evaluate_personalized, personalization_split
+from fastfedrec.studies.reproduce._trials import each
+from fastfedrec.studies.reproduce.side_by_side import SideBySide, kept
+from fastfedrec.studies.reproduce.wang2021._runs import describe_split, first_test_users, fit_devices
+from fastfedrec.systems.baselines.item_models import EASE, ItemKNN, OwnHistory
+from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
+from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
+from fastfedrec.systems.privrec.model import PrivRec
+from fastfedrec.systems.privrec.ncf import NCF
+
+TABLES = ("2", "3", "4", "5")
+# Hits@5, 10, 20, 30, then nDCG, of Tables 2 and 3.
+PUBLISHED: dict[str, dict[str, tuple[float, ...]]] = {
+    "2": {
+        "FOFL-SELF": (0.118, 0.152, 0.195, 0.241, 0.101, 0.130, 0.169, 0.207),
+        "NN-SELF": (0.109, 0.148, 0.190, 0.235, 0.098, 0.124, 0.162, 0.201),
+        "FCF": (0.092, 0.140, 0.186, 0.228, 0.088, 0.118, 0.155, 0.195),
+        "FedGNN": (0.120, 0.155, 0.201, 0.247, 0.109, 0.137, 0.174, 0.218),
+        "NCF": (0.158, 0.206, 0.294, 0.347, 0.152, 0.186, 0.250, 0.307),
+        "PrivRec": (0.131, 0.168, 0.217, 0.269, 0.114, 0.141, 0.189, 0.233),
+        "PrivRec-CEN": (0.136, 0.187, 0.235, 0.287, 0.125, 0.152, 0.206, 0.258),
+    },
+    "3": {
+        "FOFL-SELF": (0.536, 0.618, 0.655, 0.682, 0.479, 0.554, 0.600, 0.621),
+        "NN-SELF": (0.531, 0.613, 0.651, 0.677, 0.472, 0.550, 0.595, 0.616),
+        "FCF": (0.527, 0.506, 0.646, 0.671, 0.469, 0.544, 0.591, 0.612),
+        "FedGNN": (0.541, 0.625, 0.672, 0.688, 0.486, 0.563, 0.617, 0.631),
+        "NCF": (0.598, 0.658, 0.712, 0.770, 0.547, 0.612, 0.663, 0.698),
+        "PrivRec": (0.549, 0.635, 0.679, 0.697, 0.495, 0.570, 0.621, 0.636),
+        "PrivRec-CEN": (0.564, 0.641, 0.690, 0.726, 0.501, 0.574, 0.632, 0.651),
+    },
+}
+_COHORTS = {"4": (4800, (5, 10, 15, 20, 25, 30)), "5": (760, (2, 5, 8, 10, 12, 15))}
+_DELTAS = (1e-8, 1e-6, 1e-4)
+_DATA = {"2": "MovieLens 1M", "3": "Frappe"}
+_QUICK_ROUNDS, _QUICK_TEST_USERS = 5, 60
+
+
+@dataclass(frozen=True)
+class AccuracyTable(SideBySide):
+    """Table 2 or 3, with all models and baselines.
+
+    Parameters
+    ----------
+    source : str
+        Which data these are.
+    settings : dict
+        What every number was computed with.
+    table : {"2", "3"}
+        Which one.
+    rows : dict of str to dict
+        By model: "published" (or None) and "ours" (or None), figures by metric; "new" for items new to the user.
+    """
+
+    table: str
+    rows: dict[str, dict[str, dict[str, float] | None]]
+
+    legend = (
+        "HR and nDCG, averaged over each test user's held-out positives, then over users; all unvisited items are\n"
+        "ranked (a simulation).  ours, new: positives whose item the user's own half does not have."
+    )
+
+    @property
+    def title(self) -> str:
+        """System, and number of the table."""
+        return f"PrivRec, Table {self.table}: {_DATA[self.table]}"
+
+    def verdict(self) -> str:
+        """Say where PrivRec stands beside what knows no network.
+
+        Returns
+        -------
+        str
+            A sentence for each of popularity and the best baseline.
+        """
+        ours = {name: row["ours"]["hr@10"] for name, row in self.rows.items() if row["ours"] is not None}
+        baselines = {name: ours[name] for name in ("popularity", "own history", "item-kNN", "EASE") if name in ours}
+        best = max(baselines, key=lambda name: baselines[name])
+        return (
+            f"PrivRec: HR@10 {ours['PrivRec'] - ours['popularity']:+.3f} beside popularity, "
+            f"{ours['PrivRec'] - baselines[best]:+.3f} beside the best baseline ({best})."
+        )
+
+    def _rows(self) -> tuple[list[str], list[list[str]]]:
+        body = []
+        for name, row in self.rows.items():
+            for kind in ("published", "ours", "new"):
+                found = row[kind]
+                if found is not None:
+                    label = "ours, new" if kind == "new" else kind
+                    body.append([name, label, *(f"{found[metric]:.3f}" for metric in METRICS)])
+        return ["model", "", *(metric.upper() for metric in METRICS)], body
+
+    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+        figure = new_figure(figsize=(9, 4.5))
+        panel = figure.subplots()
+        cutoffs = [5, 10, 20, 30]
+        for name, row in self.rows.items():
+            for kind, style in (("published", "--"), ("ours", "-o")):
+                found = row[kind]
+                if found is not None:
+                    panel.plot(cutoffs, [found[f"hr@{k}"] for k in cutoffs], style, label=f"{name}, {kind}")
+        panel.set(xlabel="k", ylabel="HR@k", title=self.title)
+        panel.legend(fontsize="x-small", ncols=2, bbox_to_anchor=(1.01, 1), loc="upper left")
+        return figure
+
+
+@dataclass(frozen=True)
+class EpsilonTable(SideBySide):
+    """Table 4 or 5: what the paper prints, and what the same run is proved to cost.
+
+    Parameters
+    ----------
+    source : str
+        What was computed.
+    settings : dict
+        What every number was computed with.
+    table : {"4", "5"}
+        Which one.
+    cells : tuple of dict
+        By cohort, then delta: "cohort_size", "delta", "published", "rdp", "upper_bound".
+    """
+
+    table: str
+    cells: tuple[dict[str, float], ...]
+
+    legend = (
+        "epsilon in nats, noise multiplier 1, 1000 rounds, for replacing all data of one user; exactly M users (the\n"
+        "cohort) a round, without replacement, in secret.  as published: a Renyi bound of 1000 M rounds.\n"
+        "Renyi: by the Renyi accountant at 1000 rounds.  upper bound: by privacy loss distributions; proven, perhaps\n"
+        "not tight."
+    )
+
+    @property
+    def title(self) -> str:
+        """System, and number of the table."""
+        return f"DP-PrivRec, Table {self.table}: epsilon over cohort and delta"
+
+    def verdict(self) -> str:
+        """Say how much the printed figures overstate.
+
+        Returns
+        -------
+        str
+            One sentence.
+        """
+        ratios = [cell["published"] / cell["upper_bound"] for cell in self.cells]
+        return (
+            f"As published is {min(ratios):.1f} to {max(ratios):.1f} times the upper bound; at delta 0 none is finite."
+        )
+
+    def _rows(self) -> tuple[list[str], list[list[str]]]:
+        names = ("published", "rdp", "upper_bound")
+        body = [
+            [f"{cell['cohort_size']:.0f}", f"{cell['delta']:g}", *(f"{cell[name]:.4f}" for name in names)]
+            for cell in self.cells
+        ]
+        return ["cohort", "delta", "as published", "Renyi, 1000 rounds", "upper bound"], body
+
+    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+        figure = new_figure(figsize=(7, 5))
+        panel = figure.subplots()
+        for name, style in (("published", "--"), ("upper_bound", "-")):
+            for delta in _DELTAS:
+                cells = [cell for cell in self.cells if cell["delta"] == delta]
+                x = [cell["cohort_size"] for cell in cells]
+                panel.semilogy(x, [cell[name] for cell in cells], style, marker=".", label=f"{name}, delta {delta:g}")
+        panel.set(xlabel="users of a round", ylabel="epsilon", title=self.title)
+        panel.legend(fontsize="small")
+        return figure
+
+
+def epsilon_table(table: str) -> EpsilonTable:
+    """Compute Table 4 or 5 of the paper, with what the same runs are proved to cost.
+
+    Parameters
+    ----------
+    table : {"4", "5"}
+        MovieLens (4800 training users) or Frappe (760).
+
+    Returns
+    -------
+    EpsilonTable
+        The 18 finite cells.
+
+    References
+    ----------
+    .. [1] Wang, Yin, Chen, et al., "Fast-adapting and privacy-preserving federated recommender system", The VLDB
+       Journal, 2021, Tables 4 and 5.
+    """
+    n_users, cohorts = _COHORTS[check_choice("table", table, tuple(_COHORTS))]
+    cells = []
+    for cohort in cohorts:
+        drawn: dict[str, Any] = {"sampling": "without_replacement", "n_users": n_users, "cohort_size": cohort}
+        event = Gaussian(1.0, neighboring="replace", **drawn)
+        pld, rdp = (kind().compose(event, 1000) for kind in (PLDAccountant, RDPAccountant))
+        for delta in _DELTAS:
+            published = published_privrec_epsilon(n_users, cohort, rounds=1000, noise_multiplier=1.0, delta=delta)
+            cell = {"cohort_size": cohort, "delta": delta, "published": published}
+            cells.append(cell | {"rdp": rdp.get_epsilon(delta), "upper_bound": pld.get_epsilon(delta)})
+    settings = {"version": __version__, "n_users": n_users, "rounds": 1000, "noise_multiplier": 1.0}
+    return EpsilonTable(f"No data: {n_users:,} users", settings, table, tuple(cells))
+
+
+def accuracy_table(
+    data: Interactions | InteractionLog,
+    table: str,
+    *,
+    seed: int = 0,
+    quick: bool = False,
+    folder: str | Path | None = None,
+    n_threads: int = 0,
+    show_progress: bool = False,
+) -> AccuracyTable:
+    """Compute Table 2 or 3 of the paper, with the baselines that it lacks.
+
+    Parameters
+    ----------
+    data : Interactions or InteractionLog
+        MovieLens 1M for "2", with its features; Frappe for "3".
+    table : {"2", "3"}
+        Which one.
+    seed : int
+        Of the split and of every draw: these are simulations.
+    quick : bool
+        Few rounds: to see that everything runs.
+    folder : str, Path or None
+        Keep every finished model's figures there, and read those that were made with the same settings.
+    n_threads : int
+        0 for all processors; no figure depends on it.
+    show_progress : bool
+        Draw a progress bar (needs tqdm).
+
+    Returns
+    -------
+    AccuracyTable
+        NN-SELF and FedGNN as printed only.
+
+    References
+    ----------
+    .. [1] Wang, Yin, Chen, et al., "Fast-adapting and privacy-preserving federated recommender system", The VLDB
+       Journal, 2021, Tables 2 and 3.
+    """
+    check_choice("table", table, tuple(PUBLISHED))
+    key = Key.from_seed(check_integer("seed", seed, low=0, high=None))
+    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
+    wanted = InteractionLog if table == "3" else Interactions
+    if not isinstance(data, wanted):
+        raise TypeError(f"data of table {table} must be {wanted.__name__}, got {type(data).__name__}")
+    split = personalization_split(data, threshold=3.0 if table == "2" else 0.0, key=key)
+    if quick:
+        split = first_test_users(split, _QUICK_TEST_USERS)
+    models = paper_models(data, quick=quick)
+    source, settings = describe_split(split, seed, quick=quick)
+    found = {}
+    for name, model in each(models.items(), show=show_progress, description=f"Table {table}", unit="model"):
+        own = settings | {"model": repr(model)}
+        run = functools.partial(_run, model, split, key, n_threads)
+        found[name] = kept(folder, f"table-{table}-{name.replace(' ', '-')}", own, run)
+    rows: dict[str, dict[str, dict[str, float] | None]] = {}
+    for name in [*PUBLISHED[table], *(name for name in models if name not in PUBLISHED[table])]:
+        printed = PUBLISHED[table].get(name)
+        ours = found.get(name)
+        rows[name] = {
+            "published": None if printed is None else dict(zip(METRICS, printed, strict=True)),
+            "ours": None if ours is None else ours["all"],
+            # On MovieLens every held-out item is new.
+            "new": None if ours is None or table == "2" else ours.get("new"),
+        }
+    described = settings | {"models": {name: repr(model) for name, model in models.items()}}
+    return AccuracyTable(source, described, table, rows)
+
+
+def paper_models(data: Interactions | InteractionLog, *, quick: bool = False) -> dict[str, Any]:
+    """Every model of the tables and figures that is built, with its parameters.
+
+    Parameters
+    ----------
+    data : Interactions or InteractionLog
+        MovieLens 1M or Frappe.
+    quick : bool
+        Train hardly at all.
+
+    Returns
+    -------
+    dict of str to Recommender
+        By the name in the tables.
+    """
+    features: dict[str, Any] = {"user": ["gender", "age", "occupation"], "item": ["genres"]}
+    common: dict[str, Any] = {"threshold": 3.0}
+    papers = common | {"preset": "paper"}
+    if isinstance(data, InteractionLog):
+        # Public values: those of the whole log, so that a test user's context is known.
+        features = {"item": ["cost"], "context": {name: np.unique(c).tolist() for name, c in data.contexts.items()}}
+        common = {"negatives": 2, "n_rounds": 10, "cohort_size": 30, "local_epochs": 20}
+        papers = common | {"n_rounds": 40, "local_epochs": 100}
+    if quick:
+        common |= {"n_rounds": _QUICK_ROUNDS, "local_epochs": 1}
+        papers |= {"n_rounds": _QUICK_ROUNDS, "local_epochs": 1}
+    one_step = common | {"local_epochs": 1, "batch_size": 2**31 - 1}
+    private = common | {"cohort_size": min(400, 2 * data.n_users // 5), "clip_norm": 0.3, "target_epsilon": 2.0}
+    private |= {
+        "n_rounds": _QUICK_ROUNDS if quick else 25,
+        "local_epochs": 1 if quick else 3,
+        "server_learning_rate": 2.0,
+    }
+    from_popularity = common | {"n_rounds": 0, "popularity_epsilon": 2.0, "local_epochs": 1 if quick else 10}
+    return {
+        "PrivRec": PrivRec(features, **common),
+        "PrivRec, the paper's E1, E2 and M": PrivRec(features, **papers),
+        "FOFL-SELF": PrivRec(None, **common),
+        "PrivRec-SGD": PrivRec(features, **one_step),
+        "PrivRec-CEN": PrivRec(features, **(common | {"cohort_size": "all", "n_rounds": 1 if quick else 10})),
+        "DP-PrivRec-One, epsilon 2": PrivRec(features, **private),
+        "DP-PrivRec-One, private popularity fine-tuned, epsilon 2": PrivRec(features, **from_popularity),
+        "FCF": FMFLDP(epsilon=None),
+        "NCF": NCF(threshold=common.get("threshold", 0.0), n_epochs=1 if quick else 20),
+        "popularity": Popularity(),
+        "DP popularity, epsilon 0.9": DPPopularity(0.45),  # for replacing a user, which costs twice
+        "DP popularity, epsilon 2": DPPopularity(1.0),
+        "own history": OwnHistory(),
+        "item-kNN": ItemKNN(),
+        "EASE": EASE(),
+    }
+
+
+def _run(model: Any, split: PersonalizationSplit, key: Key, n_threads: int) -> dict[str, dict[str, float]]:
+    if isinstance(model, NCF):  # it knows what was seen and not liked
+        known = split.known.interactions if isinstance(split.known, InteractionLog) else split.known
+        fitted: Any = model.fit(known, key=key, n_threads=n_threads)
+    else:
+        fitted = fit_devices(model, split, key, n_threads)
+    found = evaluate_personalized(fitted, split, n_threads=n_threads)
+    return {kind: part for kind, part in found.items() if not any(map(math.isnan, part.values()))}

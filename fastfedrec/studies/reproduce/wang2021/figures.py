@@ -1,0 +1,261 @@
+"""Wang et al. 2021 (PrivRec): Figures 3 to 9, each beside what the paper says of it.
+
+The paper's figures print no numbers, so each stands beside the paper's sentence about it; Figure 1 is a drawing, and
+Figure 2 is in `wang2021_activity`.  What the private runs cost is in the table: the upper bound that the ledger proves,
+not the paper's epsilon.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastfedrec.core.check import check_choice, check_flag, check_integer
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.log import InteractionLog
+from fastfedrec.evaluation.new_users import personalization_split
+from fastfedrec.studies.reproduce._trials import each
+from fastfedrec.studies.reproduce.side_by_side import SideBySide
+from fastfedrec.studies.reproduce.wang2021._runs import (
+    COHORT,
+    DP_POPULARITY,
+    EPOCHS,
+    ONE,
+    POPULARITY,
+    PRIVREC,
+    ROUNDS,
+    SGD,
+    START,
+    Point,
+    Runs,
+    describe_split,
+    first_test_users,
+    private_models,
+    thread_counts,
+)
+from fastfedrec.studies.reproduce.wang2021.accuracy import paper_models
+
+FIGURES = ("3", "4", "5", "6", "7", "8", "9")
+OF_LOG, OF_EITHER = ("5", "7"), ("3",)  # Frappe; the others are of MovieLens 1M
+SAID = {
+    "3": "The paper: rises steeply up to 40 rounds and is flat after, rises up to 100 local epochs, and depends least "
+    "on the cohort, of which more than 25 are best.",
+    "4": "The paper: DP-PrivRec is within 10% of PrivRec at every k, and above DP-PrivRec-One.",
+    "6": "The paper: rises with epsilon like a logarithm, up to PrivRec's.",
+    "8": "The paper: on users with fewer than 20 items, PrivRec is 20% to 40% above PrivRec-SGD.",
+    "9": "The paper: second-order meta-learning takes 10% to 30% longer a round than first-order.",
+}
+SAID |= {"5": SAID["4"], "7": SAID["6"]}
+SWEEPS = {
+    ROUNDS: (5, 20, 40, 60, 80, 100), EPOCHS: (5, 20, 40, 60, 80, 100, 120), COHORT: (2, 5, 10, 15, 20, 25, 30, 35, 40)
+}  # fmt: skip
+QUICK_SWEEPS = {ROUNDS: (1, 2), EPOCHS: (1, 2), COHORT: (2, 4)}
+EPSILONS = {"4": (2.0,), "5": (5.0,), "6": (0.5, 1.0, 2.0, 5.0, 10.0, 20.0), "7": (2.0, 5.0, 10.0, 20.0, 40.0)}
+_TEST_USERS = 300  # of Figure 3, whose 22 points fine-tune each for up to 120 epochs
+
+
+@dataclass(frozen=True)
+class PrivRecFigure(SideBySide):
+    """One of the figures.
+
+    Parameters
+    ----------
+    source : str
+        Which data these are.
+    settings : dict
+        What every number was computed with.
+    figure : str
+        One of `FIGURES`.
+    points : tuple of dict
+        "panel", "model", "x", "value" (Hits, or milliseconds a round in Figure 9) and "epsilon": "infinite" where
+        nothing is guaranteed, None where there is no such figure.
+    """
+
+    figure: str
+    points: tuple[Point, ...]
+
+    @property
+    def title(self) -> str:
+        """System, and number of the figure."""
+        return f"PrivRec, Figure {self.figure}: {self._measured} over {' and '.join(self._panels)}"
+
+    @property
+    def legend(self) -> str:
+        """What the columns mean."""
+        return (
+            f"{self._measured}; a simulation on one split.  epsilon: what the run is proved to cost at delta 1e-6,\n"
+            "for replacing all data of one user, against all who see what is released; - where nothing is guaranteed."
+        )
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was left out, and why."""
+        found = [SAID[self.figure]]
+        if self.figure in EPSILONS:
+            found.append(
+                "DP-PrivRec itself is not here: its first stage trains on private sequences without noise, so that it "
+                "has no user-level guarantee at any epsilon."
+            )
+            found.append(f"With the paper's z = 1 and S = {self.settings['published']['clip_norm']}, M = 30: "
+                         f"{self.settings['published']['ends']}.")  # fmt: skip
+        if self.figure == "9":
+            found.append("Second-order meta-learning (NN-SELF) is not built: there is nothing to compare with.")
+        return tuple(found)
+
+    @property
+    def _panels(self) -> list[str]:
+        return list(dict.fromkeys(point["panel"] for point in self.points))
+
+    @property
+    def _measured(self) -> str:
+        return {"4": "Hits@k", "5": "Hits@k", "9": "Milliseconds a round"}.get(self.figure, "Hits@20")
+
+    def curve(self, panel: str, model: str) -> dict[float, float]:
+        """The points of one model.
+
+        Parameters
+        ----------
+        panel, model : str
+            As in `points`.
+
+        Returns
+        -------
+        dict of float to float
+            Values by x.
+        """
+        chosen = (point for point in self.points if (point["panel"], point["model"]) == (panel, model))
+        return {point["x"]: point["value"] for point in chosen}
+
+    def verdict(self) -> str:
+        """Say what holds of the paper's sentence.
+
+        Returns
+        -------
+        str
+            A sentence for each panel, or pair of models.
+        """
+        lines = []
+        if self.figure in ("3", "9"):
+            for panel in self._panels:
+                for model in dict.fromkeys(p["model"] for p in self.points if p["panel"] == panel):
+                    curve = self.curve(panel, model)
+                    best = (min if self.figure == "9" else max)(curve, key=lambda x: curve[x])
+                    ends = ", ".join(f"{curve[x]:.3g} at {x:g}" for x in (min(curve), best, max(curve)))
+                    lines.append(f"{model} over {panel}: {ends}.")
+            return "\n".join(lines)
+        pairs = [(PRIVREC, SGD), (PRIVREC, POPULARITY)] if self.figure == "8" else [(ONE, PRIVREC), (START, PRIVREC)]
+        pairs += [] if self.figure == "8" else [(ONE, DP_POPULARITY), (START, DP_POPULARITY), (START, POPULARITY)]
+        (panel,) = self._panels
+        for model, other in pairs:
+            ours, theirs = self.curve(panel, model), self.curve(panel, other)
+            gains = [ours[x] / theirs[x] - 1 for x in ours if theirs[x] > 0]
+            if gains:
+                lines.append(f"{model}: {min(gains):+.0%} to {max(gains):+.0%} beside {other}.")
+        return "\n".join(lines)
+
+    def _rows(self) -> tuple[list[str], list[list[str]]]:
+        digits = 1 if self.figure == "9" else 3
+        body = [
+            [
+                p["panel"], f"{p['x']:g}", p["model"], f"{p['value']:.{digits}f}",
+                "-" if p["epsilon"] in (None, "infinite") else f"{p['epsilon']:.3f}",
+            ]
+            for p in self.points
+        ]  # fmt: skip
+        return ["over", "", "model", self._measured, "epsilon"], body
+
+    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+        panels = self._panels
+        figure = new_figure(figsize=(1 + 4 * len(panels), 4))
+        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False, sharey=True)[0], panels, strict=True):
+            for model in dict.fromkeys(p["model"] for p in self.points if p["panel"] == panel):
+                curve = self.curve(panel, model)
+                axes.plot(list(curve), list(curve.values()), ".-", label=model)
+            axes.set(xlabel=panel)
+            axes.set_xscale("log" if panel == "epsilon" else "linear")
+            axes.set_yscale("log" if self.figure == "9" else "linear")
+            axes.legend(fontsize="x-small")
+        figure.supylabel(self._measured)
+        return figure
+
+
+def privrec_figure(
+    data: Interactions | InteractionLog,
+    figure: str,
+    *,
+    seed: int = 0,
+    quick: bool = False,
+    folder: str | Path | None = None,
+    n_threads: int = 0,
+    show_progress: bool = False,
+) -> PrivRecFigure:
+    """Compute one of Figures 3 to 9 of the paper.
+
+    Parameters
+    ----------
+    data : Interactions or InteractionLog
+        MovieLens 1M with its features; Frappe for "5" and "7"; either for "3".
+    figure : {"3", "4", "5", "6", "7", "8", "9"}
+        "3": Hits@20 over rounds, local epochs and cohort, at the paper's other values.  "4", "5": Hits@k with and
+        without privacy.  "6", "7": Hits@20 over epsilon.  "8": on users with few items.  "9": time of a round.
+    seed : int
+        Of the split and of every draw: these are simulations.
+    quick : bool
+        Few points and rounds: to see that everything runs.
+    folder : str, Path or None
+        Keep every finished run's figures there, and read those that were made with the same settings.
+    n_threads : int
+        0 for all processors; only Figure 9 depends on it.
+    show_progress : bool
+        Draw a progress bar (needs tqdm).
+
+    Returns
+    -------
+    PrivRecFigure
+        All points.
+
+    References
+    ----------
+    .. [1] Wang, Yin, Chen, et al., "Fast-adapting and privacy-preserving federated recommender system", The VLDB
+       Journal, 2021, Figures 3 to 9.
+    """
+    check_choice("figure", figure, FIGURES)
+    key = Key.from_seed(check_integer("seed", seed, low=0, high=None))
+    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
+    is_log = isinstance(data, InteractionLog)
+    if not isinstance(data, Interactions | InteractionLog) or (
+        figure not in OF_EITHER and is_log != (figure in OF_LOG)
+    ):
+        wanted = "InteractionLog" if figure in OF_LOG else "Interactions"
+        raise TypeError(f"data of figure {figure} must be {wanted}, got {type(data).__name__}")
+    split = personalization_split(data, threshold=0.0 if is_log else 3.0, key=key)
+    if figure == "3":
+        split = first_test_users(split, _TEST_USERS)
+    source, settings = describe_split(split, seed, quick=quick)
+    described: dict[str, Any] = {}
+    models = paper_models(data, quick=quick)
+    papers = models["PrivRec, the paper's E1, E2 and M"]
+    runs = Runs(split, key, n_threads, folder, settings)
+    sweeps = QUICK_SWEEPS if quick else SWEEPS
+    if figure == "3":
+        tasks = list(runs.sweeps(papers, sweeps))
+    elif figure == "8":
+        tasks = [functools.partial(runs.by_activity, name, models[name]) for name in (PRIVREC, SGD, POPULARITY)]
+    elif figure == "9":
+        counts = thread_counts(n_threads)
+        tasks = [functools.partial(runs.milliseconds, papers, size, n) for n in counts for size in sweeps[COHORT]]
+    else:
+        epsilons = EPSILONS[figure][-1:] if quick else EPSILONS[figure]
+        panel = "k" if figure in ("4", "5") else "epsilon"
+        tasks = [
+            functools.partial(runs.at_epsilon, *each, panel=panel, where=None if each[2] else epsilons)
+            for each in private_models(models, epsilons)
+        ]
+        described = {"published": runs.published(models[f"{ONE}, epsilon 2"], 35.0 if is_log else 40.0)}
+    points: list[Point] = []
+    for task in each(tasks, show=show_progress, description=f"Figure {figure}", unit="run"):
+        points += task()
+    described |= settings | {"models": {name: repr(model) for name, model in models.items()}}
+    return PrivRecFigure(source, described, figure, tuple(points))

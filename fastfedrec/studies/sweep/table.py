@@ -1,0 +1,238 @@
+"""What a sweep found: the table, the curves of utility over true epsilon, the fronts; as text, files or a DataFrame."""
+
+import csv
+import importlib.util
+import io
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fastfedrec.core.files import write_text
+from fastfedrec.core.text import NOT_COVERED, format_epsilon
+from fastfedrec.studies.reproduce.side_by_side import SideBySide
+from fastfedrec.studies.sweep.cells import TRUST_VIEWS, TRUST_WORDS, Cell, pareto_front
+from fastfedrec.studies.sweep.runs import plain
+
+__all__ = ["Sweep"]
+
+
+@dataclass(frozen=True)
+class Sweep(SideBySide):
+    """All cells of a sweep.
+
+    Parameters
+    ----------
+    source : str
+        Which data these are.
+    settings : dict
+        What every figure was computed with.
+    cells : tuple of Cell
+        In the order asked for, baselines last.
+    failures : tuple of dict
+        Runs that failed, each with its reason.
+    warnings : tuple of str
+        Where the list of items came from, if it was not public; and what was said of the evaluation, as of users with
+        too few unseen items, once for each seed.
+    """
+
+    cells: tuple[Cell, ...]
+    failures: tuple[dict[str, Any], ...]
+    warnings: tuple[str, ...] = ()
+
+    legend = (
+        "epsilon: true cost of the whole run from the ledger, in nats, for replacing all data of one user, against the "
+        "server\n(trust: local), the server behind a shuffler (shuffle), and who sees what is released (central); "
+        "none: no guarantee.\n+-: two standard errors, over seeds and over tested users, whichever is more.  *: added "
+        "for comparison.  Noise came from\nseeds, so that these are simulations: the guarantee is that of the same run "
+        "with a key from entropy.\n" + NOT_COVERED
+    )
+
+    @property
+    def title(self) -> str:
+        """What it is."""
+        return "Utility and true privacy cost"
+
+    @property
+    def metric(self) -> str:
+        """The first metric, by which fronts are drawn."""
+        return self.settings["metrics"][0]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What failed, and what the evaluation warned of."""
+        failed = [
+            f"failed: {failure['system']} {failure['parameters']}, seed {failure['seed']}: {failure['error']}"
+            for failure in self.failures
+        ]
+        return (*failed, *(f"warning: {text}" for text in self.warnings))
+
+    def front(self, trust: str, metric: str | None = None) -> list[Cell]:
+        """The Pareto front across systems in one trust model.
+
+        Parameters
+        ----------
+        trust : {"local", "shuffle", "central"}
+            Whom one trusts.
+        metric : str or None
+            None takes the first one.
+
+        Returns
+        -------
+        list of Cell
+            As `pareto_front`.
+        """
+        return pareto_front(self.cells, trust, metric or self.metric)
+
+    def verdict(self) -> str:
+        """Say what is on each front.
+
+        Returns
+        -------
+        str
+            A line for each trust model.
+        """
+        lines = []
+        for trust, words in TRUST_WORDS.items():
+            front = [f"{cell.label} at {format_epsilon(cell.true_epsilon(trust))}" for cell in self.front(trust)]
+            lines.append(f"Front, {trust} ({words}): {'; '.join(front) or 'nothing has a guarantee'}.")
+        apart = [cell.label for cell in self.cells if not cell.is_private]
+        return "\n".join([*lines, f"No guarantee in any of them: {'; '.join(apart) or 'none'}."])
+
+    def to_csv(self) -> str:
+        """A line for each cell.
+
+        Returns
+        -------
+        str
+            With a header; an epsilon that is not guaranteed is "infinite".
+        """
+        rows = self._records()
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]) if rows else ["system"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(plain(rows))
+        return text.getvalue()
+
+    def to_frame(self) -> Any:
+        """The same as a pandas DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each cell.
+
+        Raises
+        ------
+        ImportError
+            Without pandas.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("to_frame needs pandas: pip install pandas, or use to_csv()") from None
+        return pandas.DataFrame(self._records())
+
+    def write(self, folder: str | Path) -> list[str]:
+        """Write the table as JSON, CSV and a page, and the curves where matplotlib is installed.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Made where it is not there.
+
+        Returns
+        -------
+        list of str
+            Names of the files.
+        """
+        out = Path(folder)
+        out.mkdir(parents=True, exist_ok=True)
+        plot = "sweep.png" if importlib.util.find_spec("matplotlib") else None
+        write_text(out / "sweep.json", json.dumps(self.to_dict(), indent=2, allow_nan=False))
+        write_text(out / "sweep.csv", self.to_csv())
+        write_text(out / "sweep.md", self.to_markdown(plot=plot))
+        if plot:
+            self.plot(out / plot)
+        return ["sweep.json", "sweep.csv", "sweep.md", *filter(None, [plot])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings.
+
+        Returns
+        -------
+        dict
+            The fields; "fronts", the labels on each; "verdict"; "not_covered", what no epsilon is about.
+        """
+        fronts = {trust: [cell.label for cell in self.front(trust)] for trust in TRUST_VIEWS}
+        return plain(asdict(self) | {"fronts": fronts, "verdict": self.verdict(), "not_covered": NOT_COVERED})
+
+    def _records(self) -> list[dict[str, Any]]:
+        on = {trust: {id(cell) for cell in self.front(trust)} for trust in TRUST_VIEWS}
+        return [
+            {
+                "system": cell.system,
+                "parameters": ", ".join(f"{name}={value!r}" for name, value in cell.parameters.items()),
+                "is_baseline": cell.is_baseline,
+                "n_seeds": len(cell.seeds),
+                "n_tested": cell.n_tested,
+                **{name: cell.mean(name) for name in cell.metrics},
+                **{f"{name}_std": cell.std(name) for name in cell.metrics},
+                **{f"epsilon_{trust}": cell.true_epsilon(trust) for trust in TRUST_VIEWS},
+                "delta": cell.delta,
+                **{f"front_{trust}": id(cell) in on[trust] for trust in TRUST_VIEWS},
+                "download_per_client": cell.bytes_per_client and cell.bytes_per_client["download"],
+                "upload_per_client": cell.bytes_per_client and cell.bytes_per_client["upload"],
+                "seconds": cell.seconds,
+            }
+            for cell in self.cells
+        ]
+
+    def _rows(self) -> tuple[list[str], list[list[str]]]:
+        names = list(self.settings["metrics"])
+        header = ["", *(text for name in names for text in (name, "+-")), *(f"epsilon, {t}" for t in TRUST_VIEWS)]
+        header += ["on the front", "bytes a client", "seconds"]
+        rows = []
+        for cell, record in zip(self.cells, self._records(), strict=True):
+            fronts = [trust for trust in TRUST_VIEWS if record[f"front_{trust}"]]
+            sizes = cell.bytes_per_client
+            rows.append(
+                [
+                    cell.label + "*" * cell.is_baseline,
+                    *(f"{v:.3f}" for name in names for v in (cell.mean(name), 2 * cell.error(name))),
+                    *map(format_epsilon, map(cell.true_epsilon, TRUST_VIEWS)),
+                    ", ".join(fronts),
+                    f"{sizes['download'] + sizes['upload']:,}" if sizes else "-",
+                    f"{cell.seconds:.2f}",
+                ]
+            )
+        return header, rows
+
+    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+        """Utility over true epsilon, a panel for each trust model; what has no guarantee there is a level."""
+        figure = new_figure(figsize=(5 * len(TRUST_VIEWS) + 1, 4.5))
+        systems = list(dict.fromkeys(cell.system for cell in self.cells))
+        panels = figure.subplots(1, len(TRUST_VIEWS), sharey=True)
+        for panel, trust in zip(panels, TRUST_VIEWS, strict=True):
+            for number, system in enumerate(systems):
+                cells = [cell for cell in self.cells if cell.system == system and cell.true_epsilon(trust) < math.inf]
+                points = [(c.true_epsilon(trust), c.mean(self.metric), 2 * c.error(self.metric)) for c in cells]
+                if points:
+                    panel.errorbar(*zip(*points, strict=True), fmt="o", color=f"C{number}", markersize=4, label=system)
+            front = self.front(trust)
+            steps = [(cell.true_epsilon(trust), cell.mean(self.metric)) for cell in front]
+            panel.step(
+                [x for x, _ in steps], [y for _, y in steps], where="post", color="k", linewidth=1, label="front"
+            )
+            for number, cell in enumerate(cell for cell in self.cells if not cell.is_private):
+                style = ("--", ":", "-.")[number % 3]
+                panel.axhline(cell.mean(self.metric), color="0.5", linestyle=style, label=f"{cell.label}, no guarantee")
+            if front:
+                panel.set_xscale("log")
+            panel.set(title=f"trust: {trust}", xlabel="true epsilon (nats), replacing a user")
+            panel.legend(fontsize="x-small")
+        panels[0].set_ylabel(self.metric)
+        figure.suptitle(self.source, fontsize="small")
+        return figure

@@ -1,0 +1,308 @@
+"""What can be had without privacy from which users have which items: own history, item neighbours, and EASE."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Self
+
+import numpy as np
+import scipy
+
+from fastfedrec.accounting import Unprotected
+from fastfedrec.compute import ranking
+from fastfedrec.compute.pair_sums import sum_products
+from fastfedrec.compute.row_sums import sum_rows
+from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.progress import progress_rounds
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems.baselines.popularity import Baseline
+
+_BLOCK_CELLS = 2**23  # answers, or similarities, held at once
+
+
+def count_pairs(data: Interactions, *, show_progress: bool = False) -> np.ndarray:
+    """Count how many users have both items of each pair.
+
+    Parameters
+    ----------
+    data : Interactions
+        Binarised.
+    show_progress : bool
+        Draw a bar (needs tqdm).
+
+    Returns
+    -------
+    ndarray of shape (n_items, n_items), float64
+        Whole numbers; on the diagonal the users of each item.  Only a block of users is ever in memory beside it.
+    """
+    n_users, n_items = data.shape
+    step = max(1, _BLOCK_CELLS // n_items)
+    numbers = progress_rounds(-(-n_users // step), show=show_progress, description="pairs of items")
+    blocks = (data._user_range(number * step, min(n_users, (number + 1) * step)) for number in numbers)
+    # One after the other is written there: new memory costs as much as what is done with it.
+    dense = np.empty((min(step, n_users), n_items), dtype=np.float32)
+    return sum_products((_dense(block, dense[: block.n_users]) for block in blocks), n_items, np.float64)
+
+
+def _dense(block: Interactions, out: np.ndarray) -> np.ndarray:
+    return block._replace(values=block.values_or_ones(np.float32)).to_scipy().toarray(out=out)
+
+
+def score_neighbors(own: Interactions, neighbor_items: np.ndarray, neighbor_similarities: np.ndarray) -> np.ndarray:
+    """Score every item by its similarities to those of a user's items that are among its neighbours.
+
+    Parameters
+    ----------
+    own : Interactions
+        The users' data.
+    neighbor_items : ndarray of shape (n_items, n_kept), int
+        Columns of the neighbours of each item.
+    neighbor_similarities : ndarray of shape (n_items, n_kept), float64
+        How similar they are.
+
+    Returns
+    -------
+    ndarray of shape (n_users, n_items), float64
+        Sums of similarities.
+    """
+    n_items, n_kept = neighbor_items.shape
+    starts = np.arange(n_items + 1) * n_kept
+    similarities = scipy.sparse.csr_array(
+        (neighbor_similarities.ravel(), neighbor_items.ravel(), starts), shape=(n_items, n_items)
+    )
+    return sum_rows(own, similarities.T)
+
+
+def neighbor_rules(n_items: int, n_neighbors: int) -> Mapping[str, ArrayRule]:
+    """What neighbours of items look like in a file.
+
+    Parameters
+    ----------
+    n_items, n_neighbors : int
+        How many there are, and how many were asked for.
+
+    Returns
+    -------
+    mapping of str to ArrayRule
+        By name.
+    """
+    shape = n_items, max(min(n_neighbors, n_items - 1), 0)
+    return {
+        "neighbor_items_": ArrayRule(np.int32, shape, 0, n_items - 1),
+        "neighbor_similarities_": ArrayRule(np.float64, shape),
+    }
+
+
+class _Unprotected(Baseline):
+    """A model of exact data: the ledger says so."""
+
+    _released: ClassVar[str]
+
+    def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
+        self.ledger_.record(Unprotected(self._released))
+        self._compute(data, n_threads, show_progress)
+
+    @abstractmethod
+    def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
+        """Set the fitted arrays."""
+
+
+class OwnHistory(_Unprotected):
+    """What a user has had before, most often first; after that, popularity.
+
+    Where people come back to the same items, as with the apps of a phone, it is hard to beat, and it needs no server.
+
+    **Guarantee.** None: the exact counts of items are released, and the ledger says so.
+
+    Attributes
+    ----------
+    item_counts_ : ndarray of shape (n_items,), float64
+        Users of each item.
+    ledger_ : fastfedrec.accounting.Ledger
+        One unprotected release.
+
+    Notes
+    -----
+    A value is how often the user has had the item.  To `recommend` what users have had before, pass
+    ``filter_seen=False``.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> from fastfedrec.systems.baselines.item_models import OwnHistory
+    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [1, 5, 1, 1])
+    >>> model = OwnHistory().fit(data)
+    >>> model.recommend([1], n=3, filter_seen=False)[0]
+    array([[30, 10, 20]])
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = ("item_counts_", "user_values_")
+    _keeps_values = True
+    _released = "exact item counts"
+
+    def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
+        self.item_counts_ = data.interactions_per_item().astype(np.float64)
+        self.user_values_ = data.values_or_ones().astype(np.float64)
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        data = self.interactions_
+        return rules_of(np.float64, item_counts_=(data.n_items,), user_values_=(data.n_interactions,))
+
+    def _serving(self, data: Interactions) -> Self:
+        model = super()._serving(data)
+        model.user_values_ = data.values_or_ones().astype(np.float64)
+        return model
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        data = self.interactions_
+        scores = np.tile(self.item_counts_ / (self.item_counts_.max() + 1), (len(users), 1))
+        lengths = np.diff(data.indptr)[users]
+        entries = np.repeat(data.indptr[users] - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+        scores[np.repeat(np.arange(len(users)), lengths), data.indices[entries]] += self.user_values_[entries]
+        return scores
+
+
+class ItemKNN(_Unprotected):
+    """Item-based nearest neighbours, by cosine.
+
+    **Guarantee.** None: exact similarities are released, and the ledger says so.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        Most similar items kept for each item.
+    shrinkage : float
+        Added to the cosine's denominator, in users: similarities that rest on few users fall.
+
+    Attributes
+    ----------
+    neighbor_items_ : ndarray of shape (n_items, n_kept), int32
+        Columns of the most similar other items, best first; ties go to the earlier item.
+    neighbor_similarities_ : ndarray of shape (n_items, n_kept), float64
+        Falling, at least 0.
+    ledger_ : fastfedrec.accounting.Ledger
+        One unprotected release.
+
+    References
+    ----------
+    .. [1] Sarwar, Karypis, Konstan, Riedl, "Item-based collaborative filtering recommendation algorithms", WWW 2001.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> from fastfedrec.systems.baselines.item_models import ItemKNN
+    >>> data = Interactions.from_arrays([1, 1, 2, 3, 3], [10, 30, 10, 20, 30])
+    >>> model = ItemKNN(n_neighbors=2, shrinkage=0.0).fit(data)
+    >>> model.score([2], [30]).round(3)
+    array([0.5])
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = ("neighbor_items_", "neighbor_similarities_")
+    _released = "exact similarities of items"
+
+    def __init__(self, n_neighbors: int = 100, shrinkage: float = 10.0):
+        self.n_neighbors = n_neighbors
+        self.shrinkage = shrinkage
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)
+        self.shrinkage = check_real("shrinkage", self.shrinkage, low=0.0)
+
+    def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
+        pairs = count_pairs(data, show_progress=show_progress)
+        lengths = np.sqrt(np.diag(pairs))
+        for row, length in zip(pairs, lengths, strict=True):  # in place: the matrix is the largest thing there is
+            below = length * lengths + self.shrinkage
+            np.divide(row, below, out=row, where=below > 0)
+        np.fill_diagonal(pairs, -1.0)  # no item is its own neighbour
+        n_kept = min(self.n_neighbors, data.n_items - 1)
+        best, falling = ranking.top_k(pairs, max(n_kept, 1), n_threads=n_threads)
+        self.neighbor_items_, self.neighbor_similarities_ = best[:, :n_kept].astype(np.int32), falling[:, :n_kept]
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        return neighbor_rules(self.interactions_.n_items, self.n_neighbors)
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        own = self.interactions_._take_users(users)
+        return score_neighbors(own, self.neighbor_items_, self.neighbor_similarities_)
+
+
+class EASE(_Unprotected):
+    """A linear model from items to items, without a diagonal, in closed form.
+
+    **Guarantee.** None: weights computed from exact data are released, and the ledger says so.
+
+    Parameters
+    ----------
+    regularization : float
+        Added to the diagonal of the matrix of pairs, in users; above 0.
+
+    Attributes
+    ----------
+    item_weights_ : ndarray of shape (n_items, n_items), float64
+        Row i holds what having item i says about every other; the diagonal is 0.
+    ledger_ : fastfedrec.accounting.Ledger
+        One unprotected release.
+
+    Notes
+    -----
+    Memory grows with the square of the items, time with the cube.
+
+    References
+    ----------
+    .. [1] Steck, "Embarrassingly shallow autoencoders for sparse data", WWW 2019, equation 8.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> from fastfedrec.systems.baselines.item_models import EASE
+    >>> data = Interactions.from_arrays([1, 1, 2, 3, 3], [10, 30, 10, 20, 30])
+    >>> model = EASE(regularization=1.0).fit(data)
+    >>> model.score([2], [30]).round(3)
+    array([0.333])
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = ("item_weights_",)
+    _released = "weights between items, computed from exact data"
+
+    def __init__(self, regularization: float = 250.0):
+        self.regularization = regularization
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        self.regularization = check_real("regularization", self.regularization, low=0.0, exclusive=True)
+
+    def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
+        pairs = count_pairs(data, show_progress=show_progress)
+        pairs.flat[:: data.n_items + 1] += self.regularization
+        precision = _invert(pairs)
+        precision /= -np.diag(precision)
+        np.fill_diagonal(precision, 0.0)
+        self.item_weights_ = precision
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_items = self.interactions_.n_items
+        return rules_of(np.float64, item_weights_=(n_items, n_items))
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        return sum_rows(self.interactions_._take_users(users), self.item_weights_)
+
+
+def _invert(matrix: np.ndarray) -> np.ndarray:
+    """The inverse of a positive definite matrix, which is overwritten: a third of the work of `numpy.linalg.inv`."""
+    lapack = scipy.linalg.lapack  # loaded before the block, so that its threads are held too
+    with one_blas_thread():
+        factor, failed = lapack.dpotrf(matrix.T, lower=True, overwrite_a=True)
+        inverse, _ = lapack.dpotri(factor, lower=True, overwrite_c=True)
+    if failed:
+        raise ValueError(
+            f"regularization must be larger: column {failed} of the items' matrix is not positive definite"
+        )
+    inverse = inverse.T  # whose upper triangle is filled
+    for row in range(1, len(inverse)):
+        inverse[row, :row] = inverse[:row, row]
+    return inverse

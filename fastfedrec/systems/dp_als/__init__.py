@@ -1,0 +1,4 @@
+"""DPALS: alternating least squares by noisy sums of a trusted server.
+
+Exact ALS is `compute.als`; the same sums behind gradients are `systems.fmf.dp_fmf`.
+"""

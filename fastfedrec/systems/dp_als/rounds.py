@@ -1,0 +1,328 @@
+"""The rounds of private ALS: item counts, power iterations, least squares; `dp_als.DPALS` is the model around them.
+
+Each is a sum of whole numbers, to which one user adds vectors of known norm and the server adds Gaussian noise: see
+docs/explanation/systems/dp_als/dp-als-privacy.md.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfedrec._kernels.systems.dp_als import model as _kernel
+from fastfedrec.accounting import Gaussian, RoundTraffic
+from fastfedrec.compute import als
+from fastfedrec.compute.row_sums import sum_rows
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.pairs import sort_pairs
+from fastfedrec.mechanisms import LayeredGaussian
+from fastfedrec.mechanisms.bounded_rows import limit_contributions
+from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+from fastfedrec.systems.claims import layered_noise
+
+SCALE = 2**18  # of a user's factors: whole numbers of Euclidean norm at most this
+UNIT = SCALE**2  # norm of what a user adds to one row of any sums
+MAX_USERS = 2**25  # sums stay far from the ends of int64
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Gaussian noise on the sums of one kind.
+
+    Parameters
+    ----------
+    gaussian : LayeredGaussian
+        What is added to each sum.
+    sensitivity : Fraction
+        At least the Euclidean norm of what one user adds to all of them.
+    """
+
+    gaussian: LayeredGaussian
+    sensitivity: Fraction
+
+    @classmethod
+    def of(cls, n_rows: int, mu: float, count: str) -> "Noise":
+        """Noise that costs `mu` at most, where a user adds a vector of norm `UNIT` to each of `n_rows` rows.
+
+        `count` names the parameter that the budget is divided by.
+        """
+        sensitivity = UNIT * Fraction(math.isqrt(n_rows * 2**80) + 1, 2**40)  # rounded up
+        return cls(layered_noise(sensitivity / Fraction(mu), f", or {count} smaller"), sensitivity)
+
+
+@dataclass(frozen=True)
+class ALSState:
+    """What the server broadcasts; all of it is public.
+
+    Parameters
+    ----------
+    item_counts : ndarray of shape (n_items,), float64
+        Noisy, of the entries that users counted; zeros before they are known.
+    item_factors : ndarray of shape (n_items, n_factors), float64
+        V.
+    """
+
+    item_counts: np.ndarray
+    item_factors: np.ndarray
+
+
+class NoisyRound(FederatedSystem):
+    """A round in which users add whole numbers up and the server adds noise to each sum, once.
+
+    Parameters
+    ----------
+    mus : tuple of float
+        What the release of each kind of sums costs.
+    max_items : int
+        How many of its items a user contributes to.
+    n_items, n_factors : int
+        Of the model.
+    key : Key
+        The server's; whoever holds it can take the noise off again.
+    """
+
+    _purpose: ClassVar[str]
+    _count: ClassVar[str] = "n_rounds"  # what the budget is divided by
+
+    def __init__(self, mus: tuple[float, ...], max_items: int, n_items: int, n_factors: int, key: Key):
+        self.max_items, self.n_items, self.n_factors, self.key = max_items, n_items, n_factors, key
+        kinds = self._kinds()
+        self.shapes = {name: shape for name, (shape, _) in kinds.items()}
+        self.noises = {
+            name: Noise.of(n, mu, self._count) for mu, (name, (_, n)) in zip(mus, kinds.items(), strict=True)
+        }
+
+    @abstractmethod
+    def _kinds(self) -> dict[str, tuple[tuple[int, ...], int]]:
+        """Of each kind of sums the shape, and to how many rows of it a user adds a vector of norm `UNIT` at most."""
+
+    @abstractmethod
+    def _sums(self, state: ALSState, shard: Interactions, key: Key, n_threads: int) -> dict[str, np.ndarray]:
+        """The exact sums over a shard's users, int64."""
+
+    @abstractmethod
+    def _learn(self, state: ALSState, sums: dict[str, np.ndarray]) -> ALSState:
+        """What the server makes of the noisy sums."""
+
+    def local_round(
+        self,
+        state: ALSState,
+        shard: Interactions,
+        key: Key,
+        round: int,
+        *,
+        sender: str = "shard-0",
+        n_threads: int = 0,
+    ) -> Update:
+        """Add up one shard's contributions, exactly."""
+        return Update(round, sender, shard.n_users, self._sums(state, shard, key, resolve_n_threads(n_threads)))
+
+    def merge(self, a: Update, b: Update) -> Update:
+        """Add two updates of one round; integer sums are exact, so in any order."""
+        sums = {name: a.arrays[name] + b.arrays[name] for name in self.shapes}
+        return Update(a.round, "merged", a.n_clients + b.n_clients, sums)
+
+    def apply(self, state: ALSState, update: Update) -> ALSState:
+        """Add the noise, and learn from it."""
+        noisy = {
+            name: noise.gaussian.add_noise(
+                update.arrays[name], key=self.key, purpose=f"{self._purpose}.{name}", round=update.round
+            )
+            for name, noise in self.noises.items()
+        }
+        return self._learn(state, noisy)
+
+    def zero_update(self, state: ALSState, round: int) -> Update:
+        """The identity of `merge`."""
+        sums = {name: np.zeros(shape, dtype=np.int64) for name, shape in self.shapes.items()}
+        return Update(round, "nobody", 0, sums)
+
+    def rules(self, state: ALSState, n_clients: int) -> Mapping[str, ArrayRule]:
+        """What a well-formed update looks like: no entry beyond what so many users can add."""
+        most = n_clients * UNIT
+        return {name: ArrayRule(np.int64, shape, -most, most) for name, shape in self.shapes.items()}
+
+    def round_event(self, n_clients: int) -> Gaussian:
+        """What the round costs: the noise is as wide whoever answers."""
+        # Each kind of sums divided by its standard deviation, all of them are one Gaussian release.
+        noises = self.noises.items()
+        spent = sum(noise.gaussian.noise_multiplier(noise.sensitivity) ** -2 for _, noise in noises)
+        return Gaussian(
+            spent**-0.5 * (1 - 2.0**-40),
+            f"Gaussian noise on {' and '.join(name.replace('_', ' ') for name in self.shapes)}",
+            neighboring="zero_out",
+            sampling="none",
+            distance=sum(noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises),
+        )
+
+    def traffic(self, state: ALSState, n_clients: int) -> RoundTraffic:
+        """What the round moves: the counts and factors down; up, an int64 a sum."""
+        sums = sum(math.prod(shape) for shape in self.shapes.values())
+        return RoundTraffic(4 * (state.item_counts.size + state.item_factors.size), 8 * sums, n_clients)
+
+
+class CountRound(NoisyRound):
+    """Users count a uniformly random part of their items."""
+
+    _purpose = "dp_als.counts"
+    _count = "max_items"
+
+    def _kinds(self):
+        return {"item_counts": ((self.n_items,), self.max_items)}
+
+    def _sums(self, state, shard, key, n_threads):
+        kept = draw_items(shard, self.max_items, key)
+        return {"item_counts": np.bincount(kept.indices, minlength=self.n_items) * UNIT}
+
+    def _learn(self, state, sums):
+        return replace(state, item_counts=np.maximum(sums["item_counts"] / UNIT, 0.0))
+
+
+class StartRound(NoisyRound):
+    """One power iteration on the matrix of items that users have together: V becomes a basis of X'X V."""
+
+    _purpose = "dp_als.start"
+    _count = "n_start_rounds"
+
+    def _kinds(self):
+        return {"item_projections": ((self.n_items, self.n_factors), self.max_items)}
+
+    def _sums(self, state, shard, key, n_threads):
+        kept = select_items(state, shard, self.max_items, key, n_threads)
+        rows = sum_rows(kept, state.item_factors, weights=np.ones(kept.n_interactions), n_threads=n_threads)
+        return {"item_projections": _sum_by_item(kept, to_grid(rows), 0, n_threads)[0] * SCALE}
+
+    def _learn(self, state, sums):
+        with one_blas_thread():
+            basis, _ = np.linalg.qr(sums["item_projections"].astype(np.float64))
+        return replace(state, item_factors=basis * math.sqrt(self.n_items / self.n_factors))
+
+
+class LeastSquaresRound(NoisyRound):
+    """Users solve for their factors; the server solves for those of the items, from noisy normal equations.
+
+    Parameters
+    ----------
+    mus, max_items, n_items, n_factors, key
+        As for `NoisyRound`; of the three kinds of `_kinds`.
+    regularization, confidence_weight : float
+        As for `fastfedrec.als.solve_users`; the weight serves the items' side too.
+    noise_regularization : float
+        What is added to the items' diagonals, in standard deviations of the noise on their right-hand sides.
+    """
+
+    _purpose = "dp_als.least_squares"
+
+    def __init__(self, *arguments: Any, regularization: float, confidence_weight: float, noise_regularization: float):
+        super().__init__(*arguments)
+        self.regularization, self.confidence_weight = regularization, confidence_weight
+        # The smaller eigenvalues of the users' gram are below the noise on the right-hand sides.
+        stddev = float(self.noises["item_sums"].gaussian.stddev) / UNIT
+        self._ridge = noise_regularization * (1 + confidence_weight) * stddev
+
+    def _kinds(self):
+        n_products = self.n_factors * (self.n_factors + 1) // 2
+        return {
+            "all_products": ((n_products,), 1),
+            "item_products": ((self.n_items, n_products), self.max_items),
+            "item_sums": ((self.n_items, self.n_factors), self.max_items),
+        }
+
+    def _sums(self, state, shard, key, n_threads):
+        factors = to_grid(
+            als.solve_own_users(
+                shard,
+                state.item_factors,
+                regularization=self.regularization,
+                confidence_weight=self.confidence_weight,
+                n_threads=n_threads,
+            )
+        )
+        kept = select_items(state, shard, self.max_items, key, n_threads)
+        n_products = self.n_factors * (self.n_factors + 1) // 2
+        sums, products = _sum_by_item(kept, factors, n_products, n_threads)
+        return {
+            "all_products": _sum_products(factors, n_products),
+            "item_products": products,
+            "item_sums": sums * SCALE,
+        }
+
+    def _learn(self, state, sums):
+        everybody = self._gram(sums["all_products"][None])[0]
+        own, right = self._gram(sums["item_products"]), sums["item_sums"] / UNIT
+        with one_blas_thread():
+            left = self.confidence_weight * own + everybody + self._ridge * np.eye(self.n_factors)
+            factors = np.linalg.solve(left, (1 + self.confidence_weight) * right[:, :, None])[:, :, 0]
+        return replace(state, item_factors=factors)
+
+    def _gram(self, products: np.ndarray) -> np.ndarray:
+        """Symmetric matrices, without what the noise has made negative."""
+        left, right = np.triu_indices(self.n_factors)
+        matrices = np.zeros((len(products), self.n_factors, self.n_factors))
+        matrices[:, left, right] = matrices[:, right, left] = products / UNIT
+        with one_blas_thread():
+            values, vectors = np.linalg.eigh(matrices)
+            return (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
+
+
+def to_grid(factors: np.ndarray) -> np.ndarray:
+    """Whole numbers whose Euclidean norm is at most `SCALE`, row by row; rows of norm above 1 are scaled down.
+
+    Parameters
+    ----------
+    factors : ndarray of shape (n, n_factors), float64
+        A row whose squares overflow becomes zeros: a NaN would become the least integer.
+
+    Returns
+    -------
+    ndarray of shape (n, n_factors), int64
+        Cut towards zero, so the only error upwards is that of the scaling, for which there is room.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.sqrt(np.square(factors).sum(axis=1, keepdims=True))
+        scaled = factors * (SCALE * (1 - 2.0**-40) / np.maximum(norms, 1.0))
+    return np.trunc(np.nan_to_num(scaled, nan=0.0)).astype(np.int64)
+
+
+def draw_items(shard: Interactions, max_items: int, key: Key) -> Interactions:
+    """A uniformly random part of each user's items, the same in every round."""
+    return limit_contributions(shard, max_items, value_range=(0.0, 1.0), key=key)
+
+
+def select_items(state: ALSState, shard: Interactions, max_items: int, key: Key, n_threads: int = 0) -> Interactions:
+    """Each user's rarest items by the noisy counts; a random part where there are none."""
+    if not state.item_counts.any():
+        return draw_items(shard, max_items, key)
+    ranks = np.empty(shard.n_items, dtype=np.int32)
+    ranks[np.argsort(state.item_counts, kind="stable")] = np.arange(shard.n_items)
+    kept = np.empty(shard.n_interactions, dtype=np.bool_)
+    marks = kept.view(np.uint8)
+    if not _kernel.mark_lowest(shard.indptr, shard.indices, ranks, marks, max_items, resolve_n_threads(n_threads)):
+        raise MemoryError("no memory for a thread's scratch space; use fewer threads")
+    return shard.keep_interactions(kept)
+
+
+def _sum_by_item(
+    kept: Interactions, rows: np.ndarray, n_products: int, n_threads: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each item the sum of its users' rows, and of `n_products` products of their entries; int64."""
+    users = np.repeat(np.arange(kept.n_users, dtype=np.int32), kept.interactions_per_user())
+    indptr, order = sort_pairs(kept.indices, users, kept.n_items, kept.n_users, n_threads=n_threads)
+    sums, products = (np.empty((kept.n_items, n), dtype=np.int64) for n in (rows.shape[1], n_products))
+    by_item = users if order is None else users[order]
+    _kernel.sum_by_item(indptr, by_item, rows, sums, products, resolve_n_threads(n_threads))
+    return sums, products
+
+
+def _sum_products(rows: np.ndarray, n_products: int) -> np.ndarray:
+    """Of all users' rows, the sums of the products alone."""
+    everyone = np.arange(len(rows), dtype=np.int32)
+    sums, products = (np.empty((1, n), dtype=np.int64) for n in (rows.shape[1], n_products))
+    _kernel.sum_by_item(np.array([0, len(rows)]), everyone, rows, sums, products, 1)
+    return products[0]

@@ -1,0 +1,414 @@
+"""The rounds of FedRec: the three functions, in fixed point, and what the server accepts."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec._kernels.systems.fedrec import model as _kernel
+from fastfedrec.accounting import Gaussian, RoundTraffic, Unprotected
+from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.mechanisms import Channel, FixedSizeSampling, RoundedGaussian
+from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+from fastfedrec.systems.fedrec._views import RecordedRound, record_round
+from fastfedrec.systems.fedrec.devices import (
+    Devices,
+    Spoken,
+    centred,
+    check_memory,
+    count_raters,
+    fill_by_response,
+    fill_hybrid,
+    first_factors,
+    response_channel,
+)
+
+_ROUND = "fedrec.round"
+_MASKS = "fedrec.masks"
+_ITEMS = "fedrec.item_factors"
+_SEED = "fedrec.cohort"
+_NOISE = "fedrec.noise"
+_COUNT_NOISE = "fedrec.count_noise"
+
+_SCALE_BITS = 32  # of a gradient's fraction: steps of 2.3e-10
+_LARGEST = 2**50  # of an integer, so that the kernel rounds in doubles
+_LARGEST_STDDEV = 2**12  # of noise in steps: its table takes a second to compute, and eight times that at 2^15
+_CHUNK = 16  # users whom the kernel gives to a thread at a time
+
+
+@dataclass(frozen=True)
+class FedRecState:
+    """What the server broadcasts; all of it is public.
+
+    Parameters
+    ----------
+    item_factors : ndarray of shape (n_items, n_factors), float64
+        V.
+    learning_rate : float
+        Of the open round.
+    global_user_ids : ndarray of shape (n_users,), uint64
+        Everybody who may be asked.
+    cohort_size : int
+        How many of them each round asks.
+    seed : int
+        Of the draws that everybody may know: the cohorts, and who denoises for whom.
+    denoisers : ndarray of shape (n_users,), uint64
+        The denoiser that each user sends to, a denoiser to itself; of length 0 where there are none.
+    weights : ndarray of shape (n_items,), float64
+        By which unrated items are drawn; of length 0 where all are alike.
+    divisors : ndarray of shape (n_items,), float64
+        What sums are divided by; of length 0 where each round's own count of raters is taken.
+    """
+
+    item_factors: np.ndarray
+    learning_rate: float
+    global_user_ids: np.ndarray
+    cohort_size: int
+    seed: int
+    denoisers: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    weights: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    divisors: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def rows(self, users: np.ndarray) -> np.ndarray:
+        """Positions of global ids among all users."""
+        order = np.argsort(self.global_user_ids)
+        return order[np.searchsorted(self.global_user_ids, users, sorter=order)]
+
+    def roles(self, users: np.ndarray, round_number: int) -> np.ndarray:
+        """0 for a user that is not asked in this round, 2 for a denoiser that is, 1 for any other."""
+        n = len(self.global_user_ids)
+        asked = np.zeros(n, dtype=np.uint8)
+        cohort = FixedSizeSampling(self.cohort_size).sample(n, key=Key.from_seed(self.seed), round=round_number)
+        asked[cohort] = 1
+        if len(self.denoisers):
+            asked[(asked == 1) & (self.denoisers == self.global_user_ids)] = 2
+        return asked[self.rows(users)]
+
+
+class FedRecRounds(FederatedSystem):
+    """The rounds of FedRec; the parameters are those of `fedrec.FedRec`."""
+
+    rho: int
+    filling: str
+    t_predict: int
+    t_local: int
+    client_share: float
+    n_factors: int
+    learning_rate: float
+    learning_rate_decay: float
+    regularization: float
+    keep_probability: float | None
+    add_probability: float | None
+    clip_norm: float | None
+    noise_multiplier: float
+    divisor: float | None
+    max_items: int | None
+    grid: Sequence[float]
+
+    _sharing = 0  # as in the kernel: everything to the server
+    _fields: tuple[str, ...] = ("total",)
+    _redraws = True  # virtual items are drawn anew in each round
+
+    _recorded: Collection[int] = ()
+    _n_sums: int  # that noise is added to in a round
+
+    def __init__(self) -> None:
+        self._devices: dict[str, Devices] = {}
+        self._records: list[RecordedRound] = []
+        self._server_key: Key | None = None
+
+    @property
+    def channel(self) -> Channel | None:
+        """The exact channel from "rated" to "spoken of"; None with hybrid filling, where there is none."""
+        if self.filling == "hybrid" or self.keep_probability is None or self.add_probability is None:
+            return None
+        return response_channel(self.keep_probability, self.add_probability)
+
+    @property
+    def _scale(self) -> float:
+        """How many steps a gradient of 1 is; fewer where noise has to fit into its table."""
+        if self.clip_norm is None:
+            return 2.0**_SCALE_BITS
+        most = math.floor(math.log2(_LARGEST_STDDEV / (self.noise_multiplier * self.clip_norm)))
+        return 2.0 ** min(most, _SCALE_BITS)
+
+    @property
+    def noise(self) -> RoundedGaussian | None:
+        """The noise on each coordinate of a round's sums, in steps; None without central privacy."""
+        if self.clip_norm is None:
+            return None
+        return RoundedGaussian(Fraction(self.noise_multiplier) * Fraction(self.clip_norm) * Fraction(self._scale))
+
+    # ---- the three functions ------------------------------------------------------------------------------------
+
+    def initial_state(self, interactions: Interactions, key: Key) -> FedRecState:
+        """A server that has heard nobody yet.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Tells who takes part, and the catalogue; with `max_items` each item's raters are counted, with noise.
+        key : Key
+            Source of the first factors, of the public seed, and of the server's noise.
+
+        Returns
+        -------
+        FedRecState
+            Uniform item factors in +-.005.
+        """
+        n_users, n_items = interactions.n_users, interactions.n_items
+        self._limit(n_users)
+        check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
+        self._server_key, self._devices, self._records = key, {}, []
+        self._n_sums = n_items * self.n_factors
+        uniform = key.uniform(_ITEMS, size=n_items * self.n_factors).reshape(n_items, self.n_factors)
+        return FedRecState(
+            centred(uniform),
+            self.learning_rate,
+            interactions.global_user_ids,
+            cohort_size=max(1, round(self.client_share * n_users)),
+            seed=int(key.words(_SEED, size=1)[0]),
+            divisors=self._divisors(interactions, key),
+        )
+
+    def _divisors(self, interactions: Interactions, key: Key) -> np.ndarray:
+        if self.clip_norm is None:
+            return np.zeros(0)
+        if self.divisor is not None:
+            return np.full(interactions.n_items, float(self.divisor))
+        counts = count_raters(interactions, self.max_items, key, 1).astype(np.int64)
+        counts = np.maximum(self.count_noise.add_noise(counts, key=key, purpose=_COUNT_NOISE), 1)
+        return np.maximum(counts * self.client_share, 1.0)  # of whom so many are asked
+
+    @property
+    def count_noise(self) -> RoundedGaussian:
+        """The noise on the counts of raters, which are released once, at the same multiplier as a round's sums."""
+        return RoundedGaussian(max(Fraction(self.noise_multiplier) * self._count_sensitivity, Fraction(1, 2)))
+
+    @property
+    def _count_sensitivity(self) -> Fraction:
+        return Fraction(math.nextafter(math.sqrt(self.max_items or 1), math.inf))
+
+    def take_devices(self, sender: str) -> tuple[Devices | None, list[RecordedRound]]:
+        """A shard's factors and lists, and what has been recorded of it."""
+        records, self._records = self._records, []
+        return self._devices.get(sender), records
+
+    def put_devices(self, sender: str, devices: tuple[Devices | None, list[RecordedRound]]) -> None:
+        """Give them back."""
+        if devices[0] is not None:
+            self._devices[sender] = devices[0]
+        self._records += devices[1]
+
+    def forget_devices(self) -> None:
+        """Drop them all."""
+        self._devices, self._records = {}, []
+
+    def local_round(
+        self,
+        state: FedRecState,
+        shard: Interactions,
+        key: Key,
+        round: int,
+        *,
+        sender: str = "shard-0",
+        n_threads: int = 0,
+    ) -> Update:
+        """Let every user of a shard who is asked train and send; its factors stay here, for the next round.
+
+        Rounds are answered in order: round 0 begins anew, and any other needs the one before it.
+        """
+        round_number = check_integer("round", round, low=0, high=2**32 - 1)
+        n_threads = min(resolve_n_threads(n_threads), -(-shard.n_users // _CHUNK)) or 1  # no thread without work
+        key.claim_message(_ROUND, round_number, sender)
+        devices = self._devices_in(sender, shard, key, round_number)
+        if devices.spoken is None or self._redraws_in(round_number):
+            devices.spoken = self._speak(state, shard, key, round_number, n_threads, devices.spoken)
+        spoken, roles = devices.spoken, state.roles(shard.global_user_ids, round_number)
+        sums = np.zeros((len(self._fields), shard.n_items, self.n_factors + 1), dtype=np.uint64)
+        records = round_number in self._recorded
+        messages = np.zeros((2 * records, len(spoken.items), self.n_factors + 1), dtype=np.uint64)
+        failed = np.zeros(n_threads, dtype=np.int64)
+        ratings = shard.values_or_ones(np.float32) if shard.values is None else shard.values
+        _kernel.add_gradients(
+            spoken.indptr, spoken.items, spoken.kinds, shard.indptr, ratings, shard.global_user_ids, roles,
+            state.item_factors, devices.user_factors, sums, messages, failed, key.subkey(_MASKS),
+            state.learning_rate, self.regularization, self._scale, float(self._limit(len(state.global_user_ids))),
+            (self.clip_norm or 0.0) * self._scale, self.t_local if round_number >= self.t_predict else 0,
+            self._sharing, round_number, n_threads,
+        )  # fmt: skip
+        check_memory(failed)
+        devices.next_round = round_number + 1
+        if records:
+            users = np.repeat(shard.global_user_ids, np.diff(spoken.indptr))
+            spoken_roles = np.repeat(roles, np.diff(spoken.indptr))
+            self._records.append(
+                record_round(
+                    self._sharing,
+                    round_number,
+                    state,
+                    users,
+                    spoken_roles,
+                    spoken,
+                    messages,
+                    self.regularization,
+                    self._scale,
+                )
+            )
+        return Update(round, sender, shard.n_users, dict(zip(self._fields, sums, strict=True)))
+
+    def merge(self, a: Update, b: Update) -> Update:
+        """Add two updates of one round, modulo 2^64: in any order."""
+        arrays = {name: a.arrays[name] + b.arrays[name] for name in self._fields}
+        return Update(a.round, "merged", a.n_clients + b.n_clients, arrays)
+
+    def apply(self, state: FedRecState, update: Update) -> FedRecState:
+        """Take one step along the mean gradient of each item that somebody spoke of."""
+        total = self.real_sums(update)
+        sums, divisors = total[:, :-1], total[:, -1].astype(np.float64)
+        if self.noise is not None and self._server_key is not None:
+            sums = self.noise.add_noise(
+                np.ascontiguousarray(sums), key=self._server_key, purpose=_NOISE, round=update.round
+            )
+            divisors = state.divisors
+        heard = divisors > 0
+        step = np.zeros(sums.shape)
+        step[heard] = sums[heard] / (self._scale * divisors[heard, None])
+        with np.errstate(over="ignore", invalid="ignore"):  # fit finds out
+            factors = state.item_factors - state.learning_rate * step
+        return replace(state, item_factors=factors, learning_rate=state.learning_rate * self.learning_rate_decay)
+
+    def real_sums(self, update: Update) -> np.ndarray:
+        """What the server makes of an update: for each item the sum of gradients, in steps, and the count of users.
+
+        Parameters
+        ----------
+        update : Update
+            Merged over all shards.
+
+        Returns
+        -------
+        ndarray of shape (n_items, n_factors + 1), int64
+            Exact; the count is the last column.
+        """
+        return update.arrays["total"].view(np.int64)
+
+    # ---- what a server accepts ----------------------------------------------------------------------------------
+
+    def zero_update(self, state: FedRecState, round: int) -> Update:
+        """The identity of `merge`."""
+        n_items, n_factors = state.item_factors.shape
+        return Update(
+            round, "nobody", 0, {name: np.zeros((n_items, n_factors + 1), dtype=np.uint64) for name in self._fields}
+        )
+
+    def rules(self, state: FedRecState, n_clients: int) -> Mapping[str, ArrayRule]:
+        """What a well-formed update looks like."""
+        n_items, n_factors = state.item_factors.shape
+        return {name: ArrayRule(np.uint64, (n_items, n_factors + 1)) for name in self._fields}
+
+    def inconsistency(self, state: FedRecState, update: Update) -> str | None:
+        """Why an update's fields contradict each other, each of which has passed its rule."""
+        total = self.real_sums(update)
+        counts = total[:, -1]
+        if counts.min() < 0 or counts.max() > update.n_clients:
+            return f"it counts {counts.min()} to {counts.max()} users an item, and stands for {update.n_clients}"
+        limit = self._limit(len(state.global_user_ids))
+        if (np.abs(total[:, :-1]) > counts[:, None] * limit).any():
+            return "its sums are larger than so many users can send"
+        return None
+
+    def round_event(self, n_clients: int) -> Gaussian | Unprotected:
+        """What one round is about to cost."""
+        if self.noise is None:
+            return Unprotected("each user's gradients" + self._and_items)
+        name = "clipped gradients with noise on their sums"
+        return self._noise_event(name, self.noise, self._clip_steps, self._n_sums)
+
+    @property
+    def _and_items(self) -> str:
+        return "" if self.filling == "randomized_response" else ", and which items they are of"
+
+    @property
+    def _clip_steps(self) -> Fraction:
+        return Fraction(self.clip_norm or 0) * Fraction(self._scale)
+
+    def _noise_event(self, name: str, noise: RoundedGaussian, sensitivity: Fraction, n_draws: int) -> Gaussian:
+        # Who may be asked is public, and the cohort, drawn from a public seed, amplifies nothing.  A user whose data
+        # are replaced moves the sum by its own part alone, out of it and into it; one without data may still speak of
+        # virtual items, so nothing smaller is proved for it.
+        multiplier, distance = noise.noise_multiplier(2 * sensitivity), noise.total_distance(n_draws)
+        return Gaussian(multiplier, name, neighboring="replace", sampling="none", distance=distance)
+
+    def traffic(self, state: FedRecState, n_clients: int) -> RoundTraffic:
+        """What one round moves, for a user who takes part, as the mean over users."""
+        width = state.item_factors.shape[1]
+        return RoundTraffic(
+            download=8 * state.item_factors.size,
+            upload=round(self._mean_sent * (8 * (width + 1) + 4)),
+            n_clients=n_clients,
+        )
+
+    _mean_sent = 0.0  # vectors that a user sends in a round
+
+    # ---- on the devices -----------------------------------------------------------------------------------------
+
+    def _limit(self, n_users: int) -> int:
+        """The most that one integer may be, so that no sum over users wraps: n_users * limit < 2^63."""
+        limit = min(_LARGEST, (2**63 - 1) // n_users)
+        if limit < self._scale:
+            raise ValueError(f"interactions must have fewer than {2**63 / self._scale:.3g} users, got {n_users}")
+        return limit
+
+    def _redraws_in(self, round_number: int) -> bool:
+        # What was once answered at random is answered the same for ever: each new answer would cost its epsilon again.
+        return round_number == 0 or (self._redraws and self.filling == "hybrid" and self.rho > 0)
+
+    def _speak(
+        self,
+        state: FedRecState,
+        shard: Interactions,
+        key: Key,
+        round_number: int,
+        n_threads: int,
+        last: Spoken | None,
+    ) -> Spoken:
+        channel = self.channel
+        if channel is not None:
+            return fill_by_response(shard, channel, key, n_threads)
+        return fill_hybrid(shard, self.rho, state.weights, key, round_number, n_threads, last)
+
+    def _devices_in(self, sender: str, shard: Interactions, key: Key, round_number: int) -> Devices:
+        if round_number == 0:
+            users = shard.global_user_ids
+            self._devices[sender] = Devices(users, first_factors(key, users, self.n_factors))
+        devices = self._devices.get(sender)
+        if devices is None or devices.next_round != round_number or len(devices.users) != shard.n_users:
+            done = "none" if devices is None else f"{devices.next_round} of {len(devices.users)} users"
+            raise ValueError(
+                f"round must follow the last one that {sender!r} answered ({done}), got {round_number}; begin at 0"
+            )
+        return devices
+
+    def device_factors(self, state: FedRecState) -> np.ndarray:
+        """The factors of all users, as their devices hold them; they never leave these.
+
+        Parameters
+        ----------
+        state : FedRecState
+            Gives the order of users.
+
+        Returns
+        -------
+        ndarray of shape (n_users, n_factors), float64
+            A copy; zeros for users whose devices are elsewhere.
+        """
+        factors = np.zeros((len(state.global_user_ids), self.n_factors))
+        for devices in self._devices.values():
+            factors[state.rows(devices.users)] = devices.user_factors
+        return factors

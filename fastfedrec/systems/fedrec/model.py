@@ -1,0 +1,417 @@
+"""FedRec: federated rating prediction in which users hide what they rated among items they did not (Lin et al. 2020).
+
+Each round the server sends V; each user takes one step on its own factors, and sends the gradients of its rated items
+and of some others with virtual ratings; the server takes one step along each item's mean.  That protects little, and
+the ledger says how little.  Corrections: docs/explanation/systems/fedrec/fedrec.md.
+"""
+
+import math
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import astuple
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fastfedrec.accounting import Ledger, LocalReports
+from fastfedrec.core.arrays import distinct
+from fastfedrec.core.check import check_choice, check_integer, check_real
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.remote_users import RemoteUsers
+from fastfedrec.rounds.engine import Engine
+from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._saved import SavedModel, finite_or_none, rules_of
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.fedrec._rounds import FedRecRounds, FedRecState
+from fastfedrec.systems.fedrec._traffic import VectorTraffic, count_vectors
+from fastfedrec.systems.fedrec._views import Messages, RecordedRound
+from fastfedrec.systems.fedrec.attacks import run_attacks
+from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, solve_ratings
+
+__all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]
+
+_WIDEST_NOISE = 2.0**15  # of the counts of raters: its table takes some seconds to compute
+_LARGEST_FACTOR = 1e3  # ratings are products of factors: beyond this training has left the scale
+
+
+class FedRec(OwnRows, RatingModel, FedRecRounds):
+    """Federated probabilistic matrix factorisation of ratings, with virtual ratings of unrated items.
+
+    **Guarantee.** None by default: the server sees each user's real-valued gradients and which items they are of, and
+    the ledger says "none".  With `clip_norm`, what the server releases (the item factors of every round) is
+    differentially private for replacing all of one user's data ("replace", privacy unit "user"; who takes part is
+    public), if the server is trusted ("central"); the figure is in `ledger_`.  With ``filling="randomized_response"``,
+    *which items a user speaks of* is ``channel.epsilon``-differentially private for each item in the local model; what
+    it says of them is not.
+
+    Parameters
+    ----------
+    rho : int
+        Unrated items with a virtual rating, for each rated one; 0 for none.
+    filling : {"hybrid", "randomized_response"}
+        "hybrid": rho times as many unrated items, drawn anew in each round.  "randomized_response": a rated item is
+        spoken of with `keep_probability`, any other with `add_probability`, decided once.
+    t_predict : int
+        Round from which on a virtual rating is a prediction; before, it is the mean of the user's ratings.
+    t_local : int
+        Steps of the local copy of the user's factors that predicts it.
+    client_share : float
+        Of the users, in (0, 1], who are asked in each round; who they are is public.
+    n_factors : int
+        1 to 256.
+    n_rounds : int
+        How often the server asks.
+    learning_rate, learning_rate_decay, regularization : float
+        The step of round t is ``learning_rate * learning_rate_decay**t``.
+    keep_probability, add_probability : float or None
+        For "randomized_response", both in (0, 1); for "hybrid", None.
+    clip_norm : float or None
+        Norm to which each user's gradients, of all items together, are clipped for central privacy; None for none.
+    noise_multiplier : float
+        With `clip_norm`: standard deviation of the noise on sums, in units of `clip_norm`.
+    divisor : float or None
+        With `clip_norm`: what each item's noisy sum is divided by, a public number.  None divides by the counts of
+        raters, released once with noise of the same multiplier.
+    max_items : int or None
+        With `clip_norm` and without `divisor`: how many of a user's items are counted; a public number.
+    grid : sequence of float
+        The ratings there are; predictions are cut off at its ends.
+
+    Attributes
+    ----------
+    channel : Channel or None
+        Of "rated or not" to "spoken of or not", with its exact `epsilon`; None with hybrid filling.
+    user_factors_, item_factors_ : ndarray of shape (n_users, n_factors) and (n_items, n_factors), float64
+        After `fit`.  User factors never leave the users; no guarantee covers them.
+    n_rounds_ : int
+        Rounds that the factors come from; fewer than `n_rounds` where training diverged.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the run cost each user, and in its notes what is not protected.
+    communication_ : fastfedrec.accounting.CommunicationLedger
+        What each user received and sent.
+    vectors_ : VectorTraffic
+        How many latent vectors a round moves.
+    records_ : list of RecordedRound
+        The rounds of ``fit(record_views=...)``: what every party received.
+
+    Notes
+    -----
+    Users that `with_users` serves have the factors of least squared error, with `regularization` for each rating;
+    devices of a run have only taken some steps toward these.
+
+    References
+    ----------
+    .. [1] Lin, Liang, Pan, Ming, "FedRec: federated recommendation with explicit feedback", IEEE Intelligent Systems
+       36(5), 2021.
+    .. [2] Liang, Pan, Ming, "FedRec++: lossless federated recommendation with explicit feedback", AAAI 2021.
+
+    Examples
+    --------
+    >>> from fastfedrec import FedRec, Interactions, Key
+    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 1])
+    >>> model = FedRec(rho=1, n_rounds=5).fit(data, key=Key.from_seed(1))
+    >>> model.predict([1, 3], [20, 10]).shape
+    (2,)
+    >>> model.ledger_.epsilon()
+    inf
+    """
+
+    _communicates = True
+    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
+
+    def __init__(
+        self,
+        rho: int = 1,
+        filling: str = "hybrid",
+        t_predict: int = 10,
+        t_local: int = 10,
+        client_share: float = 1.0,
+        n_factors: int = 20,
+        n_rounds: int = 100,
+        learning_rate: float = 0.8,
+        learning_rate_decay: float = 0.9,
+        regularization: float = 0.001,
+        keep_probability: float | None = None,
+        add_probability: float | None = None,
+        clip_norm: float | None = None,
+        noise_multiplier: float = 1.0,
+        divisor: float | None = None,
+        max_items: int | None = None,
+        grid: Sequence[float] = STARS,
+    ):
+        super().__init__()
+        self.rho = rho
+        self.filling = filling
+        self.t_predict = t_predict
+        self.t_local = t_local
+        self.client_share = client_share
+        self.n_factors = n_factors
+        self.n_rounds = n_rounds
+        self.learning_rate = learning_rate
+        self.learning_rate_decay = learning_rate_decay
+        self.regularization = regularization
+        self.keep_probability = keep_probability
+        self.add_probability = add_probability
+        self.clip_norm = clip_norm
+        self.noise_multiplier = noise_multiplier
+        self.divisor = divisor
+        self.max_items = max_items
+        self.grid = grid
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        self.rho = check_integer("rho", self.rho, low=0, high=2**31 - 1)
+        self.t_predict = check_integer("t_predict", self.t_predict, low=0)
+        self.t_local = check_integer("t_local", self.t_local, low=1, high=2**31 - 1)
+        self.client_share = check_real("client_share", self.client_share, low=0.0, high=1.0)
+        if self.client_share == 0:
+            raise ValueError("client_share must be greater than 0, got 0.0")
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=256)
+        self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1)
+        self.learning_rate = check_real("learning_rate", self.learning_rate, low=0.0, exclusive=True)
+        self.learning_rate_decay = check_real("learning_rate_decay", self.learning_rate_decay, low=0.0, exclusive=True)
+        self.regularization = check_real("regularization", self.regularization, low=0.0)
+        self._check_grid()
+        self._check_filling()
+        self._check_central()
+
+    def _check_filling(self) -> None:
+        self.filling = check_choice("filling", self.filling, ("hybrid", "randomized_response"))
+        for name in ("keep_probability", "add_probability"):
+            value = getattr(self, name)
+            if self.filling == "randomized_response":
+                if value is None:
+                    raise ValueError(f"filling='randomized_response' needs {name}, a number in (0, 1), got None")
+                setattr(self, name, check_real(name, value, low=0.0, high=1.0, exclusive=True))
+            elif value is not None:
+                raise ValueError(f"{name} is for filling='randomized_response', got {value!r} with 'hybrid'")
+        if self.channel is not None and not self.channel.epsilon:
+            raise ValueError(
+                f"keep_probability must differ from add_probability, got {self.keep_probability} for both: what users "
+                "speak of would not depend on what they rated"
+            )
+
+    def _check_central(self) -> None:
+        self.noise_multiplier = check_real("noise_multiplier", self.noise_multiplier, low=0.01, high=1e4)
+        if self.clip_norm is None:
+            for name in ("divisor", "max_items"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} needs clip_norm: without it there is no central privacy")
+            return
+        self.clip_norm = check_real("clip_norm", self.clip_norm, low=1e-6, high=1e6)
+        if (self.divisor is None) == (self.max_items is None):
+            raise ValueError(
+                "clip_norm needs one of divisor, a public number, or max_items, for counts released with noise; got "
+                f"divisor={self.divisor!r} and max_items={self.max_items!r}"
+            )
+        if self.divisor is not None:
+            self.divisor = check_real("divisor", self.divisor, low=0.0, exclusive=True)
+        else:
+            self.max_items = check_integer("max_items", self.max_items, low=1, high=2**31 - 1)
+            product = self.noise_multiplier * math.sqrt(self.max_items)  # the stddev of the noise on counts
+            check_real("noise_multiplier * sqrt(max_items)", product, high=_WIDEST_NOISE)
+
+    # ---- training -----------------------------------------------------------------------------------------------
+
+    @transactional
+    def fit(
+        self,
+        interactions: Interactions,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+        *,
+        record_views: Collection[int] = (),
+        engine: Engine | None = None,
+    ) -> Self:
+        """Train by `n_rounds` federated rounds.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Ratings as values; every stored one counts, whatever its value.  Under a guarantee data without values are
+            not refused, and each counts as 1: whether all ratings are 1 is what no fit may tell.
+        key : Key or None
+            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
+        n_threads : int
+            0 for all; the model does not depend on it.
+        show_progress : bool
+            Draw a progress bar (needs tqdm).
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this run is added; None starts one.
+        record_views : collection of int
+            Rounds of which everything that was sent is kept in `records_`; 8 (n_factors + 1) bytes a vector.  The
+            attacks of `fastfedrec.attacks` are then carried out on it, most of which need two rounds, and what they
+            reach is put into the ledger.
+        engine : Engine or None
+            Where shards run; None runs one shard in this process.
+
+        Returns
+        -------
+        FedRec
+            This model, fitted.
+
+        Warns
+        -----
+        RuntimeWarning
+            Training diverged; the last good round is kept, and every prediction is finite.
+        """
+        self._check_parameters()
+        data = check_ratings(interactions, is_private=self.clip_norm is not None, least_users=1)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
+        self._recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
+        self._limit(data.n_users)  # too many users are refused before anybody is asked
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
+        self._mean_sent = self._expected_sent(data)
+        ((system, state, n_rounds),) = self._plan(data, fit.key)
+        self._tell(data, state, fit.key)
+        self._keep(state, 0)
+        try:
+            fit.rounds(system, state, data, n_rounds, after_round=lambda number, state: self._keep(state, number + 1))
+        except DivergenceError as error:
+            warnings.warn(str(error), RuntimeWarning, stacklevel=3)
+        self.records_ = [
+            RecordedRound.of_shards([part for part in self._records if part.round == number])
+            for number in sorted({part.round for part in self._records})
+        ]
+        self.vectors_ = self._count_vectors(state)
+        self._forget()
+        self._attack(data)
+        return self
+
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        return [Phase(self, self.initial_state(data, key), self.n_rounds)]
+
+    def _keep(self, state: FedRecState, n_rounds: int) -> None:
+        """Take the factors of a round, unless it went wrong."""
+        users = self.device_factors(state) if n_rounds else np.zeros((self.interactions_.n_users, self.n_factors))
+        watched = [state.item_factors]
+        if self.noise is None:
+            watched.append(users)
+        else:  # when training ends is released, and so it may depend on what is released alone
+            users = np.where(np.abs(users) <= _LARGEST_FACTOR, users, 0.0)  # NaN becomes 0 as well
+        largest = float(np.max([np.abs(factors).max() for factors in watched]))  # NaN if any is
+        if not largest <= _LARGEST_FACTOR:
+            raise DivergenceError(
+                f"training diverged in round {n_rounds - 1}: the largest factor is {largest:.3g}; the model is that of "
+                f"the round before; lower learning_rate (now {self.learning_rate!r})"
+            )
+        self.user_factors_, self.item_factors_, self.n_rounds_ = users, state.item_factors, n_rounds
+
+    def _count_vectors(self, state: FedRecState) -> VectorTraffic:
+        groups = [devices for devices in self._devices.values() if len(devices.users)]
+        if not groups or self.clip_norm is not None:  # how much they speak of is not known, or not to be told
+            n_denoisers = len(distinct(state.denoisers))
+            unknown = (math.nan, math.nan, math.nan)
+            return VectorTraffic(n_denoisers, len(state.global_user_ids) - n_denoisers, *unknown)
+        users = np.concatenate([devices.users for devices in groups])
+        denoisers = state.denoisers[state.rows(users)] if len(state.denoisers) else state.denoisers
+        return count_vectors(self._sharing, groups, denoisers, self.interactions_.n_items)
+
+    def _forget(self) -> None:
+        """What is only needed while a run lasts."""
+        self._devices, self._records, self._server_key, self._recorded = {}, [], None, ()
+
+    def _expected_sent(self, data: Interactions) -> float:
+        """Vectors that a user sends in a round, as the mean over users."""
+        # Where rows are elsewhere, or not to be told of, a user is only known to have no more than all items.
+        hidden = self.clip_norm is not None or isinstance(data, RemoteUsers)
+        lengths = np.where(hidden, data.n_items, data.interactions_per_user())
+        channel = self.channel
+        if channel is None:
+            return float(np.minimum((1 + self.rho) * lengths, data.n_items).mean())
+        added, kept = (row[1] / 2**64 for row in channel.counts)
+        return float((kept * lengths + added * (data.n_items - lengths)).mean())
+
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return data  # whose ratings may all be 1: that is not to decide whether a user is served, or a node takes part
+
+    def _serving(self, data: Interactions) -> Self:
+        model = super()._serving(data)
+        # No rating of one user's makes scores of others, that are asked for with it, an error.
+        ratings = data._replace(values=np.clip(data.values_or_ones(), self.grid[0], self.grid[-1]))
+        model.user_factors_ = solve_ratings(ratings, self.item_factors_, self.regularization)
+        return model
+
+    # ---- the ledger ---------------------------------------------------------------------------------------------
+
+    def _tell(self, data: Interactions, state: FedRecState, key: Key) -> None:
+        """Put into the ledger what the rounds' own events cannot say."""
+        ledger = self.ledger_
+        channel = self.channel
+        if channel is not None:
+            answers = LocalReports("randomized response on which items", channel.epsilon, data.n_items, data.n_users)
+            ledger.record(answers, simulation=key.is_simulation)
+            ledger.note(
+                f"which items a user speaks of: exactly {channel.epsilon:.6g} for one item more or less, and no more "
+                "over rounds, for it is decided once; the gradients themselves are not covered by that figure"
+            )
+        if self.clip_norm is not None:
+            if self.max_items is not None:
+                noise, most = self.count_noise, self._count_sensitivity
+                ledger.record(
+                    self._noise_event("counts of raters", noise, most, data.n_items), simulation=key.is_simulation
+                )
+            ledger.note(
+                "central privacy covers the item factors that are released, not what the server receives, nor user "
+                "factors"
+            )
+        for note in self._not_protected(data, state):
+            ledger.note(f"not protected: {note}")
+
+    def _not_protected(self, data: Interactions, state: FedRecState) -> list[str]:
+        """What each party learns, in words."""
+        notes = [
+            "the server sees each user's real-valued gradients; of two rounds, a user's factors and ratings can be "
+            "computed (attacks.gradients)"
+        ]
+        if self.rho == 0 and self.filling == "hybrid":
+            return [*notes, "the server sees which items each user has rated"]
+        if self._redraws and self.filling == "hybrid":
+            notes.append(
+                "virtual items are drawn anew in each round, so items that a user speaks of in several rounds are "
+                "rated (attacks.intersection)"
+            )
+        return notes
+
+    def _attack(self, data: Interactions) -> None:
+        """Put into the ledger what the attacks reach on what was recorded."""
+        if len(self.records_) < 2:
+            self.ledger_.note(
+                "what the attacks on these data reach is measured, and stated here, by fit(record_views=...) with "
+                "two rounds or more"
+            )
+        if self.records_:
+            self.ledger_.note("what is stated by experiment is computed from the data, and covered by no guarantee")
+            for result in run_attacks(self.records_, data, grid=self.grid):
+                self.ledger_.note(result.statement())
+
+    # ---- scoring ------------------------------------------------------------------------------------------------
+
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items])
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        with one_blas_thread():
+            return self.user_factors_[users] @ self.item_factors_.T
+
+    def _header(self) -> dict[str, Any]:
+        vectors = [finite_or_none(number) for number in astuple(self.vectors_)]
+        return super()._header() | {"n_rounds": self.n_rounds_, "vectors": vectors}
+
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.n_rounds_, self.records_ = saved.integer("n_rounds", low=0), []
+        found: list[Any] = [math.nan if number is None else number for number in saved.list_of("vectors", 5)]
+        if not all(type(number) in (int, float) and not number < 0 for number in found):
+            raise saved.error("vectors", f"must be numbers of at least 0, got {found}")
+        self.vectors_ = VectorTraffic(found[0], found[1], *map(float, found[2:]))
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_users, n_items = self.interactions_.shape
+        return rules_of(np.float64, user_factors_=(n_users, self.n_factors), item_factors_=(n_items, self.n_factors))

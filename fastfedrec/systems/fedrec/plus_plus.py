@@ -1,0 +1,265 @@
+"""FedRec++: FedRec whose virtual ratings are taken out of the sums again, to the bit (Liang, Pan, Ming 2021).
+
+Some users are denoisers: each is sent something by the users it serves, and sends the server sums, which it subtracts.
+What is left are the gradients of rated items alone.  Corrections: docs/explanation/systems/fedrec/fedrec.md.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fastfedrec.accounting import Gaussian, Unprotected
+from fastfedrec.core.check import check_choice, check_integer
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.system import Update
+from fastfedrec.systems.fedrec._rounds import FedRecState
+from fastfedrec.systems.fedrec._views import ADDITIVE, PUBLISHED
+from fastfedrec.systems.fedrec.devices import count_raters
+from fastfedrec.systems.fedrec.model import FedRec
+from fastfedrec.systems.rating_model import STARS
+
+__all__ = ["FedRecPlusPlus"]
+
+_DEAL = "fedrec.denoisers"
+
+
+class FedRecPlusPlus(FedRec):
+    """FedRec without the loss: the same bits as ``FedRec(rho=0)``, whatever unrated items users speak of.
+
+    **Guarantee.** No differential privacy by default, and the ledger says "none".  With ``sharing="additive"`` the
+    server alone, and each denoiser alone, sees integers that are uniform modulo 2^64, whatever the data, besides which
+    items each user speaks of; the server and the denoisers together see everything, and the sums that the server
+    computes are exact.  With ``sharing="published"`` the server sees each user's gradients.  `clip_norm` and
+    ``filling="randomized_response"`` are as for `FedRec`.
+
+    Parameters
+    ----------
+    n_denoisers : int
+        Users who collect, drawn by the server; all others are dealt out to them evenly.
+    sharing : {"additive", "published"}
+        "additive": virtual items are drawn once, and for every item that a user speaks of, server and denoiser each get
+        a share that is uniform by itself; a denoiser keeps its own.  "published": as printed; the server gets every
+        gradient, a denoiser the virtual ones, and virtual items are drawn anew in each round.
+    min_clients_per_denoiser : int
+        With "additive" and several denoisers: the fewest users, the denoiser among them, whose shares one denoiser adds
+        up; a fit with fewer users than that for each is refused.
+    fill_by : {"uniform", "popularity"}
+        How unrated items are drawn: all alike, or by how many users rated them, which the server knows anyway.
+    rho, filling, t_predict, t_local, client_share : object
+        As for `FedRec`.
+    n_factors, n_rounds, learning_rate, learning_rate_decay, regularization : object
+        As for `FedRec`.
+    keep_probability, add_probability, clip_norm, noise_multiplier, divisor, max_items, grid : object
+        As for `FedRec`; only gradients of rated items are clipped and counted.
+
+    Attributes
+    ----------
+    vectors_ : VectorTraffic
+        After `fit`: how many latent vectors a round moves.
+    user_factors_, item_factors_, n_rounds_, ledger_, communication_, records_ : object
+        As for `FedRec`.
+
+    See Also
+    --------
+    fastfedrec.attacks : What the parties can find out, by experiment.
+
+    References
+    ----------
+    .. [1] Liang, Pan, Ming, "FedRec++: lossless federated recommendation with explicit feedback", AAAI 2021.
+    .. [2] Jiang, Li, Lin, "Towards a more reliable privacy-preserving recommender system", Information Sciences 482,
+       2019 (SDCF, whose filling is "randomized_response").
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastfedrec import FedRec, FedRecPlusPlus, Interactions, Key
+    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 1])
+    >>> options = {"n_rounds": 5, "n_factors": 3}
+    >>> lossless = FedRecPlusPlus(rho=1, **options).fit(data, key=Key.from_seed(1))
+    >>> bare = FedRec(rho=0, **options).fit(data, key=Key.from_seed(1))
+    >>> bool(np.array_equal(lossless.item_factors_, bare.item_factors_))
+    True
+    """
+
+    _fields = ("server", "denoisers")
+
+    def __init__(
+        self,
+        n_denoisers: int = 1,
+        sharing: str = "additive",
+        min_clients_per_denoiser: int = 100,
+        fill_by: str = "uniform",
+        rho: int = 1,
+        filling: str = "hybrid",
+        t_predict: int = 10,
+        t_local: int = 10,
+        client_share: float = 1.0,
+        n_factors: int = 20,
+        n_rounds: int = 100,
+        learning_rate: float = 0.8,
+        learning_rate_decay: float = 0.9,
+        regularization: float = 0.001,
+        keep_probability: float | None = None,
+        add_probability: float | None = None,
+        clip_norm: float | None = None,
+        noise_multiplier: float = 1.0,
+        divisor: float | None = None,
+        max_items: int | None = None,
+        grid: Sequence[float] = STARS,
+    ):
+        self.n_denoisers = n_denoisers
+        self.sharing = sharing
+        self.min_clients_per_denoiser = min_clients_per_denoiser
+        self.fill_by = fill_by
+        super().__init__(
+            rho,
+            filling,
+            t_predict,
+            t_local,
+            client_share,
+            n_factors,
+            n_rounds,
+            learning_rate,
+            learning_rate_decay,
+            regularization,
+            keep_probability,
+            add_probability,
+            clip_norm,
+            noise_multiplier,
+            divisor,
+            max_items,
+            grid,
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self.n_denoisers = check_integer("n_denoisers", self.n_denoisers, low=1)
+        self.sharing = check_choice("sharing", self.sharing, ("additive", "published"))
+        self.min_clients_per_denoiser = check_integer("min_clients_per_denoiser", self.min_clients_per_denoiser, low=1)
+        self.fill_by = check_choice("fill_by", self.fill_by, ("uniform", "popularity"))
+        if self.fill_by == "popularity" and self.clip_norm is not None:
+            raise ValueError(
+                "fill_by must be 'uniform' with clip_norm: popularity is exact counts of everybody's items, which "
+                "decide what others send"
+            )
+        if self.fill_by == "popularity" and self.filling != "hybrid":
+            raise ValueError("fill_by='popularity' is for filling='hybrid'; randomized response asks about every item")
+
+    @property
+    def _sharing(self) -> int:  # type: ignore[override]
+        return ADDITIVE if self.sharing == "additive" else PUBLISHED
+
+    @property
+    def _redraws(self) -> bool:  # type: ignore[override]
+        return self.sharing == "published"
+
+    def initial_state(self, interactions: Interactions, key: Key) -> FedRecState:
+        """A server that has heard nobody yet, and has drawn the denoisers.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Tells who takes part, and the catalogue; by "popularity" each item's raters are counted.
+        key : Key
+            Source of the first factors, of the public seed, and of the server's noise.
+
+        Returns
+        -------
+        FedRecState
+            With a denoiser for every user.
+        """
+        n_users, weights = interactions.n_users, np.zeros(0)
+        if self.n_denoisers > n_users:
+            raise ValueError(f"n_denoisers must be at most the number of users, {n_users}, got {self.n_denoisers}")
+        few = n_users // self.n_denoisers < self.min_clients_per_denoiser
+        if self.sharing == "additive" and few and self.n_denoisers > 1:
+            raise ValueError(
+                f"n_denoisers={self.n_denoisers} leaves {n_users // self.n_denoisers} of {n_users} users to each, and "
+                f"min_clients_per_denoiser is {self.min_clients_per_denoiser}: sums over so few tell of each user; "
+                "lower n_denoisers"
+            )
+        state = super().initial_state(interactions, key)
+        order = Key.from_seed(state.seed).permutation(_DEAL, size=n_users)
+        denoisers = np.empty(n_users, dtype=np.uint64)
+        denoisers[order] = interactions.global_user_ids[order[np.arange(n_users) % self.n_denoisers]]
+        if self.fill_by == "popularity":
+            weights = count_raters(interactions, None, key, 1).astype(np.float64)
+        return FedRecState(
+            state.item_factors,
+            state.learning_rate,
+            state.global_user_ids,
+            state.cohort_size,
+            state.seed,
+            denoisers,
+            weights,
+            state.divisors,
+        )
+
+    def real_sums(self, update: Update) -> np.ndarray:
+        """What the server has less what denoisers have: for each item the sum of gradients of those who rated it.
+
+        Parameters
+        ----------
+        update : Update
+            Merged over all shards.
+
+        Returns
+        -------
+        ndarray of shape (n_items, n_factors + 1), int64
+            Exact; the count of raters is the last column.
+        """
+        return (update.arrays["server"] - update.arrays["denoisers"]).view(np.int64)
+
+    def round_event(self, n_clients: int) -> Gaussian | Unprotected:
+        """What one round is about to cost.
+
+        Parameters
+        ----------
+        n_clients : int
+            Users who may be asked.
+
+        Returns
+        -------
+        Gaussian or Unprotected
+            Gaussian with central privacy.
+        """
+        if self.clip_norm is None and self.sharing == "additive":
+            items = "" if self.filling == "randomized_response" else ", and which items each user speaks of"
+            return Unprotected("exact sums of gradients and counts of raters" + items)
+        return super().round_event(n_clients)
+
+    # ---- the ledgers --------------------------------------------------------------------------------------------
+
+    def _expected_sent(self, data: Interactions) -> float:
+        spoken = super()._expected_sent(data)
+        if self.sharing == "additive":
+            return 2 * spoken
+        channel = self.channel
+        kept = 1.0 if channel is None else channel.counts[1][1] / 2**64
+        rated = 0.0 if self.clip_norm is not None else float(data.interactions_per_user().mean())
+        return 2 * spoken - kept * rated
+
+    def _not_protected(self, data: Interactions, state: FedRecState) -> list[str]:
+        fewest = data.n_users // self.n_denoisers
+        share = f"; {self.client_share * fewest:.3g} of them in a round, on average" if self.client_share < 1 else ""
+        groups = (
+            f"a denoiser adds up what {fewest} users or more sent, itself among them{share}; if its sum is seen alone, "
+            "items that one of them alone speaks of are told (attacks.group_sums)"
+        )
+        if self.sharing == "published":
+            matched = (
+                "a server that colludes with denoisers finds the virtual items by their values, whether or not users "
+                "are anonymous to them (attacks.value_matching)"
+            )
+            return [*super()._not_protected(data, state), matched, groups]
+        return [
+            "against the server and the denoisers together nothing holds: both get the same share of a virtual item "
+            "(attacks.value_matching)",
+            "which items a user speaks of is open to the server, rated or not; what is popular is rather rated "
+            "(attacks.popularity)",
+            "the sums of gradients and the counts of raters of every item, in every round, are exact",
+            groups,
+            "shares must reach denoisers encrypted for them, and the server must see no denoiser's sum alone where few "
+            "users are behind it; here both are simulated in one process",
+        ]

@@ -1,0 +1,331 @@
+"""FMF-LDP: federated implicit matrix factorisation with local differential privacy (Minto et al. 2021).
+
+One round: the server sends the item factors V; each user solves for its own factors, draws `n_reports` coordinates of
+its gradient of the loss, and answers for each with one randomized bit; the server adds the bits up by coordinate, which
+estimates the mean gradient without bias, and takes `server_steps` gradient steps.  `epsilon=None` is the same without
+privacy (Ammad-ud-din et al. 2019; the paper's MF-NP).  Corrections: docs/explanation/systems/fmf/fmf-ldp.md.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fastfedrec.accounting import Ledger
+from fastfedrec.compute import als, ranking
+from fastfedrec.core.check import check_callback, check_choice, check_epsilon, check_flag, check_integer, check_real
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.engine import Engine
+from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFRounds, FMFState
+from fastfedrec.systems.recommender import check_interactions
+
+__all__ = ["FMFLDP", "FMFState"]
+
+_LARGEST_FACTOR = 1e6  # of |V|: preferences are 0 and 1, so factors beyond this mean that training left the problem
+
+
+class FMFLDP(OwnRows, FMFRounds):
+    """Federated matrix factorisation of implicit feedback under local differential privacy.
+
+    **Guarantee** (`epsilon` given).  One report is `epsilon`-differentially private, and a run is
+    ``n_rounds * n_reports * epsilon``-differentially private, in the local model: replacing all data of one user
+    ("replace", privacy unit "user"), against everyone who sees every message, trusting nothing but the user's own
+    device.  The figure of a run is in `ledger_`.  Without `epsilon` there is no guarantee.
+
+    Parameters
+    ----------
+    n_factors : int
+        1 to 256.
+    epsilon : float or None
+        Per report, in nats; None trains without privacy on exact gradients.
+    n_reports : int
+        Gradient coordinates each user answers for in a round, drawn uniformly with replacement.
+    n_rounds : int
+        How often every user is asked.
+    server_steps : int
+        Gradient steps on each round's estimate; they cost no privacy.
+    learning_rate, init_scale, confidence_weight : float or "auto"
+        Step size; standard deviation of the first item factors; weight of an interaction beyond 1.  Without `epsilon`
+        "auto" is .3, .1 and 1.5; with it the last two are .01 and 0, and the step follows the estimate's known noise:
+        round t's noise moves every item factor by a standard deviation of .06 / (1 + t/10) (.001 as published).
+    regularization : float
+        Of both sides' factors.
+    delta : float
+        At which a new ledger states the shuffle-model figure.
+    variant : {"guaranteed", "published"}
+        "published" keeps the paper's equations (5) and (9): half the gradient is clipped, and the estimate is
+        `n_reports` times too large.  The guarantee is the same, and is not the one the paper states.
+    use_values : bool
+        Multiply the confidence weight by each interaction's value; otherwise values are binarised (> 0).
+    normalize : {"l2"} or None
+        "l2" divides each user's gradient by its norm before reports are drawn, so that little is lost to clipping and
+        nothing to short gradients.  Not the published system.
+    rotate : bool
+        With `normalize`: turn it by public random signs and a Hadamard matrix, anew each round, so that every number a
+        bit is about tells as much as any other.
+
+    Attributes
+    ----------
+    user_factors_, item_factors_ : ndarray of shape (n_users, n_factors) and (n_items, n_factors), float32
+        After `fit`.  User factors belong to the users; no guarantee covers them.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the run cost each user.
+    communication_ : fastfedrec.accounting.CommunicationLedger
+        What each user received and sent.
+    history_ : list of dict
+        One entry per round, only after ``fit(diagnostics=True)``; computed from raw data, so not covered by any
+        guarantee, and not saved.
+
+    References
+    ----------
+    .. [1] Minto, Haller, Livshits, Haddadi, "Stronger privacy for federated collaborative filtering with implicit
+       feedback", RecSys 2021, Algorithms 1 and 2.
+    .. [2] Ammad-ud-din et al., "Federated collaborative filtering for privacy-preserving personalized recommendation
+       system", arXiv:1901.09888, 2019.
+
+    Examples
+    --------
+    >>> from fastfedrec import FMFLDP, Key, datasets
+    >>> data = datasets.generate_implicit(300, 120, key=Key.from_seed(1))
+    >>> model = FMFLDP(epsilon=2.5, n_reports=50, n_rounds=3).fit(data, key=Key.from_seed(2))
+    >>> ids, scores = model.recommend(data.user_ids[:2], n=3)
+    >>> ids.shape
+    (2, 3)
+    >>> model.ledger_.epsilon()
+    375.0
+    """
+
+    _communicates = True
+    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
+
+    def __init__(
+        self,
+        n_factors: int = 5,
+        epsilon: float | None = 2.5,
+        n_reports: int = 100,
+        n_rounds: int = 20,
+        server_steps: int = 20,
+        learning_rate: float | str = "auto",
+        init_scale: float | str = "auto",
+        confidence_weight: float | str = "auto",
+        regularization: float = 1e-6,
+        delta: float = 1e-6,
+        variant: str = "guaranteed",
+        use_values: bool = False,
+        normalize: str | None = None,
+        rotate: bool = False,
+    ):
+        self.n_factors = n_factors
+        self.epsilon = epsilon
+        self.n_reports = n_reports
+        self.n_rounds = n_rounds
+        self.server_steps = server_steps
+        self.learning_rate = learning_rate
+        self.init_scale = init_scale
+        self.confidence_weight = confidence_weight
+        self.regularization = regularization
+        self.delta = delta
+        self.variant = variant
+        self.use_values = use_values
+        self.normalize = normalize
+        self.rotate = rotate
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
+        if self.epsilon is not None:
+            self.epsilon = check_epsilon("epsilon", self.epsilon)
+        self.n_reports = check_integer("n_reports", self.n_reports, low=1, high=2**31 - 1)
+        self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1)
+        self.server_steps = check_integer("server_steps", self.server_steps, low=1)
+        self.regularization = check_real("regularization", self.regularization, low=0.0)
+        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        self.variant = check_choice("variant", self.variant, ("guaranteed", "published"))
+        self.use_values = check_flag("use_values", self.use_values)
+        for name in ("learning_rate", "init_scale", "confidence_weight"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                value = check_choice(name, value, ("auto",))
+            else:
+                value = check_real(name, value, low=0.0, exclusive=name != "confidence_weight")
+            if name == "init_scale" and not isinstance(value, str):
+                check_real(name, value, high=1e6)  # squares of factors stay far from the range of float32
+            setattr(self, name, value)
+        if self.epsilon is None and self.variant == "published":
+            raise ValueError("variant='published' is the private system; give an epsilon, or use variant='guaranteed'")
+        if self.normalize is not None:
+            self.normalize = check_choice("normalize", self.normalize, ("l2",))
+            if self.epsilon is None or self._is_published:
+                raise ValueError("normalize is for reports of the guaranteed variant; give an epsilon, or no normalize")
+        self.rotate = check_flag("rotate", self.rotate)
+        if self.rotate and self.normalize is None:
+            raise ValueError("rotate=True needs gradients of a public norm; set normalize='l2'")
+
+    @transactional
+    def fit(
+        self,
+        interactions: Interactions,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        callback: Callable[["FMFLDP", int], None] | None = None,
+        ledger: Ledger | None = None,
+        diagnostics: bool = False,
+        *,
+        engine: Engine | None = None,
+    ) -> Self:
+        """Train by `n_rounds` federated rounds.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Entries with value 0 are no interactions.  A user without any still sends reports, of a zero gradient.
+        key : Key or None
+            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
+        n_threads : int
+            0 for all; the model does not depend on it.
+        show_progress : bool
+            Draw a progress bar (needs tqdm).
+        callback : callable or None
+            Called as ``callback(model, round)`` after each round, with the model ready to use.
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this run is added; None starts one.
+        diagnostics : bool
+            Keep `history_`: figures computed from raw data, which no guarantee covers.
+        engine : Engine or None
+            Where shards run; None runs one shard in this process.
+
+        Returns
+        -------
+        FMFLDP
+            This model, fitted.
+
+        Raises
+        ------
+        DivergenceError
+            The factors left the finite range; the message names the round and what to change.
+        """
+        self._check_parameters()
+        data = self._as_fitted(check_interactions(interactions, may_be_empty=self.epsilon is not None))
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        diagnostics, callback = check_flag("diagnostics", diagnostics), check_callback("callback", callback)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
+        self._tell(fit.ledger)
+        history: list[dict[str, Any]] = []
+        self._clipped = 0 if diagnostics else None
+
+        def after_round(round_number: int, state: FMFState) -> None:
+            self._check_convergence(state, round_number)
+            if diagnostics:
+                history.append(self._diagnose(round_number, state))
+            if callback is not None:
+                self._take_over(state, fit.n_threads)
+                callback(self, round_number)
+
+        ((system, state, n_rounds),) = self._plan(data, fit.key)
+        state = fit.rounds(system, state, data, n_rounds, after_round=after_round)
+        self._take_over(state, fit.n_threads)
+        if diagnostics:
+            self.history_ = history
+            fit.ledger.note("diagnostics were kept (history_): figures of raw data, not covered by the guarantee")
+        return self
+
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        return [Phase(self, self.initial_state(data.n_items, key), self.n_rounds)]
+
+    def _tell(self, ledger: Ledger) -> None:
+        """Put into the ledger what the rounds' own events cannot say."""
+        if self._is_published:
+            ledger.note(
+                "variant 'published': the paper states n_reports * epsilon, which is one round's cost; the rounds of a "
+                "run use the same data, so their costs add up"
+            )
+
+    def _take_over(self, state: FMFState, n_threads: int) -> None:
+        """Every user solves once more, for the factors that are served."""
+        self.item_factors_ = state.item_factors
+        self.user_factors_ = self._solve_users(n_threads)
+
+    def _solve_users(self, n_threads: int) -> np.ndarray:
+        solve = als.solve_users if self.epsilon is None else als.solve_own_users
+        return solve(
+            self.interactions_,
+            self.item_factors_,
+            regularization=self.regularization,
+            confidence_weight=self._settings.confidence_weight,
+            use_values=self.use_values,
+            n_threads=n_threads,
+        )
+
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return data.positive() if self.use_values else data.binarize()
+
+    def _serving(self, data: Interactions) -> Self:
+        model = super()._serving(data)
+        model.user_factors_ = model._solve_users(resolve_n_threads(0))
+        return model
+
+    # ---- after and around a round -------------------------------------------------------------------------------
+
+    def _check_convergence(self, state: FMFState, round_number: int) -> None:
+        largest = float(np.abs(state.item_factors).max())
+        if not largest <= _LARGEST_FACTOR:
+            raise DivergenceError(
+                f"training diverged in round {round_number}: the largest item factor is {largest:.3g}; lower "
+                f"learning_rate (now {self.learning_rate!r}) or server_steps, or raise regularization"
+            )
+
+    def _diagnose(self, round_number: int, state: FMFState) -> dict[str, Any]:
+        entry = {"round": round_number, "item_factors_norm": float(np.linalg.norm(state.item_factors))}
+        if self.epsilon is not None:
+            entry["clipped_share"] = (self._clipped or 0) / (self.interactions_.n_users * self.n_reports)
+            self._clipped = 0
+        return entry
+
+    # ---- scoring ------------------------------------------------------------------------------------------------
+
+    def factors(self, user_ids: Any, item_ids: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Factors of users and of items, whose inner products are the scores.
+
+        Parameters
+        ----------
+        user_ids, item_ids : array_like of shape (n_users,) and (n_items,)
+            External ids, each by itself.
+
+        Returns
+        -------
+        user_factors : ndarray of shape (n_users, n_factors), float32
+            A row for each user id.
+        item_factors : ndarray of shape (n_items, n_factors), float32
+            A row for each item id.
+
+        Raises
+        ------
+        KeyError
+            An id the model was not fitted on.
+        """
+        model = self._fitted()
+        data = model.interactions_
+        return model.user_factors_[data.user_index(user_ids)], model.item_factors_[data.item_index(item_ids)]
+
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items], dtype=np.float64)
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        with one_blas_thread():
+            return self.user_factors_[users].astype(np.float64) @ self.item_factors_.T.astype(np.float64)
+
+    def _best_items(self, rows: np.ndarray, n: int, filter_seen: bool) -> tuple[np.ndarray, np.ndarray]:
+        seen = self._seen(rows) if filter_seen else None
+        return ranking.recommend_factors(self.user_factors_[rows], self.item_factors_, n, seen=seen)
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_users, n_items = self.interactions_.shape
+        return rules_of(np.float32, user_factors_=(n_users, self.n_factors), item_factors_=(n_items, self.n_factors))

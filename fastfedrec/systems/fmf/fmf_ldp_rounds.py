@@ -1,0 +1,450 @@
+"""The three functions of FMF-LDP and what its server accepts; `fmf_ldp.FMFLDP` is the model around them."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fastfedrec._kernels.systems.fmf import fmf_ldp as _kernel
+from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
+from fastfedrec.compute import als
+from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.randomness import Key, resolve_key
+from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+from fastfedrec.systems.fmf._normal_gradients import NormalGradient
+from fastfedrec.systems.fmf._sparse_sums import add_sums
+
+_REPORTS = "fmf_ldp.reports"
+_SHUFFLE = "fmf_ldp.shuffle"
+_START = "fmf_ldp.item_factors"
+_ROTATION = "fmf_ldp.rotation"
+_GRADIENT_BLOCKS = 8  # of users; fixed, so that float sums do not depend on n_threads
+_channel_of = functools.lru_cache(maxsize=16)(BinaryResponse)  # a round asks several times, and it never changes
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What "auto" stands for; chosen on MovieLens 1M (docs/explanation/systems/fmf/fmf-ldp.md).
+
+    `learning_rate` is None where it follows the noise: the first round's noise then moves every item factor by a
+    standard deviation of `_FIRST_STEP_NOISE`, round t's by that over 1 + t / `_STEP_DECAY`.
+    """
+
+    learning_rate: float | None
+    init_scale: float
+    confidence_weight: float
+
+
+_AUTO = {
+    "private": _Settings(learning_rate=None, init_scale=0.01, confidence_weight=0.0),
+    "non-private": _Settings(learning_rate=0.3, init_scale=0.1, confidence_weight=1.5),
+    "published": _Settings(learning_rate=0.001, init_scale=0.01, confidence_weight=0.0),
+}
+_FIRST_STEP_NOISE = 0.06
+_STEP_DECAY = 10
+_LARGEST_AUTO_RATE = 0.3  # with so many reports that noise is no limit, the step of the non-private twin
+
+
+@dataclass(frozen=True)
+class FMFState:
+    """What the server holds and broadcasts.
+
+    Parameters
+    ----------
+    item_factors : ndarray of shape (n_items, n_factors), float32
+        V.
+    rotation : int
+        Names the public signs by which normalised gradients are turned; 0 where they are not.
+    """
+
+    item_factors: np.ndarray
+    rotation: int = 0
+
+
+class FMFRounds(FederatedSystem):
+    """Rounds of FMF-LDP; the parameters are those of `fmf_ldp.FMFLDP`, which sets and checks them."""
+
+    n_factors: int
+    epsilon: float | None
+    n_reports: int
+    server_steps: int
+    learning_rate: float | str
+    init_scale: float | str
+    confidence_weight: float | str
+    regularization: float
+    variant: str
+    use_values: bool
+    normalize: str | None
+    rotate: bool
+
+    _clipped: int | None = None  # clipped values of the current round, counted only for diagnostics
+
+    @property
+    def _settings(self) -> _Settings:
+        """The three settings with "auto" resolved."""
+        auto = _AUTO["non-private" if self.epsilon is None else "published" if self._is_published else "private"]
+        given = {name: getattr(self, name) for name in ("learning_rate", "init_scale", "confidence_weight")}
+        return replace(auto, **{name: float(value) for name, value in given.items() if not isinstance(value, str)})
+
+    @property
+    def _channel(self) -> BinaryResponse:
+        """The randomizer of one report."""
+        if self.epsilon is None:
+            raise ValueError("without an epsilon there are no reports")
+        return _channel_of(self.epsilon)
+
+    @property
+    def _is_published(self) -> bool:
+        return self.variant == "published"
+
+    # ---- the three functions ------------------------------------------------------------------------------------
+
+    def initial_state(self, n_items: int, key: Key) -> FMFState:
+        """The server's first item factors.
+
+        Parameters
+        ----------
+        n_items : int
+            Number of rows.
+        key : Key
+            Source of the draws; the result is public.
+
+        Returns
+        -------
+        FMFState
+            Normal with standard deviation `init_scale`.
+        """
+        check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
+        n_items = check_integer("n_items", n_items, low=1, high=2**35 // self.n_factors)  # draws of one stream
+        draws = key.normal(_START, size=n_items * self.n_factors).reshape(n_items, self.n_factors)
+        rotation = int(key.words(_ROTATION, size=1)[0] >> 1) if self.rotate else 0
+        return FMFState((self._settings.init_scale * draws).astype(np.float32), rotation)
+
+    def local_round(
+        self, state: FMFState, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0
+    ) -> Update:
+        """Solve, randomize and add up one shard's reports (or exact gradients without `epsilon`).
+
+        With `epsilon` the update has "coordinate" and "total" of those with a nonzero sum of +-1 answers, and
+        "n_reports"; without, the summed "gradient".  The shard is binarised unless `use_values`.
+        """
+        n_threads = resolve_n_threads(n_threads)
+        if self.epsilon is None:
+            arrays = {"gradient": self._summed_gradient(state, shard, n_threads)}
+        else:
+            key.claim_message(_REPORTS, round, sender)
+            sums, _, _ = self._randomize(state, shard, key, round, n_threads, as_stream=False)
+            arrays = self._sums_to_arrays(sums, shard.n_users * self.n_reports)
+        return Update(round, sender, shard.n_users, arrays)
+
+    def report_stream(
+        self,
+        state: FMFState,
+        shard: Interactions,
+        key: Key,
+        round: int,
+        *,
+        shuffle_key: Key | None = None,
+        sender: str = "shard-0",
+        n_threads: int = 0,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The single reports of `local_round`, in random order: what a proxy forwards to a server elsewhere.
+
+        Parameters
+        ----------
+        state : FMFState
+            What the server broadcast.
+        shard : Interactions
+            As for `local_round`.
+        key : Key
+            Source of the reports' draws.
+        round : int
+            Names the draws.
+        shuffle_key : Key or None
+            Source of the order; None draws one from entropy, which is what a proxy wants.
+        sender : str
+            The shard's name.
+        n_threads : int
+            0 for all.
+
+        Returns
+        -------
+        index : ndarray of shape (n_users * n_reports,), int64
+            Coordinate ``item * n_factors + factor``; of the turned gradient with `rotate`.
+        bit : ndarray of shape (n_users * n_reports,), uint8
+            1 for +, 0 for -.
+        """
+        key.claim_message(_REPORTS, round, sender)
+        _, index, bit = self._randomize(state, shard, key, round, resolve_n_threads(n_threads), as_stream=True)
+        order = resolve_key(shuffle_key).permutation(_SHUFFLE, round=round, size=len(index), n_threads=n_threads)
+        return index[order], bit[order]
+
+    def collect_reports(
+        self, state: FMFState, index: np.ndarray, bit: np.ndarray, round: int, *, sender: str, n_clients: int
+    ) -> Update:
+        """Add up a stream of single reports, as the server does behind a proxy; bad reports are left out.
+
+        Parameters
+        ----------
+        state : FMFState
+            Gives the range of coordinates.
+        index, bit : ndarray of shape (n_reports_received,)
+            As from `report_stream`.
+        round : int
+            The round they answer.
+        sender : str
+            The proxy's name.
+        n_clients : int
+            Users behind the proxy.
+
+        Returns
+        -------
+        Update
+            Equal to that of `local_round` if every report arrives; divided by the number of sound reports.
+        """
+        index, bit = np.asarray(index), np.asarray(bit)
+        if index.dtype.kind not in "iu" or bit.dtype.kind not in "iu" or index.ndim != 1 or index.shape != bit.shape:
+            raise ValueError(
+                "index and bit must be integer arrays of one length, got "
+                f"{index.dtype} {index.shape} and {bit.dtype} {bit.shape}"
+            )
+        round, n_clients = check_integer("round", round, low=0), check_integer("n_clients", n_clients, low=0)
+        sound = (index >= 0) & (index < (size := self._n_coordinates(state))) & ((bit == 0) | (bit == 1))
+        sums = np.zeros(size, dtype=np.int64)
+        np.add.at(sums, index[sound].astype(np.int64), 2 * bit[sound].astype(np.int64) - 1)
+        return Update(round, sender, n_clients, self._sums_to_arrays(sums, int(sound.sum())))
+
+    def merge(self, a: Update, b: Update) -> Update:
+        """Add two updates of one round; integer sums are exact, so in any order."""
+        n_clients = a.n_clients + b.n_clients
+        if self.epsilon is None:
+            arrays = {"gradient": a.arrays["gradient"] + b.arrays["gradient"]}
+        else:
+            coordinate, total = add_sums(a.arrays, b.arrays)
+            n_reports = a.arrays["n_reports"] + b.arrays["n_reports"]
+            arrays = {"coordinate": coordinate, "total": total, "n_reports": n_reports}
+        return Update(a.round, "merged", n_clients, arrays)
+
+    def apply(self, state: FMFState, update: Update) -> FMFState:
+        """Take `server_steps` gradient steps on the estimated mean gradient; none where no user was heard."""
+        gradient = self.mean_gradient(state, update)
+        if gradient is None:
+            return state
+        factors = state.item_factors.astype(np.float64)
+        rate = self.round_learning_rate(state, update)
+        step = np.empty_like(factors)
+        with np.errstate(over="ignore", invalid="ignore"):  # divergence is named by fit
+            for _ in range(self.server_steps):
+                np.multiply(2 * self.regularization, factors, out=step)
+                step += gradient
+                step *= rate
+                factors -= step
+            return replace(state, item_factors=factors.astype(np.float32))
+
+    def round_learning_rate(self, state: FMFState, update: Update) -> float:
+        """The step size of one round; under "auto" it follows the noise of the estimate, which is public.
+
+        Parameters
+        ----------
+        state : FMFState
+            Of the update's round.
+        update : Update
+            Merged over all shards, from at least one user.
+
+        Returns
+        -------
+        float
+            Greater than 0.
+        """
+        fixed = self._settings.learning_rate
+        if fixed is not None:
+            return fixed
+        # A coordinate's estimate adds up about n_reports / size answers, each off by about the decoder.
+        noise = self._channel.decoder * np.sqrt(self._n_coordinates(state) / update.arrays["n_reports"][0])
+        if self.normalize is not None:
+            noise *= self._normal(state, update.round).unit
+        step = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / noise
+        largest = np.inf if self.normalize is not None else _LARGEST_AUTO_RATE  # the twin's gradients have no norm
+        return float(min(step / self.server_steps, largest))
+
+    def mean_gradient(self, state: FMFState, update: Update) -> np.ndarray | None:
+        """The gradient that `apply` steps along: an unbiased estimate of the users' mean clipped gradient.
+
+        Parameters
+        ----------
+        state : FMFState
+            Of the update's round.
+        update : Update
+            Merged over all shards.
+
+        Returns
+        -------
+        ndarray of shape (n_items, n_factors), float64, or None
+            None where no user was heard.  As published it is `n_reports` times too large (equation 9).
+        """
+        if self.epsilon is None:
+            return update.arrays["gradient"] / update.n_clients if update.n_clients else None
+        n_reports = int(update.arrays["n_reports"][0])
+        if n_reports == 0:
+            return None
+        size = self._n_coordinates(state)
+        divisor = n_reports / self.n_reports if self._is_published else n_reports
+        estimate = np.zeros(size)
+        estimate[update.arrays["coordinate"]] = update.arrays["total"]
+        estimate *= self._channel.decoder * size / divisor
+        if self.normalize is None:
+            return estimate.reshape(state.item_factors.shape)
+        normal = self._normal(state, update.round)
+        return normal.turn_back(normal.unit * estimate)
+
+    def _normal(self, state: FMFState, round_number: int) -> NormalGradient:
+        """What reports are about where gradients are normalised."""
+        n_items, n_factors = state.item_factors.shape
+        return NormalGradient(n_items, n_factors, state.rotation if self.rotate else None, round_number)
+
+    def _n_coordinates(self, state: FMFState) -> int:
+        """How many numbers a report may be about."""
+        return state.item_factors.size if self.normalize is None else self._normal(state, 0).size
+
+    # ---- what a server accepts ----------------------------------------------------------------------------------
+
+    def zero_update(self, state: FMFState, round: int) -> Update:
+        """The identity of `merge`."""
+        if self.epsilon is None:
+            return Update(round, "nobody", 0, {"gradient": np.zeros(state.item_factors.shape)})
+        return Update(round, "nobody", 0, self._sums_to_arrays(np.zeros(0, dtype=np.int64), 0))
+
+    def rules(self, state: FMFState, n_clients: int) -> Mapping[str, ArrayRule]:
+        """What a well-formed update looks like."""
+        if self.epsilon is None:
+            return {"gradient": ArrayRule(np.float64, state.item_factors.shape)}
+        most = n_clients * self.n_reports
+        return {
+            "coordinate": ArrayRule(np.int64, (None,), 0, self._n_coordinates(state) - 1),
+            "total": ArrayRule(np.int64, (None,), -most, most),
+            "n_reports": ArrayRule(np.int64, (1,), 0, most),
+        }
+
+    def inconsistency(self, state: FMFState, update: Update) -> str | None:
+        """Why an update's fields contradict each other, each of which has passed its rule."""
+        if self.epsilon is None:
+            return None
+        coordinate, total, n_reports = (update.arrays[name] for name in ("coordinate", "total", "n_reports"))
+        if len(coordinate) != len(total):
+            return f"it has {len(coordinate)} coordinates and {len(total)} totals"
+        if (np.diff(coordinate) <= 0).any():
+            return "its coordinates do not rise"
+        answers = int(np.abs(total).sum())
+        if answers > n_reports[0] or (n_reports[0] - answers) % 2:
+            return f"its totals need {answers} answers or an even number more, and it claims {n_reports[0]} reports"
+        return None
+
+    def round_event(self, n_clients: int) -> LocalReports | Unprotected:
+        """What one round is about to cost."""
+        if self.epsilon is None:
+            return Unprotected("exact gradients")
+        return LocalReports("binary response", self._channel.epsilon, self.n_reports, n_clients, separable=True)
+
+    def traffic(self, state: FMFState, n_clients: int) -> RoundTraffic:
+        """What one round moves: V and a rotation's name down; up, an index and a bit a report, or the gradient."""
+        size = state.item_factors.size
+        index_bytes = 4 if self._n_coordinates(state) <= 2**32 else 8
+        upload = 4 * size if self.epsilon is None else index_bytes * self.n_reports + -(-self.n_reports // 8)
+        return RoundTraffic(download=4 * size + 8 * self.rotate, upload=upload, n_clients=n_clients)
+
+    # ---- kernels ------------------------------------------------------------------------------------------------
+
+    def _randomize(self, state, shard, key, round_number, n_threads, *, as_stream):
+        """Run the fused kernel; sums by coordinate, or the single reports in the users' order."""
+        settings = self._settings
+        factors = als.check_item_factors(state.item_factors, shard.n_items)
+        n_singles = shard.n_users * self.n_reports if as_stream else 0
+        scale, n_passes = 1.0 if self._is_published else 2.0, 0
+        shared = (np.empty((0, 0), dtype=np.float32),) * 3
+        if self.normalize is not None:
+            normal = self._normal(state, round_number)
+            scale, n_passes, shared = normal.scale, normal.n_passes, normal.for_kernel(factors)
+        sums = np.zeros((n_threads, 0 if as_stream else self._n_coordinates(state)), dtype=np.int64)
+        index, bit = np.empty(n_singles, dtype=np.int64), np.empty(n_singles, dtype=np.uint8)
+        clipped, failed = np.zeros((2, n_threads), dtype=np.int64)
+        _kernel.private_round(
+            shard.indptr,
+            shard.indices,
+            als.kernel_values(shard, factors.dtype, self.use_values),
+            factors,
+            self._public_gram(factors),
+            *shared,
+            shard.global_user_ids,
+            key.subkey(_REPORTS),
+            sums,
+            index,
+            bit,
+            clipped,
+            failed,
+            settings.confidence_weight,
+            scale,
+            self._channel.span,
+            self.n_reports,
+            n_passes,
+            check_integer("round", round_number, low=0, high=2**32 - 1),
+            n_threads,
+        )
+        if failed.any():
+            raise MemoryError("no memory for a thread's scratch space; use fewer threads, factors or reports")
+        if self._clipped is not None:
+            self._clipped += int(clipped.sum())
+        return sums.sum(axis=0), index, bit
+
+    def _public_gram(self, factors: np.ndarray) -> np.ndarray:
+        """The users' common part of their systems; refused, before anybody is asked, where it is singular.
+
+        Where the confidence weight is 0 it is all of them, and R^-1 of V'V + regularization * I = R'R is returned:
+        products with it take a fraction of the time of substitutions, whose divisions wait for one another.
+        """
+        triangle = als.regularized_gram(factors, self.regularization, 0.0)  # raises; it depends on no user's data
+        if self._settings.confidence_weight == 0:
+            with one_blas_thread():
+                return np.linalg.inv(np.triu(triangle))
+        return als.regularized_gram(factors, self.regularization, self._settings.confidence_weight)
+
+    def _summed_gradient(self, state, shard, n_threads):
+        """The exact summed gradient of the loss over the shard's users, without the regulariser."""
+        settings = self._settings
+        factors = als.check_item_factors(state.item_factors, shard.n_items)
+        user_factors = als.solve_users(
+            shard,
+            factors,
+            regularization=self.regularization,
+            confidence_weight=settings.confidence_weight,
+            use_values=self.use_values,
+            n_threads=n_threads,
+        ).astype(np.float64)
+        blocks = np.zeros((_GRADIENT_BLOCKS, *factors.shape))
+        _kernel.interaction_gradient(
+            shard.indptr,
+            shard.indices,
+            als.kernel_values(shard, factors.dtype, self.use_values),
+            factors,
+            user_factors,
+            blocks,
+            settings.confidence_weight,
+            n_threads,
+        )
+        with one_blas_thread():
+            half = factors.astype(np.float64) @ (user_factors.T @ user_factors)
+        for block in blocks:
+            half += block
+        return 2 * half
+
+    @staticmethod
+    def _sums_to_arrays(sums: np.ndarray, n_reports: int) -> dict[str, np.ndarray]:
+        touched = np.flatnonzero(sums)
+        return {
+            "coordinate": touched.astype(np.int64),
+            "total": sums[touched],
+            "n_reports": np.array([n_reports], dtype=np.int64),
+        }

@@ -1,0 +1,245 @@
+"""DPGram: a linear recommender from one noisy matrix of item pairs, private for the whole run.
+
+Each user's row of items, normalised and centred by a public mean, contributes its pairs with norm at most 1; the server
+adds Gaussian noise to the sums, keeps the spectrum that stands above the noise, and sends the factors.  Every device
+scores with its own row.  See docs/explanation/systems/gram/dp-gram.md and
+docs/explanation/systems/gram/dp-gram-privacy.md.
+"""
+
+import math
+from typing import Self
+
+import numpy as np
+
+from fastfedrec.accounting import Ledger, gaussian_mu
+from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.engine import Engine
+from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.claims import check_run_epsilon, layered_noise, tell_claim
+from fastfedrec.systems.gram._spectrum import shrink_spectrum
+from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, NoisySum, PairSum, ShareSum
+from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL, GramModel
+from fastfedrec.systems.recommender import check_interactions
+
+__all__ = ["DPGram"]
+
+_LEAST_MEAN = 0.01  # of the largest entry of the mean
+_LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
+
+
+class DPGram(GramModel):
+    """EASE, ridge or nearest neighbours from a differentially private matrix of item pairs.
+
+    **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
+    against none, the user still counted ("zero_out", privacy unit "user"), the whole run together, against everyone but
+    the server, which sees exact sums and adds the noise ("central"); with secure aggregation that adds the noise
+    inside, against the server too.  `ledger_` also states the figure for replacing a user, about twice as large.  The
+    list of items and the number of users are public.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of the whole run, in nats; below 1e12.
+    delta : float
+        Of the whole run.
+    score : {"ease", "ridge", "knn"}
+        What devices compute from the released matrix: a linear model without a diagonal, one with it, or cosines of
+        the 100 nearest items.
+    gate : bool
+        Where the public numbers promise more noise than signal, spend everything on popularity instead.
+    regularization : float
+        Added to the matrix's diagonal, in users' shares: this times the number of users.
+    mean_share : float
+        Part of the squared budget that the mean of the users' rows takes, in (0, 1).
+    n_users : int or None
+        The public number of users that sums are divided by, and that the gate, `communication_` and saved files show;
+        None publishes that of the data, and the ledger says so.
+
+    Attributes
+    ----------
+    item_means_ : ndarray of shape (n_items,), float64
+        Noisy mean of the users' normalised rows: popularity.
+    item_factors_ : ndarray of shape (n_items, rank + 1), float64
+        L, whose L L' is the denoised matrix of pairs; without columns where only popularity was released.
+    scoring_factors_ : ndarray of shape (n_items, rank + 1), float64
+        What devices score with, computed from `item_factors_`.
+    signal_ : float
+        The gate's number n_users mu / sqrt(n_items), from public numbers only; below 30 it closes.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the run cost each user.
+    communication_ : fastfedrec.accounting.CommunicationLedger
+        What each user received and sent.
+
+    See Also
+    --------
+    fastfedrec.EASE : The same without privacy.
+
+    References
+    ----------
+    .. [1] Steck, "Embarrassingly shallow autoencoders for sparse data", WWW 2019 (the linear model).
+    .. [2] Dwork, Talwar, Thakurta, Zhang, "Analyze Gauss", STOC 2014 (noise on a Gram matrix).
+    .. [3] Balle, Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018 (its exact cost).
+
+    Examples
+    --------
+    >>> from fastfedrec import DPGram, Key, datasets
+    >>> data = datasets.generate_implicit(3000, 100, key=Key.from_seed(1))
+    >>> model = DPGram(epsilon=1.0).fit(data, key=Key.from_seed(2))
+    >>> model.signal_ > 30
+    True
+    >>> ids, scores = model.recommend(data.user_ids[:2], n=3)
+    >>> ids.shape
+    (2, 3)
+    >>> model.ledger_.epsilon()
+    inf
+    >>> round(model.ledger_.epsilon("public"), 2)
+    2.12
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        score: str = "ease",
+        gate: bool = True,
+        regularization: float = 0.003,
+        mean_share: float = 0.05,
+        n_users: int | None = None,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.scoring = score
+        self.gate = gate
+        self.regularization = regularization
+        self.mean_share = mean_share
+        self.n_users = n_users
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        self.epsilon = check_run_epsilon(self.epsilon)
+        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        self._check_model_parameters()
+        self.mean_share = check_real("mean_share", self.mean_share, low=0.0, high=1.0, exclusive=True)
+        if self.n_users is not None:
+            self.n_users = check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
+
+    @transactional
+    def fit(
+        self,
+        interactions: Interactions,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+        *,
+        engine: Engine | None = None,
+    ) -> Self:
+        """Release the mean row, then the matrix of pairs, and denoise it.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Entries with value 0 are no interactions; values do not matter otherwise.
+        key : Key or None
+            Source of the server's noise; None draws one from entropy.  An entropy key serves one fit.
+        n_threads : int
+            0 for all; the model does not depend on it.
+        show_progress : bool
+            Draw a progress bar (needs tqdm).
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this run is added; None starts one.
+        engine : Engine or None
+            Where shards run; None runs one shard in this process.
+
+        Returns
+        -------
+        DPGram
+            This model, fitted.
+        """
+        self._check_parameters()
+        data = check_interactions(interactions, may_be_empty=True).binarize()
+        check_integer("the number of users in interactions", data.n_users, high=MAX_USERS)
+        n_users = self.n_users or max(data.n_users, 1)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        (first, start, _), *others = self._plan(data, fit.key)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
+        self._note(data.n_users, is_open=bool(others))
+        shares = fit.rounds(first, start, data).noisy / UNIT
+        self.item_means_ = shares / n_users
+        self.item_factors_ = np.zeros((data.n_items, 0))
+        for system, *_ in others:
+            state = GramState(public_mean(self.item_means_))
+            pairs = fit.rounds(system, state, data).noisy / UNIT
+            noise = float(system.noise.stddev) / UNIT
+            self.item_factors_ = self._denoise(pairs, state.mean / SCALE, noise, n_users)
+        self.scoring_factors_ = self._scoring_factors(n_users)
+        return self
+
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        """The sums of shares, and those of pairs unless the noise would cover them."""
+        n_items = data.n_items
+        mu, distance = self._budget(n_items)
+        self.signal_ = (self.n_users or max(data.n_users, 1)) * mu / math.sqrt(n_items)
+
+        def phase(kind: type[NoisySum], share: float, mean: np.ndarray) -> Phase:
+            return Phase(kind(layered_noise(UNIT / (mu * math.sqrt(share)), ""), key, distance), GramState(mean))
+
+        mean = np.zeros(n_items, dtype=np.int64)
+        if n_items == 1 or (self.gate and self.signal_ < LEAST_SIGNAL):
+            return [phase(ShareSum, 1.0, mean)]
+        return [phase(ShareSum, self.mean_share, mean), phase(PairSum, 1 - self.mean_share, mean + 1)]
+
+    # ---- privacy ------------------------------------------------------------------------------------------------
+
+    def _budget(self, n_items: int) -> tuple[float, float]:
+        """The mu of the whole run, and how far the draws of each of the two rounds are from rounded normal ones."""
+        first = gaussian_mu(self.epsilon, self.delta)
+        n_draws = n_items * (n_items + 1) // 2
+        # The noise of both rounds is wider than this.
+        noise = layered_noise(UNIT / first, "")
+        taken = noise.delta(self.epsilon, 2 * n_draws)
+        if taken >= self.delta / 2:
+            raise ValueError(f"delta must be above {2 * taken:g} for {n_items} items, got {self.delta}")
+        return gaussian_mu(self.epsilon, self.delta - taken), noise.total_distance(n_draws)
+
+    def _note(self, n_in_data: int, is_open: bool) -> None:
+        tell_claim(self.ledger_, "DPGram", self.epsilon, self.delta, self.n_users, n_in_data)
+        if not is_open:
+            self.ledger_.note(
+                f"DPGram: the noise would cover the pairs of items (signal {self.signal_:.3g}, {LEAST_SIGNAL:g} "
+                "needed), so all of epsilon went to popularity, and everybody gets the same items"
+            )
+
+    # ---- the server, after the noise ----------------------------------------------------------------------------
+
+    def _denoise(self, pairs: np.ndarray, mean: np.ndarray, noise: float, n_users: int) -> np.ndarray:
+        n_items = len(mean)
+        matrix = np.zeros((n_items, n_items), dtype=np.float32)
+        start = 0
+        for item in range(n_items - 1):
+            stop = start + n_items - 1 - item
+            matrix[item, item + 1 :] = matrix[item + 1 :, item] = pairs[start:stop]
+            start = stop
+        weight = math.sqrt(2) * n_users / max(1 - float(mean @ mean), _LEAST_REST)
+        return np.column_stack([shrink_spectrum(matrix, noise), math.sqrt(weight) * mean])
+
+
+def public_mean(item_means: np.ndarray) -> np.ndarray:
+    """The mean by which rows are centred: never below a hundredth of its largest entry, in units of 1 / SCALE.
+
+    Parameters
+    ----------
+    item_means : ndarray of shape (n_items,), float64
+        Noisy.
+
+    Returns
+    -------
+    ndarray of shape (n_items,), int64
+        From 0 to SCALE.
+    """
+    largest = max(float(item_means.max()), 0.0)
+    floored = np.clip(item_means, _LEAST_MEAN * largest, 1.0)
+    return np.rint(floored * SCALE).astype(np.int64)

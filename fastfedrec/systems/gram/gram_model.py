@@ -1,0 +1,100 @@
+"""What models of a released matrix of item pairs have in common: factors, the device's scores, new users, files."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfedrec.compute import ranking
+from fastfedrec.compute.row_sums import sum_rows
+from fastfedrec.core.check import check_choice, check_flag, check_real
+from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems.baselines.item_models import score_neighbors
+from fastfedrec.systems.gram._spectrum import ease_factors
+
+LEAST_SIGNAL = 30.0  # of the gate
+_N_NEIGHBORS = 100
+_BLOCK_CELLS = 2**23  # similarities held at once
+
+
+class GramModel(OwnRows):
+    """A matrix of item pairs as factors L, and what a device computes from them and its own row."""
+
+    _communicates = True
+    _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_")
+    _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
+
+    scoring: str
+    gate: bool
+    regularization: float
+    item_means_: np.ndarray
+    item_factors_: np.ndarray
+    scoring_factors_: np.ndarray
+    signal_: float
+
+    def _check_model_parameters(self) -> None:
+        self.scoring = check_choice("score", self.scoring, ("ease", "ridge", "knn"))
+        self.gate = check_flag("gate", self.gate)
+        self.regularization = check_real("regularization", self.regularization, low=0.0, exclusive=True)
+
+    def _scoring_factors(self, n_users: int) -> np.ndarray:
+        if self.scoring != "knn":
+            return ease_factors(self.item_factors_, self.regularization * n_users)
+        lengths = np.sqrt(np.square(self.item_factors_).sum(axis=1, keepdims=True))
+        return np.divide(self.item_factors_, lengths, out=np.zeros_like(self.item_factors_), where=lengths > 0)
+
+    # ---- the device ---------------------------------------------------------------------------------------------
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        own = self.interactions_._take_users(users)
+        if self.scoring_factors_.shape[1] == 0:
+            return np.tile(self.item_means_, (len(users), 1))
+        lengths = own.interactions_per_user()
+        entries = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths)
+        if self.scoring == "knn":
+            scores = score_neighbors(own, *self._neighbors())
+        else:
+            factors = self.scoring_factors_
+            with one_blas_thread():
+                scores = sum_rows(own, factors, weights=entries) @ factors.T
+            if self.scoring == "ease":
+                # Column j of the weights is row j of I - F F' over its diagonal, so an item does not speak for itself.
+                itself = np.square(factors).sum(axis=1)
+                scores[np.repeat(np.arange(len(users)), lengths), own.indices] -= entries * itself[own.indices]
+                scores /= 1 - itself
+        scores[lengths == 0] = self.item_means_
+        return scores
+
+    def _neighbors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Items with the largest cosines to each, without itself; found once for a fitted matrix."""
+        found = getattr(self, "_found_neighbors", None)
+        if found is None or found[0] is not self.scoring_factors_:
+            factors = self.scoring_factors_
+            n_kept = min(_N_NEIGHBORS, len(factors) - 1)
+            items, cosines = np.empty((len(factors), n_kept), dtype=np.int64), np.empty((len(factors), n_kept))
+            step = max(1, _BLOCK_CELLS // len(factors))
+            for start in range(0, len(factors), step):
+                part = slice(start, min(start + step, len(factors)))
+                with one_blas_thread():
+                    block = factors[part] @ factors.T
+                block[np.arange(len(block)), np.arange(part.start, part.stop)] = -2.0  # below every cosine
+                items[part], cosines[part] = ranking.top_k(block, n_kept)
+            found = self._found_neighbors = self.scoring_factors_, items, np.maximum(cosines, 0.0)
+        return found[1], found[2]
+
+    # ---- state --------------------------------------------------------------------------------------------------
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | {"signal": self.signal_}
+
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.signal_ = saved.real("signal", low=0.0)
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_items = self.interactions_.n_items
+        factors = dict.fromkeys(("item_factors_", "scoring_factors_"), (n_items, None))
+        return rules_of(np.float64, item_means_=(n_items,), **factors)

@@ -1,0 +1,292 @@
+"""ShuffledSketchGram: a linear recommender from one-bit reports through a shuffler; nobody is trusted with data.
+
+Every user's device rotates the user's row by public random signs and a Hadamard matrix, and sends bits about products
+of its entries, each randomized on the device.  A shuffler takes the senders off.  The server turns the sums of bits
+back into an estimate of the matrix of item pairs, and goes on as DPGram does.  See
+docs/explanation/systems/gram/shuffled-sketch.md and docs/explanation/systems/gram/shuffled-sketch-privacy.md.
+"""
+
+import math
+from typing import Any, Self
+
+import numpy as np
+
+from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
+from fastfedrec.core.check import check_epsilon, check_integer, check_real
+from fastfedrec.core.numbers import renamed
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.rounds.engine import Engine
+from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._saved import SavedModel
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.gram._spectrum import shrink_spectrum
+from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL, GramModel
+from fastfedrec.systems.gram.shuffled_sketch_rounds import MAX_CELLS, N_TERMS, SketchRound, SketchState
+from fastfedrec.systems.recommender import check_interactions
+
+__all__ = ["ShuffledSketchGram", "mean_magnitude"]
+
+_MOST_EPSILON = 50.0  # it hides nobody; and how many reports cost more than this takes minutes to find out
+
+
+class ShuffledSketchGram(GramModel):
+    """EASE, ridge or nearest neighbours from shuffled one-bit reports about pairs of items.
+
+    **Guarantee.** Behind a shuffler that breaks every link between reports, all that a user sends is (`epsilon`,
+    `delta`)-differentially private against the server and the public, for all data of one user against none
+    ("zero_out", privacy unit "user"; a user without data sends fair coins), the whole run together.  One report alone
+    is `epsilon_0`-differentially private against everybody, the shuffler included, and `n_reports_` of them cost as
+    many times that.  `ledger_` also states the figure for replacing a user, about twice as large.  The list of items
+    and the number of users are public: whoever is given the reports can count them.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of the whole run behind the shuffler, in nats; below 50.
+    epsilon_0 : float
+        Of one report on the user's device.  A smaller one learns more from the same `epsilon`, by more reports.
+    delta : float
+        Of the whole run.
+    n_rotations : int
+        Public rotations; every term of a report draws one of them.
+    score : {"ease", "ridge", "knn"}
+        What devices compute from the estimated matrix: a linear model without a diagonal, one with it, or cosines of
+        the 100 nearest items.
+    gate : bool
+        Where the public numbers promise more noise than signal, ask for single items instead: popularity.
+    regularization : float
+        Added to the matrix's diagonal, in users' shares: this times the number of users.
+    honest_fraction : float
+        Share of the users, in (0, 1], who follow the protocol and do not tell what they sent.  Fewer hide less, so
+        each user sends fewer reports.
+
+    Attributes
+    ----------
+    n_reports_ : int
+        Bits that each user sent: as many as `epsilon` allows.
+    item_means_ : ndarray of shape (n_items,), float64
+        Popularity: the share of users who have each item, as the estimated matrix has it; where only popularity was
+        asked for, the mean of the users' normalised rows.
+    item_factors_ : ndarray of shape (n_items, rank), float64
+        L, whose L L' is the denoised matrix of pairs; without columns where only popularity was asked for.
+    scoring_factors_ : ndarray of shape (n_items, rank), float64
+        What devices score with, computed from `item_factors_`.
+    signal_ : float
+        The gate's number, from public numbers only; below 30 it closes.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the run cost each user.
+    communication_ : fastfedrec.accounting.CommunicationLedger
+        What each user received and sent.
+
+    See Also
+    --------
+    fastfedrec.DPGram : With a trusted server, more from the same epsilon.
+
+    References
+    ----------
+    .. [1] Bassily, Smith, "Local, private, efficient protocols for succinct histograms", STOC 2015 (one random bit of
+       a random projection).
+    .. [2] Asi, Feldman, Nelson, Nguyen, Talwar, Zhou, "Private vector mean estimation in the shuffle model: optimal
+       rates require many messages", ICML 2024.
+    .. [3] Steck, "Embarrassingly shallow autoencoders for sparse data", WWW 2019 (the linear model).
+
+    Examples
+    --------
+    >>> from fastfedrec import Key, ShuffledSketchGram, datasets
+    >>> data = datasets.generate_implicit(3000, 60, key=Key.from_seed(1))
+    >>> model = ShuffledSketchGram(epsilon=4.0).fit(data, key=Key.from_seed(2))
+    >>> model.signal_ > 30
+    True
+    >>> ids, scores = model.recommend(data.user_ids[:2], n=3)
+    >>> ids.shape
+    (2, 3)
+    >>> model.ledger_.epsilon("server") == model.n_reports_ * 2.5
+    True
+    >>> 8 < model.ledger_.epsilon("shuffled_server") < 9.5
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        epsilon_0: float = 2.5,
+        delta: float = 1e-6,
+        n_rotations: int = 8,
+        score: str = "ease",
+        gate: bool = True,
+        regularization: float = 0.001,
+        honest_fraction: float = 1.0,
+    ):
+        self.epsilon = epsilon
+        self.epsilon_0 = epsilon_0
+        self.delta = delta
+        self.n_rotations = n_rotations
+        self.scoring = score
+        self.gate = gate
+        self.regularization = regularization
+        self.honest_fraction = honest_fraction
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        self.epsilon = check_real("epsilon", self.epsilon, low=0.0, high=_MOST_EPSILON, exclusive=True)
+        self.epsilon_0 = check_epsilon("epsilon_0", self.epsilon_0)
+        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        self.n_rotations = check_integer("n_rotations", self.n_rotations, low=1, high=MAX_CELLS)
+        self._check_model_parameters()
+        self.honest_fraction = check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0)
+
+    @transactional
+    def fit(
+        self,
+        interactions: Interactions,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+        *,
+        engine: Engine | None = None,
+    ) -> Self:
+        """Ask every user for its reports, once, and denoise what they estimate.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Entries with value 0 are no interactions; values do not matter otherwise.  A user without any sends as many
+            reports, all of them fair coins.
+        key : Key or None
+            Source of the public signs and of every report; None draws one from entropy.  An entropy key serves one
+            fit.
+        n_threads : int
+            0 for all; the model does not depend on it.
+        show_progress : bool
+            Draw a progress bar (needs tqdm).
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this run is added; None starts one.
+        engine : Engine or None
+            Where shards run; None runs one shard in this process.
+
+        Returns
+        -------
+        ShuffledSketchGram
+            This model, fitted.
+
+        Raises
+        ------
+        ValueError
+            Not even one report fits the budget, or there are too many items for `n_rotations`.
+        """
+        self._check_parameters()
+        data = check_interactions(interactions, may_be_empty=True, least_users=1).binarize()
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        ((system, state, _),) = self._plan(data, fit.key)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
+        self._note(system.has_pairs)
+        state = fit.rounds(system, state, data)
+        self._note_who_was_heard(system, state.n_users)
+        self._estimate(system, state)
+        return self
+
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        """The round, in which pairs are asked about unless the noise would cover them."""
+        with renamed("nominal_epsilon", "epsilon_0"):
+            channel = BinaryResponse(self.epsilon_0)
+        self.n_reports_ = self._budget(channel, data.n_users)
+        self.signal_ = self._signal(channel, data)
+        is_open = data.n_items > 1 and (not self.gate or self.signal_ >= LEAST_SIGNAL)
+        system = SketchRound(
+            channel, data.n_items, self.n_reports_, self.n_rotations, is_open, float(self.honest_fraction)
+        )
+        return [Phase(system, system.initial_state(key))]
+
+    # ---- privacy ------------------------------------------------------------------------------------------------
+
+    def _budget(self, channel: BinaryResponse, n_users: int) -> int:
+        """How many reports each user may send."""
+        event = ShuffledReports(
+            "binary response", channel.epsilon, 1, n_users, float(self.honest_fraction), neighboring="zero_out"
+        )
+        n_reports = calibrate_n_reports(event, epsilon=self.epsilon, delta=self.delta)
+        if n_reports == 0:
+            raise ValueError(
+                f"epsilon must be larger for {event.n_honest_users} honest users, got {self.epsilon}: a single report "
+                f"of epsilon_0={self.epsilon_0} costs more; raise epsilon, lower epsilon_0, or ask more users"
+            )
+        return n_reports
+
+    def _signal(self, channel: BinaryResponse, data: Interactions) -> float:
+        """How far the eigenvalue of everybody having the same taste would stand above half the edge of the noise."""
+        # An entry's noise is sqrt(N_TERMS n_users / (2 n_reports)) decoder / mean_magnitude.
+        weight = mean_magnitude(N_TERMS) / math.sqrt(N_TERMS) / channel.decoder
+        return weight * math.sqrt(data.n_users * self.n_reports_ / data.n_items)
+
+    def _note(self, is_open: bool) -> None:
+        self.ledger_.note(
+            f"ShuffledSketchGram: epsilon {self.epsilon:g} at delta {self.delta:g} behind the shuffler, for all data "
+            "of one user against none, the user still counted (zero_out), the whole run together "
+            f"({self.n_reports_} reports a user); the number of users who report is public: whoever sees the reports "
+            "can count them"
+        )
+        if not is_open:
+            self.ledger_.note(
+                f"ShuffledSketchGram: the noise would cover the pairs of items (signal {self.signal_:.3g}, "
+                f"{LEAST_SIGNAL:g} needed), so all of epsilon went to popularity, and everybody gets the same items"
+            )
+
+    def _note_who_was_heard(self, system: SketchRound, n_users: int) -> None:
+        """Fewer users than were asked hide each other less than was promised."""
+        if n_users >= self.interactions_.n_users:
+            return
+        epsilon = PLDAccountant().compose(system.round_event(n_users)).get_epsilon(self.delta)
+        self.ledger_.note(
+            f"ShuffledSketchGram: only {n_users} users were heard, so it was epsilon {epsilon:.3g} for all data of one "
+            "user against none"
+        )
+
+    # ---- the server ---------------------------------------------------------------------------------------------
+
+    def _estimate(self, system: SketchRound, state: SketchState) -> None:
+        answers = state.n_answers / system.channel.decoder
+        if system.has_pairs:
+            # What one user's answers add up to, on average, where its normalised row has a product of 1.
+            unit = mean_magnitude(system.n_terms) * answers / state.n_users
+            noise = math.sqrt(system.n_terms * state.n_answers / 2) / unit
+            self.item_factors_ = shrink_spectrum((state.decoded / (2 * unit)).astype(np.float32), noise)
+            self.item_means_ = self.item_factors_ @ self.item_factors_.sum(axis=0) / state.n_users
+        else:
+            self.item_factors_ = np.zeros((system.n_items, 0))
+            self.item_means_ = state.decoded / (math.sqrt(2 / math.pi) * answers)
+        self.scoring_factors_ = self._scoring_factors(state.n_users)
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | {"n_reports": self.n_reports_}
+
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.n_reports_ = saved.integer("n_reports", low=1)
+
+
+def mean_magnitude(n_terms: int) -> float:
+    """Mean magnitude of a sum of `n_terms` products of two independent standard normal numbers.
+
+    The sum's sign correlates with each product by this over n_terms.
+
+    Parameters
+    ----------
+    n_terms : int
+        At least 1.
+
+    Returns
+    -------
+    float
+        2 / pi for one; divided by sqrt(n_terms) it grows towards sqrt(2 / pi).
+
+    Examples
+    --------
+    >>> from fastfedrec.systems.gram.shuffled_sketch import mean_magnitude
+    >>> [round(mean_magnitude(n) / n**0.5, 3) for n in (1, 2, 4, 8)]
+    [0.637, 0.707, 0.75, 0.773]
+    """
+    n_terms = check_integer("n_terms", n_terms, low=1)
+    return 2 / math.sqrt(math.pi) * math.exp(math.lgamma((n_terms + 1) / 2) - math.lgamma(n_terms / 2))

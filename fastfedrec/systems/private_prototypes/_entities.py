@@ -1,0 +1,121 @@
+"""What entities of private prototypes keep to themselves: their users' factors, refined item factors, predictions."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.compute.nmf import solve_rows_nonnegative
+from fastfedrec.core.threads import one_blas_thread, threads_for_rows
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.systems.recommender import Recommender
+
+_REFINING_EPOCHS = 5
+
+
+class _EntityModels(Recommender):
+    """A model of each entity, around item factors that came from a server."""
+
+    refine: bool
+    regularization: float
+    value_range: tuple[float, float]
+    prototypes: str
+
+    item_factors_: np.ndarray
+    user_factors_: np.ndarray
+    user_side_item_factors_: np.ndarray
+    user_entities_: np.ndarray
+    entity_ids_: np.ndarray
+
+    def _solve(self, n_threads: int) -> None:
+        """The entities' part."""
+        n_entities = len(self.entity_ids_) if self.refine else 0
+        self.user_side_item_factors_ = np.zeros((n_entities, *self.item_factors_.shape))
+        for entity in range(n_entities):
+            shard = self.interactions_.select_users(np.flatnonzero(self.user_entities_ == entity))
+            self.user_side_item_factors_[entity] = self._refine(shard, threads_for_rows(shard.n_users, n_threads))
+        self.user_factors_ = self._solve_users(n_threads)
+
+    def _factors_of(self, entity: int) -> np.ndarray:
+        return self.user_side_item_factors_[entity] if self.refine and entity >= 0 else self.item_factors_
+
+    def _solve_users(self, n_threads: int) -> np.ndarray:
+        data = self.interactions_
+        factors = np.zeros((data.n_users, self.item_factors_.shape[1]))
+        for entity in np.unique(self.user_entities_) if self.refine else [None]:
+            rows = np.arange(data.n_users) if entity is None else np.flatnonzero(self.user_entities_ == entity)
+            own = self.item_factors_ if entity is None else self._factors_of(entity)
+            part = data.select_users(rows)
+            if not part.n_interactions:  # nobody here has anything, and there is nothing to solve
+                continue
+            factors[rows] = solve_rows_nonnegative(
+                self._in_range(part), own, regularization=self.regularization,
+                n_threads=threads_for_rows(len(rows), n_threads),
+            )  # fmt: skip
+        return factors
+
+    def _in_range(self, shard: Interactions) -> Interactions:
+        """Values clipped as for the server: no value of one user's makes the numbers of the others infinite."""
+        return shard._replace(values=np.clip(shard.values_or_ones(), *self.value_range))
+
+    def _refine(self, shard: Interactions, n_threads: int) -> np.ndarray:
+        """Item factors of one entity: alternating on its own data, from the server's; items it lacks keep theirs."""
+        if not shard.n_interactions:
+            return self.item_factors_
+        options: dict[str, Any] = {"regularization": self.regularization, "n_threads": n_threads}
+        own = self._in_range(shard)
+        turned = Interactions.from_scipy(own.to_scipy().T)
+        turned = turned._replace(values=turned.values_or_ones())
+        held = turned.interactions_per_user() > 0
+        factors = self.item_factors_
+        for _ in range(_REFINING_EPOCHS):
+            user_factors = solve_rows_nonnegative(own, factors, **options)
+            found = solve_rows_nonnegative(turned, user_factors, start=factors, **options)
+            factors = np.where(held[:, None], found, factors)
+        return factors
+
+    # ---- use ----------------------------------------------------------------------------------------------------
+
+    def predict(
+        self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray
+    ) -> np.ndarray:
+        """The value that each user is predicted to have for the item beside it.
+
+        Parameters
+        ----------
+        user_ids, item_ids : array_like of shape (n,)
+            External ids, taken in pairs.
+
+        Returns
+        -------
+        ndarray of shape (n,), float64
+            Within `value_range` where prototypes are masked, else from 0 to its upper end.
+
+        Raises
+        ------
+        KeyError
+            An id the model was not fitted on.
+        """
+        model = self._fitted()
+        low, high = model.value_range
+        return np.clip(model.score(user_ids, item_ids), low if model.prototypes == "masked" else 0.0, high)
+
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        if not self.refine:
+            return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items])
+        scores = np.empty(len(users))
+        for entity in np.unique(self.user_entities_[users]):
+            inside = self.user_entities_[users] == entity
+            own = self._factors_of(entity)
+            scores[inside] = np.einsum("nf,nf->n", self.user_factors_[users[inside]], own[items[inside]])
+        return scores
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        scores = np.empty((len(users), len(self.item_factors_)))
+        with one_blas_thread():
+            if not self.refine:  # one product for all entities
+                return np.matmul(self.user_factors_[users], self.item_factors_.T, out=scores)
+            for entity in np.unique(self.user_entities_[users]):
+                inside = self.user_entities_[users] == entity
+                scores[inside] = self.user_factors_[users[inside]] @ self._factors_of(entity).T
+        return scores

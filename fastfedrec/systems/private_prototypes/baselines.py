@@ -1,0 +1,224 @@
+"""What private prototypes stand beside: one non-negative factorisation of all data, and one of each entity alone."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import ClassVar, Self
+
+import numpy as np
+
+from fastfedrec.accounting import Ledger, Unprotected
+from fastfedrec.compute.nmf import MAX_FACTORS, fit_nmf, solve_rows_nonnegative
+from fastfedrec.core.check import check_flag, check_integer, check_real
+from fastfedrec.core.randomness import Key, resolve_key
+from fastfedrec.core.threads import one_blas_thread, resolve_n_threads, threads_for_rows
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.mechanisms.bounded_rows import check_value_range
+from fastfedrec.rounds.fit import resolve_ledger
+from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.private_prototypes.server import encode_labels
+from fastfedrec.systems.recommender import Recommender, check_interactions
+
+__all__ = ["CentralNMF", "IndividualNMF"]
+
+
+class CentralNMF(Recommender):
+    """Non-negative matrix factorisation of everybody's data in one place: what federation without loss would reach.
+
+    **Guarantee.** None: a server sees all data, and the ledger says so.
+
+    Parameters
+    ----------
+    n_factors : int
+        Of users and items.
+    regularization : float
+        Of user and item factors.
+    n_epochs : int
+        Of alternating least squares.
+    value_range : tuple of float
+        What predictions are clipped to.
+
+    Attributes
+    ----------
+    user_factors_ : ndarray of shape (n_users, n_factors), float64
+        After `fit`.
+    item_factors_ : ndarray of shape (n_models, n_items, n_factors), float64
+        Of each factorisation; one of them here.
+    user_models_ : ndarray of shape (n_users,), int64
+        Which factorisation each user belongs to.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the fit cost each user.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions, Key
+    >>> from fastfedrec.systems.private_prototypes.baselines import CentralNMF
+    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 1])
+    >>> CentralNMF(2).fit(data, key=Key.from_seed(1)).predict([1, 3], [20, 10]).shape
+    (2,)
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_", "user_models_")
+
+    def __init__(
+        self,
+        n_factors: int = 20,
+        regularization: float = 5.0,
+        n_epochs: int = 20,
+        value_range: tuple[float, float] = (1.0, 5.0),
+    ):
+        self.n_factors = n_factors
+        self.regularization = regularization
+        self.n_epochs = n_epochs
+        self.value_range = value_range
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=MAX_FACTORS)
+        self.n_epochs = check_integer("n_epochs", self.n_epochs, low=1)
+        self.regularization = check_real("regularization", self.regularization, low=0.0)
+        self.value_range = check_value_range(self.value_range)
+
+    @transactional
+    def fit(
+        self,
+        interactions: Interactions,
+        entities: Sequence[Hashable] | np.ndarray | None = None,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Factorise.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Ratings or counts as values; ones where there are none.
+        entities : array_like of shape (n_users,) or None
+            Who holds each row; None is one entity.
+        key : Key or None
+            Source of the first factors; None draws one from entropy.
+        n_threads : int
+            0 for all; the model does not depend on it.
+        show_progress : bool
+            Has no effect; here so that all models are fitted alike.
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this fit is added; None starts one.
+
+        Returns
+        -------
+        CentralNMF
+            This model, fitted.
+        """
+        self._check_parameters()
+        data = check_interactions(interactions)
+        _, labels = encode_labels("entities", entities, data.n_users)
+        key = resolve_key(key)
+        ledger = resolve_ledger(ledger)
+        n_threads = resolve_n_threads(n_threads)
+        check_flag("show_progress", show_progress)
+        self.interactions_, self.ledger_ = data, self._open_account(ledger, data, simulation=key.is_simulation)
+        self.user_models_ = self._models(labels)
+        ledger.record(Unprotected(self._seen_by))
+        values = data._replace(values=data.values_or_ones(), timestamps=None)
+        n_models = int(self.user_models_.max()) + 1
+        self.user_factors_ = np.zeros((data.n_users, self.n_factors))
+        self.item_factors_ = np.zeros((n_models, data.n_items, self.n_factors))
+        for model in range(n_models):
+            rows = np.flatnonzero(self.user_models_ == model)
+            part = values.select_users(rows)
+            if not part.n_interactions:
+                continue
+            own_threads = threads_for_rows(len(rows), n_threads)
+            found = fit_nmf(
+                part, self.n_factors, regularization=self.regularization, n_epochs=self.n_epochs, key=key,
+                n_threads=own_threads,
+            )  # fmt: skip
+            self.item_factors_[model] = found.item_factors
+            self.user_factors_[rows] = solve_rows_nonnegative(
+                part, found.item_factors, regularization=self.regularization, n_threads=own_threads
+            )
+        return self
+
+    _seen_by = "all data, to a server"
+
+    def _models(self, labels: np.ndarray) -> np.ndarray:
+        return np.zeros_like(labels)
+
+    def predict(
+        self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray
+    ) -> np.ndarray:
+        """The value that each user is predicted to have for the item beside it.
+
+        Parameters
+        ----------
+        user_ids, item_ids : array_like of shape (n,)
+            External ids, taken in pairs.
+
+        Returns
+        -------
+        ndarray of shape (n,), float64
+            Within `value_range`.
+
+        Raises
+        ------
+        KeyError
+            An id the model was not fitted on.
+        """
+        model = self._fitted()
+        return np.clip(model.score(user_ids, item_ids), *model.value_range)
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_users, n_items = self.interactions_.shape
+        return {
+            "user_factors_": ArrayRule(np.float64, (n_users, self.n_factors)),
+            "item_factors_": ArrayRule(np.float64, (None, n_items, self.n_factors)),
+            "user_models_": ArrayRule(np.int64, (n_users,), 0),
+        }
+
+    def _disagreement(self) -> str | None:
+        largest, n_models = int(self.user_models_.max(initial=-1)), len(self.item_factors_)
+        return None if largest < n_models else f"a user belongs to model {largest} of {n_models}"
+
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[self.user_models_[users], items])
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        scores = np.empty((len(users), self.item_factors_.shape[1]))
+        models = self.user_models_[users]
+        with one_blas_thread():
+            for model in np.unique(models):
+                inside = models == model
+                scores[inside] = self.user_factors_[users[inside]] @ self.item_factors_[model].T
+        return scores
+
+
+class IndividualNMF(CentralNMF):
+    """Non-negative matrix factorisation of each entity's data alone: what an entity has without sending anything.
+
+    **Guarantee.** Nothing is sent.  The models stay with the entities and are not covered, and the ledger says so.
+
+    Parameters
+    ----------
+    n_factors : int
+        Of users and items.
+    regularization : float
+        Of user and item factors.
+    n_epochs : int
+        Of alternating least squares.
+    value_range : tuple of float
+        What predictions are clipped to.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions, Key
+    >>> from fastfedrec.systems.private_prototypes.baselines import IndividualNMF
+    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 1])
+    >>> IndividualNMF(2).fit(data, entities=["a", "a", "b"], key=Key.from_seed(1)).item_factors_.shape
+    (2, 3, 2)
+    """
+
+    _seen_by = "each entity's data, within the entity"
+
+    def _models(self, labels: np.ndarray) -> np.ndarray:
+        return labels

@@ -1,0 +1,425 @@
+"""Private prototypes: entities send noisy sums once, the server factorises them, entities solve for their own users.
+
+After Ribero, Henderson, Williamson, Vikalo (2020), corrected:
+docs/explanation/systems/private_prototypes/private-prototypes.md.
+"""
+
+import copy
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fastfedrec.accounting import Ledger
+from fastfedrec.compute.nmf import MAX_FACTORS
+from fastfedrec.core.check import (
+    check_choice,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_noise_epsilon,
+    check_real,
+)
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.ids import encode_ids, id_at
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.mechanisms.bounded_rows import check_value_range
+from fastfedrec.rounds.engine import Engine
+from fastfedrec.rounds.fit import Fit
+from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.private_prototypes._entities import _EntityModels
+from fastfedrec.systems.private_prototypes.budget import choose_n_prototypes
+from fastfedrec.systems.private_prototypes.rounds import PrototypeRounds, PrototypeState
+from fastfedrec.systems.private_prototypes.server import Sums, encode_labels, factorize, make_prototypes
+from fastfedrec.systems.recommender import check_interactions
+
+__all__ = ["PrivatePrototypes", "PrototypeState"]
+
+_ROWS = "private_prototypes.rows"
+
+
+class PrivatePrototypes(PrototypeRounds, _EntityModels):
+    """Non-negative matrix factorisation over entities, such as hospitals, that send differentially private prototypes.
+
+    **Guarantee** (`epsilon` given, and `variant` "guaranteed").  What an entity sends is `epsilon`-differentially
+    private, or with `delta` (`epsilon`, `delta`)-differentially private, for adding or removing all data of one user
+    ("add_remove", privacy unit "user"; up to `max_rows_per_user` rows of it, in any entities), against the server, the
+    other entities and everybody who learns the item factors.  The user's own entity is trusted; it keeps user factors
+    and predictions, and a refined model, which are not covered.  The ledger states what *replacing* a user costs:
+    twice `epsilon` where it is pure.
+
+    Parameters
+    ----------
+    n_prototypes : int or "auto"
+        Of each entity.  "auto" follows `public_sizes` of `fit`, and is 1 without.
+    n_factors : int
+        Of users and items.
+    epsilon : float or None
+        Of a user, in nats; None sends exact sums.
+    delta : float or None
+        None makes the guarantee pure.
+    max_entries : int
+        Kept of a user, at random; public.
+    value_range : tuple of float
+        Values are clipped to it; public.
+    prototypes : {"masked", "zero_filled"}
+        A mean over those who have a value, which predicts well, or over all users of a group, which ranks well.
+    support : {"all", "gumbel"}
+        Which entries of a prototype are sent: all, or the `n_support_items` largest, chosen privately.
+    n_support_items : int
+        With "gumbel".
+    candidates : {"public", "grid"}
+        Where clusters may have their centres, with "kmeans": at random points, which cost nothing, or where a noisy
+        count of a grid's cells is high.
+    grouping : {"one", "random", "kmeans", "exemplars"}
+        Who shares a prototype: all users of an entity; random groups; clusters, by a private k-means where there is
+        an epsilon.  "exemplars", without privacy only,
+        sends rows of random users as they are: with as many prototypes as users it is central factorisation.
+    refine : bool
+        Whether each entity goes on factorising its own data, from the server's item factors.
+    max_rows_per_user : int
+        Rows of one user (see `users` of `fit`) that are used, over all entities; more are left out at random.
+    regularization : float
+        Of user and item factors.
+    n_epochs : int
+        Of the server's factorisation.
+    variant : {"guaranteed", "published"}
+        "published" runs the paper's own algorithm, for comparison: its `epsilon` is nominal, **not a guarantee**, and
+        the ledger says so.
+
+    Attributes
+    ----------
+    item_factors_ : ndarray of shape (n_items, n_factors), float64
+        After `fit`: the server's.
+    user_factors_ : ndarray of shape (n_users, n_factors), float64
+        The entities'.
+    user_side_item_factors_ : ndarray of shape (n_entities, n_items, n_factors), float64
+        The entities', where `refine`; else of length 0.
+    user_entities_ : ndarray of shape (n_users,), int64
+        The place of each user's entity in `entity_ids_`.
+    entity_ids_ : ndarray of shape (n_entities,)
+        Distinct labels.
+    n_prototypes_ : ndarray of shape (n_entities,), int64
+        What each entity sent.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the fit cost each user.
+    communication_ : fastfedrec.accounting.CommunicationLedger
+        What each entity sent.
+
+    References
+    ----------
+    .. [1] Ribero, Henderson, Williamson, Vikalo, "Federating recommendations using differentially private prototypes",
+       2020.
+    .. [2] Balcan, Dick, Liang, Mou, Zhang, "Differentially private clustering in high-dimensional Euclidean spaces",
+       ICML 2017.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions, Key, PrivatePrototypes
+    >>> data = Interactions.from_arrays([1, 1, 2, 3, 4], [10, 30, 10, 20, 30], [5, 3, 4, 1, 2])
+    >>> model = PrivatePrototypes(n_factors=2, epsilon=5.0, max_entries=2)
+    >>> model = model.fit(data, entities=["a", "a", "b", "b"], key=Key.from_seed(1))
+    >>> model.predict([1, 3], [20, 10]).shape
+    (2,)
+    >>> round(model.ledger_.epsilon("server"), 6)
+    10.0
+    """
+
+    _communicates = True
+    _saved: ClassVar[tuple[str, ...]] = (
+        "item_factors_", "user_factors_", "user_side_item_factors_", "user_entities_", "entity_ids_", "n_prototypes_",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        n_prototypes: int | str = "auto",
+        n_factors: int = 10,
+        epsilon: float | None = 1.0,
+        delta: float | None = None,
+        max_entries: int = 150,
+        value_range: tuple[float, float] = (1.0, 5.0),
+        prototypes: str = "masked",
+        support: str = "all",
+        n_support_items: int = 200,
+        candidates: str = "public",
+        grouping: str = "random",
+        refine: bool = False,
+        max_rows_per_user: int = 1,
+        regularization: float = 5.0,
+        n_epochs: int = 20,
+        variant: str = "guaranteed",
+    ):
+        self.n_prototypes = n_prototypes
+        self.n_factors = n_factors
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_entries = max_entries
+        self.value_range = value_range
+        self.prototypes = prototypes
+        self.support = support
+        self.n_support_items = n_support_items
+        self.candidates = candidates
+        self.grouping = grouping
+        self.refine = refine
+        self.max_rows_per_user = max_rows_per_user
+        self.regularization = regularization
+        self.n_epochs = n_epochs
+        self.variant = variant
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.n_prototypes, str):
+            self.n_prototypes = check_choice("n_prototypes", self.n_prototypes, ("auto",))
+        else:
+            self.n_prototypes = check_integer("n_prototypes", self.n_prototypes, low=1, high=2**16)
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=MAX_FACTORS)
+        for name in ("max_entries", "n_support_items", "max_rows_per_user", "n_epochs"):
+            setattr(self, name, check_integer(name, getattr(self, name), low=1))
+        if self.epsilon is not None:
+            self.epsilon = check_noise_epsilon("epsilon", self.epsilon)
+        if self.delta is not None:
+            self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        self.value_range = check_value_range(self.value_range)
+        self.prototypes = check_choice("prototypes", self.prototypes, ("masked", "zero_filled"))
+        self.support = check_choice("support", self.support, ("all", "gumbel"))
+        self.candidates = check_choice("candidates", self.candidates, ("public", "grid"))
+        self.grouping = check_choice("grouping", self.grouping, ("one", "random", "kmeans", "exemplars"))
+        if self.grouping == "exemplars" and self.epsilon is not None:
+            raise ValueError("grouping='exemplars' sends users' rows as they are and needs epsilon=None")
+        if self.grouping == "one" and self.n_prototypes not in (1, "auto"):
+            raise ValueError(f"n_prototypes must be 1 or 'auto' with grouping='one', got {self.n_prototypes}")
+        self.variant = check_choice("variant", self.variant, ("guaranteed", "published"))
+        if self.variant == "published":
+            self._check_published()
+        self.refine = check_flag("refine", self.refine)
+        self.regularization = check_real("regularization", self.regularization, low=0.0)
+
+    def _check_published(self) -> None:
+        expected = {"prototypes": "zero_filled", "grouping": "kmeans", "support": "all", "delta": None}
+        for name, value in expected.items():
+            if getattr(self, name) != value:
+                raise ValueError(f"{name} must be {value!r} with variant='published', got {getattr(self, name)!r}")
+        if self.epsilon is None or self.n_prototypes == "auto":
+            raise ValueError("variant='published' needs a (nominal) epsilon and a number of n_prototypes")
+
+    @transactional
+    def fit(
+        self,
+        interactions: Interactions,
+        entities: Sequence[Hashable] | np.ndarray | None = None,
+        users: Sequence[Hashable] | np.ndarray | None = None,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+        *,
+        public_sizes: Mapping[Hashable, int] | None = None,
+        engine: Engine | None = None,
+    ) -> Self:
+        """Collect every entity's prototypes once, factorise them, and let entities solve for their users.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Ratings or counts as values; ones where there are none.
+        entities : array_like of shape (n_users,) or None
+            Who holds each row; None is one entity.
+        users : array_like of shape (n_users,) or None
+            Whose each row is, where a user has several; None takes each row for a user.
+        key : Key or None
+            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
+        n_threads : int
+            0 for all; the model does not depend on it.
+        show_progress : bool
+            Draw a progress bar (needs tqdm).
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this run is added; None starts one, at `delta`.
+        public_sizes : mapping or None
+            About how many users each entity has, where that is public: what "auto" and the warning go by.  It is also
+            the list of entities, of which one without rows sends noise all the same; None takes those that have rows,
+            and the ledger says so.
+        engine : Engine or None
+            Where entities run; None runs them in this process.
+
+        Returns
+        -------
+        PrivatePrototypes
+            This model, fitted.
+
+        Warns
+        -----
+        UserWarning
+            Twice the noise exceeds the largest count that an entity of its public size could have.
+        """
+        self._check_parameters()
+        data = check_interactions(interactions, may_be_empty=self.epsilon is not None)
+        entity_ids, user_entities = self._place_users(entities, public_sizes, data.n_users)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        kept = self._choose_rows(users, data, fit.key)
+        sizes = self._check_sizes(public_sizes, entity_ids)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
+        self.entity_ids_, self.user_entities_ = entity_ids, user_entities
+        self.n_prototypes_ = self._plan_prototypes(sizes, data)
+        names = tuple(f"entity {id_at(entity_ids, h)!r}" for h in range(len(entity_ids)))
+        shards = {name: data.select_users(np.flatnonzero((user_entities == h) & kept)) for h, name in enumerate(names)}
+        self._announced = self.budget(data.n_items)
+        self._tell(fit.ledger, fit.key)
+        if self._announced is not None and entities is not None and public_sizes is None:
+            fit.ledger.note(
+                "the list of entities was taken from the data: not covered; an entity that has one user alone gives "
+                "that user away (pass public_sizes, which lists them)"
+            )
+        state = self.initial_state(names, tuple(self.n_prototypes_.tolist()), data.n_items, fit.key)
+        self.item_factors_ = self._train(fit.rounds(self, state, shards), fit.n_threads)
+        self._solve(fit.n_threads)
+        return self
+
+    def serve(
+        self, interactions: Interactions, entities: Sequence[Hashable] | np.ndarray | None = None, *, n_threads: int = 0
+    ) -> Self:
+        """The same item factors for other users, of known or new entities, solved for without fitting again.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            On the same items.
+        entities : array_like of shape (n_users,) or None
+            Who holds each row; a new entity, or None, uses the server's item factors.
+        n_threads : int
+            0 for all.
+
+        Returns
+        -------
+        PrivatePrototypes
+            A model of these users, which cost nothing: they send nothing.
+        """
+        fitted = self._fitted()
+        data = check_interactions(interactions, may_be_empty=True, least_users=1)
+        if not np.array_equal(data.item_ids, fitted.interactions_.item_ids):
+            raise ValueError("interactions must have the items that the model was fitted on; use select_items")
+        labels, rows = encode_labels("entities", entities, data.n_users)
+        known = {id_at(fitted.entity_ids_, h): h for h in range(len(fitted.entity_ids_))}
+        places = np.array([known.get(id_at(labels, h), -1) if entities is not None else -1 for h in range(len(labels))])
+        model = copy.copy(fitted)
+        model.interactions_, model.user_entities_ = data, places[rows]
+        model.user_factors_ = model._solve_users(resolve_n_threads(n_threads))
+        return model
+
+    # ---- before the round ---------------------------------------------------------------------------------------
+
+    def _choose_rows(self, users: Any, data: Interactions, key: Key) -> np.ndarray:
+        """Which rows are used: of a user with more than `max_rows_per_user` so many, uniformly."""
+        if users is None:
+            return np.ones(data.n_users, dtype=bool)
+        _, of = encode_labels("users", users, data.n_users)
+        order = np.lexsort((key.words_by_user(_ROWS, data.global_user_ids, size=1)[:, 0], of))
+        starts = np.flatnonzero(np.diff(of[order], prepend=-1))
+        place = np.arange(len(of)) - np.repeat(starts, np.diff(np.append(starts, len(of))))
+        kept = np.zeros(data.n_users, dtype=bool)
+        kept[order] = place < self.max_rows_per_user
+        return kept
+
+    def _place_users(self, entities: Any, sizes: Any, n_users: int) -> tuple[np.ndarray, np.ndarray]:
+        """All entities, and the place of each user's among them."""
+        found, rows = encode_labels("entities", entities, n_users)
+        if entities is None or not isinstance(sizes, Mapping):
+            return found, rows
+        listed, _ = encode_ids("public_sizes", list(sizes))
+        places = {id_at(listed, h): h for h in range(len(listed))}
+        if unknown := [label for h in range(len(found)) if (label := id_at(found, h)) not in places]:
+            raise ValueError(f"public_sizes must have all entities, got none for {unknown[0]!r}")
+        return listed, np.array([places[id_at(found, h)] for h in range(len(found))], dtype=np.int64)[rows]
+
+    def _check_sizes(self, sizes: Any, entity_ids: np.ndarray) -> list[int | None]:
+        if sizes is None:
+            return [None] * len(entity_ids)
+        check_instance("public_sizes", sizes, Mapping, "pass {entity: number of users}")
+        labels = [id_at(entity_ids, h) for h in range(len(entity_ids))]
+        return [check_integer(f"public_sizes[{label!r}]", sizes.get(label), low=1) for label in labels]
+
+    def _plan_prototypes(self, sizes: list[int | None], data: Interactions) -> np.ndarray:
+        """How many prototypes each entity sends; warn where they drown in noise."""
+        budget = self.budget(data.n_items)
+        if not isinstance(self.n_prototypes, str):
+            planned = [self.n_prototypes] * len(sizes)
+        elif budget is None or self.grouping == "one":
+            planned = [1] * len(sizes)
+        else:
+            stddev = budget.recovery.stddev
+            planned = [choose_n_prototypes(size, data.n_items, self.max_entries, stddev) for size in sizes]
+        if budget is not None:
+            noise = budget.recovery.stddev
+            drowned = [n for n, size in zip(planned, sizes, strict=True) if size and 2 * noise > size / n]
+            if drowned:
+                warnings.warn(
+                    f"{len(drowned)} of {len(planned)} entities send noise: twice its standard deviation ({noise:.0f} "
+                    "users) exceeds the number of users behind a prototype; use fewer prototypes, a larger epsilon, a "
+                    "delta, or smaller max_entries",
+                    UserWarning,
+                    stacklevel=4,
+                )
+        if self.grouping == "exemplars":
+            planned = np.minimum(planned, np.bincount(self.user_entities_)).tolist()
+        return np.array(planned, dtype=np.int64)
+
+    def _tell(self, ledger: Ledger, key: Key) -> None:
+        """Put into the ledger what the round's own event does not say."""
+        budget = self._announced
+        if budget is None:
+            return
+        for event in budget.events[:-1]:
+            ledger.record(event, simulation=key.is_simulation)
+        at = "" if self.delta is None else f" at delta {self.delta:g}"
+        rows = f", up to {self.max_rows_per_user} rows of it" if self.max_rows_per_user > 1 else ""
+        ledger.note(
+            f"each entity's message: epsilon {self.epsilon:g}{at} for adding or removing a user{rows}; the figures "
+            "above are for replacing one, and hold for all entities together if no user has rows beyond "
+            f"max_rows_per_user={self.max_rows_per_user}; a user's own entity is trusted"
+        )
+
+    # ---- after the round ----------------------------------------------------------------------------------------
+
+    def _decode(self, state: PrototypeState) -> Sums:
+        budget, rule = self.budget(state.n_items), self.sums(state.n_items)
+        shape, steps = (len(state.entities), state.n_items), rule.steps_per_unit
+        counts, sums, known = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
+        for array, sent in ((counts, state.counts), (sums, state.sums)):
+            np.put_along_axis(array, state.items, np.broadcast_to(sent, state.items.shape) / steps, axis=1)
+        np.put_along_axis(known, state.items, True, axis=1)
+        stddev = 0.0 if budget is None else budget.recovery.stddev
+        low, high = rule.value_range
+        return Sums(
+            counts, sums, known, stddev, low, high, float(rule.center), rule.largest / steps, rule.kind == "masked"
+        )  # fmt: skip
+
+    def _train(self, state: PrototypeState, n_threads: int) -> np.ndarray:
+        """The server's part; it looks at nothing but the messages."""
+        prototypes, weights = make_prototypes(self._decode(state))
+        return factorize(prototypes, weights, self.n_factors, self.regularization, self.n_epochs, state.seed, n_threads)
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_users, n_items = self.interactions_.shape
+        floats = rules_of(
+            np.float64,
+            item_factors_=(n_items, self.n_factors),
+            user_factors_=(n_users, self.n_factors),
+            user_side_item_factors_=(None, n_items, self.n_factors),
+        )
+        return {
+            **floats,
+            "user_entities_": ArrayRule(np.int64, (n_users,), -1),
+            "n_prototypes_": ArrayRule(np.int64, (None,), 1),
+        }
+
+    def _disagreement(self) -> str | None:
+        n_entities, refined = len(self.entity_ids_), len(self.user_side_item_factors_)
+        largest = int(self.user_entities_.max(initial=-1))
+        if largest >= n_entities or len(self.n_prototypes_) != n_entities:
+            return f"there are {n_entities} entities, {len(self.n_prototypes_)} numbers of prototypes, and {largest}"
+        if refined != (n_entities if self.refine and len(self.user_entities_) else 0):
+            return f"{n_entities} entities have the item factors of {refined}, with refine={self.refine}"
+        return None

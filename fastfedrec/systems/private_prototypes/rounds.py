@@ -1,0 +1,316 @@
+"""What entities send and what their server accepts; `private_prototypes.PrivatePrototypes` is the model around it.
+
+There is one round: every entity sends noisy sums over groups of its users.  The server's part, from sums to item
+factors, is `_private_prototypes_server`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.accounting import RoundTraffic, Unprotected
+from fastfedrec.accounting.events import Event
+from fastfedrec.compute import clustering
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.mechanisms.bounded_rows import grid_candidates, limit_contributions, project_rows, public_candidates
+from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+from fastfedrec.systems.private_prototypes._published import published_sums
+from fastfedrec.systems.private_prototypes.budget import (
+    GRID_DEPTH,
+    MAX_PROTOTYPES,
+    N_SWAPS,
+    Budget,
+    plan,
+    steps_per_unit,
+)
+from fastfedrec.systems.private_prototypes.private_kmeans import private_kmeans
+from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
+
+_NOISE = "private_prototypes.noise"
+_GROUPS = "private_prototypes.groups"
+_SEED = "private_prototypes.server"
+N_DIMENSIONS = 4  # of the projection
+N_CANDIDATES = 200
+_EXACT_STEPS = 2**16  # of the grid where there is no noise
+_FIELDS = ("entity", "item", "count", "sum")
+
+
+@dataclass(frozen=True)
+class PrototypeState:
+    """What the server holds.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The entities, as they sign.
+    n_prototypes : tuple of int
+        Of each; public.
+    n_items : int
+        Size of the public catalogue.
+    entities : ndarray of shape (n_prototypes,), int64
+        Which entity sent each prototype.
+    items : ndarray of shape (n_prototypes, n_support), int64
+        The columns of a prototype's entries.
+    counts : ndarray of shape (n_prototypes, n_support) or (n_prototypes, 1), int64
+        Noisy numbers of users, of an item or of the group, in grid steps.
+    sums : ndarray of shape (n_prototypes, n_support), int64
+        Noisy sums of values relative to the range's centre, in grid steps.
+    seed : int
+        Public: of the factorisation.
+    """
+
+    names: tuple[str, ...]
+    n_prototypes: tuple[int, ...]
+    n_items: int
+    entities: np.ndarray
+    items: np.ndarray
+    counts: np.ndarray
+    sums: np.ndarray
+    seed: int
+
+
+class PrototypeRounds(FederatedSystem):
+    """The one round of private prototypes; the parameters are those of `private_prototypes.PrivatePrototypes`."""
+
+    epsilon: float | None
+    delta: float | None
+    max_entries: int
+    value_range: tuple[float, float]
+    prototypes: str
+    support: str
+    n_support_items: int
+    candidates: str
+    grouping: str
+    n_prototypes: int | str
+    n_factors: int
+    max_rows_per_user: int
+    variant: str
+
+    @property
+    def _is_private(self) -> bool:
+        """Whether there is a guarantee."""
+        return self.epsilon is not None and self.variant == "guaranteed"
+
+    def sums(self, n_items: int) -> Recovery:
+        """What is added up, before noise.
+
+        Parameters
+        ----------
+        n_items : int
+            Size of the public catalogue.
+
+        Returns
+        -------
+        Recovery
+            Of exact sums.
+        """
+        low, high = map(float, self.value_range)
+        masked = self.prototypes == "masked"
+        exact = not self._is_private
+        return Recovery(
+            self.prototypes,
+            max_entries=n_items if exact else min(self.max_entries, n_items),
+            value_range=(low if masked else 0.0, high),
+            support_size=self._n_support(n_items) if self.support == "gumbel" else None,
+            steps_per_unit=_EXACT_STEPS if exact else steps_per_unit((high - low) / 2 if masked else high),
+        )
+
+    def budget(self, n_items: int) -> Budget | None:
+        """What an entity spends on what; None without privacy.
+
+        Parameters
+        ----------
+        n_items : int
+            Size of the public catalogue.
+
+        Returns
+        -------
+        Budget or None
+            The same for all entities.
+        """
+        if self.epsilon is None or not self._is_private:
+            return None
+        clusters = self.grouping == "kmeans" and self.n_prototypes != 1
+        delta = None if self.delta is None else float(self.delta)
+        most = MAX_PROTOTYPES if isinstance(self.n_prototypes, str) else self.n_prototypes
+        return plan(
+            float(self.epsilon), delta, self.sums(n_items), n_items, most, self.max_rows_per_user, clusters,
+            clusters and self.candidates == "grid",
+        )  # fmt: skip
+
+    def _n_support(self, n_items: int) -> int:
+        return min(self.n_support_items, n_items) if self.support == "gumbel" else n_items
+
+    def initial_state(self, names: tuple[str, ...], n_prototypes: tuple[int, ...], n_items: int, key: Key) -> Any:
+        """A server that has heard nobody yet.
+
+        Parameters
+        ----------
+        names : tuple of str
+            The entities.
+        n_prototypes : tuple of int
+            What each sends.
+        n_items : int
+            Size of the public catalogue.
+        key : Key
+            Source of the seed of the factorisation.
+
+        Returns
+        -------
+        PrototypeState
+            Without prototypes.
+        """
+        seed = int(key.words(_SEED, size=1)[0])
+        entities, items, counts, sums = self._nothing(n_items).values()
+        return PrototypeState(names, n_prototypes, n_items, entities, items, counts, sums, seed)
+
+    def _nothing(self, n_items: int) -> dict[str, np.ndarray]:
+        n_support = self._n_support(n_items)
+        wide = np.zeros((0, n_support), dtype=np.int64)
+        counts = wide if self.prototypes == "masked" else np.zeros((0, 1), dtype=np.int64)
+        return {"entity": np.zeros(0, dtype=np.int64), "item": wide, "count": counts, "sum": wide}
+
+    # ---- the three functions ------------------------------------------------------------------------------------
+
+    def count_clients(self, shard: Interactions) -> int:
+        """An entity is one client: how many users it has is not told."""
+        return 1
+
+    def local_round(
+        self,
+        state: PrototypeState,
+        shard: Interactions,
+        key: Key,
+        round: int,
+        *,
+        sender: str = "shard-0",
+        n_threads: int = 0,
+    ) -> Update:
+        """Release the prototypes of one entity, `shard`, which `sender` names."""
+        if self.epsilon is not None:
+            key.claim_message(_NOISE, round, sender)
+        entity = state.names.index(sender)
+        n_prototypes = state.n_prototypes[entity]
+        limited = self._limit(shard, key)
+        budget, exact = self.budget(shard.n_items), self.sums(shard.n_items)
+        n_threads = threads_for_rows(limited.n_users, resolve_n_threads(n_threads))
+        options: dict[str, Any] = {"key": key, "n_threads": n_threads}
+        if self.epsilon is not None and self.variant == "published":
+            sent = published_sums(limited, n_prototypes, float(self.epsilon), exact, entity=entity, **options)
+        else:
+            labels = self._group(limited, n_prototypes, key, entity, n_threads)
+            recovery = exact if budget is None else budget.recovery
+            sent = recover_prototypes(limited, labels, n_prototypes, recovery, round=entity, **options)
+        of = np.full(n_prototypes, entity, dtype=np.int64)
+        return Update(round, sender, 1, dict(zip(_FIELDS, (of, sent.items, sent.counts, sent.sums), strict=True)))
+
+    def merge(self, a: Update, b: Update) -> Update:
+        """Put two lists of prototypes together."""
+        arrays = {name: np.concatenate([a.arrays[name], b.arrays[name]]) for name in _FIELDS}
+        return Update(a.round, "merged", a.n_clients + b.n_clients, arrays)
+
+    def apply(self, state: PrototypeState, update: Update) -> PrototypeState:
+        """Keep the prototypes, in the order of entities."""
+        order = np.argsort(update.arrays["entity"], kind="stable")
+        entities, items, counts, sums = (update.arrays[name][order] for name in _FIELDS)
+        return replace(state, entities=entities, items=items, counts=counts, sums=sums)
+
+    # ---- what a server accepts ----------------------------------------------------------------------------------
+
+    def zero_update(self, state: PrototypeState, round: int) -> Update:
+        """The identity of `merge`."""
+        return Update(round, "nobody", 0, self._nothing(state.n_items))
+
+    def rules(self, state: PrototypeState, n_clients: int) -> Mapping[str, ArrayRule]:
+        """What a well-formed update looks like."""
+        shapes = {name: (None, *array.shape[1:]) for name, array in self._nothing(state.n_items).items()}
+        rules = {name: ArrayRule(np.int64, shape) for name, shape in shapes.items()}
+        rules["entity"] = ArrayRule(np.int64, (None,), 0, len(state.names) - 1)
+        rules["item"] = ArrayRule(np.int64, shapes["item"], 0, state.n_items - 1)
+        return rules
+
+    def inconsistency(self, state: PrototypeState, update: Update) -> str | None:
+        """Why an update's fields contradict each other, each of which has passed its rule."""
+        lengths = {len(array) for array in update.arrays.values()}
+        entity = state.names.index(update.sender)
+        if lengths != {state.n_prototypes[entity]}:
+            return f"it has {sorted(lengths)} prototypes, and {state.n_prototypes[entity]} were asked for"
+        if (update.arrays["entity"] != entity).any():
+            return "it speaks for another entity"
+        items = np.sort(update.arrays["item"], axis=1)
+        if (np.diff(items, axis=1) == 0).any():
+            return "a prototype has an item twice"
+        return None
+
+    def round_event(self, n_clients: int) -> Event:
+        """What the round is about to do to a user: the noise on the sums; `budget` lists all the rest."""
+        budget = self._announced
+        if budget is None and self.epsilon is not None:
+            return Unprotected(f"prototypes as published, epsilon {self.epsilon:g}: nominal, not a guarantee")
+        if budget is None:
+            return Unprotected("sums over groups of users" if self.grouping != "exemplars" else "rows of users")
+        return budget.events[-1]
+
+    _announced: Budget | None = None
+
+    def traffic(self, state: PrototypeState, n_clients: int) -> RoundTraffic:
+        """What the round moves, as an entity's mean: 8 bytes a number up, item factors of 4 bytes a number down."""
+        n_support = self._n_support(state.n_items)
+        numbers = 2 * n_support if self.prototypes == "masked" else n_support + 1
+        numbers += n_support if self.support == "gumbel" else 0
+        mean = sum(state.n_prototypes) / len(state.n_prototypes)
+        return RoundTraffic(
+            download=4 * state.n_items * self.n_factors, upload=round(8 * mean * numbers), n_clients=n_clients
+        )
+
+    # ---- inside an entity ---------------------------------------------------------------------------------------
+
+    def _limit(self, shard: Interactions, key: Key) -> Interactions:
+        """Values clipped to the range, and at most `max_entries` random ones of each user."""
+        rule = self.sums(shard.n_items)
+        low, high = map(float, self.value_range)
+        return limit_contributions(shard, rule.max_entries, value_range=(low, high), key=key)
+
+    def _group(self, shard: Interactions, n_prototypes: int, key: Key, entity: int, n_threads: int) -> np.ndarray:
+        """The group of each user; -1 for none."""
+        if self.grouping == "exemplars":
+            order = key.permutation(f"{_GROUPS}.{entity}", size=shard.n_users)
+            labels = np.full(shard.n_users, -1, dtype=np.int64)
+            labels[order[:n_prototypes]] = np.arange(len(order[:n_prototypes]))
+            return labels
+        if n_prototypes == 1 or (self.epsilon is None and not shard.n_users):
+            return np.zeros(shard.n_users, dtype=np.int64)
+        if self.grouping == "random":
+            words = key.words_by_user(_GROUPS, shard.global_user_ids, size=1)[:, 0]
+            return (words % np.uint64(n_prototypes)).astype(np.int64)
+        if self.epsilon is None:
+            n_clusters = min(n_prototypes, shard.n_users)
+            own = Key(key.subkey(f"{_GROUPS}.{entity}").tobytes())
+            return clustering.kmeans(shard, n_clusters, key=own, n_threads=n_threads).labels.astype(np.int64)
+        return self._cluster(shard, n_prototypes, key, entity, n_threads)
+
+    def _cluster(self, shard: Interactions, n_prototypes: int, key: Key, entity: int, n_threads: int) -> np.ndarray:
+        """Groups of users by private k-means; of what is chosen from the data, only the centres are released."""
+        budget = self.budget(shard.n_items)
+        swap_epsilon = (budget and budget.swap_epsilon) or 0.0
+        level_epsilon = (budget and budget.level_epsilon) or 0.0
+        radius = float(self.value_range[1]) * min(self.max_entries, shard.n_items) ** 0.5
+        n_candidates = max(N_CANDIDATES, 2 * n_prototypes)  # public: so that there is something to swap in
+        points = project_rows(shard, N_DIMENSIONS, radius, key=key, round=entity, n_threads=n_threads)
+        if self.candidates == "grid":
+            places = grid_candidates(
+                points, n_candidates, radius=radius, depth=GRID_DEPTH, n_shifts=1, epsilon=level_epsilon,
+                key=key, round=entity,
+            )  # fmt: skip
+        else:
+            places = public_candidates(n_candidates, N_DIMENSIONS, radius, key=key, round=entity)
+        centers = private_kmeans(
+            points, places, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon, key=key,
+            round=entity, n_threads=n_threads,
+        )  # fmt: skip
+        # An entity without users sends noise like any other.
+        return clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)

@@ -1,0 +1,73 @@
+"""Rounds of PrivRec that go on with the losses of stage one beside the recommender's (equation 11 of the paper)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastfedrec.compute.networks.client_updates import ClientUpdates
+from fastfedrec.compute.networks.joint_loss import JointNetwork
+from fastfedrec.compute.networks.sequences import draw_contrastive_examples
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.features import Features
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.systems.privrec.rounds import ClientData, PrivRecRounds
+from fastfedrec.systems.privrec.stage1 import Stage1Settings, in_order
+
+
+class JointData(ClientData):
+    """The same, and the users' positives in the order of time."""
+
+    def __init__(self, data: Interactions, features: Features, joint: JointNetwork, threshold: float, is_private: bool):
+        super().__init__(data, features, joint.network, threshold, ignore_unknown=is_private)
+        self.joint = JointNetwork(self.network)
+        self.sequences = (in_order(data) if is_private else data).binarize(threshold)
+
+
+@dataclass
+class JointRounds(PrivRecRounds):
+    """Rounds of PrivRec in which clients send what they change of the encoder, too, clipped and hidden as one.
+
+    Parameters
+    ----------
+    contrast : Stage1Settings
+        How sequences are cut, masked and weighted; other fields as of `PrivRecRounds`, with `network` a JointNetwork.
+    """
+
+    network: JointNetwork  # type: ignore[assignment]
+    contrast: Stage1Settings | None = None
+
+    def network_part(self, parameters: np.ndarray) -> np.ndarray:
+        """Of all parameters those that recommend."""
+        return self.network.network_part(parameters)
+
+    def whole(self, network: np.ndarray, learnt: np.ndarray | None) -> np.ndarray:
+        """All parameters, from the network's and the encoder of stage one."""
+        assert learnt is not None  # where these losses are, stage one was
+        return self.network.join(network, learnt)
+
+    def _new_data(self, shard: Interactions) -> JointData:
+        return JointData(shard, self.features, self.network, self.local.threshold, self.noise is not None)
+
+    def _train(  # type: ignore[override]
+        self,
+        clients: JointData,
+        rows: np.ndarray,
+        parameters: np.ndarray,
+        clip_order: int,
+        key: Key,
+        round: int,
+        n_threads: int,
+    ) -> ClientUpdates:
+        assert self.contrast is not None
+        local, chosen = self.local, self.contrast
+        examples = clients.draw(rows, local, key, self.streams, round, n_threads)
+        masked = draw_contrastive_examples(
+            clients.sequences, rows, length=chosen.length, n_negatives=chosen.negatives,
+            key=key, purpose=f"{self.streams}.masks", round=round, n_threads=n_threads,
+        )  # fmt: skip
+        return clients.joint.train_clients(
+            parameters, examples, masked, contrastive_weight=chosen.contrastive_weight,
+            learning_rate=local.learning_rate, n_epochs=local.epochs, batch_size=local.batch_size,
+            masked_batch_size=chosen.batch_size, clip_norm=self.clip_norm, clip_order=clip_order,
+            key=key, purpose=f"{self.streams}.order", round=round, n_threads=n_threads,
+        )  # fmt: skip

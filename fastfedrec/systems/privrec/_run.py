@@ -1,0 +1,115 @@
+"""Around the rounds of a fit of PrivRec: its accounts, the checkpoint that it is resumed from, and divergence."""
+
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec.core.check import check_integer
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.log import InteractionLog
+from fastfedrec.rounds.checkpoint import Checkpoint, read_traffic
+from fastfedrec.rounds.engine import Engine
+from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._transaction import Account
+from fastfedrec.systems.privrec._cohort import CohortRounds, PrivRecState
+
+_LARGEST_PARAMETER = 10.0  # weights start below 1; at this size, logits are in the tens of thousands
+_FIELDS = ("ledger", "rounds", "round")  # of a state
+_NOISE_TO_LEARN_WITH = 0.003  # in each parameter of a step of the server
+
+
+@dataclass
+class Run:
+    """What all stages of one fit share; its ledgers are those of a run that was resumed, once a stage has begun."""
+
+    account: Account
+    communication: CommunicationLedger
+    engine: Engine
+    key: Key
+    n_threads: int
+    show_progress: bool
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the run has cost so far."""
+        return self.account.ledger
+
+    def open(self, system: CohortRounds, start: Callable[[], np.ndarray], n_rounds: int) -> tuple[np.ndarray, int]:
+        """Parameters and number of a stage's next round; `start` gives the first ones where nothing was kept."""
+        folder = system.checkpoint
+        found = None if folder is None else folder.restore(_FIELDS)
+        if folder is None or found is None:
+            parameters = start()
+            self._keep(folder, -1, parameters)
+            return parameters, 0
+        header, arrays = found
+        with folder.checking_state():
+            if set(arrays) != {"parameters"}:
+                raise ValueError(f"it must have the array 'parameters', got {sorted(arrays)}")
+            rule = ArrayRule(np.float32, (system.network.n_parameters,))
+            if violation := rule.violation(arrays["parameters"]):
+                raise ValueError(f"parameters {violation}")
+            last_round = check_integer("round", header["round"], low=-1, high=n_rounds - 1)
+            communication = CommunicationLedger([read_traffic(traffic) for traffic in header["rounds"]])
+            ledger = Ledger.from_dict(header["ledger"], check_costs=False)
+        self.account.resume(ledger)
+        self.communication = communication
+        return arrays["parameters"], last_round + 1
+
+    def rounds(
+        self,
+        system: CohortRounds,
+        data: Interactions | InteractionLog,
+        parameters: np.ndarray,
+        first_round: int,
+        n_rounds: int,
+        after_round: Callable[[int, np.ndarray], None] | None = None,
+    ) -> np.ndarray:
+        """Run a stage, or what is left of it, and return its last parameters."""
+
+        def after(round_number: int, state: PrivRecState) -> None:
+            check_convergence(system, state.parameters, round_number)
+            self._keep(system.checkpoint, round_number, state.parameters)
+            if after_round is not None:
+                after_round(round_number, state.parameters)
+
+        return self.engine.run(
+            system,
+            system.state_of(parameters, first_round),
+            data,  # type: ignore[arg-type]
+            key=self.key,
+            n_rounds=n_rounds,
+            first_round=first_round,
+            ledger=self.ledger,
+            communication=self.communication,
+            n_threads=self.n_threads,
+            show_progress=self.show_progress,
+            after_round=after,
+        ).parameters
+
+    def _keep(self, folder: Checkpoint | None, round_number: int, parameters: np.ndarray) -> None:
+        if folder is None:
+            return
+        rounds = [astuple(traffic) for traffic in self.communication.rounds]
+        header = {"ledger": self.ledger.to_dict(), "rounds": rounds, "round": round_number}
+        folder.keep_state(header, {"parameters": parameters})
+
+
+def check_convergence(system: CohortRounds, parameters: np.ndarray, round_number: int) -> None:
+    """Raise where parameters, which are public, have left the range in which the network means anything."""
+    largest = float(np.abs(parameters).max())
+    if largest <= _LARGEST_PARAMETER:
+        return
+    reason = "lower learning_rate or server_learning_rate"
+    if system.noise is not None:
+        mean_noise = 2 * system.noise.noise_multiplier * system.noise.clip_norm / system.cohort_size
+        reason = (
+            f"the noise is {mean_noise:.3g} in each parameter of the mean update, and training needs about "
+            f"{_NOISE_TO_LEARN_WITH / system.server_learning_rate:.2g} or less: lower clip_norm, or enlarge cohort_size"
+        )
+    raise DivergenceError(
+        f"{system.stage} diverged in round {round_number}: the largest parameter is {largest:.3g}; {reason}"
+    )

@@ -1,0 +1,95 @@
+"""What a fitted network offers its users: scores of all items, and the networks that devices have fine-tuned."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from fastfedrec.accounting import Ledger
+from fastfedrec.compute.networks.client_updates import ClientUpdates
+from fastfedrec.compute.networks.two_tower import TwoTower
+from fastfedrec.data.features import Features
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems.privrec.rounds import ClientData
+
+
+class _TwoTowerRecommender(OwnRows):
+    """Scores of a network for the users and items of `interactions_`; other users are known by their features alone."""
+
+    parameters_: np.ndarray
+    features_: Features
+    _network: TwoTower
+
+    def score_items(
+        self, user_ids: Sequence[Hashable] | np.ndarray, contexts: Mapping[str, Any] | None = None
+    ) -> np.ndarray:
+        """Score all items for each user, or for each user in a context.
+
+        Parameters
+        ----------
+        user_ids : array_like of shape (n_queries,)
+            External ids.
+        contexts : mapping of str to array_like of shape (n_queries,), or None
+            The features of the context, where the model has any.
+
+        Returns
+        -------
+        ndarray of shape (n_queries, n_items), float64
+            Logits, in the order of ``interactions_.item_ids``.
+        """
+        model = self._fitted()
+        rows = model.interactions_.user_index(user_ids)
+        if not model.features_.context.n_features:
+            return model._score_block(rows)
+        if contexts is None:
+            raise ValueError(
+                f"contexts must be given, with the columns {list(model.features_.context.names)}: the model scores "
+                "items in a context"
+            )
+        features = model.features_.with_contexts({name: contexts[name] for name in model.features_.context.names})
+        network = TwoTower(features, n_factors=model._network.n_factors, hidden=model._network.hidden)
+        scores = network.score(model.parameters_, rows, contexts=np.arange(len(rows)), **model._personal(rows))
+        return scores.astype(np.float64)
+
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return data
+
+    def _serving(self, data: Interactions) -> Self:
+        model = super()._serving(data)
+        model.features_ = self.features_.encode(data)
+        model._network = TwoTower(model.features_, n_factors=self._network.n_factors, hidden=self._network.hidden)
+        return model
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        if self.features_.context.n_features:
+            raise ValueError("this model scores items in a context; use score_items(user_ids, contexts=...)")
+        return self._network.score(self.parameters_, users, **self._personal(users)).astype(np.float64)
+
+    def _personal(self, users: np.ndarray) -> dict[str, Any]:
+        """Whose own network answers; here everybody is served by the same."""
+        return {}
+
+
+class _Personalized(_TwoTowerRecommender):
+    """What the devices of some users hold after `PrivRec.personalize`."""
+
+    def __init__(self, parameters: np.ndarray, ledger: Ledger, data: ClientData, updates: ClientUpdates):
+        self.interactions_ = data.visited
+        self.ledger_ = ledger
+        self.parameters_ = parameters
+        self.features_ = data.network.features.with_contexts(None)
+        self._network = data.network
+        self._updates = updates
+
+    def _personal(self, users: np.ndarray) -> dict[str, Any]:
+        return {"updates": self._updates, "clients": users}
+
+    def with_users(self, interactions: Interactions) -> Self:
+        raise TypeError("fine-tuned networks belong to their users; use personalize of the model they were made from")
+
+    def save(self, path: Any, *, include_users: bool = True) -> None:
+        raise TypeError("fine-tuned networks stay on the users' devices; save the model they were made from")
+
+    def __repr__(self) -> str:
+        return f"<networks of {self.interactions_.n_users:,} users, fine-tuned by PrivRec.personalize>"

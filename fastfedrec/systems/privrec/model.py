@@ -1,0 +1,449 @@
+"""PrivRec and DP-PrivRec: federated Reptile on a two-tower network with side features (Wang et al. 2021).
+
+One round: the server sends the network's parameters to `cohort_size` clients, drawn without replacement; each takes its
+own steps of SGD and sends how far it came; the server adds noise to the sum, and steps along the mean.  Afterwards a
+user's device fine-tunes the network on that user's own data.  Corrections: docs/explanation/systems/privrec/privrec.md.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.compute.networks.joint_loss import JointNetwork
+from fastfedrec.compute.networks.two_tower import TwoTower
+from fastfedrec.core.check import check_callback, check_flag, check_instance, check_integer, check_real
+from fastfedrec.core.randomness import Key, resolve_key
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.digest import data_parts, digests
+from fastfedrec.data.features import Features
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.log import InteractionLog
+from fastfedrec.rounds.checkpoint import Checkpoint
+from fastfedrec.rounds.engine import Engine
+from fastfedrec.rounds.fit import Phase, resolve_engine, resolve_ledger
+from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.privrec import start as first
+from fastfedrec.systems.privrec._joint import JointRounds
+from fastfedrec.systems.privrec._run import Run
+from fastfedrec.systems.privrec._serving import _Personalized, _TwoTowerRecommender
+from fastfedrec.systems.privrec._settings import PrivRecSettings, check_settings, is_private
+from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.privrec.rounds import ClientData, LocalTraining, PrivRecRounds
+from fastfedrec.systems.privrec.stage1 import (
+    choose_sequences,
+    has_joint_loss,
+    learn_items,
+    public_note,
+    with_embeddings,
+)
+from fastfedrec.systems.recommender import check_interactions
+
+__all__ = ["PrivRec"]
+
+_TABLES = ("user", "item", "context")
+
+
+class PrivRec(_TwoTowerRecommender):
+    """Federated meta-learning of a two-tower network with side features, with or without user-level privacy.
+
+    **Guarantee** (`noise_multiplier` or `target_epsilon` given, or no rounds and `popularity_epsilon`: DP-PrivRec).
+    Replacing all data of one user ("replace", privacy unit "user") is hidden from everybody who sees what the server
+    releases: the item counts, if asked for, and the parameters after each round.  The server is trusted ("central"):
+    it sees every update and draws the cohorts, in secret.  The figure of a run is in `ledger_`, by an accountant for
+    sampling without replacement.  A user's fine-tuned network never leaves the device.  Values given for
+    features, and the lists of users and items, are taken to be public.  Otherwise, or with ``stage1="published"``,
+    there is none.
+
+    Parameters
+    ----------
+    features : mapping or None
+        Which features the towers see: names of columns under "user", "item" and (for a log) "context"; or a mapping
+        from name to all values that may occur, which under a guarantee are public: any other value counts as none.
+        Values of a plain name are taken from the data, which no guarantee covers; the ledger says so.  The item's id
+        is always one.  None: nothing but the item's id.
+    n_rounds : int or "auto"
+        Rounds (the paper's E1).  0, where there is a `popularity_epsilon`: devices fine-tune what that gives.
+    cohort_size : int, "auto" or "all"
+        Clients of a round (M); exactly so many, drawn without replacement.
+    local_epochs : int or "auto"
+        Passes of a client over its own examples (E2).
+    learning_rate, server_learning_rate : float or "auto"
+        Of a client's steps, and of the server's along the mean update.
+    negatives : int or "auto"
+        Items that a user has not visited, drawn for each positive, in each round anew.
+    clip_norm : float or None
+        Bound (S) of a client's update over all its epochs: dense weights and embeddings together.
+    noise_multiplier : float or None
+        z: the noise has standard deviation (Laplace: scale) z * 2 S on the sum of a cohort, in every parameter.
+    target_epsilon : float or None
+        Choose the least noise with which the whole run costs a user no more than this, at `delta`.
+    popularity_epsilon : float or None
+        Before the first round, release how many users have each item (at most 10 items a user, discrete Laplace noise),
+        and start with a network that scores items by that; part of `target_epsilon`.  None starts at random.
+    stage1 : {"none", "public", "dp", "published"}
+        Whether items' embeddings start from what a recurrent encoder learns from sequences: of other people, passed to
+        `fit` ("public": costs nothing, if they are that); the users' own, in rounds with clipping and noise ("dp":
+        part of `target_epsilon`, or with the same `noise_multiplier`), or without, as the paper does it ("published":
+        no guarantee at all).
+    stage1_share : float
+        Of what `target_epsilon` leaves for rounds, the share that "dp" may spend on stage one; all without rounds.
+    stage1_options : mapping or None
+        Other numbers of stage one than its own: n_rounds, cohort_size, local_epochs, learning_rate,
+        server_learning_rate, batch_size, length (of sequences), negatives, clip_norm (None takes the model's).  And
+        contrastive_weight: above 0, rounds go on with its losses beside their own (equation 11), so many times.
+    noise : {"gaussian", "laplace"}
+        "laplace" clips in the l1 norm, without which Laplace noise promises nothing.
+    preset : {"recommended", "paper"}
+        What "auto" stands for.
+    delta : float
+        At which the ledger states its figures, and `target_epsilon` is meant.
+    threshold : float
+        An interaction with a value above it is positive; every entry of a log is.  All others count as visited.
+    batch_size : int
+        Examples of a local step.
+    n_factors : int
+        Width of embeddings and towers; a multiple of 16.
+    hidden : tuple of int
+        Widths of the layers above the towers; multiples of 16.
+
+    Attributes
+    ----------
+    parameters_ : ndarray of shape (n_parameters,), float32
+        Of the network, after `fit`.
+    features_ : fastfedrec.data.features.Features
+        The values of every feature; the users' own among them.
+    noise_multiplier_ : float or None
+        As used; None without noise.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the run cost each user.
+    communication_ : fastfedrec.accounting.CommunicationLedger
+        What a client of each round received and sent; first of all the items that count, with `popularity_epsilon`.
+
+    References
+    ----------
+    .. [1] Wang, Yin, Chen, Yu, Zhou, Zhang, "Fast-adapting and privacy-preserving federated recommender system", The
+       VLDB Journal, 2021.
+    .. [2] Nichol, Achiam, Schulman, "On first-order meta-learning algorithms", arXiv:1803.02999, 2018 (Reptile).
+
+    Examples
+    --------
+    >>> from fastfedrec import Key, PrivRec, datasets
+    >>> data = datasets.generate_implicit(100, 60, key=Key.from_seed(1))
+    >>> model = PrivRec(n_rounds=3, cohort_size=10, clip_norm=0.1, target_epsilon=2.0, n_factors=16, hidden=(16,))
+    >>> model = model.fit(data, key=Key.from_seed(1))
+    >>> 1.9 < model.ledger_.epsilon("public") <= 2.0
+    True
+    >>> devices = model.personalize(data.select_users([3, 5]), key=Key.from_seed(2))
+    >>> devices.recommend(data.user_ids[[3, 5]], n=4)[0].shape
+    (2, 4)
+    """
+
+    _communicates = True
+    _saved: ClassVar[tuple[str, ...]] = ("parameters_",)
+
+    def __init__(
+        self,
+        features: Mapping[str, Any] | None = None,
+        n_rounds: int | str = "auto",
+        cohort_size: int | str = "auto",
+        local_epochs: int | str = "auto",
+        learning_rate: float | str = "auto",
+        server_learning_rate: float | str = "auto",
+        negatives: int | str = "auto",
+        clip_norm: float | None = None,
+        noise_multiplier: float | None = None,
+        target_epsilon: float | None = None,
+        popularity_epsilon: float | None = None,
+        stage1: str = "none",
+        stage1_share: float = 0.5,
+        stage1_options: Mapping[str, Any] | None = None,
+        noise: str = "gaussian",
+        preset: str = "recommended",
+        delta: float = 1e-6,
+        threshold: float = 0.0,
+        batch_size: int = 32,
+        n_factors: int = 64,
+        hidden: tuple[int, ...] = (128, 64, 32, 16),
+    ):
+        self.features = features
+        self.n_rounds = n_rounds
+        self.cohort_size = cohort_size
+        self.local_epochs = local_epochs
+        self.learning_rate = learning_rate
+        self.server_learning_rate = server_learning_rate
+        self.negatives = negatives
+        self.clip_norm = clip_norm
+        self.noise_multiplier = noise_multiplier
+        self.target_epsilon = target_epsilon
+        self.popularity_epsilon = popularity_epsilon
+        self.stage1 = stage1
+        self.stage1_share = stage1_share
+        self.stage1_options = stage1_options
+        self.noise = noise
+        self.preset = preset
+        self.delta = delta
+        self.threshold = threshold
+        self.batch_size = batch_size
+        self.n_factors = n_factors
+        self.hidden = hidden
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        vars(self).update(check_settings(self.get_params()))
+        if self.features is None:
+            return
+        check_instance("features", self.features, Mapping, "pass {'user': [names], 'item': [names]}")
+        if unknown := sorted(set(self.features) - set(_TABLES)):
+            raise ValueError(f"features must have the keys 'user', 'item' or 'context', got {unknown}")
+
+    @transactional
+    def fit(
+        self,
+        interactions: Interactions | InteractionLog,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        callback: Callable[["PrivRec", int], None] | None = None,
+        ledger: Ledger | None = None,
+        *,
+        engine: Engine | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        public: Interactions | None = None,
+    ) -> Self:
+        """Train by `n_rounds` federated rounds.
+
+        Parameters
+        ----------
+        interactions : Interactions or InteractionLog
+            Everything that a user has visited.  A client without positives sends zeros.
+        key : Key or None
+            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
+        n_threads : int
+            0 for all; the model does not depend on it.
+        show_progress : bool
+            Draw a progress bar (needs tqdm).
+        callback : callable or None
+            Called as ``callback(model, round)`` after each round, with the model ready to use.
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this run is added; None starts one.
+        engine : Engine or None
+            Where shards run; None runs one shard in this process.
+        checkpoint : path-like or None
+            A folder in which the run is kept after every round; where one is there already, it is resumed, and ends
+            with the same bits.  It holds the key, and sums without noise: only its owner may read it.
+        public : Interactions or None
+            With ``stage1="public"``: sequences, with timestamps, of people who are no users here.
+
+        Returns
+        -------
+        PrivRec
+            This model, fitted.
+
+        Raises
+        ------
+        DivergenceError
+            The parameters, which are public, left the range in which the network means anything; the message names the
+            round and what to change.
+        ValueError
+            A checkpoint of a run on other data or with other parameters; a stage one on data without all timestamps.
+        """
+        self._check_parameters()
+        visited = interactions.interactions if isinstance(interactions, InteractionLog) else interactions
+        private = is_private(self.get_params())
+        visited = check_interactions(visited, may_be_empty=private, least_users=1)
+        data = interactions if isinstance(interactions, InteractionLog) else visited
+        if checkpoint is not None and ledger is not None:
+            raise ValueError("ledger must be None with a checkpoint, which keeps the ledger of its own run")
+        n_threads = resolve_n_threads(n_threads)
+        show_progress, callback = check_flag("show_progress", show_progress), check_callback("callback", callback)
+        engine = resolve_engine(engine)
+        features = first.describe_features(self.features or {}, data, visited, is_private=private)
+        joint = has_joint_loss(self.get_params())
+        sequences = choose_sequences(self.stage1, data, public, self.threshold, joint=joint, is_private=private)
+        settings = PrivRecSettings.resolve(self.get_params(), visited.n_users, 0 if public is None else public.n_users)
+        described = data, public, settings, engine.n_shards
+        folder = None if checkpoint is None else Checkpoint(checkpoint, self._run_of(*described))
+        with nullcontext() if folder is None else folder.alone():
+            key = resolve_key(key if folder is None else folder.resolve_key(key))
+            ledger = resolve_ledger(ledger, self.delta)
+            key.claim(f"{type(self).__name__}.fit")
+            where = None if checkpoint is None else os.path.abspath(checkpoint)
+            self.ledger_ = self._open_account(ledger, visited, simulation=key.is_simulation, checkpoint=where)
+            self.interactions_, self.features_, self.communication_ = visited, features, CommunicationLedger()
+            self._network = self._build()
+            self.noise_multiplier_ = settings.noise_multiplier
+            run = Run(self._account_, self.communication_, engine, key, n_threads, show_progress)
+            learnt = None
+            if sequences is not None and settings.stage1 is not None:
+                inner = None if folder is None else folder.within("stage1")
+                learnt = learn_items(self.stage1, sequences, settings.stage1, run, inner, self.noise, self.n_factors)
+            system = self._system(settings, key, n_threads, folder)
+
+            def after_round(round_number: int, parameters: np.ndarray) -> None:
+                self._take(run, system, parameters)
+                if callback is not None:
+                    callback(self, round_number)
+
+            parameters, first_round = run.open(
+                system, lambda: self._start(data, system, run, sequences, learnt), settings.n_rounds
+            )
+            self._take(run, system, parameters)
+            run.rounds(system, data, parameters, first_round, settings.n_rounds, after_round)
+        return self
+
+    def personalize(
+        self,
+        data: Interactions | InteractionLog,
+        *,
+        key: Key | None = None,
+        local_epochs: int | None = None,
+        n_threads: int = 0,
+    ) -> _Personalized:
+        """Fine-tune the network for each user on that user's own data, as the user's device does.
+
+        Nothing is sent, so it costs no privacy.
+
+        Parameters
+        ----------
+        data : Interactions or InteractionLog
+            The users' own data, with the same items and features; users may be new.
+        key : Key or None
+            Source of negatives and of the order of examples; None draws one from entropy.
+        local_epochs : int or None
+            Passes over a user's examples; None takes the training's.
+        n_threads : int
+            0 for all; the result does not depend on it.
+
+        Returns
+        -------
+        Recommender
+            Offers `score`, `recommend` and `score_items` for these users; it holds each one's own parameters in memory
+            (about 4 (n_dense + n_factors * distinct feature values) bytes a user), and is not saved.
+
+        Raises
+        ------
+        KeyError
+            A value of a feature that the model was not told of.
+        """
+        fitted = self._fitted()
+        own = data.interactions if isinstance(data, InteractionLog) else data
+        check_instance("data", own, Interactions, "use Interactions.from_arrays")
+        if not np.array_equal(own.item_ids, fitted.interactions_.item_ids):
+            raise ValueError("data must have the items the model was fitted with; see Interactions.select_items")
+        # Nothing here depends on the noise or on the number of users, so there is nothing to calibrate.
+        settings = PrivRecSettings.resolve(
+            fitted.get_params() | {"noise_multiplier": 1.0, "target_epsilon": None, "stage1": "none"}, 2**31
+        )
+        epochs = settings.local_epochs
+        if local_epochs is not None:
+            epochs = check_integer("local_epochs", local_epochs, low=0, high=2**31 - 1)
+        clients = ClientData(data, fitted.features_, fitted._network, fitted.threshold)
+        updates = clients.train(
+            fitted.parameters_, np.arange(own.n_users), fitted._local(settings, epochs),
+            key=resolve_key(key), purpose="privrec.personal", round_number=0, n_threads=n_threads,
+        )  # fmt: skip
+        return _Personalized(fitted.parameters_, fitted.ledger_, clients, updates)
+
+    # ---- around a run -------------------------------------------------------------------------------------------
+
+    def _build(self) -> TwoTower:
+        return TwoTower(self.features_, n_factors=self.n_factors, hidden=tuple(self.hidden))
+
+    def _local(self, settings: PrivRecSettings, epochs: int) -> LocalTraining:
+        return LocalTraining(epochs, settings.learning_rate, self.batch_size, settings.negatives, self.threshold)
+
+    def _plan(self, users: Interactions, key: Key) -> list[Phase]:
+        """Stage two of users whose rows are elsewhere, so without what `fit` learns of rows before it."""
+        settings = PrivRecSettings.resolve(self.get_params(), users.n_users)
+        self.interactions_, self.features_ = users, first.describe_features({}, users, users)
+        self._network = self._build()
+        system = self._system(settings, key, 1, None)
+        return [Phase(system, system.initial_state(), settings.n_rounds)]
+
+    def _system(self, settings: PrivRecSettings, key: Key, n_threads: int, folder: Checkpoint | None) -> PrivRecRounds:
+        noise = None
+        if settings.noise_multiplier is not None and settings.clip_norm is not None:
+            noise = GridNoise.calibrated(self.noise, settings.clip_norm, settings.noise_multiplier)
+        described = (
+            self.interactions_.global_user_ids, settings.cohort_size, self._local(settings, settings.local_epochs),
+            settings.server_learning_rate, settings.clip_norm, noise, key, n_threads, folder,
+        )  # fmt: skip
+        if settings.stage1 is not None and settings.stage1.contrastive_weight:
+            return JointRounds(self.features_, JointNetwork(self._network), *described, settings.stage1)
+        return PrivRecRounds(self.features_, self._network, *described)
+
+    def _start(
+        self,
+        data: Interactions | InteractionLog,
+        system: PrivRecRounds,
+        run: Run,
+        sequences: Interactions | None,
+        learnt: np.ndarray | None,
+    ) -> np.ndarray:
+        """The parameters of the first round of stage two."""
+        parameters = system.network_part(system.initial_state().parameters)
+        if sequences is not None and learnt is not None:
+            parameters = with_embeddings(self._network, parameters, self.interactions_.item_ids, sequences, learnt)
+        if self.stage1 == "public" and sequences is not None:
+            run.ledger.note(public_note(sequences.n_users))
+        if system.noise is not None or self.popularity_epsilon is not None or self.stage1 == "dp":
+            run.ledger.note(first.features_note(self.features or {}))
+        if self.popularity_epsilon is None:
+            return system.whole(parameters, learnt)
+        positives = data.interactions.binarize() if isinstance(data, InteractionLog) else data.binarize(self.threshold)
+        counts = first.release_popularity(positives, self.popularity_epsilon, system.key, run.ledger)
+        run.communication.record(RoundTraffic(download=0, upload=4 * first.MAX_ITEMS, n_clients=positives.n_users))
+        return system.whole(first.popularity_start(self._network, parameters, counts, system.local.negatives), learnt)
+
+    def _take(self, run: Run, system: PrivRecRounds, parameters: np.ndarray) -> None:
+        self.ledger_, self.communication_ = run.ledger, run.communication
+        self.parameters_ = system.network_part(parameters)
+
+    def _run_of(
+        self, data: Interactions | InteractionLog, public: Interactions | None, settings: PrivRecSettings, n_shards: int
+    ) -> dict[str, str]:
+        """Digests of everything that the bits of a run depend on, beside the key."""
+        chosen = {"system": type(self).__name__, "settings": asdict(settings), "shards": n_shards}
+        parameters = {f"parameter {name}": value for name, value in self.get_params().items()}
+        return digests(chosen | parameters | data_parts(data) | data_parts(public, "public "))
+
+    # ---- saving -------------------------------------------------------------------------------------------------
+
+    def _fitted_arrays(self, include_users: bool) -> dict[str, np.ndarray]:
+        arrays = super()._fitted_arrays(include_users)
+        for name in _TABLES:
+            table = getattr(self.features_, name)
+            kept = name == "item" or (name == "user" and include_users)
+            arrays[f"features.{name}.indptr"] = table.indptr if kept else table.indptr[:1]
+            arrays[f"features.{name}.indices"] = table.indices if kept else table.indices[:0]
+            for number, values in enumerate(table.vocabularies):
+                arrays[f"features.{name}.{number}"] = values
+        return arrays
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | {
+            "features": {name: list(getattr(self.features_, name).names) for name in _TABLES},
+            "noise_multiplier": self.noise_multiplier_,
+        }
+
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.noise_multiplier_ = saved.value("noise_multiplier")
+        if self.noise_multiplier_ is not None:
+            self.noise_multiplier_ = check_real("noise_multiplier", self.noise_multiplier_, low=0.0)
+        names, n_users, n_items = saved.mapping("features"), *self.interactions_.shape
+        entries = {"user": n_users, "item": n_items, "context": 0}
+        if names.keys() != entries.keys():
+            raise saved.error("features", f"must be those of {_TABLES}, got {sorted(names)}")
+        self.features_ = Features(**{name: saved.features(name, names[name], n) for name, n in entries.items()})
+        self._network = self._build()
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        return rules_of(np.float32, parameters_=(self._network.n_parameters,))

@@ -1,0 +1,146 @@
+"""What every fitted model of ratings offers beside score and recommend: predictions on the scale of the ratings."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from fastfedrec.compute.row_sums import sum_rows
+from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.evaluation.ratings import evaluate_ratings
+from fastfedrec.mechanisms.codes import check_grid
+from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems.recommender import Recommender, check_interactions
+
+STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
+HALF_STARS = tuple(j / 2 for j in range(1, 11))
+
+_LARGEST_RATING = 1e100  # whose square is a number
+_BLOCK_CELLS = 2**22  # entries of users' systems held at once
+_LEAST_RIDGE = 1e-9  # keeps a user with fewer ratings than factors from having no solution
+
+
+class RatingModel(Recommender):
+    """A model whose scores are ratings."""
+
+    grid: Sequence[float]
+
+    def predict(
+        self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray
+    ) -> np.ndarray:
+        """The rating that each user is predicted to give the item beside it.
+
+        Parameters
+        ----------
+        user_ids, item_ids : array_like of shape (n,)
+            External ids, taken in pairs.
+
+        Returns
+        -------
+        ndarray of shape (n,), float64
+            Within the range of `grid`: scores are cut off only here, at the end.
+
+        Raises
+        ------
+        KeyError
+            An id the model was not fitted on.
+        """
+        model = self._fitted()
+        return np.clip(model.score(user_ids, item_ids), model.grid[0], model.grid[-1])
+
+    def evaluate(self, test: Interactions, metrics: Sequence[str] = ("rmse", "mae")) -> dict[str, float]:
+        """The errors of predicted test ratings, by `fastfedrec.evaluation.evaluate_ratings`.
+
+        Parameters
+        ----------
+        test : Interactions
+            With ratings as values.
+        metrics : sequence of {"rmse", "mae"}
+            Which errors.
+
+        Returns
+        -------
+        dict of str to float
+            Each metric under its name, on the scale of the ratings.
+        """
+        return evaluate_ratings(self, test, metrics=metrics)
+
+    def _check_grid(self) -> None:
+        self.grid = tuple(map(float, check_grid("grid", self.grid, high=32)))
+        if max(map(abs, self.grid)) > _LARGEST_RATING:
+            raise ValueError(f"grid must hold numbers from -1e100 to 1e100, got {self.grid}; use another scale")
+
+
+class AdditiveModel(RatingModel):
+    """Mean + user bias + item bias + product of factors."""
+
+    _saved: ClassVar[tuple[str, ...]] = ("mean_", "user_biases_", "item_biases_", "user_factors_", "item_factors_")
+
+    mean_: np.ndarray
+    user_biases_: np.ndarray
+    item_biases_: np.ndarray
+    user_factors_: np.ndarray
+    item_factors_: np.ndarray
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_users, n_items = self.interactions_.shape
+        return rules_of(
+            np.float64,
+            mean_=(),
+            user_biases_=(n_users,),
+            item_biases_=(n_items,),
+            user_factors_=(n_users, None),
+            item_factors_=(n_items, None),
+        )
+
+    def _disagreement(self) -> str | None:
+        users, items = self.user_factors_.shape[1], self.item_factors_.shape[1]
+        return None if users == items else f"users have {users} factors, and items {items}"
+
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        products = np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items], dtype=np.float64)
+        return self.mean_ + self.user_biases_[users] + self.item_biases_[items] + products
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        # Biases are two more factors, so that a block of scores is written once.
+        ones = np.ones(len(users)), np.ones(len(self.item_factors_))
+        left = np.column_stack([self.user_factors_[users], self.mean_ + self.user_biases_[users], ones[0]])
+        right = np.column_stack([self.item_factors_, ones[1], self.item_biases_])
+        with one_blas_thread():
+            return left @ right.T
+
+
+def check_ratings(interactions: Interactions, *, is_private: bool = False, least_users: int = 0) -> Interactions:
+    """Return interactions with ratings as values, or raise.
+
+    A private fit asks for nothing, and takes each as a 1 where there are none: ratings that are all 1 are not stored,
+    so that one user's other rating would decide whether there is a model.
+    """
+    data = check_interactions(interactions, may_be_empty=is_private, least_users=least_users)
+    if data.values is None and not is_private:
+        raise ValueError(
+            "interactions must hold ratings as values, got none, or only 1; pass values= to Interactions.from_arrays"
+        )
+    return data
+
+
+def solve_ratings(data: Interactions, item_factors: np.ndarray, regularization: float) -> np.ndarray:
+    """Each user's factors by least squares on the user's ratings, `regularization` for each; zeros without ratings."""
+    n_factors = item_factors.shape[1]
+    if not item_factors.any():
+        return np.zeros((data.n_users, n_factors))
+    products = (item_factors[:, :, None] * item_factors[:, None, :]).reshape(len(item_factors), -1)
+    factors = np.zeros((data.n_users, n_factors))
+    step = max(1, _BLOCK_CELLS // n_factors**2)
+    for start in range(0, data.n_users, step):
+        block = data._user_range(start, min(start + step, data.n_users))
+        rated = np.ones(block.n_interactions)
+        systems = sum_rows(block, products, weights=rated).reshape(-1, n_factors, n_factors)
+        diagonal = np.einsum("uff->uf", systems)
+        diagonal += np.maximum(regularization * block.interactions_per_user(), _LEAST_RIDGE)[:, None]
+        with one_blas_thread():
+            found = np.linalg.solve(systems, sum_rows(block, item_factors)[:, :, None])
+        factors[start : start + step] = found[:, :, 0]
+    return factors

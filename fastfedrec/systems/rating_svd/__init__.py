@@ -1,0 +1,4 @@
+"""Laplace-RR-SVD: private ratings, biases and factors of them, and baselines of ratings.
+
+The randomizers of ratings are in `mechanisms.ratings`.
+"""

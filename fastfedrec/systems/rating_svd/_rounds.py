@@ -1,0 +1,386 @@
+"""What users of Laplace-RR-SVD send and what its server accepts; `laplace_rr_svd.LaplaceRRSVD` is the model around it.
+
+There is one round: everybody sends randomized ratings, and the server trains on them.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from fastfedrec._kernels.evaluation import splits as _subset_kernel
+from fastfedrec._kernels.systems.rating_svd import laplace_rr_svd as _kernel
+from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
+from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.numbers import renamed
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.pairs import sort_pairs
+from fastfedrec.data.remote_users import RemoteUsers
+from fastfedrec.mechanisms import (
+    BayesKary,
+    Channel,
+    MixtureLaplaceRR,
+    PublishedLaplaceRR,
+    RatedOrNot,
+    RoundedLaplace,
+    SerialLaplaceRR,
+)
+from fastfedrec.mechanisms.channels.exact_counts import sum_lower
+from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+
+_REPORTS = "laplace_rr_svd.reports"
+_SEED = "laplace_rr_svd.training"
+_CHOICE = "laplace_rr_svd.ratings"
+_REACH = 12.0  # scales of Laplace noise beyond the ratings; further out lie 6 reports in a million
+
+_NAMES = {
+    "optimal": "k-ary channel of least Bayes error",
+    "mixture": "Laplace noise or the rating, in a certified mixture,",
+    "serial": "Laplace noise and then randomized response",
+    "laplace": "Laplace noise",
+}
+
+
+@functools.lru_cache(maxsize=256)
+def rating_channel(
+    variant: str,
+    epsilon_1: float,
+    epsilon_2: float,
+    grid: tuple[float, ...],
+    prior: tuple[float, ...] | None = None,
+) -> Channel:
+    """The exact channel of one rating in a guaranteed variant."""
+    if variant == "serial":
+        return SerialLaplaceRR(epsilon_1, epsilon_2, grid)
+    if variant == "mixture":
+        return MixtureLaplaceRR(epsilon_1, epsilon_2, grid)
+    total = sum_lower(epsilon_1, epsilon_2)
+    return BayesKary(total, grid, prior) if variant == "optimal" else RoundedLaplace(total, grid, reach=_REACH)
+
+
+@functools.lru_cache(maxsize=16)
+def _hiding_channel(epsilon: float, grid: tuple[float, ...]) -> RatedOrNot:
+    return RatedOrNot(epsilon, grid)
+
+
+@dataclass(frozen=True)
+class RatingState:
+    """What the server holds.
+
+    Parameters
+    ----------
+    global_user_ids : ndarray of shape (n_users,), uint64
+        Who takes part.
+    n_items : int
+        Size of the public catalogue.
+    users, items : ndarray of shape (n_reports,), int64
+        Row and column of each report that came, by user and then by item.
+    reports : ndarray of shape (n_reports,)
+        As they came: positions in the channel's outputs, or ratings where there is no channel.
+    seed : int
+        Public: of the training.  It reveals nothing of the key it was drawn from.
+    """
+
+    global_user_ids: np.ndarray
+    n_items: int
+    users: np.ndarray
+    items: np.ndarray
+    reports: np.ndarray
+    seed: int
+
+
+class RatingRounds(FederatedSystem):
+    """The one round of Laplace-RR-SVD; the parameters are those of `laplace_rr_svd.LaplaceRRSVD`."""
+
+    variant: str | None
+    epsilon_1: float
+    epsilon_2: float
+    max_ratings: int | None
+    hide_items: bool
+    n_reports: int
+    grid: Sequence[float]
+    prior: Sequence[float] | None
+
+    _longest: int | None = None  # reports of one user, at most; where items are not hidden, the server knows it anyway
+    _mean_length = 0.0
+
+    @property
+    def channel(self) -> Channel | None:
+        """The exact channel of one report; None as published and without privacy, where there is none."""
+        if self.variant is None or self.variant == "published":
+            return None
+        grid = tuple(map(float, self.grid))
+        prior = None if self.prior is None else tuple(map(float, self.prior))
+        with renamed("nominal_epsilon", "epsilon_1 + epsilon_2"):
+            if self.hide_items:
+                return _hiding_channel(sum_lower(float(self.epsilon_1), float(self.epsilon_2)), grid)
+            return rating_channel(self.variant, float(self.epsilon_1), float(self.epsilon_2), grid, prior)
+
+    @property
+    def published_mechanism(self) -> PublishedLaplaceRR:
+        """The mechanism that runs in the variant "published"."""
+        return PublishedLaplaceRR(self.epsilon_1, self.epsilon_2, low=self.grid[0], high=self.grid[-1])
+
+    def initial_state(self, interactions: Interactions, key: Key) -> RatingState:
+        """A server that has heard nobody yet.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Tells who takes part, and the catalogue.
+        key : Key
+            Source of the seed of the training.
+
+        Returns
+        -------
+        RatingState
+            Without reports.
+        """
+        check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
+        none = np.zeros(0, dtype=np.int64)
+        reports: np.ndarray = np.zeros(0, dtype=self._report_type)
+        seed = int(key.words(_SEED, size=1)[0])
+        return RatingState(interactions.global_user_ids, interactions.n_items, none, none, reports, seed)
+
+    @property
+    def _report_type(self) -> type:
+        return np.float64 if self.channel is None else np.uint16
+
+    # ---- the three functions ------------------------------------------------------------------------------------
+
+    def local_round(
+        self,
+        state: RatingState,
+        shard: Interactions,
+        key: Key,
+        round: int,
+        *,
+        sender: str = "shard-0",
+        n_threads: int = 0,
+    ) -> Update:
+        """Randomize the ratings of all users of a shard, each with its own stream.
+
+        A rating that is not on the grid counts as the nearest one that is: whether and what a user sends never depends
+        on whether its data are as they should be.
+        """
+        round_number = check_integer("round", round, low=0, high=2**32 - 1)
+        n_threads = resolve_n_threads(n_threads)
+        if self.variant is not None:
+            key.claim_message(_REPORTS, round, sender)
+        users = shard.global_user_ids
+        codes = self._codes(shard)
+        channel = self.channel
+        if isinstance(channel, RatedOrNot):
+            n_reports = min(self.n_reports, shard.n_items)
+            items, reports = self._report_items(channel, shard, codes + np.uint8(1), key, round_number, n_threads)
+            users = np.repeat(users, n_reports)
+        else:
+            kept = self._choose(shard, key, n_threads)
+            shard, codes = shard.keep_interactions(kept), codes[kept]
+            items, users = shard.indices.astype(np.int64), np.repeat(users, shard.interactions_per_user())
+            reports = self._report_ratings(channel, shard, codes, key, round_number, n_threads)
+        return Update(round, sender, shard.n_users, {"user": users, "item": items, "report": reports})
+
+    def merge(self, a: Update, b: Update) -> Update:
+        """Put two lists of reports together."""
+        arrays = {name: np.concatenate([a.arrays[name], b.arrays[name]]) for name in ("user", "item", "report")}
+        return Update(a.round, "merged", a.n_clients + b.n_clients, arrays)
+
+    def apply(self, state: RatingState, update: Update) -> RatingState:
+        """Keep the reports, in the order of users and items; of two about one pair the one that was heard first."""
+        users, items, reports = (update.arrays[name] for name in ("user", "item", "report"))
+        users = _rows_of(users, state.global_user_ids)
+        _, by_pair = sort_pairs(users, items.astype(np.int32), len(state.global_user_ids), state.n_items)
+        if by_pair is not None:
+            users, items, reports = users[by_pair], items[by_pair], reports[by_pair]
+        again = _repeats_the_last(users, items)
+        if again.any():
+            users, items, reports = users[~again], items[~again], reports[~again]
+        return replace(state, users=users, items=items, reports=reports)
+
+    # ---- what a server accepts ----------------------------------------------------------------------------------
+
+    def zero_update(self, state: RatingState, round: int) -> Update:
+        """The identity of `merge`."""
+        arrays = {
+            "user": np.zeros(0, dtype=np.uint64),
+            "item": np.zeros(0, dtype=np.int64),
+            "report": np.zeros(0, dtype=self._report_type),
+        }
+        return Update(round, "nobody", 0, arrays)
+
+    def rules(self, state: RatingState, n_clients: int) -> Mapping[str, ArrayRule]:
+        """What a well-formed update looks like."""
+        channel = self.channel
+        n = n_clients * min(self.n_reports, state.n_items) if self.hide_items else None
+        if channel is not None:
+            report = ArrayRule(np.uint16, (n,), 0, len(channel.outputs) - 1)
+        elif self.variant is None:
+            report = ArrayRule(np.float64, (n,), self.grid[0], self.grid[-1])
+        else:
+            report = ArrayRule(np.float64, (n,))
+        return {
+            "user": ArrayRule(np.uint64, (n,)),
+            "item": ArrayRule(np.int64, (n,), 0, state.n_items - 1),
+            "report": report,
+        }
+
+    def inconsistency(self, state: RatingState, update: Update) -> str | None:
+        """Why an update's fields contradict each other, each of which has passed its rule."""
+        users, items, reports = (update.arrays[name] for name in ("user", "item", "report"))
+        if not len(users) == len(items) == len(reports):
+            return f"it has {len(users)} users, {len(items)} items and {len(reports)} reports"
+        rows = _rows_of(users, state.global_user_ids)
+        if (rows < 0).any():
+            return "it speaks for users who do not take part"
+        starts, by_pair = sort_pairs(rows, items.astype(np.int32), len(state.global_user_ids), state.n_items)
+        counts = np.diff(starts)
+        n_senders, largest = np.count_nonzero(counts), counts.max(initial=0)
+        if n_senders > update.n_clients:
+            return f"it speaks for {n_senders} users, and stands for {update.n_clients}"
+        most = self.n_reports if self.hide_items else self.max_ratings
+        if most is not None and largest > most:
+            return f"a user has {largest} reports in it, and {most} are allowed"
+        if by_pair is not None:
+            rows, items = rows[by_pair], items[by_pair]
+        return "a user reports an item twice" if _repeats_the_last(rows, items).any() else None
+
+    def round_event(self, n_clients: int) -> LocalReports | Unprotected:
+        """What the round is about to cost all of a user's data: nothing is promised where the items are not hidden.
+
+        What the values of the ratings cost is `values_event`.
+        """
+        if self.variant is None:
+            return Unprotected("exact ratings, and which items they are of")
+        channel = self.channel
+        if channel is None:
+            p = self.published_mechanism.truth_probability
+            return Unprotected(f"ratings with Laplace noise, but the exact rating with probability {p:.3f}")
+        if self.hide_items:
+            n_reports = self.n_reports if self._longest is None else self._longest
+            return LocalReports("randomized response on rating or none", channel.epsilon, n_reports, n_clients)
+        return Unprotected("which items each user has rated")
+
+    def values_event(self, channel: Channel, longest: int, n_clients: int) -> LocalReports:
+        """What the round is about to cost the values of a user's ratings, given which items they are of."""
+        return LocalReports(f"{_NAMES[str(self.variant)]} on the ratings' values", channel.epsilon, longest, n_clients)
+
+    def traffic(self, state: RatingState, n_clients: int) -> RoundTraffic:
+        """What the round moves: up, an item (4 bytes) and a report (1, 2 or 8 bytes) a rating, as a user's mean."""
+        channel = self.channel
+        each = 4 + (8 if channel is None else 1 if len(channel.outputs) <= 256 else 2)
+        return RoundTraffic(download=0, upload=round(each * self._mean_length), n_clients=n_clients)
+
+    # ---- on the device ------------------------------------------------------------------------------------------
+
+    def _measure(self, interactions: Interactions) -> None:
+        """How many reports users send, for the ledgers."""
+        lengths = interactions.interactions_per_user()
+        longest = int(lengths.max(initial=0))
+        if self.hide_items:
+            longest = min(self.n_reports, interactions.n_items)
+            lengths = np.full(len(lengths), longest)
+        elif self.max_ratings is not None:
+            longest = self.max_ratings
+            # Where rows are elsewhere, what they send is only known to be no more than that.
+            lengths = np.where(isinstance(interactions, RemoteUsers), longest, np.minimum(lengths, longest))
+        self._longest, self._mean_length = longest, float(lengths.mean()) if len(lengths) else 0.0
+
+    def _codes(self, shard: Interactions) -> np.ndarray:
+        """The position of the nearest grid value of each rating."""
+        grid, values = np.array(self.grid, dtype=np.float64), shard.values_or_ones()
+        codes = np.zeros(len(values), dtype=np.uint8)
+        for middle in (grid[1:] + grid[:-1]) / 2:  # of few; a search guesses wrong at every turn, for 20 times as long
+            codes += values >= middle
+        return codes
+
+    def _choose(self, shard: Interactions, key: Key, n_threads: int) -> np.ndarray:
+        """Which ratings are sent: all, or of a user with more than `max_ratings` so many, uniformly."""
+        lengths = shard.interactions_per_user()
+        if self.max_ratings is None or not shard.n_interactions or lengths.max() <= self.max_ratings:
+            return np.ones(shard.n_interactions, dtype=bool)
+        chosen = np.zeros(shard.n_interactions, dtype=np.uint8)
+        failed = np.zeros(n_threads, dtype=np.int64)
+        _subset_kernel.choose_interactions(
+            shard.indptr, shard.global_user_ids, np.minimum(lengths, self.max_ratings), key.subkey(_CHOICE), chosen,
+            failed, int(lengths.max()), n_threads,
+        )  # fmt: skip
+        _check_memory(failed)
+        return chosen.view(bool)
+
+    def _report_ratings(
+        self,
+        channel: Channel | None,
+        shard: Interactions,
+        codes: np.ndarray,
+        key: Key,
+        round_number: int,
+        n_threads: int,
+    ) -> np.ndarray:
+        if channel is None:
+            values = np.array(self.grid, dtype=np.float64)[codes]
+            if self.variant is None:
+                return values
+            two_each = 2 * shard.interactions_per_user()
+            words, _ = key.ragged_words(
+                _REPORTS, shard.global_user_ids, two_each, round=round_number, n_threads=n_threads
+            )
+            return self.published_mechanism._report(values, words.reshape(-1, 2))
+        reports = np.empty(len(codes), dtype=np.uint16)
+        _kernel.report_ratings(
+            shard.indptr, codes, shard.global_user_ids, *channel._thresholds, reports, key.subkey(_REPORTS),
+            round_number, n_threads,
+        )  # fmt: skip
+        return reports
+
+    def _report_items(
+        self, channel: RatedOrNot, shard: Interactions, codes: np.ndarray, key: Key, round_number: int, n_threads: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        shape = shard.n_users, min(self.n_reports, shard.n_items)
+        items, reports = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.uint16)
+        failed = np.zeros(n_threads, dtype=np.int64)
+        _kernel.report_items(
+            shard.indptr, shard.indices, codes, shard.global_user_ids, *channel._thresholds, items, reports, failed,
+            key.subkey(_REPORTS), round_number, shard.n_items, n_threads,
+        )  # fmt: skip
+        _check_memory(failed)
+        return items.reshape(-1), reports.reshape(-1)
+
+
+def _check_memory(failed: np.ndarray) -> None:
+    if failed.any():
+        raise MemoryError("no memory for a thread's marks, one bit an item; use fewer threads")
+
+
+def _rows_of(users: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Where in `ids` each user is, -1 for one who is not: looked up once a run of equal users, as reports come."""
+    begins = np.ones(len(users), dtype=bool)
+    np.not_equal(users[1:], users[:-1], out=begins[1:])
+    first = np.flatnonzero(begins)
+    order = np.argsort(ids)
+    rows = np.append(order, -1)[np.searchsorted(ids, users[first], sorter=order)]
+    known = rows >= 0
+    known[known] = ids[rows[known]] == users[first[known]]
+    rows[~known] = -1
+    return np.repeat(rows, np.diff(first, append=len(users)))
+
+
+def _repeats_the_last(users: np.ndarray, items: np.ndarray) -> np.ndarray:
+    """Whether a pair is the one before it."""
+    again = np.zeros(len(users), dtype=bool)
+    again[1:] = (users[1:] == users[:-1]) & (items[1:] == items[:-1])
+    return again
+
+
+def truth_statement(published: PublishedLaplaceRR) -> str:
+    """What a reader of the ledger must know of the published mechanism."""
+    p, claim = published.truth_probability, Fraction(published.epsilon_1) + Fraction(published.epsilon_2)
+    return (
+        f"variant 'published': the paper states {float(claim):g}, and no epsilon holds: the report is exactly r with "
+        f"probability {p:.3f} where the rating is r, and never where it is another; delta is {p:.3f} for every "
+        f"epsilon from {published.epsilon_1:g} on"
+    )

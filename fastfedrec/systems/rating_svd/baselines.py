@@ -1,0 +1,384 @@
+"""What every predicted rating stands beside: means, biased matrix factorisation, and nearest items."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
+
+import numpy as np
+import scipy
+
+from fastfedrec.accounting import Ledger
+from fastfedrec.core.check import check_epsilon, check_flag, check_integer, check_real
+from fastfedrec.core.randomness import Key, resolve_key
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.fit import Fit, resolve_ledger
+from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.baselines.item_models import neighbor_rules
+from fastfedrec.systems.rating_model import STARS, AdditiveModel, RatingModel, check_ratings
+from fastfedrec.systems.rating_svd._biases import fit_biases, fit_means
+from fastfedrec.systems.rating_svd._decoder import ReportDecoder
+from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
+
+_BLOCK_CELLS = 2**23  # similarities held at once
+_NO_DEVIATION = 0.5  # similarity to a neighbour without deviation, so that few and distant ones count for little
+
+
+class RatingBaseline(RatingModel):
+    """A model of ratings that is fitted in one step."""
+
+    @transactional
+    def fit(
+        self,
+        interactions: Interactions,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Fit in one step.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Ratings as values; every stored one counts, whatever its value.
+        key : Key or None
+            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
+        n_threads : int
+            0 for all; the model does not depend on it.
+        show_progress : bool
+            Has no effect; here so that all models are fitted alike.
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this fit is added; None starts one.
+
+        Returns
+        -------
+        RatingBaseline
+            This model, fitted.
+        """
+        self._check_parameters()
+        data = check_ratings(interactions)
+        key = resolve_key(key)
+        ledger = resolve_ledger(ledger)
+        n_threads = resolve_n_threads(n_threads)
+        check_flag("show_progress", show_progress)
+        self.interactions_, self.ledger_ = data, self._open_account(ledger, data, simulation=key.is_simulation)
+        self._fit(data, key, n_threads)
+        return self
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise for a bad constructor argument."""
+
+    @abstractmethod
+    def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
+        """Write to the ledger, then compute."""
+
+
+class _Mean(RatingBaseline, AdditiveModel):
+    """A mean, from ratings as they are or from private reports of them."""
+
+    def __init__(self, epsilon: float | None = None, grid: Sequence[float] = STARS):
+        self.epsilon = epsilon
+        self.grid = grid
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        if self.epsilon is not None:
+            self.epsilon = check_epsilon("epsilon", self.epsilon)
+        self._check_grid()
+
+    def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
+        users, items, values, decoder = collect_ratings(data, self.epsilon, self.grid, key, self.ledger_, n_threads)
+        self.user_biases_, self.item_biases_ = np.zeros(data.n_users), np.zeros(data.n_items)
+        self.user_factors_, self.item_factors_ = np.zeros((data.n_users, 0)), np.zeros((data.n_items, 0))
+        self.mean_ = np.array(self._fit_means(users, items, values))
+        if decoder is not None:
+            values = decoder.decode_near(self.mean_ + self.user_biases_[users] + self.item_biases_[items])
+            self.mean_ = np.array(self._fit_means(users, items, values))
+
+    @abstractmethod
+    def _fit_means(self, users: np.ndarray, items: np.ndarray, values: np.ndarray) -> float:
+        """Set the biases there are, and return the mean."""
+
+
+class GlobalMean(_Mean):
+    """The mean of all ratings, for everybody and everything.
+
+    **Guarantee** (`epsilon` given).  One rating's value is `epsilon`-differentially private in the local model
+    ("replace" one rating); which items a user has rated is not hidden, and the ledger says so.  Without it: none.
+
+    Parameters
+    ----------
+    epsilon : float or None
+        Per rating, in nats: each is reported through `BayesKary`.  None takes the ratings as they are.
+    grid : sequence of float
+        The ratings there are.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (), float64
+        After `fit`.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the fit cost each user.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> from fastfedrec.systems.rating_svd.baselines import GlobalMean
+    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 2])
+    >>> GlobalMean().fit(data).predict([1, 3], [20, 10])
+    array([3.5, 3.5])
+    """
+
+    def _fit_means(self, users: np.ndarray, items: np.ndarray, values: np.ndarray) -> float:
+        return float(values.mean())
+
+
+class UserMean(_Mean):
+    """Each user's mean rating, shrunk towards the mean of all by as much as the ratings' noise asks for.
+
+    **Guarantee** (`epsilon` given).  One rating's value is `epsilon`-differentially private in the local model
+    ("replace" one rating); which items a user has rated is not hidden, and the ledger says so.  Without it: none.
+
+    Parameters
+    ----------
+    epsilon : float or None
+        Per rating, in nats: each is reported through `BayesKary`.  None takes the ratings as they are.
+    grid : sequence of float
+        The ratings there are.
+
+    Attributes
+    ----------
+    mean_, user_biases_ : ndarray of shape () and (n_users,), float64
+        After `fit`.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the fit cost each user.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> from fastfedrec.systems.rating_svd.baselines import UserMean
+    >>> data = Interactions.from_arrays([1, 1, 2, 2], [10, 30, 10, 20], [5, 5, 2, 2])
+    >>> UserMean().fit(data).predict([1, 2], [20, 30])
+    array([5., 2.])
+    """
+
+    def _fit_means(self, users: np.ndarray, items: np.ndarray, values: np.ndarray) -> float:
+        mean, self.user_biases_ = fit_means(users, values, len(self.user_biases_))
+        return mean
+
+
+class ItemMean(_Mean):
+    """Each item's mean rating, shrunk towards the mean of all by as much as the ratings' noise asks for.
+
+    **Guarantee** (`epsilon` given).  One rating's value is `epsilon`-differentially private in the local model
+    ("replace" one rating); which items a user has rated is not hidden, and the ledger says so.  Without it: none.
+
+    Parameters
+    ----------
+    epsilon : float or None
+        Per rating, in nats: each is reported through `BayesKary`.  None takes the ratings as they are.
+    grid : sequence of float
+        The ratings there are.
+
+    Attributes
+    ----------
+    mean_, item_biases_ : ndarray of shape () and (n_items,), float64
+        After `fit`.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the fit cost each user.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> from fastfedrec.systems.rating_svd.baselines import ItemMean
+    >>> data = Interactions.from_arrays([1, 2, 1, 2], [10, 10, 20, 20], [5, 5, 2, 2])
+    >>> ItemMean().fit(data).predict([1, 2], [10, 20])
+    array([5., 2.])
+    """
+
+    def _fit_means(self, users: np.ndarray, items: np.ndarray, values: np.ndarray) -> float:
+        mean, self.item_biases_ = fit_means(items, values, len(self.item_biases_))
+        return mean
+
+
+class BiasedMF(LaplaceRRSVD):
+    """Biased matrix factorisation of the ratings as they are: `LaplaceRRSVD` without its privacy.
+
+    **Guarantee.** None, and the ledger says so.
+
+    Parameters
+    ----------
+    grid : sequence of float
+        The ratings there are.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> from fastfedrec.systems.rating_svd.baselines import BiasedMF
+    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 2])
+    >>> BiasedMF().fit(data).predict([1, 3], [20, 10]).shape
+    (2,)
+    """
+
+    def __init__(self, grid: Sequence[float] = STARS):
+        super().__init__(None, grid=grid)
+
+
+class RatingItemKNN(RatingBaseline):
+    """Nearest items: a user's own ratings of the items most like this one, beside the biases.
+
+    **Guarantee.** None: the ratings are used as they are, and the ledger says so.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        Most similar items kept for each item.
+    shrinkage : float
+        A similarity from n common users counts n / (n + shrinkage) of itself.
+    grid : sequence of float
+        The ratings there are.
+
+    Attributes
+    ----------
+    mean_, user_biases_, item_biases_ : ndarray of shape (), (n_users,) and (n_items,), float64
+        What ratings are centred by.
+    neighbor_items_ : ndarray of shape (n_items, n_kept), int32
+        The most similar other items, best first.
+    neighbor_similarities_ : ndarray of shape (n_items, n_kept), float64
+        Falling, at least 0.
+    user_residuals_ : ndarray of shape (n_ratings,), float64
+        The users' own centred ratings, in the order of `interactions_`.
+    ledger_ : fastfedrec.accounting.Ledger
+        One unprotected release.
+
+    Notes
+    -----
+    Similarity is the cosine of two items' centred ratings over their common users.  A prediction is the biases' plus
+    the mean of the user's centred ratings of the neighbours, weighted by similarity, and of one 0 with weight 0.5.
+
+    References
+    ----------
+    .. [1] Koren, "Factor in the neighbors: scalable and accurate collaborative filtering", ACM TKDD 4(1), 2010.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> from fastfedrec.systems.rating_svd.baselines import RatingItemKNN
+    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 2])
+    >>> RatingItemKNN().fit(data).predict([1, 3], [20, 10]).shape
+    (2,)
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = (
+        "mean_", "user_biases_", "item_biases_", "neighbor_items_", "neighbor_similarities_", "user_residuals_",
+    )  # fmt: skip
+
+    def __init__(self, n_neighbors: int = 200, shrinkage: float = 100.0, grid: Sequence[float] = STARS):
+        self.n_neighbors = n_neighbors
+        self.shrinkage = shrinkage
+        self.grid = grid
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)
+        self.shrinkage = check_real("shrinkage", self.shrinkage, low=0.0)
+        self._check_grid()
+
+    def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
+        users, items, values, _ = collect_ratings(data, None, self.grid, key, self.ledger_, n_threads)
+        biases = fit_biases(users, items, values, data.n_users, data.n_items, n_threads)
+        self.mean_, self.user_biases_, self.item_biases_ = np.array(biases.mean), biases.users, biases.items
+        self.user_residuals_ = values - biases.mean - biases.users[users] - biases.items[items]
+        own = self._by_user(self.user_residuals_).tocsc()
+        ones, squares = (self._by_user(self.user_residuals_**power).tocsc() for power in (0, 2))
+        n_kept = min(self.n_neighbors, data.n_items - 1)
+        self.neighbor_items_ = np.empty((data.n_items, n_kept), dtype=np.int32)
+        self.neighbor_similarities_ = np.empty((data.n_items, n_kept))
+        step = max(1, _BLOCK_CELLS // data.n_items)
+        for start in range(0, data.n_items, step):
+            rows = slice(start, min(start + step, data.n_items))
+            common = (ones[:, rows].T @ ones).toarray()
+            power = (squares[:, rows].T @ ones).toarray() * (ones[:, rows].T @ squares).toarray()
+            cosines = (own[:, rows].T @ own).toarray() / np.sqrt(np.maximum(power, 1e-300))
+            cosines *= common / (common + self.shrinkage + (common == 0))
+            np.clip(cosines, 0.0, 1.0, out=cosines)
+            cosines[np.arange(len(cosines)), np.arange(rows.start, rows.stop)] = -1.0  # no item is its own neighbour
+            best = np.argsort(-cosines, axis=1, kind="stable")[:, :n_kept]
+            self.neighbor_items_[rows] = best
+            self.neighbor_similarities_[rows] = np.take_along_axis(cosines, best, axis=1)
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        data = self.interactions_
+        neighbors = neighbor_rules(data.n_items, self.n_neighbors)
+        biases = rules_of(np.float64, mean_=(), user_biases_=(data.n_users,), item_biases_=(data.n_items,))
+        return {**biases, **neighbors, **rules_of(np.float64, user_residuals_=(data.n_interactions,))}
+
+    def _by_user(self, values: np.ndarray) -> "scipy.sparse.csr_array":
+        data = self.interactions_
+        return scipy.sparse.csr_array((values, data.indices, data.indptr), shape=data.shape)
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        n_items, n_kept = self.neighbor_items_.shape
+        starts = np.arange(n_items + 1) * n_kept
+        similarities = scipy.sparse.csr_array(
+            (self.neighbor_similarities_.ravel(), self.neighbor_items_.ravel(), starts), shape=(n_items, n_items)
+        ).T
+        sums, weights = (
+            (self._by_user(self.user_residuals_**power)[users] @ similarities).toarray() for power in (1, 0)
+        )
+        return self.mean_ + self.user_biases_[users, None] + self.item_biases_ + sums / (weights + _NO_DEVIATION)
+
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        rows, where = np.unique(users, return_inverse=True)
+        scores = np.empty(len(users))
+        step = max(1, _BLOCK_CELLS // self.interactions_.n_items)
+        for start in range(0, len(rows), step):
+            inside = (where >= start) & (where < start + step)
+            block = self._score_block(rows[start : start + step])
+            scores[inside] = block[where[inside] - start, items[inside]]
+        return scores
+
+
+def collect_ratings(
+    data: Interactions,
+    epsilon: float | None,
+    grid: Sequence[float],
+    key: Key,
+    ledger: Ledger,
+    n_threads: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, ReportDecoder | None]:
+    """What a server has of all ratings: row, column, and the value or a private estimate of it.
+
+    Parameters
+    ----------
+    data : Interactions
+        Ratings as values.
+    epsilon : float or None
+        Per rating; None takes the values as they are.
+    grid : sequence of float
+        The ratings there are.
+    key : Key
+        Source of the reports.
+    ledger : Ledger
+        Told before anybody is asked.
+    n_threads : int
+        At least 1.
+
+    Returns
+    -------
+    users, items : ndarray of shape (n_ratings,), int64
+        In the order of `data`.
+    values : ndarray of shape (n_ratings,), float64
+        Decoded.
+    decoder : ReportDecoder or None
+        That decoded them, if they had to be.
+    """
+    half = 1.0 if epsilon is None else epsilon / 2  # exact, and two of them are epsilon again
+    collector = LaplaceRRSVD(None if epsilon is None else "optimal", half, half, grid=grid)
+    state = collector._collect(data, Fit.resolve(key, n_threads, False, ledger, None))
+    decoder = collector._decoder(state)
+    return state.users, state.items, state.reports if decoder is None else decoder.decode(), decoder

@@ -1,0 +1,532 @@
+"""The command line, through `main` and once through the installed script."""
+
+import importlib.util
+import json
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastfedrec
+from fastfedrec import FMFLDP, Interactions, Key, LaplaceRRSVD, Popularity, datasets
+from fastfedrec.cli import demo
+from fastfedrec.cli.inputs import make_system
+from fastfedrec.cli.main import _build_parser, main
+from fastfedrec.evaluation import evaluate, evaluate_ratings, leave_one_out, random_split
+from fastfedrec.studies.reproduce.ribero2020.models import FIGURES as PROTOTYPE_FIGURES
+
+DATA = "generated:400x300"
+FIT = ["fit", "fmf-ldp", "--data", DATA, "--set", "n_rounds=3", "n_reports=20"]
+
+
+def generated():
+    return datasets.generate_implicit(400, 300, key=Key.from_seed(0))
+
+
+def run_json(capsys, *argv):
+    """Exit status 0, and nothing but one JSON document on stdout."""
+    assert main([*map(str, argv), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def small_demo(monkeypatch):
+    monkeypatch.setattr(demo, "N_USERS", 500)
+    monkeypatch.setattr(demo, "N_ITEMS", 400)
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Hide packages from the search for optional ones."""
+
+    def hide(*names):
+        find = importlib.util.find_spec
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name in names else find(name, *a))
+
+    return hide
+
+
+# ---- oracle: the same as the Python interface ----------------------------------------------------------------------
+
+
+def test_fit_and_recommend_equal_the_python_interface(tmp_path, capsys):
+    model = FMFLDP(n_rounds=3, n_reports=20).fit(generated(), key=Key.from_seed(5))
+    path = tmp_path / "model"
+    document = run_json(capsys, *FIT, "--seed", 5, "--out", path)
+    assert document["parameters"] == model.get_params()
+    assert document["privacy"] == model.ledger_.to_dict()
+    assert document["communication"] == model.communication_.to_dict()
+    assert document["data"]["n_interactions"] == generated().n_interactions
+    assert "no guarantee covers" in document["not_covered"]
+    np.testing.assert_array_equal(fastfedrec.load(path).item_factors_, model.item_factors_)
+
+    for options, filter_seen in (([], True), (["--include-seen"], False)):
+        ids, scores = model.recommend([7, 0], n=4, filter_seen=filter_seen)
+        found = run_json(capsys, "recommend", path, "--users", 7, 0, "-n", 4, *options)["recommendations"]
+        assert [entry["user"] for entry in found] == [7, 0]
+        assert [entry["items"] for entry in found] == ids.tolist()
+        assert [entry["scores"] for entry in found] == scores.tolist()
+
+
+def test_evaluate_equals_the_python_interface(capsys):
+    argv = ["evaluate", "FMFLDP", "--data", DATA, "--set", "n_rounds=2", "--metrics", "hr@5,mrr", "--negatives", "50"]
+    document = run_json(capsys, *argv, "--seeds", 2)
+    assert list(document["results"]) == ["FMFLDP", "Random", "Popularity"]
+    for name, model in (("FMFLDP", FMFLDP(n_rounds=2)), ("Popularity", Popularity())):
+        for seed in range(2):
+            key = Key.from_seed(seed)
+            train, test = leave_one_out(generated(), key=key)
+            model.fit(train, key=key)
+            expected = evaluate(model, train, test, metrics=["hr@5", "mrr"], n_negatives=50, key=key)
+            for metric, value in expected.items():
+                assert document["results"][name][metric]["values"][seed] == value
+    values = document["results"]["FMFLDP"]["mrr"]["values"]
+    assert document["results"]["FMFLDP"]["mrr"]["mean"] == pytest.approx(np.mean(values), rel=1e-14)
+    assert document["results"]["FMFLDP"]["mrr"]["std"] == pytest.approx(np.std(values, ddof=1), rel=1e-9)
+    assert document["epsilon"]["FMFLDP"]["server"] == 2 * 100 * 2.5
+
+
+def test_ratings_are_evaluated_by_their_errors(tmp_path, capsys):
+    dense = np.random.default_rng(1).integers(0, 6, (40, 25)).astype(np.float32)
+    scipy.sparse.save_npz(tmp_path / "ratings.npz", scipy.sparse.csr_array(dense))
+    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    argv = ["evaluate", "laplace-rr-svd", "--data", tmp_path / "ratings.npz", "--set", "epsilon_1=2.0"]
+    document = run_json(capsys, *argv, "--metrics", "rmse,mae", "--seeds", 2)
+    assert list(document["results"]) == ["LaplaceRRSVD", "GlobalMean", "ItemMean"]
+    assert document["n_negatives"] is None
+    for seed in range(2):
+        key = Key.from_seed(seed)
+        train, test = random_split(data, test_fraction=0.2, key=key)
+        expected = evaluate_ratings(LaplaceRRSVD(epsilon_1=2.0).fit(train, key=key), test)
+        assert {m: document["results"]["LaplaceRRSVD"][m]["values"][seed] for m in ("rmse", "mae")} == expected
+    assert main([*map(str, argv), "--metrics", "rmse", "--seeds", "1"]) == 0
+    assert "a fifth of each user's ratings held out" in capsys.readouterr().out
+    document = run_json(capsys, "fit", *argv[1:], "--out", tmp_path / "model")
+    assert document["privacy"]["events"][0]["fields"]["epsilon"] == pytest.approx(3.0, rel=1e-6)
+    found = run_json(capsys, "recommend", tmp_path / "model", "--users", 3, "-n", 2)["recommendations"]
+    assert len(found[0]["items"]) == 2
+
+
+def test_a_matrix_that_unpacks_to_more_than_its_file_may_is_not_read(tmp_path, capsys):
+    sound = {"format": b"csr", "shape": (2, 9), "indptr": np.zeros(3, dtype=np.int32)}
+    np.savez_compressed(tmp_path / "bomb.npz", data=np.zeros(2**24), indices=np.zeros(2**24, dtype=np.int32), **sound)
+    assert main(["fit", "popularity", "--data", str(tmp_path / "bomb.npz")]) == 2
+    assert "it would unpack to 201327" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("format", "name"), [("csr", "indices"), ("csr", "indptr"), ("csc", "indices"), ("coo", "col")]
+)
+def test_a_matrix_whose_places_would_be_rounded_is_not_read(tmp_path, capsys, format, name):
+    sound = scipy.sparse.random_array((30, 12), density=0.3, random_state=np.random.default_rng(1), format=format)
+    scipy.sparse.save_npz(tmp_path / "sound.npz", sound)
+    assert main(["fit", "popularity", "--data", str(tmp_path / "sound.npz")]) == 0
+    members = dict(np.load(tmp_path / "sound.npz"))
+    assert name in members, members.keys()
+    np.savez(tmp_path / "wrong.npz", **members | {name: members[name] + 0.4})
+    capsys.readouterr()
+    assert main(["fit", "popularity", "--data", str(tmp_path / "wrong.npz")]) == 2
+    assert f"{name} must hold integers, got dtype float64" in capsys.readouterr().err
+
+
+def test_every_kind_of_data(tmp_path, capsys):
+    matrix = scipy.sparse.random_array((30, 12), density=0.3, random_state=np.random.default_rng(1), format="csr")
+    scipy.sparse.save_npz(tmp_path / "matrix.npz", matrix)
+    npz = run_json(capsys, "fit", "popularity", "--data", tmp_path / "matrix.npz")["data"]
+    assert (npz["n_users"], npz["n_items"], npz["n_interactions"]) == (30, 12, matrix.nnz)
+
+    (tmp_path / "ml").mkdir()
+    (tmp_path / "ml" / "ratings.dat").write_text("1::10::5::978300760\n1::20::3::978300761\n2::10::4::978300762\n")
+    (tmp_path / "ml" / "users.dat").write_text("1::F::1::10::48067\n2::M::56::16::70072\n")
+    (tmp_path / "ml" / "movies.dat").write_text("10::A (1990)::Drama\n20::B (1991)::Comedy\n")
+    out = tmp_path / "model"
+    folder = run_json(capsys, "fit", "popularity", "--data", tmp_path / "ml", "--out", out)["data"]
+    assert (folder["n_users"], folder["n_items"], folder["n_interactions"]) == (2, 2, 3)
+    entry = run_json(capsys, "recommend", out, "--users", 2, "-n", 2)["recommendations"][0]
+    assert entry["items"] == [20]  # the only unseen one: no seen item fills the list
+
+    (tmp_path / "table.csv").write_text("item,when,user,value\n7,1,ann,2\n8,1,ann,3\n7,1,bob,1\n")
+    (tmp_path / "table.tsv").write_text("user\titem\n1\t7\n1\t8\n2\t7\n")
+    (tmp_path / "training_set").mkdir()
+    (tmp_path / "training_set" / "mv_0000001.txt").write_text("1:\n5,3,2005-09-06\n6,4,2005-09-07\n")
+    (tmp_path / "training_set" / "mv_0000002.txt").write_text("2:\n6,5,2005-09-07\n")
+    (tmp_path / "movie_titles.txt").write_text("1,2003,Dinosaur Planet\n2,NULL,Eros\n")
+    for name in ("table.csv", "table.tsv", "training_set", "."):
+        table = run_json(capsys, "fit", "popularity", "--data", f"{tmp_path}/{name}")["data"]
+        assert (table["n_users"], table["n_items"], table["n_interactions"]) == (2, 2, 3)
+
+    cut = run_json(capsys, "fit", "popularity", "--data", DATA, "--top-items", 50, "--min-interactions", 25)["data"]
+    data = generated().top_items(50).filter_core(min_interactions_per_user=25, min_interactions_per_item=1)
+    assert (cut["n_users"], cut["n_items"], cut["n_interactions"]) == (*data.shape, data.n_interactions)
+
+
+@pytest.mark.parametrize(
+    ("ids", "texts"),
+    [
+        (["ann", "bob"], ["bob", "ann"]),
+        ([1.5, 2.0], ["2", "1.5"]),
+        ([("a", 1), ("b", 2)], ["('b', 2)", "('a', 1)"]),
+    ],
+)
+def test_users_are_named_in_the_type_of_the_model(tmp_path, capsys, ids, texts):
+    data = Interactions.from_arrays([ids[0], ids[0], ids[1]], [10, 20, 10])
+    Popularity().fit(data).save(tmp_path / "model")
+    found = run_json(capsys, "recommend", tmp_path / "model", "--users", *texts, "-n", 1, "--include-seen")
+    assert [entry["items"] for entry in found["recommendations"]] == [[10], [10]]
+    assert len(found["recommendations"]) == 2
+
+
+# ---- invariants ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fmf-ldp", "FMFLDP", "Fmf-Ldp", "fmfldp"])
+def test_systems_by_any_spelling(name):
+    assert type(make_system(name, [])) is FMFLDP
+
+
+@given(st.one_of(st.none(), st.floats(0.01, 30)), st.integers(1, 10**6), st.sampled_from(["guaranteed"]))
+def test_set_reads_python_values(epsilon, n_reports, variant):
+    model = make_system("fmf-ldp", [f"epsilon={epsilon}", f"n_reports={n_reports}", f"variant={variant}"])
+    assert (model.epsilon, model.n_reports, model.variant) == (epsilon, n_reports, variant)
+
+
+def test_set_may_be_repeated():
+    arguments = _build_parser().parse_args(["fit", "x", "--data", "y", "--set", "a=1", "b=2", "--set", "c=3"])
+    assert arguments.set == ["a=1", "b=2", "c=3"]
+
+
+def test_a_fit_without_a_seed_is_no_simulation(capsys):
+    first, second = (run_json(capsys, *FIT)["privacy"] for _ in range(2))
+    assert first == second
+    assert not first["is_simulation"]
+    assert first["epsilon"]["server"] == 3 * 20 * 2.5
+
+
+def test_text_of_fit(tmp_path, capsys):
+    assert main([*FIT, "--seed", "1"]) == 0
+    captured = capsys.readouterr()
+    for part in ("150.0", "SIMULATION", "Communication ledger", "was not saved"):
+        assert part in captured.out
+    assert "round" in captured.err  # the progress bar
+
+
+def test_text_of_evaluate_and_recommend(tmp_path, capsys):
+    assert main(["evaluate", "popularity", "--data", DATA, "--seeds", "1", "--negatives", "all"]) == 0
+    out = capsys.readouterr().out
+    assert "all unseen items" in out
+    assert out.count("Popularity") == 2  # its line of the table, and the model above it
+    assert main(["fit", "popularity", "--data", DATA, "--out", str(tmp_path / "m")]) == 0
+    assert "Saved" in capsys.readouterr().out
+    assert main(["recommend", str(tmp_path / "m"), "--users", "3", "-n", "2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_demo(tmp_path, capsys, small_demo):
+    assert main(["demo", "--seed", "1", "--out", str(tmp_path / "new" / "folder")]) == 0
+    captured = capsys.readouterr()
+    plot = tmp_path / "new" / "folder" / "learning-curve.png"
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    for part in (
+        "HR@10  NDCG@10", "Random", "Popularity", "DP popularity, central", "DP popularity, local", "DPLCF",
+        "FMF-LDP without privacy", "SIMULATION", "Privacy ledger", "Communication ledger", str(plot),
+    ):  # fmt: skip
+        assert part in captured.out
+    assert "20/20" in captured.err
+
+
+def test_demo_as_json(tmp_path, capsys, small_demo):
+    documents = [run_json(capsys, "demo", "--seed", seed, "--out", tmp_path) for seed in (1, 1, 2)]
+    for document in documents:
+        del document["seconds"]
+        for result in document["results"].values():
+            del result["fit_seconds"]
+    assert documents[0] == documents[1]
+    assert documents[0] != documents[2]
+    results = documents[0]["results"]
+    total = results["FMF-LDP (private)"]["epsilon"]["server"]
+    assert total == 20 * 100 * 2.5
+    for twin in ("DP popularity, local, same total", "DPLCF, same total"):
+        assert 0.999 * total < results[twin]["epsilon"]["server"] <= total
+    assert len(documents[0]["learning_curves"]["FMF-LDP (private)"]) == 20
+    assert Path(documents[0]["plot"]).is_file()
+
+
+@pytest.mark.parametrize(
+    ("private", "expected"), [(0.50, "beats"), (0.30, "does NOT beat"), (0.401, "does not clearly differ from")]
+)
+def test_the_verdict_is_what_the_figures_say(private, expected):
+    results = {name: {"hr@10": 0.4} for name in ("Popularity", "DPLCF, same total")}
+    verdict = demo._verdict(results | {"FMF-LDP (private)": {"hr@10": private}}, n_tested=10_000)
+    assert verdict.splitlines()[0].startswith(f"FMF-LDP (private) {expected} Popularity")
+
+
+def test_demo_without_the_extras(tmp_path, capsys, small_demo, without):
+    without("tqdm", "matplotlib")
+    assert main(["demo", "--out", str(tmp_path / "none")]) == 0
+    captured = capsys.readouterr()
+    assert "entropy" in captured.out
+    assert "SIMULATION" not in captured.out
+    assert "no plot of the learning curve: matplotlib is not installed; pip install 'fastfedrec[cli]'" in captured.out
+    assert captured.err == "fastfedrec: no progress bar: tqdm is not installed; pip install 'fastfedrec[cli]'\n"
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_installed_script():
+    script = Path(sysconfig.get_path("scripts"), "fastfedrec")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"fastfedrec {fastfedrec.__version__}\n"
+    done = subprocess.run([script, "fit", "nothing", "--data", "x"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("fastfedrec: error: unknown system 'nothing'")
+
+
+# ---- bad inputs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "arguments are required: COMMAND"),
+        (["demo", "--se", "1"], "unrecognized arguments"),
+        (["fit"], "arguments are required: SYSTEM, --data; see fastfedrec fit --help"),
+        (["fit", "svd", "--data", DATA], "unknown system 'svd'; there are fmf-ldp"),
+        (["fit", "fmf-ldp", "--data", DATA, "--set", "epsilon"], "--set takes NAME=VALUE, got 'epsilon'"),
+        (["fit", "fmf-ldp", "--data", DATA, "--set", "eps=1"], "has no parameter 'eps'; it has n_factors, epsilon"),
+        (["fit", "random", "--data", DATA, "--set", "eps=1"], "Random has no parameter 'eps'; it has none"),
+        (["fit", "dplcf", "--data", DATA, "--set", "epsilon=1", "epsilon=2"], "--set gives 'epsilon' twice"),
+        (["fit", "fmf-ldp", "--data", DATA, "--set", "epsilon=-1"], "epsilon must be greater than 0"),
+        (["fit", "fmf-ldp", "--data", DATA, "--set", "epsilon=much"], "epsilon must be a real number"),
+        (["fit", "random", "--data", DATA, "--seed", "-1"], "--seed: must be a whole number of at least 0, got '-1'"),
+        (["fit", "random", "--data", DATA, "--top-items", "0"], "--top-items: must be a whole number of at least 1"),
+        (["fit", "random", "--data", "generated:5"], "--data must be like generated:50000x1000"),
+        (["fit", "random", "--data", "generated:50x5"], "n_items must be at least 31"),
+        (["fit", "random", "--data", "absent"], "path 'absent' does not exist"),
+        (["fit", "random", "--data", "absent.npz"], "absent.npz"),
+        (["fit", "random", "--data", DATA, "--min-interactions", "301"], "has no interactions left"),
+        (["fit", "random", "--data", DATA, "--out", "absent/model"], "must be a file in a folder that exists"),
+        (["evaluate", "random", "--data", DATA, "--metrics", "auc"], "unknown metric 'auc'"),
+        (["evaluate", "random", "--data", DATA, "--metrics", "rmse"], "Random predicts no ratings"),
+        (["evaluate", "laplace-rr-svd", "--data", DATA, "--metrics", "rmse,mrr"], "unknown metric 'rmse'"),
+        (["fit", "fedrec", "--data", DATA], f"FedRec fits ratings, and {DATA} has none"),
+        (["evaluate", "laplace-rr-svd", "--data", DATA], f"LaplaceRRSVD fits ratings, and {DATA} has none"),
+        (["evaluate", "popularity", "--metrics", "rmse", "--data", DATA], "Popularity predicts no ratings"),
+        (["sweep", "--system", "fedrec", "--data", DATA, "--out", "x"], f"FedRec fits ratings, and {DATA} has none"),
+        (["evaluate", "random", "--data", DATA, "--negatives", "some"], "--negatives: must be a whole number"),
+        (["evaluate", "random", "--data", DATA, "--seeds", "0"], "--seeds: must be a whole number of at least 1"),
+        (["recommend", "absent", "--users", "1"], "absent"),
+        (["recommend", "absent"], "arguments are required: --users"),
+    ],
+)
+def test_errors_are_one_line(capsys, argv, message):
+    assert main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    last = captured.err.splitlines()[-1]
+    assert last.startswith("fastfedrec: error: ")
+    assert message in last
+    assert len([line for line in captured.err.splitlines() if "Traceback" in line]) == 0
+
+
+def test_a_table_without_ratings_is_told_by_its_columns_and_not_by_its_rows(tmp_path, capsys):
+    path = tmp_path / "table.csv"
+    path.write_text("user,item\n1,2\n1,3\n2,3\n")
+    for name in ("laplace-rr-svd", "fedrec"):
+        assert main(["fit", name, "--data", str(path)]) == 2
+        assert "fits ratings, and " in (error := capsys.readouterr().err)
+        assert "has no column 'value', only ['user', 'item']" in error
+    for value in (1, 3):  # all ratings are 1, or one is not
+        path.write_text(f"user,item,value\n1,2,1\n1,3,{value}\n2,3,1\n")
+        assert main(["fit", "laplace-rr-svd", "--data", str(path)]) == 0
+
+
+def test_a_model_is_saved_without_users_where_that_is_said(tmp_path, capsys):
+    for options, n_users, said in (([], 400, "only its owner may read it"), (["--without-users"], 0, "without users")):
+        path = tmp_path / f"model of {n_users}"
+        assert main(["fit", "popularity", "--data", DATA, "--out", str(path), *options]) == 0
+        assert said in capsys.readouterr().out.splitlines()[-1]
+        assert fastfedrec.load(path).interactions_.n_users == n_users
+        assert path.stat().st_mode & 0o077 == (0 if n_users else 0o066 & path.stat().st_mode)
+    assert main(["recommend", str(path), "--users", "1"]) == 2
+    assert "was saved without users" in capsys.readouterr().err
+    assert main(["fit", "popularity", "--data", DATA, "--without-users"]) == 2
+    assert "--without-users is about the file of --out" in capsys.readouterr().err
+
+
+def test_no_budget_is_spent_on_what_could_not_be_saved(tmp_path, capsys, monkeypatch):
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setattr("fastfedrec.cli.main.load_data", lambda *_: pytest.fail("it was begun"))
+    for path, message in ((tmp_path / "link", "is a link"), ("/dev/null", "is no ordinary file")):
+        assert main(["fit", "popularity", "--data", DATA, "--out", str(path)]) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt, 130), (ArithmeticError, 2)])
+def test_a_fit_that_does_not_finish_shows_what_it_spent(error, status, tmp_path, capsys, monkeypatch):
+    def stop(self, state, number):
+        if number == 1:
+            raise error("stop here")
+
+    monkeypatch.setattr(FMFLDP, "_check_convergence", stop)
+    assert main([*FIT, "--seed", "5", "--out", str(tmp_path / "model")]) == status
+    said = capsys.readouterr().err
+    assert "the model is not there, but this was spent" in said
+    assert "2 rounds" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_about_saved_models(tmp_path, capsys):
+    path = tmp_path / "model"
+    assert main(["fit", "popularity", "--data", DATA, "--out", str(path)]) == 0
+    (tmp_path / "text.npz").write_text("no model")
+    (tmp_path / "names.csv").write_text("userId,movieId\n1,2\n")
+    np.savez(tmp_path / "plain.npz", x=np.ones(3))
+    for argv, message in (
+        (["evaluate", path, "--data", DATA], "was trained on all of its data"),
+        (["recommend", path, "--users", "ann"], "--users must be numbers"),
+        (["recommend", path, "--users", "400"], "user id 400 is unknown"),
+        (["recommend", path, "--users", "1", "-n", "301"], "n must be at most 300, got 301"),
+        (["recommend", tmp_path / "text.npz", "--users", "1"], "is not a model saved by fastfedrec"),
+        (["fit", "random", "--data", tmp_path / "plain.npz"], "is not a SciPy sparse matrix"),
+        (["fit", "random", "--data", tmp_path / "text.npz"], "is not a SciPy sparse matrix"),
+        (["fit", "random", "--data", DATA, "--out", tmp_path], "--out"),
+        (["fit", "random", "--data", tmp_path / "absent.csv"], "absent.csv' is no file"),
+        (["fit", "random", "--data", tmp_path / "names.csv"], "user='user' is not a column"),
+        (["demo", "--out", path], "must be a folder, and a file is there"),
+    ):
+        capsys.readouterr()
+        assert main(list(map(str, argv))) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback(capsys):
+    assert main(["fit", "random", "--data", "absent", "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_one_line(capsys):
+    assert main(["evaluate", "random", "--data", "generated:50x60", "--seeds", "1"]) == 0
+    assert "fastfedrec: warning: 50 of 50 tested users have fewer" in capsys.readouterr().err
+
+
+# ---- threads -------------------------------------------------------------------------------------------------------
+
+
+def test_threads_change_no_bit(tmp_path, capsys):
+    documents = []
+    for n in (1, 4):
+        document = run_json(capsys, *FIT, "--seed", 9, "--threads", n, "--out", tmp_path / "model")
+        del document["fit_seconds"]
+        documents.append((document, fastfedrec.load(tmp_path / "model").item_factors_))
+    assert documents[0][0] == documents[1][0]
+    np.testing.assert_array_equal(documents[0][1], documents[1][1])
+
+
+@pytest.mark.parametrize("argv", [["fit"], ["evaluate", "--seeds", "1"]])
+def test_threads_reach_the_system(monkeypatch, capsys, argv):
+    seen = []
+    fit = Popularity.fit
+    monkeypatch.setattr(
+        Popularity, "fit", lambda *args, **kwargs: seen.append(kwargs["n_threads"]) or fit(*args, **kwargs)
+    )
+    assert main([argv[0], "popularity", "--data", DATA, "--threads", "3", *argv[1:]]) == 0
+    assert seen == [3]
+
+
+# ---- statistics: none, because the command line draws nothing of its own --------------------------------------------
+
+
+# ---- account --------------------------------------------------------------------------------------------------------
+
+
+def test_account_of_reports_equals_the_ledger(capsys, tmp_path):
+    plot = tmp_path / "curve.png"
+    arguments = ["account", "reports", "--users", "50000", "--rounds", "20"]
+    assert main([*arguments, "--json", "--plot", str(plot)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["rounds"] == [1, 2, 5, 10, 20]
+    shuffled = document["epsilon"]["shuffled"]
+    assert shuffled == sorted(shuffled)
+    assert shuffled[-1] == document["ledger"]["epsilon"]["shuffled_server"] == pytest.approx(4.18, abs=0.005)
+    assert document["epsilon"]["server"][-1] == pytest.approx(5000)
+    assert plot.read_bytes()[:4] == b"\x89PNG"
+    assert main(arguments) == 0
+    assert "the server, behind a shuffler" in capsys.readouterr().out
+
+
+def test_account_of_gaussian_noise(capsys):
+    arguments = ["account", "gaussian", "--noise-multiplier", "1", "--neighboring", "replace", "--rounds", "1000"]
+    assert main([*arguments, "--users", "4800", "--cohort", "20", "--json"]) == 0
+    epsilon = json.loads(capsys.readouterr().out)["epsilon"]
+    assert epsilon["PLD"][-1] == pytest.approx(0.9925, abs=5e-4)  # design page on sampling without replacement
+    assert epsilon["RDP"][-1] == pytest.approx(1.4253, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("account reports --users 0", "--users must be at least 1"),
+        ("account reports --users 10 --epsilon -1", "epsilon must be greater than 0"),
+        ("account reports --users 10 --rounds 0", "--rounds must be at least 1"),
+        ("account reports --users 10 --delta 1", "delta must be less than 1"),
+        ("account gaussian --noise-multiplier 1 --neighboring replace --users 5", "without_replacement"),
+        (
+            "account gaussian --noise-multiplier 1 --neighboring replace --sampling-probability .1 --cohort 2",
+            "exclude",
+        ),
+        (
+            "account gaussian --noise-multiplier 1 --neighboring zero_out --users 10 --cohort 1",
+            "no theorem is known",
+        ),
+        ("reproduce fmf-ldp", "one of the arguments --figure --table is required"),
+        ("reproduce privrec", "one of the arguments --figure --table is required"),
+        ("reproduce dp-fmf --figure 4", "invalid choice: 'dp-fmf'"),
+        ("reproduce fmf-ldp --figure 6", "--figure of fmf-ldp must be one of 2, 3, 4, 5"),
+        ("reproduce fmf-ldp --table 2", "--figure of fmf-ldp must be one of 2, 3, 4, 5"),
+        ("reproduce dp-gram --figure 4", "--figure of dp-gram must be one of map, order"),
+        (
+            "reproduce laplace-rr-svd --figure 4 --data x",
+            "--figure of laplace-rr-svd must be one of 2, 3, equal-epsilon",
+        ),
+        (
+            "reproduce private-prototypes --figure equal-epsilon",
+            f"--figure of private-prototypes must be one of {', '.join(PROTOTYPE_FIGURES)}",
+        ),
+        ("reproduce fedrec --figure 2", "--table of fedrec must be one of 2, communication, client-share"),
+        (
+            "reproduce privrec --figure 1",
+            "--figure of privrec must be one of 2, 3, 4, 5, 6, 7, 8, 9; --table of privrec must",
+        ),
+        ("reproduce fmf-ldp --figure 4 --seeds 0", "--seeds must be at least 1, got 0"),
+        ("reproduce privrec --table stage1 --seeds 0", "--seeds must be at least 1, got 0"),
+        ("reproduce private-prototypes --figure 1 --seeds 0", "--seeds must be at least 1, got 0"),
+        ("reproduce dp-gram --figure map --seeds 2", "--seeds is not for dp-gram"),
+        ("reproduce fedrec --table 2 --data x --seeds 2", "--seeds is for fmf-ldp; fedrec runs over five"),
+        ("reproduce laplace-rr-svd --figure 2 --data x --seeds 2", "--seeds is for fmf-ldp"),
+        ("reproduce privrec --figure 2 --data x.zip --seeds 3", "--seeds is for table stage1 of privrec"),
+        ("reproduce fedrec --table 2", "--data is required for fedrec"),
+        ("reproduce laplace-rr-svd --figure 2", "--data is required for laplace-rr-svd"),
+        ("reproduce private-prototypes --figure 8", "--data is required for figure 8"),
+        ("reproduce privrec --table 2", "--data is required for table 2"),
+        ("reproduce privrec --figure 2", "--data is required for figure 2 of privrec"),
+        ("reproduce privrec --figure 4", "--data is required for figure 4"),
+        ("reproduce dp-gram --figure map --data x", "whose data are generated"),
+        ("reproduce private-prototypes --figure 1 --data x", "--data is not for figure 1"),
+        ("reproduce privrec --table 4 --data x.zip", "--data is not for table 4 of privrec"),
+        ("reproduce fmf-ldp --figure 4 --data absent", "path 'absent' does not exist"),
+        ("reproduce laplace-rr-svd --figure 2 --data absent", "path 'absent' does not exist"),
+        (f"reproduce fmf-ldp --figure 4 --out {__file__}", "must be a folder, and a file is there"),
+    ],
+)
+def test_commands_refuse(capsys, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments.split()) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err.splitlines()[-1]
+    assert captured.out == ""
+    assert list(tmp_path.iterdir()) == []

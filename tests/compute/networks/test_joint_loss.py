@@ -1,0 +1,263 @@
+"""The joint loss: the twin's and autograd's trajectories, what each part is alone, the same bits on any threads."""
+
+import itertools
+import os
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.compute.networks import joint_loss as naive
+from naive.compute.networks import two_tower as naive_network
+from support.joint_loss_case import KEY, Case
+from support.strategies import seeds
+
+from fastfedrec import Key, hardware
+from fastfedrec.compute.networks.client_examples import Events, draw_examples
+from fastfedrec.compute.networks.joint_loss import JointNetwork
+from fastfedrec.compute.networks.sequences import draw_contrastive_examples
+
+TOLERANCE = {np.float32: 3e-5, np.float64: 1e-11}
+
+
+CASES = {
+    "one user a client": {},
+    "contexts": {"contexts": 2},
+    "wide": {"n_factors": 32},
+    "whole batches": {"batch_size": 100, "masked_batch_size": 100},
+    "one of each": {"batch_size": 1, "masked_batch_size": 1, "n_epochs": 1},
+    "items that are no candidates": {"negatives": 0},
+}
+
+
+# ---- oracle -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", CASES)
+def test_updates_equal_the_twin(name, dtype):
+    case = Case(dtype=dtype, **CASES[name])
+    updates = case.train()
+    assert not updates.rejected.any()
+    for k in range(4):
+        got, expected = case.spread(updates, k), case.expected(k)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=TOLERANCE[dtype] * (1 + np.abs(expected).max()))
+        assert np.abs(expected).max() > 0.01
+    assert [len(case.client(k)[1]) > 0 for k in range(4)] == [True, False, True, True]
+
+
+def torch_of(case):
+    """(torch, layers, GRU, items' layer, embeddings) with the same weights."""
+    torch = pytest.importorskip("torch", reason="torch is an oracle of this test, no dependency")
+    width = case.network.n_factors
+    layers, dense, embeddings = case.unpacked()
+
+    def reordered(part):  # n, r, z to torch's r, z, n
+        n, r, z = np.split(part, 3, axis=-1)
+        return np.concatenate([r, z, n], axis=-1)
+
+    gru = torch.nn.GRU(width, width, batch_first=True, dtype=torch.float64)
+    layer = torch.nn.Linear(width, width, dtype=torch.float64)
+    with torch.no_grad():
+        for theirs, ours in (
+            (gru.weight_ih_l0, dense["w"].T), (gru.weight_hh_l0, reordered(dense["u"]).T),
+            (gru.bias_ih_l0, dense["b"]), (gru.bias_hh_l0, reordered(dense["c"])),
+            (layer.weight, dense["v"].T), (layer.bias, dense["d"]),
+        ):  # fmt: skip
+            theirs.copy_(torch.tensor(ours.copy()))
+    stack = [[torch.tensor(part, requires_grad=True) for part in pair] for pair in layers]
+    return torch, stack, gru, layer, torch.tensor(embeddings, requires_grad=True)
+
+
+def torch_loss(torch, layers, gru, layer, table, case, examples, masked):
+    """Equation 11: the mean cross-entropy, and the contrastive losses' mean times their weight."""
+    sides = []
+    for fields in examples[:2]:
+        zeros = torch.zeros(table.shape[1], dtype=torch.float64)
+        means = [[table[rows].mean(axis=0) if rows else zeros for rows in example] for example in fields]
+        sides.append(torch.stack([torch.cat(example) for example in means]))
+    x = torch.cat([torch.relu(side @ w + b) for side, (w, b) in zip(sides, layers, strict=False)], dim=1)
+    for w, b in layers[2:-1]:
+        x = torch.relu(x @ w + b)
+    w, b = layers[-1]
+    functional = torch.nn.functional
+    loss = functional.binary_cross_entropy_with_logits((x @ w + b)[:, 0], torch.tensor(np.array(examples[2])))
+    items = table[case.first_item : case.first_item + case.data.n_items]
+    losses = []
+    for sequences, candidates in masked:
+        states = [gru(items[torch.tensor(s)][None])[1][0, 0] for s in sequences]
+        codes = torch.relu(layer(items[torch.tensor(candidates)]))
+        for scores in (codes @ states[0], torch.stack(states[2:]) @ states[1]):
+            losses.append(functional.cross_entropy(scores[None], torch.tensor([0])))
+    if losses:
+        loss = loss + case.options["contrastive_weight"] * torch.stack(losses).sum() / len(masked)
+    return loss
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_trajectories_equal_autograd(name):
+    case = Case(**CASES[name])
+    updates = case.train()
+    at = case.network.n_dense
+    for k in range(2):
+        torch, layers, gru, layer, table = torch_of(case)
+        parameters = [*itertools.chain(*layers), *gru.parameters(), *layer.parameters(), table]
+        optimizer = torch.optim.SGD(parameters, lr=case.options["learning_rate"])
+        examples, masked = case.client(k)
+        halves = naive_network.halves_of(case.words(k))
+        turns = naive.batches_of(
+            len(masked), case.options["masked_batch_size"], naive_network.halves_of(case.words(k, ".masked"))
+        )
+        order = list(range(len(examples[2])))
+        for _ in range(case.options["n_epochs"]):
+            order = naive_network.shuffle(order, halves)
+            for first in range(0, len(order), case.options["batch_size"]):
+                batch = [[part[x] for x in order[first : first + case.options["batch_size"]]] for part in examples]
+                some = [masked[x] for x in next(turns)] if masked else []
+                optimizer.zero_grad()
+                torch_loss(torch, layers, gru, layer, table, case, batch, some).backward()
+                optimizer.step()
+        r, z, n = np.split(gru.weight_hh_l0.detach().numpy().T, 3, axis=1)
+        own_r, own_z, own_n = np.split(gru.bias_hh_l0.detach().numpy(), 3)
+        encoder = [
+            gru.weight_ih_l0.detach().numpy().T, np.hstack([n, r, z]), gru.bias_ih_l0.detach().numpy(),
+            np.concatenate([own_n, own_r, own_z]), layer.weight.detach().numpy().T, layer.bias.detach().numpy(),
+        ]  # fmt: skip
+        network = [part.detach().numpy().ravel() for part in itertools.chain(*layers)]
+        end = np.concatenate([*network, *(part.ravel() for part in encoder), table.detach().numpy().ravel()])
+        got = case.spread(updates, k)
+        np.testing.assert_allclose(got, end - case.parameters, rtol=0, atol=1e-10)
+        assert (np.abs(got[at : case.joint.n_dense]).max() > 1e-3) == bool(masked)
+
+
+def test_without_a_compiler():
+    code = """if True:
+        import numpy as np
+        from support.joint_loss_case import Case
+        from fastfedrec._kernels.compute.networks import joint_loss as kernel
+        assert not hasattr(kernel.train_clients, "py_func")
+        case = Case(n_users=2, length=3, n_epochs=1)
+        np.testing.assert_allclose(case.spread(case.train(), 0), case.expected(0), rtol=0, atol=1e-11)
+        """
+    environment = os.environ | {
+        "PYTHONPATH": os.path.dirname(os.path.dirname(os.path.dirname(__file__))),
+        "NUMBA_DISABLE_JIT": "1",
+    }
+    command = [sys.executable, "-P", "-W", "error", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", hardware.instruction_sets())
+def test_every_width_of_vectors_equals_the_twin(name):
+    with hardware.use_instruction_set(name):
+        case = Case(n_factors=32)
+        np.testing.assert_allclose(case.spread(case.train(), 0), case.expected(0), rtol=0, atol=1e-11)
+
+
+# ---- invariants -------------------------------------------------------------------------------------------------
+
+
+def test_without_weight_the_network_is_trained_as_alone():
+    case = Case()
+    joint = case.train(contrastive_weight=0.0)
+    options = {name: case.options[name] for name in ("learning_rate", "n_epochs", "batch_size")}
+    alone = case.network.train_clients(
+        case.joint.network_part(case.parameters), case.examples, key=KEY, purpose="joint_loss.order", **options
+    )
+    total = joint.total()
+    np.testing.assert_allclose(case.joint.network_part(total), alone.total(), rtol=0, atol=1e-14)
+    assert not total[case.network.n_dense : case.joint.n_dense].any()
+    moved = np.abs(case.train().total() - total)
+    assert moved[case.network.n_dense : case.joint.n_dense].max() > 0.01
+    assert moved[case.joint.n_dense :].max() > 0.01
+
+
+def test_both_start_as_alone_and_come_apart_again():
+    case = Case(dtype=np.float32)
+    start = case.joint.initial_parameters(KEY)
+    network = case.network.initial_parameters(KEY)
+    encoder = case.joint.encoder.initial_parameters(KEY, purpose="network.start.encoder")
+    np.testing.assert_array_equal(case.joint.network_part(start), network)
+    np.testing.assert_array_equal(case.joint.join(network, encoder), start)
+    assert start.dtype == np.float32
+    assert len(start) == case.joint.n_parameters
+
+
+@settings(max_examples=15)
+@given(
+    seed=seeds(),
+    bound=st.floats(1e-4, 10.0),
+    order=st.sampled_from([1, 2]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_clipped_norms_never_exceed_the_bound(seed, bound, order, dtype):
+    case = Case(seed=seed, dtype=dtype, n_users=2)
+    free, clipped = case.train(), case.train(clip_norm=bound, clip_order=order)
+    for k in range(2):
+        a, b = case.spread(free, k).astype(float), case.spread(clipped, k).astype(float)
+        exact = [abs(Fraction(x)) for x in b.tolist() if x]
+        assert sum(x**order for x in exact) <= Fraction(bound) ** order
+        norm = np.linalg.norm(a, order)
+        np.testing.assert_allclose(b, a * min(1, bound / norm), rtol=1e-5, atol=1e-6 * np.abs(a).max())
+
+
+def test_an_update_that_is_not_finite_is_rejected_and_named():
+    updates = Case(dtype=np.float32).train(learning_rate=1e38, clip_norm=0.5)
+    assert updates.rejected.all()
+    assert not updates.values.any()
+
+
+def test_rows_are_those_that_either_part_touches():
+    case = Case()
+    updates = case.train()
+    for k in range(4):
+        (users, items, _), masked = case.client(k)
+        used = {row for example in (*users, *items) for field in example for row in field}
+        used |= {case.first_item + i for sequences, candidates in masked for x in (*sequences, candidates) for i in x}
+        assert updates.rows[updates.row_starts[k] : updates.row_starts[k + 1]].tolist() == sorted(used)
+
+
+# ---- bad inputs -------------------------------------------------------------------------------------------------
+
+
+def test_bad_inputs():
+    case = Case()
+    with pytest.raises(TypeError, match="network must be TwoTower"):
+        JointNetwork(3)
+    with pytest.raises(ValueError, match="network must have embeddings of the items' ids"):
+        Case(item_ids=False)
+    with pytest.raises(ValueError, match="masked must be of the clients that examples are of"):
+        case.train(masked=draw_contrastive_examples(case.data, [0, 2], key=KEY))
+    with pytest.raises(TypeError, match="masked must be ContrastiveExamples"):
+        case.train(masked=None)
+    with pytest.raises(ValueError, match="contrastive_weight must be at least 0"):
+        case.train(contrastive_weight=-1.0)
+    with pytest.raises(ValueError, match="masked_batch_size must be at least 1"):
+        case.train(masked_batch_size=0)
+    with pytest.raises(ValueError, match="parameters must have shape"):
+        case.train(parameters=case.parameters[:-1])
+    with pytest.raises(ValueError, match="encoder must begin with"):
+        case.joint.join(case.joint.network_part(case.parameters), np.zeros(3))
+
+
+# ---- threads ----------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_a_bit():
+    case = Case(n_users=30, dtype=np.float32)
+    one, four = (case.train(n_threads=n) for n in (1, 4))
+    assert one.values.tobytes() == four.values.tobytes()
+    assert one.rows.tobytes() == four.rows.tobytes()
+
+
+def test_updates_do_not_depend_on_the_other_clients():
+    case = Case(n_users=6)
+    updates = case.train()
+    alone = draw_examples(case.data, Events.from_interactions(case.data), [3], 2, key=Key.from_seed(0))
+    masked = draw_contrastive_examples(case.data, [3], length=4, n_negatives=2, key=Key.from_seed(0))
+    single = case.train(examples=alone, masked=masked)
+    assert case.spread(single, 0).tobytes() == case.spread(updates, 3).tobytes()

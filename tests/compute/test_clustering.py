@@ -1,0 +1,326 @@
+"""k-means: against its definition in double, by what a fixed point must be, and by the law of its first centres."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from naive.compute import clustering as naive
+from support.significance import counts_are, tilted
+from support.strategies import seeds
+
+from fastfedrec import Interactions, Key, clustering, hardware
+from fastfedrec.compute.clustering import assign_rows, kmeans
+
+
+def rows(n, m, seed=0, dtype=np.float64):
+    """Small whole numbers, many of them 0: distances are exact in float32 too."""
+    rng = np.random.default_rng(seed)
+    return (rng.integers(0, 6, (n, m)) * (rng.random((n, m)) < 0.4)).astype(dtype)
+
+
+def sparse(dense):
+    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(
+    seed=seeds(),
+    n=st.integers(1, 90),
+    m=st.integers(1, 20),
+    n_clusters=st.integers(1, 150),
+    is_sparse=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_assignment_is_the_nearest_centre(seed, n, m, n_clusters, is_sparse, dtype):
+    x, centers = rows(n, m, seed, dtype), rows(n_clusters, m, seed + 1, dtype)
+    labels, distances = assign_rows(sparse(x) if is_sparse else x, centers)
+    expected = naive.distances(x, centers)
+    assert labels.tolist() == expected.argmin(axis=1).tolist()  # whole numbers: ties are ties
+    np.testing.assert_array_equal(distances, expected.min(axis=1))
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_no_rows_have_no_nearest_centre(is_sparse):
+    x = np.zeros((0, 3))
+    labels, distances = assign_rows(sparse(x) if is_sparse else x, np.ones((2, 3)))
+    assert (labels.tolist(), distances.tolist()) == ([], [])
+
+
+@given(
+    seed=seeds(), n=st.integers(3, 60), m=st.integers(1, 12), n_iterations=st.integers(0, 5), is_sparse=st.booleans()
+)
+def test_iterations_equal_the_twin(seed, n, m, n_iterations, is_sparse):
+    x = rows(n, m, seed) + (0 if is_sparse else np.random.default_rng(seed).random((n, m)))
+    start = x[:3] + np.random.default_rng(seed).random((3, m))  # no ties
+    found = kmeans(sparse(x) if is_sparse else x, 3, init=start, n_iterations=n_iterations)
+    labels, centers, objective = naive.lloyd(x, start.astype(found.centers.dtype), n_iterations)
+    if not np.array_equal(found.labels, labels):  # nearer than rounding
+        d = np.sort(naive.distances(x, centers), axis=1)
+        assert (d[:, 1] - d[:, 0]).min() < 1e-3
+        return
+    np.testing.assert_allclose(found.centers, centers, rtol=1e-5, atol=1e-5)
+    assert found.objective == pytest.approx(objective, rel=1e-4, abs=1e-4)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@given(seed=seeds(), init=st.sampled_from(["k-means++", "random"]))
+def test_objective_never_rises_and_ends_at_a_fixed_point(seed, init):
+    x, key = rows(40, 5, seed), Key.from_seed(seed)
+    objectives = [kmeans(x, 4, init=init, n_iterations=n, key=key).objective for n in range(6)]
+    assert all(b <= a * (1 + 1e-12) + 1e-9 for a, b in itertools.pairwise(objectives))
+    found = kmeans(x, 4, init=init, n_iterations=200, key=key)
+    assert found.n_iterations < 200
+    for c in set(found.labels.tolist()):
+        np.testing.assert_allclose(found.centers[c], x[found.labels == c].mean(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("is_sparse", [True, False])
+@pytest.mark.parametrize("unit", [1.0, 0.5, 2.0**-10])
+def test_adding_only_rows_that_moved_gives_the_same_bits(unit, is_sparse, monkeypatch):
+    x = rows(300, 12, 4, np.float32) * np.float32(unit)
+    data = sparse(x) if is_sparse else x
+    means = clustering._Means.zeros(clustering._Rows.of(data), 9)
+    assert means.are_exact
+    moved = [kmeans(data, 9, key=Key.from_seed(1), n_iterations=n) for n in range(8)]
+    assert moved[-1].n_iterations > 3
+    monkeypatch.setattr(clustering._Means, "zeros", lambda *_: dataclasses.replace(means, are_exact=False))
+    for n, found in enumerate(moved):
+        anew = kmeans(data, 9, key=Key.from_seed(1), n_iterations=n)
+        assert found.centers.tobytes() == anew.centers.tobytes()
+        assert found.labels.tobytes() == anew.labels.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("value", "are_exact"), [(0.5, True), (3.0, True), (0.3, False), (2.0**-11, False), (1e12, False)]
+)
+def test_sums_are_exact_only_of_multiples_that_are_small_enough(value, are_exact):
+    x = np.ones((50, 30))
+    x[20, 7] = value
+    assert clustering._Means.zeros(clustering._Rows.of(x), 2).are_exact == are_exact
+
+
+def test_sums_that_overflow_leave_labels_in_range():
+    labels, distances = assign_rows(np.full((3, 4), -4e18, np.float32), np.full((20, 4), 1.2e19, np.float32))
+    assert labels.tolist() == [0, 0, 0]
+    assert np.isinf(distances).all()
+
+
+def test_an_empty_cluster_keeps_its_centre():
+    found = kmeans(np.array([[0.0], [1.0]]), 2, init=np.array([[0.5], [99.0]]))
+    assert found.centers.tolist() == [[0.5], [99.0]]
+    assert found.labels.tolist() == [0, 0]
+
+
+def test_first_centres_are_rows_even_where_all_rows_are_equal():
+    x = np.ones((5, 2))
+    assert kmeans(x, 3, n_iterations=0, key=Key.from_seed(1)).centers.tolist() == [[1, 1]] * 3
+    assert kmeans(sparse(np.zeros((4, 3))), 2, key=Key.from_seed(1)).objective == 0
+
+
+def test_no_row_is_drawn_twice_by_plus_plus():
+    x = np.arange(8.0)[:, None] ** 2 + 0.1
+    for seed in range(30):
+        centers = kmeans(x, 8, n_iterations=0, key=Key.from_seed(seed)).centers
+        assert sorted(centers.ravel().tolist()) == x.ravel().tolist()
+
+
+# ---- centres in 8 bits ----------------------------------------------------------------------------------------------
+
+VECTORS = [each for each in hardware.instruction_sets() if each != "plain"]
+
+
+def multiples(n, m, unit, seed):
+    """Sparse rows of multiples of `unit` below 32 of them, with empty rows, and zeros among the entries."""
+    rng = np.random.default_rng(seed)
+    dense = rng.integers(1, 32, (n, m)) * unit * (rng.random((n, m)) < 0.4)
+    dense[n // 2] = 0
+    csr = scipy.sparse.csr_array(dense.astype(np.float32))
+    csr.data[rng.random(csr.nnz) < 0.1] = 0
+    return clustering._Rows.of(Interactions.from_scipy(csr))
+
+
+def rounded_of(data, n_clusters):
+    """Whether it pays or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clustering, "_FEWEST", 1)
+        return clustering._Rounded.of(data, n_clusters)
+
+
+def both_labels(data, centers, n_threads=1, **change):
+    """Of sums of all centres, and with centres in 8 bits."""
+    columns, rounded = clustering._Columns.zeros(data, len(centers)), rounded_of(data, len(centers))
+    labels, _ = clustering._assign(data, centers, columns, n_threads)
+    rounded = dataclasses.replace(rounded, **change)
+    return labels, rounded.assign(data, centers, columns, n_threads), rounded
+
+
+def near_ties(n_clusters, m, seed):
+    """Pairs of centres that differ by a few last digits; of some, scores differ by less than that."""
+    rng = np.random.default_rng(seed)
+    centers = (rng.random((n_clusters, m)) * rng.choice([0, 1, 3], m) - rng.choice([0, 0.37])).astype(np.float32)
+    copies = centers[: n_clusters // 2]
+    centers[n_clusters - len(copies) :] = copies * (1 + rng.integers(-3, 4, copies.shape) * np.float32(2.0**-23))
+    return centers
+
+
+@pytest.mark.parametrize("instruction_set", VECTORS)
+@given(
+    seed=seeds(),
+    n=st.integers(2, 70),
+    m=st.integers(1, 40),
+    n_clusters=st.integers(1, 130),
+    unit=st.sampled_from([1.0, 0.5, 0.25]),
+    scale=st.sampled_from([1e-20, 1.0, 1e6]),
+)
+def test_labels_are_those_of_all_sums_in_near_ties(instruction_set, seed, n, m, n_clusters, unit, scale):
+    data, centers = multiples(n, m, unit, seed), near_ties(n_clusters, m, seed) * np.float32(scale)
+    if not len(data.indices):
+        return
+    with hardware.use_instruction_set(instruction_set):
+        expected, found, _ = both_labels(data, centers)
+    assert found is None or found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("instruction_set", VECTORS)
+@pytest.mark.parametrize("n_clusters", [2, 17, 48, 50, 64, 65, 68, 100, 128, 130])
+def test_near_ties_are_left_open_and_would_be_wrong_otherwise(instruction_set, n_clusters):
+    data = multiples(600, 300, 1.0, n_clusters)
+    rng = np.random.default_rng(n_clusters)
+    centers = (rng.random((n_clusters, 300)) * 0.05 + rng.random(300)).astype(np.float32)
+    with hardware.use_instruction_set(instruction_set):
+        expected, found, rounded = both_labels(data, centers)
+        assert found.tolist() == expected.tolist()
+        assert not rounded.pays
+        _, found, _ = both_labels(data, centers, totals=np.zeros_like(rounded.totals))  # no margin
+        assert found.tolist() != expected.tolist()
+
+
+@pytest.mark.parametrize("instruction_set", VECTORS)
+@pytest.mark.parametrize("n_clusters", [2, 17, 50, 64, 66, 130])
+@pytest.mark.parametrize("unit", [1.0, 0.25])
+def test_clear_labels_need_nothing_but_8_bits(instruction_set, n_clusters, unit):
+    rng = np.random.default_rng(n_clusters)
+    groups = rng.permutation(np.arange(500) % n_clusters)
+    dense = 2 * unit * (np.arange(4 * n_clusters) // 4 == groups[:, None]) * rng.integers(1, 16, (500, 4 * n_clusters))
+    data = clustering._Rows.of(sparse(dense.astype(np.float32)))
+    centers = np.kron(np.eye(n_clusters), np.full(4, 30 * unit)).astype(np.float32)
+    columns = clustering._Columns.zeros(data, n_clusters)
+    without = dataclasses.replace(data, values=np.zeros_like(data.values))  # which all other sums are of
+    with hardware.use_instruction_set(instruction_set):
+        rounded = rounded_of(data, n_clusters)
+        assert clustering._assign(data, centers, columns, 1)[0].tolist() == groups.tolist()
+        assert rounded.assign(without, centers, columns, 1).tolist() == groups.tolist()
+
+
+@pytest.mark.parametrize("instruction_set", VECTORS)
+def test_long_rows_fit_into_their_sums(instruction_set):
+    m = 5_000
+    data = clustering._Rows.of(sparse(np.full((3, m), 31.0, dtype=np.float32)))
+    levels = np.append(np.linspace(-33, 10, 19), 31)  # to both ends of 8 bits
+    centers = (levels[:, None] * np.ones((1, m))).astype(np.float32)
+    with hardware.use_instruction_set(instruction_set):
+        expected, found, rounded = both_labels(data, centers)
+    assert found.tolist() == expected.tolist() == [19] * 3
+    assert rounded.pays
+
+
+@pytest.mark.parametrize("instruction_set", VECTORS)
+@pytest.mark.parametrize("n_iterations", [0, 1, 2, 3, 50])
+def test_8_bits_do_not_change_a_bit_of_k_means(instruction_set, n_iterations, monkeypatch):
+    data = sparse(rows(400, 30, 5, np.float32))
+    with hardware.use_instruction_set(instruction_set):
+        found = [kmeans(data, 40, key=Key.from_seed(3), n_iterations=n_iterations, n_threads=n) for n in (1, 4)]
+        monkeypatch.setattr(clustering._Rounded, "of", lambda *_: None)
+        expected = kmeans(data, 40, key=Key.from_seed(3), n_iterations=n_iterations)
+    for each in found:
+        assert each.labels.tobytes() == expected.labels.tobytes()
+        assert each.centers.tobytes() == expected.centers.tobytes()
+        assert (each.objective, each.n_iterations) == (expected.objective, expected.n_iterations)
+
+
+def test_8_bits_are_left_where_they_do_not_pay_or_do_not_fit():
+    x = rows(40, 6, 1, np.float32)
+    data, of = clustering._Rows.of(sparse(x)), clustering._Rounded.of
+    fits = of(data, 32)
+    assert (fits is None) == (hardware.instruction_set() == "plain")
+    for other in (x * 0.3, x * 7, x / 8):
+        assert of(clustering._Rows.of(sparse(other.astype(np.float32))), 32) is None
+    assert of(data, 31) is None
+    assert of(clustering._Rows.of(x), 32) is None
+    assert of(clustering._Rows.of(sparse(np.full((1, 2**17 + 1), 31.0, np.float32))), 32) is None
+    assert of(dataclasses.replace(data, values=data.values.astype(np.float64)), 32) is None
+    with hardware.use_instruction_set("plain"):
+        assert of(data, 32) is None
+    columns = clustering._Columns.zeros(data, 32)
+    for centers in (np.zeros((32, 6)), np.eye(32, 6) * 1e13, np.eye(32, 6) * 1e-30):
+        assert fits is None or fits.assign(data, centers.astype(np.float32), columns, 1) is None
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_bad_arguments():
+    x = np.zeros((3, 2))
+    with pytest.raises(ValueError, match=r"n_clusters must be at most the number of rows \(3\), got 4"):
+        kmeans(x, 4, key=Key.from_seed(1))
+    with pytest.raises(TypeError, match="key must be Key, got NoneType"):
+        kmeans(x, 2)
+    with pytest.raises(ValueError, match="init must be 'k-means\\+\\+', 'random' or an array of centres, got 'best'"):
+        kmeans(x, 2, init="best", key=Key.from_seed(1))
+    with pytest.raises(ValueError, match=r"init must have shape \(2, 2\), got \(1, 2\)"):
+        kmeans(x, 2, init=np.zeros((1, 2)))
+    with pytest.raises(TypeError, match="rows must be ndarray, got list"):
+        kmeans([[1.0]], 1, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match="rows must be finite, got nan"):
+        kmeans(np.array([[np.nan]]), 1, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match="rows must be small enough for squared distances"):
+        kmeans(np.array([[1e200]]), 1, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match="rows must have at least one row and column"):
+        kmeans(np.zeros((0, 2)), 1, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match=r"centers must have shape \('any', 2\), got \(1, 3\)"):
+        assign_rows(x, np.zeros((1, 3)))
+    with pytest.raises(ValueError, match="the number of centers must be at least 1"):
+        assign_rows(x, np.zeros((0, 2)))
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_sparse", [True, False])
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+def test_threads_do_not_change_a_bit(is_sparse, instruction_set):
+    x = rows(700, 30, 3) * 0.3
+    data = sparse(x) if is_sparse else x
+    with hardware.use_instruction_set(instruction_set):
+        one, four = (kmeans(data, 7, key=Key.from_seed(2), n_threads=n) for n in (1, 4))
+    assert one.centers.tobytes() == four.centers.tobytes()
+    assert one.labels.tobytes() == four.labels.tobytes()
+    assert one.objective == four.objective
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_second_centres_follow_the_squared_distance():
+    x = np.array([[0.0], [1.0], [3.0], [4.0]])
+    seen, n = np.zeros((4, 4)), 60_000
+    for seed in range(n):
+        centers = kmeans(x, 2, n_iterations=0, key=Key.from_seed(seed), n_threads=1).centers.ravel()
+        first, second = np.searchsorted(x.ravel(), centers)
+        seen[first, second] += 1
+    squares = (x - x.T) ** 2
+    expected = squares / squares.sum(axis=1, keepdims=True) / 4
+    off = ~np.eye(4, dtype=bool)
+    assert seen[~off].sum() == 0
+    assert counts_are(seen[off], expected[off])
+    assert not counts_are(seen[off], tilted(expected[off], 0.9))
+    assert not counts_are(seen[off], tilted(expected[off], 1.1))

@@ -1,0 +1,271 @@
+"""The doctor: what it says is what is there, each known conflict is named, and it works where things are missing."""
+
+import copy
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+import threadpoolctl
+
+from fastfedrec import __version__, doctor, hardware
+from fastfedrec._kernels.core import hardware as kernel
+from fastfedrec.cli.main import main
+from fastfedrec.core import threads
+
+CONFLICTS = (doctor._build_conflicts, doctor._thread_conflicts, doctor._package_conflicts)
+HEALTHY = {
+    "build": {"openmp": True, "levels": 3},
+    "threads": {"n": 8, "limits": {"affinity": 8, "openmp": 8}, "processors": 8, "forked": False},
+    "blas": [{"library": "openblas", "version": "0.3", "threads": 8, "file": "/lib/a"}],
+    "openmp": [{"library": "libgomp", "version": None, "threads": 8, "file": "/lib/b"}],
+    "numba": {"version": "0.62", "threading_layer": "default", "cache": "/cache", "writable": True},
+    "packages": {"numpy": "2.0"},
+    "environment": {"OMP_NUM_THREADS": "8"},
+}
+
+
+def problems(found):
+    return [problem for conflicts in CONFLICTS for problem, _ in conflicts(found)]
+
+
+def run_python(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env=os.environ | environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    ).stdout
+
+
+# ---- oracle -----------------------------------------------------------------------------------------------------
+
+
+def test_it_says_what_is_there():
+    found = doctor.report()
+    assert found["version"] == __version__
+    assert found["instruction_sets"] == {
+        "available": list(hardware.instruction_sets()),
+        "in_use": hardware.instruction_set(),
+    }
+    assert found["build"] == {"openmp": kernel.max_threads() > 0, "levels": kernel.n_levels()}
+    assert found["threads"]["n"] == threads.resolve_n_threads(0)
+    assert found["threads"]["limits"] == threads.thread_limits()
+    assert found["threads"]["forked"] is False
+    assert found["packages"]["numpy"] == np.__version__
+    assert set(found["packages"]) >= {"numpy", "scipy", "numba", "threadpoolctl"}
+    assert set(found["extras"]) >= {"plot", "cli"}
+    assert not any(extra.startswith(("test", "docs", "bench")) for extra in found["extras"])
+    assert found["numba"]["version"] == metadata.version("numba")
+
+
+def test_it_lists_the_loaded_libraries_and_their_threads():
+    if not any(library["user_api"] == "blas" for library in threadpoolctl.threadpool_info()):
+        pytest.skip("no BLAS here that can be seen")
+    with threadpoolctl.threadpool_limits(1):
+        found = doctor.report()
+    assert found["threads"]["n"] == 1
+    for kind in ("blas", "openmp"):
+        files = {library["filepath"] for library in threadpoolctl.threadpool_info() if library["user_api"] == kind}
+        assert {library["file"] for library in found[kind]} == files
+        assert all(library["threads"] == 1 for library in found[kind])
+
+
+def test_it_shows_another_instruction_set_in_use():
+    with hardware.use_instruction_set("plain"):
+        assert doctor.report()["instruction_sets"]["in_use"] == "plain"
+
+
+def test_it_shows_the_variables_that_govern_threads(monkeypatch):
+    monkeypatch.setenv("OMP_DISPLAY_ENV", "false")
+    monkeypatch.setenv("SECRET", "1")
+    environment = doctor.report()["environment"]
+    assert environment["OMP_DISPLAY_ENV"] == "false"
+    assert "SECRET" not in environment
+
+
+def test_numba_is_described_but_not_imported():
+    code = "import sys; from fastfedrec import doctor; print(doctor.report()['numba'], 'numba' in sys.modules)"
+    printed = run_python(code, NUMBA_THREADING_LAYER="workqueue")
+    assert "'threading_layer': 'workqueue'" in printed
+    assert printed.endswith("False\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_is_told():
+    code = (
+        "import os; from fastfedrec import doctor\n"
+        "if child := os.fork(): os.waitpid(child, 0)\n"
+        "else:\n"
+        "    found = doctor.report()\n"
+        "    print(found['threads']['forked'], found['threads']['n'], found['conflicts'][0]['problem'], flush=True)\n"
+        "    os._exit(0)"
+    )
+    assert run_python(code).startswith("True 1 This process is a fork")
+
+
+# ---- invariants: conflicts --------------------------------------------------------------------------------------
+
+
+def test_a_healthy_machine_has_none(monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    assert problems(HEALTHY) == []
+    assert problems(HEALTHY | {"environment": {"OMP_PROC_BIND": "true"}}) == []  # bound, but to all there are
+    assert problems(HEALTHY | {"environment": {"NUMBA_DISABLE_JIT": "0"}}) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "problem"),
+    [
+        (["build", "openmp"], False, "without OpenMP"),
+        (["build", "levels"], 1, "without code for AVX2"),
+        (["threads", "forked"], True, "is a fork"),
+        (["openmp", 0, "library"], "libomp", None),
+        (["openmp"], [{"library": "libgomp"}, {"library": "libgomp"}], "2 OpenMP runtimes are loaded"),
+        (["openmp"], [{"library": "libiomp"}, {"library": "libgomp"}], "2 OpenMP runtimes are loaded"),
+        (["openmp"], [{"library": "libiomp"}, {"library": "libomp"}], "may then crash or hang"),
+        (["blas"], [], "cannot be held at one thread"),
+        (["packages", "numba"], None, "Not installed, though needed: numba"),
+        (["numba", "writable"], False, "cannot write to /cache"),
+        (["environment", "NUMBA_DISABLE_JIT"], "1", "NUMBA_DISABLE_JIT is set"),
+    ],
+)
+def test_each_conflict_is_named_once(monkeypatch, where, value, problem):
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    found = copy.deepcopy(HEALTHY)
+    place = found
+    for step in where[:-1]:
+        place = place[step]
+    place[where[-1]] = value
+    named = problems(found)
+    assert len(named) == (problem is not None)
+    assert all(problem in text for text in named)
+
+
+def test_a_bound_thread_is_named():
+    found = copy.deepcopy(HEALTHY)
+    found["threads"]["limits"]["affinity"] = 1
+    assert problems(found) == []  # taskset: as wanted
+    found["environment"] = {"OMP_PROC_BIND": "false"}
+    assert problems(found) == []
+    found["environment"] = {"OMP_PROC_BIND": "close"}
+    assert problems(found) == [
+        "OMP_PROC_BIND binds this thread to 1 of 8 processors, which n_threads=0 takes for all it may use."
+    ]
+
+
+def test_other_processors_need_no_avx(monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert problems(HEALTHY | {"build": {"openmp": True, "levels": 1}}) == []
+
+
+def test_every_conflict_comes_with_a_remedy(monkeypatch):
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    conflicts = doctor.report()["conflicts"]
+    assert any("NUMBA_DISABLE_JIT" in conflict["problem"] for conflict in conflicts)
+    assert all(set(conflict) == {"problem", "remedy"} and all(conflict.values()) for conflict in conflicts)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="copies a Linux library")
+def test_runtimes_that_must_not_meet_are_seen_in_a_process(tmp_path):
+    runtimes = [library["filepath"] for library in threadpoolctl.threadpool_info() if library["prefix"] == "libgomp"]
+    if not runtimes:
+        pytest.skip("needs GNU OpenMP")
+    for name in ("libomp.so", "libiomp5.so"):
+        shutil.copy(runtimes[0], tmp_path / name)
+    code = (
+        "import ctypes; from fastfedrec import doctor\n"
+        f"kept = [ctypes.CDLL(f'{tmp_path}/{{name}}') for name in ('libomp.so', 'libiomp5.so')]\n"
+        "print(*(conflict['problem'] for conflict in doctor.report()['conflicts']), sep='\\n')"
+    )
+    assert "Intel (libiomp) and LLVM (libomp)" in run_python(code)
+
+
+# ---- bad inputs: what is missing --------------------------------------------------------------------------------
+
+
+def test_packages_that_are_missing_are_none(monkeypatch, capsys):
+    version = metadata.version
+
+    def without(name):
+        if name in ("numba", "tqdm"):
+            raise metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(metadata, "version", without)
+    found = doctor.report()
+    assert found["packages"]["numba"] is None
+    assert found["numba"]["version"] is None
+    assert found["extras"]["cli"] == {"tqdm": None}
+    assert "pip install numba" in [conflict["remedy"] for conflict in found["conflicts"]]
+    assert main(["doctor"]) == 0
+    assert "tqdm missing: pip install 'fastfedrec[cli]'" in capsys.readouterr().out
+
+
+def test_it_works_on_a_copy_that_was_never_installed(monkeypatch):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", missing)
+    found = doctor.report()
+    assert found["packages"]["numpy"] == np.__version__
+    assert found["extras"] == {}
+
+
+def test_numba_that_cannot_write_is_found(monkeypatch, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(file / "below"))
+    found = doctor.report()
+    assert (found["numba"]["cache"], found["numba"]["writable"]) == (str(file / "below"), False)
+    assert any("cannot write" in conflict["problem"] for conflict in found["conflicts"])
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "new" / "folder"))
+    assert doctor.report()["numba"]["writable"] is True
+
+
+def test_the_users_cache_stands_in_for_an_installation_that_is_read_only(monkeypatch, tmp_path):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    beside = Path(doctor.__file__).parent / "__pycache__"
+    assert doctor._numba_cache() == beside or not doctor._writable(beside)
+    monkeypatch.setattr(doctor, "_writable", lambda folder: folder != beside)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert doctor._numba_cache() == tmp_path / "numba"
+
+
+# ---- the command ------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_the_report(capsys, monkeypatch):
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    assert main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    for part in (
+        __version__,
+        hardware.instruction_set(),
+        "threads",
+        "affinity",
+        "Numba",
+        "extra [plot]",
+        np.__version__,
+    ):
+        assert part in text
+    assert "Known conflicts:" in text
+    assert "Remedy: unset NUMBA_DISABLE_JIT." in text
+    assert main(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(doctor.report()))
+
+
+def test_the_command_says_where_nothing_is_wrong(capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "_thread_conflicts", lambda found: ())
+    monkeypatch.setattr(doctor, "_build_conflicts", lambda found: ())
+    monkeypatch.setattr(doctor, "_package_conflicts", lambda found: ())
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out.endswith("\nNo known conflict.\n")

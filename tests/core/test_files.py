@@ -1,0 +1,174 @@
+"""Files that replace others: whole or not at all, where they were meant to be, with the mode that is right."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from fastfedrec import Interactions, Popularity, PrivRec, load
+from fastfedrec.core.files import check_path, new_file, write_text
+from fastfedrec.data.store import open_interactions, store_interactions
+from fastfedrec.engines.shuffling.shuffler import Shuffler
+
+
+def _mode(path):
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def test_a_file_has_what_was_written_and_nothing_is_left_beside_it(tmp_path):
+    path = tmp_path / "model.npz"
+    with new_file(path) as file:
+        file.write(b"one")
+        assert not path.exists()
+    write_text(path, "zwölf")
+    assert path.read_text(encoding="utf-8") == "zwölf"
+    assert os.listdir(tmp_path) == ["model.npz"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_what_fails_leaves_what_was_there(tmp_path, error):
+    path = tmp_path / "model.npz"
+    path.write_bytes(b"before")
+
+    def stopped_half_way():
+        with new_file(path) as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(type(error)):
+        stopped_half_way()
+    assert path.read_bytes() == b"before"
+    assert os.listdir(tmp_path) == ["model.npz"]
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_text(tmp_path / "model.npz", "text")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_the_mode_of_a_replaced_file_is_kept(tmp_path, mode):
+    path = tmp_path / "model.npz"
+    path.write_bytes(b"before")
+    path.chmod(mode)
+    write_text(path, "after")
+    assert _mode(path) == mode
+    write_text(path, "after", private=True)
+    assert _mode(path) == 0o600
+
+
+def test_a_new_file_has_the_mode_of_new_files(tmp_path):
+    write_text(tmp_path / "ours", "text")
+    (tmp_path / "theirs").write_text("text")
+    assert _mode(tmp_path / "ours") == _mode(tmp_path / "theirs")
+    write_text(tmp_path / "private", "text", private=True)
+    assert _mode(tmp_path / "private") == 0o600
+
+
+def test_a_link_is_neither_followed_nor_replaced(tmp_path):
+    target = tmp_path / "target"
+    target.write_text("theirs")
+    (tmp_path / "link").symlink_to(target)
+    with pytest.raises(ValueError, match="is a link"):
+        write_text(tmp_path / "link", "ours")
+    assert target.read_text() == "theirs"
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_link_that_was_planted_beside_the_path_is_not_followed(tmp_path):
+    # A name that could be guessed would be written through.
+    target = tmp_path / "target"
+    target.write_text("theirs")
+    (tmp_path / "model.npz.partial").symlink_to(target)
+    write_text(tmp_path / "model.npz", "ours")
+    assert target.read_text() == "theirs"
+
+
+def test_what_is_no_ordinary_file_is_not_replaced(tmp_path):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name, what in (("folder", "is a folder"), ("pipe", "is no ordinary file")):
+        with pytest.raises(ValueError, match=what):
+            write_text(tmp_path / name, "text")
+    with pytest.raises(ValueError, match="is no ordinary file"):
+        write_text("/dev/null", "text")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="missing"):
+        write_text(Path(tmp_path, "missing", "model.npz"), "text")
+
+
+def test_a_folder_that_is_not_there_is_named_and_not_what_stands_for_the_file_in_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"path '.*/nowhere/model.npz' is in a folder that does not exist"):
+        write_text(tmp_path / "nowhere" / "model.npz", "text")
+
+
+DATA = Interactions.from_arrays(["ann", "bob"], [1, 2])
+#: Everything that is given a path: the argument's name, and a call.
+DOORS = {
+    "save": ("path", lambda path: Popularity().fit(DATA).save(path)),
+    "load": ("path", load),
+    "store_interactions": ("folder", lambda path: store_interactions(DATA, path)),
+    "open_interactions": ("folder", open_interactions),
+    "checkpoint": ("checkpoint", lambda path: PrivRec(n_rounds=1).fit(DATA, checkpoint=path)),
+    "Shuffler": ("folder", lambda path: Shuffler(min_crowd=2, n_reports=1, n_coordinates=10, folder=path)),
+}
+
+
+@pytest.mark.parametrize("wrong", [0, 5, 1.5, b"a\0b", "a\0b", "", ["x"], ...], ids=repr)
+@pytest.mark.parametrize("door", DOORS)
+def test_what_is_no_path_is_refused_by_name(door, wrong):
+    name, function = DOORS[door]
+    with pytest.raises((TypeError, ValueError), match=rf"^{name} must be (a path|the path of a file)"):
+        function(wrong)
+
+
+@pytest.mark.parametrize("kind", [str, Path, lambda path: str(path).encode(), lambda path: f"{path}/"])
+def test_a_path_of_any_kind_is_the_same_path(tmp_path, kind):
+    path = kind(tmp_path / "model")
+    assert check_path("path", path) == tmp_path / "model"
+    Popularity().fit(DATA).save(path)
+    assert load(path).interactions_.user_ids.tolist() == ["ann", "bob"]
+    store_interactions(DATA, kind(tmp_path / "store"))
+    assert open_interactions(kind(tmp_path / "store")).user_ids.tolist() == ["ann", "bob"]
+
+
+# ---- folders --------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_folder_is_its_owners_and_takes_nothing_of_others_away(tmp_path):
+    """Also what has the name that an unfinished folder might have had."""
+    theirs = tmp_path / "plays.partial"
+    theirs.mkdir()
+    (theirs / "precious").write_text("theirs")
+    store_interactions(DATA, tmp_path / "plays")
+    assert (theirs / "precious").read_text() == "theirs"
+    assert _mode(tmp_path / "plays") == 0o700
+    assert sorted(os.listdir(tmp_path)) == ["plays", "plays.partial"]
+
+
+def test_a_link_in_the_place_of_a_folder_is_neither_followed_nor_replaced(tmp_path):
+    (tmp_path / "plays").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExistsError, match="exists; pass another"):
+        store_interactions(DATA, tmp_path / "plays")
+    assert os.listdir(tmp_path) == ["plays"]
+    assert (tmp_path / "plays").is_symlink()
+
+
+@pytest.mark.parametrize("at", ["write_document", "write_array"])
+def test_a_folder_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, at):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(f"fastfedrec.data.store.{at}", full)
+    with pytest.raises(OSError, match="No space left"):
+        store_interactions(DATA, tmp_path / "plays")
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,257 @@
+"""Which vector code runs: what the processor has, chosen, forced, restored, and in every kernel that has any."""
+
+import ast
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from naive.core import hardware as naive
+
+from fastfedrec import Key, hardware
+from fastfedrec._kernels.core import hardware as kernel
+
+KERNELS = Path(__file__).resolve().parents[2] / "_kernels"
+
+
+def uses_vector_code(path):
+    """Whether a source reaches `_levels.h` through what it cimports, includes or declares extern."""
+    text = path.read_text()
+    names = re.findall(r"from _kernels\.([\w.]+) cimport", text)
+    headers = re.findall(r'"_kernels/([\w/]+\.h)"', text)
+    return "core/_levels.h" in headers or any(
+        uses_vector_code(KERNELS / name) for name in [*headers, *(f"{name.replace('.', '/')}.pxd" for name in names)]
+    )
+
+
+def kernels():
+    """(name, source) of every kernel but the one that asks the processor what it is."""
+    for path in sorted(KERNELS.rglob("*.pyx")):
+        name = path.relative_to(KERNELS).with_suffix("").as_posix().replace("/", ".")
+        if name != "core.hardware":
+            yield name, path
+
+
+# ---- oracle -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64" or kernel.n_levels() == 1,
+    reason="needs Linux's list of processor features, and a build with levels",
+)
+def test_instruction_sets_are_those_the_operating_system_names():
+    assert hardware.instruction_sets() == naive.instruction_sets()
+
+
+# ---- invariants -------------------------------------------------------------------------------------------------
+
+
+def test_the_best_is_used_from_the_start():
+    code = "from fastfedrec import hardware; print(hardware.instruction_set(), hardware.instruction_sets()[-1])"
+    words = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, check=True, text=True
+    ).stdout.split()
+    assert words[0] == words[1]
+
+
+def test_another_is_used_in_a_block_and_the_previous_one_after_it():
+    before = hardware.instruction_set()
+    with hardware.use_instruction_set("plain"):
+        assert hardware.instruction_set() == "plain"
+        with hardware.use_instruction_set(hardware.instruction_sets()[-1]):
+            assert hardware.instruction_set() == hardware.instruction_sets()[-1]
+        assert hardware.instruction_set() == "plain"
+    assert hardware.instruction_set() == before
+
+
+def test_the_previous_one_is_used_again_after_an_error():
+    before = hardware.instruction_set()
+    with pytest.raises(KeyError), hardware.use_instruction_set("plain"):
+        raise KeyError
+    assert hardware.instruction_set() == before
+
+
+def test_every_kernel_with_vector_code_can_be_told_its_level():
+    import importlib
+
+    found = {}
+    for name, path in kernels():
+        module = importlib.import_module(f"fastfedrec._kernels.{name}")
+        found[name] = (uses_vector_code(path), hasattr(module, "use_level"))
+    assert {name for name, (uses, told) in found.items() if uses != told} == set()
+    assert found["core.randomness"] == (True, True)
+    assert found["data.interactions"] == (False, False)
+
+
+def test_a_processor_that_splits_vectors_is_known_by_its_family():
+    path = Path("/proc/cpuinfo")
+    found = dict(re.findall(r"^(vendor_id|cpu family)\s*: (\S+)$", path.read_text() if path.exists() else "", re.M))
+    if len(found) < 2:
+        pytest.skip("needs Linux on x86-64")
+    assert kernel.splits_vectors() is (found == {"vendor_id": "AuthenticAMD", "cpu family": "25"})
+
+
+def test_forcing_reaches_every_kernel_in_every_folder(monkeypatch):
+    expected, told = {name for name, path in kernels() if uses_vector_code(path)}, []
+    for name in expected:
+        monkeypatch.setattr(f"fastfedrec._kernels.{name}.use_level", lambda level, name=name: told.append(name))
+    with hardware.use_instruction_set("plain"):
+        assert sorted(told) == sorted(expected)
+    assert len(expected) >= 25
+
+
+def test_forcing_reaches_the_kernels(monkeypatch):
+    levels = []
+    monkeypatch.setattr("fastfedrec._kernels.core.randomness.use_level", levels.append)
+    with hardware.use_instruction_set("plain"):
+        pass
+    assert levels == [0, hardware.instruction_sets().index(hardware.instruction_set())]
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 64, 70, 128, 255, 256, 257, 700])
+def test_random_words_are_the_same_on_every_instruction_set(size):
+    key, users = Key.from_seed(1), np.arange(70, dtype=np.uint64) * 2**33
+    longest = np.array([key.words("test", user=int(user), size=700) for user in users])
+    for name in hardware.instruction_sets():
+        with hardware.use_instruction_set(name):
+            np.testing.assert_array_equal(key.words_by_user("test", users, size=size), longest[:, :size])
+    assert len(np.unique(longest)) == 70 * 700
+
+
+def shared_between_levels(sources, folder):
+    """Symbols that the code of two levels defines, and of which a linker would keep one for both.
+
+    Compiled without optimization, so that no inline function vanishes into its callers.
+    """
+    compiler, nm = shutil.which("c++"), shutil.which("nm")
+    if compiler is None or nm is None:
+        pytest.skip("needs a compiler called c++ and the tool nm")
+    setup = ast.parse((KERNELS.parent / "setup.py").read_text())
+    levels = next(
+        ast.literal_eval(statement.value)
+        for statement in setup.body
+        if isinstance(statement, ast.Assign) and statement.targets[0].id == "X86_64_LEVELS"
+    )
+    defined = {}
+    for level, flags in levels.items():
+        for source in sources:
+            target = folder / f"{level}-{source.stem}.o"
+            macros = [f"-DFASTFEDREC_LEVEL={level}", f"-DFASTFEDREC_N_LEVELS={len(levels)}"]
+            command = [
+                compiler,
+                "-std=c++17",
+                "-O0",
+                *flags,
+                *macros,
+                f"-I{KERNELS.parent}",
+                "-c",
+                source,
+                "-o",
+                target,
+            ]
+            subprocess.run(command, check=True, capture_output=True)
+            listing = subprocess.run([nm, "--defined-only", "--extern-only", target], capture_output=True, text=True)
+            names = {line.split()[-1] for line in listing.stdout.splitlines()}
+            # DW.ref.*: the address of the C++ runtime's exception handler, a constant without code of ours.
+            defined.setdefault(level, set()).update(name for name in names if not name.startswith("DW.ref."))
+    assert all(defined.values())
+    first, *others = defined.values()
+    return {name for i, names in enumerate((first, *others)) for other in others[i:] for name in names & other}
+
+
+needs_levels = pytest.mark.skipif(
+    sys.platform != "linux" or kernel.n_levels() == 1, reason="needs Linux, and a build with levels"
+)
+
+
+@needs_levels
+def test_no_symbol_is_shared_between_levels(tmp_path):
+    assert shared_between_levels(sorted(KERNELS.rglob("_*.cpp")), tmp_path) == set()
+
+
+@needs_levels
+def test_the_symbol_test_sees_an_inline_function_of_a_header(tmp_path):
+    source = tmp_path / "bad.cpp"
+    source.write_text(
+        "#include <algorithm>\n"
+        "namespace fastfedrec { namespace FASTFEDREC_LEVEL {\n"
+        "    template <int n> float add(float x) { return x + n; }\n"  # one for each level: harmless
+        "    float largest(float x, float y) { return std::max(add<1>(x), y); }\n"
+        "}}\n"
+    )
+    shared = shared_between_levels([source], tmp_path)
+    assert len(shared) == 1
+    assert "3max" in shared.pop()
+
+
+@pytest.mark.slow
+@needs_levels
+def test_a_processor_without_avx_runs_every_kernel_and_draws_the_same():
+    emulator = shutil.which("qemu-x86_64")
+    if emulator is None:
+        pytest.skip("needs qemu-x86_64, which plays a processor of 2008")
+    code = (
+        "import hashlib, json; from fastfedrec import hardware; import parallel_calls as calls\n"
+        "with hardware.use_instruction_set('plain'): results, _ = calls.run_all(1)\n"
+        "digests = {name: hashlib.sha256(calls.np.ascontiguousarray(x)).hexdigest() for name, x in results.items()}\n"
+        # BLAS and NumPy have code of their own for each processor.
+        "del digests['als'], digests['dp_gram'], digests['fmf_ldp'], digests['laplace_rr_svd']\n"
+        "print(json.dumps([hardware.instruction_sets(), digests]))"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
+    sets, found = [], []
+    for command in ([], [emulator, "-cpu", "Nehalem"]):
+        printed = subprocess.run(
+            [*command, sys.executable, "-P", "-c", code],
+            env=environment | {"PYTHONPATH": str(Path(__file__).parents[1])},
+            check=True,
+            stdout=subprocess.PIPE,
+        ).stdout
+        names, digests = json.loads(printed)
+        sets.append(names)
+        found.append(digests)
+    assert sets == [list(hardware.instruction_sets()), ["plain"]]
+    assert found[0] == found[1]
+    assert len(found[0]) >= 10
+
+
+# ---- bad inputs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 7])
+def test_functions_are_called_once_for_each_thread(n_threads):
+    called = []
+    kernel.call_in_threads(called.append, n_threads)
+    assert sorted(called) == list(range(n_threads))
+
+
+@pytest.mark.skipif(kernel.max_threads() == 0, reason="no OpenMP")
+def test_functions_are_called_at_the_same_time():
+    barrier = threading.Barrier(2)
+    kernel.call_in_threads(lambda _: barrier.wait(60), 2)
+    assert not barrier.broken
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+def test_an_error_in_a_thread_reaches_the_caller(broken):
+    def work(thread):
+        if thread == broken:
+            raise KeyError("seen")
+
+    with pytest.raises(KeyError, match="seen"):
+        kernel.call_in_threads(work, 2)
+
+
+def test_an_instruction_set_that_is_not_there_is_refused():
+    with (
+        pytest.raises(ValueError, match=r"name must be one of .*plain.*, got 'sse9'"),
+        hardware.use_instruction_set("sse9"),
+    ):
+        pass

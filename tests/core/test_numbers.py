@@ -1,0 +1,453 @@
+"""Every number that anything public takes: of each type it is the same number, or refused by the argument's name."""
+
+import functools
+import importlib
+import inspect
+import math
+import re
+import types
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from support import numbers_case
+from test_conventions import public_objects
+
+import fastfedrec
+from fastfedrec import Key, als, load, nmf, ranking
+from fastfedrec.systems.recommender import Recommender
+
+INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
+FLOATS = (np.float16, np.float32, np.float64, np.longdouble)
+NUMERIC = re.compile(r"\b(int|float|Fraction)\b")
+CASES = numbers_case.MECHANISMS, numbers_case.ACCOUNTING, numbers_case.FUNCTIONS
+PREFIXES = "mechanisms.", "accounting.", ""
+
+
+def resolve(name):
+    """The public object of a dotted name without the package's own."""
+    parts = ["fastfedrec", *name.split(".")]
+    for length in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:length]))
+        except ImportError:
+            continue
+        return functools.reduce(getattr, parts[length:], found)
+    raise AssertionError(name)
+
+
+def calls():
+    """Every (name, case): functions, classes and methods; systems from their defaults and the numbers given."""
+    for prefix, cases in zip(PREFIXES, CASES, strict=True):
+        for name, case in cases.items():
+            for each in case if isinstance(case, list) else [case]:
+                yield prefix + name, each
+
+
+CALLS = list(calls())
+MODELS = {
+    value.__name__: value
+    for _, value in public_objects()
+    if inspect.isclass(value) and issubclass(value, Recommender) and not inspect.isabstract(value)
+}
+
+
+def numeric_parameters(target):
+    """Names of parameters that are annotated with a number."""
+    try:
+        parameters = inspect.signature(target).parameters.values()
+    except ValueError:  # an exception without a constructor of its own
+        return []
+    return [p.name for p in parameters if NUMERIC.search(str(p.annotation)) and "Callable" not in str(p.annotation)]
+
+
+def is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def kinds_of(value):
+    """(label, value) of each type that holds the same number exactly."""
+    wholes = [kind for kind in INTEGERS if value == int(value) and np.iinfo(kind).min <= value <= np.iinfo(kind).max]
+    kinds = wholes if isinstance(value, int) else [*FLOATS, Fraction, Decimal]
+    for kind in kinds:
+        yield kind.__name__, kind(value)
+        if kind not in (Fraction, Decimal):
+            yield f"{kind.__name__} array", np.array(value, dtype=kind)
+
+
+def wrong_kinds(value):
+    """(label, value) of what is no number, or none that can be used."""
+    yield from (("bool", True), ("numpy bool", np.True_), ("bool array", np.array(True)), ("text", str(value)))
+    yield from (("complex", complex(value)), ("duration", np.timedelta64(5, "s")))
+    yield from (
+        ("nan", math.nan),
+        ("infinity", math.inf),
+        ("numpy nan", np.float16("nan")),
+        ("decimal", Decimal("sNaN")),
+    )
+    yield from (("huge fraction", Fraction(10**400)), ("huge decimal", Decimal("1e999999")))
+
+
+def fingerprint(value, seen=()):
+    """What a result is, with the types of all numbers in it."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes() if value.dtype != object else tuple(map(repr, value.flat))
+    if value is None or isinstance(value, bool | int | float | str | bytes | Fraction | np.generic):
+        return type(value).__name__, repr(value)
+    if id(value) in seen:
+        return "seen"
+    seen = (*seen, id(value))
+    if isinstance(value, dict):
+        return [(fingerprint(key, seen), fingerprint(held, seen)) for key, held in value.items()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return type(value).__name__, [fingerprint(held, seen) for held in value]
+    if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType | functools.partial):
+        return repr(type(value))
+    held = getattr(value, "__dict__", None)
+    if held is None:
+        slots = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ())]
+        held = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return type(value).__name__, fingerprint(dict(held), seen)
+
+
+def run(target, case, **changed):
+    bind, arguments = case
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return fingerprint(bind(target)(**(arguments | changed)))
+
+
+def complete(target, case):
+    """The case with threads and a round where the callable takes them."""
+    bind, arguments = case
+    named = inspect.signature(target).parameters
+    return bind, {name: number for name, number in (("n_threads", 1), ("round", 2)) if name in named} | arguments
+
+
+def each(value, kind):
+    """A number, or each of a tuple of numbers, in a type."""
+    return tuple(kind(v) for v in value) if isinstance(value, tuple) else kind(value)
+
+
+def misfits(target, case):
+    """(argument, kind, what happened) wherever a number of some type is neither the same number nor refused by name."""
+    case = complete(target, case)
+    expected = run(target, case)
+    for name, value in case[1].items():
+        whole = value if isinstance(value, tuple) else (value,)
+        if not whole or not all(map(is_number, whole)):
+            continue
+        labels = set.intersection(*({label for label, _ in kinds_of(v)} for v in whole))
+        for label in sorted(labels):
+            try:
+                found = run(target, case, **{name: each(value, lambda v, k=label: dict(kinds_of(v))[k])})
+            except Exception as error:
+                yield name, label, repr(error)
+                continue
+            if found != expected:
+                yield name, label, f"not what Python's {value!r} gives"
+        for label, _ in wrong_kinds(whole[0]):
+            try:
+                run(target, case, **{name: each(value, lambda v, k=label: dict(wrong_kinds(v))[k])})
+                yield name, label, "accepted"
+            except (TypeError, ValueError) as error:
+                if not re.search(rf"\b{name}\b", str(error)):
+                    yield name, label, f"not named: {error!r}"
+            except Exception as error:
+                yield name, label, repr(error)
+
+
+# ---- Oracle ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [pytest.param(*each, marks=[pytest.mark.slow] * (each[0] in numbers_case.SLOW), id=each[0]) for each in CALLS],
+)
+def test_a_number_of_any_type_is_the_same_number(name, case):
+    assert list(misfits(resolve(name), case)) == []
+
+
+def model_case(name, more=False):
+    parameters = inspect.signature(MODELS[name]).parameters
+    numbers = {p: v.default for p, v in parameters.items() if is_number(v.default) or isinstance(v.default, tuple)}
+    given = numbers_case.SYSTEMS.get(name, {}) | (numbers_case.MORE_SYSTEMS[name] if more else {})
+    return numbers_case.call(**(numbers | given))
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [(name, False) for name in MODELS] + [(name, True) for name in numbers_case.MORE_SYSTEMS]
+)
+def test_a_model_keeps_pythons_numbers(name, more):
+    assert list(misfits(MODELS[name], model_case(name, more))) == []
+
+
+# ---- Invariants ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_set_params_converts_too(name):
+    _, given = model_case(name)
+    model = MODELS[name](**given)
+    expected = fingerprint(model.get_params())
+    for parameter, value in given.items():
+        if is_number(value):
+            kind = np.int64 if isinstance(value, int) else np.float16
+            model.set_params(**{parameter: kind(value)})
+    assert fingerprint(model.get_params()) == expected
+
+
+FITS = {
+    "FMFLDP": {"n_factors": np.int64(5), "n_rounds": np.int32(2), "epsilon": Fraction(5, 2)},
+    "DPPopularity": {"max_items_per_user": np.int64(10)},
+    "DPALS": {"max_items": np.int64(100), "epsilon": Decimal(8)},
+    "DPFMF": {"n_factors": np.int8(5), "epsilon": np.float16(8), "n_rounds": np.uint8(2)},
+    "DPGram": {"epsilon": np.float32(2), "n_users": np.int16(60)},
+    "PrivRec": {
+        "clip_norm": np.float32(1), "target_epsilon": np.float64(8), "n_rounds": np.int64(2),
+        "cohort_size": np.int64(20), "n_factors": np.int64(16), "hidden": np.array([16]),
+    },
+    "LaplaceRRSVD": {"n_factors": np.int64(3), "n_epochs": np.int64(2), "grid": np.arange(1.0, 6.0)},
+    "FedRec": {"n_rounds": np.int64(2), "n_factors": np.int64(3), "grid": np.arange(1, 6)},
+    "PrivatePrototypes": {"n_prototypes": np.int64(1), "n_factors": np.int64(3), "value_range": np.array([1, 5])},
+    "ShuffledSketchGram": {"epsilon": np.float32(8), "n_rotations": np.int64(2)},
+    "EASE": {"regularization": np.float32(8)},
+    "ItemKNN": {"n_neighbors": np.uint8(3)},
+    "DPLCF": {"n_neighbors": np.array(3)},
+    "ItemMean": {"epsilon": np.array(2.0)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_model_with_numpys_parameters_is_fitted_and_saved(name, tmp_path):
+    data = numbers_case.rated() if "grid" in inspect.signature(MODELS[name]).parameters else numbers_case.implicit()
+    data = numbers_case.rated() if name == "PrivatePrototypes" else data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = MODELS[name](**FITS[name]).fit(data, key=Key.from_seed(1), n_threads=np.int64(1))
+    model.save(tmp_path / "model.npz")
+    assert load(tmp_path / "model.npz").get_params() == model.get_params()
+
+
+def trained(make):
+    """How a network's clients are trained for so many epochs."""
+    bind, arguments = make
+    return lambda n: bind(None)(**(arguments | {"n_epochs": n}))
+
+
+R = numbers_case.rated()
+#: What counts in 32 bits in a kernel, or is multiplied by other counts: the argument's name, and a call with it.
+COUNTS = {
+    "solve_users": ("cg_steps", lambda n: als.solve_users(
+        R, np.ones((40, 2)), regularization=1.0, confidence_weight=1.0, solver="cg", cg_steps=n)),
+    "fit_nmf": ("n_sweeps", lambda n: nmf.fit_nmf(R, 2, regularization=1.0, n_sweeps=n, key=Key.from_seed(1))),
+    "solve_rows_nonnegative": ("max_sweeps", lambda n: nmf.solve_rows_nonnegative(
+        R, np.ones((40, 2)), regularization=1.0, max_sweeps=n)),
+    "draw_examples": ("negatives", lambda n: numbers_case.draw_examples(
+        R, numbers_case.Events.from_interactions(R), [0, 1], n, key=Key.from_seed(1))),
+    "draw_contrastive_examples": ("n_negatives", lambda n: numbers_case.draw_contrastive_examples(
+        numbers_case.sequences(), [0, 1], n_negatives=n, key=Key.from_seed(1))),
+    "sample_unseen": ("n", lambda n: ranking.sample_unseen(R, [0, 1], n, key=Key.from_seed(1), purpose="x")),
+    "FedRec": ("t_local", lambda n: fastfedrec.FedRec(t_local=n)),
+    "FMFLDP": ("n_reports", lambda n: fastfedrec.FMFLDP(n_reports=n)),
+    "TwoTower": ("n_factors", lambda n: numbers_case.TwoTower(numbers_case.features(), n_factors=n)),
+    "TwoTower.train_clients": ("n_epochs",
+    trained(numbers_case.FUNCTIONS["compute.networks.two_tower.TwoTower.train_clients"])),
+    "GRUEncoder.train_clients": ("n_epochs",
+    trained(numbers_case.FUNCTIONS["compute.networks.gru.GRUEncoder.train_clients"])),
+    "JointNetwork.train_clients": ("n_epochs", trained(
+        numbers_case.FUNCTIONS["compute.networks.joint_loss.JointNetwork.train_clients"])),
+    "PrivRec": ("local_epochs", lambda n: fastfedrec.PrivRec(local_epochs=n)),
+    "FedRec, rho": ("rho", lambda n: fastfedrec.FedRec(rho=n)),
+    "DPPopularity": ("n_reports", lambda n: fastfedrec.DPPopularity(trust="local", n_reports=n)),
+    "LaplaceRRSVD": ("n_reports", lambda n: fastfedrec.LaplaceRRSVD(n_reports=n)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [2**31, 2**32 + 1, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_count_that_would_wrap_in_a_kernel_is_refused_by_name(name, number):
+    argument, function = COUNTS[name]
+    with pytest.raises(ValueError, match=rf"\b{argument} must be (at most|few enough)"):
+        function(number)
+
+
+#: What no run can be made of, by the argument that the message must name, and that the caller has.
+IMPOSSIBLE = [
+    ("private_kmeans.private_kmeans", "epsilon", 1.7e308),
+    ("private_kmeans.private_kmeans", "n_swaps", 2**62),
+    ("private_kmeans.clustering_events", "swap_epsilon", 1.7e308),
+    ("private_kmeans.clustering_events", "grid_epsilon", 1.7e308),
+    ("private_kmeans.clustering_events", "n_swaps", 2**63 - 1),
+    ("private_kmeans.clustering_events", "depth", 2**62),
+    ("private_kmeans.clustering_events", "n_shifts", 2**62),
+    ("private_lloyd.private_lloyd", "n_clusters", 2**62),
+    ("private_lloyd.private_lloyd", "epsilon", 1e-320),
+    ("private_lloyd.lloyd_rounds", "epsilon", 1.7e308),
+    ("private_lloyd.round_epsilons", "n_rounds", 2**31),
+    ("projection.grid_candidates", "n_candidates", 2**62),
+    ("projection.grid_candidates", "epsilon", 1e-320),
+    ("projection.project_rows", "n_dimensions", 2**31),
+    ("projection.public_candidates", "n_candidates", 2**62),
+    ("projection.public_candidates", "n_dimensions", 2**62),
+    ("mechanisms.laplace_rr.SerialLaplaceRR", "epsilon_1", 1e-320),
+    ("mechanisms.laplace_rr.SerialLaplaceRR", "epsilon_2", 1e-320),
+    ("mechanisms.laplace_rr.MixtureLaplaceRR", "epsilon_1", 1e-320),
+    ("accounting.calibration.calibrate_epsilon_per_report", "count", 2**62),
+    ("accounting.calibration.calibrate_noise_multiplier", "count", 2**62),
+    ("datasets.generate.generate_implicit", "n_users", 2**62),
+    ("datasets.generate_counts.generate_counts", "n_users", 2**62),
+    ("datasets.generate_counts.generate_counts", "n_factors", 2**62),
+    ("datasets.generate_sequences.generate_sequences", "n_users", 2**62),
+    ("systems.fmf_ldp.FMFLDP.initial_state", "n_items", 2**33 + 1),
+    ("systems.fmf_ldp.FMFLDP.report_stream", "n_threads", 2**62),
+    ("sgd.fit_factors", "n_users", 2**62),
+    ("sgd.fit_factors", "n_items", 2**62),
+    ("sgd.fit_factors", "n_factors", 2**62),
+    ("testing.assert_clipped", "n_columns", 2**31),
+]
+
+
+@pytest.mark.parametrize(("name", "argument", "number"), IMPOSSIBLE, ids=lambda value: str(value))
+def test_what_is_impossible_is_refused_by_the_callers_own_name(name, argument, number):
+    bind, arguments = dict(CALLS)[name]
+    with pytest.raises(ValueError, match=rf"\b{argument}\b"):
+        bind(resolve(name))(**(arguments | {argument: number}))
+
+
+#: Of models: refused when they are made, or when they are fitted.
+IMPOSSIBLE_MODELS = [
+    *((name, "epsilon", epsilon) for name in ("DPALS", "DPFMF", "DPGram") for epsilon in (1e13, 1e300)),
+    ("DPALS", "n_rounds", 2**62),
+    ("DPALS", "n_start_rounds", 2**62),
+    ("DPALS", "confidence_weight", 1.7e308),
+    ("DPALS", "noise_regularization", 1.7e308),
+    ("DPFMF", "n_rounds", 2**62),
+    ("DPPopularity", "epsilon", 1e-320),
+    ("FMFLDP", "init_scale", 1e100),
+    ("FedRec", "max_items", 2**31 - 1),
+    ("LaplaceRRSVD", "epsilon_1", 1e100),
+    ("LaplaceRRSVD", "n_factors", 2**62),
+    ("PrivRec", "popularity_epsilon", 1e-320),
+    ("PrivatePrototypes", "epsilon", 1e-320),
+    ("PrivatePrototypes", "epsilon", 1.7e308),
+    ("PrivatePrototypes", "n_prototypes", 2**62),
+    ("PrivatePrototypes", "n_factors", 2**62),
+    ("ShuffledSketchGram", "epsilon", 1e17),
+    ("ShuffledSketchGram", "epsilon_0", 1e-300),
+]
+
+
+@pytest.mark.parametrize(("name", "argument", "number"), IMPOSSIBLE_MODELS, ids=lambda value: str(value))
+def test_a_model_that_is_impossible_is_refused_by_its_own_parameters_name(name, argument, number):
+    data = numbers_case.rated() if name in ("LaplaceRRSVD", "PrivatePrototypes") else numbers_case.implicit()
+    with pytest.raises(ValueError, match=rf"\b{argument}\b"):
+        MODELS[name](**(model_case(name)[1] | {argument: number})).fit(data, key=Key.from_seed(1), n_threads=1)
+
+
+@pytest.mark.parametrize("name", ["DPALS", "DPFMF", "DPGram"])
+def test_noise_wider_than_64_bits_hold_names_the_budget(name):
+    model = MODELS[name](epsilon=1e-300, delta=1e-12)
+    with pytest.raises(ValueError, match="epsilon or delta must be larger"):
+        model.fit(numbers_case.implicit(), key=Key.from_seed(1))
+
+
+@pytest.mark.parametrize("name", ["FedRec", "FedRecPlusPlus"])
+def test_responses_that_say_nothing_are_refused_by_name(name):
+    given = {"filling": "randomized_response", "keep_probability": 0.5}
+    assert MODELS[name](**given, add_probability=0.25).channel.epsilon > 0
+    with pytest.raises(ValueError, match="keep_probability must differ from add_probability"):
+        MODELS[name](**given, add_probability=0.5)
+
+
+@pytest.mark.parametrize("wrong", [None, "a secret", 7, np.uint64(3)], ids=repr)
+@pytest.mark.parametrize(("name", "case"), [pytest.param(*each, id=each[0]) for each in CALLS if "key" in each[1][1]])
+def test_what_is_no_key_is_refused_by_name(name, case, wrong):
+    bind, arguments = case
+    target = resolve(name)
+    if wrong is None and "None" in str(inspect.signature(target).parameters["key"].annotation):
+        wrong = "none"  # None is allowed
+    with pytest.raises(TypeError, match=r"\bkey must be Key, got"):
+        bind(target)(**(arguments | {"key": wrong}))
+
+
+def exempt(name):
+    return any(
+        name == known or name.startswith(f"{known}.") for group in numbers_case.EXEMPT.values() for known in group
+    )
+
+
+def uncovered(objects, called, models):
+    """What takes a number and is neither called nor exempt; (name, parameters)."""
+    for name, value in objects:
+        target = getattr(value, "__func__", value)
+        if isinstance(target, property):
+            continue
+        short = name.removeprefix("fastfedrec.")
+        wanted = set(numeric_parameters(target)) - numbers_case.LEFT_OUT.get(short, set())
+        given = set().union(*called.get(short, []), ["n_threads", "round"] if short in called else [])
+        if inspect.isclass(target) and target.__name__ in models:
+            given |= models[target.__name__]
+        elif short not in called and short.rsplit(".", 1)[-1] in ("fit", "serve", "recommend", "personalize"):
+            continue  # n_threads of Fit.resolve, and what test_recommender and test_privrec try
+        if wanted - given and not (exempt(short) and short not in called):
+            yield short, sorted(wanted - given)
+
+
+def inherited_methods():
+    """(names, method) of every public method that public classes have from a class of a private module."""
+    names = {}
+    for name, value in public_objects():
+        for method, function in inspect.getmembers(value) if inspect.isclass(value) else []:
+            plain = getattr(function, "__func__", function)
+            if not method.startswith("_") and inspect.isfunction(plain):
+                parts = plain.__module__.split(".")
+                if parts[0] == "fastfedrec" and any(part.startswith("_") for part in parts):
+                    names.setdefault(plain, []).append(f"{name.removeprefix('fastfedrec.')}.{method}")
+    return [(found, method) for method, found in names.items()]
+
+
+def called_parameters():
+    called = {}
+    for name, (_, arguments) in CALLS:
+        called.setdefault(name, []).append(set(arguments))
+    return called
+
+
+def test_everything_public_that_takes_a_number_is_called():
+    models = {
+        name: {"stage1_options"}.union(
+            *(model_case(name, more)[1] for more in (False, name in numbers_case.MORE_SYSTEMS))
+        )
+        for name in MODELS
+    }
+    assert list(uncovered(public_objects(), called_parameters(), models)) == []
+
+
+def test_what_public_classes_inherit_is_called():
+    called = called_parameters()
+    for names, method in inherited_methods():
+        given = set().union(*(each for name in names for each in called.get(name, [])), ["n_threads", "round"])
+        missing = set(numeric_parameters(method)) - given
+        assert not missing or method.__name__ in numbers_case.CALLED_BY_ENGINES, (names, missing)
+
+
+def test_a_new_function_is_missed():
+    def new(size: int, scale: float = 1.0):
+        return size * scale
+
+    assert list(uncovered([("fastfedrec.new", new)], {}, {})) == [("new", ["scale", "size"])]
+    assert list(uncovered([("fastfedrec.new", new)], {"new": [{"size"}]}, {})) == [("new", ["scale"])]
+
+
+def test_a_wrapped_number_is_seen():
+    def wraps(n):
+        return Fraction(n) * Fraction(n) if not isinstance(n, bool) else 0
+
+    with np.errstate(over="ignore"):
+        found = {(label, what) for _, label, what in misfits(wraps, numbers_case.call(n=100))}
+    assert ("int8", "not what Python's 100 gives") in found
+    assert ("bool", "accepted") in found
+    assert ("nan", "not named: ValueError('cannot convert NaN to integer ratio')") in found

@@ -1,0 +1,511 @@
+"""Model files: what is written, who may read it, and what is refused of a stranger's, by file and field."""
+
+import contextlib
+import json
+import os
+import stat
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.hostile_files import pack, unpack
+from support.models import MODELS, rated
+
+from fastfedrec import FMFLDP, Interactions, ItemKNN, Key, LaplaceRRSVD, Popularity, PrivRec, load
+from fastfedrec.core import model_files
+from fastfedrec.core.model_files import read_model, write_model
+from fastfedrec.core.npz import largest_content
+from fastfedrec.systems.recommender import Recommender
+
+KEY = Key.from_seed(2)
+NAMES = [f"{type(model).__name__}{number}" for number, model in enumerate(MODELS)]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return rated(30, 40, 1, user_ids=[f"user {u}" for u in range(30)], item_ids=[(i, "film") for i in range(40)])
+
+
+@pytest.fixture(scope="module", params=MODELS, ids=NAMES)
+def fitted(request, data):
+    return type(request.param)(**request.param.get_params()).fit(data, key=KEY)
+
+
+def change(path, name, function):
+    """The program of somebody who has NumPy: an array of a file is another."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    arrays[name] = function(arrays[name])
+    np.savez(path, **arrays)
+    if not str(path).endswith(".npz"):
+        os.replace(f"{path}.npz", path)
+
+
+def change_header(path, function):
+    document, arrays = unpack(path.read_bytes())
+    function(document["header"])
+    path.write_bytes(pack(document, arrays))
+
+
+# ---- what is written ------------------------------------------------------------------------------------------------
+
+
+def test_every_array_that_is_saved_has_a_rule(fitted):
+    rules = fitted._saved_rules()
+    assert rules.keys() <= set(fitted._saved)
+    assert set(fitted._saved) - rules.keys() <= {"entity_ids_"}
+    for name, rule in rules.items():
+        assert rule.violation(getattr(fitted, name)) is None, name
+
+
+def test_a_file_without_users_says_nothing_of_them_and_serves_all_who_come(fitted, data, tmp_path):
+    fitted.save(tmp_path / "server", include_users=False)
+    _, arrays = unpack((tmp_path / "server").read_bytes())
+    sizes = {name: len(array) for name, array in arrays.items() if array.ndim}
+    assert {sizes[f"data.{name}"] for name in ("indices", "user_ids", "global_user_ids")} == {0}
+    assert all(not n for name, n in sizes.items() if name.startswith(("model.user_", "features.user.indices")))
+    assert b"user 7" not in (tmp_path / "server").read_bytes()
+    server = load(tmp_path / "server")
+    assert server.interactions_.shape == (0, 40)
+    if hasattr(fitted, "with_users") and type(fitted).__name__ != "NCF":
+        ours, theirs = (one.with_users(data).recommend(data.user_ids, 5) for one in (fitted, server))
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_values_and_timestamps_are_kept(fitted, data, tmp_path):
+    fitted.save(tmp_path / "model")
+    kept, loaded = fitted.interactions_, load(tmp_path / "model").interactions_
+    assert (loaded.values is None) == (kept.values is None)
+    np.testing.assert_array_equal(loaded.values_or_ones(), kept.values_or_ones())
+
+
+def test_timestamps_are_kept_beside_their_interactions(tmp_path):
+    log = Interactions.from_arrays(["ann", "bob", "ann"], [3, 1, 1], [2.0, 5.0, 4.0], timestamps=[30, 20, 10])
+    FMFLDP(n_factors=1, n_rounds=1, use_values=True).fit(log, key=KEY).save(tmp_path / "model")
+    loaded = load(tmp_path / "model").interactions_
+    assert loaded.timestamps.tolist() == log.timestamps.tolist() == [10, 30, 20]
+    assert loaded.values.tolist() == [4.0, 2.0, 5.0]
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("values", np.nan), ("values", -1.0)])
+def test_values_of_a_file_are_checked(name, wrong, data, tmp_path):
+    model = LaplaceRRSVD(n_factors=2).fit(data, key=KEY)
+    model.save(tmp_path / "model")
+    change(tmp_path / "model", f"data.{name}", lambda a: np.where(np.arange(len(a)) == 3, wrong, a).astype(a.dtype))
+    with pytest.raises(ValueError, match=rf"data: {name} must be finite and at least 0"):
+        load(tmp_path / "model")
+
+
+def test_only_the_owner_may_read_what_belongs_to_users(data, tmp_path):
+    model, path = Popularity().fit(data, key=KEY), tmp_path / "model"
+
+    def mode():
+        return stat.S_IMODE(path.stat().st_mode)
+
+    model.save(path, include_users=False)
+    assert mode() == 0o666 & ~_umask()
+    path.chmod(0o640)
+    model.save(path, include_users=False)
+    assert mode() == 0o640
+    model.save(path)
+    assert mode() == 0o600
+    model.save(path, include_users=False)
+    assert mode() == 0o600
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def _umask():
+    now = os.umask(0)
+    os.umask(now)
+    return now
+
+
+def test_what_is_no_ordinary_file_is_neither_followed_nor_replaced(data, tmp_path):
+    model = Popularity().fit(data, key=KEY)
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    (tmp_path / "dangling").symlink_to(tmp_path / "absent")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "dangling", "folder", "pipe"):
+        with pytest.raises(ValueError, match=f"{name}' is .*not replaced"):
+            model.save(tmp_path / name)
+    assert (tmp_path / "kept").read_text() == "kept"
+    assert sorted(os.listdir(tmp_path)) == ["dangling", "folder", "kept", "link", "pipe"]
+    with pytest.raises(ValueError, match="no ordinary file"):  # and is not waited for
+        load(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="no ordinary file"):
+        load(tmp_path / "folder")
+
+
+def test_a_link_that_was_planted_is_not_followed(data, tmp_path):
+    (tmp_path / "model.partial").symlink_to(tmp_path / "victim")
+    Popularity().fit(data, key=KEY).save(tmp_path / "model")
+    assert not (tmp_path / "victim").exists()
+
+
+FULL = """
+import os, resource, signal, sys
+from fastfedrec import Key, Popularity, datasets
+model = Popularity().fit(datasets.generate_implicit(300, 60, key=Key.from_seed(1)))
+model.save(sys.argv[1])
+before = open(sys.argv[1], "rb").read()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    model.save(sys.argv[1])
+except OSError as error:
+    print(error.errno)
+assert open(sys.argv[1], "rb").read() == before
+"""
+
+
+def test_a_disk_that_is_full_leaves_what_was_there_and_nothing_else(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", FULL, str(tmp_path / "model")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "27"  # EFBIG
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_values_of_features_as_arrays_are_saved(data, tmp_path):
+    genres = np.array(["war", "drama"])
+    people = data.with_features(item_features={"genre": genres[np.arange(40) % 2]})
+    model = PrivRec({"item": {"genre": genres}}, n_rounds=1, cohort_size=2, n_factors=16, hidden=(16,))
+    model.fit(people, key=KEY).save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.recommend(data.user_ids, 3)[1], model.recommend(data.user_ids, 3)[1])
+
+
+COLUMNS = {
+    "numbers": np.linspace(-1, 1, 40, dtype=np.float32),
+    "flags": np.arange(40) % 3 == 0,
+    "words": np.array([f"é{i}" for i in range(40)]),
+    "bytes": np.array([b"a\0b"] * 40),
+    "days": np.arange(40).astype("datetime64[D]"),
+    "genres": [("war",) * (i % 2) + ("drama",) * (i % 3) for i in range(40)],
+    "mixed": [i if i % 2 else f"{i}" for i in range(40)],
+    "missing": [float("nan"), *range(39)],
+    "\ud800 a/../name": np.arange(40),
+    "": np.zeros(40),
+}
+
+
+def test_columns_of_features_are_kept(data, tmp_path):
+    lists = {name: list(column)[:30] for name, column in COLUMNS.items() if name != "bytes"}
+    people = data.with_features(item_features=COLUMNS, user_features=lists)
+    Popularity().fit(people, key=KEY).save(tmp_path / "model")
+    loaded = load(tmp_path / "model").interactions_
+    for axis in ("user_features", "item_features"):
+        kept, back = getattr(people, axis), getattr(loaded, axis)
+        assert list(kept) == list(back)
+        for name in kept:
+            assert back[name].dtype == kept[name].dtype
+            assert repr(back[name].tolist()) == repr(kept[name].tolist())
+            if kept[name].dtype == object:
+                assert [type(entry) for entry in back[name]] == [type(entry) for entry in kept[name]]
+            with pytest.raises(ValueError, match="read-only"):
+                back[name][0] = back[name][1]
+    Popularity().fit(people, key=KEY).save(tmp_path / "server", include_users=False)
+    assert not (load(tmp_path / "server").interactions_.item_features)
+    assert not [name for name in unpack((tmp_path / "server").read_bytes())[1] if "feature" in name]
+
+
+@pytest.mark.parametrize("bad", [[None, 1], [["war"], ["war", "drama"]], [{"war"}, {1}], [b"x", 1], [1j, 2j], [{}, 1]])
+def test_a_column_that_no_file_can_hold_is_named(bad, data, tmp_path):
+    people = data.with_features(user_features={"age": np.arange(30), "odd": (bad * 15)[:30]})
+    model = Popularity().fit(people, key=KEY)
+    with pytest.warns(UserWarning, match=r"user_features\['odd'\] is not saved: it holds what is no number") as caught:
+        model.save(tmp_path / "model")
+    assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
+    assert list(load(tmp_path / "model").interactions_.user_features) == ["age"]
+
+
+def test_long_texts_that_compress_well_can_be_read_again(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(model_files, "_LEAST_TEXT", 2**10)
+    people = data.with_features(item_features={"genres": [("a very long name of a genre" * 50,)] * 40})
+    Popularity().fit(people, key=KEY).save(tmp_path / "model")
+    loaded = load(tmp_path / "model").interactions_
+    assert loaded.item_features["genres"].tolist() == people.item_features["genres"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([], r"columns: must be those of \('user', 'item'\), got \[\]"),
+        ({"user": ["age"]}, "columns: must be those of"),
+        ({"user": "age", "item": []}, "columns: must be lists of names, got age"),
+        ({"user": ["age", 1], "item": []}, "columns: must be lists of names"),
+        ({"user": ["age", "age"], "item": []}, "columns: must be named once each"),
+        ({"user": ["age", "zip"], "item": []}, "data.user_feature.1: it is missing"),
+        ({"user": [], "item": []}, "data.user_feature.0: a Popularity has no such field"),
+        ({"user": [], "item": ["age"]}, "data.item_feature.0: it is missing"),
+    ],
+)
+def test_columns_that_do_not_fit_their_file_are_refused(columns, message, data, tmp_path):
+    people = data.with_features(user_features={"age": np.arange(30)})
+    Popularity().fit(people, key=KEY).save(tmp_path / "model")
+    header, arrays = read_model(tmp_path / "model")
+    write_model(tmp_path / "model", header | {"columns": columns}, arrays)
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "model")
+    arrays["data.user_feature.0"] = np.arange(29)
+    write_model(tmp_path / "model", header, arrays)
+    with pytest.raises(ValueError, match=r"user_features\['age'\] must have 30 entries, got 29"):
+        load(tmp_path / "model")
+
+
+# ---- files of before ------------------------------------------------------------------------------------------------
+
+
+def write_former(path, source):
+    """What 0.1.0 wrote of the same model."""
+    header, arrays = read_model(source)
+    header = {name: value for name, value in header.items() if name != "catalogue"}
+    objects = {}
+    for name in list(arrays):
+        if arrays[name].dtype.kind == "O":
+            objects[name] = [{"tuple": list(entry)} for entry in arrays.pop(name)]
+    text = json.dumps({"format": "fastfedrec model 1", "header": header, "objects": objects})
+    with open(path, "wb") as file:
+        np.savez_compressed(file, json=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)
+
+
+def test_files_of_the_first_release_are_read_and_checked_alike(fitted, data, tmp_path):
+    fitted.save(tmp_path / "new")
+    write_former(tmp_path / "old", tmp_path / "new")
+    old = load(tmp_path / "old")
+    assert old.ledger_.to_dict() == fitted.ledger_.to_dict()
+    assert old.get_params() == fitted.get_params()
+    for a, b in zip(old.recommend(data.user_ids, 5), fitted.recommend(data.user_ids, 5), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert old.interactions_.catalogue == "data"  # nothing is known, so the worst is taken
+    for name in fitted._saved:
+        write_former(tmp_path / "old", tmp_path / "new")
+        change(tmp_path / "old", f"model.{name}", lambda array: array[..., None])
+        with pytest.raises(ValueError, match=f"old' is not a model .*model.{name}: must have"):
+            load(tmp_path / "old")
+
+
+def test_a_format_to_come_is_named(data, tmp_path):
+    path = tmp_path / "model"
+    Popularity().fit(data, key=KEY).save(path)
+    document, arrays = unpack(path.read_bytes())
+    path.write_bytes(pack(document | {"format": "fastfedrec model 3"}, arrays))
+    with pytest.raises(ValueError, match="format is 'fastfedrec model 3', which this version does not know"):
+        load(path)
+
+
+# ---- files of strangers ---------------------------------------------------------------------------------------------
+
+
+def test_the_program_of_the_faults_page(data, tmp_path):
+    path = tmp_path / "m.npz"
+    Popularity().fit(data, key=KEY).save(path)
+    change(path, "data.indices", lambda array: array + np.int32(5 * 10**7))
+    with pytest.raises(ValueError, match=r"m.npz' is not a model .*data: indices must lie in \[0, 40\), got 500000"):
+        load(path).recommend(data.user_ids[:5], 5)
+
+
+@pytest.mark.parametrize("name", ["indptr", "indices", "user_ids", "item_ids", "global_user_ids"])
+@pytest.mark.parametrize("function", [lambda a: a[:-1], lambda a: a[None], lambda a: a[::-1], lambda a: a[:0]])
+def test_rows_that_cannot_be_are_refused(name, function, data, tmp_path):
+    path = tmp_path / "model"
+    people = rated(30, 40, 1)
+    Popularity().fit(people, key=KEY).save(path)
+    document, arrays = unpack(path.read_bytes())
+    arrays[f"data.{name}"] = function(arrays[f"data.{name}"])
+    document["arrays"][f"data.{name}"]["shape"] = list(arrays[f"data.{name}"].shape)
+    path.write_bytes(pack(document, arrays))
+    if name in ("user_ids", "item_ids", "global_user_ids") and function(np.arange(3)).tolist() == [2, 1, 0]:
+        load(path)  # other names, in another order: nobody can tell
+        return
+    # Ends of rows and numbers of items are looked at before what they are about.
+    with pytest.raises(ValueError, match=f"model' is not a model .*data[.:].*({name}|indptr|indices)"):
+        load(path)
+
+
+def test_every_array_must_be_what_was_promised_and_what_the_class_has(fitted, tmp_path):
+    path = tmp_path / "model"
+    fitted.save(path)
+    document, arrays = unpack(path.read_bytes())
+    for name in fitted._saved:
+        field, array = f"model.{name}", arrays[f"model.{name}"]
+        for wrong in (array[..., None], array.astype("S3" if array.dtype.kind != "S" else "U3"), array.ravel()[:-1]):
+            path.write_bytes(pack(document, arrays | {field: wrong}))
+            with pytest.raises(ValueError, match=f"model' is not a model .*{field}.*promised"):
+                load(path)
+            if name == "entity_ids_" and wrong.ndim == 1 and wrong.size:
+                continue
+            honest = json.loads(json.dumps(document))
+            honest["arrays"][field] = {"dtype": wrong.dtype.str, "shape": list(wrong.shape)}
+            path.write_bytes(pack(honest, arrays | {field: wrong}))
+            with pytest.raises(ValueError, match=f"model' is not a model .*{name}|entities"):
+                load(path)
+        path.write_bytes(pack(document, {n: a for n, a in arrays.items() if n != field}))
+        with pytest.raises(ValueError, match=f"do not hold the same arrays: .'{field}'"):
+            load(path)
+    path.write_bytes(pack(document, arrays | {"model.more": np.arange(3)}))
+    with pytest.raises(ValueError, match=r"do not hold the same arrays: .'model.more'"):
+        load(path)
+    path.write_bytes(pack(document, arrays))
+    load(path)
+
+
+def test_numbers_that_are_not_finite_are_refused(fitted, tmp_path):
+    path = tmp_path / "model"
+    for name in fitted._saved:
+        if getattr(fitted, name).dtype.kind != "f" or not getattr(fitted, name).size:
+            continue
+        fitted.save(path)
+        change(path, f"model.{name}", lambda array: np.where(np.ones_like(array), np.nan, array).astype(array.dtype))
+        with pytest.raises(ValueError, match=f"model.{name}: holds NaN"):
+            load(path)
+
+
+def test_neighbours_out_of_range_are_refused(data, tmp_path):
+    path = tmp_path / "model"
+    for wrong in (40, -1, 2**31 - 1):
+        ItemKNN(n_neighbors=5).fit(data, key=KEY).save(path)
+        change(path, "model.neighbor_items_", lambda array, wrong=wrong: np.full_like(array, wrong))
+        with pytest.raises(ValueError, match=r"model.neighbor_items_: must be at"):
+            load(path)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_arrays_of_either_byte_order_are_read(order, data, tmp_path):
+    path = tmp_path / "model"
+    model = FMFLDP(n_rounds=2).fit(data, key=KEY)
+    model.save(path)
+    document, arrays = unpack(path.read_bytes())
+    for name in list(arrays):
+        if arrays[name].dtype.itemsize > 1:
+            arrays[name] = arrays[name].astype(arrays[name].dtype.newbyteorder(order))
+            document["arrays"][name]["dtype"] = arrays[name].dtype.str
+    path.write_bytes(pack(document, arrays))
+    np.testing.assert_array_equal(load(path).recommend(data.user_ids, 4)[1], model.recommend(data.user_ids, 4)[1])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda h: h.pop("ledger"), "ledger: it is missing"),
+        (lambda h: h.update(ledger=[]), "ledger: must be a mapping"),
+        (lambda h: h.update(ledger={}), "ledger"),
+        (lambda h: h.update(parameters=[1]), "parameters: must be a mapping"),
+        (lambda h: h["parameters"].update(secret=1), r"parameters: a FMFLDP has no \['secret'\]"),
+        (lambda h: h["parameters"].update(n_factors=10**9), "item_factors_|n_factors"),
+        (lambda h: h["parameters"].update(n_factors=6), "must have shape"),
+        (lambda h: h["parameters"].update(epsilon="1"), "epsilon"),
+        (lambda h: h["parameters"].update(regularization=-1), "regularization"),
+        (lambda h: h["parameters"].update(regularization={}), "regularization"),
+        (lambda h: h.update(rounds=7), "rounds: must be a list"),
+        (lambda h: h["rounds"].append([1, 2]), "rounds: must have three numbers"),
+        (lambda h: h["rounds"].append([1, 2, -3]), "rounds: must be numbers of at least 0"),
+        (lambda h: h["rounds"].append([1, 2, float("inf")]), "rounds: must be numbers of at least 0"),
+        (lambda h: h.update(catalogue="mine"), "catalogue"),
+        (lambda h: h.update(catalogue=None), "catalogue: must be a string"),
+        (lambda h: h.update(more=1), "more: a FMFLDP has no such field"),
+        (lambda h: h.update({"class": "Popularity"}), "not a model"),
+        (lambda h: h.update({"class": "OwnRows"}), "holds a 'OwnRows', which this version does not know"),
+        (lambda h: h.update({"class": "os"}), "holds a 'os', which this version does not know"),
+        (lambda h: h.update({"class": 7}), "class: must be a string"),
+    ],
+)
+def test_headers_that_are_refused(wrong, message, data, tmp_path):
+    path = tmp_path / "model"
+    FMFLDP(n_rounds=2).fit(data, key=KEY).save(path)
+    change_header(path, wrong)
+    with pytest.raises(ValueError, match=message) as raised:
+        load(path)
+    assert str(path) in str(raised.value)
+
+
+def test_a_width_that_wraps_is_no_small_network(data, tmp_path):
+    path = tmp_path / "model"
+    PrivRec(n_rounds=1, cohort_size=2, n_factors=16, hidden=(16,)).fit(data, key=KEY).save(path)
+    change_header(path, lambda h: h["parameters"].update(hidden=[2**60, 16]))
+    with pytest.raises(ValueError, match=r"path .*model"):
+        load(path)
+
+
+def test_what_is_no_model_is_said_without_advice_on_pickles(tmp_path):
+    for content in (b"", b"hello", b"\x80\x04\x95", b"PK\x05\x06" + bytes(18), bytes(1000)):
+        (tmp_path / "x").write_bytes(content)
+        with pytest.raises(ValueError, match="x' is not a model saved by fastfedrec") as raised:
+            load(tmp_path / "x")
+        assert "pickle" not in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "1" * 10_000, '{"format": "fastfedrec model 2"}', "null", "{", "\xff"])
+def test_headers_that_are_no_header(text, tmp_path):
+    np.savez(tmp_path / "x.npz", json=np.frombuffer(text.encode("latin-1"), dtype=np.uint8))
+    with pytest.raises(ValueError, match=r"x.npz' is not a model saved by fastfedrec"):
+        load(tmp_path / "x.npz")
+
+
+def test_a_field_that_stands_twice_is_refused(data, tmp_path):
+    path = tmp_path / "x"
+    Popularity().fit(data, key=KEY).save(path)
+    document, arrays = unpack(path.read_bytes())
+    text = json.dumps(document).replace('"class": "Popularity"', '"class": "Popularity", "class": "Random"')
+    np.savez(tmp_path / "x.npz", json=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)
+    with pytest.raises(ValueError, match=r"x.npz' is not a model .*a field twice: 'class'"):
+        load(tmp_path / "x.npz")
+
+
+def test_a_header_beyond_its_bound_is_not_read(tmp_path):
+    np.savez_compressed(tmp_path / "x.npz", json=np.full(2**24 + 1, ord(" "), dtype=np.uint8))
+    with pytest.raises(ValueError, match=f"its header has {2**24 + 129} bytes, more than {2**22}"):
+        load(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("filling", ["[],", "{},", "1e9,", '"ab",', "1,"])
+@pytest.mark.parametrize("field", ["header", "ids"])
+def test_json_takes_no_more_memory_than_a_file_of_its_size_may(field, filling, tmp_path):
+    write_model(tmp_path / "x", {}, {"ids": np.array([(1, 2)], dtype=object).ravel()})
+    document, arrays = unpack((tmp_path / "x").read_bytes())
+    bomb = "[" + filling * ((2**22 - 2000) // len(filling)) + "0]"
+    if field == "ids":
+        arrays["ids"] = np.frombuffer(bomb.encode(), dtype=np.uint8)
+        document["arrays"]["ids"] = {"dtype": "json", "shape": [1], "bytes": len(bomb)}
+    content = pack(document, arrays)
+    if field == "header":
+        text = json.dumps(document).replace('"header": {', f'"header": {{"a": {bomb}').encode()
+        np.savez_compressed(tmp_path / "x.npz", json=np.frombuffer(text, dtype=np.uint8), **arrays)
+        content = (tmp_path / "x.npz").read_bytes()
+    (tmp_path / "x").write_bytes(content)
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(ValueError):
+            read_model(tmp_path / "x")
+        assert 2**22 < tracemalloc.get_traced_memory()[1] < 2 * largest_content(len(content))
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "entries", ["[null]", "[[1]]", '[{"a": 1}]', '[{"tuple": 1}]', '{"0": 1}', '[{"tuple": [null]}]']
+)
+def test_ids_that_are_none_of_ours_are_refused(entries, tmp_path):
+    write_model(tmp_path / "x", {}, {"ids": np.array([(1, 2)], dtype=object).ravel()})
+    document, arrays = unpack((tmp_path / "x").read_bytes())
+    arrays["ids"] = np.frombuffer(entries.encode(), dtype=np.uint8)
+    document["arrays"]["ids"] = {"dtype": "json", "shape": [1], "bytes": len(entries)}
+    (tmp_path / "x").write_bytes(pack(document, arrays))
+    with pytest.raises(ValueError, match=r"x' is not a model .*(an id must be|list of ids)"):
+        read_model(tmp_path / "x")
+
+
+def test_classes_that_cannot_be_made_are_unknown(data, tmp_path):
+    Popularity().fit(data, key=KEY).save(tmp_path / "x")
+    for name, kind in Recommender._registry.items():
+        if name.startswith("_"):
+            change_header(tmp_path / "x", lambda h, name=name: h.update({"class": name}))
+            with pytest.raises(ValueError, match=f"path .*({name}|not a model)"):
+                load(tmp_path / "x")
+            assert kind is not None

@@ -1,0 +1,462 @@
+"""How many threads run: what bounds them, in forked and spawned children, and beside other libraries with threads."""
+
+import importlib.util
+import json
+import multiprocessing
+import re
+import threading
+
+import numpy as np
+import pytest
+import threadpoolctl
+from support import parallel_calls
+from support.thread_case import TESTS, needs_linux, needs_openmp, needs_two, run_python
+
+from fastfedrec import als
+from fastfedrec._kernels.core import hardware as kernel
+from fastfedrec.core import threads
+from fastfedrec.core.threads import one_blas_thread, resolve_n_threads, thread_limits, threads_for_rows
+
+KERNELS = TESTS.parent / "_kernels"
+START_METHODS = multiprocessing.get_all_start_methods()
+
+needs_fork = pytest.mark.skipif("fork" not in START_METHODS, reason="no fork on this system")
+
+
+def blas_threads():
+    """Of the libraries that the package holds."""
+    return {library["num_threads"] for library in threads._blas_libraries()[0].info()}
+
+
+@pytest.fixture
+def three_blas_threads():
+    """So that a limit of one shows, also on one processor."""
+    with threadpoolctl.threadpool_limits(3, user_api="blas"):
+        if blas_threads() != {3}:
+            pytest.skip("no BLAS here that takes a number of threads for the whole process")
+        yield
+
+
+# ---- invariants: n_threads=0 ------------------------------------------------------------------------------------
+
+
+def test_zero_is_the_least_of_all_limits(monkeypatch):
+    monkeypatch.setattr(threads, "_affinity", lambda: 6)
+    monkeypatch.setattr(threads, "_cgroup_share", lambda: 4)
+    monkeypatch.setattr(kernel, "max_threads", lambda: 5)
+    assert thread_limits() == {"affinity": 6, "openmp": 5, "cgroup": 4}
+    assert resolve_n_threads(0) == 4
+    assert resolve_n_threads(9) == 9
+    for many in (2**15 + 1, 2**31, 2**63 - 1):
+        with pytest.raises(ValueError, match=f"n_threads must be at most 32768, got {many}"):
+            resolve_n_threads(many)
+    monkeypatch.setattr(threads, "_cgroup_share", lambda: None)
+    assert resolve_n_threads(0) == 5
+    monkeypatch.setattr(kernel, "max_threads", lambda: 0)  # a build without OpenMP
+    assert resolve_n_threads(0) == 1
+
+
+def test_few_rows_take_few_threads():
+    assert [threads_for_rows(n, 4) for n in (0, 1, 255, 256, 383, 384, 511, 512, 10**6)] == [1, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert [threads_for_rows(n, 4, least=10) for n in (0, 19, 20, 100)] == [1, 1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("files", "share"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 2),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu.max": "max 100000\n", "cpu/cpu.cfs_quota_us": "1\n", "cpu/cpu.cfs_period_us": "1\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "400000\n"}, None),
+        ({}, None),
+    ],
+)
+def test_the_share_of_a_container_is_read(tmp_path, files, share):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert threads._cgroup_share(tmp_path) == share
+
+
+@needs_linux
+def test_affinity_is_respected():
+    code = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
+        "from fastfedrec.core import threads; print(threads.thread_limits()['affinity'], threads.resolve_n_threads(0))"
+    )
+    assert run_python("-c", code) == "1 1\n"
+
+
+@needs_openmp
+def test_openmp_settings_are_respected():
+    code = "from fastfedrec.core import threads; print(threads.thread_limits()['openmp'])"
+    assert run_python("-c", code, OMP_NUM_THREADS="1") == "1\n"
+    assert run_python("-c", code, OMP_NUM_THREADS="7") == "7\n"
+
+
+@needs_openmp
+def test_a_limit_of_threadpoolctl_is_respected():
+    with threadpoolctl.threadpool_limits(1):
+        assert resolve_n_threads(0) == 1
+        assert resolve_n_threads(3) == 3
+    with threadpoolctl.threadpool_limits(7):
+        assert thread_limits()["openmp"] == 7
+
+
+@needs_openmp
+def test_a_parallel_loop_around_is_respected():
+    import ctypes
+
+    runtimes = {library["filepath"] for library in threadpoolctl.threadpool_info() if library["prefix"] == "libgomp"}
+    if len(runtimes) != 1:
+        pytest.skip(f"needs GNU OpenMP, once; found {len(runtimes)}")
+    limits = []
+    body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: limits.append(thread_limits()["openmp"]))
+    # What a compiler makes of "omp parallel num_threads(2)" around the function.
+    ctypes.CDLL(runtimes.pop()).GOMP_parallel(body, None, 2, 0)
+    assert limits == [1, 1]
+
+
+@needs_linux
+@needs_openmp
+@pytest.mark.parametrize(("limit", "more"), [(1, False), (2, True)])
+def test_kernels_start_no_thread_beyond_the_limit(limit, more):
+    code = (
+        "import parallel_calls as calls, threadpoolctl\n"
+        "calls.data(), calls.np.ones((2, 2)) @ calls.np.ones((2, 2))\n"
+        f"with threadpoolctl.threadpool_limits({limit}):\n"
+        "    before = calls.count_threads()\n"
+        # "evaluation" is always asked for 0; the rest for 0 or for what was allowed.
+        f"    calls.run_all({0 if limit == 1 else 2})\n"
+        "print(calls.count_threads() > before)"
+    )
+    assert run_python("-c", code) == f"{more}\n"
+
+
+# ---- invariants: children of this process -----------------------------------------------------------------------
+
+
+def test_every_kernel_with_a_parallel_loop_has_a_call():
+    parallel = {
+        path.relative_to(KERNELS).with_suffix("").as_posix().replace("/", ".")
+        for path in KERNELS.rglob("*.pyx")
+        if re.search(r"^from cython.parallel cimport .*(prange|parallel)", path.read_text(), re.MULTILINE)
+    }
+    assert parallel == set(parallel_calls.CALLS)
+
+
+@needs_fork
+@needs_openmp
+@needs_two
+def test_a_forked_child_runs_every_kernel_and_none_hangs():
+    outcomes = json.loads(run_python(TESTS / "support" / "parallel_calls.py", "60"))
+    assert outcomes == dict.fromkeys(parallel_calls.CALLS, "same")
+
+
+@needs_fork
+@needs_openmp
+@needs_two
+def test_the_fork_test_sees_children_hang_without_the_precaution():
+    outcomes = json.loads(run_python(TESTS / "support" / "parallel_calls.py", "5", "--bypass"))
+    if set(outcomes.values()) == {"same"}:
+        pytest.skip("this OpenMP runtime survives a fork by itself")
+    assert outcomes == dict.fromkeys(parallel_calls.CALLS, "hangs")
+
+
+@needs_fork
+def test_a_forked_child_and_its_child_get_one_thread_whatever_is_asked():
+    code = (
+        "import os\n"
+        "from fastfedrec.core.threads import resolve_n_threads\n"
+        "print([resolve_n_threads(3)], flush=True)\n"
+        "for _ in range(2):\n"
+        "    if child := os.fork():\n"
+        "        os.waitpid(child, 0)\n"
+        "        os._exit(0)\n"
+        "    print([resolve_n_threads(n) for n in (0, 1, 3)], flush=True)\n"
+        "try:\n"
+        "    resolve_n_threads(-1)\n"
+        "except ValueError as error:\n"
+        "    print(error)"
+    )
+    assert run_python("-c", code).splitlines()[:3] == ["[3]", "[1, 1, 1]", "[1, 1, 1]"]
+    assert "n_threads must be at least 0" in run_python("-c", code).splitlines()[3]
+
+
+@pytest.mark.parametrize("method", START_METHODS)
+@pytest.mark.parametrize("kind", ["pool", "executor"])
+def test_a_worker_of_any_kind_gives_the_same_results(method, kind):
+    code = (
+        "import concurrent.futures, multiprocessing, parallel_calls as calls\n"
+        "if __name__ == '__main__':\n"
+        "    expected, _ = calls.run_all(2)\n"
+        f"    context = multiprocessing.get_context({method!r})\n"
+        + (
+            "    with context.Pool(1) as pool:\n"
+            "        found, forked = pool.apply_async(calls.run_all, (2,)).get(120)\n"
+            if kind == "pool"
+            else "    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:\n"
+            "        found, forked = pool.submit(calls.run_all, 2).result(120)\n"
+        )
+        + "    print(calls.same(expected, found), forked)"
+    )
+    assert run_python("-c", code) == f"True {method == 'fork'}\n"
+
+
+# ---- invariants: BLAS -------------------------------------------------------------------------------------------
+
+
+def test_numpys_blas_is_among_those_that_are_held(three_blas_threads):
+    code = (
+        "import threadpoolctl; from fastfedrec.core.threads import one_blas_thread\n"
+        "def threads(): return [x['num_threads'] for x in threadpoolctl.threadpool_info() if x['user_api'] == 'blas']\n"
+        "threadpoolctl.threadpool_limits(3, user_api='blas')\n"
+        "with one_blas_thread(): print(threads())\n"
+        "print(threads())"
+    )
+    assert run_python("-c", code) == "[1]\n[3]\n"
+
+
+def test_blas_is_held_at_one_thread_and_then_has_its_own_again(three_blas_threads):
+    with one_blas_thread():
+        assert blas_threads() == {1}
+        with one_blas_thread():
+            assert blas_threads() == {1}
+        assert blas_threads() == {1}
+    assert blas_threads() == {3}
+
+
+def test_blas_has_its_own_again_after_an_error(three_blas_threads):
+    with pytest.raises(KeyError), one_blas_thread(), one_blas_thread():
+        raise KeyError
+    assert blas_threads() == {3}
+    with pytest.raises(ValueError, match="must be small enough"):
+        als.solve_users(parallel_calls.data(), np.full((60, 2), 1e200), regularization=1.0, confidence_weight=1.0)
+    assert blas_threads() == {3}
+
+
+def overlap(make_block):
+    """BLAS's threads while two blocks overlap: both in, the first one out, both out; each in a thread of its own."""
+    seen = []
+    second_in, first_out = threading.Event(), threading.Event()
+
+    def second():
+        with make_block():
+            second_in.set()
+            first_out.wait(60)
+            seen.append(blas_threads())
+
+    other = threading.Thread(target=second)
+    with make_block():
+        other.start()
+        second_in.wait(60)
+        seen.append(blas_threads())
+    first_out.set()
+    other.join()
+    return [*seen, blas_threads()]
+
+
+def test_blocks_of_two_threads_that_overlap_leave_blas_as_it_was(three_blas_threads):
+    assert overlap(one_blas_thread) == [{1}, {1}, {3}]
+
+
+def test_the_overlap_test_sees_limits_that_do_not_know_of_each_other(three_blas_threads):
+    held, after_the_first, _ = overlap(lambda: threadpoolctl.threadpool_limits(1, user_api="blas"))
+    assert held == {1}
+    assert after_the_first == {3}
+
+
+def test_a_limit_that_another_thread_set_for_good_does_not_stop_ours(three_blas_threads):
+    # The fixture's thread holds what threadpoolctl calls control; alone, another thread's limit does nothing.
+    seen = []
+
+    def work():
+        with one_blas_thread():
+            seen.append(blas_threads())
+        seen.append(blas_threads())
+        with threadpoolctl.threadpool_limits(2, user_api="blas"):  # and control is free again
+            seen.append(blas_threads())
+        seen.append(blas_threads())
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    assert seen == [{1}, {3}, {2}, {3}]
+
+
+def test_many_threads_at_once_leave_blas_as_it_was(three_blas_threads):
+    held = []
+
+    def work():
+        for _ in range(200):
+            with one_blas_thread():
+                held.append(blas_threads() == {1})
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert held == [True] * 800
+    assert blas_threads() == {3}
+
+
+def test_a_blas_library_that_is_loaded_later_is_held_too():
+    held = run_python("-c", """if True:
+        import threadpoolctl
+        from fastfedrec.core import threads as _threads
+
+        def blas_threads():
+            return sorted({lib["num_threads"] for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"})
+
+        with _threads.one_blas_thread():
+            pass
+        import scipy.linalg
+        with threadpoolctl.threadpool_limits(3, user_api="blas"):
+            with _threads._find_blas_libraries(False)[0].limit(limits=1):  # what was found before
+                print(blas_threads())
+            with _threads.one_blas_thread():
+                print(blas_threads())
+        """).splitlines()  # fmt: skip
+    if held[0] == "[1]":
+        pytest.skip("NumPy and SciPy share one BLAS library here")
+    assert held == ["[1, 3]", "[1]"]
+
+
+@needs_openmp
+@pytest.mark.parametrize("own_limits", [False, True])
+def test_limits_that_belong_to_a_thread_are_restored_in_that_thread(monkeypatch, own_limits):
+    # MKL's, OpenBLAS's with OpenMP beneath, and OpenMP's own, which stands for them here.
+    shared, _ = threads._blas_libraries()
+    libraries = threadpoolctl.ThreadpoolController().select(user_api="openmp" if own_limits else "none")
+    monkeypatch.setattr(threads, "_blas_libraries", lambda: (shared, libraries))
+    inside, leave, seen = threading.Event(), threading.Event(), []
+
+    def other():
+        with threadpoolctl.threadpool_limits(5, user_api="openmp"):
+            with one_blas_thread():
+                seen.append(kernel.max_threads())
+                inside.set()
+                leave.wait(60)
+            seen.append(kernel.max_threads())
+
+    holder = threading.Thread(target=other)
+    holder.start()
+    inside.wait(60)
+    with threadpoolctl.threadpool_limits(4, user_api="openmp"):
+        with one_blas_thread(), one_blas_thread():
+            seen.append(kernel.max_threads())
+            leave.set()
+            holder.join()
+        seen.append(kernel.max_threads())
+    assert seen == ([1, 1, 5, 4] if own_limits else [5, 4, 5, 4])
+
+
+@needs_fork
+def test_a_child_forked_while_another_thread_was_inside_has_its_blas_again():
+    code = (
+        "import os, threading, threadpoolctl, numpy, test_threads as t\n"
+        "threadpoolctl.threadpool_limits(3, user_api='blas')\n"
+        "if t.blas_threads() != {3}: print('no limit'); os._exit(0)\n"
+        "inside, leave = threading.Event(), threading.Event()\n"
+        "def other():\n"
+        "    with t.one_blas_thread():\n"
+        "        inside.set(); leave.wait(60)\n"
+        "holder = threading.Thread(target=other); holder.start(); inside.wait(60)\n"
+        "if child := os.fork():\n"
+        "    print(os.waitpid(child, 0)[1], t.blas_threads()); leave.set(); holder.join()\n"
+        "    print(t.blas_threads())\n"
+        "else:\n"
+        "    status = 0 if t.blas_threads() == {3} else 1\n"
+        "    with t.one_blas_thread():\n"
+        "        status += 0 if t.blas_threads() == {1} else 2\n"
+        "    os._exit(status + (0 if t.blas_threads() == {3} else 4))"
+    )
+    printed = run_python("-c", code)
+    if printed == "no limit\n":
+        pytest.skip("no BLAS here that takes a number of threads")
+    assert printed == "0 {1}\n{3}\n"
+
+
+@needs_fork
+def test_a_child_forked_inside_a_block_is_still_inside():
+    code = (
+        "import os, threadpoolctl, numpy, test_threads as t\n"
+        "threadpoolctl.threadpool_limits(3, user_api='blas')\n"
+        "if t.blas_threads() != {3}: print('no limit'); os._exit(0)\n"
+        "with t.one_blas_thread():\n"
+        "    child = os.fork()\n"
+        "    held = t.blas_threads()\n"
+        "if not child: os._exit(0 if (held, t.blas_threads()) == ({1}, {3}) else 1)\n"
+        "print(os.waitpid(child, 0)[1], held, t.blas_threads())"
+    )
+    printed = run_python("-c", code)
+    if printed == "no limit\n":
+        pytest.skip("no BLAS here that takes a number of threads")
+    assert printed == "0 {1} {3}\n"
+
+
+# ---- invariants: beside other libraries -------------------------------------------------------------------------
+
+BESIDE = {
+    "torch": (
+        "import torch\n"
+        "matrix = torch.ones((300, 300))\n"
+        "def other(): matrix @ matrix; (matrix + 1).sum(); return torch.get_num_threads()\n"
+    ),
+    "sklearn": (
+        "import numpy, sklearn.cluster\n"
+        "rows = numpy.sin(numpy.arange(2000.0)).reshape(500, 4)\n"
+        "def other(): return sklearn.cluster.KMeans(3, n_init=1, random_state=0).fit(rows).inertia_\n"
+    ),
+}
+
+
+@needs_linux
+@needs_openmp
+@pytest.mark.parametrize("first", ["other", "ours"])
+@pytest.mark.parametrize("name", BESIDE)
+def test_another_library_with_threads_is_left_alone_and_leaves_us_alone(name, first):
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
+    code = (
+        f"import json, threadpoolctl, parallel_calls as calls\n{BESIDE[name]}"
+        "expected, _ = calls.run_all(1)\n"
+        "def settings(): return [library['num_threads'] for library in threadpoolctl.threadpool_info()]\n"
+        f"{'other(); calls.run_all(0)' if first == 'other' else 'calls.run_all(0); other()'}\n"
+        "before, answer = settings(), other()\n"
+        "found, _ = calls.run_all(0)\n"
+        "same = calls.same(expected, found) and other() == answer and settings() == before\n"
+        "threads = calls.count_threads()\n"
+        "for _ in range(3): calls.run_all(0); other()\n"
+        # Two pools of threads live side by side and take turns: none grows by the other's use.
+        "grown = calls.count_threads() - threads\n"
+        "with threadpoolctl.threadpool_limits(1):\n"
+        "    limited = [calls._threads.resolve_n_threads(0), *settings()]\n"
+        "    calls.run_all(0)\n"
+        "    limited += settings()\n"
+        "print(json.dumps([same, grown, sorted(set(limited)), settings() == before]))"
+    )
+    assert json.loads(run_python("-c", code)) == [True, 0, [1], True]
+
+
+# ---- bad inputs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_threads", "error"), [(-1, ValueError), (1.0, TypeError), (True, TypeError)])
+def test_a_wrong_number_of_threads_is_refused(n_threads, error):
+    with pytest.raises(error, match="n_threads must be"):
+        resolve_n_threads(n_threads)
+
+
+# ---- threads ----------------------------------------------------------------------------------------------------
+
+
+def test_bits_do_not_depend_on_threads():
+    one, _ = parallel_calls.run_all(1)
+    four, _ = parallel_calls.run_all(4)
+    assert parallel_calls.same(one, four)
+    assert all(len(result) for result in one.values())

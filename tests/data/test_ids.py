@@ -1,0 +1,212 @@
+"""External ids: their order, and that exactly those that are there are found."""
+
+import datetime
+import decimal
+import enum
+import fractions
+import ipaddress
+import pathlib
+import uuid
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastfedrec import Interactions, Key, Popularity, load
+from fastfedrec.data.ids import encode_ids
+
+# ---- oracle -----------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.integers(-(2**63), 2**64 - 1), min_size=1, max_size=8),
+    st.lists(st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=1), min_size=1, max_size=4),
+)
+def test_a_look_up_is_that_of_a_dict(there, wanted):
+    data = Interactions.from_arrays(there, np.zeros(len(there)))
+    rows = {key: row for row, key in enumerate(sorted(set(there)))}
+    for question in ([*there, *wanted], wanted, there):
+        unknown = [key for key in question if key not in rows]
+        if unknown:
+            with pytest.raises(KeyError, match="is unknown"):
+                data.user_index(question)
+        else:
+            assert data.user_index(question).tolist() == [rows[key] for key in question]
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "<u2", ">i2", "<i4", ">i4", "u4", "i8", ">i8", "u8", "q"])
+@pytest.mark.parametrize("layout", ["plain", "strided", "read-only"])
+def test_dense_integers_are_encoded_as_by_a_sort(dtype, layout):
+    ids = np.random.default_rng(0).permutation(np.repeat([0, 3, 4, 90, 127], 40)).astype(dtype)
+    if layout == "strided":
+        ids = np.repeat(ids, 2)[::2]
+    ids.flags.writeable = layout != "read-only"
+    distinct, rows = encode_ids("users", ids)
+    expected = np.unique(ids, return_inverse=True)
+    assert distinct.dtype == ids.dtype.newbyteorder("=")
+    np.testing.assert_array_equal(distinct, expected[0])
+    np.testing.assert_array_equal(rows, expected[1])
+
+
+# ---- invariants -------------------------------------------------------------------------------------------------
+
+
+def test_integers_strings_and_booleans_are_ascending_others_by_appearance():
+    assert Interactions.from_arrays([3, 1, 2], [0, 0, 0]).user_ids.tolist() == [1, 2, 3]
+    assert Interactions.from_arrays(["b", "a"], [0, 0]).user_ids.tolist() == ["a", "b"]
+    assert Interactions.from_arrays([True, False], [0, 0]).user_ids.tolist() == [False, True]
+    assert Interactions.from_arrays(["b", 1, "a"], [0, 0, 0]).user_ids.tolist() == ["b", 1, "a"]
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_dates_are_ids(unit):
+    days = np.array(["2021-01-01", "2020-01-01"], dtype=f"M8[{unit}]")
+    data = Interactions.from_arrays(days, [0, 0])
+    assert data.user_index(days).tolist() == [1, 0]
+    assert data.user_index(list(days)).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("as_ids", [list, np.array, lambda x: np.array(x, dtype=object), pd.Series, tuple, pd.Index])
+def test_ids_are_found_in_any_container(as_ids):
+    numbers = Interactions.from_arrays([10, 30, 20], [0, 0, 0])
+    assert numbers.user_index(as_ids([20, 10])).tolist() == [1, 0]
+    strings = Interactions.from_arrays(["x", "z", "y"], [0, 0, 0])
+    assert strings.user_index(as_ids(["z", "x"])).tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64, np.float32, np.float64])
+def test_numbers_are_found_across_types(dtype):
+    data = Interactions.from_arrays(np.array([7, 3, 100], dtype=dtype), [0, 0, 0])
+    assert data.user_index([100, 3]).tolist() == [2, 0]
+    assert data.user_index(np.array([100, 3], dtype=np.float64)).tolist() == [2, 0]
+    assert data.user_index([]).tolist() == []
+
+
+def test_the_first_unknown_id_is_named_as_the_caller_wrote_it():
+    data = Interactions.from_arrays([1, 2], ["a", "b"])
+    with pytest.raises(KeyError, match="user id 7 is unknown"):
+        data.user_index(np.array([2, 7, 8]))
+    with pytest.raises(KeyError, match="item id 'q' is unknown"):
+        data.item_index(np.array(["b", "q"]))
+
+
+def test_large_64_bit_ids_are_found_exactly():
+    data = Interactions.from_arrays([2**60, 2**60 + 1], [0, 0])
+    assert data.user_index(np.array([2**60 + 1], dtype=np.uint64)).tolist() == [1]
+
+
+# ---- bad inputs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        ([2**53 + 1], [2.0**53]),
+        ([2.0**53], [2**53 + 1]),
+        (np.array([2**64 - 1], dtype=np.uint64), [-1]),
+        (np.array([44], dtype=np.int8), [300]),
+        (np.array([-1], dtype=np.int64), np.array([2**64 - 1], dtype=np.uint64)),
+        ([1, 2], [1, float("nan")]),
+        ([1, 2], [1, 1.5]),
+        ([1, 2], [2, "1"]),
+        ([1, 2], [2, None]),
+        ([1, 2], [(1, 2), (3,)]),
+        ([1, 2], [[1]]),
+        ([1, 2], [2**70]),
+        (["a"], ["a\0"]),
+        (["a"], ["a", 1]),
+        ([(1, 2)], [(1, 3)]),
+    ],
+)
+def test_near_misses_are_unknown(there, wanted):
+    data = Interactions.from_arrays(there, np.zeros(len(there)))
+    with pytest.raises(KeyError, match=r"user id .* is unknown; the model and data hold \d users"):
+        data.user_index(wanted)
+
+
+# ---- what a file can hold --------------------------------------------------------------------------------------------
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [uuid.UUID(int=1), uuid.UUID(int=2)],
+        [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)],
+        [datetime.datetime(2026, 1, 1), datetime.datetime(2026, 1, 2)],
+        [datetime.timedelta(1), datetime.timedelta(2)],
+        [b"a", b"b"],
+        [decimal.Decimal(1), decimal.Decimal(2)],
+        [fractions.Fraction(1, 2), fractions.Fraction(1, 3)],
+        [frozenset([1]), frozenset([2])],
+        [1j, 2j],
+        [(1, b"a"), (2, "b")],
+        [((1, None),), ((2, 3),)],
+        [(1, float("nan")), (2, 0.5)],
+        [2**20_000, 1],
+        [(np.datetime64("2026-01-01"), 1), ("x", 2)],
+        [pathlib.Path("a"), pathlib.Path("b")],
+        [pd.Timestamp("2026-01-01"), pd.Timestamp("2026-01-02")],
+        [ipaddress.ip_address("::1"), ipaddress.ip_address("::2")],
+    ],
+)
+@pytest.mark.parametrize("name", ["users", "items"])
+def test_ids_that_could_not_be_saved_are_refused_at_the_door(ids, name):
+    columns = {"users": [0, 1], "items": [0, 1]} | {name: ids}
+    with pytest.raises(TypeError, match=rf"{name}\[0\] is .*, which no saved model could hold; use .*str\(id\)"):
+        Interactions.from_arrays(**columns)
+    axis = {"users": "user_ids", "items": "item_ids"}[name]
+    with pytest.raises(TypeError, match=rf"{axis}\[0\] is .*, which no saved model could hold"):
+        Interactions.from_scipy(scipy.sparse.eye_array(2).tocsr(), **{axis: ids})
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [1, 2],
+        [1.5, 2.0**70],
+        [-1, 2**70],
+        [0, 2**8000],
+        [False, True],
+        [Level.LOW, Level.HIGH],
+        ["a", "b\0"],
+        ["é", "\U0001f600"],
+        [(1, "a"), (2, ("b", 3.5))],
+        [np.int8(3), np.int8(4)],
+        [np.str_("a"), np.str_("b")],
+        np.array([b"a", b"b"]),
+        np.array(["2026-01-01", "2026-01-02"], dtype="M8[D]"),
+        np.array(["2026-01-01T00:00:00.000000001", "2026-01-02"], dtype="M8[ns]"),
+        [np.datetime64("2026-01-01"), np.datetime64("2026-01-02")],
+        np.array([1, 2], dtype="m8[s]"),
+        np.array([1, 2], dtype=">i8"),
+        np.array([1.5, 2], dtype=np.float16),
+        np.array([True, False]),
+        [1, "a"],
+        [float("inf"), 3],
+    ],
+)
+def test_ids_of_every_other_kind_come_back_from_a_file(tmp_path, ids):
+    model = Popularity().fit(Interactions.from_arrays(ids, ids), key=Key.from_seed(0))
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    for name in ("user_ids", "item_ids"):
+        ours, theirs = (getattr(m.interactions_, name) for m in (model, again))
+        assert ours.dtype == theirs.dtype
+        assert list(ours) == list(theirs)
+    np.testing.assert_array_equal(again.score(ids, ids), model.score(ids, ids))
+
+
+def test_a_file_says_where_the_items_came_from(tmp_path):
+    data = Interactions.from_arrays([1, 2, 2], [1, 1, 2])
+    for made in (data, data.top_items(1), Interactions.from_scipy(data.to_scipy())):
+        Popularity().fit(made, key=Key.from_seed(0)).save(tmp_path / "model")
+        assert load(tmp_path / "model").interactions_.catalogue == made.catalogue
+    assert {data.catalogue, data.top_items(1).catalogue} == {"data", "counts"}

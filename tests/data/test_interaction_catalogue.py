@@ -1,0 +1,554 @@
+"""The list of items is public where it is given: exactly that list in its order, whatever the rows hold."""
+
+import gzip
+import inspect
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from naive.data import interactions as naive
+from support.interaction_case import assert_same, assert_well_formed, table_of
+
+from fastfedrec import Interactions, datasets, load
+from fastfedrec.cli.main import _build_parser, main
+from fastfedrec.data.ids import Coded
+from fastfedrec.data.log import InteractionLog
+from fastfedrec.datasets import load_table, store_table, stored_tables
+
+ids = st.one_of(
+    st.lists(st.integers(-3, 6), max_size=15),
+    st.lists(st.sampled_from("abcde"), max_size=15),
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab")), max_size=15),
+)
+lists = st.one_of(
+    st.none(),
+    st.lists(st.integers(-3, 6), unique=True, max_size=10),
+    st.lists(st.sampled_from("abcde"), unique=True, max_size=5),
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab")), unique=True, max_size=4),
+)
+
+
+def can_be_listed(ids, listed):
+    """Whether the list holds anything of the type of the ids."""
+    return not ids or not listed or type(ids[0]) is type(listed[0])
+
+
+@st.composite
+def cases(draw):
+    users, items = draw(ids), draw(ids)
+    n = min(len(users), len(items))
+    values = draw(st.none() | st.lists(st.integers(0, 5), min_size=n, max_size=n))
+    return users[:n], items[:n], values, draw(lists), draw(lists)
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(cases(), st.sampled_from(["sum", "last", "max"]))
+def test_listed_axes_equal_the_twin(case, duplicates):
+    users, items, values, user_ids, item_ids = case
+    options = {"duplicates": duplicates, "user_ids": user_ids, "item_ids": item_ids}
+    if not (can_be_listed(users, user_ids) and can_be_listed(items, item_ids)):
+        for unlisted in ("error", "drop"):  # a list of another type is a mistake, and nobody's rows are dropped for it
+            with pytest.raises(TypeError, match=r"(user|item)_ids must be of the (user|item)s' type, got "):
+                Interactions.from_arrays(users, items, values, **options, unlisted=unlisted)
+        return
+    kept = [
+        row
+        for row, (user, item) in enumerate(zip(users, items, strict=True))
+        if (user_ids is None or user in user_ids) and (item_ids is None or item in item_ids)
+    ]
+    if len(kept) < len(users):
+        with pytest.raises(ValueError, match=r"(users|items)\[\d+\] is .* does not list \(\d+ of \d+ rows in all\)"):
+            Interactions.from_arrays(users, items, values, **options)
+    data = Interactions.from_arrays(users, items, values, **options, unlisted="drop")
+    assert_well_formed(data)
+    users, items = [users[row] for row in kept], [items[row] for row in kept]
+    values = None if values is None else [values[row] for row in kept]
+    assert data.user_ids.tolist() == (naive.in_order(users) if user_ids is None else user_ids)
+    assert data.item_ids.tolist() == (naive.in_order(items) if item_ids is None else item_ids)
+    expected = naive.from_rows(users, items, values, duplicates)
+    assert table_of(data) == {user: expected.get(user, {}) for user in data.user_ids.tolist()}
+    assert data.catalogue == ("data" if item_ids is None else "public")
+
+
+@given(cases())
+def test_logs_on_listed_axes_equal_their_rows(case):
+    users, items, _, user_ids, item_ids = case
+    assume(can_be_listed(users, user_ids) and can_be_listed(items, item_ids))
+    kept = [
+        row
+        for row, (user, item) in enumerate(zip(users, items, strict=True))
+        if (user_ids is None or user in user_ids) and (item_ids is None or item in item_ids)
+    ]
+    options = {"user_ids": user_ids, "item_ids": item_ids}
+    if len(kept) < len(users):
+        with pytest.raises(ValueError, match=r"(users|items)\[\d+\] is .* does not list"):
+            InteractionLog.from_arrays(users, items, {"row": range(len(users))}, **options)
+    log = InteractionLog.from_arrays(users, items, {"row": range(len(users))}, **options, unlisted="drop")
+    assert log.contexts["row"].tolist() == kept
+    assert [log.interactions.user_ids.tolist()[row] for row in log.users] == [users[row] for row in kept]
+    assert [log.interactions.item_ids.tolist()[column] for column in log.items] == [items[row] for row in kept]
+    dropped = Interactions.from_arrays(users, items, duplicates="sum", **options, unlisted="drop")
+    assert table_of(log.interactions) == table_of(dropped)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 6)), min_size=1, max_size=20), data=st.data())
+def test_stored_tables_on_a_list_equal_loaded_ones(tmp_path_factory, rows, data):
+    here = tmp_path_factory.mktemp("tables")
+    listed = data.draw(st.lists(st.integers(1, 8), unique=True, min_size=1, max_size=6))
+    frame = pd.DataFrame({"user": [f"u{u}" for u, _ in rows], "item": [i for _, i in rows]})
+    frame["value"], frame["timestamp"] = range(len(rows)), range(100, 100 + len(rows))
+    frame.to_csv(here / "table.csv", index=False)
+    options = {name: name for name in ("user", "item", "value", "timestamp")}
+    options |= {"duplicates": "last", "item_ids": listed, "unlisted": "drop"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored_tables, "_BLOCK", 3)
+        stored = store_table(here / "table.csv", here / "stored", **options)
+    assert_same(stored, load_table(here / "table.csv", **options))
+    assert stored.catalogue == "public"
+
+
+def doors():
+    """All that is public and takes a list of items beside rows of them."""
+    found = {f"datasets.{name}": getattr(datasets, name) for name in datasets.__all__}
+    for kind in (Interactions, InteractionLog):
+        found |= {f"{kind.__name__}.{name}": getattr(kind, name) for name in vars(kind) if name.startswith("from_")}
+    found = {name: inspect.signature(door).parameters for name, door in found.items() if callable(door)}
+    del found["Interactions.from_scipy"]  # a matrix has its axes, and every entry a place on them
+    return {name: door for name, door in found.items() if "item_ids" in door or "path" in door}
+
+
+def test_one_rule_everywhere_for_what_a_list_does_not_hold():
+    assert len(doors()) >= 10
+    for name, parameters in doors().items():
+        for argument, default in (("item_ids", None), ("unlisted", "error")):
+            assert argument in parameters, (name, argument)
+            assert parameters[argument].kind is inspect.Parameter.KEYWORD_ONLY, name
+            assert parameters[argument].default == default, name
+    actions = {a.dest: a for a in _build_parser()._actions}["command"].choices
+    for name in ("fit", "evaluate", "sweep"):
+        options = {text for action in actions[name]._actions for text in action.option_strings}
+        assert {"--data", "--catalogue", "--drop-unlisted"} <= options, name
+    for name, command in actions.items():  # and no other command makes interactions of somebody's rows
+        options = {text for action in command._actions for text in action.option_strings}
+        assert name == "reproduce" or ("--data" in options) == ("--catalogue" in options), name
+
+
+def test_times_and_values_stay_with_their_rows():
+    data = Interactions.from_arrays(
+        [3, 1, 2, 1], ["x", "b", "a", "a"], [9.0, 2.0, 3.0, 4.0], [90, 20, 30, 40], item_ids=["b", "c", "a"],
+        unlisted="drop",
+    )  # fmt: skip
+    assert table_of(data) == {1: {"b": 2.0, "a": 4.0}, 2: {"a": 3.0}}
+    assert data.timestamps.tolist() == [20, 40, 30]
+    everybody = Interactions.from_arrays([1], ["a"], user_ids=[3, 2, 1, 0], item_ids=["a"])
+    assert everybody.interactions_per_user().tolist() == [0, 0, 1, 0]
+    nothing = Interactions.from_arrays([], [], user_ids=[1, 2], item_ids=["a", "b", "c"])
+    assert (nothing.shape, nothing.n_interactions, nothing.catalogue) == ((2, 3), 0, "public")
+
+
+def test_what_one_user_does_changes_nothing_in_a_listed_catalogue():
+    catalogue = list("abcdef")
+    with_her = Interactions.from_arrays([1, 2, 3], ["a", "b", "f"], item_ids=catalogue)
+    without = Interactions.from_arrays([1, 2], ["a", "b"], item_ids=catalogue)
+    np.testing.assert_array_equal(with_her.item_ids, without.item_ids)
+    assert not np.array_equal(
+        *(Interactions.from_arrays(*c).item_ids for c in (([1, 2], ["a", "b"]), ([1, 2], ["a", "f"])))
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        list, tuple, np.array, pd.Series, pd.Index, pd.Categorical, pd.CategoricalIndex, pl.Series, dict.fromkeys,
+        lambda ids: pd.Series(ids, index=range(5, 5 + len(ids))), lambda ids: pd.array(ids, dtype="Int64"),
+        lambda ids: np.array(ids, dtype=">i8"), lambda ids: np.ma.array(ids), lambda ids: memoryview(np.array(ids)),
+        lambda ids: np.repeat(ids, 2)[::2], lambda ids: pytest.importorskip("pyarrow").array(ids),
+        lambda ids: pytest.importorskip("pyarrow").chunked_array([ids[:1], ids[1:]]),
+        lambda ids: pytest.importorskip("pyarrow").array(ids).dictionary_encode(),
+    ],
+)  # fmt: skip
+def test_lists_of_any_kind(make):
+    data = Interactions.from_arrays([1, 2], [7, 3], item_ids=make([9, 3, 7]), user_ids=make([2, 1]))
+    assert table_of(data) == {2: {3: 1.0}, 1: {7: 1.0}}
+    assert (data.item_ids.tolist(), data.item_ids.dtype) == ([9, 3, 7], np.int64)
+    assert all(type(item) is int for item in data.item_ids.tolist())
+
+
+@pytest.mark.parametrize(
+    ("listed", "items"),
+    [
+        ([1.0, 2.0], [2, 1]),
+        (np.array([1, 2], dtype=np.uint8), [2, 1]),
+        ([2**80, 1, -(2**70)], [1, 2**80]),
+        (np.array([2**63, 1], dtype=np.uint64), [1, 2**63]),
+        (np.array([-(2**63), 5]), np.array([5], dtype=np.uint8)),
+        ([True, 5], [5, 1]),
+        ([1, "1", 2.5, ("a", 1)], ["1", 1, ("a", 1)]),
+        (pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]), [("b", 2)]),
+        (np.array(["2020-01-01", "2021-01-01"], dtype="M8[D]"), np.array(["2021-01-01"], dtype="M8[D]")),
+        (["a\0", "a"], ["a", "a\0"]),
+        (["", "é", "e\u0301"], ["é", ""]),
+    ],
+)
+def test_a_row_is_found_by_equality_whatever_the_types(listed, items):
+    data = Interactions.from_arrays(range(len(items)), items, item_ids=listed)
+    names = list(listed)
+    assert list(data.item_ids) == names
+    assert data.indices.tolist() == [names.index(item) for item in items]
+    assert Interactions.from_arrays([], [], item_ids=listed).item_ids.tolist() == data.item_ids.tolist()
+
+
+@pytest.mark.parametrize("wrong", [2**53 + 1, -1, 2**64, 0.5, float("inf")])
+def test_numbers_that_only_look_equal_are_not(wrong):
+    for listed in ([2.0**53], np.array([2**64 - 1], dtype=np.uint64), [0], np.array([255], dtype=np.uint8)):
+        data = Interactions.from_arrays([1], [wrong], item_ids=listed, unlisted="drop")
+        assert data.n_interactions == 0
+
+
+def test_frames_logs_and_tables_take_a_list(tmp_path):
+    columns = {"user": ["b", "a"], "item": [3, 5], "value": [4.0, 2.0]}
+    wanted = Interactions.from_arrays(*columns.values(), item_ids=[5, 4, 3])
+    arrow = pytest.importorskip("pyarrow")
+    for frame in (pd.DataFrame(columns), pl.DataFrame(columns), arrow.table(columns)):
+        assert_same(Interactions.from_dataframe(frame, value="value", item_ids=[5, 4, 3]), wanted)
+        with pytest.raises(ValueError, match=r"items\[1\] is 5, which item_ids does not list \(1 of 2 rows in all\)"):
+            Interactions.from_dataframe(frame, item_ids=[3])
+        dropped = Interactions.from_dataframe(frame, item_ids=[3], unlisted="drop")
+        assert table_of(dropped) == {"b": {3: 1.0}}
+    pd.DataFrame(columns).to_csv(tmp_path / "table.csv", index=False)
+    pd.DataFrame(columns).to_parquet(tmp_path / "table.parquet")
+    for name in ("table.csv", "table.parquet"):
+        roles = {"user": "user", "item": "item", "value": "value"}
+        assert_same(load_table(tmp_path / name, **roles, item_ids=[5, 4, 3]), wanted)
+        stored = store_table(tmp_path / name, tmp_path / f"{name}.store", **roles, item_ids=[5, 4, 3])
+        assert_same(stored, wanted)
+        with pytest.raises(ValueError, match=r"item_ids does not list 3, an item of the table \(1 in all\)"):
+            store_table(tmp_path / name, tmp_path / "other", **roles, item_ids=[5, 4])
+        with pytest.raises(ValueError, match="unlisted must be one of 'error', 'drop', got 'all'"):
+            store_table(tmp_path / name, tmp_path / "other", **roles, item_ids=[5, 4], unlisted="all")
+        assert not (tmp_path / "other").exists()
+    log = InteractionLog.from_arrays(["b", "a", "a"], [3, 5, 5], item_ids=[5, 4, 3], user_ids=["a", "b", "c"])
+    assert table_of(log.interactions) == {"a": {5: 2.0}, "b": {3: 1.0}, "c": {}}
+    assert (log.users.tolist(), log.items.tolist()) == ([1, 0, 0], [2, 0, 0])
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"item_ids": [1, 2]},
+            ValueError,
+            r"items\[2\] is 3, which item_ids does not list \(1 of 3 rows in all\);",
+        ),
+        (
+            {"item_ids": ["1", "2", "3"]},
+            TypeError,
+            "item_ids must be of the items' type, got strings for numbers, none",
+        ),
+        (
+            {"user_ids": [("a", 1)], "unlisted": "drop"},
+            TypeError,
+            "user_ids must be of the users' type, got tuples for n",
+        ),
+        ({"item_ids": np.array([b"1"])}, TypeError, "item_ids must be of the items' type, got bytes for numbers, none"),
+        ({"item_ids": {1, 2, 3}}, TypeError, r"item_ids must be in an order, got a set; pass a list, such as sorted\("),
+        ({"user_ids": frozenset([10])}, TypeError, "user_ids must be in an order, got a frozenset; pass a list"),
+        ({"item_ids": np.array([[1, 2, 3]])}, ValueError, r"item_ids must have 1 dimension, got shape \(1, 3\)"),
+        ({"item_ids": np.array(3)}, ValueError, r"item_ids must have 1 dimension, got shape \(\)"),
+        (
+            {"item_ids": pd.DataFrame({"item": [1]})},
+            TypeError,
+            "item_ids must be one column, got a DataFrame; take the",
+        ),
+        (
+            {"item_ids": pl.DataFrame({"item": [1]})},
+            TypeError,
+            "item_ids must be one column, got a DataFrame; take the",
+        ),
+        ({"item_ids": [1.0, 2.0, float("nan")]}, ValueError, r"item_ids\[2\] is missing \(nan\)"),
+        ({"item_ids": pd.array([1, None], dtype="Int64")}, ValueError, r"item_ids\[1\] is missing"),
+        ({"item_ids": pl.Series([1, None])}, ValueError, r"item_ids\[1\] is missing"),
+        ({"item_ids": np.ma.array([1, 2, 3], mask=[0, 1, 0])}, ValueError, r"item_ids\[1\] is missing"),
+        ({"item_ids": [1, 1.0, 3]}, ValueError, "item_ids must be distinct, got 1 repeated"),
+        (
+            {"user_ids": [10, 20]},
+            ValueError,
+            r"users\[2\] is somebody whom user_ids does not list \(1 of 3",
+        ),
+        ({"item_ids": [1, 2, 3, 3]}, ValueError, "item_ids must be distinct, got 1 repeated"),
+        ({"item_ids": [1, 2, None]}, ValueError, r"item_ids\[2\] is missing"),
+        ({"item_ids": "abc"}, TypeError, "item_ids must be a sequence of ids, got str"),
+        ({"item_ids": (i for i in range(3))}, TypeError, "item_ids must be a sequence of ids, got generator"),
+        ({"item_ids": [b"a", b"b"]}, TypeError, r"item_ids\[0\] is b'a' \(bytes\), which no saved model could hold"),
+        ({"item_ids": [1, 2, 3], "unlisted": "ignore"}, ValueError, "unlisted must be one of 'error', 'drop', got 'ig"),
+    ],
+)
+def test_lists_that_are_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        Interactions.from_arrays([10, 20, 30], [1, 2, 3], **options)
+
+
+def test_an_item_is_named_as_it_was_given():
+    for items, shown in (
+        (["x", "y"], "'y'"),
+        (Coded(["y", "x"], np.array([1, 0])), "'y'"),
+        (np.array([4, 5]), "5"),
+        ([("a", 1), ("b", 2)], r"\('b', 2\)"),
+        (pl.Series(["x", "y"]), "'y'"),
+    ):
+        first = {"x": ["x"], "4": [4]}.get(str(items[0]) if isinstance(items, np.ndarray) else "x", ["x"])
+        listed = [("a", 1)] if isinstance(items, list) and isinstance(items[0], tuple) else first
+        with pytest.raises(ValueError, match=rf"items\[1\] is {shown}, which"):
+            Interactions.from_arrays([1, 2], items, item_ids=listed)
+
+
+# ---- the command line -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "plays.csv"
+    path.write_text("user,item\nann,7\nbob,7\nann,9\ncem,11\n")
+    return path
+
+
+def fit(tmp_path, table, *options, system="popularity"):
+    """Exit status, and the model or None."""
+    out = tmp_path / "model"
+    out.unlink(missing_ok=True)
+    status = main(["fit", system, "--data", str(table), "--out", str(out), *map(str, options)])
+    return status, load(out) if out.exists() else None
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("list.txt", "9\n7\n8\n11\n"), ("list.txt", "\ufeff9\r\n7\r\n8\r\n11"), ("list.npy", np.array([9, 7, 8, 11]))],
+)
+def test_the_command_line_takes_a_catalogue(tmp_path, table, name, content):
+    path = tmp_path / name
+    np.save(path, content) if name.endswith("npy") else path.write_text(content, encoding="utf-8", newline="")
+    status, model = fit(tmp_path, table, "--catalogue", path, "--min-interactions", 1)
+    assert status == 0
+    assert model.interactions_.item_ids.tolist() == [9, 7, 8, 11]
+    assert model.interactions_.catalogue == "public"
+    assert fit(tmp_path, table)[1].interactions_.catalogue == "data"
+    assert fit(tmp_path, table, "--top-items", 1)[1].interactions_.catalogue == "counts"
+
+
+def test_ids_of_a_text_file_are_of_the_data_s_type(tmp_path, table):
+    (tmp_path / "list").write_text("9\n7\nx1\n11\n")  # text, so the data's numbers are text too
+    assert fit(tmp_path, table, "--catalogue", tmp_path / "list")[1].interactions_.item_ids.tolist() == [
+        "9", "7", "x1", "11",
+    ]  # fmt: skip
+    table.write_text("user,item\nann,7\nbob,x1\n")
+    (tmp_path / "list").write_text("9\n7\n")
+    status, model = fit(tmp_path, table, "--catalogue", tmp_path / "list", "--drop-unlisted")
+    assert (status, table_of(model.interactions_)) == (0, {"ann": {"7": 1.0}})
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "message"),
+    [
+        (["--catalogue", "{list}"], "9\n7\n", r"items\[3\] is 11, which item_ids does not list \(1 of 4 rows in all\)"),
+        (["--catalogue", "{list}"], "9\n7\n11\n7\n", "item_ids must be distinct"),
+        (["--catalogue", "{list}"], "9\n\n7\n", "--catalogue {list}, line 2: an id is missing"),
+        (["--catalogue", "{list}"], "9\n7\n11\n\n", "--catalogue {list}, line 4: an id is missing"),
+        (["--catalogue", "{list}"], "\r\n9\r\n", "--catalogue {list}, line 1: an id is missing"),
+        (
+            ["--catalogue", "{list}"],
+            "movieId\n9\n7\n11\n",
+            "--catalogue {list}, line 1: 'movieId' looks like a heading",
+        ),
+        (["--catalogue", "{list}"], "item\na\nb\n", "--catalogue {list}, line 1: 'item' looks like a heading"),
+        (["--catalogue", "{list}"], "", "item_ids must be of|which item_ids does not list"),
+        (["--catalogue", "{list}"], b"\xff\xfe7\n", "--catalogue {list} is no UTF-8 text"),
+        (["--catalogue", "{list}x"], "", "{list}x"),
+        (["--catalogue", "published"], "", "--catalogue published is for MovieLens and Netflix"),
+        (["--drop-unlisted"], "", "--drop-unlisted needs --catalogue FILE"),
+    ],
+)
+def test_catalogues_that_are_refused(tmp_path, table, capsys, options, content, message):
+    path = tmp_path / "list"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert fit(tmp_path, table, *(option.format(list=path) for option in options)) == (2, None)
+    assert re.search(message.format(list=re.escape(str(path))), capsys.readouterr().err)
+
+
+def test_an_npy_file_holds_one_list(tmp_path, table, capsys):
+    for content, got in ((np.array([[9, 7, 11]]), r"shape \(1, 3\)"), (np.array(9), r"shape \(\)")):
+        np.save(tmp_path / "list.npy", content)
+        assert fit(tmp_path, table, "--catalogue", tmp_path / "list.npy")[0] == 2
+        assert re.search(f"list.npy must hold one array of 1 dimension, got {got}", capsys.readouterr().err)
+    np.savez(tmp_path / "x.npz", a=np.array([9, 7, 11]))
+    (tmp_path / "x.npz").rename(tmp_path / "list.npy")
+    assert fit(tmp_path, table, "--catalogue", tmp_path / "list.npy")[0] == 2
+    assert "list.npy must hold one array of 1 dimension, got an archive of arrays" in capsys.readouterr().err
+    np.save(tmp_path / "list.npy", np.array(["9", "7", "11"]))  # a file that says its type
+    assert fit(tmp_path, table, "--catalogue", tmp_path / "list.npy")[0] == 2
+    assert "item_ids must be of the items' type, got strings for numbers" in capsys.readouterr().err
+
+
+def test_an_npy_file_that_is_none_is_named_without_advice(tmp_path, table, capsys):
+    path = tmp_path / "list.npy"
+    np.save(path, np.array([{}], dtype=object), allow_pickle=True)
+    assert fit(tmp_path, table, "--catalogue", path)[0] == 2
+    error = capsys.readouterr().err
+    assert f"--catalogue {path} is no readable .npy file (it holds Python objects)" in error
+    assert "allow_pickle" not in error
+
+
+@pytest.mark.parametrize(
+    ("content", "rows", "expected"),
+    [
+        ("9\r\n7\r\n11\r\n", "ann,7", [9, 7, 11]),
+        ("\ufeff9\n7\n11", "ann,7", [9, 7, 11]),
+        ("a\u2028b\nc\x85d\n", "ann,c\x85d", ["a\u2028b", "c\x85d"]),  # ends of lines only where there are such
+        ("007\n7\n", "ann,007", ["007", "7"]),
+        ("-3\n0\n", "ann,-3", [-3, 0]),
+        (" 7\n7 \n", "ann, 7", [" 7", "7 "]),
+        ("x\n9\n7\ny\n", "ann,7", ["x", "9", "7", "y"]),
+        ("12345678901234567890\n7\n", "ann,7", ["12345678901234567890", "7"]),
+    ],
+)
+def test_lines_are_ids_as_they_stand(tmp_path, table, content, rows, expected):
+    (tmp_path / "list").write_text(content, encoding="utf-8", newline="")
+    table.write_text(f"user,item\n{rows}\n", encoding="utf-8", newline="")
+    status, model = fit(tmp_path, table, "--catalogue", tmp_path / "list")
+    assert status == 0
+    assert model.interactions_.item_ids.tolist() == expected
+    assert model.interactions_.n_interactions == 1
+
+
+@pytest.mark.parametrize("reader", ["pyarrow", "polars"])
+def test_a_text_list_of_numbers_fits_text_and_numbers_of_parquet(tmp_path, reader, monkeypatch):
+    if reader == "polars":
+        monkeypatch.setattr("fastfedrec.datasets.table_files._import", lambda name: pl if name == "polars" else None)
+    (tmp_path / "list").write_text("9\n7\n")
+    for items, expected in ((["7", "9"], ["9", "7"]), ([7, 9], [9, 7])):
+        pl.DataFrame({"user": [1, 2], "item": items}).write_parquet(tmp_path / "t.parquet")
+        status, model = fit(tmp_path, tmp_path / "t.parquet", "--catalogue", tmp_path / "list")
+        assert status == 0
+        assert model.interactions_.item_ids.tolist() == expected
+        assert model.interactions_.indices.tolist() == [1, 0]
+
+
+def test_a_matrix_states_its_items_itself(tmp_path, capsys):
+    scipy.sparse.save_npz(tmp_path / "m.npz", scipy.sparse.eye_array(3).tocsr())
+    (tmp_path / "list").write_text("1\n")
+    for data in (tmp_path / "m.npz", "generated:50x40"):
+        assert main(["fit", "popularity", "--data", str(data), "--catalogue", str(tmp_path / "list")]) == 2
+        assert "states its items itself" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["evaluate", "sweep"])
+def test_evaluate_and_sweep_take_it_too(tmp_path, capsys, command):
+    rows = [f"u{user},{item}" for user in range(30) for item in range(user % 3, 12, 3)]
+    (tmp_path / "plays.csv").write_text("\n".join(["user,item", *rows, ""]))
+    (tmp_path / "list").write_text("\n".join(map(str, range(140))))
+    options = ["--data", str(tmp_path / "plays.csv"), "--catalogue", str(tmp_path / "list"), "--seeds", "1", "--json"]
+    if command == "evaluate":
+        argv = ["evaluate", "popularity", *options]
+    else:
+        argv = ["sweep", "--system", "fmf-ldp", "--set", "n_rounds=1", *options, "--out", str(tmp_path / "out"),
+                "--no-baselines"]  # fmt: skip
+    assert main(argv) == 0
+    assert "140" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate", "sweep"])
+def test_every_command_says_where_the_list_came_from(tmp_path, capsys, command):
+    rows = [f"u{user},{item}" for user in range(30) for item in range(user % 3, 12, 3)]
+    (tmp_path / "plays.csv").write_text("\n".join(["user,item", *rows, ""]))
+    (tmp_path / "list").write_text("\n".join(map(str, range(12))))
+    name = ["--system", "dp-popularity"] if command == "sweep" else ["dp-popularity"]
+    argv = [command, *name, "--data", str(tmp_path / "plays.csv")]
+    argv += ["--out", str(tmp_path / "out"), "--no-baselines"] if command == "sweep" else []
+    argv += {"fit": [], "evaluate": ["--seeds", "1", "--negatives", "all"], "sweep": ["--seeds", "1"]}[command]
+    for options, said in (
+        (["--catalogue", str(tmp_path / "list")], None),
+        ([], "list of items was taken from the data: not covered; an item that one user alone has"),
+        (["--top-items", "10"], "list of items was chosen by exact counts: not covered; one user may decide"),
+        (["--catalogue", str(tmp_path / "list"), "--top-items", "10"], "list of items was chosen by exact counts"),
+    ):
+        for form in ([], ["--json"]):
+            assert main([*argv, *options, *form]) == 0
+            found = " ".join(capsys.readouterr().out.split())
+            assert said in found if said else "not covered" not in found, (options, form)
+    if command == "sweep":  # cells that are kept from another list are not said to be of this one
+        assert "chosen by exact counts" in (tmp_path / "out" / "sweep.md").read_text()
+
+
+# ---- publishers' lists ----------------------------------------------------------------------------------------------
+
+
+def write_movielens(folder):
+    (folder / "ratings.csv").write_text("userId,movieId,rating,timestamp\n1,30,4.0,9\n2,10,3.5,8\n")
+    (folder / "movies.csv").write_text("movieId,title,genres\n30,C (1999),Drama\n20,B (1998),Comedy|War\n10,A,Drama\n")
+
+
+def test_movielens_lists_its_movies(tmp_path):
+    from fastfedrec.datasets import load_movielens
+
+    write_movielens(tmp_path)
+    data = load_movielens(tmp_path, item_ids="published")
+    assert (data.item_ids.tolist(), data.catalogue) == ([30, 20, 10], "public")
+    assert data.item_features["title"].tolist() == ["C (1999)", "B (1998)", "A"]
+    assert table_of(data) == {1: {30: 4.0}, 2: {10: 3.5}}
+    assert load_movielens(tmp_path).catalogue == "data"
+    chosen = load_movielens(tmp_path, item_ids=[10, 20], unlisted="drop")
+    assert (table_of(chosen), chosen.item_features["title"].tolist()) == ({2: {10: 3.5}}, ["A", "B (1998)"])
+    with pytest.raises(ValueError, match=r"items\[0\] is 30, which item_ids does not list"):
+        load_movielens(tmp_path, item_ids=[10, 20])
+    with pytest.raises(ValueError, match=r"item_ids lists 40, which has no row in .*movies.csv; leave it out"):
+        load_movielens(tmp_path, item_ids=[10, 30, 40])
+    with pytest.raises(ValueError, match="item_ids must be one of 'published', got 'all'"):
+        load_movielens(tmp_path, item_ids="all")
+    assert main(["fit", "popularity", "--data", str(tmp_path), "--catalogue", "published"]) == 0
+
+
+def test_netflix_lists_its_movies(tmp_path):
+    from fastfedrec.datasets import load_netflix
+
+    (tmp_path / "training_set").mkdir()
+    for movie in (1, 2):
+        (tmp_path / "training_set" / f"mv_000000{movie}.txt").write_text(f"{movie}:\n5,3,2005-09-06\n")
+    (tmp_path / "movie_titles.txt").write_text("2,2003,B\n1,2004,A\n")
+    data = load_netflix(tmp_path, item_ids="published")
+    assert (data.item_ids.tolist(), data.catalogue) == ([2, 1], "public")
+    assert data.item_features["title"].tolist() == ["B", "A"]
+    assert load_netflix(tmp_path).catalogue == "data"
+    assert load_netflix(tmp_path, item_ids=[1], unlisted="drop").item_ids.tolist() == [1]
+
+
+def test_eicu_takes_a_list(tmp_path):
+    from fastfedrec.datasets import load_eicu
+
+    for name, text in {
+        "patient": "patientunitstayid,uniquepid,hospitalid\n1,p1,7\n2,p2,7\n",
+        "lab": "patientunitstayid,labname\n1,glucose\n1,glucose\n2,sodium\n",
+        "medication": "patientunitstayid,drugordercancelled,drugname,drughiclseqno\n1,No,Aspirin,12\n2,Yes,X,13\n",
+    }.items():
+        with gzip.open(tmp_path / f"{name}.csv.gz", "wt") as file:
+            file.write(text)
+    listed = ["lab sodium", "medication 12", "lab potassium", "lab glucose"]
+    data = load_eicu(tmp_path, item_ids=listed)
+    assert_well_formed(data)
+    assert (data.item_ids.tolist(), data.catalogue) == (listed, "public")
+    assert table_of(data) == {"p1": {"medication 12": 1.0, "lab glucose": 2.0}, "p2": {"lab sodium": 1.0}}
+    assert data.item_features["kind"].tolist() == ["lab", "medication", "lab", "lab"]
+    assert data.item_features["name"].tolist() == ["sodium", "Aspirin", "", "glucose"]
+    with pytest.raises(ValueError, match="item_ids does not list 'lab glucose', an item of the data"):
+        load_eicu(tmp_path, item_ids=listed[:3])
+    assert table_of(load_eicu(tmp_path, item_ids=listed[:1], unlisted="drop")) == {"p1": {}, "p2": {"lab sodium": 1.0}}
+    assert load_eicu(tmp_path).catalogue == "data"

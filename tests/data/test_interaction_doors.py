@@ -1,0 +1,659 @@
+"""Every door of data: what a stranger states is looked at before a kernel, or SciPy, is given it."""
+
+import copy
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from naive.data import interactions as naive
+from support.interaction_case import assert_same, assert_well_formed, interactions
+
+from fastfedrec import Interactions, Key
+from fastfedrec._kernels.data import interactions as _kernel
+from fastfedrec.cli.main import main
+from fastfedrec.compute.networks.client_examples import Events, draw_examples
+from fastfedrec.compute.networks.two_tower import TwoTower
+from fastfedrec.compute.ranking import top_k
+from fastfedrec.compute.row_sums import sum_rows
+from fastfedrec.core.threads import default_threads
+from fastfedrec.data.csr import check_csr
+from fastfedrec.data.features import Features, FeatureTable
+from fastfedrec.data.log import InteractionLog
+from fastfedrec.datasets import load_table, store_table
+from fastfedrec.evaluation import hold_out
+
+KINDS = {name: getattr(_kernel, name.upper()) for name in ("sound", "start", "fall", "end", "column", "order", "value")}
+
+
+@st.composite
+def stated(draw):
+    """Rows as a stranger may state them: mostly sound, often wrong in one place, at times in several."""
+    n_items = draw(st.integers(1, 6))
+    rows = draw(st.lists(st.sets(st.integers(0, n_items - 1)).map(sorted), max_size=6))
+    indptr = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    indices = np.array([item for row in rows for item in row], dtype=np.int32)
+    values = np.array(draw(st.lists(st.integers(0, 3), min_size=len(indices), max_size=len(indices))), dtype=float)
+    for array, wrong in ((indptr, st.integers(-3, 9)), (indices, st.integers(-3, 9)), (values, st.floats(width=32))):
+        for _ in range(draw(st.sampled_from([0, 0, 1, 2])) if len(array) else 0):
+            array[draw(st.integers(0, len(array) - 1))] = draw(wrong)
+    if draw(st.booleans()) and draw(st.booleans()):
+        indices, values = indices[:-1], values[:-1]
+    return indptr, indices, draw(st.sampled_from([None, values, values.astype(np.float32)])), n_items
+
+
+def sound(**changes):
+    """What the constructor takes for three users and four items, in part replaced."""
+    fields = {
+        "indptr": [0, 2, 2, 5],
+        "indices": [0, 3, 0, 1, 2],
+        "values": np.array([1.0, 2.0, 0.0, 4.0, 5.0]),
+        "timestamps": [5, 4, 3, 2, 1],
+        "user_ids": ["ann", "bob", "cem"],
+        "item_ids": [10, 20, 30, 40],
+        "global_user_ids": [7, 8, 9],
+        "user_features": {"age": [1, 2, 3]},
+        "item_features": {"kind": ["a", "b", "c", "d"]},
+    }
+    return fields | changes
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(stated(), st.booleans(), st.integers(1, 4))
+def test_the_first_fault_is_found_on_any_number_of_threads(rows, rising, n_threads):
+    indptr, indices, values, n_items = rows
+    expected, where = naive.find_fault(indptr.tolist(), indices.tolist(), values, n_items, rising)
+    flat = np.empty(0, dtype=np.float32) if values is None else values
+    assert _kernel.find_fault(indptr, indices, flat, n_items, rising, n_threads) == (KINDS[expected], where)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+@pytest.mark.parametrize("at", [0, 1, 4095, 4096, 4097, 8191, 8192, 9_999])
+@pytest.mark.parametrize("row_length", [1, 7, 5_000])
+def test_one_wrong_entry_is_seen_wherever_it_is(at, n_threads, row_length):
+    indices = (np.arange(10_000) % row_length).astype(np.int32)
+    indptr = np.append(np.arange(0, 10_000, row_length), 10_000)
+    values, sparse = np.ones(10_000), np.empty(0, dtype=np.float32)
+    assert _kernel.find_fault(indptr, indices, values, row_length, True, n_threads) == (KINDS["sound"], 0)
+    for wrong, kind in ((row_length, "column"), (-1, "column"), (2**31 - 1, "column"), (-(2**31), "column")):
+        spoiled = indices.copy()
+        spoiled[at] = wrong
+        assert _kernel.find_fault(indptr, spoiled, sparse, row_length, True, n_threads) == (KINDS[kind], at)
+    if at % row_length:
+        spoiled = indices.copy()
+        spoiled[at] = spoiled[at - 1]
+        assert _kernel.find_fault(indptr, spoiled, values, row_length, True, n_threads) == (KINDS["order"], at)
+        assert _kernel.find_fault(indptr, spoiled, values, row_length, False, n_threads) == (KINDS["sound"], 0)
+    for wrong in (np.nan, np.inf, -np.inf, -1e-300, -1.0):
+        values[at] = wrong
+        assert _kernel.find_fault(indptr, indices, values, row_length, True, n_threads) == (KINDS["value"], at)
+    values[at] = -0.0
+    assert _kernel.find_fault(indptr, indices, values, row_length, True, n_threads) == (KINDS["sound"], 0)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@given(interactions())
+def test_the_constructor_takes_what_it_gives(data):
+    again = Interactions(**data._fields())
+    assert_same(again, data)
+    assert_well_formed(again)
+
+
+@given(stated())
+def test_what_the_constructor_takes_is_well_formed(rows):
+    indptr, indices, values, n_items = rows
+    fields = sound(
+        indptr=indptr, indices=indices, values=values, timestamps=None, user_ids=None, item_ids=np.arange(n_items),
+        global_user_ids=np.arange(len(indptr) - 1), user_features=None, item_features=None,
+    )  # fmt: skip
+    fields["user_ids"] = np.arange(len(indptr) - 1)
+    if naive.find_fault(indptr.tolist(), indices.tolist(), values, n_items)[0] == "sound":
+        assert_well_formed(Interactions(**fields))
+    else:
+        with pytest.raises(ValueError, match=r"must (start|not fall|end|lie|rise|be finite)"):
+            Interactions(**fields)
+
+
+@given(stated(), st.sampled_from(["csr", "csc", "coo"]))
+def test_scipy_is_not_let_near_what_leads_out_of_a_matrix(rows, kind):
+    indptr, indices, values, n_items = rows
+    values = np.ones(len(indices)) if values is None else values
+    fault = naive.find_fault(indptr.tolist(), indices.tolist(), None, n_items, rising=False)[0]
+    shape = (len(indptr) - 1, n_items) if kind == "csr" else (n_items, len(indptr) - 1)
+    if kind == "coo":
+        matrix = scipy.sparse.coo_matrix((9, n_items))
+        matrix.row, matrix.col, matrix.data = np.arange(len(indices)) % 9, indices, values
+        fault = "sound" if ((indices >= 0) & (indices < n_items)).all() else "column"
+    else:
+        matrix = {"csr": scipy.sparse.csr_matrix, "csc": scipy.sparse.csc_matrix}[kind](shape)
+        matrix.indptr, matrix.indices, matrix.data = indptr, indices, values
+        if fault == "end" and 0 <= indptr[-1] < len(indices):
+            return  # room behind the last row, which SciPy allows
+    if fault == "sound" and (np.isfinite(values) & (values >= 0)).all():
+        assert_well_formed(Interactions.from_scipy(matrix))
+    elif fault != "sound":
+        with pytest.raises(ValueError, match=r"matrix\.(indptr|indices|row|col) must"):
+            Interactions.from_scipy(matrix)
+
+
+@given(interactions(), st.integers(1, 3))
+def test_what_was_checked_is_not_checked_again(data, n_shards):
+    def refuse(*_, **__):
+        raise AssertionError("checked again")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastfedrec.data.csr.check_csr", refuse)
+        for part in data.shard(n_shards):
+            part.top_items(2).positive().binarize().with_features(user_features={}).select_items([0])
+        data.select_users(np.arange(data.n_users)[::-1])
+        with pytest.raises(AssertionError, match="checked again"):
+            pickle.loads(pickle.dumps(data))
+        with pytest.raises(AssertionError, match="checked again"):
+            copy.deepcopy(data)
+
+
+@given(interactions(), st.integers(1, 6))
+def test_where_the_items_came_from_sticks(data, n):
+    chosen = data.top_items(n)
+    counts = "counts" if n < data.n_items else "public"
+    assert (data.catalogue, chosen.catalogue) == ("public", counts)
+    selections = [
+        *chosen.shard(2), chosen.binarize(), chosen.positive(), chosen.select_users([]), chosen.select_items([0]),
+        chosen.keep_interactions(np.zeros(chosen.n_interactions, dtype=bool)), pickle.loads(pickle.dumps(chosen)),
+        chosen.with_features(item_features={}), copy.deepcopy(chosen),
+    ]  # fmt: skip
+    assert {selection.catalogue for selection in selections} == {counts}
+    assert data.filter_core(min_interactions_per_user=2, min_interactions_per_item=0).catalogue == "public"
+    assert data.filter_core(min_interactions_per_user=0, min_interactions_per_item=1).catalogue == "counts"
+
+
+def test_where_the_items_come_from():
+    data = Interactions.from_arrays([1, 2], [1, 2])
+    assert data.catalogue == "data"
+    assert data.top_items(5).catalogue == "data"
+    assert data.top_items(1).top_items(1).catalogue == "counts"
+    assert InteractionLog.from_arrays([1, 2], [1, 2]).select_users([0]).interactions.catalogue == "data"
+    assert Interactions(**sound()).catalogue == "public"
+    assert Interactions(**sound(catalogue="data")).catalogue == "data"
+    with pytest.raises(AttributeError):
+        data.catalogue = "public"
+    with pytest.raises(ValueError, match="catalogue must be one of 'public', 'data', 'counts', 'chosen', got 'mine'"):
+        Interactions(**sound(catalogue="mine"))
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+HIDDEN = np.ma.array([1.0, 2.0, 999.0, 4.0, 5.0], mask=[0, 0, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error", "message"),
+    [
+        ("indptr", [0, 2, 2], ValueError, r"indptr must end at the number of entries, 5, got 2"),
+        ("indptr", [1, 2, 2, 5], ValueError, "indptr must start at 0, got 1"),
+        ("indptr", [0, 3, 2, 5], ValueError, "indptr must not fall, got 3 and then 2 at row 1"),
+        ("indptr", [0, -1, 2, 5], ValueError, "indptr must not fall, got 0 and then -1 at row 0"),
+        ("indptr", [0, 2, 2, 500], ValueError, "indptr must end at the number of entries, 5, got 500"),
+        ("indptr", [0, 2, 2, 2**62], ValueError, "number of entries, 5, got 4611686018427387904"),
+        ("indptr", [0.0, 2.5, 2, 5], TypeError, "indptr must hold integers, got dtype float64"),
+        ("indptr", [], ValueError, "indptr must have one entry more than there are rows, got none"),
+        ("indptr", [[0, 2, 2, 5]], ValueError, r"indptr must have 1 dimension, got shape \(1, 4\)"),
+        ("indptr", [0, 2, 2, 3, 5], ValueError, "global_user_ids must have 4 entries, one for each row of"),
+        ("indices", [0, 4, 0, 1, 2], ValueError, r"indices must lie in \[0, 4\), got 4 in row 0; drop it"),
+        ("indices", [1, 4, 1, 2, 3], ValueError, r"got 4 in row 0; numbers count from 0: subtract 1 from indices"),
+        ("indices", [0, -3, 0, 1, 2], ValueError, r"indices must lie in \[0, 4\), got -3 in row 0"),
+        ("indices", [0, 3 + 2**32, 0, 1, 2], ValueError, r"indices must lie in .*, got 4294967299 at position 1"),
+        ("indices", [0, 3, 0, 1, 2**32 + 3], ValueError, r"indices must lie in .*, got 4294967299 at position 4"),
+        ("indices", np.array([0, 3, 0, 1, 2**64 - 1], dtype="u8"), ValueError, "got 18446744073709551615 at"),
+        ("indices", [0, 3.7, 0, 1, 2], TypeError, "indices must hold integers, got dtype float64"),
+        ("indices", [0, 3, 0, 0, 2], ValueError, "indices must rise within a row, got 0 and then 0 in row 2"),
+        ("indices", [3, 0, 0, 1, 2], ValueError, "indices must rise within a row, got 3 and then 0 in row 0"),
+        ("values", [1, 2, 3, 4], ValueError, r"values must have shape \(5,\), got \(4,\)"),
+        ("values", [1, 2, -3.5, 4, 5], ValueError, "values must be finite and at least 0, got -3.5 in row 2, column 0"),
+        ("values", [1, 2, np.nan, 4, 5], ValueError, "values must be finite .*, got nan in row 2, column 0"),
+        ("values", [1, 2, 3, 4, np.inf], ValueError, "values must be finite .*, got inf in row 2, column 2"),
+        ("values", list("abcde"), TypeError, "values must be an array of float32 or float64"),
+        ("values", HIDDEN, ValueError, r"values\[2\] is missing \(masked or null\)"),
+        ("timestamps", [1, 2, 3], ValueError, "timestamps must have 5 entries, one for each interaction, got 3"),
+        ("timestamps", [1, 2, 3, 4, 5.5], TypeError, "timestamps must hold integers, got dtype float64"),
+        ("timestamps", np.zeros(5, dtype="M8[ns]"), TypeError, "must hold integers, got dtype datetime64"),
+        ("timestamps", np.ma.array([1, 2, 3, 4, 5], mask=[1, 0, 0, 0, 0]), ValueError, r"timestamps\[0\] is missing"),
+        ("user_ids", ["ann", "bob"], ValueError, "user_ids must have 3 entries, one for each row or column, got 2"),
+        ("user_ids", ["ann", "bob", "ann"], ValueError, "user_ids must be distinct, .* places 0 and 2 hold the same"),
+        ("user_ids", ["ann", None, "cem"], ValueError, r"user_ids\[1\] is missing"),
+        ("user_ids", "ann", TypeError, "user_ids must be a sequence of ids, got str"),
+        ("item_ids", [10, 20, 20, 40], ValueError, "item_ids must be distinct, .* places 1 and 2 hold the same"),
+        ("item_ids", [10, 20, 30], ValueError, r"indices must lie in \[0, 3\), got 3 in row 0"),
+        ("item_ids", None, TypeError, "item_ids must be a sequence of ids, got NoneType"),
+        ("global_user_ids", [0, 0, 0], ValueError, "global_user_ids must be distinct, got 0 in rows 0 and 1"),
+        ("global_user_ids", [9, 8, 9], ValueError, "global_user_ids must be distinct, got 9 in rows 0 and 2"),
+        ("global_user_ids", [0, -1, 2], ValueError, r"global_user_ids must lie in \[0, .*, got -1 at position 1"),
+        ("global_user_ids", [0, 1.5, 2], TypeError, "global_user_ids must hold integers, got dtype float64"),
+        ("global_user_ids", [0, 1], ValueError, "global_user_ids must have 3 entries, one for each row"),
+        ("user_features", {"age": [1, 2]}, ValueError, r"user_features\['age'\] must have 3 entries, got 2"),
+        ("item_features", {"a": [1]}, ValueError, r"item_features\['a'\] must have 4 entries, got 1"),
+    ],
+)  # fmt: skip
+def test_the_constructor_refuses(field, value, error, message):
+    with pytest.raises(error, match=message):
+        Interactions(**sound(**{field: value}))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint32, np.uint64, ">i4", ">i8", "<i8"])
+def test_whole_numbers_of_any_width_and_order_are_taken(kind):
+    wanted = Interactions(**sound())
+    fields = {name: np.array(sound()[name]).astype(kind) for name in ("indptr", "indices", "global_user_ids")}
+    assert_same(Interactions(**sound(**fields, timestamps=np.array([5, 4, 3, 2, 1]).astype(kind))), wanted)
+
+
+def from_one(shape=(300, 200)):
+    """Item numbers from 1, of which SciPy says nothing."""
+    matrix = scipy.sparse.random(*shape, 0.05, format="csr", random_state=0)
+    return scipy.sparse.csr_matrix((matrix.data, matrix.indices + 1, matrix.indptr), shape=matrix.shape)
+
+
+def spoiled(**arrays):
+    matrix = scipy.sparse.csr_matrix(np.array([[1.0, 2.0, 0.0], [0.0, 0.0, 3.0]]))
+    for name, array in arrays.items():
+        setattr(matrix, name, np.asarray(array))
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("matrix", "error", "message"),
+    [
+        (from_one(), ValueError, r"matrix.indices must lie in \[0, 200\), got 200 in row \d+; numbers count from 0"),
+        (spoiled(indices=[0, 1, -1]), ValueError, r"matrix.indices must lie in \[0, 3\), got -1 in row 1"),
+        (spoiled(indices=[0, 1, 10**8]), ValueError, r"matrix.indices must lie in \[0, 3\), got 100000000 in row 1"),
+        (spoiled(indices=[0, 1, 2 + 2**32]), ValueError, "matrix.indices must lie in .*, got 4294967298 at position 2"),
+        (spoiled(indices=[0.0, 1.0, 2.5]), TypeError, "matrix.indices must hold integers, got dtype float64"),
+        (spoiled(indptr=[0, 2, 300]), ValueError, "matrix.indptr must end at the number of entries, 3, got 300"),
+        (spoiled(indptr=[0, 4, 3]), ValueError, "matrix.indptr must not fall, got 4 and then 3 at row 1"),
+        (spoiled(indptr=[1, 2, 3]), ValueError, "matrix.indptr must start at 0, got 1"),
+        (spoiled(indptr=[0, 3]), ValueError, r"matrix.indptr must have 3 entries for matrix of shape \(2, 3\), got 2"),
+        (spoiled(data=[1.0, 2.0]), ValueError, "matrix.indices and matrix.data must have one entry .* got 3 and 2"),
+    ],
+)
+def test_a_matrix_that_lies_is_refused(matrix, error, message):
+    with pytest.raises(error, match=message):
+        Interactions.from_scipy(matrix)
+
+
+def test_other_formats_that_lie_are_refused():
+    coo = scipy.sparse.coo_matrix(np.eye(3))
+    coo.col = coo.col + 1
+    with pytest.raises(ValueError, match=r"matrix.col must lie in \[0, 3\), got 3 in row 0; numbers count from 0: sub"):
+        Interactions.from_scipy(coo)
+    coo.col, coo.row = coo.col - 1, coo.row - 1
+    with pytest.raises(ValueError, match=r"matrix.row must lie in \[0, 3\), got -1"):
+        Interactions.from_scipy(coo)
+    coo.row = coo.row[:2]
+    with pytest.raises(
+        ValueError, match=r"matrix.row, matrix.col and matrix.data must have one length, got \[2, 3, 3\]"
+    ):
+        Interactions.from_scipy(coo)
+    bsr = scipy.sparse.bsr_matrix(np.eye(4), blocksize=(2, 2))
+    bsr.indices = bsr.indices + 1
+    with pytest.raises(ValueError, match=r"matrix.indices must lie in \[0, 2\), got 2 in row 1"):
+        Interactions.from_scipy(bsr)
+    csc = scipy.sparse.csc_matrix(np.eye(3))
+    csc.indices = csc.indices + 5
+    with pytest.raises(ValueError, match=r"matrix.indices must lie in \[0, 3\), got 5"):
+        Interactions.from_scipy(csc)
+
+
+def lists(**changes):
+    matrix = scipy.sparse.lil_matrix(np.eye(3))
+    for name, (row, entries) in changes.items():
+        getattr(matrix, name)[row] = entries
+    return matrix
+
+
+def keys(*pairs):
+    matrix = scipy.sparse.dok_matrix(np.eye(3))
+    matrix._dict.update(dict.fromkeys(pairs, 1.0))
+    return matrix
+
+
+def changed(kind, **parts):
+    matrix = kind(np.eye(4))
+    for name, part in parts.items():
+        setattr(matrix, name, part)
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (lists(rows=(1, [7])), r"matrix.indices must lie in \[0, 3\), got 7 in row 1"),
+        (lists(rows=(1, [-5])), r"matrix.indices must lie in \[0, 3\), got -5 in row 1"),
+        (lists(rows=(1, [0, 1, 2])), "matrix.rows and matrix.data must have one entry .* got 3 and 1 in row 1"),
+        (lists(data=(2, [1.0] * 500)), "matrix.rows and matrix.data must have one entry .* got 1 and 500 in row 2"),
+        (lists(rows=(1, ["a"])), r"matrix does not hold what its format \(lil\) must"),
+        (keys((9, 9)), r"matrix does not hold what its format \(dok\) must: axis 0 index 9 exceeds"),
+        (keys((-1, 2)), r"matrix does not hold what its format \(dok\) must: negative axis 0 index"),
+        (
+            changed(scipy.sparse.dia_matrix, offsets=np.arange(9, dtype=np.int32)),
+            r"matrix.data must have a row for each",
+        ),
+        (changed(scipy.sparse.dia_matrix, data=np.ones(4)), r"matrix.data must have a row for each of matrix.offsets"),
+        (changed(scipy.sparse.csr_matrix, data=np.float64(1)), r"matrix.data must be an array, got np.float64\(1.0\)"),
+        (changed(scipy.sparse.csr_matrix, indices=np.arange(4)[:, None]), "matrix.indices must have 1 dimension"),
+        (changed(scipy.sparse.csr_matrix, data=np.ones((4, 2))), r"matrix does not hold what its format \(csr\) must"),
+        (changed(scipy.sparse.csc_matrix, indptr=np.array([0, 1, 2, 3, 99])), "matrix.indptr must end at the number"),
+        (changed(scipy.sparse.coo_matrix, data=np.ones((4, 2))), r"matrix does not hold what its format \(coo\) must"),
+    ],
+)
+def test_no_format_leads_scipy_out_of_its_arrays(matrix, message):
+    with pytest.raises(ValueError, match=message):
+        Interactions.from_scipy(matrix)
+
+
+def test_short_lists_are_refused():
+    matrix = lists()
+    matrix.rows = matrix.rows[:2]
+    with pytest.raises(ValueError, match=r"matrix.rows and matrix.data must have 3 lists, got 2 and 3"):
+        Interactions.from_scipy(matrix)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "lil", "dok", "dia"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8])
+def test_a_sound_matrix_of_any_format_is_taken(kind, dtype):
+    dense = np.array([[1, 2, 0, 0], [0, 0, 3, 0], [0, 0, 0, 0], [4, 0, 0, 5]], dtype=dtype)
+    data = Interactions.from_scipy(scipy.sparse.csr_array(dense).asformat(kind))
+    np.testing.assert_array_equal(data.to_scipy().toarray(), dense)
+    assert_well_formed(data)
+    assert data.catalogue == "public"
+
+
+def test_room_behind_the_last_row_is_allowed_as_scipy_allows_it():
+    matrix = spoiled(indices=[0, 1, 2, 99], data=[1.0, 2.0, 3.0, np.nan])
+    assert Interactions.from_scipy(matrix).to_scipy().toarray().tolist() == [[1, 2, 0], [0, 0, 3]]
+
+
+# ---- masks, nulls, byte order ---------------------------------------------------------------------------------------
+
+
+def columns(**changes):
+    return {"users": [1, 2, 3], "items": [4, 5, 6], "values": [1.0, 2.0, 3.0], "timestamps": [7, 8, 9]} | changes
+
+
+@pytest.mark.parametrize("column", ["users", "items", "values", "timestamps"])
+def test_what_a_mask_hides_is_refused_by_name(column):
+    numbers = np.asarray(columns()[column])
+    with pytest.raises(ValueError, match=rf"{column}\[1\] is missing \(masked or null\)"):
+        Interactions.from_arrays(**columns(**{column: np.ma.array(numbers, mask=[0, 1, 0])}))
+    nothing_hidden = Interactions.from_arrays(**columns(**{column: np.ma.array(numbers, mask=False)}))
+    assert_same(nothing_hidden, Interactions.from_arrays(**columns()))
+
+
+@pytest.mark.parametrize("column", ["users", "items", "values"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        pa.array,
+        lambda values: pa.chunked_array([values[:1], values[1:]]),
+        lambda values: pd.Series(pd.array(values, dtype="Int64")),
+        lambda values: pd.array(values, dtype="Int64"),
+        pl.Series,
+    ],
+)
+def test_nulls_of_columns_are_refused_with_their_position(column, make):
+    with pytest.raises(ValueError, match=rf"{column}\[2\] is missing"):
+        Interactions.from_arrays(**columns(**{column: make([1, 2, None])}))
+    whole = Interactions.from_arrays(**columns(**{column: make([1, 2, 3])}))
+    assert_same(whole, Interactions.from_arrays(**columns(**{column: [1, 2, 3]})))
+    assert whole.user_ids.dtype.kind == "i"
+
+
+@pytest.mark.parametrize("make", [pa.array, pl.Series, pd.Series, np.array])
+def test_text_of_columns_is_taken_and_its_nulls_are_not(make):
+    data = Interactions.from_arrays(make(["b", "a"]), make(["y", "x"]))
+    assert (data.user_ids.tolist(), data.item_ids.tolist()) == (["a", "b"], ["x", "y"])
+    with pytest.raises(ValueError, match=r"items\[0\] is missing"):
+        Interactions.from_arrays([1, 2], make([None, "x"]))
+
+
+@pytest.mark.parametrize("kind", ["i2", "i4", "i8", "u8", "f4", "f8"])
+def test_bytes_in_the_other_order_are_taken_rightly(kind):
+    swapped = {name: np.array(column).astype(f">{kind}") for name, column in columns().items()}
+    data = Interactions.from_arrays(**swapped)
+    assert_same(data, Interactions.from_arrays(**{name: column.astype(f"<{kind}") for name, column in swapped.items()}))
+    assert all(getattr(data, name).dtype.isnative for name in ("user_ids", "item_ids", "values", "timestamps"))
+    np.testing.assert_array_equal(data.user_index(np.array([3, 1]).astype(f">{kind}")), [2, 0])
+    assert data.select_users(np.array([1, 0]).astype(">i4")).user_ids.tolist() == [2, 1]
+
+
+def test_a_matrix_in_the_other_byte_order_is_refused_by_name():
+    swapped = np.array([1.5, 2.0, 3.0]).astype(">f4")
+    with pytest.raises(
+        TypeError, match=r"matrix.data must be in this machine's byte order, got >f4; use astype\(float32"
+    ):
+        Interactions.from_scipy(spoiled(data=swapped))
+    indices = spoiled(indices=np.array([0, 1, 2]).astype(">i4"), indptr=np.array([0, 2, 3]).astype(">i8"))
+    assert Interactions.from_scipy(indices).to_scipy().toarray().tolist() == [[1, 2, 0], [0, 0, 3]]
+
+
+@pytest.mark.parametrize("name", ["rows", "columns"])
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (np.ma.array([0, 1], mask=[0, 1]), r"\[1\] is missing"),
+        (np.ma.array([True, False, False], mask=[0, 0, 1]), r"\[2\] is missing"),
+        ([0, -1], r"must lie in \[0, 3\), got -1 to 0"),
+        ([0, 3], r"must lie in \[0, 3\), got 0 to 3"),
+        ([0.0, 1.0], "must be a one-dimensional array of"),
+        ([True, False], r"must be a mask of shape \(3,\), got \(2,\)"),
+        ([True] * 4, r"must be a mask of shape \(3,\), got \(4,\)"),
+        (np.array([2**64 - 1], dtype=np.uint64), r"must lie in \[0, 3\)"),
+        (1, "must be a one-dimensional array of"),
+        (pd.array([0, None], dtype="Int64"), r"\[1\] is missing"),
+    ],
+)
+def test_selections_of_strangers(name, chosen, message):
+    data = Interactions.from_arrays([1, 2, 3], [4, 5, 6])
+    with pytest.raises(ValueError, match=rf"^{name}.*{message}"):
+        (data.select_users if name == "rows" else data.select_items)(chosen)
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (np.ma.array([True] * 3, mask=[0, 0, 1]), r"mask\[2\] is missing"),
+        ([True, False], r"mask must be bool of shape \(3,\), got bool \(2,\)"),
+        ([1, 0, 1], r"mask must be bool of shape \(3,\), got int64 \(3,\)"),
+    ],
+)
+def test_masks_of_strangers(mask, message):
+    with pytest.raises(ValueError, match=message):
+        Interactions.from_arrays([1, 2, 3], [4, 5, 6]).keep_interactions(mask)
+    with pytest.raises(ValueError, match=message):
+        InteractionLog.from_arrays([1, 2, 3], [4, 5, 6]).keep_entries(mask)
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_threads", [1, 4])
+def test_the_check_has_one_answer_on_any_number_of_threads(monkeypatch, n_threads):
+    monkeypatch.setattr("fastfedrec.data.csr._LEAST_ENTRIES", 1)
+    indptr, indices = np.arange(0, 100_001, 10), (np.arange(100_000) % 10).astype(np.int32)
+    with default_threads(n_threads):
+        check_csr(indptr, indices, None, 10)
+        indices[[50_000, 70_000, 90_000]] = 10
+        with pytest.raises(ValueError, match=r"got 10 in row 5000"):
+            check_csr(indptr, indices, None, 10)
+
+
+# ---- other doors of compressed rows ---------------------------------------------------------------------------------
+
+WRONG_ROWS = [
+    ([0, 2, 1, 3], [0, 1, 2], r"{indptr} must not fall, got 2 and then 1 at row 1"),
+    ([1, 2, 2, 3], [0, 1, 2], r"{indptr} must start at 0, got 1"),
+    ([0, 1, 2, 2**40], [0, 1, 2], r"{indptr} must end at the number of (entries|examples)"),
+    ([0.0, 1.0, 2.0, 3.0], [0, 1, 2], r"{indptr} must hold integers, got dtype float64"),
+    ([0, 1, 2], [0, 1, 2], r"{indptr} must (have 4 entries|end at the number)"),
+    ([0, 1, 2, 3], [0, 1, -1], r"{indices} must (lie in|be from)"),
+    ([0, 1, 2, 3], [0, 1, 2 + 2**32], r"{indices} must (lie in|be from)"),
+    ([0, 1, 2, 3], [0, 1, 99], r"{indices} must (lie in|be from)"),
+    ([0, 1, 2, 3], [0, 1, 2.5], r"{indices} must (hold integers|be a one-dimensional array of row numbers)"),
+    ([0, 1, 2, 3], np.ma.array([0, 1, 2], mask=[0, 0, 1]), r"{indices}\[2\] is missing"),
+]
+PEOPLE = Interactions.from_arrays([0, 0, 1, 2], [0, 1, 2, 3])
+
+
+def draw_of_events(indptr, items):
+    return draw_examples(PEOPLE, Events(indptr, items, None), [0, 1, 2], 1, key=Key.from_seed(0))
+
+
+def train_on_examples(indptr, items):
+    network = TwoTower(Features.from_interactions(PEOPLE), n_factors=16, hidden=(16,))
+    drawn = draw_of_events([0, 1, 2, 3], [0, 1, 2])
+    zeros = np.zeros(len(items))
+    made = replace(drawn, indptr=indptr, items=items, labels=zeros.astype(np.float32), contexts=zeros.astype(np.int64))
+    parameters = network.initial_parameters(Key.from_seed(0))
+    return network.train_clients(parameters, made, key=Key.from_seed(0), learning_rate=0.1, n_epochs=1)
+
+
+def rank(indptr, items):
+    return top_k(np.ones((3, 4)), 2, seen=(indptr, items))
+
+
+def describe(indptr, numbers):
+    return FeatureTable(("a",), (np.arange(4),), 3, indptr, numbers)
+
+
+def add_rows(indptr, columns):
+    matrix = scipy.sparse.csr_matrix((3, 4))
+    matrix.indptr, matrix.indices, matrix.data = np.asanyarray(indptr), np.asanyarray(columns), np.ones(len(columns))
+    return sum_rows(PEOPLE.select_items([0, 1, 2]), matrix)
+
+
+@pytest.mark.parametrize(("indptr", "indices", "message"), WRONG_ROWS)
+@pytest.mark.parametrize(
+    ("door", "names"),
+    [
+        (draw_of_events, ("events.indptr", "events.items")),
+        (train_on_examples, ("examples.indptr", "examples.items")),
+        (rank, ("seen.indptr", "seen.indices")),
+        (describe, ("table.indptr", "table.indices")),
+        (add_rows, ("matrix.indptr", "matrix.indices")),
+    ],
+)
+def test_no_other_door_leads_a_kernel_out_of_its_arrays(door, names, indptr, indices, message):
+    with pytest.raises((TypeError, ValueError), match=message.format(indptr=names[0], indices=names[1])):
+        door(indptr, indices)
+    door([0, 1, 2, 3], [0, 1, 2])
+
+
+def test_logs_of_strangers():
+    log = InteractionLog.from_arrays([1, 2, 2], [5, 6, 6], {"hour": [7, 8, 9]})
+    for change, message in (
+        ({"users": [0, 1, 2]}, "users must be from 0 to 1, got 0 to 2"),
+        ({"users": [0, 1, -1]}, "users must be from 0 to 1, got -1 to 1"),
+        ({"users": [0.0, 1.0, 1.0]}, "users must be a one-dimensional array of row numbers"),
+        ({"items": [0, 1, 2**32]}, "items must be from 0 to 1, got 0 to 4294967296"),
+        ({"items": [0, 1]}, r"items must have one entry for each of users \(3\), got 2"),
+        ({"contexts": {"hour": [1, 2]}}, r"contexts\['hour'\] must have 3 entries, got 2"),
+        ({"interactions": None}, "interactions must be Interactions"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            replace(log, **change)
+    again = pickle.loads(pickle.dumps(log))
+    assert (again.users.tolist(), again.items.tolist()) == ([0, 1, 1], [0, 1, 1])
+    object.__setattr__(log, "users", np.array([0, 1, 10**9]))
+    with pytest.raises(ValueError, match="users must be from 0 to 1, got 0 to 1000000000"):
+        pickle.loads(pickle.dumps(log))
+
+
+def test_updates_of_strangers():
+    sound = train_on_examples([0, 1, 2, 3], [0, 1, 2])
+    for change, message in (
+        ({"rows": sound.rows + 10**6}, r"updates.rows must lie in \[0, 4\), got 1000000 in row 0"),
+        ({"row_starts": sound.row_starts[::-1].copy()}, "updates.row_starts must start at 0"),
+        ({"starts": sound.starts + 5}, "updates.starts must leave"),
+        ({"values": sound.values[:-1]}, "updates.starts must leave .* up to the end of updates.values"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            replace(sound, **change).total()
+
+
+def test_what_random_split_chooses_from_is_looked_at():
+    key = Key.from_seed(0)
+    assert hold_out([0, 3, 5], [1, 2], 0.5, key=key).shape == (5,)
+    for indptr, ids, message in (
+        ([0, 5, 3], [1, 2], "indptr must not fall, got 5 and then 3 at row 1"),
+        ([1, 3, 5], [1, 2], "indptr must start at 0, got 1"),
+        ([0, 3, 5], [1], "global_user_ids must have one entry for each row of indptr, got 1 for 2 rows"),
+        ([0, 3, 5], [1, -2], "global_user_ids must lie in"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            hold_out(indptr, ids, 0.5, key=key)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.update(indices=a["indices"] + 1),
+        lambda a: a.update(indices=a["indices"] - 1),
+        lambda a: a.update(indices=a["indices"] + 10**8),
+        lambda a: a.update(indptr=a["indptr"] + 7),
+        lambda a: a.update(indptr=a["indptr"][::-1]),
+        lambda a: a.update(data=a["data"][:-1]),
+        lambda a: a.update(data=-a["data"]),
+        lambda a: a.update(shape=np.array([3, 1])),
+        lambda a: a.update(shape=np.array([-3, 4])),
+        lambda a: a.update(format=np.array("nonsense")),
+        lambda a: a.update(data=np.array([{}] * 4, dtype=object)),
+        lambda a: a.pop("indices"),
+    ],
+)
+def test_the_command_line_names_the_matrix_that_lies(tmp_path, capsys, change):
+    path = tmp_path / "matrix.npz"
+    scipy.sparse.save_npz(path, PEOPLE.to_scipy())
+    with np.load(path) as file:
+        arrays = dict(file)
+    change(arrays)
+    np.savez(path, **arrays)
+    assert main(["fit", "popularity", "--data", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert f"--data {path}" in error
+    assert "pickle" not in error
+
+
+@pytest.mark.parametrize(
+    ("made", "field", "wrong", "message"),
+    [
+        (Events([0, 1], [2], None), "indptr", [0, 5], "events.indptr must end at the number of entries, 1, got 5"),
+        (FeatureTable(("a",), (np.arange(3),), 1, [0, 1], [2]), "indices", [9], r"table.indices must lie in \[0, 3\)"),
+    ],
+)
+def test_what_is_unpickled_goes_through_the_constructor(made, field, wrong, message):
+    again = pickle.loads(pickle.dumps(made))
+    np.testing.assert_array_equal(getattr(again, field), getattr(made, field))
+    object.__setattr__(made, field, np.array(wrong))
+    with pytest.raises(ValueError, match=message):
+        pickle.loads(pickle.dumps(made))
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda raw: raw[:50], lambda raw: b"no table", lambda raw: b"", lambda raw: raw[:-9]]
+)
+def test_a_parquet_file_that_is_none_is_named(tmp_path, spoil):
+    path = tmp_path / "plays.parquet"
+    pd.DataFrame({"user": [1, 2], "item": [3, 4]}).to_parquet(path)
+    path.write_bytes(spoil(path.read_bytes()))
+    for load in (load_table, lambda *a, **k: store_table(*a, tmp_path / "store", **k)):
+        with pytest.raises(ValueError, match=r"plays.parquet cannot be read as Parquet .*; write or download it again"):
+            load(path, user="user", item="item")
+    assert main(["fit", "popularity", "--data", str(path)]) == 2

@@ -1,0 +1,99 @@
+"""Generated sequences: against a twin that draws one user at a time, and the chain that is promised."""
+
+import math
+
+import numpy as np
+import pytest
+from support.significance import mean_is
+
+from fastfedrec import Key
+from fastfedrec.datasets import generate_sequences
+
+KEY = Key.from_seed(5)
+
+
+def sequences(data):
+    """Items of each user in order."""
+    users = np.repeat(np.arange(data.n_users), np.diff(data.indptr))
+    return data.indices[np.lexsort((data.timestamps, users))].reshape(data.n_users, -1)
+
+
+def sequence_by_hand(user, n_items, n_topics, length, stay, popularity):
+    path = KEY.uniform("datasets.generate_sequences.path", user=user, size=length)
+    race = KEY.uniform("datasets.generate_sequences.race", user=user, size=n_items)
+    arrival = [-math.log(race[j]) * (1 + j // n_topics) ** popularity for j in range(n_items)]
+    waiting = sorted(range(n_items), key=lambda j: arrival[j])
+    topic, found = int(path[0] * n_topics), []
+    for place in range(length):
+        if place and path[place] >= stay:
+            topic = (topic + 1) % n_topics
+        found.append(next(j for j in waiting if j % n_topics == topic))
+        waiting.remove(found[-1])
+    return found
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("popularity", [0.0, 1.0])
+def test_every_sequence_equals_the_twin(popularity):
+    data = generate_sequences(9, 40, key=KEY, n_topics=4, length=7, stay=0.6, popularity=popularity)
+    expected = [sequence_by_hand(user, 40, 4, 7, 0.6, popularity) for user in range(9)]
+    assert sequences(data).tolist() == expected
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_in_order_and_a_user_does_not_depend_on_the_others():
+    few, many = (generate_sequences(n, 60, key=KEY, length=6) for n in (5, 9))
+    np.testing.assert_array_equal(sequences(few), sequences(many)[:5])
+    for user in range(9):
+        row = many.indices[many.indptr[user] : many.indptr[user + 1]]
+        assert (np.diff(row) > 0).all()
+    assert many.item_features["topic"].tolist() == [item % 10 for item in range(60)]
+
+
+def test_the_ends_of_the_range_of_stay():
+    still = sequences(generate_sequences(20, 60, key=KEY, n_topics=3, length=20, stay=1.0)) % 3
+    assert (still == still[:, :1]).all()
+    moving = sequences(generate_sequences(20, 60, key=KEY, n_topics=3, length=20, stay=0.0)) % 3
+    assert ((np.diff(moving, axis=1) % 3) == 1).all()
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_users": 0}, "n_users must be at least 1"),
+        ({"n_items": 65}, "n_items must be a multiple of n_topics=10, got 65"),
+        ({"n_topics": 1}, "n_topics must be at least 2"),
+        ({"length": 7}, r"length must be at most the items of a topic \(6\), got 7"),
+        ({"stay": 1.5}, "stay must be"),
+        ({"popularity": -1.0}, "popularity must be"),
+        ({"key": 3}, "key must be Key, got int"),
+    ],
+)
+def test_bad_arguments_are_named(change, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        generate_sequences(**({"n_users": 5, "n_items": 60, "length": 6, "key": KEY} | change))
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_how_often_users_stay_and_how_popular_items_are():
+    data = generate_sequences(20_000, 100, key=KEY, n_topics=2, length=2, stay=0.8, popularity=1.0)
+    found = sequences(data)
+    stays = (found[:, 0] % 2 == found[:, 1] % 2).astype(float)
+    assert mean_is(stays, 0.8, math.sqrt(0.8 * 0.2))
+    harmonic = sum(1 / (1 + rank) for rank in range(50))
+    is_first = (found[:, 0] // 2 == 0).astype(float)  # the first item of all is drawn by weight alone
+    share = 1 / harmonic
+    assert mean_is(is_first, share, math.sqrt(share * (1 - share)))
+    for off in (0.9, 1.1):  # the instrument sees a share that is 10% off
+        assert not mean_is(stays, 0.8 * off, math.sqrt(0.8 * 0.2))
+        assert not mean_is(is_first, share * off, math.sqrt(share * (1 - share)))

@@ -1,0 +1,401 @@
+import zipfile
+
+import numpy as np
+import pytest
+from naive.datasets import movielens as naive
+
+from fastfedrec import Interactions
+from fastfedrec.data.interactions import MISSING_TIMESTAMP
+from fastfedrec.datasets import load_movielens, zip_regions
+
+
+def flags(*positions):
+    return "|".join("1" if i in positions else "0" for i in range(19))
+
+
+FILES_100K = {
+    "u.data": "7\t3\t5\t881250949\n2\t1\t1\t0\n7\t1\t3\t891717742\n",
+    "u.user": "1|24|M|technician|85711\n2|53|F|other|94043\n7|23|M|writer|V3N4P\n",
+    "u.item": (
+        f"1|Misérables, Les (1995)|01-Jan-1995||http://x/1|{flags(8, 12)}\n"
+        f"2|Nobody rated this (1990)|01-Jan-1990||http://x/2|{flags(1)}\n"
+        f"3|unknown||||{flags(0)}\n"
+    ),
+}
+FILES_1M = {
+    "ratings.dat": "2::30::4::978300760\n1::30::2::0\n1::5::5::978302109\n",
+    "users.dat": "1::F::1::10::48067\n2::M::56::16::70072-1234\n3::M::25::15::55117\n",
+    "movies.dat": "5::Élisa: a film (1995)::Drama\n30::Heat (1995)::Action|Crime|Thriller\n31::Unrated (2000)::War\n",
+}
+FILES_10M = {
+    "ratings.dat": "2::30::4.5::978300760\n1::30::0.5::0\n1::5::5::978302109\n",
+    "movies.dat": "5::Misérables, Les (1995)::Drama|War\n30::Pull My Daisy (1958)::(no genres listed)\n",
+    "tags.dat": "2::30::so good::1215184630\n",
+}
+FILES_CSV = {
+    "ratings.csv": "userId,movieId,rating,timestamp\n1,30,0.5,0\n1,5,5.0,978302109\n2,30,4.5,978300760\n",
+    "movies.csv": (
+        'movieId,title,genres\n5,"Misérables, Les (1995)",Drama|War\n6,Unrated (2000),War\n'
+        '30,"""Daisy"" (1958)",(no genres listed)\n'
+    ),
+    "tags.csv": "userId,movieId,tag,timestamp\n1,30,beat,1215184630\n",
+    "links.csv": "movieId,imdbId,tmdbId\n5,0113189,710\n30,0052100,\n",
+    "genome-tags.csv": "tagId,tag\n1,007\n",
+    "genome-scores.csv": "movieId,tagId,relevance\n5,1,0.029\n",
+}
+LAYOUTS = {"100k": FILES_100K, "1m": FILES_1M, "10m": FILES_10M, "csv": FILES_CSV}
+ALL = pytest.mark.parametrize("layout", LAYOUTS)
+
+
+def encoding(files):
+    return "latin-1" if files.keys() & {"u.data", "users.dat"} else "utf-8"
+
+
+def write_folder(folder, files, **changes):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (files | changes).items():
+        if text is not None:
+            (folder / name).write_bytes(text.encode(encoding(files)))
+    return folder
+
+
+def write_zip(path, files, top="", compression=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, text in files.items():
+            archive.writestr(top + name, text.encode(encoding(files)))
+    return path
+
+
+def assert_same(a, b):
+    assert (a.user_ids == b.user_ids).all()
+    assert (a.item_ids == b.item_ids).all()
+    assert (a.to_scipy() != b.to_scipy()).nnz == 0
+    assert (a.timestamps == b.timestamps).all()
+    for one, other in ((a.user_features, b.user_features), (a.item_features, b.item_features)):
+        assert {k: v.tolist() for k, v in one.items()} == {k: v.tolist() for k, v in other.items()}
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@ALL
+def test_equals_the_line_by_line_twin(tmp_path, layout):
+    files = LAYOUTS[layout]
+    data = load_movielens(write_folder(tmp_path, files))
+    name, separator = {"100k": ("u.data", "\t"), "csv": ("ratings.csv", ",")}.get(layout, ("ratings.dat", "::"))
+    expected = naive.read_ratings(files[name], separator, has_header=layout == "csv")
+    got = {}
+    for row, user in enumerate(data.user_ids):
+        for j in range(data.indptr[row], data.indptr[row + 1]):
+            time = data.timestamps[j]
+            got[user, data.item_ids[data.indices[j]]] = (data.values[j], 0 if time == MISSING_TIMESTAMP else time)
+    assert got == expected
+    assert data.values.dtype == np.float32
+    assert data.user_ids.dtype == data.item_ids.dtype == np.int64
+    assert (data.timestamps == MISSING_TIMESTAMP).sum() == 1
+
+
+def test_features_of_100k(tmp_path):
+    data = load_movielens(write_folder(tmp_path, FILES_100K))
+    assert data.user_ids.tolist() == [2, 7]
+    assert data.item_ids.tolist() == [1, 3]
+    assert {k: v.tolist() for k, v in data.user_features.items()} == {
+        "age": [53, 23],
+        "gender": ["F", "M"],
+        "occupation": ["other", "writer"],
+        "zip_code": ["94043", "V3N4P"],
+    }
+    assert {k: v.tolist() for k, v in data.item_features.items()} == {
+        "title": ["Misérables, Les (1995)", "unknown"],
+        "release_date": ["01-Jan-1995", ""],
+        "genres": [("Drama", "Musical"), ("unknown",)],
+    }
+
+
+def test_features_of_1m(tmp_path):
+    data = load_movielens(write_folder(tmp_path, FILES_1M))
+    assert data.user_ids.tolist() == [1, 2]
+    assert data.item_ids.tolist() == [5, 30]
+    assert {k: v.tolist() for k, v in data.user_features.items()} == {
+        "age": [1, 56],
+        "gender": ["F", "M"],
+        "occupation": [10, 16],
+        "zip_code": ["48067", "70072-1234"],
+    }
+    assert {k: v.tolist() for k, v in data.item_features.items()} == {
+        "title": ["Élisa: a film (1995)", "Heat (1995)"],
+        "genres": [("Drama",), ("Action", "Crime", "Thriller")],
+    }
+
+
+@pytest.mark.parametrize(("layout", "title"), [("10m", "Pull My Daisy (1958)"), ("csv", '"Daisy" (1958)')])
+def test_features_of_the_later_sets(tmp_path, layout, title):
+    data = load_movielens(write_folder(tmp_path, LAYOUTS[layout]))
+    assert data.user_features == {}
+    assert data.item_ids.tolist() == [5, 30]
+    assert {k: v.tolist() for k, v in data.item_features.items()} == {
+        "title": ["Misérables, Les (1995)", title],
+        "genres": [("Drama", "War"), ()],
+    }
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@ALL
+@pytest.mark.parametrize(
+    "form", ["parent", "zip", "zip with a top folder", "stored zip", "windows line ends", "byte order mark"]
+)
+def test_every_form_reads_the_same(tmp_path, layout, form):
+    files = LAYOUTS[layout]
+    reference = load_movielens(write_folder(tmp_path / "outer" / "ml", files))
+    if form == "parent":
+        path = tmp_path / "outer"
+    elif form == "windows line ends":
+        path = write_folder(tmp_path / "crlf", {name: text.replace("\n", "\r\n") for name, text in files.items()})
+    elif form == "byte order mark":
+        path = write_folder(tmp_path / "mark", files)
+        for file in path.iterdir():
+            if encoding(files) == "utf-8":
+                file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    else:
+        stored = zipfile.ZIP_STORED if form == "stored zip" else zipfile.ZIP_DEFLATED
+        path = write_zip(tmp_path / "ml.zip", files, "ml-x/" if "top" in form else "", stored)
+    assert_same(load_movielens(str(path)), reference)
+
+
+@ALL
+def test_a_missing_last_line_end_loses_nothing(tmp_path, layout):
+    reference = load_movielens(write_folder(tmp_path / "a", LAYOUTS[layout]))
+    cut = {name: text[:-1] for name, text in LAYOUTS[layout].items()}
+    assert_same(load_movielens(write_folder(tmp_path / "b", cut)), reference)
+
+
+def test_10m_and_csv_of_the_same_ratings_are_the_same(tmp_path):
+    one = load_movielens(write_folder(tmp_path / "a", FILES_10M))
+    other = load_movielens(write_folder(tmp_path / "b", FILES_CSV))
+    assert (one.to_scipy() != other.to_scipy()).nnz == 0
+    assert (one.timestamps == other.timestamps).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "n_users", "n_items", "histogram"),
+    [
+        ("ml-100k.zip", 943, 1682, [6110, 11370, 27145, 34174, 21201]),
+        ("ml-1m.zip", 6040, 3706, [56174, 107557, 261197, 348971, 226310]),
+    ],
+)
+def test_counts_of_the_real_data(data_path, name, n_users, n_items, histogram):
+    data = load_movielens(data_path(name))
+    assert data.shape == (n_users, n_items)
+    assert np.bincount(data.values.astype(int), minlength=6)[1:].tolist() == histogram
+    assert data.interactions_per_user().min() == 20
+    assert set(data.user_features["gender"]) == {"F", "M"}
+    assert data.item_features["title"][0] == "Toy Story (1995)"
+    assert set(data.item_features["genres"][0]) == {"Animation", "Children's", "Comedy"}
+    if n_users == 6040:
+        assert (data.timestamps != MISSING_TIMESTAMP).sum() == 399_984
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_path_that_does_not_exist(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nothing.zip' does not exist; pass the MovieLens zip"):
+        load_movielens(tmp_path / "nothing.zip")
+
+
+def test_unknown_layout(tmp_path):
+    (tmp_path / "rating.csv").write_text("userId,movieId\n")
+    with pytest.raises(ValueError, match=r"must hold one of u\.data, ratings\.dat, ratings\.csv, got none of them"):
+        load_movielens(tmp_path)
+
+
+def test_two_data_sets_in_one_folder(tmp_path):
+    write_folder(tmp_path / "a", FILES_100K)
+    write_folder(tmp_path / "b", FILES_1M)
+    with pytest.raises(ValueError, match=r"got 2 of them: a/u\.data, b/ratings\.dat; pass one folder"):
+        load_movielens(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("layout", "member"),
+    [("100k", "u.user"), ("100k", "u.item"), ("1m", "users.dat"), ("1m", "movies.dat"), ("10m", "movies.dat"),
+     ("csv", "movies.csv")],
+)  # fmt: skip
+@pytest.mark.parametrize("zipped", [False, True])
+def test_missing_member(tmp_path, layout, member, zipped):
+    files = {k: v for k, v in LAYOUTS[layout].items() if k != member}
+    path = write_zip(tmp_path / "x.zip", files) if zipped else write_folder(tmp_path / "x", files)
+    with pytest.raises(FileNotFoundError, match=rf"{member} is missing"):
+        load_movielens(path)
+
+
+def test_what_could_be_1m_or_10m_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"users\.dat is missing .*10M is told from it by its tags\.dat"):
+        load_movielens(write_folder(tmp_path, FILES_10M, **{"tags.dat": None}))
+
+
+def test_file_that_is_no_zip(tmp_path):
+    (tmp_path / "x.zip").write_bytes(b"not a zip")
+    with pytest.raises(ValueError, match=r"x\.zip' is no readable zip .*download it again"):
+        load_movielens(tmp_path / "x.zip")
+
+
+def test_truncated_zip(tmp_path):
+    path = write_zip(tmp_path / "x.zip", FILES_1M)
+    path.write_bytes(path.read_bytes()[:-60])
+    with pytest.raises(ValueError, match="no readable zip"):
+        load_movielens(path)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_damaged_zip(tmp_path, compression):
+    path = write_zip(tmp_path / "x.zip", FILES_1M, compression=compression)
+    data = bytearray(path.read_bytes())
+    start = data.find(b"ratings.dat") + len("ratings.dat")
+    data[start + 2 : start + 8] = b"\xff" * 6
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"x\.zip: ratings\.dat cannot be unpacked .*download it again"):
+        load_movielens(path)
+
+
+RATING_ERRORS = [
+    ("1::5::5", "line 2: expected 4 fields .*got 3: '1::5::5'"),
+    ("1::5::5::0::0", "line 2: expected 4 fields .*got 5"),
+    ("1\t5\t5\t0", "line 2: expected 4 fields .*got 1"),
+    ("", "line 2: expected 4 fields .*got 1"),
+    ("one::5::5::0", "line 2: user must be a whole number, got 'one'"),
+    ("1::::5::0", "line 2: item must be a whole number, got ''"),
+    ("1::-5::5::0", "line 2: item must be a whole number, got '-5'"),
+    ("1::5::5::12345678901234567890", "line 2: timestamp must be a whole number, got '12345678901234567890'"),
+    ("1::5::0::0", "line 2: rating must be an integer from 1 to 5, got '0'"),
+    ("1::5::6::0", "line 2: rating must be an integer from 1 to 5, got '6'"),
+    ("1::5::4.5::0", "line 2: rating must be an integer from 1 to 5, got '4.5'"),
+    ("1::5::nan::0", "line 2: rating must be an integer from 1 to 5, got 'nan'"),
+    ("2::30::1::9", r"line 2: user 2 rates item 30 a second time \(first in line 1\)"),
+    ("9::30::1::9", r"line 2: user 9 has no row in users\.dat"),
+    ("1::9::1::9", r"line 2: item 9 has no row in movies\.dat"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), RATING_ERRORS)
+@pytest.mark.parametrize("zipped", [False, True])
+def test_malformed_ratings(tmp_path, line, message, zipped):
+    files = FILES_1M | {"ratings.dat": f"2::30::4::978300760\n{line}\n1::5::5::978302109\n"}
+    path = write_zip(tmp_path / "x.zip", files) if zipped else write_folder(tmp_path / "x", files)
+    with pytest.raises(ValueError, match=rf"ratings\.dat, {message}"):
+        load_movielens(path)
+
+
+def test_malformed_ratings_of_100k(tmp_path):
+    with pytest.raises(ValueError, match=r"u\.data, line 1: expected 4 fields .*'\\t', got 1"):
+        load_movielens(write_folder(tmp_path, FILES_100K, **{"u.data": "1::5::5::0\n"}))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("3,5,4.5", r"line 3: expected 4 fields \(user, item, rating, timestamp\) separated by ',', got 3: '3,5,4\.5'"),
+        ("3,5,4.5,1,1", "line 3: expected 4 fields .*got 5"),
+        ("", "line 3: expected 4 fields .*got 1"),
+        ("3,5,4.7,1", "line 3: rating must be 0.5 to 5 in half steps, got '4.7'"),
+        ("3,5,0,1", "line 3: rating must be 0.5 to 5 in half steps, got '0'"),
+        ("3,5,5.5,1", "line 3: rating must be 0.5 to 5 in half steps, got '5.5'"),
+        ("3,5,,1", "line 3: rating must be 0.5 to 5 in half steps, got ''"),
+        ("three,5,4.5,1", "line 3: user must be a whole number, got 'three'"),
+        ("3,5.0,4.5,1", "line 3: item must be a whole number, got '5.0'"),
+        ("3,5,4.5,yesterday", "line 3: timestamp must be a whole number, got 'yesterday'"),
+        ('3,"5",4.5,1', "line 3: item must be a whole number, got '\"5\"'"),
+        ("1,30,2.0,1", r"line 3: user 1 rates item 30 a second time \(first in line 2\)"),
+        ("3,7,2.0,1", r"line 3: item 7 has no row in movies\.csv"),
+    ],
+)
+@pytest.mark.parametrize("zipped", [False, True])
+def test_malformed_ratings_of_a_csv(tmp_path, line, message, zipped):
+    header, first, *rest = FILES_CSV["ratings.csv"].split("\n")
+    files = FILES_CSV | {"ratings.csv": "\n".join([header, first, line, *rest])}
+    path = write_zip(tmp_path / "x.zip", files) if zipped else write_folder(tmp_path / "x", files)
+    with pytest.raises(ValueError, match=rf"ratings\.csv, {message}"):
+        load_movielens(path)
+
+
+def test_half_stars_are_refused_where_there_are_none_and_quarters_where_there_are(tmp_path):
+    half = FILES_1M["ratings.dat"].replace("::4::", "::4.5::")
+    with pytest.raises(ValueError, match=r"line 1: rating must be an integer from 1 to 5, got '4\.5'"):
+        load_movielens(write_folder(tmp_path / "a", FILES_1M, **{"ratings.dat": half}))
+    quarter = FILES_10M["ratings.dat"].replace("::4.5::", "::4.25::")
+    with pytest.raises(ValueError, match=r"line 1: rating must be 0\.5 to 5 in half steps, got '4\.25'"):
+        load_movielens(write_folder(tmp_path / "b", FILES_10M, **{"ratings.dat": quarter}))
+
+
+@pytest.mark.parametrize("name", ["ratings.csv", "movies.csv"])
+@pytest.mark.parametrize(("change", "got"), [("none", "'(1,30|5,)"), ("other", "'userId;"), ("empty", "nothing")])
+def test_missing_header(tmp_path, name, change, got):
+    text = {"none": FILES_CSV[name].partition("\n")[2], "other": "userId;x\n", "empty": ""}[change]
+    with pytest.raises(ValueError, match=rf"{name}, line 1: expected the header '(user|movie)Id,.*', got {got}"):
+        load_movielens(write_folder(tmp_path, FILES_CSV, **{name: text}))
+
+
+def test_a_header_and_nothing_below(tmp_path):
+    header = FILES_CSV["ratings.csv"].partition("\n")[0]
+    with pytest.raises(ValueError, match=r"ratings\.csv, line 2: the file ends without a single row"):
+        load_movielens(write_folder(tmp_path, FILES_CSV, **{"ratings.csv": header}))
+
+
+def test_text_in_another_encoding(tmp_path):
+    write_folder(tmp_path, FILES_CSV)
+    (tmp_path / "movies.csv").write_bytes(FILES_CSV["movies.csv"].encode("latin-1"))
+    with pytest.raises(ValueError, match=r"movies\.csv, line 2: not utf-8 text .*download the data again"):
+        load_movielens(tmp_path)
+
+
+def test_empty_ratings(tmp_path):
+    with pytest.raises(ValueError, match=r"ratings\.dat, line 1: the file is empty"):
+        load_movielens(write_folder(tmp_path, FILES_1M, **{"ratings.dat": ""}))
+
+
+@pytest.mark.parametrize(
+    ("files", "member", "line", "message"),
+    [
+        (FILES_1M, "users.dat", "4::M::25::15", "line 4: expected 5 fields separated by '::', got 4"),
+        (FILES_1M, "users.dat", "x::M::25::15::1", "line 4: user id must be a whole number, got 'x'"),
+        (FILES_1M, "users.dat", "4::M::old::15::1", "line 4: age must be a whole number, got 'old'"),
+        (FILES_1M, "users.dat", "4::M::25::writer::1", "line 4: occupation must be a whole number, got 'writer'"),
+        (FILES_1M, "users.dat", "2::M::25::15::1", "line 4: user 2 has a second row"),
+        (FILES_1M, "movies.dat", "30::Again (1999)::War", "line 4: item 30 has a second row"),
+        (FILES_1M, "movies.dat", "9|Bar (1999)|War", "line 4: expected 3 fields separated by '::', got 1"),
+        (FILES_10M, "movies.dat", "9::Bar (1999)", "line 3: expected 3 fields separated by '::', got 2"),
+        (FILES_CSV, "movies.csv", "9,Bar, The (1999),War", "line 5: expected 3 fields separated by ',', got 4"),
+        (FILES_CSV, "movies.csv", "", "line 5: expected 3 fields separated by ',', got 0"),
+        (FILES_CSV, "movies.csv", "tt9,Bar (1999),War", "line 5: item id must be a whole number, got 'tt9'"),
+        (FILES_CSV, "movies.csv", "5,Again (1999),War", "line 5: item 5 has a second row"),
+        (FILES_100K, "u.user", "8|x|M|writer|1", "line 4: age must be a whole number, got 'x'"),
+        (FILES_100K, "u.item", "8|Short|||", "line 4: expected 24 fields separated by '|', got 5"),
+        (FILES_100K, "u.item", f"8|Two||||2{flags()[1:]}", "line 4: every genre flag must be 0 or 1"),
+    ],
+)
+def test_malformed_features(tmp_path, files, member, line, message):
+    path = write_folder(tmp_path, files, **{member: files[member] + line + "\n"})
+    with pytest.raises(ValueError, match=rf"{member}, {message.replace('|', '[|]')}"):
+        load_movielens(path)
+
+
+# ---- entities -------------------------------------------------------------------------------------------------------
+
+
+def test_regions_of_the_real_data(data_path):
+    regions = zip_regions(load_movielens(data_path("ml-1m.zip")))
+    names, counts = np.unique(regions, return_counts=True)
+    assert names.tolist() == list("0123456789")
+    assert counts.tolist() == [662, 662, 441, 386, 607, 659, 430, 419, 306, 1468]
+
+
+def test_regions_need_codes():
+    data = Interactions.from_arrays([1, 2], [7, 7])
+    with pytest.raises(ValueError, match=r"must have the user feature 'zip_code', got \['age'\]"):
+        zip_regions(data.with_features(user_features={"age": [1, 2]}))
+    with pytest.raises(ValueError, match="zip_code is empty for 1 of 2 users"):
+        zip_regions(data.with_features(user_features={"zip_code": ["", "7"]}))
+    with pytest.raises(TypeError, match="interactions must be Interactions, got list"):
+        zip_regions([])

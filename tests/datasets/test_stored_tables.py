@@ -1,0 +1,117 @@
+"""Tables on disk: whatever the file and however small the blocks, what `load_table` makes in memory."""
+
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.store_case import assert_same
+
+from fastfedrec.datasets import load_table, store_table, stored_tables
+
+ROLES = {"user": "who", "item": "what", "value": "stars", "timestamp": "when"}
+
+
+def both(table, place, suffix, *, duplicates="sum", block=4, **roles):
+    """A table as `store_table` and as `load_table` take it, with blocks of so few rows."""
+    path = Path(place, f"table.{suffix}")
+    if suffix == "parquet":
+        table.to_parquet(path)
+    else:
+        table.to_csv(path, index=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored_tables, "_BLOCK", block)
+        stored = store_table(path, Path(place, "stored"), duplicates=duplicates, **roles)
+    return stored, load_table(path, duplicates=duplicates, **roles)
+
+
+def random_table(n, seed, text):
+    rng = np.random.default_rng(seed)
+    users, items = rng.integers(0, 9, n), rng.integers(0, 7, n)
+    return pd.DataFrame(
+        {
+            "who": [f"u{u}" for u in users] if text else users,
+            "what": items * 1_000_000_007,
+            "stars": rng.choice([0.5, 1, 4, 0.1], n),
+            "when": rng.integers(0, 2**40, n),
+        }
+    )
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(
+    n=st.integers(1, 60),
+    seed=st.integers(0, 999),
+    text=st.booleans(),
+    suffix=st.sampled_from(["csv", "parquet"]),
+    duplicates=st.sampled_from(["sum", "last", "max"]),
+    n_roles=st.integers(2, 4),
+    block=st.integers(4, 20),
+)
+def test_equals_the_table_in_memory(n, seed, text, suffix, duplicates, n_roles, block):
+    roles = dict(list(ROLES.items())[:n_roles])
+    with tempfile.TemporaryDirectory() as place:
+        stored, loaded = both(random_table(n, seed, text), place, suffix, duplicates=duplicates, block=block, **roles)
+        assert_same(stored, loaded)
+        assert sorted(p.name for p in Path(place).iterdir()) == ["stored", f"table.{suffix}"]
+        assert not (Path(place, "stored") / "spool").exists()
+
+
+def test_values_of_one_are_not_stored(tmp_path):
+    table = pd.DataFrame({"who": [1, 2, 3], "what": [4, 4, 5], "stars": [1.0, 1.0, 1.0]})
+    stored, loaded = both(table, tmp_path, "csv", user="who", item="what", value="stars")
+    assert stored.values is None
+    assert loaded.values is None
+    assert not (tmp_path / "stored" / "values.npy").exists()
+
+
+def test_ids_that_prove_to_be_text_late_in_the_file(tmp_path):
+    table = pd.DataFrame({"who": [*range(20), "x"], "what": range(21)})
+    assert_same(*both(table, tmp_path, "csv", user="who", item="what"))
+
+
+def test_parquet_without_pyarrow(tmp_path, monkeypatch):
+    from fastfedrec.datasets import table_files as tables
+
+    real = tables._import
+    monkeypatch.setattr(tables, "_import", lambda name: None if name.startswith("pyarrow") else real(name))
+    table = random_table(50, 1, text=True)
+    assert_same(*both(table, tmp_path, "parquet", **ROLES))
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_repeated_pairs_are_told_once(tmp_path):
+    table = pd.DataFrame({"who": [1, 1, 2, 2, 3, 3], "what": [7, 7, 7, 7, 7, 7], "stars": [1.0, 2, 3, 4, 5, 6]})
+    with pytest.warns(UserWarning, match="3 rows repeat a user-item pair") as told:
+        both(table, tmp_path, "csv", duplicates=None, user="who", item="what", value="stars")
+    shutil.rmtree(tmp_path / "stored")
+    assert len(told) == 2  # of `store_table`, whose ranges hold two pairs each, and of `load_table`
+    assert told[0].filename == __file__
+    with pytest.raises(ValueError, match="rows repeat a user-item pair, the first user 1 and item 7"):
+        both(table, tmp_path, "csv", duplicates="error", user="who", item="what")
+
+
+def test_nothing_is_left_behind_by_a_bad_file(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("who,what,stars\n1,2,3\n1,3,four\n")
+    with warnings.catch_warnings(), pytest.raises(ValueError, match=r"table.csv, line 3: stars must be .* got 'four'"):
+        store_table(path, tmp_path / "stored", user="who", item="what", value="stars")
+    assert [p.name for p in tmp_path.iterdir()] == ["table.csv"]
+    with pytest.raises(ValueError, match="duplicates must be"):
+        store_table(path, tmp_path / "stored", user="who", item="what", duplicates="first")
+
+
+def test_ids_that_need_memory_are_refused(tmp_path):
+    table = pd.DataFrame({"who": [0.5, 1.5], "what": [1, 2]})
+    with pytest.raises(ValueError, match=r"column 'who' \(user\) must hold text, or integers"):
+        both(table, tmp_path, "parquet", user="who", item="what")

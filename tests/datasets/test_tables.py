@@ -1,0 +1,444 @@
+"""Tables: against Python's csv module, numbers and dates, and on everything that a file can get wrong."""
+
+import gzip
+import io
+import sys
+from datetime import UTC, datetime, timedelta, timezone
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from naive.datasets import tables as naive
+
+from fastfedrec._kernels.datasets import tables as kernel
+from fastfedrec.data.interactions import MISSING_TIMESTAMP
+from fastfedrec.datasets import load_table
+from fastfedrec.datasets.columns import ColumnReader, Field, FieldError
+from fastfedrec.datasets.table_files import table_columns
+
+PLAYS = 'who,what,stars,when,note\nann,7,4.5,978300760,"loud, long"\nbob,7,0,,\nann,12,3,978302109,"a ""q"""\n'
+
+
+class Trickle(io.BytesIO):
+    """A stream that gives a few bytes at a time."""
+
+    def __init__(self, data, size):
+        super().__init__(data)
+        self.size = size
+
+    def read(self, size=-1):
+        return super().read(self.size)
+
+
+def read(text, *kinds, separator=",", block=1 << 20, quotes=True, **limits):
+    """The columns of these kinds as lists."""
+    fields = [Field(f"c{place}", kind, "right") for place, kind in enumerate(kinds)]
+    reader = ColumnReader(fields, separator, quotes=quotes, **limits)
+    reader.read(Trickle(text.encode(), block), "text")
+    return [
+        [column.ids[k] for k in column.numbers] if kind == kernel.TEXT else column.tolist()
+        for column, kind in zip(reader.columns(), [kind for kind in kinds if kind], strict=True)
+    ]
+
+
+def fits(field, kind, **limits):
+    """The one value that the field holds, or "refused"."""
+    try:
+        return read(field + "\n", kind, separator="\t", quotes=False, **limits)[0][0]
+    except FieldError:
+        return "refused"
+
+
+def table_of(data):
+    users = np.repeat(data.user_ids, data.interactions_per_user()).tolist()
+    times = [None] * len(users) if data.timestamps is None else data.timestamps.tolist()
+    rows = zip(users, data.item_ids[data.indices].tolist(), data.values_or_ones().tolist(), times, strict=True)
+    return sorted(rows, key=repr)
+
+
+def write(tmp_path, text, name="table.csv"):
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+fields = st.text(alphabet='a1 ,"\n\r;é\U0001f600', max_size=5)
+
+
+@given(st.data(), st.sampled_from([",", "\t", ";"]), st.sampled_from(["\n", "\r\n"]), st.integers(1, 40))
+def test_records_equal_those_of_the_csv_module(data, separator, line_end, block):
+    n = data.draw(st.integers(1, 4))
+    rows = data.draw(st.lists(st.lists(fields.filter(bool), min_size=n, max_size=n), min_size=1, max_size=8))
+
+    def quote(field):
+        needs = data.draw(st.booleans()) or field[0] == '"' or set(field) & {separator, "\n", "\r"}
+        return '"' + field.replace('"', '""') + '"' if needs else field
+
+    text = line_end.join(separator.join(map(quote, row)) for row in rows) + data.draw(st.sampled_from(["", line_end]))
+    columns = read(text, *[kernel.TEXT] * n, separator=separator, block=block)
+    assert list(map(list, zip(*columns, strict=True))) == rows == naive.read_rows(text, separator)
+
+
+@given(st.lists(st.text(alphabet="ab:,\t", max_size=6), min_size=1), st.sampled_from([",", "::", "\t", ":,"]))
+def test_fields_between_any_separator_equal_a_split(lines, separator):
+    counts = {len(line.split(separator)) for line in lines}
+    whole = all(all(line.split(separator)) for line in lines)
+    try:
+        columns = read(
+            "".join(f"{line}\n" for line in lines), *[kernel.TEXT] * max(counts), separator=separator, quotes=False
+        )
+    except ValueError:
+        assert len(counts) > 1 or not whole
+    else:
+        assert list(map(list, zip(*columns, strict=True))) == [line.split(separator) for line in lines]
+
+
+@given(st.one_of(st.integers(-(2**64), 2**64).map(str), st.text(alphabet="0159-+. e", max_size=20)))
+@example("9223372036854775807")
+@example("9223372036854775808")
+@example("-9223372036854775807")
+@example("-0")
+@example("007")
+def test_integers_equal_pythons(field):
+    expected = int(field) if naive.is_integer(field) else "refused"
+    assert fits(field, kernel.INTEGER) == expected
+    assert fits(field, kernel.NATURAL) == (expected if expected == "refused" or expected >= 0 else "refused")
+    assert fits(field, kernel.INTEGER | kernel.OPTIONAL) == (expected if field else MISSING_TIMESTAMP)
+
+
+decimals = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.decimals(allow_nan=False, allow_infinity=False, places=3).map(str),
+    st.from_regex(r"[-+]?[0-9]{0,22}\.?[0-9]{0,22}([eE][-+]?[0-9]{0,3})?", fullmatch=True),
+    st.text(alphabet="019.eE+-_ naif", max_size=9),
+)
+
+
+@given(decimals)
+@example("9007199254740993")
+@example("5629499534213129")
+@example("0.3")
+@example("1e23")
+@example("8.41e21")
+@example("2.2250738585072011e-308")
+@example("1e400")
+@example("1_0")
+@example("nan")
+@example("infinity")
+@example(".")
+@example("1e")
+def test_decimals_equal_pythons_to_the_last_bit(field):
+    try:
+        expected = float(field)
+    except ValueError:
+        expected = np.nan
+    if not np.isfinite(expected) or set(field) & set("_ naif"):
+        expected = "refused"
+    assert fits(field, kernel.DECIMAL, low=-np.inf) == expected
+
+
+moments = st.datetimes(min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29))
+zones = st.sampled_from([None, UTC, *(timezone(timedelta(minutes=m)) for m in (-765, -60, 1, 330, 1439))])
+
+
+@given(moments, zones, st.sampled_from(["date", "minutes", "seconds", "microseconds"]), st.sampled_from("T "))
+def test_dates_equal_pythons(moment, zone, precision, between):
+    if precision == "date":
+        field = moment.date().isoformat()
+    else:
+        field = moment.replace(tzinfo=zone).isoformat(between, timespec=precision)
+    expected = naive.from_iso(field)
+    assert fits(field, kernel.ISO) == expected
+    if field.endswith("+00:00"):
+        assert fits(field[:-6] + "Z", kernel.ISO) == fits(field[:-3], kernel.ISO) == expected
+    assert fits(field[:-1] + "x", kernel.ISO) == "refused"
+
+
+@given(st.integers(1, 9999), st.integers(0, 13), st.integers(0, 32), st.integers(0, 25), st.integers(0, 61))
+def test_days_that_do_not_exist_are_refused(year, month, day, hour, minute):
+    field = f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}"
+    try:
+        expected = naive.from_iso(field)
+    except ValueError:
+        expected = "refused"
+    assert fits(field, kernel.ISO) == expected
+
+
+NO_DATES = [
+    "2020", "2020-1-01", "20200101", "2020-01-01T", "2020-01-01T10", "2020-01-01T1000", "2020-01-01T10:00:", "NaT",
+    "2020-01-01T10:00:60", "2020-01-01T10:00:00.", "2020-01-01T10:00z", "2020-01-01T10:00+", "2020-01-01T10:00+1",
+    "2020-01-01T10:00+01:", "2020-01-01T10:00+01:60", "2020-01-01T10:00+24", "2020-01-01Z", " 2020-01-01",
+    "2020-01-01 ", "2020/01/01", "01.02.2020", "0000-01-01", "-020-01-01",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("field", NO_DATES)
+def test_what_is_no_date_is_refused(field):
+    assert fits(field, kernel.ISO) == "refused"
+
+
+ids = st.one_of(
+    st.lists(st.integers(-20, 20).map(str), min_size=1, max_size=12),
+    st.lists(st.integers(-(2**63) + 1, 2**63 - 1).map(str), min_size=1, max_size=12),
+    st.lists(st.text(alphabet='ab1",é \n', min_size=1, max_size=3), min_size=1, max_size=12),
+    st.lists(st.sampled_from(["1", "01", "1.0", "x", "9" * 25]), min_size=1, max_size=12),
+)
+times = st.one_of(
+    st.lists(st.sampled_from(["", "0", "978300760", "-5"]), min_size=12, max_size=12),
+    st.lists(st.sampled_from(["", "2001-01-01", "2001-01-01T10:00:00+02:00"]), min_size=12, max_size=12),
+)
+
+
+@given(ids, ids, times, st.lists(st.integers(0, 9), min_size=12, max_size=12), st.booleans())
+def test_tables_equal_the_twin(tmp_path_factory, users, items, times, values, header):
+    n = min(len(users), len(items))
+    frame = pd.DataFrame({"t": times[:n], "i": items[:n], "x": ["skipped"] * n, "u": users[:n], "v": values[:n]})
+    path = tmp_path_factory.mktemp("t") / "table.csv"
+    frame.to_csv(path, index=False, header=header)
+    rows = naive.read_rows(path.read_bytes().decode(), ",", int(header))
+    stamps, items, _, users, values = map(list, zip(*rows, strict=True))
+    expected = {}
+    for user, item, value, time in zip(naive.ids(users), naive.ids(items), values, naive.seconds(stamps), strict=True):
+        expected[user, item] = (float(value), MISSING_TIMESTAMP if time is None else time)
+    where = {"user": "u", "item": "i", "value": "v", "timestamp": "t"}
+    places = {"user": 3, "item": 1, "value": 4, "timestamp": 0}
+    data = load_table(path, **(where if header else places), header=header, duplicates="last")
+    got = {(user, item): (value, time) for user, item, value, time in table_of(data)}
+    assert got == expected
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["plain", "gzip", "windows line ends", "byte order mark", "no final line end", "tabs"])
+def test_every_form_reads_the_same(tmp_path, form):
+    options = {"user": "who", "item": "what", "value": "stars", "timestamp": "when"}
+    text, name = PLAYS.encode(), "table.csv"
+    if form == "gzip":
+        text, name = gzip.compress(text), "table.csv.gz"
+    elif form == "windows line ends":
+        text = text.replace(b"\n", b"\r\n")
+    elif form == "byte order mark":
+        text = b"\xef\xbb\xbf" + text
+    elif form == "no final line end":
+        text = text[:-1]
+    elif form == "tabs":
+        text = text.replace(b"loud, long", b"loud; long").replace(b",", b"\t")
+        options["separator"] = "\t"
+    data = load_table(write(tmp_path, text, name), **options)
+    assert table_of(data) == [
+        ("ann", 12, 3.0, 978302109), ("ann", 7, 4.5, 978300760), ("bob", 7, 0.0, MISSING_TIMESTAMP),
+    ]  # fmt: skip
+    assert data.user_ids.dtype.kind == "U"
+    assert data.item_ids.dtype == np.int64
+    assert data.values.dtype == np.float32
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_places_where_there_is_no_header(tmp_path, mark):
+    path = write(tmp_path, mark + b"7::1::x\n3::2::y\n")
+    data = load_table(path, user=0, item=1, separator="::", header=False)
+    assert table_of(data) == [(3, 2, 1.0, None), (7, 1, 1.0, None)]
+    assert data.values is None
+
+
+def test_ids_that_differ_in_writing_only_stay_apart(tmp_path):
+    data = load_table(write(tmp_path, "u,i\n7,1\n07,1\n7.0,1\n"), user="u", item="i")
+    assert data.user_ids.tolist() == ["07", "7", "7.0"]
+
+
+def test_a_column_turns_to_text_in_a_late_block(tmp_path):
+    n = 2_000_000
+    text = "u,i,t\n" + "".join(f"{k},1,5\n" for k in range(n)) + "x,2,6\n"
+    assert len(text) > 1 << 24
+    data = load_table(write(tmp_path, text), user="u", item="i", timestamp="t")
+    assert data.shape == (n + 1, 2)
+    assert data.user_ids[-1] == "x"
+    assert data.timestamps[-1] == 6
+
+
+def test_values_wider_than_single_precision_stay_exact(tmp_path):
+    data = load_table(write(tmp_path, "u,i,v\n1,1,0.1\n1,2,0.5\n"), user="u", item="i", value="v")
+    assert data.values.tolist() == [0.1, 0.5]
+
+
+def test_duplicates_are_the_callers_choice(tmp_path):
+    path = write(tmp_path, "u,i,v\n1,1,2\n1,1,3\n")
+    assert load_table(path, user="u", item="i", value="v", duplicates="max").values.tolist() == [3.0]
+    assert load_table(path, user="u", item="i").values.tolist() == [2.0]
+    with pytest.warns(UserWarning, match="their values were summed"):
+        load_table(path, user="u", item="i", value="v")
+    with pytest.raises(ValueError, match="the first user 1 and item 1"):
+        load_table(path, user="u", item="i", duplicates="error")
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    frame = pl.DataFrame(
+        {
+            "who": ["ann", "bob", "ann"],
+            "what": pl.Series([7, 7, 12], dtype=pl.UInt16),
+            "stars": [4.5, 0.0, 3.0],
+            "when": [978300760, None, 978302109],
+            "day": [datetime(2001, 1, 1, tzinfo=UTC), None, datetime(2001, 1, 2, tzinfo=UTC)],
+        }
+    )
+    frame.write_parquet(tmp_path / "table.parquet")
+    return tmp_path / "table.parquet"
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars"])
+def test_parquet_equals_text_with_either_library(parquet, tmp_path, monkeypatch, library):
+    pytest.importorskip("pyarrow")
+    if library == "polars":
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    options = {"user": "who", "item": "what", "value": "stars", "timestamp": "when"}
+    data = load_table(parquet, **options)
+    text = load_table(write(tmp_path, PLAYS), **options)
+    assert table_of(data) == table_of(text)
+    for name in ("indptr", "indices", "values", "timestamps", "user_ids", "item_ids"):
+        assert getattr(data, name).dtype == getattr(text, name).dtype
+    days = load_table(parquet, user="who", item="what", timestamp="day").timestamps
+    assert days.tolist() == [978307200, 978393600, MISSING_TIMESTAMP]
+    assert table_columns(parquet) == ["who", "what", "stars", "when", "day"]
+    with pytest.raises(ValueError, match=r"table\.parquet: column 'when' \(value\) has 1 missing entries"):
+        load_table(parquet, user="who", item="what", value="when")
+    with pytest.raises(KeyError, match=r"user='u' is not a column; .*table\.parquet has \['who', 'what'"):
+        load_table(parquet, user="u", item="what")
+
+
+def test_names_of_columns(tmp_path):
+    assert table_columns(write(tmp_path, '"a,b",c\r\n1,2\r\n')) == ["a,b", "c"]
+    assert table_columns(write(tmp_path, "a::b\n"), "::") == ["a", "b"]
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_path_that_is_no_file(tmp_path):
+    for path in (tmp_path, tmp_path / "nothing.csv"):
+        with pytest.raises(FileNotFoundError, match=r"is no file; pass a CSV or Parquet file"):
+            load_table(path, user="u", item="i")
+
+
+def test_parquet_without_a_library(parquet, monkeypatch):
+    for name in ("pyarrow", "pyarrow.parquet", "polars"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"table\.parquet: reading Parquet needs pyarrow or polars; install one"):
+        load_table(parquet, user="who", item="what")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"user": "name"}, KeyError, r"user='name' is not a column; .*table\.csv has \['who', 'what', 'stars'"),
+        ({"value": "rating"}, KeyError, "value='rating' is not a column"),
+        ({"user": 0}, TypeError, "user must be the name of a column, got 0; places need header=False"),
+        ({"user": "who", "item": "who"}, ValueError, "user, item must be different columns, got "),
+        ({"separator": ""}, ValueError, "separator must be text without quotes"),
+        ({"separator": '"'}, ValueError, "separator must be text without quotes"),
+        ({"separator": 3}, ValueError, "separator must be text without quotes"),
+        ({"header": "yes"}, TypeError, "header must be True or False"),
+        ({"header": False}, TypeError, "user must be an integer, got 'who'"),
+        ({"header": False, "user": 5, "item": 0}, ValueError, "user must be at most 4, got 5"),
+        ({"duplicates": "mean"}, ValueError, "duplicates must be one of"),
+    ],
+)
+def test_bad_arguments(tmp_path, options, error, message):
+    with pytest.raises(error, match=message):
+        load_table(write(tmp_path, PLAYS), **{"user": "who", "item": "what"} | options)
+
+
+def test_a_column_that_stands_twice(tmp_path):
+    with pytest.raises(KeyError, match="user='u' stands twice"):
+        load_table(write(tmp_path, "u,u,i\n1,2,3\n"), user="u", item="i")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a,2,1", r"expected 4 fields \(u, i, v, t\) separated by ',', got 3: 'a,2,1'"),
+        ("a,2,1,5,6", "expected 4 fields .*got 5"),
+        ("", "expected 4 fields .*got 1"),
+        (",2,1,5", "u must be an id, got ''"),
+        ('"",2,1,5', "u must be an id, got '\"\"'"),
+        ('"a"b,2,1,5', "u must be an id, got '\"a\"b'"),
+        ("a,2,-1,5", "v must be a finite number of at least 0, got '-1'"),
+        ("a,2,,5", "v must be a finite number of at least 0, got ''"),
+        ("a,2,four,5", "v must be a finite number of at least 0, got 'four'"),
+        ("a,2,nan,5", "v must be a finite number of at least 0, got 'nan'"),
+        ("a,2,1e999,5", "v must be a finite number of at least 0, got '1e999'"),
+        ("a,2,1,yesterday", "t must be whole seconds since 1970 in every line, or ISO 8601 .*, got 'yesterday'"),
+        ("a,2,1,5.5", "t must be whole seconds since 1970 in every line, or ISO 8601 .*, got '5.5'"),
+        ("a,2,1,2020-02-30", "t must be whole seconds .*, got '2020-02-30'"),
+    ],
+)
+def test_malformed_lines(tmp_path, line, message):
+    path = write(tmp_path, f"u,i,v,t\nx,1,2,3\n{line}\ny,1,2,3\n")
+    with pytest.raises(ValueError, match=rf"table\.csv, line 3: {message}"):
+        load_table(path, user="u", item="i", value="v", timestamp="t")
+
+
+def test_the_line_is_named_below_line_ends_in_quotes(tmp_path):
+    path = write(tmp_path, 'u,i,v\n"a\nb\nc",1,2\nd,1,x\n')
+    with pytest.raises(ValueError, match=r"line 5: v must be a finite number of at least 0, got 'x'"):
+        load_table(path, user="u", item="i", value="v")
+
+
+def test_seconds_and_dates_in_one_column(tmp_path):
+    path = write(tmp_path, "u,i,t\n1,1,978300760\n1,2,2001-01-01\n")
+    with pytest.raises(ValueError, match=r"line 2: t must be whole seconds since 1970 in every line, .*'978300760'"):
+        load_table(path, user="u", item="i", timestamp="t")
+
+
+def test_places_in_messages(tmp_path):
+    with pytest.raises(ValueError, match=r"line 1: column 2 must be a finite number of at least 0, got 'x'"):
+        load_table(write(tmp_path, "1,2,x\n"), user=0, item=1, value=2, header=False)
+
+
+def test_an_open_quote(tmp_path):
+    with pytest.raises(ValueError, match=r"table\.csv, line 3: a quote is opened and not closed"):
+        load_table(write(tmp_path, 'u,i\n1,2\n"1,2\n3,4\n'), user="u", item="i")
+
+
+def test_text_that_is_not_utf_8(tmp_path):
+    path = write(tmp_path, "u,i\na,1\né,1\n".encode("latin-1"))
+    with pytest.raises(
+        ValueError, match=r"table\.csv, data row 2: u must be UTF-8 text, got b'\\xe9'; convert the file"
+    ):
+        load_table(path, user="u", item="i")
+
+
+def test_empty_tables(tmp_path):
+    empty = write(tmp_path, "", "empty.csv")
+    with pytest.raises(ValueError, match=r"empty\.csv, line 1: the file is empty"):
+        load_table(empty, user="u", item="i")
+    with pytest.raises(ValueError, match=r"empty\.csv, line 1: the file is empty"):
+        load_table(empty, user=0, item=1, header=False, separator="::")
+    with pytest.raises(ValueError, match=r"table\.csv, line 2: the file ends without a single row"):
+        load_table(write(tmp_path, "u,i\n"), user="u", item="i")
+
+
+@pytest.mark.parametrize("line", ['"u,i', '"u"x,i'])
+def test_quotes_that_break_the_header(tmp_path, line):
+    with pytest.raises(ValueError, match=r"table\.csv, line 1: .*; check its quotes"):
+        load_table(write(tmp_path, f"{line}\n1,2\n"), user="u", item="i")
+
+
+@pytest.mark.parametrize("change", ["truncated", "damaged", "no gzip"])
+def test_damaged_gzip(tmp_path, change):
+    data = bytearray(gzip.compress(PLAYS.encode() * 100))
+    if change == "truncated":
+        data = data[:-20]
+    elif change == "damaged":
+        data[15:60] = b"\xff" * 45
+    else:
+        data = PLAYS.encode()
+    with pytest.raises(ValueError, match=r"table\.csv\.gz cannot be unpacked .*download it again"):
+        load_table(write(tmp_path, bytes(data), "table.csv.gz"), user="who", item="what")

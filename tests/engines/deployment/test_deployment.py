@@ -1,0 +1,136 @@
+"""What nodes and servers of a deployment go by, whatever carries their messages; without Flower."""
+
+import numpy as np
+import pytest
+
+from fastfedrec import FMFLDP, DPGram, Interactions, Key, LaplaceRRSVD, PrivatePrototypes, PrivRec, ShuffledSketchGram
+from fastfedrec.accounting import Ledger, LocalReports, ShuffledReports
+from fastfedrec.engines.deployment.deployments import deployment_of
+from fastfedrec.engines.flower.server import FlowerEngine
+from fastfedrec.engines.flower.shuffled_server import ShuffledFlowerEngine
+from fastfedrec.rounds.system import Update
+from fastfedrec.systems.gram.dp_gram_rounds import SCALE, GramState, PairSum
+from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchState
+from fastfedrec.systems.private_prototypes.rounds import PrototypeState
+
+ITEMS = np.arange(12)
+OPTIONS = {"is_simulation": False, "round_timeout": 1.0, "join_timeout": 1.0, "max_clients": 100}
+CROWD = 20
+
+
+def shard(n_users=3):
+    return Interactions.from_arrays(np.arange(n_users), np.arange(n_users) % 12, item_ids=ITEMS)
+
+
+def engine(system, kind=FlowerEngine, **options):
+    return kind(None, deployment_of(system), {}, **OPTIONS, **options)
+
+
+# ---- what a node does not answer -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mean", "reason"),
+    [
+        (np.full(12, SCALE), None),
+        (np.full(12, SCALE + 1), "mean must be from 0 to 8192"),  # beyond it, a centred row has no norm of 1
+        (np.full(12, -1), "mean must be from 0 to 8192"),
+        (np.zeros(11, np.int64), "mean must be int64 of shape"),
+        (np.zeros(12), "mean must be int64 of shape"),
+    ],
+)
+def test_a_node_answers_no_mean_that_its_norm_is_not_bounded_for(mean, reason):
+    deployment = deployment_of(DPGram(1.0, gate=False))
+    rounds = deployment.rounds_of(1, 1000, ITEMS)
+    assert isinstance(rounds.system, PairSum)
+    found = deployment.objection(rounds, GramState(mean), shard(), "a")
+    assert (found is None) == (reason is None)
+    assert found is None or found.startswith(reason)
+
+
+def test_a_node_answers_no_signs_that_are_none():
+    deployment = deployment_of(ShuffledSketchGram(4.0, n_rotations=2, gate=False))
+    rounds = deployment.rounds_of(0, 3000, ITEMS)
+    signs = np.ones_like(rounds.state.signs)
+    assert deployment.objection(rounds, SketchState(signs), shard(), "a") is None
+    assert deployment.objection(rounds, SketchState(3 * signs), shard(), "a") == "signs must be 1 or -1"
+
+
+def test_an_entity_sends_no_more_prototypes_than_its_budget_is_for():
+    deployment = deployment_of(PrivatePrototypes(2, 2, 1.0))
+    nothing = np.zeros((0, 12), np.int64)
+
+    def objection(asked, names=("a", "b"), sender="a"):
+        state = PrototypeState(names, asked, 12, nothing[:, 0], nothing, nothing, nothing, 1)
+        return deployment.objection(deployment.rounds_of(0, 2, ITEMS), state, shard(), sender)
+
+    assert objection((2, 2)) is None
+    assert objection((3, 2)) == "3 prototypes are asked for, and n_prototypes is 2"
+    assert "names must hold 'a' once" in objection((2, 2), names=("a", "a"))
+    assert "names must hold 'c' once" in objection((2, 2), sender="c")
+
+
+# ---- whom a server hears ---------------------------------------------------------------------------------------------
+
+
+def test_nodes_name_their_users_by_names_that_no_other_node_has():
+    deployment = deployment_of(LaplaceRRSVD(max_ratings=5))
+    named = [deployment.name_users(shard(50), sender).global_user_ids for sender in ("a", "b")]
+    assert len(np.unique(np.concatenate(named))) == 100
+    np.testing.assert_array_equal(named[0], deployment.name_users(shard(50), "a").global_user_ids)
+    reports = Update(0, "a", 50, {"user": named[0][:2]})
+    assert deployment.impersonation(reports, named[0]) is None
+    assert deployment.impersonation(reports, named[1]) == "it speaks for another node's users"
+
+
+@pytest.mark.parametrize(
+    "system",
+    [PrivRec(n_rounds=2, cohort_size=5, clip_norm=1.0, noise_multiplier=1.0), ShuffledSketchGram()],
+    ids=lambda system: type(system).__name__,
+)
+def test_a_system_that_rests_on_a_secret_or_a_shuffler_is_only_simulated(system):
+    deployment = deployment_of(system)
+    deployment.check_keys(True)
+    with pytest.raises(ValueError, match="as a simulation only"):
+        deployment.check_keys(False)
+
+
+# ---- what the ledger of a deployment says ----------------------------------------------------------------------------
+
+
+def test_messages_that_name_their_node_are_behind_no_shuffler():
+    carried = engine(DPGram(1.0))._as_carried
+    for event in (
+        ShuffledReports("bits", 2.5, 10, 5000, neighboring="zero_out"),
+        LocalReports("bits", 2.5, 10, 5000, separable=True),
+    ):
+        assert carried(event) == LocalReports("bits", 2.5, 10, 5000, separable=False)
+
+
+@pytest.mark.parametrize(("n_heard", "is_shuffled"), [(CROWD - 1, False), (CROWD, True), (70, True), (0, False)])
+def test_a_batch_hides_a_report_among_the_agreed_crowd_and_no_more(n_heard, is_shuffled):
+    """Not among all who were heard: their number is what the server says."""
+    behind = engine(FMFLDP(n_reports=4), ShuffledFlowerEngine, shuffler=None, min_crowd=CROWD, honest_fraction=0.5)
+    event = behind._as_carried(LocalReports("bits", 2.5, 4, 70, separable=True))
+    ledger = Ledger()
+    ledger.record(event)
+    behind._amend(ledger, event, n_heard)
+    ((found, times),) = ledger.events.items()
+    assert times == 1
+    if is_shuffled:
+        assert found == ShuffledReports("bits", 2.5, 4, CROWD, 0.5)
+    else:
+        assert type(found) is LocalReports
+        assert (found.separable, found.epsilon, found.n_reports) == (False, 2.5, 4)
+        assert "counted as without a shuffler" in ledger.summary()
+
+
+@pytest.mark.parametrize(("n_clients", "is_heard"), [(CROWD - 1, False), (CROWD, True), (60, True), (61, False)])
+def test_a_batch_speaks_for_the_crowd_at_least_and_for_no_more_than_there_are(n_clients, is_heard):
+    behind = engine(FMFLDP(n_reports=4), ShuffledFlowerEngine, shuffler=None, min_crowd=CROWD, honest_fraction=1.0)
+    model = FMFLDP(n_reports=4, n_factors=3)
+    state = model.initial_state(12, Key.from_seed(1))
+    receiver = behind._receiver(model, state, 0, {"a": 20, "b": 40})
+    index, bit = np.zeros(4 * n_clients, np.int64), np.ones(4 * n_clients, np.uint8)
+    batch = model.collect_reports(state, index, bit, 0, sender="shuffler", n_clients=n_clients)
+    assert receiver.receive(batch) is is_heard

@@ -1,0 +1,101 @@
+"""What nodes and servers of a deployment keep on their disks, so that no noise is drawn twice; without Flower."""
+
+import fcntl
+
+import numpy as np
+import pytest
+
+from fastfedrec import Key
+from fastfedrec.accounting import RoundTraffic
+from fastfedrec.engines.deployment.node_memory import NodeMemory, RefusalError
+from fastfedrec.engines.flower.round_records import RoundRecords
+from fastfedrec.mechanisms import LayeredGaussian
+from fastfedrec.rounds.receiver import Heard, Rejection, RoundReceiver
+from fastfedrec.rounds.system import Update
+from fastfedrec.systems.gram.dp_gram_rounds import GramState, ShareSum
+
+RUN, OTHER = "a" * 32, "b" * 32
+
+
+def update(round_number, total):
+    return Update(round_number, "north", 3, {"item_shares": np.array(total)})
+
+
+def sound(kept):
+    return None
+
+
+def of_run(folder, run=RUN, max_runs=None):
+    return NodeMemory(folder, max_runs).of_run(run, {"run": run})
+
+
+@pytest.fixture
+def answered(tmp_path):
+    memory = of_run(tmp_path)
+    memory.key()
+    memory.keep_answer(update(1, [5, -2]), 10, {"factors": np.array([0.5])})
+    return memory
+
+
+def test_a_round_is_answered_once_and_again_the_same(answered, tmp_path):
+    for again in (answered, of_run(tmp_path)):
+        kept = again.answer(1, "north", 10, sound)
+        assert kept is not None
+        assert (kept.round, kept.n_clients, list(kept.arrays)) == (1, 3, ["item_shares"])
+        np.testing.assert_array_equal(kept.arrays["item_shares"], [5, -2])
+        np.testing.assert_array_equal(again.devices(dict)["factors"], [0.5])
+    assert answered.answer(2, "north", 10, sound) is None
+    assert of_run(tmp_path, OTHER).answer(1, "north", 10, sound) is None
+
+
+def test_a_round_that_is_over_is_refused(answered):
+    with pytest.raises(RefusalError, match="round 0 is over"):
+        answered.answer(0, "north", 10, sound)
+
+
+def test_another_number_of_users_is_refused(answered):
+    with pytest.raises(RefusalError, match="n_users must be 10"):
+        answered.answer(1, "north", 11, sound)
+
+
+def test_no_more_runs_than_were_agreed_to(answered, tmp_path):
+    NodeMemory(tmp_path, 1).check_run(RUN)
+    NodeMemory(tmp_path, 2).check_run(OTHER)
+    with pytest.raises(RefusalError, match="max_runs is 1"):
+        of_run(tmp_path, OTHER, max_runs=1)
+
+
+def test_each_run_has_a_key_of_its_own_that_is_kept(answered, tmp_path):
+    key, other = of_run(tmp_path).key(), of_run(tmp_path, OTHER).key()
+    assert not key.is_simulation
+    assert (key.words("test", size=4) != other.words("test", size=4)).all()
+    np.testing.assert_array_equal(of_run(tmp_path).key().words("test", size=4), key.words("test", size=4))
+
+
+def test_a_server_recalls_what_it_heard(tmp_path):
+    system = ShareSum(LayeredGaussian(2**36), Key.from_seed(1), 0.0)
+    state = GramState(np.zeros(2, dtype=np.int64))
+    heard = Heard(update(2, [1, 2]), (Rejection(2, "south", "late"),), frozenset({"north"}))
+    RoundRecords(tmp_path, {"run": RUN}).keep(0, heard, RoundTraffic(1, 2, 3))
+    receiver = RoundReceiver(system, state, 2, {"north": 3})
+    found = RoundRecords(tmp_path, {"run": RUN}).recall(0, receiver)
+    assert found is not None
+    np.testing.assert_array_equal(found[0].total.arrays["item_shares"], [1, 2])
+    assert (found[0].rejections, found[0].answered) == (heard.rejections, heard.answered)
+    assert found[1] == RoundTraffic(1, 2, 3)
+    assert RoundRecords(tmp_path, {"run": RUN}).recall(1, receiver) is None
+
+
+def test_one_request_at_a_time_of_all_processes(tmp_path):
+    """Not even one who would share may come in between; and others come in afterwards."""
+    memory = NodeMemory(tmp_path / "node", None)
+    with open(tmp_path / "node" / "lock", "w") as other:
+        with memory.alone(), pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def test_a_nodes_folder_is_its_owners_alone(tmp_path):
+    (tmp_path / "node").mkdir(mode=0o755)  # by whoever set the machine up
+    NodeMemory(tmp_path / "node", None)
+    assert (tmp_path / "node").stat().st_mode & 0o777 == 0o700

@@ -1,0 +1,290 @@
+"""Flower: what a node refuses whoever asks, and what a server refuses whoever answers; over real messages."""
+
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
+
+from flwr.app import Array, Error, Message, MetricRecord
+from support.flower_grid import (
+    KEY,
+    SEED,
+    MemoryGrid,
+    in_folders,
+    make_context,
+    of_node,
+    requests_of,
+    serve,
+    spoil,
+    two_nodes,
+)
+
+from fastfedrec import FMFLDP, DPPopularity, Key, PrivatePrototypes
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.engines.flower import client_app, server_app
+from fastfedrec.engines.flower.wire.records import array_record, read_arrays
+from fastfedrec.rounds.system import DivergenceError
+
+
+@pytest.fixture(scope="module")
+def data():
+    return generate_implicit(300, 60, key=KEY, ratings=True)
+
+
+# ---- what a node refuses --------------------------------------------------------------------------------------------
+
+
+def ask(system, data, change, tmp_path=None, node_system=None):
+    """What a node says to a request that was changed on its way."""
+    nodes = two_nodes(system, data) if tmp_path is None else in_folders(system, data, tmp_path)
+    grid = MemoryGrid(nodes)
+    serve(system, data, grid, seed=SEED if tmp_path is None else None)
+    message = requests_of(grid)[-1]
+    change(message.content)
+    app, config = nodes[message.metadata.dst_node_id]
+    return app(message, make_context(11, config)).content["config"]["refusal"]
+
+
+def test_a_node_whose_data_become_of_other_items_refuses_the_round_it_answered_before(data):
+    system, held = FMFLDP(n_rounds=1), {}
+    app = client_app(system, lambda context: held.get("now") or of_node(data)(context), seed=SEED)
+    grid = MemoryGrid({node: (app, {"name": name}) for node, name in ((11, "a"), (12, "b"))})
+    serve(system, data, grid)
+    message = requests_of(grid)[-1]
+
+    def answer():
+        return app(message, make_context(12, {"name": "b"})).content
+
+    assert "update" in answer()
+    held["now"] = data.select_items(np.arange(1, data.n_items))
+    assert "not those of the server's catalogue" in answer()["config"]["refusal"]
+    held.clear()
+    assert "update" in answer()
+
+
+def set_value(record, name, value):
+    return lambda content: content[record].__setitem__(name, value)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (set_value("request", "round", 1), "round must be from 0 to 0, got 1"),
+        (set_value("request", "round", "0"), "round must be from 0 to 0, got None"),
+        (set_value("request", "system", "FMFLDP(epsilon=99.0)"), "this node is set up for FMFLDP"),
+        (set_value("request", "items", "0" * 32), "not those of the server's catalogue"),
+        (set_value("request", "run", "../../etc"), "must be named by 32 hexadecimal digits"),
+        (set_value("request", "state.rotation", 1), "rotation must be sent as str"),
+        (set_value("request", "state.rotation", "5"), "a rotation was sent"),
+        (set_value("request", "state.rotation", "9" * 50), "at most 40 digits"),
+        (set_value("request", "state.shift", "5"), "has the fields"),
+        (set_value("state", "item-factors", Array(np.zeros((3, 5), dtype=np.float32))), "must be float32 of shape"),
+        (set_value("state", "item-factors", Array(np.full((60, 5), np.nan, np.float32))), "hold NaN"),
+        (lambda content: content.__delitem__("state"), "could not be read"),
+        (lambda content: content.__delitem__("request"), "the request could not be read"),
+    ],
+)
+def test_a_node_refuses_what_its_users_did_not_agree_to(data, change, reason):
+    assert reason in ask(FMFLDP(n_rounds=1), data, change)
+
+
+def test_an_entity_refuses_more_prototypes_than_its_budget_is_for(data):
+    system = PrivatePrototypes(n_prototypes=2)
+    refusal = ask(system, data, set_value("request", "state.n-prototypes", ["2", "3"]))
+    assert "3 prototypes are asked for, and n_prototypes is 2" in refusal
+    assert "hold 'b' once" in ask(system, data, set_value("request", "state.names", ["b", "b"]))
+
+
+def test_a_node_that_fails_tells_nothing_of_its_data(data, caplog):
+    def fail(context):
+        raise ValueError("row 17: patient Jane Doe")
+
+    app = client_app(FMFLDP(), fail, seed=SEED)
+    with pytest.raises(RuntimeError, match=r"the node failed \(ValueError\)") as caught:
+        serve(FMFLDP(), data, MemoryGrid({11: (app, {"name": "a"})}), n_nodes=1)
+    assert "Jane" not in str(caught.value)
+    assert "Jane" in caplog.text
+
+
+def test_a_node_needs_a_name_and_a_folder(data):
+    with pytest.raises(RuntimeError, match="this node has no name"):
+        serve(FMFLDP(), data, MemoryGrid({11: (client_app(FMFLDP(), lambda _: data, seed=SEED), {})}), n_nodes=1)
+    app = client_app(FMFLDP(), of_node(data))
+    with pytest.raises(RuntimeError, match="this node has no folder"):
+        serve(FMFLDP(), data, MemoryGrid({11: (app, {"name": "a"})}), n_nodes=1, seed=None)
+
+
+# ---- what a server refuses ------------------------------------------------------------------------------------------
+
+
+def altered(record, name, value):
+    def change(reply):
+        reply.content[record][name] = value(reply.content[record][name]) if callable(value) else value
+        return [reply]
+
+    return change
+
+
+def array_of(descr, shape, data):
+    """What claims in NumPy's own header to be of this type and shape."""
+    header = str({"descr": descr, "fortran_order": False, "shape": shape}).encode().ljust(117) + b"\n"
+    start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
+    return Array("int64", (1,), "numpy.ndarray", start + header + data)
+
+
+HUGE, PICKLED = array_of("<i8", (2**40,), b""), array_of("|O", (1,), b"cos\n.")
+HOSTILE = {
+    "shape": (altered("update", "total", Array(np.zeros((3, 3), dtype=np.int16))), "must have shape"),
+    "length": (altered("update", "total", lambda a: Array(a.numpy()[:-1])), "coordinates and"),
+    "dtype": (altered("update", "total", lambda a: Array(a.numpy().astype(float))), "sent as int16, got an array"),
+    "wide": (altered("update", "total", lambda a: Array(a.numpy().astype(np.int64))), "got an array of int64"),
+    "NaN": (altered("update", "total", lambda a: Array(np.full(len(a.numpy()), np.nan))), "must be sent as int16"),
+    "range": (altered("update", "coordinate", lambda a: Array(a.numpy() + 10**4)), "must be at most 299"),
+    "weight": (altered("update", "total", lambda a: Array(np.full_like(a.numpy(), 20_000))), "must be at most 15000"),
+    "half a report": (altered("config", "update.n-reports", 0.5), "'n_reports' must be sent as 8 bytes, got '0.5'"),
+    "a report cut off": (altered("config", "update.n-reports", b"1234567"), "'n_reports' must be sent as 8 bytes"),
+    "reports of more": (altered("config", "update.n-reports", bytes(7) + b"\x7f"), "must be at most 15000, got 9"),
+    "reports of less": (altered("config", "update.n-reports", b"\xff" * 8), "'n_reports' must be at least 0, got -1"),
+    "reports in a row": (altered("update", "n-reports", Array(np.array([15_000]))), "must be sent as a number, got an"),
+    "a number more": (altered("config", "update.more", bytes(8)), "'more' must not be sent as a number"),
+    "a number instead": (altered("config", "update.total", bytes(8)), "'total' must not be sent as a number"),
+    "a number less": (lambda reply: [reply.content["config"].__delitem__("update.n-reports"), reply][1:], "the fields"),
+    "replayed round": (altered("config", "round", 0), r"it answers round 0, and round 1 is open"),
+    "late": (altered("config", "round", 7), "late or replayed"),
+    "twice": (lambda reply: [reply, reply], "answered this round before"),
+    "other users": (altered("config", "num-examples", 999), "it claims 999 clients, and 150 were asked"),
+    "fields": (altered("update", "more", Array(np.zeros(1))), "it must have the fields"),
+    "100 times": (altered("update", "total", lambda a: Array(np.zeros(30_000, dtype=np.int64))), "is larger than the"),
+    "6 times once read": (altered("update", "total", Array(np.zeros(3_500, dtype=np.int16))), "bytes are larger than"),
+    "long text": (altered("config", "why", "x" * 100_000), "is larger than the"),
+    "a lying header": (altered("update", "total", HUGE), "has 0 bytes"),
+    "a pickle": (altered("update", "total", PICKLED), "must be numbers or text"),
+    "no NumPy": (altered("update", "total", Array("int64", (1,), "pickle", b"x")), "serialized as 'pickle'"),
+    "garbage": (altered("update", "total", Array("int64", (1,), "numpy.ndarray", b"x" * 99)), "magic"),
+    "missing": (lambda reply: [reply.content.__delitem__("update"), reply][1:], "KeyError"),
+    "mixed up": (lambda reply: [reply.content.__setitem__("update", MetricRecord({"x": 1})), reply][1:], "ArrayRecord"),
+    "an error": (lambda reply: [Message(Error(0, "boom"), metadata=reply.metadata)], "the node failed: 'boom'"),
+    "silence": (lambda reply: [], "no acceptable message arrived"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_message_is_refused_by_name_and_the_run_goes_on(data, name):
+    change, reason = HOSTILE[name]
+    system = FMFLDP(n_rounds=2)
+    model, engine = serve(system, data, MemoryGrid(two_nodes(system, data), spoil(change)))
+    found = [rejection for rejection in engine.rejections if rejection.round == 1]
+    assert {rejection.sender for rejection in found} == {"b"}
+    assert any(reason in rejection.reason for rejection in found)
+    assert np.isfinite(model.item_factors_).all()
+    if name not in ("twice", "replayed round"):  # what is refused counts as nobody: as if node a were alone
+        alone, _ = serve(system, data, MemoryGrid({11: two_nodes(system, data)[11]}), n_nodes=1)
+        np.testing.assert_array_equal(model.item_factors_, alone.item_factors_)
+
+
+def test_an_honest_run_rejects_nothing(data):
+    system = FMFLDP(n_rounds=2)  # the control of the above: what `spoil` does to nobody
+    _, engine = serve(system, data, MemoryGrid(two_nodes(system, data), spoil(lambda reply: [reply])))
+    assert engine.rejections == []
+
+
+def test_a_node_that_speaks_for_another_entity_is_refused(data):
+    system = PrivatePrototypes(n_prototypes=2)
+    change = altered("update", "entity", lambda a: Array(np.zeros_like(a.numpy())))
+    _, engine = serve(system, data, MemoryGrid(two_nodes(system, data), spoil(change)))
+    assert any("speaks for another entity" in rejection.reason for rejection in engine.rejections)
+    silent = MemoryGrid(two_nodes(system, data), lambda r: [r] if r.metadata.message_type == "query" else [])
+    with pytest.raises(RuntimeError, match="nobody answered PrivatePrototypes"):
+        serve(system, data, silent)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (altered("config", "num-examples", 10**9), "num-examples must be from 0 to max_clients=10000000"),
+        (altered("config", "num-examples", 0.5), "num-examples must be from 0"),
+        (altered("config", "name", "x" * 10_000), "is larger than the"),
+        (lambda reply: [Message(Error(0, "boom"), metadata=reply.metadata)], "the node failed: 'boom'"),
+    ],
+)
+def test_who_asks_badly_does_not_take_part(data, change, reason):
+    system = FMFLDP(n_rounds=1)
+
+    def tamper(reply):
+        return change(reply) if reply.metadata.src_node_id == 12 else [reply]
+
+    with pytest.raises(RuntimeError, match="1 of 2 nodes came") as caught:
+        serve(system, data, MemoryGrid(two_nodes(system, data), tamper))
+    assert reason in str(caught.value)
+
+
+def test_a_name_belongs_to_who_came_first(data):
+    system = FMFLDP(n_rounds=1)
+    nodes = two_nodes(system, data, "ab")
+    nodes[13] = nodes[12]  # a second "b"
+    model, engine = serve(system, data, MemoryGrid(nodes))
+    np.testing.assert_array_equal(model.item_factors_, system.fit(data, key=Key.from_seed(SEED)).item_factors_)
+    assert engine.members == {"a": 150, "b": 150}
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(5),
+        np.zeros((3, 4), dtype=np.float32),
+        np.array(["a", "bcd"]),
+        np.zeros((0, 3), dtype=np.uint16),
+        np.array([True]),
+        np.arange(6, dtype=">i4").reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    ],
+    ids=repr,
+)
+def test_arrays_are_written_as_flower_writes_them_and_read_back(array):
+    (written,) = array_record({"an_array": array}).values()
+    assert written == Array(np.ascontiguousarray(array))
+    (read,) = read_arrays(array_record({"an_array": array})).values()
+    assert read.dtype == array.dtype
+    np.testing.assert_array_equal(read, array)
+
+
+def test_objects_are_not_written():
+    with pytest.raises(ValueError, match="arrays must be of numbers or text, got object"):
+        array_record({"an_array": np.array([None])})
+
+
+def test_bad_arguments(data):
+    finish = print
+    with pytest.raises(TypeError, match=r"system must be one of FMFLDP, .*, got DPPopularity: it has no rounds"):
+        client_app(DPPopularity(1.0), of_node(data))
+    with pytest.raises(TypeError, match="got DPPopularity"):
+        server_app(DPPopularity(1.0), data.item_ids, finish, n_nodes=2)
+    with pytest.raises(ValueError, match="deploy with refine=False"):
+        server_app(PrivatePrototypes(refine=True), data.item_ids, finish, n_nodes=2)
+    with pytest.raises(ValueError, match="is never deployed"):
+        client_app(PrivatePrototypes(epsilon=None, grouping="exemplars"), of_node(data))
+    with pytest.raises(ValueError, match="public_sizes is for PrivatePrototypes"):
+        server_app(FMFLDP(), data.item_ids, finish, n_nodes=2, public_sizes={"a": 3})
+    with pytest.raises(ValueError, match="item_ids must be distinct"):
+        server_app(FMFLDP(), [1, 1], finish, n_nodes=2)
+    with pytest.raises(ValueError, match="n_nodes must be at least 1"):
+        server_app(FMFLDP(), [1, 2], finish, n_nodes=0)
+    with pytest.raises(ValueError, match="max_runs must be at least 1"):
+        client_app(FMFLDP(), of_node(data), max_runs=0)
+
+
+def test_divergence_is_named(data):
+    system = FMFLDP(n_rounds=2, epsilon=None, learning_rate=1e9)
+    with pytest.raises(DivergenceError, match="training diverged in round 0"):
+        serve(system, data, MemoryGrid(two_nodes(system, data)))
+
+
+def test_without_flower_there_is_advice(data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "flwr.clientapp", None)
+    monkeypatch.setitem(sys.modules, "flwr.serverapp", None)
+    with pytest.raises(ImportError, match=r"pip install 'fastfedrec\[flower\]'"):
+        client_app(FMFLDP(), of_node(data))
+    with pytest.raises(ImportError, match=r"pip install 'fastfedrec\[flower\]'"):
+        server_app(FMFLDP(), data.item_ids, print, n_nodes=1)

@@ -1,0 +1,251 @@
+"""Flower as it is deployed: the examples over a SuperLink and two SuperNodes on loopback, and what SIGKILL does.
+
+Every message is a new process, so this takes minutes; what is sent is tested in `test_app.py`.
+"""
+
+import importlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
+
+from support.shuffler_process import Certificates, ShufflerProcess
+
+from fastfedrec import DPALS, Key, load
+from fastfedrec.core.model_files import read_model
+
+EXAMPLES = Path(__file__).parents[3] / "examples/flower"
+BIN = Path(sys.executable).parent
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
+    pytest.mark.skipif(not (BIN / "flower-superlink").exists(), reason="Flower's commands are not beside Python"),
+]
+
+
+def wait_for(what, seconds, patience=0.5):
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline, f"not within {seconds} seconds"
+        time.sleep(patience)
+    return found
+
+
+class Federation:
+    """A SuperLink and its nodes, each a process group of its own; all that is started here ends here."""
+
+    def __init__(self, folder, app, seed, files=None, **environment):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.folder, self.groups, self.files = folder, {}, files
+        self.app = folder / "app"  # installing an app writes beside it
+        shutil.copytree(app, self.app, ignore=shutil.ignore_patterns("__pycache__"))
+        home = folder / "home"
+        home.mkdir()
+        secure = "insecure = true" if files is None else f'root-certificates = "{files("server")["authority"]}"'
+        address = f'address = "127.0.0.1:{self.port}"\n{secure}\n'
+        (home / "config.toml").write_text(f'[superlink]\ndefault = "here"\n\n[superlink.here]\n{address}')
+        own = {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "FASTFEDREC_FOLDER": str(folder / "server")}
+        path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+        own |= environment | ({} if seed is None else {"FASTFEDREC_SEED": str(seed)})
+        self.environment = os.environ | own | {"PATH": path}
+        link = ["flower-superlink", "--disable-runtime-dependency-installation"]
+        if files is None:
+            link += ["--insecure"]
+        else:
+            pairs = zip(("ca-cert", "cert", "key"), files("server").values(), strict=True)
+            link += ["--enable-supernode-auth", *(f"--ssl-{kind}file={path}" for kind, path in pairs)]
+        self.start("link", [*link, "--host", "127.0.0.1", "--port", str(self.port)])
+        wait_for(self.is_up, 60)
+
+    def is_up(self):
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def start(self, name, command):
+        with open(self.folder / f"{name}.log", "ab") as log:
+            self.groups[name] = subprocess.Popen(
+                [str(BIN / command[0]), *command[1:]],
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def start_node(self, name, place, port, config="", signs_as=None):
+        config = f'name="{name}" folder="{self.folder / name}" partition-id={place} num-partitions=2 {config}'
+        address = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(port), "--node-config", config]
+        if self.files is None:
+            self.start(name, ["flower-supernode", "--insecure", *address])
+            return
+        secure = ["--root-certificates", self.files(name)["authority"]]
+        secure += ["--auth-supernode-private-key", self.folder / f"{signs_as or name}.ssh"]
+        self.start(name, ["flower-supernode", *map(str, secure), *address])
+
+    def make_ssh_key(self, name):
+        command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", str(self.folder / f"{name}.ssh")]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def register(self, name):
+        """Tell the SuperLink which key a node signs with."""
+        command = [str(BIN / "flwr"), "supernode", "register", str(self.folder / f"{name}.ssh.pub"), "here"]
+        subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=120)
+
+    def run(self):
+        command = [str(BIN / "flwr"), "run", str(self.app), "here"]
+        subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=120)
+
+    def finished_round(self):
+        state = self.folder / "server/state"
+        return read_model(state)[0]["round"] if state.exists() else -1
+
+    def processes(self, command):
+        """Those of this federation only: the home in their environment is a folder of this test."""
+        mark, found = f"FLWR_HOME={self.folder / 'home'}".encode(), []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdecimal() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found += [int(entry.name)] * (command.encode() in (entry / "cmdline").read_bytes())
+            except OSError:
+                continue
+        return found
+
+    def kill(self, name):
+        process = self.groups.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def close(self):
+        for name in list(self.groups):
+            self.kill(name)
+        for pid in self.processes(""):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def federation(tmp_path):
+    made = []
+
+    def make(app, seed=None, system=None):
+        made.append(Federation(tmp_path, EXAMPLES / app, seed))
+        if system is not None:
+            task = made[0].app / f"{app}_flower/task.py"
+            lines = task.read_text().splitlines(keepends=True)
+            changed = [f"SYSTEM = {system!r}\n" if line.startswith("SYSTEM =") else line for line in lines]
+            names = "from fastfedrec import FMFLDP, Interactions"
+            task.write_text("".join(changed).replace(names, f"{names}, {type(system).__name__}"))
+        ports = [made[0].port + 1, made[0].port + 2]
+        for place, name in enumerate("ab"):
+            made[0].start_node(name, place, ports[place])
+        return made[0]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def task_of(app, monkeypatch):
+    """The example's own module."""
+    monkeypatch.syspath_prepend(str(EXAMPLES / app))
+    return importlib.import_module(f"{app}_flower.task")
+
+
+def everybody(task):
+    class Context:
+        node_config = {"num-partitions": 1, "partition-id": 0}  # noqa: RUF012 -- as Flower's
+
+    return task.load(Context)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_the_server_is_killed_and_then_a_node(federation, monkeypatch):
+    there = federation("fmf_ldp", seed=3)
+    there.run()
+    wait_for(lambda: there.finished_round() >= 0, 240)
+    for pid in wait_for(lambda: there.processes("flwr-serverapp"), 10):
+        os.kill(pid, signal.SIGKILL)
+    before = there.finished_round()
+    there.run()
+    wait_for(lambda: there.finished_round() > before, 240)
+    there.kill("b")
+    there.start_node("b", 1, there.port + 3)
+    wait_for((there.folder / "server/model").exists, 600)
+    task = task_of("fmf_ldp", monkeypatch)
+    here = task.SYSTEM.fit(everybody(task), key=Key.from_seed(3))
+    np.testing.assert_array_equal(load(there.folder / "server/model").item_factors_, here.item_factors_)
+
+
+def test_entities_with_keys_of_their_own(federation, monkeypatch):
+    there = federation("private_prototypes")
+    there.run()
+    wait_for((there.folder / "server/model").exists, 300)
+    assert {path.stat().st_mode & 0o777 for path in there.folder.glob("[ab]/run-*/key.json")} == {0o600}
+    model = load(there.folder / "server/model")
+    assert not model.ledger_.is_simulation
+    task = task_of("private_prototypes", monkeypatch)
+    data = everybody(task)
+    here = task.SYSTEM.fit(data, entities=np.arange(data.n_users) < 150, key=Key.from_seed(3))
+    assert (model.item_factors_ != here.item_factors_).any()  # other keys, other noise
+    assert model.ledger_.epsilon("server") == here.ledger_.epsilon("server")
+
+
+def test_a_system_whose_fit_is_its_server_is_killed_between_its_phases(federation, monkeypatch):
+    system = DPALS(4.0, n_factors=4)  # counts, a start, and two rounds of least squares
+    there = federation("fmf_ldp", seed=3, system=system)
+    there.run()
+    wait_for((there.folder / "server/round-1-0").exists, 240)
+    for pid in wait_for(lambda: there.processes("flwr-serverapp"), 10):
+        os.kill(pid, signal.SIGKILL)
+    assert not (there.folder / "server/model").exists()
+    there.run()
+    wait_for((there.folder / "server/model").exists, 600)
+    here = system.fit(everybody(task_of("fmf_ldp", monkeypatch)), key=Key.from_seed(3))
+    model = load(there.folder / "server/model")
+    np.testing.assert_array_equal(model.item_factors_, here.item_factors_)
+    assert model.ledger_.to_dict() == here.ledger_.to_dict()
+
+
+@pytest.mark.skipif(not all(map(shutil.which, ("openssl", "ssh-keygen"))), reason="makes certificates and keys")
+def test_a_shuffler_certificates_and_nodes_that_are_known(tmp_path, monkeypatch):
+    """As docs/how-to/deploy-with-flower.md says: TLS everywhere, two nodes that were registered, one that was not."""
+    files = Certificates(tmp_path / "certificates")
+    files("server")
+    hop = ShufflerProcess(tmp_path, 200, 100, 300, files)
+    addresses = {"FASTFEDREC_SHUFFLER": hop.url, "FASTFEDREC_CERTIFICATES": str(files.folder)}
+    there = Federation(tmp_path, EXAMPLES / "fmf_ldp", None, files, **addresses)
+    try:
+        for place, name in enumerate(["a", "b", "stranger"]):
+            there.make_ssh_key(name)
+            if name != "stranger":
+                there.register(name)
+            own = " ".join(f'shuffler-{kind}="{path}"' for kind, path in files(name).items())
+            there.start_node(name, place % 2, there.port + 1 + place, f'shuffler="{hop.url}" {own}')
+        there.run()
+        wait_for(lambda: there.finished_round() >= 1, 240)
+        hop.kill()
+        hop.start()
+        wait_for((there.folder / "server/model").exists, 400)
+        assert "stranger" not in (tmp_path / "link.log").read_text()
+        assert there.groups["stranger"].poll() is not None  # it was sent away, and ended
+    finally:
+        there.close()
+        hop.kill()
+    model = load(there.folder / "server/model")
+    assert {type(event).__name__: times for event, times in model.ledger_.events.items()} == {"ShuffledReports": 5}
+    assert model.ledger_.epsilon("server") == 5 * 250.0
+    assert not model.ledger_.is_simulation
+    assert hop.log() == ""
+    header, _ = read_model(there.folder / "server/state")
+    assert header["members"] == {"a": 150, "b": 150}

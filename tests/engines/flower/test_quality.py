@@ -1,0 +1,129 @@
+"""Nodes with keys of their own recommend as well as a simulation with one key, over real messages; takes minutes."""
+
+from itertools import count
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
+
+from scipy.stats import ttest_ind
+from support.flower_grid import MemoryGrid, serve
+from support.shuffler_process import ShufflerProcess
+
+from fastfedrec import DPALS, DPFMF, FMFLDP, DPGram, Interactions, Key, LaplaceRRSVD
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.engines.flower import client_app
+from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.testing import ALPHA
+
+pytestmark = pytest.mark.slow
+
+N_NODES, N_USERS, N_ITEMS, N_RUNS = 8, 2000, 100, 16
+SYSTEM = FMFLDP(n_reports=8, n_rounds=6)
+
+
+@pytest.fixture(scope="module")
+def split():
+    """All users, the item that each holds out, and what each node has; a node numbers its users from 0."""
+    data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(5), ratings=True)
+    train, test = leave_one_out(data, key=Key.from_seed(5))
+    parts = [train.select_users(np.flatnonzero(np.arange(N_USERS) % N_NODES == node)) for node in range(N_NODES)]
+    own = [Interactions.from_scipy(part.to_scipy(), np.arange(part.n_users), part.item_ids) for part in parts]
+    return train, test, own
+
+
+def quality(model, split):
+    train, test, _ = split
+    return evaluate(model, train, test, metrics=["ndcg@10"], key=Key.from_seed(0), n_negatives=None)["ndcg@10"]
+
+
+def rating_error(model, split, names):
+    """Of the ratings that were held out, a user being known by `names`."""
+    _, test, _ = split
+    users = np.repeat(names, test.interactions_per_user())
+    return np.sqrt(np.mean((model.predict(users, test.item_ids[test.indices]) - test.values) ** 2))
+
+
+def deployed(split, seed, folder, hop=None):
+    """One run; with a seed every node has the same key, though its users are others: the fault that is looked for."""
+    train, _, own = split
+    crowd = None if hop is None else N_USERS
+    app = client_app(SYSTEM, lambda context: own[int(context.node_config["name"])], seed=seed, min_crowd=crowd)
+    nodes = {}
+    for node in range(N_NODES):
+        config = {"name": str(node), "folder": str(folder / f"{seed}-{node}")}
+        nodes[11 + node] = (app, config if hop is None else config | {"shuffler": hop.url})
+    link = {} if hop is None else {"shuffler": hop.client("server"), "min_crowd": crowd}
+    model, engine = serve(SYSTEM, train, MemoryGrid(nodes), n_nodes=N_NODES, seed=seed, round_timeout=30.0, **link)
+    assert engine.rejections == []
+    return quality(model.with_users(train), split)
+
+
+@pytest.fixture(scope="module")
+def one_key(split):
+    return [quality(SYSTEM.fit(split[0], key=Key.from_seed(seed)), split) for seed in range(N_RUNS)]
+
+
+def is_alike(a, b):
+    return ttest_ind(a, b, equal_var=False).pvalue > ALPHA
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+def test_a_key_for_each_node_is_as_good_as_one_for_all(split, one_key, tmp_path):
+    own = [deployed(split, None, tmp_path / str(run)) for run in range(N_RUNS)]
+    assert is_alike(own, one_key)
+    assert abs(np.mean(own) - np.mean(one_key)) < 3 * np.std(one_key, ddof=1) * np.sqrt(2 / N_RUNS) + 0.01
+    # Control: nodes that share a key draw the same noise for their first users, their second users, and so on.
+    shared = [deployed(split, seed, tmp_path) for seed in range(N_RUNS)]
+    assert not is_alike(shared, one_key)
+    assert np.mean(shared) < np.mean(one_key)
+
+
+def test_behind_a_shuffler_as_well(split, one_key, tmp_path):
+    hop = ShufflerProcess(tmp_path, N_USERS, SYSTEM.n_reports, N_ITEMS * SYSTEM.n_factors)
+    try:
+        own = [deployed(split, None, tmp_path / str(run), hop) for run in range(N_RUNS)]
+    finally:
+        hop.kill()
+    assert is_alike(own, one_key)
+
+
+WITH_FITS = {
+    "dp_gram": (DPGram(8.0, gate=False), DPGram(0.1, gate=False)),
+    "dp_als": (DPALS(16.0, n_factors=4), DPALS(0.05, n_factors=4)),
+    "dp_fmf": (DPFMF(8.0, n_factors=4, n_rounds=4), DPFMF(0.1, n_factors=4, n_rounds=4)),
+    "laplace_rr_svd": (LaplaceRRSVD(max_ratings=40), LaplaceRRSVD(epsilon_1=0.1, epsilon_2=0.1, max_ratings=40)),
+}
+
+
+@pytest.mark.parametrize("name", WITH_FITS)
+def test_so_are_systems_whose_fit_is_their_server(split, name, tmp_path):
+    train, _, own = split
+    system, noisier = WITH_FITS[name]
+    names = np.array([f"{row % N_NODES}/{row // N_NODES}" for row in range(N_USERS)])
+    folders = count()
+
+    def figure(model, names):
+        return rating_error(model, split, names) if name == "laplace_rr_svd" else quality(model, split)
+
+    def here(model, seed):
+        return figure(type(model)(**model.get_params()).fit(train, key=Key.from_seed(seed)), train.user_ids)
+
+    app = client_app(system, lambda context: own[int(context.node_config["name"])])
+
+    def there():
+        folder = tmp_path / str(next(folders))
+        nodes = {11 + n: (app, {"name": str(n), "folder": str(folder / str(n))}) for n in range(N_NODES)}
+        model, engine = serve(system, train, MemoryGrid(nodes), n_nodes=N_NODES, seed=None, round_timeout=30.0)
+        assert engine.rejections == []
+        return figure(model if name == "laplace_rr_svd" else model.with_users(train), names)
+
+    one_key, deployments = [here(system, seed) for seed in range(N_RUNS)], [there() for _ in range(N_RUNS)]
+    assert is_alike(deployments, one_key)
+    spread = np.hypot(np.std(one_key, ddof=1), np.std(deployments, ddof=1))
+    assert abs(np.mean(deployments) - np.mean(one_key)) < 5 * spread / np.sqrt(N_RUNS)
+    # Control: more noise is noticed.
+    assert not is_alike(deployments, [here(noisier, seed) for seed in range(N_RUNS)])

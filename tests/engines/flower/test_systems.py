@@ -1,0 +1,380 @@
+"""Flower: every system whose own `fit` is its server, over real messages: the same bits, terms, and hostile messages.
+
+FMF-LDP and prototypes, which have a server beside their `fit`, are in `test_app.py` and `test_messages.py`.
+"""
+
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
+
+from flwr.app import Array
+from support.flower_grid import (
+    HALF,
+    KEY,
+    SEED,
+    KilledError,
+    MemoryGrid,
+    dies,
+    in_folders,
+    make_context,
+    requests_of,
+    serve,
+    spoil,
+    two_nodes,
+)
+from support.flower_systems_case import CENTRAL, RATINGS, SIMULATED, SYSTEMS, assert_same, fitted
+
+from fastfedrec import (
+    DPGram,
+    FedRec,
+    FedRecPlusPlus,
+    Interactions,
+    Key,
+    LaplaceRRSVD,
+    PrivRec,
+    load,
+)
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.engines import LocalEngine
+from fastfedrec.engines.flower import client_app, server_app
+
+
+@pytest.fixture(scope="module")
+def data():
+    return generate_implicit(300, 60, key=KEY, ratings=True)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_threads", [1, 4])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_two_nodes_make_the_model_of_one_process(data, tmp_path, name, n_threads):
+    system = SYSTEMS[name]
+    here = type(system)(**system.get_params()).fit(
+        data, key=Key.from_seed(SEED), n_threads=n_threads, engine=LocalEngine(2)
+    )
+    there, engine = serve(system, data, MemoryGrid(two_nodes(system, data, "ba", tmp_path, n_threads=n_threads)))
+    if name == "privrec exact":  # sums of floats, in another order: LocalEngine's halves are other users
+        np.testing.assert_allclose(there.parameters_, here.parameters_, rtol=1e-4, atol=1e-6)
+    else:
+        assert_same(here, there)
+    assert engine.rejections == []
+    assert engine.members == {"a": 150, "b": 150}
+    assert len(engine.messages.rounds) == len(there.communication_.rounds) == len(here.communication_.rounds)
+    assert not hasattr(system, "ledger_")  # what was given stays as it was
+    if not name.startswith("shuffled_sketch"):  # the figure behind a shuffler: see below
+        assert there.ledger_.to_dict() == here.ledger_.to_dict()
+
+
+def test_a_shard_more_or_less_changes_nothing(data):
+    system = CENTRAL["dp_gram"]
+    alone, _ = serve(
+        system, data, MemoryGrid({11: (client_app(system, lambda _: data, seed=SEED), {"name": "a"})}), n_nodes=1
+    )
+    assert_same(alone, serve(system, data, MemoryGrid(two_nodes(system, data)))[0])
+
+
+@pytest.mark.parametrize("name", [*CENTRAL, *SIMULATED])
+def test_owners_serve_their_own_users(data, name, tmp_path):
+    there, _ = serve(SYSTEMS[name], data, MemoryGrid(two_nodes(SYSTEMS[name], data, folder=tmp_path)))
+    assert there.interactions_.n_users == 0
+    here = type(there)(**there.get_params()).fit(data, key=Key.from_seed(SEED))
+    there.save(tmp_path / "model")
+    served = load(tmp_path / "model").with_users(data.select_users(HALF == "b"))
+    users = data.user_ids[HALF == "b"][:5]
+    if isinstance(here, FedRec):  # its devices have only taken some steps toward what is solved here
+        here = here.with_users(data)
+    np.testing.assert_allclose(served.recommend(users, n=4)[1], here.recommend(users, n=4)[1], rtol=1e-4, atol=1e-6)
+
+
+def test_reports_that_name_users_make_a_model_of_them(data, tmp_path):
+    system = RATINGS["laplace_rr_svd"]
+    here = type(system)(**system.get_params()).fit(data, key=Key.from_seed(SEED))
+    serve(system, data, MemoryGrid(two_nodes(system, data)))[0].save(tmp_path / "model")
+    there = load(tmp_path / "model")
+    np.testing.assert_array_equal(
+        there.predict(data.global_user_ids[:9], data.item_ids[:9]), here.predict(data.user_ids[:9], data.item_ids[:9])
+    )
+
+
+# ---- keys -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CENTRAL | RATINGS)
+def test_a_deployment_is_no_simulation_and_costs_what_fit_costs(data, name, tmp_path):
+    system = SYSTEMS[name]
+    model, engine = serve(system, data, MemoryGrid(in_folders(system, data, tmp_path)), seed=None)
+    here = type(system)(**system.get_params()).fit(data)
+    assert engine.rejections == []
+    assert not model.ledger_.is_simulation
+    assert model.ledger_.to_dict() == here.ledger_.to_dict()
+    assert len(list(tmp_path.glob("?/run-*"))) == 2
+    simulated, _ = serve(system, data, MemoryGrid(two_nodes(system, data)))
+    assert simulated.ledger_.is_simulation
+    if system.get_params().get("variant", "optimal") is not None:  # the control: without noise the keys do not matter
+        assert any((fitted(simulated)[field] != array).any() for field, array in fitted(model).items() if array.size)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("shuffled_sketch", "made for a shuffler"),
+        ("privrec", "every node is told the whole cohort"),
+        ("fedrec", "a node adds up what each of its users would send"),
+        ("fedrec_plus_plus", "a node adds up what each of its users would send"),
+    ],
+)
+def test_a_system_whose_guarantee_would_not_hold_is_not_deployed(data, name, reason):
+    with pytest.raises(ValueError, match=f"seed must be given with .* as a simulation only: .*{reason}"):
+        client_app(SYSTEMS[name], lambda _: data)
+    with pytest.raises(ValueError, match=reason):
+        server_app(SYSTEMS[name], data.item_ids, print, n_nodes=2)
+
+
+def test_no_shuffler_no_shufflers_figure(data):
+    system = SIMULATED["shuffled_sketch"]
+    there = serve(system, data, MemoryGrid(two_nodes(system, data)))[0].ledger_
+    here = type(system)(**system.get_params()).fit(data, key=Key.from_seed(SEED)).ledger_
+    assert here.epsilon("shuffled_server") < here.epsilon("server") == there.epsilon("server")
+    assert there.epsilon("shuffled_server") == there.epsilon("server")
+    assert "there was no shuffler" in there.notes[-1]
+
+
+def test_each_node_of_a_deployment_randomizes_for_itself(data, tmp_path):
+    """Two nodes with the same ratings: with keys of their own their reports differ, and their users have two names."""
+    system = LaplaceRRSVD(hide_items=True, n_reports=30)
+    seen, app = [], client_app(system, lambda _: data)
+    nodes = {11 + n: (app, {"name": name, "folder": str(tmp_path / name)}) for n, name in enumerate("ab")}
+    grid = MemoryGrid(nodes, lambda reply: [seen.append(reply.content), reply][1:])
+    model, engine = serve(system, data, grid, seed=None)
+    assert engine.rejections == []
+    assert model.interactions_.n_users == 600
+    assert set(model.interactions_.user_ids[[0, -1]]) <= {"a/0", "a/299", "b/0", "b/299"}
+    first, second = (content["update"] for content in seen if "update" in content)
+    assert not np.intersect1d(first["user"].numpy(), second["user"].numpy()).size
+    assert (first["report"].numpy() != second["report"].numpy()).any()
+    shared = client_app(system, lambda _: data, seed=SEED)  # one key, and one name for two
+    same = MemoryGrid({11: (shared, {"name": "a"}), 12: (shared, {"name": "b"})})
+    with pytest.raises(RuntimeError, match="some of its users are another node's"):
+        serve(system, data, same)
+
+
+# ---- a server that is killed ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_simulation", [True, False])
+@pytest.mark.parametrize(
+    ("name", "after"), [("dp_gram", 1), ("dp_gram", 2), ("dp_als", 5), ("laplace_rr_svd", 1), ("fedrec", 3)]
+)
+def test_a_server_that_dies_comes_back(data, tmp_path, name, after, is_simulation):
+    system = SYSTEMS[name]
+    if name in SIMULATED and not is_simulation:
+        pytest.skip("it is not deployed")
+    nodes = two_nodes(system, data, folder=tmp_path) if is_simulation else in_folders(system, data, tmp_path)
+    options = {"folder": tmp_path / "server", "seed": SEED if is_simulation else None}
+    with pytest.raises(KilledError):
+        serve(system, data, MemoryGrid(nodes, dies(after)), **options)
+    again = MemoryGrid(nodes)
+    model, engine = serve(system, data, again, **options)
+    n_rounds = len(model.communication_.rounds)
+    assert len(requests_of(again)) == 2 * n_rounds - 2 * (after // 2)
+    assert len(engine.messages.rounds) == n_rounds
+    fresh = type(system)(**system.get_params())
+    if is_simulation:
+        assert_same(fresh.fit(data, key=Key.from_seed(SEED)), model)
+    assert model.ledger_.to_dict()["epsilon"] == fresh.fit(data).ledger_.to_dict()["epsilon"] or is_simulation
+    finished, _ = serve(system, data, MemoryGrid(nodes), **options)  # a run that is over is not run again
+    assert_same(model, finished)
+
+
+# ---- what a node refuses --------------------------------------------------------------------------------------------
+
+
+def refusal_of(system, data, change, place=-1):
+    """What a node says to a request that was changed on its way."""
+    nodes = two_nodes(system, data)
+    grid = MemoryGrid(nodes)
+    serve(system, data, grid)
+    message = requests_of(grid)[place]
+    change(message.content)
+    app, config = nodes[message.metadata.dst_node_id]
+    return app(message, make_context(11, config)).content["config"]["refusal"]
+
+
+def set_value(record, name, value):
+    return lambda content: content[record].__setitem__(name, value)
+
+
+FAR = np.full(60, 2**60)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "reason"),
+    [
+        ("dp_gram", set_value("request", "phase", 2), "phase must be one of the [12] that this system has"),
+        ("dp_gram", set_value("request", "phase", -1), "phase must be one of the [12] that this system has"),
+        ("dp_gram", set_value("request", "phase", "0"), "phase must be one of the [12] that this system has"),
+        ("dp_gram", set_value("request", "round", 1), "round must be from 0 to 0, got 1"),
+        ("dp_gram", set_value("request", "items", "0" * 32), "not those of the server's catalogue"),
+        ("dp_gram", set_value("state", "mean", Array(FAR)), "mean must be from 0 to 8192"),
+        ("dp_gram", set_value("state", "mean", Array(FAR[:5])), r"mean must be int64 of shape \(60,\)"),
+        ("dp_gram", set_value("state", "mean", Array(FAR * 0.5)), "mean must be int64"),
+        ("dp_als", set_value("request", "round", 2), "round must be from 0 to 1, got 2"),
+        ("dp_als", set_value("state", "item-factors", Array(np.full((60, 4), np.nan))), "holds NaN"),
+        ("dp_fmf", set_value("request", "phase", 1), "phase must be one of the [12] that this system has"),
+        ("laplace_rr_svd", set_value("request", "n-users", -5), r"global_user_ids must be uint64 of shape \(1,\)"),
+        ("dp_gram", set_value("request", "n-users", 2**40), "n_users must be at most 33554432"),
+        ("shuffled_sketch", set_value("state", "signs", Array(np.full((8, 2, 64), 3, np.int16))), "signs must be 1 or"),
+        ("privrec", set_value("state", "parameters", Array(np.zeros(3, np.float32))), "parameters must be float32 of"),
+        ("privrec", set_value("request", "system", "PrivRec(n_rounds=99)"), "this node is set up for PrivRec"),
+    ],
+)
+def test_a_node_refuses_what_its_users_did_not_agree_to(data, name, change, reason):
+    found = refusal_of(SYSTEMS[name], data, change)
+    assert re.search(reason, found), found
+
+
+def test_the_number_of_users_stays_that_of_the_first_answer(data, tmp_path):
+    system = SYSTEMS["dp_als"]
+    grid = MemoryGrid(in_folders(system, data, tmp_path))
+    serve(system, data, grid, seed=None)
+    last = requests_of(grid)[-1]
+    node = last.metadata.dst_node_id
+    app, config = grid.nodes[node]
+    assert "update" in app(last, make_context(node, config)).content  # asked again, it answers again
+    last.content["request"]["n-users"] += 1
+    refusal = app(last, make_context(node, config)).content["config"]["refusal"]
+    assert refusal == "n_users must be 300 as at this node's first answer, got 301"
+
+
+# ---- what a server refuses ------------------------------------------------------------------------------------------
+
+
+def altered(value):
+    """Change one array of an update: the reports, or the first one."""
+
+    def change(reply):
+        update = reply.content["update"]
+        name = "report" if "report" in update else next(iter(update))
+        update[name] = Array(value(update[name].numpy()))
+        return [reply]
+
+    return change
+
+
+def beyond(array):
+    """The largest number of the type everywhere."""
+    return np.full_like(array, np.inf if array.dtype.kind == "f" else np.iinfo(array.dtype).max)
+
+
+HOSTILE = {
+    "shape": (altered(lambda a: a[None]), "must have shape"),
+    "dtype": (altered(lambda a: a.astype(np.uint8)), "must have dtype|must be sent as int"),
+    "NaN": (
+        altered(lambda a: np.full(a.shape, np.nan, f"f{a.itemsize}")),
+        "must (have dtype|be sent as int)|holds NaN",
+    ),
+    "range": (altered(beyond), "must be at most|holds NaN|it counts"),
+    "100 times": (altered(lambda a: np.tile(a, (100,) + (1,) * (a.ndim - 1))), "is larger than the"),
+    "silence": (lambda reply: [], "no acceptable message arrived"),
+}
+
+
+ATTACKED = ["dp_gram", "dp_als", "dp_fmf", *RATINGS, "shuffled_sketch", "privrec", "privrec exact"]
+ATTACKED += ["fedrec", "fedrec_plus_plus"]
+
+
+@pytest.fixture(scope="module")
+def without_b(data, tmp_path_factory):
+    """What comes of each system when node b never answers."""
+    found = {}
+
+    def model_of(name):
+        if name not in found:
+            nodes = two_nodes(SYSTEMS[name], data, folder=tmp_path_factory.mktemp("nodes"))
+            grid = MemoryGrid(nodes, spoil(lambda reply: []))
+            found[name] = serve(SYSTEMS[name], data, grid)[0]
+        return found[name]
+
+    return model_of
+
+
+@pytest.mark.parametrize("fault", HOSTILE)
+@pytest.mark.parametrize("name", ATTACKED)
+def test_a_hostile_message_is_refused_by_name_and_counts_as_nobody(data, tmp_path, without_b, name, fault):
+    system, (change, reason) = SYSTEMS[name], HOSTILE[fault]
+    model, engine = serve(system, data, MemoryGrid(two_nodes(system, data, folder=tmp_path), spoil(change)))
+    assert {rejection.sender for rejection in engine.rejections} == {"b"}
+    n_rounds = len(model.communication_.rounds)
+    assert sum(bool(re.search(reason, rejection.reason)) for rejection in engine.rejections) == n_rounds
+    assert_same(without_b(name), model)
+
+
+def test_a_node_that_speaks_for_another_nodes_users_is_refused(data):
+    def speak(reply):
+        update = reply.content["update"]
+        update["user"] = Array(update["user"].numpy() ^ np.uint64(1))  # even ones are node a's
+        return [reply]
+
+    system = RATINGS["laplace_rr_svd"]
+    _, engine = serve(system, data, MemoryGrid(two_nodes(system, data), spoil(speak)))
+    assert any("it speaks for another node's users" in rejection.reason for rejection in engine.rejections)
+
+
+@pytest.mark.parametrize("name", ATTACKED)
+def test_an_honest_run_is_another_and_rejects_nothing(data, tmp_path, without_b, name):
+    """The control of the above."""
+    system = SYSTEMS[name]
+    grid = MemoryGrid(two_nodes(system, data, folder=tmp_path), spoil(lambda reply: [reply]))
+    model, engine = serve(system, data, grid)
+    assert engine.rejections == []
+    silent = fitted(without_b(name))
+    assert any((silent[field] != array).any() for field, array in fitted(model).items() if array.size)
+
+
+def test_who_brings_no_names_does_not_take_part(data):
+    def tamper(reply):
+        if reply.metadata.src_node_id == 12:
+            reply.content["users"]["global-user-ids"] = Array(np.zeros(150, dtype=np.uint64))
+        return [reply]
+
+    system = RATINGS["laplace_rr_svd"]
+    with pytest.raises(RuntimeError, match="global-user-ids must be 150 different uint64"):
+        serve(system, data, MemoryGrid(two_nodes(system, data), tamper))
+
+
+@pytest.mark.parametrize(
+    ("system", "reason"),
+    [
+        (LaplaceRRSVD(), "max_ratings must be given"),
+        (PrivRec(features={"item": ["genre"]}), "features must be None"),
+        (PrivRec(popularity_epsilon=1.0), "popularity_epsilon must be None"),
+        (PrivRec(stage1="published"), "stage1 must be 'none'"),
+        (FedRec(clip_norm=1.0, max_items=9), "max_items must be None"),
+        (FedRecPlusPlus(fill_by="popularity"), "fill_by must be 'uniform'"),
+    ],
+)
+def test_parameters_that_need_everybodys_data_are_refused(data, system, reason):
+    with pytest.raises(ValueError, match=f"'s data stay on nodes, so {reason}"):
+        client_app(system, lambda _: data, seed=SEED)
+
+
+def test_devices_need_a_folder_and_keep_to_it(data, tmp_path):
+    system = SYSTEMS["fedrec"]
+    with pytest.raises(RuntimeError, match="this node has no folder for its devices"):
+        serve(system, data, MemoryGrid(two_nodes(system, data)))
+    sent = []
+    grid = MemoryGrid(two_nodes(system, data, folder=tmp_path), lambda reply: [sent.append(reply), reply][1:])
+    serve(system, data, grid)
+    assert {name for reply in sent for name in reply.content.get("update", ())} == {"total"}
+    serve(system, data, MemoryGrid(two_nodes(system, data, folder=tmp_path)))  # a simulation is never one run too many
+    assert not list(tmp_path.glob("?/run-*/key.json"))
+
+
+def test_remote_users_are_no_data_for_a_model_that_needs_data():
+    with pytest.raises(ValueError, match="interactions must not be empty"):
+        DPGram(1.0).fit(Interactions.from_arrays([], []))

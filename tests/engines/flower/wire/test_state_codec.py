@@ -1,0 +1,106 @@
+"""States as plain arrays and values: all that is declared comes back, and nothing else gets in or out."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from fastfedrec.engines.flower.wire.state_codec import decode_state, encode_state
+from fastfedrec.systems.fmf.fmf_ldp import FMFState
+from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchState
+from fastfedrec.systems.private_prototypes.model import PrototypeState
+
+
+@dataclass(frozen=True)
+class AllKinds:
+    array: np.ndarray
+    text: np.ndarray
+    whole: int
+    real: float
+    word: str
+    flag: bool
+    many: tuple[int, ...]
+    words: tuple[str, ...] = field(default=())
+
+
+ALL = AllKinds(np.arange(3), np.array(["a", "ß"]), -(2**80), 0.1, "no\n", True, (2**64 - 1, -3), ("x", ""))
+ROWS = np.arange(6).reshape(2, 3)
+STATES = [
+    ALL,
+    FMFState(np.ones((3, 2), dtype=np.float32), 2**63 - 1),
+    PrototypeState(("a", "b"), (1, 1), 3, np.arange(2), ROWS, ROWS, ROWS, 2**64 - 1),
+    SketchState(np.ones((1, 2, 4), dtype=np.int16)),
+]
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
+def test_what_is_written_is_read(state):
+    arrays, values = encode_state(state)
+    read = decode_state(type(state), arrays, values)
+    for name in vars(state):
+        one, other = getattr(state, name), getattr(read, name)
+        assert type(one) is type(other)
+        np.testing.assert_array_equal(one, other)
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Unknown:
+    anything: dict
+
+
+def test_what_has_no_plain_form_is_refused_by_name():
+    with pytest.raises(TypeError, match=r"Unknown.anything is declared as <class 'dict'>, which has no plain form"):
+        encode_state(Unknown({}))
+    with pytest.raises(TypeError, match="which has no plain form"):
+        decode_state(Unknown, {}, {"anything": {}})
+    with pytest.raises(TypeError, match="a state must be a dataclass, got int"):
+        encode_state(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("array", [1, 2], "AllKinds.array must be"),
+        ("array", np.array([{}]), "must be numbers or text, got dtype object"),
+        ("whole", True, "AllKinds.whole must be"),
+        ("real", 1, "AllKinds.real must be"),
+        ("many", (1, "2"), "AllKinds.many must be"),
+        ("many", [1], "AllKinds.many must be"),
+    ],
+)
+def test_a_field_that_does_not_hold_what_it_declares(name, value, reason):
+    with pytest.raises(TypeError, match=reason):
+        encode_state(AllKinds(**{**vars(ALL), name: value}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("whole", 5, "AllKinds.whole must be sent as str"),
+        ("whole", "5.5", "a whole number of at most 40 digits"),
+        ("whole", "9" * 5000, "a whole number of at most 40 digits"),
+        ("whole", "", "a whole number"),
+        ("real", "0.5", "must be sent as float"),
+        ("flag", 1, "must be sent as bool"),
+        ("many", "12", "AllKinds.many must be a list"),
+        ("many", ["1", 2], "must be sent as str"),
+        ("more", "1", "AllKinds has the fields"),
+    ],
+)
+def test_a_value_that_nobody_wrote(name, value, reason):
+    arrays, values = encode_state(ALL)
+    with pytest.raises(ValueError, match=reason):
+        decode_state(AllKinds, arrays, values | {name: value})
+
+
+def test_missing_fields():
+    arrays, values = encode_state(ALL)
+    with pytest.raises(ValueError, match="has the fields"):
+        decode_state(AllKinds, {}, values)
+    with pytest.raises(ValueError, match="has the fields"):
+        decode_state(AllKinds, arrays, {"whole": "1"})

@@ -1,0 +1,300 @@
+"""The Dask engine: the same bits as in one process, whatever happens to a worker, and shards that travel as paths."""
+
+import os
+import pickle
+import signal
+import time
+
+import numpy as np
+import pytest
+from distributed import Client
+from support.benches_module import load_benches
+
+from fastfedrec import (
+    DPALS,
+    DPFMF,
+    FMFLDP,
+    DPGram,
+    FedRec,
+    FedRecPlusPlus,
+    Key,
+    LaplaceRRSVD,
+    PrivatePrototypes,
+    PrivRec,
+    ShuffledSketchGram,
+)
+from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec.data.store import open_interactions, store_interactions
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.engines import DaskEngine, LocalEngine
+from fastfedrec.engines.dask import _without_results
+from fastfedrec.rounds.receiver import Heard, RoundReceiver
+from fastfedrec.rounds.system import Update
+
+# A cluster that closes leaves sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+
+KEY = Key.from_seed(7)
+SYSTEMS = {
+    "fmf_ldp": FMFLDP(n_rounds=3),
+    "fedrec": FedRec(1, n_rounds=4, t_predict=2),
+    "fedrec_plus_plus": FedRecPlusPlus(n_rounds=4),
+    "laplace_rr_svd": LaplaceRRSVD(),
+    "private_prototypes": PrivatePrototypes(),
+    "privrec": PrivRec(n_rounds=2, cohort_size=5, local_epochs=1),
+    "dp_gram": DPGram(1.0, gate=False),
+    "shuffled_sketch": ShuffledSketchGram(1.0, gate=False),
+    "dp_als": DPALS(1.0),
+    "dp_fmf": DPFMF(1.0, n_rounds=2),
+    "fmf_ldp turned": FMFLDP(n_rounds=2, normalize="l2", rotate=True),
+}
+
+
+@pytest.fixture(scope="module")
+def client():
+    with Client(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def data():
+    return generate_implicit(300, 60, key=KEY, ratings=True)
+
+
+def scores(model, data):
+    return model.score(data.user_ids[:50], data.item_ids[np.arange(50) % 60])
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_two_workers_make_the_model_of_one_process(client, data, name):
+    model, key = SYSTEMS[name], Key.from_seed(3)
+    here = scores(model.fit(data, key=key), data)
+    there = scores(model.fit(data, key=key, engine=DaskEngine(client)), data)
+    np.testing.assert_array_equal(there, here)
+    ledger = str(model.ledger_)
+    assert ledger == str(model.fit(data, key=key, engine=LocalEngine(2)).ledger_)
+
+
+def test_more_shards_than_workers(client, data):
+    engine = DaskEngine(client, n_shards=5)
+    assert (engine.n_shards, DaskEngine(client).n_shards) == (5, 2)
+    model = FMFLDP(n_rounds=3).fit(data, key=KEY, engine=engine)
+    np.testing.assert_array_equal(model.item_factors_, FMFLDP(n_rounds=3).fit(data, key=KEY).item_factors_)
+    assert engine.rejections == []
+
+
+def test_every_worker_holds_as_many_shards(client, data):
+    held = []
+
+    def look(model, round_number):
+        held.extend(sum(key.startswith("_hold") for key in keys) for keys in client.has_what().values())
+
+    FMFLDP(n_rounds=2).fit(data, key=KEY, engine=DaskEngine(client, n_shards=6), callback=look)
+    assert len(held) == 4
+    assert min(held) >= 3  # a copy may lie elsewhere as well
+
+
+def test_what_devices_send_is_recorded(client, data):
+    model = FedRec(1, n_rounds=3, n_factors=3)
+    there, here = (
+        model.fit(data, key=KEY, engine=engine, record_views=[1, 2]).records_
+        for engine in (DaskEngine(client), LocalEngine(2))
+    )
+    assert len(there) == len(here) == 2
+    for ours, theirs in zip(there, here, strict=True):
+        np.testing.assert_array_equal(ours.server.values, theirs.server.values)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_worker_killed_in_a_run_changes_nothing(client, data, tmp_path, on_disk):
+    source = data
+    if on_disk:
+        store_interactions(data, tmp_path / "data")
+        source = open_interactions(tmp_path / "data")
+    killed = []
+
+    def kill(model, round_number):
+        if round_number == 1:
+            worker = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+            killed.append(client.run(os.getpid, workers=[worker])[worker])
+            os.kill(killed[0], signal.SIGKILL)
+
+    model = FMFLDP(n_rounds=5).fit(source, key=KEY, engine=DaskEngine(client), callback=kill)
+    client.wait_for_workers(2)  # the nanny starts another
+    assert killed
+    assert killed[0] not in client.run(os.getpid).values()
+    np.testing.assert_array_equal(model.item_factors_, FMFLDP(n_rounds=5).fit(data, key=KEY).item_factors_)
+
+
+@pytest.fixture
+def mortal():
+    """Workers of a test's own: nannies do not reliably bring back those that die a second time."""
+    with Client(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as client:
+        yield client
+
+
+def kill_all(client, seconds_between):
+    for process in list(client.run(os.getpid).values()):
+        os.kill(process, signal.SIGKILL)
+        time.sleep(seconds_between)
+
+
+@pytest.mark.parametrize(("n_shards", "seconds_between"), [(2, 0), pytest.param(5, 0.2, marks=pytest.mark.slow)])
+def test_all_workers_killed_in_a_run_change_nothing(mortal, data, n_shards, seconds_between):
+    def kill(model, round_number):
+        if round_number == 1:
+            kill_all(mortal, seconds_between)
+
+    model = FMFLDP(n_rounds=4).fit(data, key=KEY, engine=DaskEngine(mortal, n_shards), callback=kill)
+    np.testing.assert_array_equal(model.item_factors_, FMFLDP(n_rounds=4).fit(data, key=KEY).item_factors_)
+    again = FMFLDP(n_rounds=4).fit(
+        data, key=KEY, engine=DaskEngine(mortal, n_shards)
+    )  # the client is as good as before
+    np.testing.assert_array_equal(again.item_factors_, model.item_factors_)
+
+
+def test_all_workers_killed_before_they_hold_anything_change_nothing(mortal, data, monkeypatch):
+    wait = DaskEngine._wait
+    killed = []
+
+    def kill_first(self, futures, while_there=()):
+        if not killed:
+            killed.append(kill_all(mortal, 0))
+        return wait(self, futures, while_there)
+
+    monkeypatch.setattr(DaskEngine, "_wait", kill_first)
+    model = FMFLDP(n_rounds=2).fit(data, key=KEY, engine=DaskEngine(mortal, 4))
+    np.testing.assert_array_equal(model.item_factors_, FMFLDP(n_rounds=2).fit(data, key=KEY).item_factors_)
+
+
+def test_workers_that_do_not_come_back_end_the_run_in_bounded_time(data):
+    def send_away(model, round_number):
+        client.cluster.scale(0)
+        while client.scheduler_info(n_workers=-1)["workers"]:
+            time.sleep(0.05)
+
+    with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
+        engine, begun = DaskEngine(client, 2, worker_timeout=1.5), time.monotonic()
+        with pytest.raises(RuntimeError, match=r"no worker has worked .* worker_timeout=1.5 seconds \(0 are there\)"):
+            FMFLDP(n_rounds=3).fit(data, key=KEY, engine=engine, callback=send_away)
+        assert time.monotonic() - begun < 60
+
+
+def test_shards_on_disk_travel_as_paths(client, data, tmp_path):
+    store_interactions(data, tmp_path / "data")
+    stored = open_interactions(tmp_path / "data")
+    assert all(len(pickle.dumps(shard)) < 400 for shard in stored.shard(2))
+    assert len(pickle.dumps(data.shard(2)[0])) > 10_000
+    model = FMFLDP(n_rounds=3).fit(stored, key=KEY, engine=DaskEngine(client))
+    np.testing.assert_array_equal(model.item_factors_, FMFLDP(n_rounds=3).fit(data, key=KEY).item_factors_)
+
+
+def test_data_and_results_stay_behind_when_a_system_is_sent(data):
+    model = FMFLDP(n_rounds=2).fit(data, key=KEY)
+    assert len(pickle.dumps(_without_results(model))) < 2_000
+    assert model.item_factors_.shape == (60, model.n_factors)
+    system = FedRec(n_rounds=2)
+    system.local_round(system.initial_state(data, KEY), data, KEY, 0)
+    assert _without_results(system).take_devices("shard-0") == (None, [])
+    assert system.take_devices("shard-0")[0] is not None
+
+
+def test_whole_numbers_are_added_up_on_the_workers(client, data, monkeypatch):
+    added = []
+    for method in ("receive", "add"):
+        original = getattr(RoundReceiver, method)
+        monkeypatch.setattr(
+            RoundReceiver,
+            method,
+            lambda self, what, m=method, f=original: (added.append((m, type(what))), f(self, what))[1],
+        )
+    FMFLDP(n_rounds=2).fit(data, key=KEY, engine=DaskEngine(client, n_shards=5))
+    assert added == [("add", Heard)] * 2  # one sum a round
+    added.clear()
+    FMFLDP(n_rounds=2, epsilon=None).fit(data, key=KEY, engine=DaskEngine(client, n_shards=5))
+    assert added == [("receive", Update)] * 10  # floats, whose sum depends on the order
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+class Babbling(FMFLDP):
+    """Its second shard answers with an array of another shape."""
+
+    def local_round(self, state, shard, key, round, *, sender="shard-0", n_threads=0):
+        update = super().local_round(state, shard, key, round, sender=sender, n_threads=n_threads)
+        if sender == "shard-1":
+            arrays = {name: array[:-1] for name, array in update.arrays.items()}
+            return Update(update.round, update.sender, update.n_clients, arrays)
+        return update
+
+
+def test_a_bad_answer_is_refused_by_name_and_the_run_goes_on(data):
+    with Client(n_workers=1, processes=False, dashboard_address=":0") as here:  # another process cannot import a test
+        engine = DaskEngine(here, n_shards=3)
+        Babbling(n_rounds=2).fit(data, key=KEY, engine=engine)
+    assert {(r.sender, r.round) for r in engine.rejections} == {("shard-1", 0), ("shard-1", 1)}
+    assert any("must have shape" in r.reason for r in engine.rejections)
+
+
+def test_what_is_no_client_and_what_has_no_worker():
+    with pytest.raises(TypeError, match=r"client must be a distributed.Client, got str"):
+        DaskEngine("tcp://127.0.0.1:8786")
+    with (
+        Client(n_workers=0, processes=False, dashboard_address=":0") as empty,
+        pytest.raises(ValueError, match="client has no worker"),
+    ):
+        DaskEngine(empty)
+
+
+def test_an_entropy_key_stays_at_home(client, data):
+    with pytest.raises(ValueError, match="an entropy key never leaves its process"):
+        FMFLDP(n_rounds=1).fit(data, key=Key.from_entropy(), engine=DaskEngine(client))
+
+
+def test_the_shards_are_let_go(client, data):
+    engine, system = DaskEngine(client), FMFLDP(n_rounds=1)
+    state = system.initial_state(data.n_items, KEY)
+    engine.run(system, state, data, key=KEY, n_rounds=1, ledger=Ledger(1e-6), communication=CommunicationLedger())
+    deadline = time.monotonic() + 20
+    while any(client.has_what().values()) and time.monotonic() < deadline:  # told to the workers in the background
+        time.sleep(0.05)
+    assert not any(client.has_what().values())
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+class Dawdling(DaskEngine):
+    """Takes half a second of its own in every round."""
+
+    def _collect(self, *arguments):
+        time.sleep(0.5)
+        super()._collect(*arguments)
+
+
+@pytest.mark.slow
+def test_the_share_of_the_engine_is_what_it_says(client, tmp_path):
+    """Pauses in the kernels are found in the kernels, pauses of the engine in the engine, and neither in processors."""
+    bench, n_items, n_rounds = load_benches("engines.bench_dask"), 20_000, 4
+    store_interactions(generate_implicit(2_000, n_items, key=KEY), tmp_path / "data")
+    data = open_interactions(tmp_path / "data")
+    _, long, dawdling = runs = [
+        bench.measure(client, data, n_rounds, **options)
+        for options in ({}, {"kernel_pause": 1.0}, {"engine": Dawdling(client)})
+    ]
+    for figures in runs:
+        assert 0 < figures.kernels < figures.rounds
+        assert 0 < figures.kernel_processors < figures.all_processors
+        # A state for each of two shards comes in and goes out, the sum of their answers too (in some versions of Dask
+        # the client takes it from the worker), and one answer goes to the other worker.
+        state, answer = 4 * 5 * n_items, 16 * min(5 * n_items, 1_000 * 100)  # at most: nonzero coordinates and totals
+        assert 4 * state + answer / 2 < figures.through_scheduler < 4 * state + 2 * answer + 200_000
+        assert answer / 4 < figures.between_workers < answer + 200_000
+    assert long.kernels > 3.0
+    assert dawdling.rounds - dawdling.kernels > 1.5
+    assert long.share < 0.5 < dawdling.share
+    assert long.kernel_processors < long.kernels - 2.5

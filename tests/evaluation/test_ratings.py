@@ -1,0 +1,55 @@
+"""Errors of predicted ratings: by their definitions, and what is refused."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from fastfedrec import Interactions
+from fastfedrec.evaluation import (
+    evaluate,
+    evaluate_ratings,
+    k_fold,
+)
+
+
+class Predicts:
+    """Answers every pair with what a dense matrix holds."""
+
+    def __init__(self, matrix):
+        self.matrix = np.asarray(matrix, dtype=float)
+
+    def predict(self, user_ids, item_ids):
+        return self.matrix[user_ids, item_ids]
+
+
+def test_rating_errors_are_the_definitions():
+    test = Interactions.from_scipy(scipy.sparse.csr_array(np.array([[5.0, 0, 2], [0, 1, 0]])))
+    model = Predicts([[4, 9, 2.5], [9, 3, 9]])
+    for batch_size in (1, 2, 100):
+        found = evaluate_ratings(model, test, batch_size=batch_size)
+        assert list(found) == ["rmse", "mae"]
+        assert found["rmse"] == pytest.approx(np.sqrt((1 + 0.25 + 4) / 3))
+        assert found["mae"] == pytest.approx((1 + 0.5 + 2) / 3)
+    assert list(evaluate_ratings(model, test, metrics=["mae"])) == ["mae"]
+    assert evaluate(model, test, test, metrics=("mae", "rmse")) == evaluate_ratings(model, test)
+
+
+def test_bad_inputs_of_rating_evaluation():
+    test = Interactions.from_arrays([0, 1], [0, 1], [3, 4])
+    good = Predicts(np.ones((2, 2)))
+    with pytest.raises(TypeError, match="must have a method predict"):
+        evaluate_ratings(object(), test)
+    with pytest.raises(ValueError, match=r"metrics must be a sequence out of .*unknown: \['hr@10'\]"):
+        evaluate_ratings(good, test, metrics=["rmse", "hr@10"])
+    with pytest.raises(ValueError, match="metrics must be a sequence"):
+        evaluate_ratings(good, test, metrics="rmse")
+    with pytest.raises(ValueError, match="test must hold ratings"):
+        evaluate_ratings(good, test.select_users(np.empty(0, dtype=np.int64)))
+    with pytest.raises(ValueError, match=r"predict returned 1 ratings that are not finite"):
+        evaluate_ratings(Predicts([[np.nan, 1], [1, 1]]), test)
+    with pytest.raises(ValueError, match="must return one rating a pair"):
+        evaluate_ratings(type("M", (), {"predict": lambda self, u, i: 3.0})(), test)
+    with pytest.raises(ValueError, match="n_folds must be at least 2"):
+        k_fold(test, n_folds=1, key=None)
+    with pytest.raises(TypeError, match="interactions must be Interactions"):
+        k_fold([[1]], key=None)

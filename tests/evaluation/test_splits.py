@@ -1,0 +1,241 @@
+"""Splits, folds and held-out entries: against the naive twins, and by their own laws."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.evaluation import splits as naive
+from scipy.stats import chi2, chisquare
+from support.evaluation_case import KEY, dense_data, interactions
+from support.significance import ALPHA, counts_are, share_is, tilted
+
+from fastfedrec import Interactions, Key
+from fastfedrec.data.interactions import MISSING_TIMESTAMP
+from fastfedrec.evaluation import (
+    hold_out_entries,
+    k_fold,
+    leave_one_out,
+    random_split,
+)
+
+
+def held_out(test):
+    return {u: items for u, items in naive.as_sets(test).items() if items}
+
+
+def assert_partition(data, train, test):
+    for part in (train, test):
+        assert part.shape == data.shape
+        assert (part.user_ids == data.user_ids).all()
+        assert (part.item_ids == data.item_ids).all()
+        assert (part.global_user_ids == data.global_user_ids).all()
+    whole, a, b = (naive.as_sets(x) for x in (data, train, test))
+    assert all(sorted(a[u] + b[u]) == whole[u] for u in whole)
+
+
+# ---- oracle ------------------------------------------------------------------------------------------------------
+
+
+@given(interactions())
+@settings(deadline=None)
+def test_leave_one_out_equals_naive(data):
+    train, test = leave_one_out(data, key=KEY)
+    assert held_out(test) == {u: [item] for u, item in naive.leave_one_out(data, KEY).items()}
+    assert_partition(data, train, test)
+
+
+@given(interactions(timestamps=True))
+@settings(deadline=None)
+def test_leave_latest_out_equals_naive(data):
+    train, test = leave_one_out(data, key=KEY, latest=True)
+    assert held_out(test) == {u: [item] for u, item in naive.leave_one_out(data, KEY, latest=True).items()}
+    assert_partition(data, train, test)
+
+
+@given(interactions(), st.floats(0.001, 0.999))
+@settings(deadline=None)
+def test_random_split_equals_naive(data, test_fraction):
+    train, test = random_split(data, test_fraction=test_fraction, key=KEY)
+    assert naive.as_sets(test) == naive.random_split(data, test_fraction, KEY)
+    assert_partition(data, train, test)
+    assert (train.interactions_per_user() >= np.minimum(data.interactions_per_user(), 1)).all()
+
+
+# ---- invariants --------------------------------------------------------------------------------------------------
+
+
+def test_splits_do_not_depend_on_shards():
+    data = dense_data()
+    for split in (
+        lambda part: leave_one_out(part, key=KEY)[1],
+        lambda part: random_split(part, test_fraction=0.25, key=KEY)[1],
+        lambda part: hold_out_entries(part, user_fraction=0.5, n_entries=3, key=KEY)[1],
+    ):
+        parts = [split(shard).indices for shard in data.shard(7)]
+        assert (np.concatenate(parts) == split(data).indices).all()
+
+
+def test_splits_keep_values_timestamps_and_features():
+    data = Interactions.from_arrays([1, 1, 2, 2], [5, 6, 5, 7], [2.0, 3.0, 4.0, 5.0], [10, 20, 40, 30])
+    data = data.with_features(user_features={"age": [20, 30]}, item_features={"year": [1990, 1991, 1992]})
+    train, test = leave_one_out(data, key=KEY, latest=True)
+    assert test.values.tolist() == [3.0, 4.0]
+    assert train.timestamps.tolist() == [10, 30]
+    for part in (train, test, *random_split(data, test_fraction=0.5, key=KEY)):
+        assert part.user_features["age"].tolist() == [20, 30]
+        assert part.item_features["year"].tolist() == [1990, 1991, 1992]
+
+
+def test_latest_ignores_missing_timestamps_of_users_it_does_not_test():
+    data = Interactions.from_arrays([1, 2, 2], [5, 5, 6], timestamps=[MISSING_TIMESTAMP, 3, 4])
+    assert leave_one_out(data, key=KEY, latest=True)[1].indices.tolist() == [1]
+    single = Interactions.from_arrays([1, 2], [5, 5])
+    assert leave_one_out(single, key=KEY, latest=True)[1].n_interactions == 0
+
+
+@given(st.integers(1, 30), st.floats(0.01, 0.99))
+@settings(deadline=None)
+def test_random_split_counts_are_within_one_of_the_fraction(length, test_fraction):
+    data = Interactions.from_scipy(scipy.sparse.csr_array(np.ones((5, length))))
+    counts = random_split(data, test_fraction=test_fraction, key=KEY)[1].interactions_per_user()
+    assert (np.abs(counts - test_fraction * length) < 1 + 1e-9).all()
+
+
+# ---- bad inputs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda d: leave_one_out([1], key=KEY), TypeError, "interactions must be Interactions"),
+        (lambda d: leave_one_out(d, key=1), TypeError, "key must be Key"),
+        (lambda d: leave_one_out(d, key=KEY, latest=1), TypeError, "latest must be True or False"),
+        (
+            lambda d: leave_one_out(d, key=KEY, latest=True),
+            ValueError,
+            r"but 4 of 4 \(of users with at least 2\)",
+        ),
+        (
+            lambda d: leave_one_out(d._replace(timestamps=[1, MISSING_TIMESTAMP, 3, 4]), key=KEY, latest=True),
+            ValueError,
+            "but 1 of 4 .* are missing; drop those",
+        ),
+        (lambda d: random_split([1], test_fraction=0.5, key=KEY), TypeError, "interactions must be Interactions"),
+        (lambda d: random_split(d, test_fraction=1, key=KEY), ValueError, "test_fraction must be less than 1.0, got 1"),
+        (lambda d: random_split(d, test_fraction=0, key=KEY), ValueError, "test_fraction must be greater than 0.0"),
+        (lambda d: random_split(d, test_fraction="x", key=KEY), TypeError, "test_fraction must be a real number"),
+        (lambda d: random_split(d, test_fraction=0.5, key=1), TypeError, "key must be Key"),
+    ],
+)
+def test_bad_split_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call(Interactions.from_arrays([1, 1, 2, 2], [5, 6, 5, 6]))
+
+
+# ---- statistics --------------------------------------------------------------------------------------------------
+
+
+def chi_square(counts):
+    expected = counts.sum() / len(counts)
+    return chi2.sf(((counts - expected) ** 2).sum() / expected, len(counts) - 1)
+
+
+def full_rows(n_users, length):
+    return Interactions.from_scipy(scipy.sparse.csr_array(np.ones((n_users, length), dtype=np.float32)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("latest", [False, True])
+def test_leave_one_out_chooses_uniformly(latest):
+    data = full_rows(200_000, 13)
+    data = data._replace(timestamps=np.zeros(data.n_interactions, dtype=np.int64))  # all tied
+    test = leave_one_out(data, key=KEY, latest=latest)[1]
+    assert chi_square(np.bincount(test.indices, minlength=13)) > ALPHA
+
+
+@pytest.mark.slow
+def test_random_split_chooses_uniformly_and_in_the_right_number():
+    test = random_split(full_rows(200_000, 13), test_fraction=0.1, key=KEY)[1]  # 1 or 2 of 13
+    per_user = test.interactions_per_user()
+    single = test.indices[test.indptr[:-1][per_user == 1]]
+    assert chi_square(np.bincount(single, minlength=13)) > ALPHA
+    doubles = per_user == 2
+    first, second = test.indices[test.indptr[:-1][doubles]], test.indices[test.indptr[:-1][doubles] + 1]
+    assert chi_square(np.bincount(first * 13 + second, minlength=169).reshape(13, 13)[np.triu_indices(13, 1)]) > ALPHA
+    assert two_sided_p(doubles.sum(), len(per_user), 0.3) > ALPHA
+
+
+def two_sided_p(successes, n, p):
+    return chi2.sf((successes - n * p) ** 2 / (n * p * (1 - p)), 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bias", [0.9, 1.1])
+def test_controls_are_rejected(bias):
+    weights = np.ones(13)
+    weights[5] = bias
+    rng = np.random.default_rng(7)
+    assert chi_square(rng.multinomial(200_000, weights / weights.sum())) < ALPHA
+    assert two_sided_p(rng.binomial(200_000, 0.3 * bias), 200_000, 0.3) < ALPHA
+
+
+# ---- folds ------------------------------------------------------------------------------------
+
+
+@given(
+    data=interactions(),
+    n_folds=st.integers(2, 6),
+    seed=st.integers(0, 99),
+)
+def test_folds_share_out_each_users_interactions_evenly(data, n_folds, seed):
+    folds = list(k_fold(data, n_folds=n_folds, key=Key.from_seed(seed)))
+    assert len(folds) == n_folds
+    lengths = data.interactions_per_user()
+    for train, test in folds:
+        assert ((train.to_scipy() + test.to_scipy()) != data.to_scipy()).nnz == 0
+        held_out = test.interactions_per_user()
+        np.testing.assert_array_equal(train.interactions_per_user() + held_out, lengths)
+        assert ((held_out >= lengths // n_folds) & (held_out <= -(-lengths // n_folds))).all()
+    np.testing.assert_array_equal(sum(test.interactions_per_user() for _, test in folds), lengths)
+
+
+@pytest.mark.slow
+def test_folds_are_uniform():
+    data = Interactions.from_arrays([1] * 6 + [2], [*range(6), 0])
+    counts = np.zeros((3, 7), dtype=int)
+    for seed in range(10_000):  # so that the controls' chi-square is about 80, where 28 is ALPHA
+        for fold, (_, test) in enumerate(k_fold(data, n_folds=3, key=Key.from_seed(seed))):
+            counts[fold, :6] += test.to_scipy().toarray()[0].astype(int)
+            counts[fold, 6] += int(test.to_scipy()[1, 0])
+    for place in range(7):
+        assert chisquare(counts[:, place]).pvalue > ALPHA
+        for factor in (0.8, 1.2):
+            wrong = counts[:, place] * np.array([factor, 1, 1])
+            assert chisquare(wrong, np.full(3, wrong.sum() / 3)).pvalue < ALPHA
+
+
+# ---- entries held out of some users ------------------------------------------------------------
+
+
+@given(interactions(), st.sampled_from([0.3, 1.0]), st.integers(1, 6))
+@settings(deadline=None)
+def test_held_out_entries_equal_naive(data, user_fraction, n_entries):
+    train, test = hold_out_entries(data, user_fraction=user_fraction, n_entries=n_entries, key=KEY)
+    assert naive.as_sets(test) == naive.hold_out_entries(data, user_fraction, n_entries, KEY)
+    assert_partition(data, train, test)
+    assert (train.interactions_per_user() >= np.minimum(data.interactions_per_user(), 1)).all()
+
+
+@pytest.mark.slow
+def test_held_out_entries_are_uniform():
+    data = Interactions.from_arrays(np.repeat(np.arange(60_000), 4), np.tile(np.arange(4), 60_000))
+    _, test = hold_out_entries(data, user_fraction=0.4, n_entries=2, key=KEY)
+    tested = int((test.interactions_per_user() > 0).sum())
+    assert share_is(tested, data.n_users, 0.4)
+    assert not any(share_is(tested, data.n_users, 0.4 * factor) for factor in (0.9, 1.1))
+    pairs = np.bincount(np.packbits(test.to_scipy().toarray()[test.interactions_per_user() > 0] > 0, axis=1).ravel())
+    pairs = pairs[pairs > 0]
+    assert len(pairs) == 6
+    assert counts_are(pairs, np.full(6, 1 / 6))
+    assert not any(counts_are(pairs, tilted(np.full(6, 1 / 6), factor)) for factor in (0.9, 1.1))

@@ -1,0 +1,74 @@
+"""Rounded Gaussian noise: its variance, its parameters, and its distribution; its table is in test_integer_noise.py."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from naive.mechanisms.noise import rounded_gaussian as naive
+from support.significance import integers_are, mean_is
+
+from fastfedrec import Key
+from fastfedrec.mechanisms import RoundedGaussian
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stddev", [Fraction(1, 2), 0.6, 1, 2.5, 40])
+def test_variance_equals_sum_over_distribution(stddev):
+    expected = 2 * math.fsum(x * x * naive.probability(x, stddev) for x in range(1, int(14 * stddev) + 4))
+    assert math.isclose(RoundedGaussian(stddev).variance, expected, rel_tol=1e-9)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@given(stddev=st.floats(0.5, 50), sensitivity=st.floats(1e-3, 1e6))
+def test_noise_multiplier_is_rounded_down(stddev, sensitivity):
+    got = RoundedGaussian(stddev).noise_multiplier(sensitivity)
+    exact = Fraction(stddev) / Fraction(sensitivity)
+    assert Fraction(got) <= exact < Fraction(math.nextafter(got, math.inf))
+
+
+def test_no_pure_epsilon():
+    assert RoundedGaussian(5).epsilon == math.inf
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_bad_arguments():
+    for stddev in (0, 0.4999, Fraction(49, 100)):
+        with pytest.raises(ValueError, match="stddev must be at least 1/2"):
+            RoundedGaussian(stddev)
+    for stddev in (-1, math.nan, math.inf):
+        with pytest.raises(ValueError, match="stddev must be"):
+            RoundedGaussian(stddev)
+    with pytest.raises(ValueError, match="stddev must be small enough"):
+        RoundedGaussian(10**5)
+    with pytest.raises(ValueError, match="sensitivity must be greater than 0"):
+        RoundedGaussian(1).noise_multiplier(0)
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stddev", [Fraction(1, 2), 1, 3.5, 30])
+def test_distribution_is_the_stated_one_and_no_other(stddev):
+    draws = RoundedGaussian(stddev).sample(1_000_000, key=Key.from_seed(7), purpose="test")
+    assert integers_are(draws, lambda x: naive.probability(x, stddev))
+    assert not integers_are(draws, lambda x: naive.probability(x, float(stddev) * 0.9))
+    assert not integers_are(draws, lambda x: naive.probability(x, float(stddev) * 1.1))
+
+
+@pytest.mark.slow
+def test_noisy_integers_are_unbiased_and_a_shift_is_seen():
+    noise = RoundedGaussian(10)
+    values = np.full(1_000_000, 7)
+    noisy = noise.estimate(noise.privatize(values, key=Key.from_seed(8)))
+    assert mean_is(noisy, 7, math.sqrt(noise.variance))
+    assert not mean_is(noisy, 7 * 0.9, math.sqrt(noise.variance))
+    assert not mean_is(noisy, 7 * 1.1, math.sqrt(noise.variance))

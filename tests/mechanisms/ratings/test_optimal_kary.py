@@ -1,0 +1,149 @@
+"""The optimal k-ary mechanism: its solver, its tables, and the channels made of them."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.mechanisms.channels import binary_response as naive_bounds
+from naive.mechanisms.ratings import optimal_kary as naive
+from support.maintainers import load_program
+
+from fastfedrec.mechanisms import GRR, BayesKary, BinaryResponse, OptimalKary, TruncatedGeometric
+from fastfedrec.mechanisms.ratings import _optimal_kary_solver as solver
+from fastfedrec.mechanisms.ratings._kary_solutions import propose, read_tables
+
+tables = load_program("kary_tables")
+
+UNIT = [0, 0.25, 0.5, 0.75, 1]
+
+
+def worst_variance(x, epsilon, sets, weights, values):
+    factors = np.where(sets, math.exp(epsilon), 1.0).T * weights
+    return (factors @ values**2 - np.asarray(x) ** 2).max()
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("x", [[-1.0, 1.0], [-1.0, 0.0, 1.0], [-1.0, 0.5, 1.0], [-1.0, -0.3, 0.4, 1.0]])
+def test_solver_reaches_the_brute_force_optimum(x, epsilon):
+    sets, weights, values, gap = solver.solve(np.array(x), epsilon)
+    variance = worst_variance(x, epsilon, sets, weights, values)
+    # The brute force is confined to a lattice of values, so it is above the optimum, by little.
+    least = naive.least_variance(x, epsilon, n_lattice=161)
+    assert variance <= least * (1 + 1e-7)
+    assert variance > least * 0.998
+    assert 0 <= gap < 1e-6 * max(variance, 1.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
+def test_no_other_mechanism_of_the_package_is_better(epsilon):
+    least = OptimalKary(epsilon, UNIT).worst_variance
+    slack = 1 + Fraction(1, 10**6)
+    answer = BinaryResponse(epsilon).outputs[0]  # on [-1, 1]; worst at t = 0
+    assert least < slack * answer**2 / 4
+    assert least < slack * GRR(epsilon, 5).channel(UNIT).worst_variance
+    assert least < slack * TruncatedGeometric(epsilon, UNIT).worst_variance
+
+
+@pytest.mark.parametrize("kind", [OptimalKary, BayesKary])
+def test_two_values_are_binary_response(kind):
+    channel, answer = kind(1.0, [-1, 1]), BinaryResponse(1.0)
+    assert math.isclose(channel.worst_variance, answer.variance(0), rel_tol=1e-9)
+
+
+@pytest.mark.parametrize(("size", "epsilon"), [(2, 8.0), (3, 0.1), (5, 1.0), (7, 2.5)])
+def test_tables_are_what_the_generator_makes(size, epsilon):
+    made, shipped = tables.optimal_entry(size, epsilon), read_tables("optimal_kary.json")[str(size)][str(epsilon)]
+    x = np.linspace(-1, 1, size)
+
+    def variance(entry):
+        masks, weights, values = map(np.array, zip(*entry["outputs"], strict=True))
+        return worst_variance(x, epsilon, masks[:, None] >> np.arange(size) & 1 == 1, weights, values)
+
+    # The optimum is unique, the mechanism that reaches it need not be: other versions of SciPy may find another one.
+    assert math.isclose(variance(made), variance(shipped), rel_tol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["optimal_kary.json", "bayes_kary.json"])
+def test_tables_cover_the_stated_range(name):
+    shipped = read_tables(name)
+    assert sorted(map(int, shipped)) == list(tables.SIZES) == list(range(2, 12))
+    for size in tables.SIZES:
+        assert tuple(map(float, shipped[str(size)])) == tuple(tables.EPSILONS) == OptimalKary.table_epsilons()
+    assert (min(tables.EPSILONS), max(tables.EPSILONS)) == (0.1, 8.0)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def check_channel(channel, epsilon, grid):
+    assert channel.likelihood_ratio <= naive_bounds.exp_bounds(epsilon)[0]
+    assert epsilon * (1 - 1e-6) < channel.epsilon <= epsilon
+    assert [channel.mean(x) for x in range(len(grid))] == list(channel.inputs) == [Fraction(v) for v in grid]
+
+
+@pytest.mark.parametrize("size", range(2, 12))
+def test_every_table_makes_a_channel_that_keeps_epsilon(size):
+    for epsilon in OptimalKary.table_epsilons():
+        channel = OptimalKary(epsilon, size)
+        check_channel(channel, epsilon, range(size))
+        # What the table promises, up to what rounding to 64 bits and to the table's digits costs.
+        sets, weights, values, gap = propose(np.arange(size, dtype=float), epsilon)
+        proposed = worst_variance(range(size), epsilon, sets, weights, values)
+        assert math.isclose(channel.worst_variance, proposed, rel_tol=1e-6, abs_tol=1e-6)
+        assert gap == channel.optimality_gap <= 2e-6 * proposed + 1e-6
+
+
+@settings(max_examples=10)
+@given(
+    epsilon=st.floats(0.01, 12),
+    grid=st.lists(st.integers(-20, 20), min_size=2, max_size=5, unique=True).map(sorted),
+)
+def test_any_grid_and_epsilon_make_a_channel_that_keeps_epsilon(epsilon, grid):
+    check_channel(OptimalKary(epsilon, grid), epsilon, grid)
+
+
+@pytest.mark.parametrize(
+    ("kind", "proposal", "loss"),
+    [
+        (OptimalKary, "optimal_kary.propose", lambda channel: channel.worst_variance),
+        (BayesKary, "bayes_kary.BayesKary._propose", lambda channel: -channel.explained),
+    ],
+)
+def test_a_broken_proposal_cannot_break_epsilon(monkeypatch, kind, proposal, loss):
+    # They only propose: weights that are 10% off and a set that is wrong still give a channel that keeps epsilon.
+    sets, weights, values, gap = propose(np.arange(5.0), 2.0)
+    wrong_sets = sets.copy()
+    wrong_sets[0, 0] ^= True
+    monkeypatch.setattr(f"fastfedrec.mechanisms.{proposal}", lambda *_: (wrong_sets, 1.1 * weights, values, gap))
+    channel = kind(2.0, 5)
+    assert channel.likelihood_ratio <= naive_bounds.exp_bounds(2.0)[0]
+    assert [channel.mean(x) for x in range(5)] == list(range(5))
+    monkeypatch.undo()
+    assert loss(channel) > loss(kind(2.0, 5))
+
+
+def test_grid_in_other_units_has_the_same_counts():
+    assert OptimalKary(1.0, [10, 20, 30]).counts == OptimalKary(1.0, 3).counts
+    assert OptimalKary(1.0, np.arange(0.5, 5.5, 0.5)).counts == OptimalKary(1.0, 10).counts
+    assert OptimalKary(1.0, [0, 0.1, 0.2, 0.30000000000000004]).counts == OptimalKary(1.0, 4).counts
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.009, 12.1])
+def test_bad_epsilons(epsilon):
+    with pytest.raises(ValueError, match="epsilon must be"):
+        OptimalKary(epsilon, 5)
+
+
+@pytest.mark.parametrize("grid", [[1], [2, 1], [1, 1], list(range(17))])
+def test_bad_grids(grid):
+    with pytest.raises(ValueError, match="grid must be 2 to 16 increasing numbers"):
+        OptimalKary(1.0, grid)

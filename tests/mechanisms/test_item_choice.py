@@ -1,0 +1,326 @@
+"""Private choice of items: the mechanisms of its twin, nothing told beyond them, and the chances that were claimed."""
+
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from naive.mechanisms import item_choice as naive
+from support.interaction_case import assert_well_formed, table_of
+from support.significance import share_is
+
+from fastfedrec import DPPopularity, Interactions, Key, choose_items, load
+from fastfedrec.accounting import Ledger
+from fastfedrec.core.threads import default_threads
+from fastfedrec.data.remote_users import RemoteUsers
+from fastfedrec.data.store import open_interactions, store_interactions
+from fastfedrec.evaluation import leave_one_out, random_split
+from fastfedrec.mechanisms import DiscreteLaplace, ExponentialMechanism
+from fastfedrec.mechanisms.item_choice import threshold
+
+
+def crowd(counts, **options):
+    """`counts` of items, each of so many users, who have nothing else."""
+    users, items = [], []
+    for item, count in counts.items():
+        for number in range(count):
+            users.append(f"{item!r} {number}")
+            items.append(item)
+    return Interactions.from_arrays(users, items, **options)
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(
+    counts=st.dictionaries(st.integers(-5, 60), st.integers(1, 40), min_size=1, max_size=12),
+    n=st.integers(1, 8), epsilon=st.sampled_from([0.5, 1.0, 3.0]), delta=st.sampled_from([1e-6, 0.01, 0.2]),
+    most=st.sampled_from([1, 2, 5]), seed=st.integers(0, 10**6),
+)  # fmt: skip
+def test_items_above_the_threshold_equal_the_twin(counts, n, epsilon, delta, most, seed):
+    data, key = crowd(counts), Key.from_seed(seed)
+    chosen = choose_items(data, n, epsilon, delta=delta, max_items_per_user=most, key=key)
+    noise = DiscreteLaplace(most / Fraction(epsilon))
+    drawn = noise.sample(len(counts), key=key, purpose="item_choice.noise").tolist()
+    expected = naive.above_threshold(
+        counts, dict(zip(sorted(counts), drawn, strict=True)), naive.threshold(most / epsilon, delta / most), n
+    )
+    assert chosen.item_ids.tolist() == expected
+    assert chosen.interactions_per_item().tolist() == [counts[item] for item in expected]
+    assert_well_formed(chosen)
+    assert chosen.n_users == data.n_users
+
+
+@given(st.fractions(Fraction(1, 20), 50), st.floats(1e-12, 0.9))
+def test_the_threshold_equals_the_twin(scale, delta):
+    ours, theirs = threshold(scale, Fraction(delta)), naive.threshold(float(scale), delta)
+    assert ours in (theirs, theirs + 1)  # rounded up where floats cannot tell
+    assert ours == theirs or math.isclose(naive.chance(1, float(scale), theirs), delta, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "most", "delta"), [(1.0, 1, 1e-6), (0.1, 50, 1e-9), (8.0, 3, 0.3), (1e-6, 10, 1e-12), (50.0, 1, 1e-300)]
+)
+def test_an_item_of_one_user_passes_at_most_as_often_as_delta_allows(epsilon, most, delta):
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workdps(80):
+        scale, per_item = Fraction(most) / Fraction(epsilon), Fraction(delta) / most
+        lowest = threshold(scale, per_item)
+        q = mpmath.exp(-mpmath.mpf(scale.denominator) / scale.numerator)
+
+        def passes(t):
+            return q ** (t - 1) / (1 + q)
+
+        wanted = mpmath.mpf(per_item.numerator) / per_item.denominator
+        assert passes(lowest) <= wanted
+        assert lowest == 2 or passes(lowest - 1) > wanted  # and not one higher than it need be
+
+
+@given(st.lists(st.integers(0, 30), min_size=2, max_size=10), st.integers(1, 9), st.integers(0, 10**6))
+def test_a_public_list_is_chosen_from_by_the_exponential_mechanism(counts, n, seed):
+    ids = [f"i{j}" for j in range(len(counts))]
+    data, key = crowd(dict(zip(ids, counts, strict=True)), item_ids=ids[::-1]), Key.from_seed(seed)
+    chosen = choose_items(data, n, 2.0, key=key)
+    if n >= len(ids):
+        assert chosen is data
+        return
+    best = ExponentialMechanism(2.0, n_selected=n, monotone=True).privatize(counts[::-1], key=key)
+    assert chosen.item_ids.tolist() == [ids[::-1][j] for j in np.sort(best)]
+    assert chosen.catalogue == "chosen"
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 5))
+def test_what_is_kept_is_the_users_own(seed, most, n):
+    rng = np.random.default_rng(seed)
+    rows, columns = np.nonzero(rng.random((30, 6)) < 0.6)
+    names = np.array(["a", "bb", "ccc", "dddd", "eeeee", "ffffff"])
+    data = Interactions.from_arrays(rows, names[columns], rng.integers(1, 6, len(rows)), np.arange(len(rows)))
+    data = data.with_features(item_features={"name": data.item_ids})
+    chosen = choose_items(data, n, 20.0, delta=0.5, max_items_per_user=most, key=Key.from_seed(seed))
+    assert_well_formed(chosen)
+    kept = set(chosen.item_ids.tolist())
+    assert len(kept) <= n
+    assert chosen.item_ids.tolist() == sorted(kept) == chosen.item_features["name"].tolist()
+    whole = {user: {item: value for item, value in row.items() if item in kept} for user, row in table_of(data).items()}
+    assert table_of(chosen) == whole
+    times = dict(zip(zip(rows, names[columns], strict=True), np.arange(len(rows)), strict=True))
+    of_user = np.repeat(chosen.user_ids, chosen.interactions_per_user())
+    assert chosen.timestamps.tolist() == [
+        times[pair] for pair in zip(of_user, chosen.item_ids[chosen.indices], strict=True)
+    ]
+
+
+def test_nothing_is_told_of_items_that_are_not_kept():
+    many = {"b": 500, "a": 500}
+    for stranger in ("x" * 1000, 7, ("t", 1)):
+        data = crowd(many | {stranger: 1})
+        chosen = choose_items(data, 9, 5.0, delta=1e-9, max_items_per_user=1, key=Key.from_seed(0))
+        assert chosen.item_ids.tolist() == ["a", "b"]
+        assert chosen.item_ids.dtype == np.dtype("<U1")
+    # Columns in an order that comes from the data leave in an order that does not.
+    matrix = scipy.sparse.csr_array(np.repeat([[1, 0], [0, 1]], 500, axis=0))
+    for ids in (["a", "b"], ["b", "a"]):
+        fields = Interactions.from_scipy(matrix, item_ids=ids)._fields() | {"catalogue": "data"}
+        chosen = choose_items(Interactions(**fields), 9, 5.0, delta=1e-9, max_items_per_user=1, key=Key.from_seed(0))
+        assert chosen.item_ids.tolist() == ["a", "b"]
+        first = ids.index("a")
+        np.testing.assert_array_equal(chosen.to_scipy().toarray()[:, 0], matrix.toarray()[:, first])
+
+
+def test_an_item_that_nobody_is_counted_with_is_never_kept():
+    data = crowd({"a": 3}).with_features()
+    fields = data._fields() | {"item_ids": np.array(["a", "z"])}
+    for seed in range(200):  # a threshold of 2, which noise alone passes every third time
+        chosen = choose_items(Interactions(**fields), 2, 0.5, delta=0.4, max_items_per_user=1, key=Key.from_seed(seed))
+        assert "z" not in chosen.item_ids.tolist()
+
+
+def test_it_is_recorded_before_it_happens(monkeypatch):
+    data, ledger = crowd({"a": 40, "b": 3}), Ledger(delta=1e-5)
+    choose_items(data, 1, 0.5, delta=1e-6, key=Key.from_seed(0), ledger=ledger)
+    stated = [(event.epsilon, event.delta, event.neighboring, event.count) for event in ledger.events]
+    assert stated == [(0.5, 1e-6, "add_remove", 1)]
+    assert ledger.is_simulation
+    public = Ledger()
+    choose_items(crowd({"a": 40, "b": 3}, item_ids=["a", "b", "c"]), 1, 0.5, ledger=public)
+    assert [(event.epsilon, event.delta, event.neighboring) for event in public.events] == [(0.5, 0.0, "add_remove")]
+    assert not public.is_simulation
+
+    def refuse(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DiscreteLaplace, "sample", refuse)
+    interrupted = Ledger()
+    with pytest.raises(KeyboardInterrupt):
+        choose_items(data, 1, 0.5, delta=1e-6, ledger=interrupted)
+    assert len(interrupted.events) == 1
+
+
+def test_an_entropy_key_serves_once():
+    data, public = crowd({"a": 40, "b": 3}), crowd({"a": 40, "b": 3}, item_ids=["a", "b", "c"])
+    for first in (data, public):
+        key = Key.from_entropy()
+        choose_items(first, 1, 0.5, delta=1e-6, key=key)
+        for second in (data, public):
+            with pytest.raises(ValueError, match="key is single-use and was already used by choose_items"):
+                choose_items(second, 1, 0.5, delta=1e-6, key=key)
+
+
+def test_a_fit_on_what_was_chosen_adds_to_the_same_ledger():
+    ledger = Ledger(delta=1e-5)
+    data = choose_items(crowd({"a": 400, "b": 300, "c": 1}), 2, 1.0, delta=1e-6, ledger=ledger, key=Key.from_seed(0))
+    model = DPPopularity(1.0).fit(data, key=Key.from_seed(1), ledger=ledger)
+    assert model.interactions_.item_ids.tolist() == ["a", "b"]
+    assert len(ledger.events) == 2
+    assert not any("list of items" in note for note in ledger.notes)
+    assert data.shard(2)[0].catalogue == data.select_users([0]).catalogue == "chosen"
+
+
+def test_a_choice_survives_stores_splits_shards_pickles_and_models(tmp_path):
+    data, ledger = crowd({"a": 300, "b": 200, "c": 1}), Ledger(delta=1e-5)
+    data = data.with_features(item_features={"genres": [("war",), ("drama", "war"), ()]})
+    store_interactions(data, tmp_path / "data")
+    options = {"delta": 1e-6, "max_items_per_user": 1, "key": Key.from_seed(0)}
+    chosen = choose_items(open_interactions(tmp_path / "data"), 3, 1.0, **options, ledger=ledger)
+    np.testing.assert_array_equal(chosen.item_ids, choose_items(data, 3, 1.0, **options).item_ids)
+    store_interactions(chosen, tmp_path / "chosen")
+    stored = open_interactions(tmp_path / "chosen")
+    model = DPPopularity(1.0).fit(stored, key=Key.from_seed(1), ledger=ledger)
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    kept = loaded.interactions_
+    parts = [
+        *leave_one_out(chosen, key=Key.from_seed(2)),
+        *random_split(chosen, test_fraction=0.5, key=Key.from_seed(2)),
+    ]
+    for part in (stored, kept, pickle.loads(pickle.dumps(stored)), *parts, *stored.shard(2), chosen.select_items([1])):
+        assert part.catalogue == "chosen"
+    assert kept.item_features["genres"].tolist() == [("war",), ("drama", "war")]
+    assert next(iter(loaded.ledger_.events)).mechanism == "item counts above a threshold"
+    assert loaded.ledger_.notes == []
+
+
+def test_a_choice_from_what_was_chosen_adds_up_or_is_refused():
+    data, ledger = crowd({"a": 300, "b": 200, "c": 100}), Ledger(delta=1e-5)
+    chosen = choose_items(data, 3, 1.0, delta=1e-6, max_items_per_user=1, key=Key.from_seed(0), ledger=ledger)
+    assert chosen.n_items == 3
+    key = Key.from_entropy()
+    for other in (None, Ledger()):
+        with pytest.raises(ValueError, match="ledger must hold the choice that made the list of items"):
+            choose_items(chosen, 2, 1.0, key=key, ledger=other)
+    key.claim("what was refused has not used it")
+    again = choose_items(chosen, 2, 1.0, key=Key.from_seed(1), ledger=ledger)
+    assert (again.n_items, again.catalogue, len(ledger.events)) == (2, "chosen", 2)
+    model = DPPopularity(1.0).fit(again, key=Key.from_seed(1), ledger=ledger)
+    assert len(model.ledger_.events) == 3
+    assert not any("list of items" in note for note in ledger.notes)
+
+
+def test_nobody_at_all():
+    empty = Interactions.from_arrays([], [])
+    chosen = choose_items(empty, 3, 1.0, delta=1e-6, key=Key.from_seed(0))
+    assert (chosen.n_items, chosen.catalogue) == (0, "chosen")
+    nobody = Interactions.from_arrays([], [], item_ids=["a", "b", "c"])
+    found = {tuple(choose_items(nobody, 2, 1.0, key=Key.from_seed(k)).item_ids.tolist()) for k in range(50)}
+    assert found == {("a", "b"), ("a", "c"), ("b", "c")}
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"n": 0}, ValueError, "n must be at least 1, got 0"),
+        ({"n": 2.5}, TypeError, "n must be an integer"),
+        ({"epsilon": 0}, ValueError, "epsilon must be greater than 0"),
+        ({"epsilon": float("inf")}, ValueError, "epsilon must be finite"),
+        ({"delta": None}, ValueError, "delta must be given where the list of items was taken from the data, got None"),
+        ({"delta": 0.0}, ValueError, "delta must be greater than 0"),
+        ({"delta": 1.0}, ValueError, "delta must be less than 1"),
+        ({"max_items_per_user": 0}, ValueError, "max_items_per_user must be at least 1, got 0"),
+        ({"interactions": [[1]]}, TypeError, "interactions must be Interactions, got list"),
+        ({"ledger": 1}, TypeError, "ledger must be Ledger"),
+        ({"key": 1}, TypeError, "key must be"),
+    ],
+)
+def test_bad_arguments_are_named(change, error, message):
+    arguments = {"interactions": crowd({"a": 3, "b": 2}), "n": 1, "epsilon": 1.0, "delta": 1e-6} | change
+    key = Key.from_entropy()
+    with pytest.raises(error, match=message):
+        choose_items(**{"key": key} | arguments)
+    key.claim("what was refused has not used it")
+
+
+def test_users_whose_rows_are_elsewhere_are_refused():
+    key = Key.from_entropy()
+    for elsewhere in (RemoteUsers.numbered(5, np.arange(3)), RemoteUsers.numbered(5, np.arange(3)).shard(2)[0]):
+        with pytest.raises(TypeError, match="interactions must hold the users' rows, got RemoteUsers"):
+            choose_items(elsewhere, 2, 1.0, key=key)
+    key.claim("what was refused has not used it")
+
+
+def test_what_was_chosen_by_exact_counts_is_refused():
+    data = crowd({"a": 3, "b": 2, "c": 1})
+    for counted in (data.top_items(2), data.filter_core(min_interactions_per_user=0, min_interactions_per_item=2)):
+        with pytest.raises(ValueError, match=r"got one that was chosen by exact counts \(top_items, filter_core\)"):
+            choose_items(counted, 1, 1.0, delta=1e-6)
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_threads_change_nothing():
+    data = crowd({item: 5 + item % 50 for item in range(300)})
+    for options in ({"delta": 1e-3}, {}):
+        source = data if options else Interactions(**data._fields() | {"catalogue": "public"})
+        chosen = []
+        for n_threads in (1, 4):
+            with default_threads(n_threads):
+                chosen.append(choose_items(source, 40, 5.0, **options, max_items_per_user=1, key=Key.from_seed(3)))
+        np.testing.assert_array_equal(chosen[0].item_ids, chosen[1].item_ids)
+        np.testing.assert_array_equal(chosen[0].indices, chosen[1].indices)
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_items_are_kept_as_often_as_the_twin_says():
+    # 20,000 items of each count are so many independent draws; 10% more or less noise is seen.
+    n, epsilon, delta, counts = 20_000, 1.0, 0.05, (1, 2, 4, 6)
+    scale, lowest = 1 / epsilon, naive.threshold(1 / epsilon, delta)
+    users = np.arange(n * sum(counts))
+    kinds = np.repeat(np.arange(len(counts)), [n * count for count in counts])
+    items = np.concatenate([np.repeat(np.arange(n), count) for count in counts])
+    data = Interactions.from_arrays(users, kinds * n + items)
+    chosen = choose_items(data, len(counts) * n, epsilon, delta=delta, max_items_per_user=1, key=Key.from_seed(5))
+    kept = np.bincount(chosen.item_ids // n, minlength=len(counts))
+    for times, count in zip(kept, counts, strict=True):
+        assert share_is(times, n, naive.chance(count, scale, lowest))
+    for wrong_scale, off in ((0.9, 0), (1.1, 0), (1, -1), (1, 1)):  # 10% less and more noise; a threshold off by one
+        wrong = [naive.chance(count, scale * wrong_scale, lowest + off) for count in counts]
+        assert not all(share_is(times, n, chance) for times, chance in zip(kept, wrong, strict=True))
+
+
+@pytest.mark.slow
+def test_one_user_of_many_items_is_counted_with_a_uniform_few():
+    # Everybody has 10 items and is counted with 2 of them: each item 1/5 of the time, and the noise is for 2.
+    n, scale = 40_000, 2 / 4.0
+    users, items = np.repeat(np.arange(n), 10), np.arange(10 * n)
+    chosen = choose_items(
+        Interactions.from_arrays(users, items), 10 * n, 4.0, delta=0.9, max_items_per_user=2, key=Key.from_seed(6)
+    )
+    chance = naive.chance(1, scale, naive.threshold(scale, 0.45)) / 5
+    assert share_is(chosen.n_items, 10 * n, chance)
+    assert not share_is(chosen.n_items, 10 * n, 1.1 * chance)
+    assert not share_is(chosen.n_items, 10 * n, 0.9 * chance)
+    # A third item of one user would be one that it was not counted with.
+    assert chosen.interactions_per_user().max() <= 2

@@ -1,0 +1,223 @@
+"""What every mechanism promises alike: epsilon, decoders, and streams that rounds, purposes and keys keep apart.
+
+All of it is read off what `privatize` and `add_noise` give, not from what a mechanism says about itself.
+"""
+
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from support.noise_case import unrelated
+from support.significance import counts_are, mean_is, tilted
+
+from fastfedrec import Key
+from fastfedrec import mechanisms as m
+from fastfedrec.mechanisms.noise.layered_gaussian import _BASE, _STDDEV
+from fastfedrec.mechanisms.noise.noise_table import _tabulate, _words
+
+GRID = [1, 2, 3, 4, 5]
+RANDOMIZERS = {
+    "BinaryResponse": m.BinaryResponse,
+    "Piecewise": m.Piecewise,
+    "Hybrid": m.Hybrid,
+    "GRR": lambda epsilon: m.GRR(epsilon, 5),
+    "OUE": lambda epsilon: m.OUE(epsilon, 5),
+    "SubsetSelection": lambda epsilon: m.SubsetSelection(epsilon, 5),
+    "RoundedLaplace": lambda epsilon: m.RoundedLaplace(epsilon, GRID),
+    "RoundedLaplace beyond the grid": lambda epsilon: m.RoundedLaplace(epsilon, GRID, reach=12),
+    "MixtureLaplaceRR": lambda epsilon: m.MixtureLaplaceRR(epsilon / 2, epsilon / 2, GRID),
+    "TruncatedGeometric": lambda epsilon: m.TruncatedGeometric(epsilon, GRID),
+    "OptimalKary": lambda epsilon: m.OptimalKary(epsilon, GRID),
+    "BayesKary": lambda epsilon: m.BayesKary(epsilon, GRID),
+    "RatedOrNot": lambda epsilon: m.RatedOrNot(epsilon, GRID),
+}
+ORACLES = ["GRR", "OUE", "SubsetSelection"]
+NOISES = {
+    "DiscreteLaplace": m.DiscreteLaplace(10**6),
+    "DiscreteLaplace by table": m.DiscreteLaplace(1000, sampler="table"),
+    "DiscreteGaussian": m.DiscreteGaussian(10**6),
+    "DiscreteGaussian by table": m.DiscreteGaussian(1000, sampler="table"),
+    "RoundedGaussian": m.RoundedGaussian(1000),
+    "LayeredGaussian": m.LayeredGaussian(2**36),
+}
+#: Worst-case variance on [0, 1] for 5 values: design page privacy.md, "Ratings on a grid", with its digits.
+VARIANCES = {
+    "OptimalKary": ("4.00", "0.995", "0.214", "0.074", "0.030"),
+    "TruncatedGeometric": ("4.68", "1.31", "0.38", "0.18", "0.10"),
+    "GRR": ("10.3", "2.15", "0.37", "0.107", "0.036"),
+    "Piecewise": ("5.31", "1.31", "0.31", "0.12", "0.060"),
+    "Hybrid": ("4.17", "1.07", "0.26", "0.108", "0.055"),
+}
+
+
+def values_of(name, n):
+    """Inputs of a randomizer: positions where it takes them, real numbers otherwise."""
+    if name in ("BinaryResponse", "Piecewise", "Hybrid"):
+        return np.linspace(-1, 1, n)
+    return np.arange(n) % 5
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("name", RANDOMIZERS)
+def test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one(name, epsilon):
+    """In rational arithmetic and logarithms of 80 digits, and close to it where nothing but rounding is lost."""
+    mechanism = RANDOMIZERS[name](epsilon)
+    ratio = Fraction(mechanism.likelihood_ratio)
+    with mpmath.workdps(80):
+        exact = mpmath.log(mpmath.mpf(ratio.numerator) / mpmath.mpf(ratio.denominator))
+        assert exact <= mpmath.mpf(epsilon)
+        assert exact <= mpmath.mpf(mechanism.epsilon) <= mpmath.mpf(epsilon)
+    assert mechanism.epsilon > 0.9 * epsilon
+
+
+@pytest.mark.parametrize("name", RANDOMIZERS)
+def test_rounds_and_keys_of_every_randomizer_are_apart(name):
+    mechanism, values = RANDOMIZERS[name](0.1), values_of(name, 2000)
+    first, again, other_round, other_key = (
+        np.asarray(mechanism.privatize(values, key=Key.from_seed(seed), round=number)).astype(float).ravel()
+        for seed, number in ((1, 0), (1, 0), (1, 1), (2, 0))
+    )
+    assert (first == again).all()
+    for other in (other_round, other_key):
+        chance = np.mean(np.roll(first, 5 * (first.size // len(values))) == first)
+        assert np.mean(first == other) < chance + 0.1
+
+
+@pytest.mark.parametrize("name", VARIANCES)
+def test_worst_variance_is_the_design_pages(name):
+    for epsilon, stated in zip((0.5, 1.0, 2.0, 3.0, 4.0), VARIANCES[name], strict=True):
+        mechanism = RANDOMIZERS[name](epsilon)
+        if name in ("Piecewise", "Hybrid"):
+            variance = max(mechanism.variance(t) for t in np.linspace(-1, 1, 5)) / 2**2
+        else:
+            variance = (mechanism.channel() if name == "GRR" else mechanism).worst_variance / 4**2
+        assert abs(variance - Fraction(stated)) <= 0.51 * 10.0 ** -len(stated.partition(".")[2])
+
+
+WAYS = {
+    **{name: lambda key, n=name: RANDOMIZERS[n](1.0).privatize(values_of(n, 3), key=key) for name in RANDOMIZERS},
+    **{name: lambda key, n=name: NOISES[n].privatize(np.zeros(3, np.int64), key=key) for name in NOISES},
+    "OUE.privatize_support": lambda key: m.OUE(1.0, 5).privatize_support([0, 1], key=key),
+    "ExponentialMechanism": lambda key: m.ExponentialMechanism(1.0).privatize([0, 1], key=key),
+    "ExponentialMechanism by Gumbel noise": lambda key: m.ExponentialMechanism(1.0, sampler="gumbel").privatize(
+        [0, 1], key=key
+    ),
+    "Channel": lambda key: m.GRR(1.0, 5).channel().privatize([0, 1], key=key),
+    "SerialLaplaceRR": lambda key: m.SerialLaplaceRR(1.0, 1.0, GRID).privatize([0, 1], key=key),
+    "PublishedLaplaceRR": lambda key: m.PublishedLaplaceRR(1.0, 1.0).privatize([0.0, 1.0], key=key),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_an_entropy_key_serves_one_call_of_any_way_to_randomize(name):
+    key = Key.from_entropy()
+    WAYS[name](key)
+    for again in (name, "BinaryResponse", "DiscreteLaplace"):
+        with pytest.raises(ValueError, match=f"key is single-use and was already used by {name.split()[0]}"):
+            WAYS[again](key)
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_names_separate_rounds_purposes_and_keys_of_every_noise(name):
+    """And places: no draw comes twice, at whatever shift."""
+    draws = {
+        (seed, purpose, number): NOISES[name]
+        .add_noise(np.zeros(4000, np.int64), key=Key.from_seed(seed), purpose=purpose, round=number)
+        .astype(float)
+        for seed, purpose, number in ((1, "a", 0), (2, "a", 0), (1, "ab", 0), (1, "a", 1), (1, "a.1", 0))
+    }
+    names = list(draws)
+    for place, one in enumerate(names):
+        for other in names[place:]:
+            first, second = [draws[one]], [draws[other]]
+            assert unrelated(first, first if one == other else second), (one, other)
+
+
+def test_the_distance_of_layers_is_that_of_all_its_parts():
+    """Peikert's sum over the lattice that two layers share, beside the tables' own and that from a rounded normal."""
+    noise = m.LayeredGaussian(2**36)
+    layers, variance = 0.0, Fraction(2**36) ** 2
+    while variance > 2048**2:
+        variance = (variance - _STDDEV**2) / _BASE**2
+        tau_squared = 1 / ((_BASE / _STDDEV) ** 2 + 1 / float(variance))
+        layers += 2 * math.exp(-2 * math.pi**2 * tau_squared)
+    rest = noise.distance - sum(table.distance for table in noise._tables) - Fraction(1, 32 * 2**72)
+    assert rest >= Fraction(layers) > 0
+
+
+def test_the_distance_of_a_table_pays_for_the_tail_beyond_it():
+    """Of a geometric distribution that is cut where a thousandth of it is left."""
+    reach = 10
+    table = _tabulate(np.array([_words(2 ** (250 - k), 5) for k in range(reach + 2)]), 0)
+    beyond = Fraction(2 * sum(2 ** (250 - k) for k in range(reach + 1, 251)), 3 * 2**250)
+    assert Fraction(1, 10_000) < beyond <= table.distance
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*RANDOMIZERS, *NOISES])
+def test_threads_do_not_change_what_is_drawn(name):
+    mechanism = RANDOMIZERS[name](1.0) if name in RANDOMIZERS else NOISES[name]
+    values = values_of(name, 200_000)
+    for way in (mechanism.privatize, mechanism.privatize_support) if name == "OUE" else (mechanism.privatize,):
+        one, four = (way(values, key=Key.from_seed(4), n_threads=n) for n in (1, 4))
+        np.testing.assert_array_equal(one, four)
+
+
+# ---- statistics ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in RANDOMIZERS if name not in ORACLES])
+def test_every_decoder_is_unbiased_on_what_privatize_sends(name):
+    mechanism = RANDOMIZERS[name](3.0)
+    if name in ("BinaryResponse", "Piecewise", "Hybrid"):
+        cases = [(t, t) for t in (-1.0, 0.5, 1.0)]
+    else:
+        cases = [(x, float(mechanism.inputs[x])) for x in range(len(mechanism.inputs))]
+    for value, expected in cases:
+        reports = mechanism.privatize(np.full(200_000, value), key=Key.from_seed(3))
+        decoded = mechanism.estimate(reports)
+        stddev = decoded.std()
+        assert mean_is(decoded, expected, stddev)
+        off = 0.1 * max(abs(expected), 1.0)
+        assert not mean_is(decoded + off, expected, stddev)
+        assert not mean_is(decoded - off, expected, stddev)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("x", [0, 3])
+@pytest.mark.parametrize(
+    "channel",
+    [m.SerialLaplaceRR(2, 2, GRID), m.MixtureLaplaceRR(1, 1, GRID), m.RoundedLaplace(2, GRID)]
+    + [kind(2.0, GRID) for kind in (m.OptimalKary, m.BayesKary, m.TruncatedGeometric)],
+    ids=lambda channel: type(channel).__name__,
+)
+def test_shares_and_mean_of_reports_are_the_stated_ones(channel, x):
+    reports = channel.privatize(np.full(2_000_000, x), key=Key.from_seed(5))
+    stated = [float(channel.probability(x, y)) for y in range(len(channel.outputs))]
+    counts, decoded = np.bincount(reports, minlength=len(stated)), channel.estimate(reports)
+    mean, stddev = x + 1, math.sqrt(channel.variance(x))
+    assert counts_are(counts, stated)
+    assert mean_is(decoded, mean, stddev)
+    for factor in (0.9, 1.1):
+        assert not counts_are(counts, tilted(stated, factor))
+        assert not mean_is(decoded, factor * mean, stddev)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ORACLES)
+def test_every_frequency_oracle_is_unbiased_on_what_privatize_sends(name):
+    mechanism, n, shares = RANDOMIZERS[name](2.0), 200_000, np.array([0.5, 0.3, 0.2, 0.0, 0.0])
+    values = np.repeat(np.arange(5), (n * shares).astype(int))
+    found = mechanism.estimate(mechanism.privatize(values, key=Key.from_seed(4)))
+    for share, estimate in zip(shares, found, strict=True):
+        stddev = float(mechanism.variance(float(share), n)) ** 0.5
+        assert abs(estimate - share) < 5 * stddev
+        assert abs(estimate + 0.1 - share) > 5 * stddev

@@ -1,0 +1,493 @@
+"""What a run keeps on disk: bound to its data and parameters, private, whole, and named where it is damaged."""
+
+import json
+import os
+import shutil
+import stat
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastfedrec import Interactions, Key, PrivRec
+from fastfedrec.core.kept_files import DamagedFileError
+from fastfedrec.core.model_files import read_model, write_model
+from fastfedrec.data.digest import data_parts, digests
+from fastfedrec.data.log import InteractionLog
+from fastfedrec.engines.deployment.node_memory import NodeMemory, RefusalError
+from fastfedrec.engines.shuffling.shuffler import Shuffler
+from fastfedrec.rounds.checkpoint import Checkpoint
+from fastfedrec.rounds.system import Update
+from fastfedrec.systems.privrec.rounds import PrivRecRounds
+
+USERS, ITEMS = np.repeat(np.arange(12), 4), np.arange(48) % 7
+AGES, GENRES = np.arange(12) % 3, np.arange(7) % 2
+SMALL = {"n_rounds": 2, "cohort_size": 4, "n_factors": 16, "hidden": (16,), "local_epochs": 1}
+PRIVATE = SMALL | {"clip_norm": 0.01, "noise_multiplier": 2.0}
+FEATURES = {"user": ["age"], "item": ["genre"], "context": ["hour"]}
+ENTROPY = None
+
+
+def log(users=USERS, items=ITEMS, hours=None, ages=AGES, genres=GENRES):
+    whole = InteractionLog.from_arrays(users, items, {"hour": np.arange(48) % 5 if hours is None else hours})
+    return whole.with_features(user_features={"age": ages}, item_features={"genre": genres})
+
+
+def rated(**changes):
+    data = Interactions.from_arrays(USERS, ITEMS, np.arange(48) % 5 + 1.0, np.arange(48))
+    return data._replace(**{name: change(getattr(data, name)) for name, change in changes.items()})
+
+
+def changed(array):
+    """The same but for the last entry."""
+    out = np.array(array)
+    out[-1] = out[-2]
+    return out
+
+
+def fit(data, folder, key=ENTROPY, **parameters):
+    features = FEATURES if isinstance(data, InteractionLog) else None
+    return PrivRec(features, **(PRIVATE | parameters)).fit(data, key=key, checkpoint=folder)
+
+
+# ---- digests --------------------------------------------------------------------------------------------------------
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8"))
+arrays = st.builds(
+    lambda n, kind, shape: np.arange(n).astype(kind).reshape(shape),
+    st.just(4), st.sampled_from(["<i4", "<i8", ">i4", "<f4", "<U3"]), st.sampled_from([(4,), (2, 2), (4, 1)]),
+)  # fmt: skip
+values = st.recursive(
+    scalars | arrays,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=2), inner, max_size=2),
+    max_leaves=6,
+)
+
+
+def known_as(value):
+    """What of a value is to be told apart."""
+    if isinstance(value, np.ndarray):
+        return "array", value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, dict):
+        return "mapping", tuple((name, known_as(part)) for name, part in value.items())
+    if isinstance(value, list):
+        return "sequence", tuple(map(known_as, value))
+    return "constant" if value is None or isinstance(value, bool) else type(value) is str, value
+
+
+@given(values, values)
+def test_digests_are_equal_where_values_are(a, b):
+    assert (digests({"part": a}) == digests({"part": b})) == (known_as(a) == known_as(b))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (["ab", "c"], ["a", "bc"]),
+        ([["a"], "b"], ["a", ["b"]]),
+        (["a", "b"], {"a": "b"}),
+        (None, "None"),
+        (True, 1),
+        ("1", 1),
+        (0.5, 0.75),
+        (np.array([1, 2]), [1, 2]),
+        (np.array([0, 1], dtype=np.int32), np.array([2**32], dtype=np.int64)),
+        (np.array(["a", 1], dtype=object), np.array(["a", "1"], dtype=object)),
+        (np.array(["a", "b"]), np.array(["ab", ""])),
+        (np.zeros((0, 3)), np.zeros((3, 0))),
+    ],
+)
+def test_what_looks_alike_has_different_digests(a, b):
+    assert digests({"x": a})["x"] != digests({"x": b})["x"]
+
+
+def test_numbers_are_the_same_however_they_are_written():
+    assert len({digests({"x": number})["x"] for number in (1, 1.0, np.int32(1), np.float64(1.0))}) == 1
+
+
+def test_what_is_not_known_has_no_digest():
+    with pytest.raises(TypeError, match=r"callback holds <object.*\(object\), which a run that is kept cannot depend"):
+        digests({"callback": object()})
+
+
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        ("values", rated(values=changed)),
+        ("timestamps", rated(timestamps=changed)),
+        ("rows", rated(indices=lambda columns: np.concatenate([columns[:-1], columns[-1:] + 1]))),
+        ("users", rated(user_ids=lambda ids: ids[::-1])),
+        ("users", rated(global_user_ids=lambda ids: ids + np.uint64(12))),
+        ("catalogue", rated(item_ids=lambda ids: ids[::-1])),
+        ("features of users", rated().with_features(user_features={"age": AGES})),
+        ("features of items", rated().with_features(item_features={"genre": GENRES})),
+    ],
+)
+def test_every_part_of_the_data_has_a_digest(part, other):
+    here, there = digests(data_parts(rated())), digests(data_parts(other))
+    assert [name for name in here if here[name] != there[name]] == [part]
+
+
+# ---- a key and what its noise is for --------------------------------------------------------------------------------
+
+OTHERS = {
+    "one entry's item": log(items=changed(ITEMS)),
+    "one entry's context": log(hours=changed(np.arange(48) % 5)),
+    "a feature of a user": log(ages=AGES[::-1]),
+    "a feature of an item": log(genres=1 - GENRES),
+    "the catalogue": log(items=ITEMS[::-1]),
+}
+
+
+@pytest.mark.parametrize("key", [ENTROPY, Key.from_seed(1)])
+@pytest.mark.parametrize("lost", [(), ("state",), ("message-shard-0",), ("state", "message-shard-0")])
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_key_is_used_for_no_other_data_whatever_is_lost(tmp_path, key, lost, other):
+    fit(log(), tmp_path, key)
+    for name in lost:
+        (tmp_path / name).unlink()
+    kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match="holds a run on other data or with other parameters"):
+        fit(OTHERS[other], tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+
+
+def test_a_run_whose_state_is_gone_makes_the_same_noise_for_the_same_data_only(tmp_path):
+    first = fit(log(), tmp_path)
+    (tmp_path / "state").unlink()
+    np.testing.assert_array_equal(fit(log(), tmp_path).parameters_, first.parameters_)
+
+
+@pytest.mark.parametrize("name", ["n_rounds", "noise_multiplier", "clip_norm", "learning_rate", "batch_size"])
+def test_a_key_is_used_with_no_other_parameters(tmp_path, name):
+    fit(log(), tmp_path)
+    (tmp_path / "state").unlink()
+    with pytest.raises(ValueError, match=f"key.json was made with other settings|other .*parameter {name}"):
+        fit(log(), tmp_path, **{name: 3})
+
+
+def test_a_copied_folder_is_used_for_no_other_features(tmp_path):
+    fit(log(), tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(ValueError, match=r"/b' holds a run .*\(key.json was made with other features of users\)"):
+        fit(log(ages=AGES[::-1]), tmp_path / "b")
+    fit(log(), tmp_path / "b")
+
+
+def test_files_of_another_run_are_not_mixed_in(tmp_path):
+    fit(log(), tmp_path / "a")
+    fit(OTHERS["one entry's item"], tmp_path / "b")
+    for name in ("state", "message-shard-0"):
+        shutil.copytree(tmp_path / "a", tmp_path / name)
+        (tmp_path / name / "state").unlink()
+        shutil.copy(tmp_path / "b" / name, tmp_path / name / name)
+        with pytest.raises(ValueError, match=rf"\({name} was made with other rows"):
+            fit(log(), tmp_path / name)
+
+
+def test_stage_one_is_bound_too(tmp_path):
+    options = {"stage1": "dp", "stage1_options": {"n_rounds": 1, "cohort_size": 4, "length": 3}}
+    fit(rated(), tmp_path, **options)
+    (tmp_path / "state").unlink()
+    with pytest.raises(ValueError, match="made with other timestamps"):
+        fit(rated(timestamps=lambda times: times[::-1]), tmp_path, **options)
+    (tmp_path / "key.json").unlink()
+    (tmp_path / "message-shard-0").unlink()
+    with pytest.raises(DamagedFileError, match=r"stage1' is damaged: it is of a run whose key \(key.json\) is gone"):
+        fit(rated(), tmp_path, **options)
+
+
+def test_other_peoples_public_sequences_are_bound_too(tmp_path):
+    """The rounds start from what was learnt of them, so with others the same noise would hide other sums."""
+    options = {"stage1": "public", "stage1_options": {"n_rounds": 1, "cohort_size": 4, "length": 3}}
+
+    def fit_with(public):
+        return PrivRec(**(PRIVATE | options)).fit(rated(), checkpoint=tmp_path, public=public)
+
+    public = Interactions.from_arrays(USERS, (ITEMS + USERS) % 7, np.ones(48), np.arange(48))
+    fit_with(public)
+    (tmp_path / "state").unlink()
+    with pytest.raises(ValueError, match=r"key.json was made with other public timestamps"):
+        fit_with(public._replace(timestamps=public.timestamps[::-1].copy()))
+    fit_with(public)
+
+
+@pytest.mark.parametrize("left", ["state", "message-shard-0"])
+def test_a_run_without_its_key_does_not_go_on_with_another(tmp_path, left):
+    fit(log(), tmp_path)
+    for path in tmp_path.iterdir():
+        if path.name != left:
+            path.unlink()
+    with pytest.raises(DamagedFileError, match=rf"{left}' is damaged: it is of a run whose key .* pass another one"):
+        fit(log(), tmp_path)
+    assert set(os.listdir(tmp_path)) == {left, "lock"}
+
+
+def test_a_key_goes_to_one_run(tmp_path):
+    used = Key.from_entropy()
+    used.claim("another fit")
+    with pytest.raises(ValueError, match="already used by another fit"):
+        fit(log(), tmp_path / "a", used)
+    assert not (tmp_path / "a" / "key.json").exists()
+    key = Key.from_entropy()
+    fit(log(), tmp_path / "b", key)
+    with pytest.raises(ValueError, match="already used by the run in"):
+        PrivRec(**SMALL).fit(rated(), key=key)
+
+
+def test_files_are_their_owners_alone(tmp_path):
+    tmp_path.chmod(0o755)
+    fit(log(), tmp_path)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("stops", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_key_is_whole_or_not_there(tmp_path, monkeypatch, stops):
+    def stop(descriptor):
+        raise stops
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", stop)
+        with pytest.raises(type(stops)):
+            fit(log(), tmp_path)
+    assert os.listdir(tmp_path) == ["lock"]
+    fit(log(), tmp_path)
+
+
+# ---- damaged files --------------------------------------------------------------------------------------------------
+
+SPOIL = {
+    "empty": lambda content: b"",
+    "half": lambda content: content[: len(content) // 2],
+    "text": lambda content: b"not what was written",
+    "a number": lambda content: b"7",
+    "a list": lambda content: b"[]",
+    "nothing in it": lambda content: b"{}",
+    "zeros": lambda content: bytes(len(content)),
+    "not utf-8": lambda content: b"\xff" * 8,
+    "deep": lambda content: b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("spoiled", SPOIL)
+@pytest.mark.parametrize("name", ["key.json", "state", "message-shard-0"])
+def test_a_damaged_file_is_named_with_the_way_out_and_kept(tmp_path, monkeypatch, name, spoiled):
+    interrupted(log(), tmp_path, monkeypatch)
+    path = tmp_path / name
+    path.write_bytes(SPOIL[spoiled](path.read_bytes()))
+    before = path.read_bytes()
+    with pytest.raises(DamagedFileError, match=rf"{name}' is damaged: .*; put the folder back .* or pass another one"):
+        fit(log(), tmp_path)
+    assert path.read_bytes() == before
+
+
+def interrupted(data, folder, monkeypatch):
+    """A run that stops in its second round, whose message is kept."""
+
+    def power_cut(self, state, update):
+        if update.round == 1:
+            raise RuntimeError("power cut")
+        return apply(self, state, update)
+
+    apply = PrivRecRounds.apply
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivRecRounds, "apply", power_cut)
+        with pytest.raises(RuntimeError, match="power cut"):
+            fit(data, folder, Key.from_seed(1))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [
+        ("format", "fastfedrec key 1", "this version reads 'fastfedrec key 2'"),
+        ("seed", "1", "seed must be an integer"),
+        ("seed", -1, "seed must be at least 0"),
+        ("seed", None, "must have a seed or a secret"),
+        ("secret", "00" * 32, "must have a seed or a secret"),
+        ("bound_to", [], "bound_to must hold digests"),
+        ("bound_to", {"rows": 1}, "bound_to must hold digests"),
+        ("more", 1, "must have the fields"),
+    ],
+)
+def test_each_field_of_a_key_is_looked_at(tmp_path, field, value, complaint):
+    fit(log(), tmp_path, Key.from_seed(1))
+    path = tmp_path / "key.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    with pytest.raises(DamagedFileError, match=complaint):
+        fit(log(), tmp_path)
+
+
+@pytest.mark.parametrize("secret", ["00" * 31, "zz" * 32, 7, ["00"] * 64])
+def test_a_secret_is_64_hexadecimal_digits(tmp_path, secret):
+    fit(log(), tmp_path)
+    path = tmp_path / "key.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"secret": secret}))
+    with pytest.raises(DamagedFileError, match=r"key.json' is damaged"):
+        fit(log(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value", "complaint"),
+    [
+        ("state", "round", 2, "round must be at most 1"),
+        ("state", "round", -2, "round must be at least -1"),
+        ("state", "round", 0.5, "round must be an integer"),
+        ("state", "round", True, "round must be an integer"),
+        ("state", "rounds", [[1, 2]], "not enough values"),
+        ("state", "rounds", [[1, 2, -3]], "traffic must be at least 0"),
+        ("state", "rounds", 3, "not iterable"),
+        ("state", "ledger", {}, "."),
+        ("state", "ledger", None, "."),
+        ("state", "more", None, "its header must have the fields"),
+        ("message-shard-0", "round", -1, "round must be at least 0"),
+        ("message-shard-0", "n_clients", "12", "n_clients must be an integer"),
+    ],
+)
+def test_each_field_of_a_header_is_looked_at(tmp_path, monkeypatch, name, field, value, complaint):
+    interrupted(log(), tmp_path, monkeypatch)
+    header, arrays = read_model(tmp_path / name)
+    write_model(tmp_path / name, header | {field: value}, arrays)
+    with pytest.raises(DamagedFileError, match=f"{name}' is damaged: .*{complaint}"):
+        fit(log(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "complaint"),
+    [
+        ("state", lambda arrays: {}, "must have the array 'parameters'"),
+        ("state", lambda arrays: {"parameters": arrays["parameters"][:-1]}, "parameters must have shape"),
+        ("state", lambda arrays: {"parameters": arrays["parameters"].astype(float)}, "parameters must have dtype"),
+        ("state", lambda arrays: {"parameters": arrays["parameters"] * np.float32(np.nan)}, "NaN or infinite"),
+        ("message-shard-0", lambda arrays: {}, "must have the fields"),
+        ("message-shard-0", lambda arrays: {"total": arrays["total"][:-1]}, "'total' must have shape"),
+        ("message-shard-0", lambda arrays: {"total": arrays["total"] * 1.0}, "'total' must have dtype int64"),
+        ("message-shard-0", lambda arrays: {"total": arrays["total"] + 2**60}, "'total' must be at most"),
+        ("message-shard-0", lambda arrays: {"total": np.full_like(arrays["total"], 2**40)}, "total has norm|at most"),
+    ],
+)
+def test_arrays_are_looked_at_as_a_server_looks_at_a_strangers(tmp_path, monkeypatch, name, change, complaint):
+    interrupted(log(), tmp_path, monkeypatch)
+    header, arrays = read_model(tmp_path / name)
+    write_model(tmp_path / name, header, change(arrays))
+    with pytest.raises(DamagedFileError, match=f"{name}' is damaged: .*{complaint}"):
+        fit(log(), tmp_path)
+
+
+def kept_files(folder):
+    """Each kind of file that a run finds again, and how it is read."""
+    bound = digests({"x": 1})
+    run, node = Checkpoint(folder / "run", bound), NodeMemory(folder / "node", 1).of_run("a" * 32, bound)
+    run.new_key(None)
+    run.keep_state({"round": 3}, {"parameters": np.arange(4.0)})
+    run.keep_message(Update(4, "north", 5, {"total": np.arange(3)}))
+    node.key()
+    node.keep_answer(Update(1, "north", 5, {"total": np.arange(3)}), 10, {"factors": np.ones(2)})
+    (folder / "shuffler").mkdir()
+    (folder / "shuffler/released.json").write_text(json.dumps({"a" * 32: 17, "b" * 32: 4}))
+    return {
+        run.folder / "key.json": lambda: run.resolve_key(None),
+        run.folder / "state": lambda: run.restore(("round",)),
+        run.folder / "message-north": lambda: run.message(4, "north", lambda update: None),
+        node.folder / "answer": lambda: node.answer(1, "north", 10, lambda update: None),
+        folder / "shuffler/released.json": lambda: Shuffler(2, 1, 10, folder / "shuffler").close(),
+    }
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_a_file_that_was_cut_at_any_byte_is_damaged(tmp_path, at):
+    path, read = list(kept_files(tmp_path).items())[at]
+    whole = path.read_bytes()
+    read()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(DamagedFileError, match=path.name):
+            read()
+    path.write_bytes(whole)
+    read()
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_a_link_or_a_folder_in_the_place_of_a_file_is_not_taken_for_a_new_run(tmp_path, at):
+    path, read = list(kept_files(tmp_path).items())[at]
+    path.unlink()
+    path.mkdir()
+    with pytest.raises((DamagedFileError, OSError)):
+        read()
+    path.rmdir()
+    path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises((DamagedFileError, OSError, ValueError)):
+        read()
+
+
+# ---- what a node keeps ----------------------------------------------------------------------------------------------
+
+RUN, BOUND = "a" * 32, digests({"system": "x", "data": 1})
+
+
+def answered(folder, round_number=1):
+    memory = NodeMemory(folder, 1).of_run(RUN, BOUND)
+    secret = memory.key()._secret
+    memory.keep_answer(Update(round_number, "north", 5, {"total": np.arange(3)}), 10, {"factors": np.ones(2)})
+    return memory, secret
+
+
+def kept(memory, round_number=1, complaint=None, n_users=10):
+    return memory.answer(round_number, "north", n_users, lambda update: complaint)
+
+
+def test_a_node_finds_its_answer_its_key_and_its_devices_again(tmp_path):
+    memory, secret = answered(tmp_path)
+    assert kept(memory).arrays["total"].tolist() == [0, 1, 2]
+    assert set(kept(memory).arrays) == {"total"}
+    assert memory.key()._secret == secret
+    assert memory.devices(dict)["factors"].tolist() == [1, 1]
+    assert kept(memory, 2) is None
+    with pytest.raises(RefusalError, match="round 0 is over"):
+        kept(memory, 0)
+    with pytest.raises(RefusalError, match="n_users must be 10"):
+        kept(memory, n_users=11)
+
+
+def test_a_node_that_has_sent_nothing_draws_a_new_key(tmp_path):
+    # Its answer may have been deleted, and the same noise on another state would cancel.
+    memory, secret = answered(tmp_path)
+    (memory.folder / "answer").unlink()
+    assert memory.key()._secret != secret
+
+
+def test_a_node_without_its_key_answers_no_more(tmp_path):
+    memory, _ = answered(tmp_path)
+    (memory.folder / "key.json").unlink()
+    with pytest.raises(DamagedFileError, match=r"answer' is damaged: it is of a run whose key .* in the next run"):
+        memory.key()
+
+
+def test_a_node_with_other_data_answers_no_more(tmp_path):
+    answered(tmp_path)
+    memory = NodeMemory(tmp_path, 1).of_run(RUN, digests({"system": "x", "data": 2}))
+    for asks in (memory.key, lambda: kept(memory), lambda: memory.devices(dict)):
+        with pytest.raises(ValueError, match=r"holds a run on other data .*made with other data"):
+            asks()
+
+
+@pytest.mark.parametrize("spoiled", SPOIL)
+@pytest.mark.parametrize("name", ["key.json", "answer"])
+def test_a_nodes_damaged_file_is_named(tmp_path, name, spoiled):
+    memory, _ = answered(tmp_path)
+    path = memory.folder / name
+    path.write_bytes(SPOIL[spoiled](path.read_bytes()))
+    with pytest.raises(DamagedFileError, match=f"{name}' is damaged: .*; this node can answer no more in this run"):
+        (memory.key if name == "key.json" else lambda: kept(memory))()
+
+
+def test_an_answer_is_looked_at_before_it_is_sent_again(tmp_path):
+    memory, _ = answered(tmp_path)
+    with pytest.raises(DamagedFileError, match="answer' is damaged: field 'total' must be at most 1"):
+        kept(memory, complaint="field 'total' must be at most 1")
+    header, arrays = read_model(memory.folder / "answer")
+    for change in ({"n_users": "10"}, {"round": -1}, {"n_clients": 0.5}, {"more": 1}):
+        write_model(memory.folder / "answer", header | change, arrays)
+        with pytest.raises(DamagedFileError, match="answer' is damaged"):
+            kept(memory)

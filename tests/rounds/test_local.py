@@ -1,0 +1,216 @@
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import pytest
+from support.adder import Adder
+
+from fastfedrec import (
+    DPALS,
+    DPFMF,
+    FMFLDP,
+    DPGram,
+    FedRec,
+    FedRecPlusPlus,
+    Key,
+    LaplaceRRSVD,
+    NoAnswerError,
+    PrivatePrototypes,
+    PrivRec,
+    ShuffledSketchGram,
+    datasets,
+)
+from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec.engines import LocalEngine
+
+
+@pytest.fixture(scope="module")
+def data():
+    return datasets.generate_implicit(50, 40, key=Key.from_seed(1))
+
+
+def run(engine, system, data, **options):
+    ledger, communication = Ledger(), CommunicationLedger()
+    state = engine.run(
+        system, np.zeros(data.n_items, dtype=np.int64), data, key=Key.from_seed(0), n_rounds=3, ledger=ledger,
+        communication=communication, **options,
+    )  # fmt: skip
+    return state, ledger, communication
+
+
+@pytest.mark.parametrize("n_shards", [1, 4, 60])
+def test_every_round_adds_every_user(data, n_shards):
+    rounds = []
+    state, ledger, communication = run(
+        LocalEngine(n_shards), Adder(), data, after_round=lambda number, state: rounds.append((number, state.sum()))
+    )
+    np.testing.assert_array_equal(state, 3 * data.interactions_per_item())
+    assert rounds == [(n, (n + 1) * data.n_interactions) for n in range(3)]
+    assert sum(ledger.events.values()) == 3
+    assert communication.to_dict()["upload_total"] == 3 * 8 * 40 * 50
+
+
+def test_a_run_is_resumed_at_a_later_round(data):
+    rounds = []
+    state, ledger, _ = run(
+        LocalEngine(), Adder(), data, first_round=2, after_round=lambda number, state: rounds.append(number)
+    )
+    np.testing.assert_array_equal(state, data.interactions_per_item())
+    assert rounds == [2]
+    assert sum(ledger.events.values()) == 1
+
+
+def test_a_hostile_shard_does_not_stop_the_run(data):
+    class Liar(Adder):
+        def local_round(self, state, shard, key, round, *, sender="shard-0", n_threads=0):
+            update = super().local_round(state, shard, key, round, sender=sender)
+            if sender == "shard-1":
+                update.arrays["sum"][0] = -1
+            return update
+
+    engine = LocalEngine(3)
+    state, ledger, _ = run(engine, Liar(), data)
+    honest = sum(shard.interactions_per_item() for n, shard in enumerate(data.shard(3)) if n != 1)
+    np.testing.assert_array_equal(state, 3 * honest)
+    assert {r.sender for r in engine.rejections} == {"shard-1"}
+    assert [event.n_users for event in ledger.events] == [50 - data.shard(3)[1].n_users]
+    assert [r.round for r in engine.rejections] == [0, 0, 1, 1, 2, 2]  # the bad message, and its absence
+
+
+# ---- rounds that nobody answers -------------------------------------------------------------------------------------
+
+
+class Deaf(LocalEngine):
+    """Whose server gets nothing that it can use in some rounds."""
+
+    def __init__(self, is_lost=lambda round_number: True, says=None):
+        super().__init__(2)
+        self._is_lost, self._says = is_lost, says
+
+    def _answers(self, system, state, placed, key, round_number, n_threads):
+        lost = self._is_lost(round_number)
+        for update in super()._answers(system, state, placed, key, round_number, n_threads):
+            if not lost or self._says is not None:
+                yield replace(update, **self._says) if lost else update
+
+
+SYSTEMS = {
+    "FMFLDP": FMFLDP(n_rounds=3),
+    "FMFLDP without noise": FMFLDP(n_rounds=3, epsilon=None),
+    "DPGram": DPGram(4.0, gate=False),
+    "DPALS": DPALS(4.0),
+    "DPFMF": DPFMF(4.0),
+    "LaplaceRRSVD": LaplaceRRSVD(),
+    "ShuffledSketchGram": ShuffledSketchGram(4.0),
+    "PrivRec": PrivRec(n_rounds=2, n_factors=16, hidden=(16,)),
+    "FedRec": FedRec(n_rounds=2),
+    "FedRecPlusPlus": FedRecPlusPlus(n_rounds=2),
+    "PrivatePrototypes": PrivatePrototypes(n_prototypes=2),
+}
+WITH_RATINGS = ("LaplaceRRSVD", "FedRec", "FedRecPlusPlus", "PrivatePrototypes")
+
+
+@pytest.mark.parametrize("says", [None, {"n_clients": 10**9}])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_run_that_nobody_answered_has_no_model(name, says):
+    people = datasets.generate_implicit(50, 40, key=Key.from_seed(1), ratings=name in WITH_RATINGS)
+    model, engine, ledger = type(SYSTEMS[name])(**SYSTEMS[name].get_params()), Deaf(says=says), Ledger()
+    options = {"entities": np.arange(50) % 2} if name == "PrivatePrototypes" else {}
+    with pytest.raises(
+        NoAnswerError, match=r"nobody answered .* so there is no model .*(no acceptable|claims)"
+    ) as caught:
+        model.fit(people, key=Key.from_seed(2), engine=engine, ledger=ledger, **options)
+    assert caught.value.ledger.events  # what was sent is paid for, whether or not it arrived
+    assert ledger.events
+    assert caught.value.rejections == tuple(engine.rejections)
+    assert engine.rejections[0].round == 0
+    assert not [
+        attribute for attribute in vars(model) if attribute in ("item_factors_", "user_factors_", "parameters_")
+    ]
+    with pytest.raises(RuntimeError, match="not fitted"):
+        model.recommend(people.user_ids[:1], 1)
+
+
+@pytest.mark.parametrize("lost", [{0}, {1}, {0, 1}, {1, 2}])
+def test_a_round_that_nobody_answered_among_others_is_a_note(data, lost):
+    model = FMFLDP(n_rounds=3).fit(data, key=Key.from_seed(2), engine=Deaf(lost.__contains__))
+    assert [note for note in model.ledger_.notes if "nobody" in note] == [
+        f"nobody answered in round {number} of FMFLDP, which is counted all the same" for number in sorted(lost)
+    ]
+    assert sum(model.ledger_.events.values()) == 3
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_round_in_the_middle_that_nobody_answered_is_said_by_every_system(name):
+    """Of all rounds the second: a system of several kinds of rounds has no model without one of them."""
+    people = datasets.generate_implicit(50, 40, key=Key.from_seed(1), ratings=name in WITH_RATINGS)
+    calls = count()
+    engine = Deaf(lambda round_number: next(calls) == 1)
+    model = type(SYSTEMS[name])(**SYSTEMS[name].get_params())
+    options = {"entities": np.arange(50) % 2} if name == "PrivatePrototypes" else {}
+    try:
+        ledger = model.fit(people, key=Key.from_seed(2), engine=engine, **options).ledger_
+    except NoAnswerError as error:
+        ledger = error.ledger
+        assert not hasattr(model, "item_factors_")
+    is_one_round = next(calls) == 1
+    assert any("nobody answered in round" in note for note in ledger.notes) == (not is_one_round)
+    assert bool(engine.rejections) == (not is_one_round)
+
+
+def test_a_resumed_run_counts_the_rounds_of_before(data):
+    heard, deaf = LocalEngine(), Deaf()
+    options = {"key": Key.from_seed(0), "n_rounds": 3, "communication": CommunicationLedger()}
+    state = np.zeros(data.n_items, dtype=np.int64)
+    ledger = Ledger()
+    state = heard.run(Adder(), state, data, **(options | {"n_rounds": 1}), ledger=ledger)
+    np.testing.assert_array_equal(deaf.run(Adder(), state, data, **options, first_round=1, ledger=ledger), state)
+    assert len(ledger.notes) == 2
+    ledger = Ledger()
+    for number in (0, 1):  # nobody was heard before it was stopped either
+        ledger.note(f"nobody answered in round {number} of Adder, which is counted all the same")
+    with pytest.raises(NoAnswerError, match="in any of its 3 rounds"):
+        deaf.run(Adder(), state, data, **options, first_round=2, ledger=ledger)
+
+
+def test_people_without_data_answer(data):
+    assert not run(LocalEngine(2), Adder(), data.select_users([]))[1].notes
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_shards_without_users_change_nothing(name):
+    people = datasets.generate_implicit(50, 40, key=Key.from_seed(1), ratings=name in WITH_RATINGS)
+    few, many = (
+        type(SYSTEMS[name])(**SYSTEMS[name].get_params()).fit(people, key=Key.from_seed(2), engine=engine)
+        for engine in (LocalEngine(), LocalEngine(60))
+    )
+    users, items = people.user_ids, np.resize(people.item_ids, 50)
+    np.testing.assert_allclose(many.score(users, items), few.score(users, items), rtol=1e-5, atol=1e-7)
+    assert many.ledger_.to_dict() == few.ledger_.to_dict()
+
+
+def test_ledger_is_written_before_messages_are_made(data):
+    class Fails(Adder):
+        def local_round(self, *args, **kwargs):
+            raise RuntimeError("power cut")
+
+    ledger = Ledger()
+    with pytest.raises(RuntimeError, match="power cut"):
+        LocalEngine().run(
+            Fails(), np.zeros(40, dtype=np.int64), data, key=Key.from_seed(0), n_rounds=3, ledger=ledger,
+            communication=CommunicationLedger(),
+        )  # fmt: skip
+    assert sum(ledger.events.values()) == 1
+
+
+def test_progress_bar_is_drawn_only_when_asked(data, capsys):
+    run(LocalEngine(), Adder(), data)
+    assert capsys.readouterr().err == ""
+    run(LocalEngine(), Adder(), data, show_progress=True)
+    assert "Adder" in capsys.readouterr().err
+
+
+def test_bad_number_of_shards():
+    for bad in (0, -1, 1.5, "two"):
+        with pytest.raises((ValueError, TypeError), match="n_shards"):
+            LocalEngine(bad)

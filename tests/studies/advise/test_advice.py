@@ -1,0 +1,278 @@
+"""Advice: what a fit will record, settings that keep a budget, and the reading of stored sweeps, by hand."""
+
+import json
+
+import pytest
+
+from fastfedrec import FMFLDP, DPGram, Key, datasets
+from fastfedrec.cli.main import main
+from fastfedrec.studies.advise import grid as grid_module
+from fastfedrec.studies.advise._recipes import POPULARITY, RECIPES, calibrated, plan_run
+from fastfedrec.studies.advise.advice import advise, stored_sweeps
+from fastfedrec.studies.sweep.cells import TRUST_VIEWS
+from fastfedrec.systems.registry import make_system
+
+CENTRAL = {recipe.system: recipe for recipe in RECIPES if recipe.trust == "central"}
+
+
+def row(n_users, n_items, target, system, hr, *, trust="central", row_length=30.0, n_tested=10_000):
+    return {
+        "n_users": n_users, "n_items": n_items, "row_length": row_length, "system": system, "trust": trust,
+        "target": target, "epsilon": target, "parameters": {}, "metrics": {"hr@10": [hr]}, "n_tested": n_tested,
+        "bytes_per_client": None, "seconds": 1.0, "is_popularity": system == POPULARITY,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A file of sweeps with these rows."""
+
+    def write(*rows):
+        path = tmp_path / "advice.json"
+        told = {"source": "made up", "code": "0", "machine": "none", "n_threads": 1, "delta": 1e-6}
+        path.write_text(json.dumps({**told, "rows": rows}))
+        return path
+
+    return write
+
+
+def corner(n_users, target, gram, popularity, n_items=300):
+    return [row(n_users, n_items, target, "DPGram", gram), row(n_users, n_items, target, POPULARITY, popularity)]
+
+
+# ---- oracle: what fits record ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: f"{recipe.trust}-{recipe.system}")
+@pytest.mark.parametrize(("n_users", "n_items"), [(400, 60), (3000, 60)])
+def test_plans_are_what_fits_record(recipe, n_users, n_items):
+    chosen = calibrated(recipe, 7.0, 1e-6, n_users, n_items)
+    assert chosen is not None
+    parameters, planned = chosen
+    model = make_system(recipe.system, parameters)
+    model.fit(datasets.generate_implicit(n_users, n_items, key=Key.from_seed(1)), key=Key.from_seed(2))
+    assert planned.ledger.events == model.ledger_.events
+    view = TRUST_VIEWS[recipe.trust]
+    assert planned.ledger.epsilon(view) == model.ledger_.epsilon(view) <= 7.0
+    assert (planned.communication is None) == (not hasattr(model, "communication_"))
+    if planned.communication is not None:
+        assert planned.communication.to_dict() == model.communication_.to_dict()
+
+
+def test_plans_of_both_sides_of_the_gate():
+    for n_users, n_rounds in ((300, 1), (30_000, 2)):
+        planned = plan_run(DPGram(1.0), n_users, 300, 1e-6)
+        assert sum(planned.ledger.events.values()) == n_rounds
+        assert planned.is_popularity == (n_rounds == 1)
+
+
+def test_what_is_not_known_before_a_fit_is_refused():
+    for model in (FMFLDP(epsilon=None), make_system("privrec", {})):
+        with pytest.raises(TypeError, match="is not known before it; fit it"):
+            plan_run(model, 1000, 100, 1e-6)
+
+
+# ---- exact invariants: budgets ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: f"{recipe.trust}-{recipe.system}")
+@pytest.mark.parametrize("epsilon", [0.7, 5.0])
+def test_settings_keep_their_budget_and_use_it(recipe, epsilon):
+    parameters, planned = calibrated(recipe, epsilon, 1e-7, 20_000, 500)
+    cost = planned.ledger.epsilon(TRUST_VIEWS[recipe.trust], 1e-7)
+    assert cost <= epsilon
+    is_full = recipe.make(recipe.most, epsilon, 1e-7) == parameters if recipe.most < float("inf") else False
+    assert cost > 0.85 * epsilon or is_full  # reports are whole, and few
+    assert parameters.get("delta", 1e-7) == 1e-7
+
+
+def test_no_setting_is_so_cheap():
+    sketch = next(recipe for recipe in RECIPES if recipe.system == "ShuffledSketchGram")
+    assert calibrated(sketch, 0.1, 1e-6, 500, 300) is None  # one report costs more
+
+
+# ---- oracle: answers by hand -----------------------------------------------------------------------------------------
+
+
+def test_the_figure_is_the_least_around_the_question(write):
+    rows = [
+        *corner(1_000, 1.0, 0.60, 0.50), *corner(10_000, 1.0, 0.70, 0.51), *corner(100_000, 1.0, 0.80, 0.52),
+        *corner(10_000, 2.0, 0.90, 0.53), *corner(10_000, 1.0, 0.65, 0.40, n_items=1_000),
+        *corner(100_000, 1.0, 0.95, 0.45, n_items=1_000), *corner(10_000, 1.0, 0.1, 0.1, n_items=3_000),
+    ]  # fmt: skip
+    found = advise(20_000, 500, 1.5, "central", measured=write(*rows))
+    (gram,) = found.offers
+    # No more users and no larger epsilon than asked about, the next numbers of items on both sides.
+    assert gram.expected == 0.65
+    # Against the best popularity around, more users and a larger epsilon included.
+    assert gram.gain == pytest.approx(min(0.70 - 0.53, 0.65 - 0.45))
+    assert gram.margin == pytest.approx(2 * (0.7 * 0.3 / 10_000 + 0.53 * 0.47 / 10_000) ** 0.5)
+    assert found.best is gram
+    assert not found.popularity_is_as_good
+    assert found.popularities[0].expected == 0.40
+    text = found.summary()
+    assert f"Use {gram.setting}" in text
+    assert "for replacing all data of one user (unit: user)" in text
+    assert "trust: central (the server is trusted with the data" in text
+    assert json.loads(json.dumps(found.to_dict()))["best"]["system"] == "DPGram"
+
+
+@pytest.mark.parametrize(("gram", "is_as_good"), [(0.505, True), (0.53, False), (0.40, True)])
+def test_popularity_is_as_good_where_the_gain_is_chance(write, gram, is_as_good):
+    found = advise(10_000, 300, 1.0, "central", measured=write(*corner(10_000, 1.0, gram, 0.50)))
+    assert found.popularity_is_as_good is is_as_good
+    assert found.best.system == (POPULARITY if is_as_good else "DPGram")
+    assert ("Popularity is as good" in found.summary()) is is_as_good
+
+
+def test_a_closed_gate_is_popularity(write):
+    # With 1,000 users DPGram's gate is closed: what it releases is popularity, however well it does.
+    measured = write(*corner(1_000, 1.0, 0.60, 0.50))
+    found = advise(1_000, 300, 1.0, "central", measured=measured)
+    assert found.popularity_is_as_good
+    assert found.best.system == "DPGram"
+    assert "everybody gets the same list" in found.summary()
+    assert not advise(10_000, 300, 1.0, "central", measured=measured).best.is_popularity
+
+
+def test_a_random_list_is_no_gain(write):
+    # Popularity may be worse than nothing; a system that is as good as nothing has gained nothing.
+    measured = write(*corner(10_000, 1.0, 0.1, 0.04))
+    found = advise(10_000, 300, 1.0, "central", measured=measured)
+    assert found.offers[0].gain == 0.0
+    assert found.popularity_is_as_good
+    assert "no better than items at random" in found.summary()
+
+
+def test_a_smaller_delta_reads_a_smaller_epsilon(write):
+    measured = write(*corner(10_000, 0.5, 0.55, 0.50), *corner(10_000, 1.0, 0.70, 0.50))
+    here, there = (advise(10_000, 300, 1.0, "central", delta=delta, measured=measured) for delta in (1e-6, 1e-9))
+    assert here.offers[0].expected == 0.70
+    assert there.offers[0].expected == 0.55  # its noise would have cost less than 1 at 1e-6
+    assert there.offers[0].epsilon <= 1.0
+
+
+def test_what_is_left_where_trust_is_misplaced_and_ties_are_told(write):
+    others = [row(10_000, 300, 1.0, system, hr) for system, hr in (("DPFMF", 0.595), ("DPALS", 0.55))]
+    rows = [*corner(10_000, 1.0, 0.60, 0.50), *others]
+    central = advise(10_000, 300, 1.0, "central", measured=write(*rows))
+    assert [offer.system for offer in central.offers] == ["DPGram", "DPFMF", "DPALS"]
+    assert "if that trust is misplaced, nothing is left of it" in central.summary()
+    assert "by these figures not clearly better than DPFMF\n" in central.summary()
+    shuffle = advise(5_000, 300, 2.0, "shuffle", measured=write(row(1_000, 300, 2.0, POPULARITY, 0.3, trust="shuffle")))
+    alone = shuffle.popularities[0].epsilon_alone
+    assert alone == pytest.approx(shuffle.popularities[0].parameters["epsilon"])
+    assert alone > 2.0
+    assert f"if that trust is misplaced, epsilon {alone:.1f}" in shuffle.summary()
+
+
+def test_fewer_users_than_asked_about_are_told(write):
+    dense = row(1_000, 300, 1.0, "DPFMF", 0.6)
+    hard = row(10_000, 300, 2.0, "DPALS", 0.6)
+    measured = write(*corner(1_000, 1.0, 0.6, 0.49), *corner(10_000, 1.0, 0.7, 0.5), dense, hard)
+    assert advise(20_000, 300, 1.0, "central", measured=measured).remarks == (
+        "n_users 20,000 lies beyond what was measured; the figures are those of 10,000",
+        "DPFMF: measured with no more than 1,000 users; with yours it may do better",
+        "DPALS: nothing was measured at 300 items with so few users and so small an epsilon",
+    )
+
+
+def test_answers_are_for_the_users_asked_about(write):
+    rows = [row(1_000, 300, 2.0, system, hr, trust="shuffle") for system, hr in ((POPULARITY, 0.3), ("FMFLDP", 0.5))]
+    few, many = (advise(n, 300, 2.0, "shuffle", measured=write(*rows)).offers[0] for n in (2_000, 50_000))
+    assert few.parameters["n_reports"] < many.parameters["n_reports"]
+    assert max(few.epsilon, many.epsilon) <= 2.0
+    assert few.upload < many.upload
+
+
+# ---- what was not measured -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ({"n_users": 900}, "n_users must be from 1,000 to 10,000"),
+        ({"n_items": 200}, "n_items must be from 300 to 300"),
+        ({"n_items": 400}, "n_items must be from 300 to 300"),
+        ({"epsilon": 0.5}, "epsilon must be from 1 to 2"),
+        ({"row_length": 40.0}, "row_length must be from 30 to 30"),
+    ],
+)
+def test_no_answer_where_nothing_is_known(write, question, message):
+    measured = write(*corner(1_000, 1.0, 0.6, 0.5), *corner(10_000, 2.0, 0.7, 0.5))
+    usual = {"n_users": 5_000, "n_items": 300, "epsilon": 1.5, "trust": "central", "measured": measured}
+    assert advise(**usual).remarks == tuple(f"{name}: it was not measured" for name in ("DPFMF", "DPALS"))
+    with pytest.raises(ValueError, match=message):
+        advise(**(usual | question))
+
+
+def test_beyond_the_easiest_that_was_measured_is_marked(write):
+    measured = write(*corner(1_000, 1.0, 0.6, 0.5))
+    found = advise(10**6, 300, 9.0, "central", measured=measured)
+    assert found.offers[0].expected == 0.6
+    assert "n_users 1,000,000 lies beyond what was measured; the figures are those of 1,000" in found.remarks
+    assert "epsilon 9 lies beyond what was measured; the figures are those of 1" in found.remarks
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"n_users": 0}, ValueError, "n_users"),
+        ({"epsilon": float("nan")}, ValueError, "epsilon"),
+        ({"epsilon": 1e300}, ValueError, "epsilon must be at most 1000000.0"),
+        ({"trust": "server"}, ValueError, "trust must be one of"),
+        ({"delta": 0.0}, ValueError, "delta"),
+    ],
+)
+def test_bad_inputs(arguments, error, message):
+    with pytest.raises(error, match=message):
+        advise(**({"n_users": 5_000, "n_items": 500, "epsilon": 2.0, "trust": "central"} | arguments))
+
+
+# ---- the sweeps that are shipped -------------------------------------------------------------------------------------
+
+
+def test_the_stored_guarantees_hold():
+    stored = stored_sweeps()
+    private = [row for row in stored["rows"] if row["trust"]]
+    assert {row["trust"] for row in private} == set(TRUST_VIEWS)
+    assert "GENERATED DATA" in stored["source"]
+    assert all(row["epsilon"] <= row["target"] for row in private)
+    for row in private[::40]:  # computed anew
+        planned = plan_run(
+            make_system(row["system"], row["parameters"]), row["n_users"], row["n_items"], stored["delta"]
+        )
+        assert planned.ledger.epsilon(TRUST_VIEWS[row["trust"]]) == pytest.approx(row["epsilon"], rel=1e-9)
+
+
+def test_the_stored_sweeps_are_made_by_the_command(tmp_path, monkeypatch, capsys):
+    for name, value in {
+        "USERS": (300,),
+        "ITEMS": (60,),
+        "ROW_LENGTHS": (28.0,),
+        "EPSILONS": (4.0,),
+        "SEEDS": {},
+    }.items():
+        monkeypatch.setattr(grid_module, name, value)
+    assert main(["sweep", "--advice", "--out", str(tmp_path), "--threads", "1"]) == 0
+    assert "settings written to" in capsys.readouterr().out
+    made, stored = json.loads((tmp_path / "advice.json").read_text()), stored_sweeps()
+    assert made.keys() == stored.keys()
+    assert {row["trust"] for row in made["rows"]} == {None, "local", "shuffle", "central"}
+    assert all(row.keys() == stored["rows"][0].keys() for row in made["rows"])
+    argv = ["advise", "--users", "300", "--items", "60", "--epsilon", "4", "--measured", str(tmp_path / "advice.json")]
+    for trust in TRUST_VIEWS:
+        assert main([*argv, "--trust", trust]) == 0
+        assert f"trust: {trust}" in capsys.readouterr().out
+
+
+def test_the_command(capsys):
+    argv = ["advise", "--users", "20000", "--items", "1000", "--epsilon", "2", "--trust", "central"]
+    assert main(argv) == 0
+    assert "\nUse " in capsys.readouterr().out
+    assert main([*argv, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["best"]["epsilon"] <= 2.0
+    assert (document["privacy_unit"], document["neighboring"], document["trust"]) == ("user", "replace", "central")
+    assert main([*argv[:4], "100000", *argv[5:]]) == 2
+    assert "n_items must be from 300 to 3,000" in capsys.readouterr().err

@@ -1,0 +1,163 @@
+"""Figures 2 and 3 of the Laplace-RR-SVD paper, and the comparison at equal exact epsilon, on small data."""
+
+import json
+import math
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from fastfedrec import Interactions, Key, doctor
+from fastfedrec.cli.main import main
+from fastfedrec.datasets import load_movielens_folds
+from fastfedrec.evaluation import evaluate_ratings, k_fold
+from fastfedrec.mechanisms import SerialLaplaceRR
+from fastfedrec.studies.reproduce.jeyamohan2019 import (
+    AS_PUBLISHED,
+    GLOBAL_MEAN,
+    ITEM_MEAN,
+    LAPLACE,
+    QUICK_EPSILONS,
+    WITHOUT,
+    rating_figure,
+    serial_epsilon,
+)
+from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
+
+STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
+
+
+@pytest.fixture(scope="module")
+def folds():
+    rng = np.random.default_rng(1)
+    values = 3 + rng.normal(0, 0.8, (60, 1)) + rng.normal(0, 0.8, 30) + rng.normal(0, 0.7, (60, 30))
+    dense = np.where(rng.random((60, 30)) < 0.6, np.clip(np.round(values), 1, 5), 0)
+    return list(k_fold(Interactions.from_scipy(scipy.sparse.csr_array(dense)), n_folds=3, key=Key.from_seed(1)))
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+def test_cells_are_what_the_models_give(folds):
+    figure = rating_figure(folds, "2", epsilons=[0.5, 2.0])
+    assert [(cell.epsilon_1, cell.epsilon_2) for cell in figure.cells] == [(0.5, 0.5), (2.0, 2.0)]
+    for cell in figure.cells:
+        for name, variant in ((AS_PUBLISHED, "published"), ("optimal", "optimal"), ("mixture", "mixture")):
+            model = LaplaceRRSVD(variant, cell.epsilon_1, cell.epsilon_2)
+            for seed, (train, test) in enumerate(folds):
+                expected = evaluate_ratings(model.fit(train, key=Key.from_seed(seed)), test)["rmse"]
+                assert cell.errors[name][seed] == expected
+        assert math.isclose(cell.exact_epsilon["optimal"], 2 * cell.epsilon_1, rel_tol=1e-6)
+        assert math.isclose(cell.exact_epsilon[LAPLACE], cell.epsilon_1, rel_tol=1e-6)
+        assert cell.exact_epsilon[AS_PUBLISHED] is cell.exact_epsilon[WITHOUT] is None
+        assert cell.mean("optimal") == pytest.approx(np.mean(cell.errors["optimal"]))
+
+
+@pytest.mark.parametrize("exact", [0.5, 2.0, 6.0])
+def test_serial_epsilon_is_the_largest_that_stays_within(exact):
+    found = serial_epsilon(exact)
+    assert SerialLaplaceRR(found, found, STARS).epsilon <= exact
+    assert SerialLaplaceRR(found + 1e-4, found + 1e-4, STARS).epsilon > exact
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_equal_epsilon_is_equal(folds):
+    figure = rating_figure(folds, "equal-epsilon", epsilons=[1.0, 3.0], quick=True)
+    for cell, exact in zip(figure.cells, (1.0, 3.0), strict=True):
+        for name in ("optimal", "mixture", "laplace", "serial"):
+            assert exact * (1 - 1e-4) < cell.exact_epsilon[name] <= exact
+        assert {ITEM_MEAN, GLOBAL_MEAN, WITHOUT} < set(cell.errors)
+        assert all(len(errors) == 1 for errors in cell.errors.values())
+
+
+def test_figure_3_is_the_whole_grid_and_is_told_in_every_form(folds, tmp_path):
+    figure = rating_figure(folds, "3", epsilons=[0.5, 2.0], quick=True)
+    assert len(figure.cells) == 4
+    assert json.loads(json.dumps(figure.to_dict(), allow_nan=False))["verdict"] == figure.verdict()
+    assert "below the private item mean in" in figure.summary()
+    page = figure.to_markdown(plot="figure.png")
+    assert page.count("\n| ") == 6
+    assert "](figure.png)" in page
+    pytest.importorskip("matplotlib")
+    for name in ("2", "3", "equal-epsilon"):
+        rating_figure(folds, name, epsilons=[0.5, 2.0], quick=True).plot(tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+def test_finished_cells_are_kept_and_read_only_for_the_same_settings(folds, tmp_path, monkeypatch):
+    options = {"epsilons": [0.5, 2.0], "quick": True, "folder": tmp_path}
+    first = rating_figure(folds, "2", **options)
+    asked = []
+
+    def run(pair, *rest):
+        asked.append(pair)
+        return asdict(first.cells[0])
+
+    monkeypatch.setattr("fastfedrec.studies.reproduce.jeyamohan2019._run", run)
+    assert rating_figure(folds, "2", **options) == first
+    assert not asked
+    rating_figure(folds[1:], "2", **options)  # other data
+    assert asked == [(0.5, 0.5), (2.0, 2.0)]
+
+
+def test_quick_takes_one_split_and_seven_epsilons(folds):
+    figure = rating_figure(folds, "2", quick=True)
+    assert tuple(cell.epsilon_1 for cell in figure.cells) == QUICK_EPSILONS
+    assert figure.settings["n_splits"] == 1
+
+
+def test_the_command_writes_what_the_function_gives(folds, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens_folds", lambda path: folds)
+    monkeypatch.setattr("fastfedrec.studies.reproduce.jeyamohan2019.QUICK_EPSILONS", (0.5, 2.0))
+    (tmp_path / "u1.base").write_text("")
+    out = tmp_path / "out"
+    argv = ["reproduce", "laplace-rr-svd", "--figure", "3", "--data", tmp_path, "--quick", "--out", out, "--json"]
+    assert main(list(map(str, argv))) == 0
+    document = json.loads(capsys.readouterr().out)
+    figure = rating_figure(folds, "3", quick=True)
+    assert document == json.loads(json.dumps(figure.to_dict())) | {"machine": doctor.describe_machine()}
+    assert json.loads((out / "figure-3.json").read_text()) == document
+    assert "Figure 3" in (out / "figure-3.md").read_text()
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_bad_inputs(folds):
+    with pytest.raises(ValueError, match="figure must be one of '2', '3', 'equal-epsilon'"):
+        rating_figure(folds, "4")
+    with pytest.raises(ValueError, match="folds must hold at least one pair"):
+        rating_figure([], "2")
+    with pytest.raises(ValueError, match="epsilons must hold at least one value"):
+        rating_figure(folds, "2", epsilons=[])
+    with pytest.raises(TypeError, match="folds must be Interactions"):
+        rating_figure([(1, 2)], "2")
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_the_figure(folds):
+    one, four = (rating_figure(folds, "2", epsilons=[2.0], quick=True, n_threads=n) for n in (1, 4))
+    assert one.cells == four.cells
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+def test_figures_on_movielens_100k(data_path):
+    folds = load_movielens_folds(data_path("ml-100k.zip"))
+    low, high = rating_figure(folds, "equal-epsilon", epsilons=[2.0, 6.0]).cells
+    assert low.mean("optimal") <= 0.985
+    assert low.mean("optimal") < low.mean("laplace") - 0.02
+    assert low.mean("optimal") < low.mean("serial") - 0.02
+    assert low.mean("optimal") < low.mean(ITEM_MEAN) < low.mean(GLOBAL_MEAN)
+    assert not any(low.n_epochs["optimal"])
+    assert all(high.n_epochs["optimal"])
+    assert high.mean("optimal") < high.mean(WITHOUT) + 0.01
+    (published,) = rating_figure(folds, "2", epsilons=[1.0]).cells
+    assert published.mean(AS_PUBLISHED) > published.mean("optimal") + 0.2

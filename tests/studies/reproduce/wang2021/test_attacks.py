@@ -1,0 +1,163 @@
+"""Table 6 of the PrivRec paper, and the same attacks on every system: what is attacked, and what is shown."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from conftest import find_data
+
+from fastfedrec import EASE, Key, Popularity
+from fastfedrec.accounting import Ledger
+from fastfedrec.cli.main import main
+from fastfedrec.datasets import load_movielens
+from fastfedrec.studies.membership.attack import membership_loss, membership_shadow
+from fastfedrec.studies.reproduce.wang2021 import attacks as wang2021_attacks
+from fastfedrec.studies.reproduce.wang2021.attacks import (
+    AS_PUBLISHED,
+    LOSS,
+    PUBLISHED,
+    SHADOW,
+    attack_table,
+    generated_population,
+    privrec_targets,
+    system_targets,
+)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """One network, and the model that is found out most surely; few trees."""
+    both, systems = wang2021_attacks.privrec_targets, wang2021_attacks.system_targets
+
+    def fewer_trees(found):
+        for _, options in found.values():
+            for attack in (AS_PUBLISHED, SHADOW):
+                if attack in options:
+                    options[attack]["n_trees"] = 10
+        return found
+
+    def networks(data, **options):
+        found = fewer_trees(both(data, quick=True))
+        return {name: found[name] for name in ("PrivRec", "DP-PrivRec, epsilon 2")}
+
+    def others(data, **options):
+        found = fewer_trees(systems(data, quick=True))
+        return {name: found[name] for name in ("popularity", "EASE")}
+
+    monkeypatch.setattr(wang2021_attacks, "privrec_targets", networks)
+    monkeypatch.setattr(wang2021_attacks, "system_targets", others)
+
+
+# ---- oracle: what is printed, and by hand ----------------------------------------------------------------------------
+
+
+def test_the_table_is_the_papers():
+    assert list(PUBLISHED.values()) == [0.65, 0.51, 0.54, 0.55, 0.59]
+    assert list(PUBLISHED) == list(privrec_targets(generated_population(quick=True), quick=True))
+
+
+def test_rows_by_hand(tiny):
+    data, key = generated_population(quick=True), Key.from_seed(3)
+    found = attack_table(None, "attacks", seed=3, quick=True)
+    by_hand = membership_loss(EASE(), data, n_references=1, key=key)
+    assert found.rows["EASE"]["attacks"][LOSS] == by_hand.to_dict()
+    by_hand = membership_shadow(Popularity(), data, n_shadows=1, features=[], n_trees=10, key=key)
+    assert found.rows["popularity"]["attacks"][SHADOW] == by_hand.to_dict()
+    assert found.rows["EASE"]["published"] is None
+
+
+def test_the_papers_attack_sees_features_and_recommendations(tiny):
+    data = generated_population(quick=True)
+    found = attack_table(None, "6", quick=True).rows["PrivRec"]
+    assert found["published"] == 0.65
+    attacked = found["attacks"][AS_PUBLISHED]
+    assert attacked["n_members"] + attacked["n_others"] == 250  # a sixth of the users are the attacker's
+    features = np.stack([data.user_features[name] for name in ("gender", "age", "occupation")], axis=1)
+    n_cells = len(np.unique(features, axis=0))
+    # Some share their features with another user, so the ceiling is below 1; with the own items nobody does.
+    assert n_cells < 250
+    assert attacked["ceiling_accuracy"] < 0.95
+    assert found["attacks"][SHADOW]["ceiling_accuracy"] > 0.99
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+def test_private_targets_keep_their_epsilon():
+    data = generated_population(quick=True)
+    models = {name: model for name, (model, _) in privrec_targets(data, quick=True).items()}
+    for name, model in models.items():
+        model.fit(data.select_users(np.arange(100)), key=Key.from_seed(1))
+        epsilon = model.ledger_.epsilon("public")
+        stated = math.inf if name == "PrivRec" else float(name.split()[-1])
+        assert stated * 0.9 < epsilon <= stated or epsilon == stated
+    assert models["LM-PrivRec, epsilon 15"].noise == "laplace"
+
+
+def test_every_system_states_what_its_name_says():
+    data = generated_population(quick=True)
+    for name, (model, _) in system_targets(data, quick=True).items():
+        assert isinstance(model.fit(data, key=Key.from_seed(1)).ledger_, Ledger)
+        if "epsilon 2" in name:
+            assert 1.9 < model.ledger_.epsilon("public") < 2.5  # DPGram's at its own delta, for adding a user
+        if name in ("popularity", "EASE", "FMF without privacy", "prototypes without privacy", "FedRec++"):
+            assert model.ledger_.epsilon("public") == math.inf
+
+
+def test_what_is_shown(tiny, tmp_path):
+    for table in ("6", "attacks"):
+        found = attack_table(None, table, quick=True)
+        text = found.summary()
+        assert text.startswith("Generated data: <Interactions: 300 users x 100 items")
+        assert ("as published" in text) == (table == "6")
+        assert "Of 6 intervals 0.1 would be" in text or "Of 4 intervals 0.1 would be" in text
+        found.plot(tmp_path / "table.png")
+        assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
+        json.dumps(found.to_dict(), allow_nan=False)
+    assert "EASE (loss)" in found.verdict()  # 75 users against 100 items: hardly anything is left unsaid
+
+
+def test_an_accuracy_out_of_reach_is_named(tiny, monkeypatch):
+    monkeypatch.setitem(PUBLISHED, "PrivRec", 0.99)
+    verdict = attack_table(None, "6", quick=True).verdict()
+    assert "PrivRec: 0.99 as printed is above 0." in verdict
+    assert "DP-PrivRec, epsilon 2: 0.51" not in verdict
+
+
+def test_finished_targets_are_kept_and_read_again(tiny, tmp_path, monkeypatch):
+    first = attack_table(None, "attacks", quick=True, folder=tmp_path)
+    monkeypatch.setattr(wang2021_attacks, "_attack", lambda *_: pytest.fail("attacked again"))
+    assert attack_table(None, "attacks", quick=True, folder=tmp_path).to_dict() == first.to_dict()
+
+
+@pytest.mark.parametrize("table", ["6", "attacks"])
+def test_command_line(tiny, tmp_path, capsys, table):
+    assert main(["reproduce", "privrec", "--table", table, "--quick", "--out", str(tmp_path), "--json"]) == 0
+    name = "table-6" if table == "6" else table
+    assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / f"{name}.json").read_text())
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_bad_inputs():
+    with pytest.raises(ValueError, match="table must be"):
+        attack_table(None, "2")
+    with pytest.raises(TypeError, match=r"data must be Interactions, got int; use datasets.load_movielens"):
+        attack_table(1, "6")
+    with pytest.raises(TypeError, match="quick must be True or False"):
+        attack_table(None, "6", quick=1)
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+def test_the_papers_accuracy_is_above_the_ceiling_on_its_own_data():
+    data = load_movielens(find_data("ml-1m.zip"))
+    model, options = privrec_targets(data, quick=True)["PrivRec"]
+    for seed in range(3):
+        found = membership_shadow(model, data, key=Key.from_seed(seed), **options[AS_PUBLISHED])
+        assert found.n_members == found.n_others == 2520
+        assert 0.55 < found.ceiling_accuracy < 0.59 < PUBLISHED["PrivRec"]

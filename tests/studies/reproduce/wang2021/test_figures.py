@@ -1,0 +1,190 @@
+"""Figures of the PrivRec paper on small data: every point is a run that can be made by hand."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.wang2021_case import apps, movies
+
+from fastfedrec import DPPopularity, Key, PrivRec, datasets
+from fastfedrec.cli.main import main
+from fastfedrec.evaluation.new_users import evaluate_personalized, personalization_split
+from fastfedrec.studies.reproduce.wang2021 import _runs
+from fastfedrec.studies.reproduce.wang2021 import accuracy as wang2021
+from fastfedrec.studies.reproduce.wang2021 import figures as wang2021_figures
+from fastfedrec.studies.reproduce.wang2021._runs import first_test_users, only_test_users
+from fastfedrec.studies.reproduce.wang2021.figures import FIGURES, PrivRecFigure, privrec_figure
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Networks that train in no time."""
+    models = wang2021.paper_models
+
+    def smaller(data, **options):
+        found = models(data, **options)
+        for model in found.values():
+            if isinstance(model, PrivRec):
+                model.set_params(n_factors=16, hidden=(16,))
+        return found
+
+    monkeypatch.setattr(wang2021_figures, "paper_models", smaller)
+
+
+def data_of(figure):
+    return apps() if figure in ("5", "7") else movies()
+
+
+# ---- oracle: a point by hand -----------------------------------------------------------------------------------------
+
+
+def test_points_by_hand(tiny):
+    data, key = movies(), Key.from_seed(0)
+    split = personalization_split(data, threshold=3.0, key=key)
+    found = privrec_figure(data, "3", quick=True)
+    papers = wang2021_figures.paper_models(data, quick=True)["PrivRec, the paper's E1, E2 and M"]
+    for panel, name in (
+        ("rounds (E1)", "n_rounds"),
+        ("local epochs (E2)", "local_epochs"),
+        ("cohort (M)", "cohort_size"),
+    ):
+        model = PrivRec(**(papers.get_params() | {name: 2})).fit(split.train, key=key)
+        hits = evaluate_personalized(model.personalize(split.personal, key=key), split)["all"]["hr@20"]
+        assert found.curve(panel, "PrivRec")[2] == hits
+    private = privrec_figure(data, "4", quick=True)
+    noisy = DPPopularity(1.0).fit(split.known_positives, key=key)
+    hits = evaluate_personalized(noisy, split)["all"]
+    assert private.curve("k", "DP popularity") == {k: hits[f"hr@{k}"] for k in (5, 10, 20, 30)}
+    assert {p["epsilon"] for p in private.points if p["model"] == "DP popularity"} == {2.0}
+
+
+def test_inactive_users_are_those_with_few_items_held_out(tiny, monkeypatch):
+    monkeypatch.setattr(_runs, "ACTIVITY", (1, 12, 1000))
+    data, key = movies(), Key.from_seed(0)
+    found = privrec_figure(data, "8", quick=True)
+    split = personalization_split(data, threshold=3.0, key=key)
+    model = wang2021_figures.paper_models(data, quick=True)["popularity"].fit(split.known_positives, key=key)
+    n_held_out = data.interactions_per_user() - split.known.interactions_per_user()
+    few = split.test_users[n_held_out[split.test_users] < 12]
+    assert 0 < len(few) < len(split.test_users)
+    rows = np.isin(np.repeat(np.arange(60), split.held_out.interactions_per_user()), few)
+    by_hand = evaluate_personalized(model, replace(split, held_out=split.held_out.keep_interactions(rows)))
+    whole = evaluate_personalized(model, split)["all"]["hr@20"]
+    curve = found.curve("fewer items held out than", "popularity")
+    assert curve == {1: 0.0, 12: by_hand["all"]["hr@20"], 1000: whole}
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_every_figure_runs_and_is_shown(tiny, tmp_path, monkeypatch, figure):
+    found = privrec_figure(data_of(figure), figure, quick=True, folder=tmp_path, n_threads=2)
+    assert all(math.isfinite(point["value"]) for point in found.points)
+    assert f"Figure {figure}" in found.title
+    text = found.summary()
+    assert text.startswith("The data given: <Interactions: ")
+    assert "The paper: " in text
+    assert found.verdict().splitlines()
+    json.dumps(found.to_dict(), allow_nan=False)
+    found.plot(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    # Everything is read again, timings too.
+    monkeypatch.setattr(PrivRec, "fit", lambda *_, **__: pytest.fail("a finished run was made again"))
+    assert privrec_figure(data_of(figure), figure, quick=True, folder=tmp_path, n_threads=2) == found
+
+
+@pytest.mark.parametrize("figure", ["4", "7"])
+def test_what_a_private_point_costs_is_from_its_ledger(tiny, figure):
+    found = privrec_figure(data_of(figure), figure, quick=True)
+    by_model = {}
+    for point in found.points:
+        by_model.setdefault(point["model"], set()).add(point["epsilon"])
+    target = 2.0 if figure == "4" else 40.0
+    assert by_model["PrivRec"] == by_model["popularity"] == {"infinite"}
+    for model in ("DP popularity", "DP-PrivRec-One, private popularity fine-tuned"):
+        assert list(by_model[model]) == [pytest.approx(target)]
+    (rounds,) = by_model["DP-PrivRec-One"]
+    assert 0.95 * target < rounds <= target
+    assert "no user-level guarantee at any epsilon" in found.summary()
+    assert "training diverged in round" in found.settings["published"]["ends"]
+
+
+def test_verdicts_read_the_curves():
+    points = [
+        {"panel": "epsilon", "model": model, "x": x, "value": value, "epsilon": None}
+        for model, values in {
+            "PrivRec": (0.2, 0.2), "popularity": (0.1, 0.1), "DP popularity": (0.05, 0.1),
+            "DP-PrivRec-One": (0.1, 0.08), "DP-PrivRec-One, private popularity fine-tuned": (0.11, 0.12),
+        }.items()
+        for x, value in zip((1.0, 2.0), values, strict=True)
+    ]  # fmt: skip
+    settings = {"published": {"clip_norm": 40.0, "ends": "it ended"}}
+    lines = PrivRecFigure("data", settings, "6", tuple(points)).verdict().splitlines()
+    assert lines[0] == "DP-PrivRec-One: -60% to -50% beside PrivRec."
+    assert lines[2] == "DP-PrivRec-One: -20% to +100% beside DP popularity."
+    assert lines[4] == "DP-PrivRec-One, private popularity fine-tuned: +10% to +20% beside popularity."
+    sweep = [{"panel": "cohort (M)", "model": "PrivRec", "x": x, "value": y, "epsilon": None} for x, y in
+             ((2, 0.1), (5, 0.3), (10, 0.2))]  # fmt: skip
+    assert PrivRecFigure("data", {}, "3", tuple(sweep)).verdict() == (
+        "PrivRec over cohort (M): 0.1 at 2, 0.3 at 5, 0.2 at 10."
+    )
+
+
+def test_fewer_test_users_are_the_first_ones():
+    for data in (movies(), apps()):
+        split = personalization_split(data, key=Key.from_seed(0))
+        few = first_test_users(split, 3)
+        assert few.test_users.tolist() == split.test_users[:3].tolist()
+        assert few.personal.n_users == 3
+        users = few.held_out.users if hasattr(few.held_out, "users") else np.flatnonzero(
+            few.held_out.interactions_per_user()
+        )  # fmt: skip
+        assert set(users) <= set(few.test_users.tolist())
+        assert only_test_users(split, split.test_users).test_users.tolist() == split.test_users.tolist()
+
+
+def test_the_command(tiny, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: movies())
+    monkeypatch.setattr("fastfedrec.cli.reproduce.load_frappe", lambda path: apps())
+    for figure, path, n_users in (("6", "ml-1m.zip", 60), ("3", "frappe.csv", 50)):
+        argv = ["reproduce", "privrec", "--figure", figure, "--data", path, "--quick", "--out", str(tmp_path), "--json"]
+        assert main(argv) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document == json.loads((tmp_path / f"figure-{figure}.json").read_text())
+        assert f"{n_users} users" in document["source"]
+        assert (tmp_path / f"figure-{figure}.png").exists()
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"figure": "2"}, ValueError, "figure must be one of '3', '4'"),
+        ({"figure": "5"}, TypeError, "data of figure 5 must be InteractionLog, got Interactions"),
+        ({"data": apps(), "figure": "9"}, TypeError, "data of figure 9 must be Interactions, got InteractionLog"),
+        ({"data": 3}, TypeError, "data of figure 3 must be Interactions, got int"),
+        ({"seed": -1}, ValueError, "seed must be at least 0"),
+        ({"quick": 1}, TypeError, "quick"),
+    ],
+)
+def test_bad_inputs(arguments, error, message):
+    with pytest.raises(error, match=message):
+        privrec_figure(**({"data": movies(), "figure": "3"} | arguments))
+
+
+def test_data_without_the_features_of_the_paper():
+    with pytest.raises(KeyError, match="gender"):
+        privrec_figure(datasets.generate_implicit(60, 50, key=Key.from_seed(1)), "8", quick=True)
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_threads_change_no_point(tiny):
+    one, four = (privrec_figure(movies(), "8", quick=True, n_threads=n) for n in (1, 4))
+    assert one.points == four.points

@@ -1,0 +1,241 @@
+"""Sweeps: cells by hand, what is kept, what fails, and the command."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from support.dying_data import DyingData
+
+from fastfedrec import DPGram, DPPopularity, Key, datasets
+from fastfedrec.cli.main import main
+from fastfedrec.cli.sweep import split_values
+from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.studies.sweep import runs as runs
+from fastfedrec.studies.sweep.runs import DIED, Protocol, run_all
+from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, _job, baselines, grid, sweep
+
+SMALL = GeneratedData(300, 60, 28.0)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return datasets.generate_implicit(400, 80, key=Key.from_seed(5), mean_interactions=28.0)
+
+
+def quick(settings, data=SMALL, **arguments):
+    usual = {"seeds": 2, "with_baselines": False, "n_threads": 1, "n_negatives": 20}
+    return sweep(settings, data, **(usual | arguments))
+
+
+# ---- oracle: by hand -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_generated", [False, True])
+def test_a_cell_by_hand(data, is_generated):
+    found = quick(grid("dp-gram", epsilon=[1.0, 4.0], gate=False), SMALL if is_generated else data, n_tested=250)
+    assert found.failures == ()
+    for cell, epsilon in zip(found.cells, (1.0, 4.0), strict=True):
+        assert (cell.system, cell.parameters) == ("DPGram", {"epsilon": epsilon, "gate": False})
+        for seed in cell.seeds:
+            key = Key.from_seed(seed)
+            whole = datasets.generate_implicit(300, 60, key=key, mean_interactions=28.0) if is_generated else data
+            train, test = leave_one_out(whole, key=key)
+            chosen = np.argsort(key.uniform("sweep.tested", size=test.n_users), kind="stable")[:250]
+            some = test.keep_interactions(np.isin(np.arange(test.n_users), chosen))  # one of each user
+            model = DPGram(epsilon, gate=False).fit(train, key=key)
+            assert {name: values[seed] for name, values in cell.metrics.items()} == evaluate(
+                model, train, some, n_negatives=20, key=key
+            )
+            assert cell.epsilon["public"] == model.ledger_.epsilon("public")
+            assert cell.epsilon["server"] == cell.epsilon["shuffled_server"] == math.inf
+            totals = model.communication_.to_dict()
+            assert cell.bytes_per_client == {way: totals[f"{way}_per_client"] for way in ("download", "upload")}
+        assert cell.n_tested == 250
+        assert cell.trust == ("central",)
+
+
+def test_the_true_epsilon_is_read_at_the_delta_of_the_sweep(data):
+    (cell,) = quick(grid("dp-gram", epsilon=1.0), data, delta=1e-9, seeds=1).cells
+    train, _ = leave_one_out(data, key=Key.from_seed(0))
+    ledger = DPGram(1.0).fit(train, key=Key.from_seed(0)).ledger_
+    assert cell.epsilon["public"] == ledger.epsilon("public", 1e-9) > ledger.epsilon("public")
+    assert cell.delta == 1e-9
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+def test_finished_runs_are_kept_and_read_again(tmp_path, monkeypatch):
+    settings = grid("dp-popularity", epsilon=[1.0, 2.0])
+    first = quick(settings, folder=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 4
+    measure = runs._measure
+    made = []
+    monkeypatch.setattr(runs, "_measure", lambda data, job, *rest: made.append(job) or measure(data, job, *rest))
+    assert quick(settings, folder=tmp_path) == first
+    assert made == []
+    quick([*settings, *grid("dp-popularity", epsilon=3.0)], folder=tmp_path)
+    assert [(job.parameters["epsilon"], job.seed) for job in made] == [(3.0, 0), (3.0, 1)]
+    made.clear()
+    quick(settings, folder=tmp_path, seeds=[1, 2])
+    assert {job.seed for job in made} == {2}
+    made.clear()
+    monkeypatch.setattr("fastfedrec.studies.sweep.sweeps.code_version", lambda: "another")
+    quick(settings, folder=tmp_path)
+    assert len(made) == 4
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"delta": 1e-9},
+        {"n_tested": 50},
+        {"n_negatives": 19},
+        {"metrics": ["mrr"]},
+        {"data": GeneratedData(300, 61, 28.0)},
+    ],
+)
+def test_what_a_figure_depends_on_makes_another_run(tmp_path, other):
+    settings = grid("popularity")
+    quick(settings, folder=tmp_path)
+    quick(settings, **({"data": SMALL} | other), folder=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_threads_and_processes_change_no_figure():
+    settings = grid("dp-gram", epsilon=[1.0, 4.0], gate=False)
+    plain = [(cell.metrics, cell.epsilon) for cell in quick(settings).cells]
+    assert len(plain) == 2
+    for arguments in ({"n_threads": 2}, {"n_threads": 2, "n_jobs": 2}):
+        assert [(cell.metrics, cell.epsilon) for cell in quick(settings, **arguments).cells] == plain
+
+
+def test_a_failing_run_is_named_and_stops_nothing(tmp_path):
+    settings = [*grid("fedrec"), *grid("dp-popularity", epsilon=1.0)]  # the first wants ratings
+    found = quick(settings, folder=tmp_path)
+    assert [cell.system for cell in found.cells] == ["DPPopularity"]
+    assert {(failure["system"], failure["seed"]) for failure in found.failures} == {("FedRec", 0), ("FedRec", 1)}
+    assert "must hold ratings as values" in found.failures[0]["error"]
+    assert "failed: FedRec" in found.summary()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_warnings_of_the_evaluation_are_told():
+    assert quick(grid("popularity"), seeds=1).remarks == ()
+    (remark,) = quick(grid("popularity"), seeds=1, n_negatives=99).remarks
+    assert "300 of 300 tested users have fewer than n_negatives=99 unseen items" in remark
+
+
+def test_a_process_that_dies_takes_only_its_own_run(tmp_path):
+    protocol = Protocol(("hr@10",), 20, 100, 1e-6)
+    jobs = [_job(Setting("popularity", {}), seed, {}) for seed in (0, 1, 2)]
+    found = {job.seed: run for job, run in run_all(jobs, DyingData(), protocol, tmp_path, n_jobs=2, n_threads=2)}
+    assert found[1] == {"error": DIED}
+    assert found[0]["metrics"]["hr@10"] > 0
+    assert found[2]["metrics"]["hr@10"] > 0
+
+
+def test_a_split_is_not_taken_for_that_of_other_data():
+    # Two sources in turn, under one seed: were the last split kept by name alone, both would have the same users.
+    for n_users in (200, 300, 200):
+        (cell,) = quick(grid("popularity"), GeneratedData(n_users, 60), seeds=1).cells
+        assert cell.n_tested == n_users
+
+
+def test_baselines_are_added_once_and_marked(data):
+    found = sweep(grid("dp-popularity", epsilon=1.0), data, seeds=1)
+    assert [cell.is_baseline for cell in found.cells] == [False] + [True] * (len(baselines()) - 1)
+    assert {"Popularity", "EASE", "FMFLDP", "DPPopularity"} == {cell.system for cell in found.cells}
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"data": "ml-1m.zip"}, TypeError, "data must be"),
+        ({"settings": ["dp-gram"]}, TypeError, "settings"),
+        ({"seeds": 0}, ValueError, "seeds must be at least 1"),
+        ({"n_jobs": 0}, ValueError, "n_jobs"),
+        ({"metrics": ["precision"]}, ValueError, "unknown metric"),
+        ({"delta": 1.0}, ValueError, "delta"),
+    ],
+)
+def test_bad_inputs(arguments, error, message):
+    with pytest.raises(error, match=message):
+        quick(**({"settings": grid("popularity"), "data": SMALL} | arguments))
+
+
+def test_settings_are_checked_before_any_run():
+    with pytest.raises(ValueError, match="unknown system 'dp-graham'; there are fmf-ldp"):
+        Setting("dp-graham", {})
+    with pytest.raises(ValueError, match="DPGram has no parameter 'eps'; it has epsilon"):
+        Setting("dp-gram", {"eps": 1.0})
+    with pytest.raises(ValueError, match="epsilon"):
+        grid("DPGram", epsilon=[1.0, -1.0])
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_the_command(tmp_path, capsys):
+    argv = ["sweep", "--system", "dp-popularity", "--set", "epsilon=1,2", "trust=central,local", "--system", "dp-gram"]
+    argv += ["--users", "300", "--items", "60", "--row-length", "28", "--seeds", "1", "--out", str(tmp_path)]
+    assert main([*argv, "--no-baselines"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("GENERATED DATA: 300 users x 60 items, 28 items a user, drawn anew for each seed")
+    assert main([*argv, "--no-baselines", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [(cell["system"], cell["parameters"]) for cell in document["cells"]] == [
+        ("DPPopularity", {"epsilon": 1, "trust": "central"}),
+        ("DPPopularity", {"epsilon": 1, "trust": "local"}),
+        ("DPPopularity", {"epsilon": 2, "trust": "central"}),
+        ("DPPopularity", {"epsilon": 2, "trust": "local"}),
+        ("DPGram", {}),
+    ]
+    assert document["cells"][1]["epsilon"]["server"] == 1.0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "cells",
+        *(f"sweep.{s}" for s in ("json", "csv", "md", "png")),
+    }
+    assert DPPopularity.__name__ in (tmp_path / "sweep.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--users", "300"], "--system is required"),
+        (["--system", "dp-gram", "--users", "300"], "--users and --items go together"),
+        (["--set", "epsilon=1", "--users", "300"], "--set must follow the --system"),
+        (["--system", "dp-gram", "--set", "epsilon=x", "--users", "300", "--items", "60"], "epsilon"),
+        (["--system", "dp-gram"], "one of the arguments --data --users --advice is required"),
+        (["--advice", "--system", "dp-gram"], "--advice has its own systems"),
+    ],
+)
+def test_the_command_refuses(tmp_path, capsys, argv, message):
+    assert main(["sweep", *argv, "--out", str(tmp_path / "new")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("0.5,1", ["0.5", "1"]),
+        ("(16,),(32, 16)", ["(16,)", "(32, 16)"]),
+        ("'a,b',[1,2],None", ["'a,b'", "[1,2]", "None"]),
+        ("", [""]),
+    ],
+)
+def test_values_are_divided_at_their_own_commas(text, values):
+    assert split_values(text) == values
+
+
+def test_a_change_of_anything_that_figures_depend_on_is_another_version():
+    parts = set(runs._parts())
+    assert {"mechanisms/clipping.py", "mechanisms/client_sampling.py", "compute/networks/client_updates.py"} <= parts
+    assert {"compute/networks/_client_steps.py", "studies/sweep/runs.py", "_kernels/compute/networks/gru.py"} <= parts
+    assert len([name for name in parts if name.endswith((".so", ".pyd"))]) >= 25
+    assert not [name for name in parts if name.startswith(("cli/", "studies/reproduce/", "studies/advise/"))]

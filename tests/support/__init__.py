@@ -1,0 +1,1 @@
+"""What several tests share: cases, fixtures and tools; no test itself."""

@@ -1,0 +1,14 @@
+"""A Python of its own, for what must not happen in that of the tests."""
+
+import os
+import subprocess
+import sys
+
+
+def run_python(code, timeout=None, **environment):
+    """What `code` prints; it finds the tests' helpers, has no warning, and ends well within `timeout` seconds."""
+    environment = os.environ | {"PYTHONPATH": os.path.dirname(os.path.dirname(__file__))} | environment
+    command = [sys.executable, "-P", "-W", "error", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,1 @@
+"""How well models of item pairs recommend, and data drawn again."""

@@ -1,0 +1,119 @@
+"""A network and an encoder on the same items, with examples, and what the twin does with them."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+from naive.compute.networks import gru as naive_gru
+from naive.compute.networks import joint_loss as naive
+from naive.compute.networks import two_tower as naive_network
+
+from fastfedrec import Key
+from fastfedrec.compute.networks.client_examples import Events, draw_examples
+from fastfedrec.compute.networks.joint_loss import JointNetwork
+from fastfedrec.compute.networks.sequences import draw_contrastive_examples
+from fastfedrec.compute.networks.two_tower import TwoTower
+from fastfedrec.data.features import Features
+from fastfedrec.datasets import generate_sequences
+
+KEY = Key.from_seed(1)
+
+
+class Case:
+    """A small network with its encoder, and examples of a few users; one has a single item, so nothing to mask."""
+
+    def __init__(
+        self, seed=0, n_users=4, n_items=24, length=7, contexts=0, dtype=np.float64, n_factors=16, item_ids=True,
+        negatives=2, **options,
+    ):  # fmt: skip
+        rng, key = np.random.default_rng(seed), Key.from_seed(seed)
+        whole = generate_sequences(n_users, n_items, n_topics=2, length=length, key=key)
+        rows = np.repeat(np.arange(n_users), whole.interactions_per_user())
+        first_of = whole.indptr[rows]
+        data = whole.keep_interactions((rows != 1) | (np.arange(len(rows)) == first_of))
+        self.data = data.with_features(
+            user_features={"u": rng.integers(0, 3, n_users)},
+            item_features={"tags": [tuple(rng.permutation(5)[: rng.integers(0, 4)].tolist()) for _ in range(n_items)]},
+        )
+        users = np.repeat(np.arange(n_users), self.data.interactions_per_user())
+        log = {f"c{k}": rng.integers(0, 4, len(users)) for k in range(contexts)}
+        self.features = Features.from_interactions(
+            self.data, user=["u"], item=["tags"], item_ids=item_ids, contexts=log
+        )
+        events = Events.from_interactions(self.data)
+        if contexts:
+            events = replace(events, contexts=np.arange(len(users)))
+        everybody = np.arange(n_users)
+        self.examples = draw_examples(self.data, events, everybody, negatives, key=key)
+        self.masked = draw_contrastive_examples(self.data, everybody, length=4, n_negatives=2, key=key)
+        self.network = TwoTower(self.features, n_factors=n_factors, hidden=(16,))
+        self.joint = JointNetwork(self.network)
+        self.parameters = self.joint.initial_parameters(key, dtype=dtype)
+        self.parameters[self.joint.n_dense :] *= 10  # else nothing but the biases of layers matters
+        self.options = {
+            "contrastive_weight": 0.7, "learning_rate": 0.2, "n_epochs": 3, "batch_size": 4, "masked_batch_size": 2
+        } | options  # fmt: skip
+
+    def train(self, **changes):
+        arguments = {
+            "parameters": self.parameters, "examples": self.examples, "masked": self.masked, "key": KEY, "n_threads": 1
+        }  # fmt: skip
+        return self.joint.train_clients(**(arguments | self.options | changes))
+
+    def unpacked(self):
+        """(layers, encoder's dense arrays, embeddings): copies in double."""
+        at, table = self.network.n_dense, self.features
+        sizes = table.user.n_features + table.context.n_features, table.item.n_features
+        layers, embeddings = naive_network.unpack(
+            self.joint.network_part(self.parameters), *sizes, self.network.n_factors, self.network.hidden
+        )
+        return layers, naive_gru.unpack(self.parameters[at : self.joint.n_dense], self.network.n_factors)[0], embeddings
+
+    def packed(self, layers, dense, embeddings):
+        parts = [part.ravel() for layer in layers for part in layer]
+        return np.concatenate([*parts, *(part.ravel() for part in dense.values()), embeddings.ravel()])
+
+    @property
+    def first_item(self):
+        return self.features.user.n_values + self.features.context.n_values
+
+    def fields(self, side, entry):
+        table = getattr(self.features, side)
+        offset = {"user": 0, "context": self.features.user.n_values}.get(side, self.first_item)
+        n = table.n_features
+        places = table.indptr[entry * n : entry * n + n + 1]
+        return [(table.indices[a:b] + offset).tolist() for a, b in itertools.pairwise(places)]
+
+    def client(self, k):
+        """(users' fields, items' fields, labels), and (sequences, candidates) of each masked example."""
+        first, last = self.examples.indptr[k : k + 2]
+        user = self.fields("user", self.examples.users[k])
+        contexts = self.examples.contexts[first:last]
+        users = [user + (self.fields("context", c) if self.features.context.names else []) for c in contexts]
+        items = [self.fields("item", i) for i in self.examples.items[first:last]]
+        m = self.masked
+        sequences = [m.items[a:b].tolist() for a, b in itertools.pairwise(m.starts)]
+        each = len(sequences) // len(m.candidates)
+        masked = [(sequences[each * x : each * (x + 1)], m.candidates[x]) for x in range(*m.indptr[k : k + 2])]
+        return (users, items, self.examples.labels[first:last].astype(float)), masked
+
+    def words(self, k, part=""):
+        user = int(self.examples.global_user_ids[k])
+        return KEY.words(f"joint_loss.order{part}", user=user, size=self.options["n_epochs"] * len(self.examples.items))
+
+    def expected(self, k):
+        """A client's update as the twin computes it."""
+        found = self.unpacked()
+        both = self.words(k), self.words(k, ".masked")
+        naive.train_client(*found, self.first_item, self.data.n_items, *self.client(k), *both, **self.options)
+        return self.packed(*found) - self.parameters
+
+    def spread(self, updates, k):
+        """A client's update with the zeros of what it does not touch."""
+        out = np.zeros(self.joint.n_parameters, dtype=updates.values.dtype)
+        n, width = self.joint.n_dense, self.network.n_factors
+        stored = updates.values[updates.starts[k] : updates.starts[k + 1]]
+        rows = updates.rows[updates.row_starts[k] : updates.row_starts[k + 1]]
+        out[:n] = stored[:n]
+        out[n:].reshape(-1, width)[rows] = stored[n:].reshape(-1, width)
+        return out

@@ -1,0 +1,151 @@
+"""Every public way to draw from a key, and a forked child that tries them all with a key of its parent."""
+
+import json
+import os
+import tempfile
+
+import numpy as np
+
+from fastfedrec import FMFLDP, DPGram, DPPopularity, Interactions, Key, PrivRec, clustering, datasets, nmf
+from fastfedrec import mechanisms as m
+from fastfedrec.compute.networks.client_examples import Events, draw_examples
+from fastfedrec.compute.networks.gru import GRUEncoder
+from fastfedrec.compute.networks.two_tower import TwoTower
+from fastfedrec.compute.ranking import sample_unseen
+from fastfedrec.data.features import Features
+from fastfedrec.evaluation import hold_out, leave_one_out, random_split
+from fastfedrec.evaluation.new_users import personalization_split
+from fastfedrec.mechanisms.bounded_rows import grid_candidates, limit_contributions, project_rows, public_candidates
+from fastfedrec.systems.private_prototypes.private_kmeans import private_kmeans
+from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
+from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
+
+DATA = Interactions.from_arrays(np.repeat(np.arange(12), 4), np.arange(48) % 7, np.arange(48) % 5 + 1.0)
+POINTS = np.linspace(-0.5, 0.5, 24).reshape(12, 2)
+ONES = np.ones(3, dtype=np.int64)
+RATINGS = (1, 2, 3, 4, 5)
+
+
+def claimed_before(key):
+    """What a process does that takes a key, forks workers, and has them draw."""
+    key._used_by = "the parent's fit"
+    return m.DiscreteLaplace(2).add_noise(ONES, key=key, purpose="test")
+
+
+def kept(key):
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            PrivRec(n_rounds=1, n_factors=16, hidden=(16,)).fit(DATA, key=key, checkpoint=folder)
+        except ValueError:
+            assert not os.path.exists(f"{folder}/key.json")  # from where the next fit would take it
+            raise
+
+
+def released_counts(sampler, key):
+    return m.DiscreteLaplace(2, sampler=sampler).add_noise(ONES, key=key, purpose="test")
+
+
+def trained(key):
+    network = TwoTower(Features.from_interactions(DATA), n_factors=16, hidden=(16,))
+    examples = draw_examples(DATA, Events.from_interactions(DATA), np.arange(3), 1, key=Key.from_seed(1))
+    start = network.initial_parameters(Key.from_seed(1))
+    return network.train_clients(start, examples, learning_rate=0.1, n_epochs=1, key=key)
+
+
+DRAWS = {
+    "subkey": lambda key: key.subkey("test"),
+    "words": lambda key: key.words("test", size=2),
+    "words_by_user": lambda key: key.words_by_user("test", [1, 2], size=2),
+    "ragged_words": lambda key: key.ragged_words("test", np.arange(2), np.array([1, 2])),
+    "uniform": lambda key: key.uniform("test", size=2),
+    "normal": lambda key: key.normal("test", size=2),
+    "permutation": lambda key: key.permutation("test", size=3),
+    "claim": lambda key: key.claim("test"),
+    "claim_message": lambda key: key.claim_message("test", 0, "shard-0"),
+    "add_noise after claim": claimed_before,
+    "exact laplace": lambda key: released_counts("exact", key),
+    "table laplace": lambda key: released_counts("table", key),
+    "laplace sample": lambda key: m.DiscreteLaplace(2).sample(3, key=key, purpose="test"),
+    "laplace privatize": lambda key: m.DiscreteLaplace(2).privatize(ONES, key=key),
+    "gaussian": lambda key: m.DiscreteGaussian(2).add_noise(ONES, key=key, purpose="test"),
+    "gaussian sample": lambda key: m.DiscreteGaussian(2).sample(3, key=key, purpose="test"),
+    "rounded gaussian": lambda key: m.RoundedGaussian(2).add_noise(ONES, key=key, purpose="test"),
+    "layered gaussian": lambda key: m.LayeredGaussian(1e5).add_noise(ONES, key=key, purpose="test"),
+    "exponential": lambda key: m.ExponentialMechanism(1.0).privatize(ONES, key=key),
+    "gumbel": lambda key: m.ExponentialMechanism(1.0, sampler="gumbel").privatize(ONES, key=key),
+    "binary response": lambda key: m.BinaryResponse(1.0).privatize(np.full(3, 0.5), key=key),
+    "truncated geometric": lambda key: m.TruncatedGeometric(1.0, 5).privatize(ONES, key=key),
+    "optimal kary": lambda key: m.OptimalKary(1.0, 5).privatize(ONES, key=key),
+    "bayes kary": lambda key: m.BayesKary(1.0, 5).privatize(ONES, key=key),
+    "grr": lambda key: m.GRR(1.0, 5).privatize(ONES, key=key),
+    "oue": lambda key: m.OUE(1.0, 5).privatize(ONES, key=key),
+    "piecewise": lambda key: m.Piecewise(1.0).privatize(np.zeros(3), key=key),
+    "hybrid": lambda key: m.Hybrid(1.0).privatize(np.zeros(3), key=key),
+    "subset selection": lambda key: m.SubsetSelection(1.0, 9).privatize(ONES, key=key),
+    "rated or not": lambda key: m.RatedOrNot(1.0, RATINGS).privatize(ONES, key=key),
+    "published laplace": lambda key: m.PublishedLaplaceRR(1.0, 1.0).privatize(np.full(3, 0.5), key=key),
+    "rounded laplace": lambda key: m.RoundedLaplace(1.0, RATINGS).privatize(ONES, key=key),
+    "mixture": lambda key: m.MixtureLaplaceRR(1.0, 1.0, RATINGS).privatize(ONES, key=key),
+    "serial": lambda key: m.SerialLaplaceRR(1.0, 1.0, RATINGS).privatize(ONES, key=key),
+    "fixed size": lambda key: m.FixedSizeSampling(2).sample(9, key=key),
+    "poisson": lambda key: m.PoissonSampling(0.5).sample(9, key=key),
+    "limit_contributions": lambda key: limit_contributions(DATA, 2, value_range=(0.0, 5.0), key=key),
+    "project_rows": lambda key: project_rows(DATA, 2, 1.0, key=key),
+    "public_candidates": lambda key: public_candidates(4, 2, 1.0, key=key),
+    "grid_candidates": lambda key: grid_candidates(POINTS, 4, radius=1.0, depth=2, n_shifts=1, epsilon=1.0, key=key),
+    "private_kmeans": lambda key: private_kmeans(POINTS, POINTS, 2, radius=1.0, n_swaps=2, epsilon=1.0, key=key),
+    "private_lloyd": lambda key: private_lloyd(POINTS, 2, radius=1.0, n_rounds=2, epsilon=1.0, key=key),
+    "recover_prototypes": lambda key: recover_prototypes(
+        limit_contributions(DATA, 2, value_range=(0.0, 5.0), key=Key.from_seed(1)), np.zeros(12, dtype=np.int64), 1,
+        Recovery("zero_filled", 2, (0.0, 5.0), epsilon=1.0), key=key,
+    ),
+    "kmeans": lambda key: clustering.kmeans(POINTS, 2, key=key),
+    "nmf": lambda key: nmf.fit_nmf(DATA, 2, regularization=1.0, key=key),
+    "draw_examples": lambda key: draw_examples(DATA, Events.from_interactions(DATA), np.arange(3), 1, key=key),
+    "train_clients": trained,
+    "gru": lambda key: GRUEncoder(9, n_factors=16).initial_parameters(key),
+    "random_split": lambda key: random_split(DATA, test_fraction=0.5, key=key),
+    "leave_one_out": lambda key: leave_one_out(DATA, key=key),
+    "hold_out": lambda key: hold_out(DATA.indptr, DATA.global_user_ids, 0.5, key=key),
+    "personalization_split": lambda key: personalization_split(DATA, key=key),
+    "sample_unseen": lambda key: sample_unseen(DATA, np.arange(12), 1, key=key, purpose="test"),
+    "generate": lambda key: datasets.generate_implicit(20, 60, key=key),
+    "FMFLDP": lambda key: FMFLDP(n_rounds=1).fit(DATA, key=key),
+    "DPGram": lambda key: DPGram(8.0, gate=False).fit(DATA, key=key),
+    "DPPopularity": lambda key: DPPopularity(1.0).fit(DATA, key=key),
+    "PrivRec": lambda key: PrivRec(n_rounds=1, n_factors=16, hidden=(16,)).fit(DATA, key=key),
+    "PrivRec with a checkpoint": kept,
+}  # fmt: skip
+
+
+def outcome(draw, key):
+    """What a draw comes to: its answer, or why it did not come."""
+    try:
+        draw(key)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "drawn"
+
+
+def outcomes_in_a_fork(key_of, generations=1):
+    """What a forked child (or its child) gets from each draw, with keys that this process makes by `key_of`."""
+    keys = {name: key_of() for name in DRAWS}
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:  # without pytest's machinery: what comes back is what the pipe says
+        try:
+            for _ in range(generations - 1):
+                grandchild = os.fork()
+                if grandchild:
+                    os.waitpid(grandchild, 0)
+                    os._exit(0)
+            found = {name: outcome(draw, keys[name]) for name, draw in DRAWS.items()}
+            with os.fdopen(writer, "w") as file:
+                json.dump(found, file)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        found = json.load(file)
+    os.waitpid(child, 0)
+    return found

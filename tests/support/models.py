@@ -1,0 +1,80 @@
+"""Every model that can be fitted, small, and the data that it is fitted on."""
+
+import numpy as np
+
+from fastfedrec import (
+    DPALS,
+    DPFMF,
+    DPLCF,
+    EASE,
+    FMFLDP,
+    BiasedMF,
+    DPGram,
+    DPPopularity,
+    FedRec,
+    FedRecPlusPlus,
+    GlobalMean,
+    Interactions,
+    ItemKNN,
+    ItemMean,
+    Key,
+    LaplaceRRSVD,
+    OwnHistory,
+    Popularity,
+    PrivatePrototypes,
+    PrivRec,
+    Random,
+    RatingItemKNN,
+    ShuffledSketchGram,
+    UserMean,
+    datasets,
+)
+from fastfedrec.systems.private_prototypes.baselines import CentralNMF, IndividualNMF
+from fastfedrec.systems.privrec.ncf import NCF
+
+MODELS = [
+    FMFLDP(n_rounds=2, n_reports=10),
+    FMFLDP(n_rounds=2, n_reports=10, normalize="l2", rotate=True),
+    FMFLDP(n_rounds=2, epsilon=None),
+    Random(),
+    Popularity(),
+    DPPopularity(1.0),
+    DPPopularity(5.0, trust="local"),
+    DPLCF(2.5),
+    DPALS(8.0, n_factors=3),
+    DPFMF(8.0, n_factors=3, n_rounds=2),
+    DPGram(8.0, gate=False),
+    DPGram(1.0, score="knn"),
+    DPGram(8.0, score="knn", gate=False),
+    ShuffledSketchGram(8.0, gate=False),
+    ShuffledSketchGram(8.0),
+    OwnHistory(),
+    ItemKNN(n_neighbors=5),
+    EASE(20.0),
+    LaplaceRRSVD(max_ratings=20, n_factors=3, n_epochs=2),
+    LaplaceRRSVD(hide_items=True, n_reports=10, n_factors=3, n_epochs=2),
+    FedRec(rho=1, n_rounds=3, n_factors=3),
+    FedRecPlusPlus(2, min_clients_per_denoiser=1, n_rounds=3, n_factors=3),
+    GlobalMean(2.0),
+    UserMean(2.0),
+    ItemMean(),
+    BiasedMF(),
+    RatingItemKNN(n_neighbors=5),
+    PrivatePrototypes(n_factors=3, epsilon=5.0),
+    PrivatePrototypes(2, 3, None, grouping="kmeans", refine=True),
+    CentralNMF(3),
+    IndividualNMF(3),
+    NCF(n_epochs=2, n_factors=16, hidden=(16,)),
+    PrivRec(n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,)),
+    PrivRec(n_rounds=0, popularity_epsilon=2.0, n_factors=16, hidden=(16,)),
+    PrivRec(
+        n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,), clip_norm=0.01, noise_multiplier=1.0, noise="laplace"
+    ),
+]
+
+
+def rated(n_users, n_items, seed, **ids):
+    """Generated interactions with values 1 to 5."""
+    matrix = datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed)).to_scipy()
+    matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
+    return Interactions.from_scipy(matrix, **ids)

@@ -1,0 +1,94 @@
+"""A small two-tower network with data, and its twin's answers: what tests of networks and of updates start from."""
+
+import itertools
+
+import numpy as np
+from naive.compute.networks import two_tower as naive
+
+from fastfedrec import Interactions, Key
+from fastfedrec.compute.networks.client_examples import Events, draw_examples
+from fastfedrec.compute.networks.two_tower import TwoTower
+from fastfedrec.data.features import Features
+
+KEY = Key.from_seed(1)
+HIDDEN = (32, 16)
+
+
+class Case:
+    """A small network, its data and examples; `contexts` makes the user's side differ from example to example."""
+
+    def __init__(
+        self, seed=0, n_users=6, n_items=12, n_events=40, negatives=2, user=2, contexts=0, genres=True,
+        dtype=np.float64, n_factors=16, hidden=HIDDEN, item_ids=True, batch_size=4,
+    ):  # fmt: skip
+        rng = np.random.default_rng(seed)
+        users, items = rng.integers(0, n_users, n_events), rng.integers(0, n_items, n_events)
+        users, items = np.r_[users, np.arange(n_users)], np.r_[items, np.zeros(n_users, dtype=np.int64)]
+        self.data = Interactions.from_arrays(users, items, duplicates="sum").with_features(
+            user_features={f"u{k}": rng.integers(0, 3, n_users) for k in range(user)}
+        )
+        n_items = self.data.n_items
+        tags = [tuple(rng.permutation(5)[: rng.integers(0, 4)].tolist()) for _ in range(n_items)]
+        tags[0] = (0, 3)
+        self.data = self.data.with_features(item_features={"tags": tags})
+        log = {f"c{k}": rng.integers(0, 4, len(users)) for k in range(contexts)}
+        self.features = Features.from_interactions(
+            self.data, user=[f"u{k}" for k in range(user)], item=["tags"] if genres else [], item_ids=item_ids,
+            contexts=log,
+        )  # fmt: skip
+        events = Events.from_log(self.data, users, items) if contexts else Events.from_interactions(self.data)
+        self.network = TwoTower(self.features, n_factors=n_factors, hidden=hidden)
+        self.examples = draw_examples(self.data, events, np.arange(n_users), negatives, key=Key.from_seed(seed))
+        self.parameters = self.network.initial_parameters(Key.from_seed(seed), dtype=dtype)
+        self.parameters[self.network.n_dense :] *= 10  # else nothing but the biases of layers matters
+        self.options = {"learning_rate": 0.3, "n_epochs": 3, "batch_size": batch_size, "key": KEY}
+
+    def train(self, **changes):
+        arguments = {"parameters": self.parameters, "examples": self.examples} | self.options | changes
+        return self.network.train_clients(**({"n_threads": 1} | arguments))
+
+    def unpacked(self, parameters=None):
+        table = self.features
+        sizes = table.user.n_features + table.context.n_features, table.item.n_features
+        parameters = self.parameters if parameters is None else parameters
+        return naive.unpack(parameters, *sizes, self.network.n_factors, self.network.hidden)
+
+    def fields(self, side, entry):
+        """The embedding rows of each field of a user, context or item."""
+        table = getattr(self.features, side)
+        before = {"user": 0, "context": self.features.user.n_values}
+        offset = before.get(side, self.features.n_embeddings - self.features.item.n_values)
+        n = table.n_features
+        places = table.indptr[entry * n : entry * n + n + 1]
+        return [(table.indices[a:b] + offset).tolist() for a, b in itertools.pairwise(places)]
+
+    def client(self, k):
+        """(users' fields, items' fields, labels) of each example of a client."""
+        first, last = self.examples.indptr[k : k + 2]
+        user = self.fields("user", self.examples.users[k])
+        contexts = self.examples.contexts[first:last]
+        user_fields = [user + (self.fields("context", c) if self.features.context.names else []) for c in contexts]
+        items = [self.fields("item", i) for i in self.examples.items[first:last]]
+        return user_fields, items, self.examples.labels[first:last].astype(float)
+
+    def words(self, k, purpose="network.order", round=0):
+        user = int(self.examples.global_user_ids[k])
+        return KEY.words(purpose, user=user, round=round, size=self.options["n_epochs"] * len(self.examples.items))
+
+    def expected(self, k):
+        """A client's update as the twin computes it."""
+        layers, embeddings = self.unpacked()
+        options = {name: value for name, value in self.options.items() if name != "key"}
+        naive.train_client(layers, embeddings, *self.client(k), self.words(k), **options)
+        return naive.pack(layers, embeddings) - self.parameters
+
+
+def spread(case, updates, k):
+    """A client's update with the zeros of what it does not touch."""
+    out = np.zeros(case.network.n_parameters, dtype=updates.values.dtype)
+    n, width = case.network.n_dense, case.network.n_factors
+    stored = updates.values[updates.starts[k] : updates.starts[k + 1]]
+    rows = updates.rows[updates.row_starts[k] : updates.row_starts[k + 1]]
+    out[:n] = stored[:n]
+    out[n:].reshape(-1, width)[rows] = stored[n:].reshape(-1, width)
+    return out

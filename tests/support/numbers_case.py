@@ -1,0 +1,562 @@
+"""A call of everything public that takes numbers, with numbers that every type holds exactly (`test_numbers`)."""
+
+import functools
+
+import numpy as np
+
+import fastfedrec
+from fastfedrec import Interactions, Key, accounting, datasets, mechanisms
+from fastfedrec.accounting import Ledger
+from fastfedrec.compute.networks.client_examples import Events, draw_examples
+from fastfedrec.compute.networks.gru import GRUEncoder
+from fastfedrec.compute.networks.joint_loss import JointNetwork
+from fastfedrec.compute.networks.sequences import draw_contrastive_examples
+from fastfedrec.compute.networks.two_tower import TwoTower
+from fastfedrec.data.features import Features
+from fastfedrec.mechanisms.bounded_rows import limit_contributions
+from fastfedrec.studies.membership.attack import membership_loss, membership_shadow
+from fastfedrec.systems.baselines import item_models
+from fastfedrec.systems.baselines import popularity as baselines
+from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
+
+KEY = Key.from_seed(1)
+PURE, ZCDP = accounting.PureAccountant, accounting.ZCDPAccountant
+ONE, HALF, SMALL = 1.0, 0.5, 2.0**-10  # exact in half precision, as all floats below
+LOCAL = accounting.LocalReports("x", ONE, 2, 100)
+SHUFFLED = accounting.ShuffledReports("x", ONE, 2, 100)
+GAUSSIAN = accounting.Gaussian(2.0, neighboring="add_remove", sampling="none")
+POISSON = {"neighboring": "add_remove", "sampling": "poisson", "sampling_probability": HALF, "count": 3}
+FIXED = {"neighboring": "replace", "sampling": "without_replacement", "n_users": 100, "cohort_size": 10}
+WIDTHS = {"n_factors": 16, "hidden": (16, 32)}
+CLIENT = {"learning_rate": HALF, "n_epochs": 1, "batch_size": 8, "clip_norm": HALF, "clip_order": 2, "key": KEY}
+SEARCH = {"epsilon": ONE, "delta": SMALL}
+
+
+def call(**arguments):
+    """A call of a function or a constructor."""
+    return lambda target: target, arguments
+
+
+def on(make, **arguments):
+    """A call of a method of what `make` makes."""
+    return lambda target: functools.partial(target, make()), arguments
+
+
+def to(make, **arguments):
+    """A call of what `make` makes: the function or method, with the arguments that are no numbers."""
+    return lambda target: make(), arguments
+
+
+@functools.cache
+def implicit():
+    return datasets.generate_implicit(60, 40, key=KEY)
+
+
+@functools.cache
+def rated():
+    return datasets.generate_implicit(60, 40, key=KEY, ratings=True)
+
+
+@functools.cache
+def start():
+    return fastfedrec.FMFLDP().initial_state(40, KEY)
+
+
+@functools.cache
+def public():
+    return Interactions.from_arrays([1, 1, 2, 3], list("abac"), item_ids=list("abcdefgh"))
+
+
+@functools.cache
+def limited():
+    return limit_contributions(rated(), 5, value_range=(1.0, 5.0), key=KEY)
+
+
+@functools.cache
+def points():
+    return KEY.normal("points", size=120).reshape(60, 2).clip(-1, 1) / 2
+
+
+@functools.cache
+def sequences():
+    return datasets.generate_sequences(20, 30, key=KEY, n_topics=2, length=12)
+
+
+@functools.cache
+def features():
+    return Features.from_interactions(implicit())
+
+
+@functools.cache
+def network():
+    return TwoTower(features(), n_factors=16, hidden=(16,))
+
+
+@functools.cache
+def examples():
+    users = np.arange(3)
+    return draw_examples(implicit(), Events.from_interactions(implicit()), users, 2, key=KEY, n_threads=1)
+
+
+def noise():
+    return mechanisms.DiscreteLaplace(2, sampler="table")
+
+
+def channel():
+    return mechanisms.Channel([[2**63, 2**63], [2**62, 3 * 2**62]], inputs=[0, 1], outputs=[0, 2])
+
+
+def published():
+    return mechanisms.PublishedLaplaceRR(1.0, 1.0)
+
+
+def selection():
+    return mechanisms.ExponentialMechanism(1.0, sampler="gumbel")
+
+
+def subsets():
+    return mechanisms.SubsetSelection(1.0, 6)
+
+
+def recovery():
+    return Recovery("masked", 5, (1.0, 5.0), 1.0)
+
+
+def ledger():
+    book = Ledger()
+    book.record(LOCAL, simulation=True)
+    return book
+
+
+MECHANISMS = {
+    "ratings.bayes_kary.BayesKary": call(
+        nominal_epsilon=ONE, grid=(1, 2, 4), prior=(1.0, 2.0, 1.0), variance_ratio=1.5
+    ),
+    "ratings.bayes_kary.check_prior": call(name="prior", prior=(1.0, 2.0), n_values=2),
+    "ratings.bayes_kary.explained_share": call(channel=channel(), prior=(HALF, HALF)),
+    "channels.binary_response.BinaryResponse": call(nominal_epsilon=ONE),
+    "channels.binary_response.BinaryResponse.privatize": on(
+        lambda: mechanisms.BinaryResponse(1.0), values=[HALF], key=KEY
+    ),
+    "channels.binary_response.BinaryResponse.value_variance": on(lambda: mechanisms.BinaryResponse(1.0), t=HALF),
+    "channels.channel.Channel": call(counts=[[2**63, 2**63], [2**62, 3 * 2**62]], inputs=(0, 1), outputs=(0.5, 2.0)),
+    "channels.channel.Channel.probability": on(channel, x=1, y=0),
+    "channels.channel.Channel.mean": on(channel, x=1),
+    "channels.channel.Channel.variance": on(channel, x=1),
+    "channels.channel.Channel.privatize": on(channel, values=[0, 1], key=KEY),
+    "channels.channel.exp_lower": call(epsilon=ONE),
+    "channels.channel.log_upper": call(ratio=2),
+    "client_sampling.FixedSizeSampling": call(cohort_size=5),
+    "client_sampling.FixedSizeSampling.sample": on(lambda: mechanisms.FixedSizeSampling(5), n_clients=50, key=KEY),
+    "client_sampling.PoissonSampling": call(sampling_probability=HALF),
+    "client_sampling.PoissonSampling.sample": on(lambda: mechanisms.PoissonSampling(0.5), n_clients=50, key=KEY),
+    "clipping.clip_rows_l1": call(rows=np.ones((2, 3)), clip_norm=HALF),
+    "clipping.clip_rows_l2": call(rows=np.ones((2, 3)), clip_norm=HALF),
+    "noise.discrete_gaussian.DiscreteGaussian": call(stddev=2),
+    "noise.discrete_gaussian.DiscreteGaussian.rho": on(lambda: mechanisms.DiscreteGaussian(2), sensitivity=3),
+    "noise.discrete_laplace.DiscreteLaplace": call(scale=2),
+    "noise.discrete_laplace.DiscreteLaplace.exact_epsilon": on(noise, sensitivity=3),
+    "noise.discrete_laplace.DiscreteLaplace.epsilon": on(noise, sensitivity=3),
+    "frequencies.frequency.GRR": call(nominal_epsilon=ONE, n_values=4),
+    "frequencies.frequency.GRR.privatize": on(lambda: mechanisms.GRR(1.0, 4), values=[0, 3], key=KEY),
+    "frequencies.frequency.GRR.channel": on(lambda: mechanisms.GRR(1.0, 2), inputs=(HALF, ONE)),
+    "frequencies.frequency.GRR.estimate_from_support": on(
+        lambda: mechanisms.GRR(1.0, 2), support=np.array([1, 2]), n_reports=10
+    ),
+    "frequencies.frequency.GRR.variance": on(lambda: mechanisms.GRR(1.0, 2), frequency=HALF, n_reports=10),
+    "frequencies.frequency.OUE": call(nominal_epsilon=ONE, n_values=4),
+    "frequencies.frequency.OUE.privatize": on(lambda: mechanisms.OUE(1.0, 4), values=[0, 3], key=KEY),
+    "frequencies.frequency.OUE.privatize_support": on(lambda: mechanisms.OUE(1.0, 4), values=[0, 3], key=KEY),
+    "noise.integer_noise.IntegerNoise.delta": on(noise, epsilon=ONE, n_draws=5),
+    "noise.integer_noise.IntegerNoise.total_distance": on(noise, n_draws=5),
+    "noise.integer_noise.IntegerNoise.sample": on(noise, size=5, key=KEY, purpose="x"),
+    "noise.integer_noise.IntegerNoise.add_noise": on(noise, values=[1, 2], key=KEY, purpose="x"),
+    "noise.integer_noise.IntegerNoise.privatize": on(noise, values=[1, 2], key=KEY),
+    "noise.integer_noise.extra_delta": call(epsilon=ONE, distance=SMALL),
+    "ratings.laplace_rr.MixtureLaplaceRR": call(epsilon_1=ONE, epsilon_2=HALF, grid=(1, 2, 4)),
+    "ratings.laplace_rr.PublishedLaplaceRR": call(epsilon_1=ONE, epsilon_2=HALF, low=HALF, high=2.0),
+    "ratings.laplace_rr.PublishedLaplaceRR.delta": on(published, epsilon=HALF),
+    "ratings.laplace_rr.PublishedLaplaceRR.privatize": on(published, values=[HALF], key=KEY),
+    "ratings.laplace_rr.PublishedLaplaceRR.on_grid": on(published, grid=(0, 1)),
+    "ratings.laplace_rr.RoundedLaplace": call(nominal_epsilon=ONE, grid=(1, 2, 4), reach=HALF),
+    "ratings.laplace_rr.SerialLaplaceRR": call(epsilon_1=ONE, epsilon_2=HALF, grid=(1, 2, 4)),
+    "noise.layered_gaussian.LayeredGaussian": call(stddev=2**15),
+    "ratings.optimal_kary.OptimalKary": call(nominal_epsilon=ONE, grid=3),
+    "channels.piecewise.Hybrid": call(nominal_epsilon=ONE, n_cells=5),
+    "channels.piecewise.Piecewise": call(nominal_epsilon=ONE, n_cells=5),
+    "channels.piecewise.Piecewise.variance": on(lambda: mechanisms.Piecewise(1.0, 5), t=HALF),
+    "channels.piecewise.Piecewise.privatize": on(lambda: mechanisms.Piecewise(1.0, 5), values=[HALF], key=KEY),
+    "ratings.rated_or_not.RatedOrNot": call(nominal_epsilon=ONE, grid=(1, 2)),
+    "noise.rounded_gaussian.RoundedGaussian": call(stddev=2),
+    "noise.rounded_gaussian.RoundedGaussian.noise_multiplier": on(lambda: mechanisms.RoundedGaussian(2), sensitivity=3),
+    "exponential.ExponentialMechanism": call(epsilon=ONE, sensitivity=3, n_selected=2),
+    "exponential.ExponentialMechanism.delta": on(selection, n_scores=5),
+    "exponential.ExponentialMechanism.privatize": on(selection, scores=[1, 5], key=KEY),
+    "frequencies.subset_selection.SubsetSelection": call(nominal_epsilon=ONE, n_values=6, subset_size=2),
+    "frequencies.subset_selection.SubsetSelection.privatize": on(subsets, values=[0, 3], key=KEY),
+    "channels.truncated_geometric.TruncatedGeometric": call(nominal_epsilon=ONE, grid=3),
+}
+
+ACCOUNTING = {
+    "calibration.calibrate_epsilon_per_report": call(event=LOCAL, count=2, accountant=PURE, **SEARCH),
+    "calibration.calibrate_n_reports": call(event=SHUFFLED, epsilon=2.0, delta=SMALL),
+    "calibration.calibrate_n_rounds": call(event=LOCAL, epsilon=8.0, delta=SMALL, accountant=PURE),
+    "calibration.calibrate_noise_multiplier": call(event=GAUSSIAN, count=2, accountant=ZCDP, **SEARCH),
+    "composition.Accountant.compose": on(accounting.ZCDPAccountant, event=GAUSSIAN, count=3),
+    "composition.Accountant.get_epsilon": on(lambda: accounting.ZCDPAccountant().compose(GAUSSIAN), delta=SMALL),
+    "composition.Accountant.get_delta": on(lambda: accounting.ZCDPAccountant().compose(GAUSSIAN), epsilon=ONE),
+    "composition.PureAccountant.get_epsilon": on(lambda: accounting.PureAccountant().compose(LOCAL), delta=SMALL),
+    "communication.CommunicationLedger": call(rounds=[], n_clients=5),
+    "communication.RoundTraffic": call(download=100, upload=50, n_clients=5),
+    "events.CentralRelease": [
+        call(mechanism="x", epsilon=ONE, delta=SMALL, distance=SMALL, **POISSON),
+        call(mechanism="x", epsilon=ONE, **FIXED),
+    ],
+    "events.Composed": call(events=(LOCAL,), count=2),
+    "events.DiscreteGaussianRelease": call(
+        stddev=2.0, sensitivity=3, neighboring="replace", sampling="none", count=3, distance=SMALL
+    ),
+    "events.Gaussian": [call(noise_multiplier=2.0, distance=SMALL, **POISSON), call(noise_multiplier=2.0, **FIXED)],
+    "events.Laplace": [call(noise_multiplier=2.0, distance=SMALL, **POISSON), call(noise_multiplier=2.0, **FIXED)],
+    "events.LocalReports": call(mechanism="x", epsilon=ONE, n_reports=2, n_users=100),
+    "events.ShuffledReports": call(mechanism="x", epsilon=ONE, n_reports=2, n_users=100, honest_fraction=HALF),
+    "events.ZCDP": call(mechanism="x", rho=HALF, neighboring="replace", sampling="none", count=3, distance=SMALL),
+    "ledger.Ledger": call(delta=SMALL),
+    "ledger.Ledger.amend": on(ledger, event=LOCAL, n_users_heard=50),
+    "ledger.Ledger.confirm_shuffled": on(ledger, event=LOCAL, n_users=100, honest_fraction=HALF),
+    "ledger.Ledger.epsilon": on(ledger, delta=SMALL),
+    "pld.epsilon_lower_bound": call(event=GAUSSIAN, delta=SMALL),
+    "published.published_privrec_epsilon": call(
+        n_users=100, cohort_size=10, rounds=5, noise_multiplier=2.0, delta=SMALL
+    ),
+    "published.published_shuffle_epsilon": call(
+        theorem="feldman2021", epsilon_per_report=0.25, n_users=10_000, delta=SMALL
+    ),
+    "rdp.poisson_divergence": call(order=3.0, sampling_probability=HALF, noise_multiplier=2.0),
+    "rdp.without_replacement_divergence": call(order=3.0, sampling_rate=HALF, noise_multiplier=2.0),
+    "shuffle.clone_loss": call(epsilon=ONE, n_users=100, clone_probability=HALF),
+    "shuffle.shuffled_epsilon": call(
+        epsilon_per_report=ONE, n_reports=2, n_users=100, n_rounds=2, delta=SMALL, honest_fraction=HALF
+    ),
+    "shuffle.shuffled_epsilon_lower_bound": call(epsilon_per_report=ONE, n_reports=2, n_users=100, delta=SMALL),
+    "shuffle.shuffled_loss": call(epsilon=ONE, n_users=100),
+    "shuffle.split_reports": call(n_reports=3),
+    "shuffle.zero_out_loss": call(epsilon=ONE, n_reports=2, n_users=100),
+    "views.composed_epsilon": call(events={LOCAL: 2}, view="server", delta=SMALL),
+}
+
+FUNCTIONS = {
+    "studies.advise.advice.advise": call(
+        n_users=2_000, n_items=1_000, epsilon=ONE, trust="local", delta=2.0**-20, row_length=32.0,
+    ),
+    "compute.als.check_item_factors": call(item_factors=np.ones((3, 2)), n_items=3),
+    "compute.als.regularized_gram": call(item_factors=np.ones((3, 2)), regularization=HALF, confidence_weight=2.0),
+    "compute.als.solve_users": to(
+        lambda: functools.partial(fastfedrec.als.solve_users, implicit(), np.ones((40, 2)), solver="cg"),
+        regularization=HALF, confidence_weight=2.0, cg_steps=2,
+    ),
+    "compute.als.solve_own_users": to(
+        lambda: functools.partial(fastfedrec.als.solve_own_users, implicit(), np.ones((40, 2))),
+        regularization=HALF, confidence_weight=2.0,
+    ),
+    "audit.bounds.audit": call(mechanism=channel(), x0=0, x1=1, claim=ONE, n=200, alpha=0.25, delta=SMALL, key=KEY),
+    "compute.networks.client_examples.draw_examples": to(
+        lambda: functools.partial(draw_examples, implicit(), Events.from_interactions(implicit()), np.arange(3)),
+        negatives=2, key=KEY,
+    ),
+    "compute.clustering.assign_rows": call(rows=points(), centers=np.ones((2, 2))),
+    "compute.clustering.kmeans": call(rows=points(), n_clusters=3, n_iterations=2, key=KEY),
+    "datasets.generate.generate_implicit": call(n_users=50, n_items=40, mean_interactions=23.0, key=KEY),
+    "datasets.generate_counts.generate_counts": call(n_users=50, n_items=40, n_factors=3, n_entities=2, key=KEY),
+    "datasets.generate_sequences.generate_sequences": call(
+        n_users=10, n_items=40, n_topics=4, length=5, stay=HALF, popularity=HALF, key=KEY
+    ),
+    "rounds.local.LocalEngine": call(n_shards=2),
+    "engines.shuffling.shuffler.Shuffler": call(
+        min_crowd=5, n_reports=2, n_coordinates=10, folder="/nonexistent", max_users=100, max_nodes=10
+    ),
+    "engines.shuffling.shuffler.ShufflerClient": call(url="http://localhost:1", timeout=2.0),
+    "engines.shuffling.reports.decode_reports": call(body=b"", n_coordinates=10),
+    "engines.shuffling.reports.encode_reports": call(
+        index=np.zeros(2, dtype=np.int64), bit=np.ones(2, dtype=np.int8), n_coordinates=10
+    ),
+    "evaluation.rankings.evaluate": to(
+        lambda: functools.partial(fastfedrec.evaluation.evaluate, baselines.Popularity().fit(implicit()), *split()),
+        n_negatives=9, batch_size=16, key=KEY,
+    ),
+    "evaluation.splits.hold_out": call(
+        indptr=np.array([0, 4, 8]), global_user_ids=np.arange(2, dtype=np.uint64), fraction=HALF, key=KEY
+    ),
+    "evaluation.splits.k_fold": to(lambda: lambda n_folds: [
+        (train.indices, test.indices)
+        for train, test in fastfedrec.evaluation.k_fold(rated(), n_folds=n_folds, key=KEY)
+    ], n_folds=3),
+    "evaluation.splits.hold_out_entries": call(interactions=rated(), user_fraction=HALF, n_entries=2, key=KEY),
+    "evaluation.ratings.evaluate_ratings": to(
+        lambda: functools.partial(fastfedrec.evaluation.evaluate_ratings, fastfedrec.GlobalMean().fit(rated()),
+        rated()),
+        batch_size=16,
+    ),
+    "evaluation.percentiles.mean_percentile_rank": to(
+        lambda: functools.partial(
+            fastfedrec.evaluation.mean_percentile_rank, baselines.Popularity().fit(implicit()), split()[1]
+        ),
+        batch_size=64,
+    ),
+    "evaluation.splits.random_split": call(interactions=implicit(), test_fraction=HALF, key=KEY),
+    "compute.networks.gru.GRUEncoder": call(n_items=20, n_factors=16),
+    "compute.networks.gru.GRUEncoder.train_clients": to(
+        lambda: functools.partial(encoder().train_clients, *masked()), item_weight=HALF, segment_weight=HALF, **CLIENT
+    ),
+    "compute.hadamard.hadamard_transform": call(values=np.ones((2, 4))),
+    "data.log.InteractionLog.shard": on(sequences, n=2),
+    "compute.networks.joint_loss.JointNetwork.train_clients": to(
+        lambda: functools.partial(joint().train_clients, joint().initial_parameters(KEY), examples(), masked()[1]),
+        contrastive_weight=HALF, masked_batch_size=8, **CLIENT,
+    ),
+    "studies.membership.attack.membership_loss": to(
+        lambda: functools.partial(membership_loss, item_models.ItemKNN(3), implicit()),
+        n_references=2, n_reference_users=20, threshold=HALF, alpha=0.25, n_bootstrap=100, key=KEY,
+    ),
+    "studies.membership.attack.membership_shadow": to(
+        lambda: functools.partial(membership_shadow, item_models.ItemKNN(3), implicit()),
+        n_shadows=2, n_shadow_users=20, shadow_members=HALF, n_top=3, threshold=HALF, n_trees=3, alpha=0.25,
+        n_bootstrap=100, key=KEY,
+    ),
+    "compute.networks.two_tower.TwoTower": call(features=features(), **WIDTHS),
+    "compute.networks.two_tower.TwoTower.train_clients": to(
+        lambda: functools.partial(network().train_clients, network().initial_parameters(KEY), examples()), **CLIENT
+    ),
+    "compute.networks.two_tower.TwoTower.score": on(
+        network, parameters=network().initial_parameters(KEY), users=np.arange(3),
+    ),
+    "data.interactions.Interactions.binarize": on(rated, threshold=2.0),
+    "data.interactions.Interactions.filter_core": on(
+        implicit, min_interactions_per_user=2, min_interactions_per_item=3
+    ),
+    "data.interactions.Interactions.shard": on(implicit, n=2),
+    "data.interactions.Interactions.top_items": on(implicit, n=5),
+    "systems.fmf.fmf_ldp.FMFLDP.initial_state": on(fastfedrec.FMFLDP, n_items=10, key=KEY),
+    "systems.fmf.fmf_ldp.FMFLDP.report_stream": to(
+        lambda: functools.partial(fastfedrec.FMFLDP().report_stream, start(), implicit(), KEY, shuffle_key=KEY),
+        round=2, n_threads=1,
+    ),
+    "systems.fmf.fmf_ldp.FMFLDP.collect_reports": to(
+        lambda: functools.partial(fastfedrec.FMFLDP().collect_reports, start(), np.arange(5), np.arange(5) % 2),
+        round=2, sender="x", n_clients=5,
+    ),
+    "mechanisms.item_choice.choose_items": [
+        call(interactions=implicit(), n=5, epsilon=8.0, delta=SMALL, max_items_per_user=3, key=KEY),
+        call(interactions=public(), n=5, epsilon=8.0, key=KEY),
+    ],
+    "mechanisms.item_choice.threshold": call(scale=2.0, delta=SMALL),
+    "compute.nmf.fit_nmf": call(
+        ratings=np.ones((4, 3)), n_factors=2, regularization=HALF, n_epochs=2, n_sweeps=2, key=KEY,
+    ),
+    "compute.nmf.solve_rows_nonnegative": call(
+        ratings=np.ones((4, 3)), item_factors=np.ones((3, 2)), regularization=HALF, max_sweeps=5, tolerance=SMALL
+    ),
+    "evaluation.new_users.personalization_split": call(data=rated(), threshold=2.0, test_fraction=HALF, key=KEY),
+    "compute.networks.sequences.draw_contrastive_examples": to(
+        lambda: functools.partial(draw_contrastive_examples, sequences(), np.arange(3)), length=5, n_negatives=2,
+        key=KEY,
+    ),
+    "systems.private_prototypes.private_kmeans.clustering_events": call(
+        swap_epsilon=HALF, n_swaps=3, grid_epsilon=HALF, depth=2, n_shifts=2, n_rows=2
+    ),
+    "systems.private_prototypes.private_kmeans.private_kmeans": call(
+        points=points(), candidates=points()[:9], n_clusters=2, radius=2.0, n_swaps=2, epsilon=ONE, key=KEY
+    ),
+    "systems.private_prototypes.private_kmeans.selection_event": call(
+        mechanism="x", epsilon=HALF, count=3, accounting="pure", n_rows=2,
+    ),
+    "systems.private_prototypes.private_lloyd.lloyd_event": call(epsilon=ONE, n_rows=2),
+    "systems.private_prototypes.private_lloyd.lloyd_rounds": call(
+        n_users=100, n_clusters=3, n_dimensions=2, epsilon=ONE,
+    ),
+    "systems.private_prototypes.private_lloyd.private_lloyd": call(
+        points=points(), n_clusters=2, radius=2.0, n_rounds=2, epsilon=ONE, key=KEY,
+    ),
+    "systems.private_prototypes.private_lloyd.round_epsilons": call(epsilon=ONE, n_rounds=2),
+    "mechanisms.bounded_rows.check_radius": call(radius=2.0),
+    "mechanisms.bounded_rows.check_value_range": call(value_range=(HALF, 2.0)),
+    "mechanisms.bounded_rows.grid_candidates": call(
+        points=points(), n_candidates=3, radius=2.0, depth=2, n_shifts=1, epsilon=ONE, threshold=HALF, key=KEY
+    ),
+    "mechanisms.bounded_rows.limit_contributions": call(
+        interactions=rated(), max_entries=3, value_range=(ONE, 5.0), key=KEY,
+    ),
+    "mechanisms.bounded_rows.project_rows": call(interactions=rated(), n_dimensions=2, radius=2.0, key=KEY),
+    "mechanisms.bounded_rows.public_candidates": call(n_candidates=3, n_dimensions=2, radius=2.0, key=KEY),
+    "systems.private_prototypes.prototypes.Recovery": [
+        call(
+            kind="masked", max_entries=5, value_range=(ONE, 5.0), epsilon=ONE, support_size=3, support_epsilon=HALF,
+            steps_per_unit=2,
+        ),
+        call(kind="masked", max_entries=5, value_range=(ONE, 5.0), rho=HALF),
+    ],
+    "systems.private_prototypes.prototypes.Recovery.n_draws": on(recovery, n_clusters=2, n_items=7),
+    "systems.private_prototypes.prototypes.Recovery.events": on(recovery, n_clusters=2, n_items=7, n_rows=2),
+    "systems.private_prototypes.prototypes.recover_prototypes": to(
+        lambda: functools.partial(
+            recover_prototypes, limited(), np.arange(60) % 2, recovery=recovery()
+        ),
+        n_clusters=2, key=KEY,
+    ),
+    "core.randomness.Key.from_seed": call(n=7),
+    "core.randomness.Key.words": on(lambda: KEY, purpose="x", user=3, size=4),
+    "core.randomness.Key.words_by_user": on(lambda: KEY, purpose="x", users=np.arange(2), size=4),
+    "core.randomness.Key.ragged_words": on(lambda: KEY, purpose="x", users=np.arange(2), sizes=np.array([1, 2])),
+    "core.randomness.Key.uniform": on(lambda: KEY, purpose="x", user=3, size=4),
+    "core.randomness.Key.normal": on(lambda: KEY, purpose="x", user=3, size=4),
+    "core.randomness.Key.permutation": on(lambda: KEY, purpose="x", user=3, size=4),
+    "core.randomness.claim_call": call(what="x", key=KEY, round=3, n_threads=2),
+    "compute.ranking.held_out_ranks": call(
+        held_out_scores=np.ones(2), other_scores=np.ones((2, 3)), counts=np.array([3, 3]),
+    ),
+    "compute.ranking.recommend_factors": call(user_factors=np.ones((2, 3)), item_factors=np.ones((5, 3)), n=2),
+    "compute.ranking.sample_unseen": call(interactions=implicit(), rows=np.arange(3), n=2, key=KEY, purpose="x"),
+    "compute.ranking.top_k": call(scores=np.ones((2, 5)), n=2),
+    "compute.row_sums.sum_rows": call(interactions=implicit(), matrix=np.ones((40, 2))),
+    "compute.sgd.fit_factors": call(
+        users=np.arange(6), items=np.arange(6) % 3, ratings=np.ones(6), n_users=6, n_items=3, n_factors=2, n_epochs=2,
+        learning_rate=HALF, regularization=HALF, bias_regularization=HALF, validation=HALF, patience=2,
+        init_scale=HALF, n_blocks=2, key=KEY,
+    ),
+    "studies.sweep.sweeps.GeneratedData": call(n_users=50, n_items=40, row_length=8.0),
+    "studies.sweep.cells.share_error": call(values=(HALF, 0.25), n_tested=100),
+    "testing.assert_clipped": call(clip=mechanisms.clip_rows_l2, clip_norm=HALF, n_columns=5),
+    "testing.assert_epsilon": to(
+        lambda: functools.partial(fastfedrec.testing.assert_epsilon, channel(), 0, 1), claim=ONE, n=200, delta=SMALL,
+        control=HALF,
+    ),
+    "systems.baselines.popularity.best_n_reports": call(epsilon=4.0),
+    "systems.baselines.popularity.split_epsilon": call(epsilon=4.0, n_reports=3),
+    "accounting.gaussian.gaussian_mu": call(epsilon=ONE, delta=SMALL),
+}  # fmt: skip
+
+
+def split():
+    return fastfedrec.evaluation.random_split(implicit(), test_fraction=0.25, key=KEY)
+
+
+@functools.cache
+def encoder():
+    return GRUEncoder(30, n_factors=16)
+
+
+def masked():
+    drawn = draw_contrastive_examples(sequences(), np.arange(3), length=8, n_negatives=2, key=KEY, n_threads=1)
+    return encoder().initial_parameters(KEY), drawn
+
+
+@functools.cache
+def joint():
+    return JointNetwork(network())
+
+
+#: Numbers of constructors whose default is None, "auto", or no half-precision number.
+SYSTEMS = {
+    "DPALS": {"epsilon": ONE, "delta": SMALL, "n_users": 50},
+    "DPFMF": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "n_users": 50},
+    "DPGram": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "mean_share": HALF, "n_users": 50},
+    "DPPopularity": {"n_reports": 3},
+    "FMFLDP": {
+        "learning_rate": HALF, "init_scale": HALF, "confidence_weight": HALF, "regularization": SMALL, "delta": SMALL
+    },
+    "FedRec": {
+        "learning_rate": HALF, "learning_rate_decay": HALF, "regularization": SMALL, "clip_norm": HALF, "max_items": 5
+    },
+    "FedRecPlusPlus": {
+        "learning_rate": HALF, "learning_rate_decay": HALF, "regularization": SMALL, "clip_norm": HALF, "divisor": 2.0
+    },
+    "ItemMean": {"epsilon": ONE},
+    "GlobalMean": {"epsilon": ONE},
+    "UserMean": {"epsilon": ONE},
+    "LaplaceRRSVD": {
+        "max_ratings": 5, "n_epochs": 2, "learning_rate": HALF, "regularization": HALF,
+        "prior": (1.0, 2.0, 3.0, 2.0, 1.0),
+    },
+    "NCF": {"learning_rate": HALF},
+    "PrivRec": {
+        "n_rounds": 2, "cohort_size": 5, "local_epochs": 1, "learning_rate": HALF, "server_learning_rate": HALF,
+        "negatives": 2, "clip_norm": HALF, "target_epsilon": 2.0, "popularity_epsilon": HALF, "delta": SMALL,
+    },
+    "PrivatePrototypes": {"n_prototypes": 2, "delta": SMALL},
+    "ShuffledSketchGram": {"delta": SMALL, "regularization": SMALL},
+}  # fmt: skip
+
+#: More calls of the same constructors, for numbers that exclude others.
+MORE_SYSTEMS = {
+    "FedRec": {"filling": "randomized_response", "keep_probability": HALF, "add_probability": 0.25, "divisor": 2.0,
+        "max_items": None,
+    },
+    "FedRecPlusPlus": {
+        "filling": "randomized_response", "keep_probability": HALF, "add_probability": 0.25, "divisor": None,
+        "max_items": 5,
+    },
+    "PrivRec": {"target_epsilon": None, "popularity_epsilon": None, "noise_multiplier": 2.0},
+}  # fmt: skip
+
+#: Parameters that are left out: the class has them from its base and takes no value, or a sequence of pairs.
+LEFT_OUT = {
+    "accounting.events.DiscreteGaussianRelease": {"cohort_size", "n_users", "sampling_probability"},
+    "accounting.events.ZCDP": {"cohort_size", "n_users", "sampling_probability"},
+    "studies.membership.attack.membership_loss": {"guarantee"},
+    "studies.membership.attack.membership_shadow": {"guarantee"},
+}
+
+#: Seconds each, for compilers or solvers: tried by the slow tests.
+SLOW = {
+    "compute.networks.gru.GRUEncoder.train_clients", "compute.networks.joint_loss.JointNetwork.train_clients",
+    "mechanisms.ratings.bayes_kary.BayesKary",
+    "testing.assert_clipped", "studies.membership.attack.membership_loss",
+    "studies.membership.attack.membership_shadow",
+    "accounting.pld.epsilon_lower_bound", "accounting.published.published_privrec_epsilon",
+}  # fmt: skip
+
+#: Methods that public classes have from private ones, with numbers that engines and rounds hold.
+CALLED_BY_ENGINES = {
+    "local_round", "round_event", "rules", "traffic", "zero_update", "values_event", "budget", "sums", "initial_state",
+}  # fmt: skip
+
+#: What takes numbers and is not called here, with the reason.
+EXEMPT = {
+    "a record that the package fills in": (
+        "studies.advise.advice.Advice", "studies.advise.advice.Offer", "audit.bounds.AuditResult",
+        "compute.networks.client_updates.ClientUpdates", "compute.clustering.KMeans",
+        "data.features.FeatureTable", "evaluation.new_users.PersonalizationSplit", "compute.sgd.FactorModel",
+        "studies.sweep.cells.Cell",
+        "rounds.receiver.Rejection", "rounds.system.Update", "rounds.system.ArrayRule", "rounds.receiver.RoundReceiver",
+    ),
+    "called by engines, with numbers of theirs": (
+        "rounds.system.FederatedSystem", "rounds.engine.Engine", "systems.fedrec.plus_plus.FedRecPlusPlus.round_event",
+        "engines.shuffling.shuffler.Shuffler", "engines.shuffling.shuffler.ShufflerClient",
+        "core.randomness.Key.claim_message",
+        "compute.als.raise_if_singular", "compute.networks.gru.GRUEncoder.encode_sequences",
+        "systems.private_prototypes.private_kmeans.draw_loss",
+        "systems.private_prototypes.private_kmeans.selection_weights",
+        "systems.private_prototypes.private_kmeans.swap_losses", "systems.private_prototypes.private_lloyd.limit_steps",
+        "systems.dplcf.estimate_cooccurrences", "systems.dplcf.sum_answers",
+        "systems.rating_svd.baselines.collect_ratings",
+        "systems.gram.shuffled_sketch.mean_magnitude", "systems.baselines.item_models.neighbor_rules",
+        "systems.recommender.check_interactions", "compute.ranking.held_out_ranks_factors",
+    ),
+    "takes the exact fraction that accountants hold": (
+        "accounting.gaussian.gaussian_delta", "accounting.gaussian.gaussian_epsilon",
+    ),
+    "needs Flower or Dask, whose tests call it": ("engines.flower.app", "engines.dask"),
+    "whole runs, of which a number is the seed": ("studies.reproduce", "studies.sweep.sweeps.sweep",
+    "studies.sweep.sweeps.GeneratedData.draw"),
+    "strategies of hypothesis, and arrays of numbers": (
+        "testing.interactions", "testing.mechanism_inputs", "testing.shards", "testing.assert_unbiased",
+        "compute.networks.client_examples.Events.from_log", "mechanisms.channels.piecewise.Piecewise.channel",
+        "data.interactions.Interactions.from_arrays",
+    ),
+    "columns of a file, by name or number": ("datasets.stored_tables.store_table", "datasets.tables.load_table"),
+    "takes a secret; its seed is a note": ("core.randomness.Key",),
+    "needs what FedRec recorded": ("systems.fedrec.attacks.gradients", "systems.fedrec.attacks.run_attacks"),
+    "its only numbers are n_threads and round, checked by resolve_n_threads for all": (
+        "evaluation.new_users.evaluate_personalized",
+    ),
+}  # fmt: skip

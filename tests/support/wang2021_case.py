@@ -1,0 +1,22 @@
+"""Films and apps, small, that tests of the PrivRec paper's figures start from."""
+
+import numpy as np
+
+from fastfedrec import Interactions, Key, datasets
+from fastfedrec.data.log import InteractionLog
+
+
+def movies():
+    matrix = datasets.generate_implicit(60, 50, key=Key.from_seed(1)).to_scipy()
+    matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
+    users = np.arange(60)
+    return Interactions.from_scipy(matrix).with_features(
+        user_features={"gender": users % 2, "age": users % 3, "occupation": users % 5},
+        item_features={"genres": [("a",) * (i % 2) for i in range(50)]},
+    )
+
+
+def apps():
+    words = Key.from_seed(1).words("test.log", size=1200).reshape(3, -1)
+    log = InteractionLog.from_arrays(words[0] % 50, words[1] % 40, {"hour": [f"{hour % 3}" for hour in words[2]]})
+    return log.with_features(item_features={"cost": ["free", "paid"] * 20})

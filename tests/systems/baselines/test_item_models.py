@@ -1,0 +1,139 @@
+"""OwnHistory, ItemKNN and EASE against naive twins, and on real data beside popularity."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from naive.systems.baselines import item_models as naive
+
+from fastfedrec import EASE, Interactions, ItemKNN, Key, OwnHistory, Popularity, datasets
+from fastfedrec.accounting import Unprotected
+from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.systems.baselines.item_models import count_pairs
+
+
+@st.composite
+def counted(draw):
+    """1 to 8 users, 1 to 7 items, values 0 to 3, at least one above 0; users and items may be empty."""
+    shape = draw(st.integers(1, 8)), draw(st.integers(1, 7))
+    cells = draw(st.lists(st.integers(0, 3), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
+    dense = np.array(cells, dtype=np.float32).reshape(shape)
+    dense[draw(st.integers(0, shape[0] - 1)), draw(st.integers(0, shape[1] - 1))] = 2
+    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+
+
+def rows_of(data):
+    parts = zip(data.indptr[:-1], data.indptr[1:], strict=True)
+    values = data.values_or_ones()
+    return [dict(zip(data.indices[a:b].tolist(), values[a:b].tolist(), strict=True)) for a, b in parts]
+
+
+def all_scores(model, data):
+    users, items = np.indices(data.shape)
+    found = model.score(data.user_ids[users.ravel()], data.item_ids[items.ravel()])
+    return found.reshape(data.shape)
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(data=counted())
+def test_own_history_equals_naive_twin(data):
+    expected = naive.own_history(rows_of(data), data.n_items)
+    np.testing.assert_allclose(all_scores(OwnHistory().fit(data), data), expected, rtol=1e-12)
+
+
+@given(data=counted(), n_neighbors=st.integers(1, 8), shrinkage=st.sampled_from([0.0, 1.5]))
+def test_item_knn_equals_naive_twin(data, n_neighbors, shrinkage):
+    model = ItemKNN(n_neighbors, shrinkage).fit(data)
+    expected = naive.item_knn(rows_of(data), data.n_items, n_neighbors, shrinkage)
+    np.testing.assert_allclose(all_scores(model, data), expected, rtol=1e-12, atol=1e-15)
+
+
+@given(data=counted(), regularization=st.sampled_from([0.1, 3.0]))
+def test_ease_equals_one_regression_an_item(data, regularization):
+    model = EASE(regularization).fit(data)
+    np.testing.assert_allclose(
+        all_scores(model, data), naive.ease(rows_of(data), data.n_items, regularization), rtol=1e-8, atol=1e-10
+    )
+    assert not model.item_weights_.diagonal().any()
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exact", [2**24, 150, 64])  # rows until float32 is emptied: never, every third block, each
+@pytest.mark.parametrize("tile", [256, 4])
+def test_pairs_are_counted_in_blocks_of_users(monkeypatch, exact, tile):
+    rng = np.random.default_rng(1)
+    dense = (rng.random((500, 9)) < 0.3).astype(np.float32)
+    monkeypatch.setattr("fastfedrec.systems.baselines.item_models._BLOCK_CELLS", 9 * 64)
+    monkeypatch.setattr("fastfedrec.compute.pair_sums._EXACT_FLOAT32", exact)
+    monkeypatch.setattr("fastfedrec.compute.pair_sums._TILE", tile)
+    np.testing.assert_array_equal(
+        count_pairs(Interactions.from_scipy(scipy.sparse.csr_array(dense))), dense.T.astype(np.float64) @ dense
+    )
+
+
+def test_ease_says_so_where_regularization_is_lost_in_rounding():
+    data = Interactions.from_arrays([0, 0], [5, 6])  # two items that the same user has
+    with pytest.raises(ValueError, match="regularization must be larger: column 2 of"):
+        EASE(1e-300).fit(data)
+
+
+def test_own_history_never_puts_a_popular_item_before_an_own_one():
+    data = Interactions.from_arrays([1] * 3 + [2] * 2 + [3, 4, 5], [7, 8, 9, 7, 8, 7, 7, 5], [9, 1, 1, 1, 1, 1, 1, 1])
+    items, scores = OwnHistory().fit(data).recommend([5, 2], n=4, filter_seen=False)
+    assert items.tolist() == [[5, 7, 8, 9], [7, 8, 5, 9]]
+    assert (scores[0] >= 1).tolist() == [True, False, False, False]
+
+
+def test_the_ledger_claims_nothing():
+    data = Interactions.from_arrays([1, 1, 2], [10, 30, 10])
+    for model in (OwnHistory(), ItemKNN(), EASE()):
+        events = list(model.fit(data, key=Key.from_seed(1)).ledger_.events)
+        assert [type(event) for event in events] == [Unprotected]
+        assert model.ledger_.epsilon() == float("inf")
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ItemKNN(0), "n_neighbors must be at least 1, got 0"),
+        (lambda: ItemKNN(5, -1.0), "shrinkage must be"),
+        (lambda: EASE(0.0), "regularization must be"),
+        (lambda: EASE(float("nan")), "regularization must be"),
+    ],
+)
+def test_bad_arguments(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_bits():
+    data = datasets.generate_implicit(300, 80, key=Key.from_seed(3))
+    for model in (ItemKNN(7), EASE()):
+        one, four = (all_scores(model.fit(data, n_threads=n), data) for n in (1, 4))
+        np.testing.assert_array_equal(one, four)
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+def test_models_beat_popularity_on_movielens_1m(data_path):
+    data = datasets.load_movielens(data_path("ml-1m.zip")).binarize(3)
+    train, test = leave_one_out(data, key=Key.from_seed(1))
+    found = {}
+    for model in (Popularity(), ItemKNN(), EASE()):
+        model.fit(train)
+        found[type(model).__name__] = evaluate(model, train, test, metrics=["hr@10"], key=Key.from_seed(1))["hr@10"]
+    assert found["ItemKNN"] > found["Popularity"] + 0.15
+    assert found["EASE"] > found["ItemKNN"]

@@ -1,0 +1,355 @@
+import dataclasses
+import functools
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from naive.systems.dp_als import model as naive
+
+from fastfedrec import DPALS, DPGram, Interactions, Key, Popularity, als, datasets, load
+from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
+from fastfedrec.audit import audit
+from fastfedrec.rounds.local import LocalEngine
+from fastfedrec.systems.dp_als import rounds as rounds
+from fastfedrec.systems.dp_als.rounds import SCALE, UNIT, ALSState, CountRound, LeastSquaresRound, StartRound
+
+KEY = Key.from_seed(1)
+N_ITEMS, N_FACTORS, MAX_ITEMS = 7, 3, 2
+SHAPE = (MAX_ITEMS, N_ITEMS, N_FACTORS, KEY)
+OPTIONS = {"regularization": 0.5, "confidence_weight": 3.0, "noise_regularization": 2.0}
+
+
+def interactions(rows):
+    dense = np.zeros((len(rows), N_ITEMS), dtype=np.float32)
+    for user, row in enumerate(rows):
+        dense[user, list(row)] = 1
+    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+
+
+def a_state(counts=None):
+    factors = np.random.default_rng(3).normal(size=(N_ITEMS, N_FACTORS))
+    return ALSState(np.zeros(N_ITEMS) if counts is None else np.asarray(counts, dtype=float), factors)
+
+
+@functools.cache  # tables of noise
+def systems():
+    return CountRound((1.0,), *SHAPE), StartRound((1.0,), *SHAPE), LeastSquaresRound((0.1, 0.5, 0.8), *SHAPE, **OPTIONS)
+
+
+def sums_of(system, rows, state):
+    return system.local_round(state, interactions(rows), KEY, 0).arrays
+
+
+rows_of_items = st.lists(st.sets(st.integers(0, N_ITEMS - 1)), min_size=1, max_size=6)
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+def test_sums_of_least_squares_are_those_of_loops():
+    rows, state = [{0, 1, 4}, {2}, set(), {0, 5, 6}], a_state([5, 1, 2, 0, 9, 3, 3])
+    system = systems()[2]
+    found = sums_of(system, rows, state)
+    solved = als.solve_users(interactions(rows), state.item_factors, regularization=0.5, confidence_weight=3.0)
+    products, everybody = np.zeros((N_ITEMS, 6), dtype=np.int64), np.zeros(6, dtype=np.int64)
+    sums = np.zeros((N_ITEMS, N_FACTORS), dtype=np.int64)
+    kept = [{1, 0}, {2}, set(), {5, 6}]  # the two rarest; of equally rare ones the first
+    for row, factors in zip(kept, solved, strict=True):
+        whole = np.trunc(factors * (SCALE * (1 - 2.0**-40)) / max(1.0, math.sqrt(sum(f * f for f in factors))))
+        x = [int(f) for f in whole]
+        pairs = [x[i] * x[j] for i in range(3) for j in range(i, 3)]
+        everybody += pairs
+        for item in row:
+            products[item] += pairs
+            sums[item] += [SCALE * f for f in x]
+    np.testing.assert_allclose(found["item_sums"], sums, atol=2 * SCALE)  # the norm's last digit
+    np.testing.assert_allclose(found["item_products"], products, atol=2 * SCALE)
+    np.testing.assert_allclose(found["all_products"], everybody, atol=2 * SCALE)
+    assert (np.abs(sums).sum(axis=1) > UNIT / 2).tolist() == [True, True, True, False, False, True, True]
+
+
+@given(rows_of_items, st.integers(1, 5), st.booleans(), st.integers(0, 2**32 - 1))
+def test_sums_by_item_are_those_of_loops(rows, n_factors, has_products, seed):
+    values = np.random.default_rng(seed).integers(-SCALE, SCALE, size=(len(rows), n_factors))
+    n_products = n_factors * (n_factors + 1) // 2
+    found = rounds._sum_by_item(interactions(rows), values, n_products * has_products, 2)
+    sums, products = naive.sum_by_item(rows, values.tolist(), N_ITEMS)
+    assert found[0].tolist() == sums
+    assert found[1].tolist() == (products if has_products else [[]] * N_ITEMS)
+    everybody = naive.sum_by_item([{0}] * len(rows), values.tolist(), 1)[1][0]
+    assert rounds._sum_products(values, n_products).tolist() == everybody
+
+
+def test_sums_of_the_start_and_of_counts():
+    rows, state = [{0, 1, 4}, {2}, {0, 1}], a_state([5, 1, 2, 0, 9, 3, 3])
+    found = sums_of(systems()[1], rows, state)["item_projections"]
+    expected = np.zeros((N_ITEMS, N_FACTORS))
+    for row in ({0, 1}, {2}, {0, 1}):
+        own = state.item_factors[sorted(row)].sum(axis=0)
+        expected[sorted(row)] += own / max(1, np.linalg.norm(own))
+    np.testing.assert_allclose(found / UNIT, expected, atol=3 / SCALE)
+    counts = sums_of(systems()[0], rows, state)["item_counts"]
+    assert counts.sum() == 5 * UNIT
+    assert set(counts / UNIT) <= {0, 1, 2, 3}
+
+
+def test_the_server_solves_the_normal_equations():
+    state, system = a_state(), systems()[2]
+    rng = np.random.default_rng(1)
+    factors = rng.normal(size=(40, N_FACTORS)) / 3
+    has = rng.random((40, N_ITEMS)) < 0.5
+    left, right = np.triu_indices(N_FACTORS)
+    products = factors[:, left] * factors[:, right]
+    learned = system._learn(
+        state,
+        {
+            "all_products": products.sum(0) * UNIT,
+            "item_products": has.T @ products * UNIT,
+            "item_sums": has.T @ factors * UNIT,
+        },
+    )
+    # As the users' side does it, with a ridge of its own.
+    by_item = Interactions.from_scipy(scipy.sparse.csr_array(has.T.astype(np.float32)))
+    ridge = 2.0 * 4.0 * float(system.noises["item_sums"].gaussian.stddev) / UNIT
+    expected = als.solve_users(by_item, factors, regularization=ridge, confidence_weight=3.0)
+    np.testing.assert_allclose(learned.item_factors, expected, rtol=1e-9)
+
+
+@given(rows_of_items, st.lists(st.sampled_from([-1.5, 0.5, 1.0, 2.0, 7.0]), min_size=N_ITEMS, max_size=N_ITEMS))
+@example([{0, 1, 2, 3}], list(range(1, N_ITEMS + 1)))  # already in order
+def test_the_rarest_items_are_kept_and_of_equally_rare_ones_the_first(rows, counts):
+    kept = rounds.select_items(a_state(counts), interactions(rows), 2, KEY)
+    found = [kept.indices[start:end].tolist() for start, end in itertools.pairwise(kept.indptr)]
+    assert found == [sorted(sorted(row, key=lambda item: (counts[item], item))[:2]) for row in rows]
+
+
+def test_with_hardly_any_noise_it_finds_the_groups():
+    group = np.repeat([0, 1], 1000)
+    rng = np.random.default_rng(2)
+    has = rng.random((2000, 20)) < np.where(group[:, None] == (np.arange(20) >= 10), 0.6, 0.02)
+    has[:, 0] = True
+    data = Interactions.from_arrays(*np.nonzero(has))
+    model = DPALS(16.0, n_factors=2, max_items=20).fit(data, key=KEY)
+    scores = model._score_block(np.arange(2000))
+    own = np.where((group == 0)[:, None], scores[:, 1:10].mean(axis=1)[:, None], scores[:, 10:].mean(axis=1)[:, None])
+    other = np.where((group == 1)[:, None], scores[:, 1:10].mean(axis=1)[:, None], scores[:, 10:].mean(axis=1)[:, None])
+    assert (own > other).mean() > 0.95
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@given(
+    hnp.arrays(
+        np.float64,
+        st.tuples(st.integers(1, 3), st.integers(1, 5)),
+        elements=st.floats(-1e150, 1e150, allow_nan=False),
+    )
+)
+def test_whole_numbers_never_have_a_norm_above_the_scale(factors):
+    for row in rounds.to_grid(factors).tolist():
+        assert sum(x * x for x in row) <= SCALE**2
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e200, -1.7e308])
+def test_a_row_that_no_norm_bounds_is_zero(wrong):
+    assert rounds.to_grid(np.array([[0.5, wrong], [0.5, 0.0]])).tolist() == [[0, 0], [SCALE // 2 - 1, 0]]
+
+
+@settings(deadline=None, max_examples=50)
+@given(rows=rows_of_items, counts=st.lists(st.integers(0, 4), min_size=N_ITEMS, max_size=N_ITEMS))
+def test_one_user_changes_the_sums_by_its_own_part_and_within_the_sensitivity(rows, counts):
+    for system in systems():
+        with_user, without = (sums_of(system, part, a_state(counts)) for part in (rows, [set(), *rows[1:]]))
+        alone = sums_of(system, rows[:1], a_state(counts))
+        for name, noise in system.noises.items():
+            own = with_user[name] - without[name]
+            np.testing.assert_array_equal(own, alone[name])
+            assert sum(int(x) ** 2 for x in own.ravel()) <= noise.sensitivity**2
+
+
+def test_the_sensitivities_are_no_larger_than_needed():
+    counts, start, squares = systems()
+    assert float(counts.noises["item_counts"].sensitivity) == pytest.approx(UNIT * math.sqrt(MAX_ITEMS), rel=1e-9)
+    assert float(start.noises["item_projections"].sensitivity) == pytest.approx(UNIT * math.sqrt(2), rel=1e-9)
+    assert squares.noises["all_products"].sensitivity == pytest.approx(UNIT, rel=1e-9)
+    # A user with one large factor reaches them but for the rounding.
+    state = dataclasses.replace(a_state(), item_factors=np.eye(N_ITEMS, N_FACTORS) * 0.3)
+    own = sums_of(squares, [{0, 3}], state)
+    for name, noise in squares.noises.items():
+        reached = math.sqrt(sum(int(x) ** 2 for x in own[name].ravel()))
+        assert reached > float(noise.sensitivity) * 0.99, name
+
+
+@pytest.mark.parametrize("sampling", ["frequency", "uniform"])
+def test_shards_and_threads_do_not_matter(sampling):
+    data = datasets.generate_implicit(300, 60, key=KEY)
+    options = {"sampling": sampling, "n_factors": 4, "max_items": 10}
+    one = DPALS(4.0, **options).fit(data, key=Key.from_seed(2), n_threads=1)
+    many = DPALS(4.0, **options).fit(data, key=Key.from_seed(2), n_threads=4, engine=LocalEngine(n_shards=3))
+    np.testing.assert_array_equal(one.item_factors_, many.item_factors_)
+    assert one.item_counts_.any() == (sampling == "frequency")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "options"),
+    [(0.5, {}), (2.0, {"sampling": "uniform", "n_start_rounds": 0}), (8.0, {"n_start_rounds": 2, "n_rounds": 3})],
+)
+def test_the_budget_is_met_by_two_accountants(epsilon, options):
+    model = DPALS(epsilon, n_factors=3, max_items=5, **options)
+    model.fit(datasets.generate_implicit(100, 60, key=KEY), key=Key.from_seed(2))
+    events = model.ledger_.events
+    assert sum(events.values()) == model.n_rounds + model.n_start_rounds + (model.sampling == "frequency")
+    assert all(type(e) is Gaussian and (e.neighboring, e.trust) == ("zero_out", "central") for e in events)
+    spent = sum(times * e.noise_multiplier**-2 for e, times in events.items())
+    taken = (1 + math.exp(epsilon)) * sum(times * e.distance for e, times in events.items())
+    assert 0 < taken < 1e-12
+    assert spent <= gaussian_mu(epsilon, 1e-6 - taken) ** 2 * (1 + 1e-9)
+    assert spent >= gaussian_mu(epsilon, 1e-6 - 3 * taken) ** 2 * (1 - 1e-6)
+    accountant = PLDAccountant()
+    for event, times in events.items():
+        accountant.compose(event, times)
+    assert accountant.get_epsilon(1e-6) == pytest.approx(epsilon, rel=3e-3)
+    assert model.ledger_.epsilon("server") == math.inf
+    assert 2 * epsilon < model.ledger_.epsilon("public") < 2.5 * epsilon
+
+
+def test_a_rounds_event_is_that_of_all_its_noises():
+    system = systems()[2]
+    each = [noise.gaussian.noise_multiplier(noise.sensitivity) for noise in system.noises.values()]
+    assert [1 / m for m in each] == pytest.approx([0.1, 0.5, 0.8], rel=1e-6)
+    event = system.round_event(10)
+    assert event.noise_multiplier <= (0.01 + 0.25 + 0.64) ** -0.5 * (1 + 1e-6)
+    assert event.noise_multiplier == pytest.approx((0.01 + 0.25 + 0.64) ** -0.5, rel=1e-6)
+    draws = 6 + N_ITEMS * 6 + N_ITEMS * N_FACTORS
+    assert event.distance >= draws * float(min(noise.gaussian.distance for noise in system.noises.values()))
+
+
+def test_the_rules_refuse_what_so_many_users_cannot_send():
+    for system in systems():
+        state = a_state()
+        update = system.local_round(state, interactions([{0, 1}, {2}]), KEY, 0)
+        accepted = system.rules(state, 2)
+        assert set(accepted) == set(update.arrays) == set(system.zero_update(state, 0).arrays)
+        for name, array in update.arrays.items():
+            assert accepted[name].violation(array) is None
+            assert accepted[name].violation(array + 3 * UNIT) is not None
+
+
+def test_a_user_without_items_is_served_what_is_popular():
+    data = datasets.generate_implicit(100, 60, key=KEY)
+    matrix = data.to_scipy().tolil()
+    matrix[3] = 0
+    model = DPALS(8.0, n_factors=2).fit(Interactions.from_scipy(matrix.tocsr()), key=Key.from_seed(2))
+    scores = model._score_block(np.array([2, 3]))
+    np.testing.assert_array_equal(scores[1], model.item_counts_)
+    assert (scores[0] != model.item_counts_).any()
+
+
+def test_traffic_and_repeated_fits():
+    data = datasets.generate_implicit(100, 60, key=KEY)
+    model = DPALS(4.0, n_factors=2).fit(data, key=Key.from_seed(2))
+    first, start, squares = (model.communication_.rounds[i] for i in range(3))
+    assert (first.upload, start.upload) == (8 * 60, 8 * 120)
+    assert squares.upload == 8 * (3 + 60 * 3 + 60 * 2)
+    again = DPALS(4.0, n_factors=2).fit(data, key=Key.from_seed(2), ledger=model.ledger_)
+    np.testing.assert_array_equal(model.item_factors_, again.item_factors_)
+    assert sum(again.ledger_.events.values()) == 8
+
+
+def test_a_public_number_of_users_is_the_only_one_that_is_told(tmp_path):
+    told = []
+    for n in (50, 51):
+        model = DPALS(n_factors=3, n_rounds=2, n_users=5000).fit(
+            datasets.generate_implicit(n, 60, key=KEY), key=Key.from_seed(2)
+        )
+        model.save(tmp_path / "m", include_users=False)
+        again = load(tmp_path / "m")
+        told.append((model.communication_, again.communication_.rounds, again.ledger_.to_json()))
+        assert {r.n_clients for r in again.communication_.rounds} == {5000}
+    assert told[0] == told[1]
+    n = 50
+    without = DPALS(n_factors=3, n_rounds=2).fit(datasets.generate_implicit(n, 60, key=KEY), key=Key.from_seed(2))
+    assert "its number of users (50) was taken from the data" in without.ledger_.summary()
+    with pytest.raises(ValueError, match="n_users must be at least 1"):
+        DPALS(n_users=0)
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"epsilon": 0.0}, ValueError, "epsilon must be"),
+        ({"delta": 1.0}, ValueError, "delta must be"),
+        ({"n_factors": 0}, ValueError, "n_factors must be"),
+        ({"n_factors": 300}, ValueError, "n_factors must be"),
+        ({"n_rounds": 0}, ValueError, "n_rounds must be"),
+        ({"n_start_rounds": -1}, ValueError, "n_start_rounds must be"),
+        ({"max_items": 0}, ValueError, "max_items must be"),
+        ({"sampling": "tail"}, ValueError, "sampling must be one of"),
+        ({"confidence_weight": -1.0}, ValueError, "confidence_weight must be"),
+        ({"regularization": 0.0}, ValueError, "regularization must be"),
+        ({"noise_regularization": 0.0}, ValueError, "noise_regularization must be"),
+    ],
+)
+def test_bad_parameters(parameters, error, message):
+    with pytest.raises(error, match=message):
+        DPALS(**parameters)
+
+
+def test_bad_fits():
+    data = interactions([{0, 1}, {2}])
+    with pytest.raises(ValueError, match="n_factors must be at most 7"):
+        DPALS(n_factors=8).fit(data)
+    with pytest.raises(ValueError, match="delta must be above"):
+        DPALS(delta=1e-25, n_factors=2).fit(data)
+    with pytest.raises(TypeError, match="ledger must be"):
+        DPALS(n_factors=2).fit(data, ledger={})
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("norm", "stddev", "holds"), [(1.0, 1.0, True), (1.1, 1.0, False), (1.0, 0.9, False)])
+def test_audit_finds_no_more_than_the_claim_and_catches_a_norm_or_noise_off(norm, stddev, holds):
+    # One release of an item's sums: the adversary projects them on the contribution it looks for.
+    state = dataclasses.replace(a_state(), item_factors=np.eye(N_ITEMS, N_FACTORS) * 0.3)
+    system = LeastSquaresRound((0.1, 0.5, 1.0), *SHAPE, **OPTIONS)
+    own = sums_of(system, [{0, 3}], state)["item_sums"].ravel()
+    sensitivity = system.noises["item_sums"].sensitivity
+    gaussian = type(system.noises["item_sums"].gaussian)(sensitivity * Fraction(stddev))
+
+    def release(present, n):
+        sums = np.tile(np.rint(norm * present * own).astype(np.int64), (n, 1))
+        noisy = gaussian.add_noise(sums, key=Key.from_seed(4), purpose=f"audit.{present}")
+        return noisy @ (own / float(sensitivity)) / float(sensitivity)
+
+    result = audit(release, 0, 1, 1.0, n=400_000, measure="mu", alpha=1e-6)
+    assert (result.lower_bound <= 1.0) == holds
+    assert result.lower_bound > 0.94
+
+
+@pytest.mark.nightly
+def test_movielens_users_resampled():
+    from conftest import find_data
+    from support.movielens_users import hit_ratio, resampled
+
+    from fastfedrec.evaluation import leave_one_out
+
+    data = datasets.load_movielens(find_data("ml-1m.zip")).binarize().top_items(1000)
+    data = data.select_users(np.flatnonzero(data.interactions_per_user() >= 20))
+    train, test = resampled(*leave_one_out(data, key=Key.from_seed(1)), 50_000)
+    popularity = hit_ratio(Popularity().fit(train), train, test)
+    ours = [hit_ratio(DPALS(e).fit(train, key=Key.from_seed(3)), train, test) for e in (0.5, 1.0, 2.0)]
+    assert ours == sorted(ours)
+    assert ours[1] >= popularity + 0.1
+    assert ours[1] <= hit_ratio(DPGram(1.0).fit(train, key=Key.from_seed(3)), train, test)

@@ -1,0 +1,451 @@
+"""FedRec: what users speak of and send, what the server makes of it, what the ledger says, and the paper's figures."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.systems.fedrec import model as naive
+from support.fedrec_case import RESPONSES, random_ratings, small_data
+from support.interaction_case import rows_of
+from support.significance import counts_are, share_is, tilted
+
+from fastfedrec import FedRec, Interactions, Key, hardware, load
+from fastfedrec.accounting import Gaussian, LocalReports, Unprotected
+from fastfedrec.rounds.local import LocalEngine
+from fastfedrec.rounds.receiver import RoundReceiver
+from fastfedrec.rounds.system import Update
+from fastfedrec.systems.fedrec import devices as devices
+
+
+def lists_of(spoken, data):
+    """As the naive twin has them."""
+    names, ratings = [naive.RATED, naive.VIRTUAL, naive.WITHHELD], iter(data.values_or_ones().tolist())
+    flat = [
+        (i, names[k], 0.0 if k == devices.VIRTUAL else next(ratings))
+        for i, k in zip(spoken.items.tolist(), spoken.kinds.tolist(), strict=True)
+    ]
+    return [flat[a:b] for a, b in zip(spoken.indptr[:-1], spoken.indptr[1:], strict=True)]
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(data=small_data, rho=st.integers(0, 4), seed=st.integers(0, 99), round_number=st.integers(0, 3))
+def test_spoken_items_equal_naive_twin(data, rho, seed, round_number):
+    key = Key.from_seed(seed)
+    spoken = devices.fill_hybrid(data, rho, np.zeros(0), key, round_number, 2)
+    again = devices.fill_hybrid(
+        data,
+        rho,
+        np.zeros(0),
+        key,
+        round_number,
+        2,
+        devices.fill_hybrid(data, rho, np.zeros(0), key, round_number + 1, 2),
+    )
+    np.testing.assert_array_equal(spoken.items, again.items)
+    np.testing.assert_array_equal(spoken.kinds, again.kinds)
+    got = lists_of(spoken, data)
+    assert got == [
+        naive.spoken_hybrid(row, data.n_items, rho, user, key, round_number)
+        for user, row in zip(data.global_user_ids, rows_of(data), strict=True)
+    ]
+
+
+@given(data=small_data, rho=st.integers(1, 4), seed=st.integers(0, 99))
+def test_items_drawn_by_weight_equal_naive_twin(data, rho, seed):
+    key, weights = Key.from_seed(seed), np.arange(data.n_items, dtype=float)  # item 0 only where there is no other
+    got = lists_of(devices.fill_hybrid(data, rho, weights, key, 0, 2), data)
+    assert got == [
+        naive.spoken_by_weight(row, data.n_items, rho, weights, user, key)
+        for user, row in zip(data.global_user_ids, rows_of(data), strict=True)
+    ]
+
+
+@given(data=small_data, keep=st.floats(0.01, 0.99), add=st.floats(0.01, 0.99), seed=st.integers(0, 99))
+def test_responses_equal_naive_twin(data, keep, add, seed):
+    key, channel = Key.from_seed(seed), devices.response_channel(keep, add)
+    got = lists_of(devices.fill_by_response(data, channel, key, 2), data)
+    assert got == [
+        naive.spoken_by_response(row, data.n_items, channel.counts[1][1], channel.counts[0][1], user, key)
+        for user, row in zip(data.global_user_ids, rows_of(data), strict=True)
+    ]
+
+
+@settings(max_examples=40)
+@given(
+    data=small_data,
+    rho=st.integers(0, 3),
+    seed=st.integers(0, 99),
+    n_factors=st.integers(1, 8) | st.sampled_from([15, 16, 23, 31, 32, 50]),  # on both sides of a row's vectors
+    t_predict=st.integers(0, 3),
+    t_local=st.integers(1, 4),
+)
+def test_rounds_equal_naive_twin(data, rho, seed, n_factors, t_predict, t_local):
+    key = Key.from_seed(seed)
+    model = FedRec(rho, "hybrid", t_predict, t_local, n_factors=n_factors, learning_rate=0.3)
+    state = model.initial_state(data, key)
+    factors = devices.first_factors(key, data.global_user_ids, n_factors)
+    for t in range(3):
+        update = model.local_round(state, data, key, t)
+        messages = []
+        for u, (user, row) in enumerate(zip(data.global_user_ids, rows_of(data), strict=True)):
+            spoken = naive.spoken_hybrid(row, data.n_items, rho, user, key, t)
+            factors[u], gradients = naive.user_round(
+                factors[u], spoken, state.item_factors, state.learning_rate, 0.001, t_local if t >= t_predict else 0
+            )
+            messages.append({i: naive.to_integers(g, 2**32, 2**50) for i, g in gradients.items()})
+        expected = naive.total_of(messages, data.n_items, n_factors)
+        # The order of additions within a user differs: a step or two of 2^-32.
+        assert np.abs((update.arrays["total"] - expected).view(np.int64)).max() <= 4 * data.n_users
+        np.testing.assert_array_equal(update.arrays["total"][:, -1], expected[:, -1])
+        np.testing.assert_allclose(model.device_factors(state), factors, rtol=1e-9, atol=1e-12)
+        old, state = state, model.apply(state, update)
+        total = expected.view(np.int64).astype(float)
+        counts = total[:, -1:]
+        mean = np.divide(total[:, :-1], counts * 2.0**32, out=np.zeros((data.n_items, n_factors)), where=counts > 0)
+        np.testing.assert_allclose(state.item_factors, old.item_factors - old.learning_rate * mean, atol=1e-7)
+        assert state.learning_rate == pytest.approx(0.3 * 0.9 ** (t + 1))
+
+
+def test_a_cohort_of_the_right_size_trains_and_nobody_else_moves():
+    data, key = random_ratings(50, 9, 1), Key.from_seed(2)
+    model = FedRec(rho=1, client_share=0.2, n_factors=3)
+    state = model.initial_state(data, key)
+    first = devices.first_factors(key, data.global_user_ids, 3)
+    model.local_round(state, data, key, 0)
+    moved = (model.device_factors(state) != first).any(axis=1)
+    asked = state.roles(data.global_user_ids, 0) > 0
+    assert asked.sum() == 10
+    np.testing.assert_array_equal(moved, asked & (data.interactions_per_user() > 0))
+    assert (asked != (state.roles(data.global_user_ids, 1) > 0)).any()
+
+
+def test_other_users_get_the_factors_of_least_squared_error():
+    model = FedRec(rho=0, n_rounds=3, n_factors=3, regularization=0.1).fit(
+        random_ratings(20, 8, 1), key=Key.from_seed(1)
+    )
+    others = random_ratings(7, 8, 2)
+    served = model.with_users(others)
+    for row, ratings in enumerate(rows_of(others)):
+        v = model.item_factors_[list(ratings)]
+        ridge = np.sqrt(0.1 * len(ratings)) * np.eye(3)
+        expected = np.linalg.lstsq(np.vstack([v, ridge]), np.append(list(ratings.values()), np.zeros(3)), rcond=None)[0]
+        np.testing.assert_allclose(served.user_factors_[row], expected, rtol=1e-6, atol=1e-9)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{"rho": 0}, {"rho": 2, "client_share": 0.4}, RESPONSES])
+def test_shards_do_not_change_the_model(options):
+    data = random_ratings(30, 9, 4)
+    fits = [
+        FedRec(n_rounds=6, t_predict=2, n_factors=3, **options).fit(
+            data, key=Key.from_seed(2), engine=LocalEngine(n), record_views=[1]
+        )
+        for n in (1, 4, 40)
+    ]
+    for other in fits[1:]:
+        np.testing.assert_array_equal(fits[0].item_factors_, other.item_factors_)
+        np.testing.assert_array_equal(fits[0].user_factors_, other.user_factors_)
+        np.testing.assert_array_equal(fits[0].records_[0].server.values, other.records_[0].server.values)
+        assert fits[0].vectors_ == other.vectors_
+
+
+@settings(max_examples=40)
+@given(data=small_data, rho=st.integers(0, 3), seed=st.integers(0, 99), rate=st.floats(0.01, 3))
+@pytest.mark.filterwarnings("ignore:training diverged")
+def test_predictions_are_ratings(data, rho, seed, rate):
+    model = FedRec(rho, n_rounds=12, n_factors=2, learning_rate=rate).fit(data, key=Key.from_seed(seed))
+    users, items = np.divmod(np.arange(data.n_users * data.n_items), data.n_items)
+    predicted = model.predict(users, items)
+    assert np.isfinite(predicted).all()
+    assert predicted.min() >= 1
+    assert predicted.max() <= 5
+
+
+def test_divergence_is_named_and_the_last_good_round_kept():
+    data = random_ratings(30, 9, 4)
+    with pytest.warns(RuntimeWarning, match=r"training diverged in round \d+: the largest factor is .*lower learning_"):
+        model = FedRec(rho=0, learning_rate=60.0, n_rounds=200).fit(data, key=Key.from_seed(1))
+    assert model.n_rounds_ < 200
+    assert max(np.abs(model.item_factors_).max(), np.abs(model.user_factors_).max()) <= 1e3
+
+
+def test_a_user_whose_factors_are_not_finite_sends_zeros():
+    data, key = random_ratings(5, 4, 1, density=1.0), Key.from_seed(1)
+    model = FedRec(rho=0, n_factors=2)
+    state = model.initial_state(data, key)
+    model.local_round(state, data, key, 0)
+    for held in model._devices.values():
+        held.user_factors[:] = np.nan
+    total = model.local_round(state, data, key, 1).arrays["total"]
+    assert not total[:, :-1].any()
+    assert total[:, -1].sum() == data.n_interactions
+
+
+@given(data=small_data, rho=st.integers(0, 3), seed=st.integers(0, 99))
+def test_records_add_up_to_the_update(data, rho, seed):
+    key, model = Key.from_seed(seed), FedRec(rho, n_factors=2)
+    model._recorded = {0}
+    state = model.initial_state(data, key)
+    update = model.local_round(state, data, key, 0)
+    total = np.zeros((data.n_items, 3), dtype=np.uint64)
+    server = model._records[0].server
+    np.add.at(total, server.items, server.values)
+    np.testing.assert_array_equal(total, update.arrays["total"])
+    assert len(model._records[0].denoisers) == 0
+
+
+@given(data=small_data, rho=st.integers(0, 2), seed=st.integers(0, 99), clip_norm=st.sampled_from([1e-3, 0.7, 9.0]))
+def test_a_clipped_user_is_within_the_bound_in_whole_numbers(data, rho, seed, clip_norm):
+    model = FedRec(rho, n_factors=3, clip_norm=clip_norm, divisor=5.0)
+    key = Key.from_seed(seed)
+    state = model.initial_state(data, key)
+    model._recorded = {0, 1}
+    for t in range(2):
+        state = model.apply(state, model.local_round(state, data, key, t))
+    for record in model._records:
+        for user in np.unique(record.server.senders):
+            mine = record.server.values[record.server.senders == user][:, :-1].view(np.int64)
+            norm = sum(int(v) ** 2 for v in mine.ravel())
+            assert norm <= model._clip_steps**2
+
+
+def test_ledger_of_central_privacy():
+    data, key = random_ratings(40, 9, 2), Key.from_seed(1)
+    model = FedRec(0, n_rounds=3, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, max_items=4).fit(data, key=key)
+    counts, sums = model.ledger_.events.items()
+    assert isinstance(counts[0], Gaussian)
+    assert (counts[1], sums[1]) == (1, 3)
+    assert counts[0].noise_multiplier == pytest.approx(1.5)  # of twice what one user adds
+    assert counts[0].noise_multiplier <= 1.5
+    assert sums[0].noise_multiplier == 1.5
+    assert sums[0].neighboring == counts[0].neighboring == "replace"
+    assert sums[0].distance == model.noise.total_distance(9 * 2) > 0
+    assert counts[0].distance == model.count_noise.total_distance(9) > 0
+    assert model.ledger_.epsilon("server") == math.inf
+    assert 0 < model.ledger_.epsilon("public") < math.inf
+    assert "central privacy covers the item factors" in model.ledger_.summary()
+    state = model.initial_state(data, key)
+    assert (state.divisors >= 1).all()
+    exact = devices.count_raters(data, 4, key, 1)
+    assert exact.sum() == np.minimum(data.interactions_per_user(), 4).sum()
+    assert (state.divisors != exact).any()
+
+
+def test_what_a_user_sends_is_in_no_figure_of_a_private_run(tmp_path):
+    data, key = random_ratings(40, 30, 2, density=0.2), Key.from_seed(1)
+    more = data.keep_interactions(np.arange(data.n_interactions) > 0)  # one rating less
+    options = {"n_rounds": 3, "n_factors": 2, "clip_norm": 0.5, "noise_multiplier": 3.0, "divisor": 7.0}
+    told = []
+    for rows in (data, more):
+        model = FedRec(1, **options).fit(rows, key=key)
+        model.save(tmp_path / "m", include_users=False)
+        told.append((model.communication_, repr(model.vectors_), repr(load(tmp_path / "m").vectors_)))
+    assert told[0] == told[1]
+    exact = [FedRec(1, n_rounds=1, n_factors=2).fit(rows, key=key).vectors_ for rows in (data, more)]
+    assert exact[0] != exact[1]  # where nothing is claimed
+
+
+def test_with_cohorts_central_privacy_is_for_replacing_a_user_at_twice_the_sensitivity():
+    data, key = random_ratings(40, 9, 2), Key.from_seed(1)
+    options = {"n_rounds": 3, "n_factors": 2, "clip_norm": 0.5, "noise_multiplier": 3.0, "divisor": 7.0}
+    all_asked, some_asked = (FedRec(0, client_share=share, **options).fit(data, key=key) for share in (1.0, 0.5))
+    (event,) = some_asked.ledger_.events
+    assert (event.neighboring, event.noise_multiplier) == ("replace", 1.5)
+    assert some_asked.ledger_.epsilon("public") == pytest.approx(all_asked.ledger_.epsilon("public"))
+
+
+def test_when_a_private_run_ends_depends_on_what_is_released_alone(monkeypatch):
+    data, key = random_ratings(40, 9, 2), Key.from_seed(1)
+    monkeypatch.setattr(FedRec, "device_factors", lambda self, state: np.full((40, 2), np.nan))
+    private = FedRec(0, n_rounds=3, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, divisor=7.0).fit(data, key=key)
+    assert private.n_rounds_ == 3
+    assert not private.user_factors_.any()
+    with pytest.warns(RuntimeWarning, match="diverged in round 0"):
+        assert FedRec(0, n_rounds=3, n_factors=2).fit(data, key=key).n_rounds_ == 0
+
+
+def test_noise_is_added_to_the_sums_and_the_private_count_is_not_used():
+    data, key = random_ratings(40, 9, 2), Key.from_seed(1)
+    model = FedRec(0, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, divisor=7.0)
+    state = model.initial_state(data, key)
+    update = model.local_round(state, data, key, 0)
+    arrays = {"total": update.arrays["total"].copy()}
+    arrays["total"][:, -1] = 0
+    moved = model.apply(state, update).item_factors
+    np.testing.assert_array_equal(moved, model.apply(state, Update(0, "x", 40, arrays)).item_factors)
+    noise = (state.item_factors - moved) / 0.8 * 7 - update.arrays["total"][:, :-1].view(np.int64) / model._scale
+    assert 0.5 < noise.std() / 1.5 < 1.6
+
+
+def test_ledger_says_none_and_what_is_not_protected():
+    data = random_ratings(30, 9, 4)
+    model = FedRec(rho=1, n_rounds=2).fit(data, key=Key.from_seed(1))
+    assert model.ledger_.events == {Unprotected("each user's gradients, and which items they are of"): 2}
+    assert model.ledger_.epsilon("public") == math.inf
+    assert "not protected: virtual items are drawn anew in each round" in model.ledger_.summary()
+    bare = FedRec(rho=0, n_rounds=2).fit(data, key=Key.from_seed(1))
+    assert "not protected: the server sees which items each user has rated" in bare.ledger_.summary()
+
+
+def test_ledger_of_randomized_response_is_exact():
+    data = random_ratings(30, 9, 4)
+    model = FedRec(n_rounds=2, **RESPONSES).fit(data, key=Key.from_seed(1))
+    reports, gradients = model.ledger_.events
+    assert isinstance(reports, LocalReports)
+    assert (reports.n_reports, model.ledger_.events[reports]) == (9, 1)
+    assert reports.epsilon == model.channel.epsilon == pytest.approx(math.log(3))
+    assert isinstance(gradients, Unprotected)
+    assert model.ledger_.epsilon() == math.inf
+
+
+def test_what_is_moved():
+    data = random_ratings(30, 40, 4, density=0.2)
+    model = FedRec(rho=1, n_rounds=2, n_factors=5).fit(data, key=Key.from_seed(1))
+    mean = data.interactions_per_user().mean()
+    assert (model.vectors_.ordinary, model.vectors_.denoiser, model.vectors_.client) == (2 * mean, 0, 2 * mean)
+    totals = model.communication_.to_dict()
+    assert totals["download_per_client"] == 2 * 8 * 40 * 5
+    assert totals["upload_per_client_per_round"] == round(2 * mean * (8 * 6 + 4))
+
+
+def test_save_and_load(tmp_path):
+    data = random_ratings(20, 9, 4)
+    model = FedRec(rho=1, n_rounds=4, n_factors=3).fit(data, key=Key.from_seed(1))
+    model.save(tmp_path / "model.npz")
+    loaded = load(tmp_path / "model.npz")
+    users, items = np.divmod(np.arange(180), 9)
+    np.testing.assert_array_equal(loaded.predict(users, items), model.predict(users, items))
+    assert (loaded.n_rounds_, loaded.vectors_, loaded.records_) == (4, model.vectors_, [])
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rho": -1}, "rho must be at least 0"),
+        ({"rho": 1.5}, "rho must be an integer"),
+        ({"filling": "none"}, "filling must be one of"),
+        ({"t_local": 0}, "t_local must be at least 1"),
+        ({"client_share": 0.0}, "client_share must be greater than 0"),
+        ({"client_share": 1.1}, "client_share must be at most 1"),
+        ({"n_factors": 257}, "n_factors must be at most 256"),
+        ({"learning_rate": math.nan}, "learning_rate must be finite"),
+        ({"filling": "randomized_response", "keep_probability": 0.5}, "needs add_probability"),
+        ({**RESPONSES, "add_probability": 0.0}, "add_probability must be greater than 0"),
+        ({"keep_probability": 0.5}, "keep_probability is for filling='randomized_response'"),
+        ({"divisor": 3.0}, "divisor needs clip_norm"),
+        ({"clip_norm": 1.0}, "clip_norm needs one of divisor"),
+        ({"clip_norm": 1.0, "divisor": 2.0, "max_items": 3}, "clip_norm needs one of divisor"),
+        ({"clip_norm": 1.0, "divisor": 0.0}, "divisor must be greater than 0"),
+        ({"clip_norm": -1.0, "divisor": 1.0}, "clip_norm must be at least"),
+        ({"clip_norm": 1.0, "max_items": 0}, "max_items must be at least 1"),
+    ],
+)
+def test_bad_parameters(options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        FedRec(**options)
+
+
+def test_bad_data_and_order_of_rounds():
+    with pytest.raises(ValueError, match="interactions must hold ratings as values"):
+        FedRec().fit(Interactions.from_arrays([1], [1]))
+    data, key, model = random_ratings(4, 4, 1), Key.from_seed(1), FedRec()
+    with pytest.raises(ValueError, match="record_views must be at least 0"):
+        model.fit(data, record_views=[-1])
+    state = model.initial_state(data, key)
+    with pytest.raises(ValueError, match=r"round must follow the last one that 'shard-0' answered \(none\), got 1"):
+        model.local_round(state, data, key, 1)
+    with pytest.raises(ValueError, match=r"fewer than 2.15e\+09 users"):
+        model._limit(2**31)
+    entropy = Key.from_entropy()
+    model.local_round(state, data, entropy, 0)
+    with pytest.raises(ValueError, match="has already made the message"):
+        model.local_round(state, data, entropy, 0)
+
+
+def test_server_refuses_what_cannot_be():
+    data, key, model = random_ratings(6, 4, 1), Key.from_seed(1), FedRec(n_factors=2)
+    state = model.initial_state(data, key)
+    good = model.local_round(state, data, key, 0)
+
+    def reason(change):
+        total = good.arrays["total"].copy()
+        change(total)
+        receiver = RoundReceiver(model, state, 0, {"shard-0": 6})
+        receiver.receive(Update(0, "shard-0", 6, {"total": total}))
+        return receiver.rejections[0].reason if receiver.rejections else None
+
+    assert reason(lambda total: None) is None
+    assert "it counts" in reason(lambda total: total.__setitem__((0, -1), 7))
+    assert "it counts" in reason(lambda total: total.__setitem__((0, -1), 2**64 - 1))
+    assert "larger than so many users can send" in reason(lambda total: total.__setitem__((0, 0), 2**60))
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{"rho": 2}, RESPONSES, {"rho": 1, "clip_norm": 1.0, "divisor": 9.0}])
+def test_threads_do_not_change_the_model(options):
+    data = random_ratings(200, 30, 5)
+    one, four = (
+        FedRec(n_rounds=5, t_predict=2, n_factors=4, **options).fit(
+            data, key=Key.from_seed(3), n_threads=n, record_views=[4]
+        )
+        for n in (1, 4)
+    )
+    np.testing.assert_array_equal(one.item_factors_, four.item_factors_)
+    np.testing.assert_array_equal(one.user_factors_, four.user_factors_)
+    np.testing.assert_array_equal(one.records_[0].server.values, four.records_[0].server.values)
+
+
+@pytest.mark.parametrize("n_factors", [3, 7, 8, 20, 40])
+@pytest.mark.parametrize("options", [{"rho": 2}, RESPONSES, {"rho": 1, "clip_norm": 1.0, "divisor": 9.0}])
+def test_instruction_sets_do_not_change_the_model(options, n_factors):
+    data, models = random_ratings(60, 30, 5), []
+    for name in hardware.instruction_sets():
+        with hardware.use_instruction_set(name):
+            model = FedRec(n_rounds=4, t_predict=2, n_factors=n_factors, **options)
+            models.append(model.fit(data, key=Key.from_seed(3)))
+    for other in models[1:]:
+        np.testing.assert_array_equal(models[0].item_factors_, other.item_factors_)
+        np.testing.assert_array_equal(models[0].user_factors_, other.user_factors_)
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_virtual_items_are_uniform():
+    matrix = np.full(80_000, 3.0), np.tile([2, 5], 40_000), 2 * np.arange(40_001)
+    data = Interactions.from_scipy(scipy.sparse.csr_array(matrix, (40_000, 10)))
+    spoken = devices.fill_hybrid(data, 1, np.zeros(0), Key.from_seed(1), 0, 2)
+    drawn = np.bincount(spoken.items[spoken.kinds == devices.VIRTUAL], minlength=10)
+    assert drawn[[2, 5]].sum() == 0
+    even = np.full(8, 1 / 8)
+    counts = np.delete(drawn, [2, 5])
+    assert counts_are(counts, even)
+    for factor in (0.9, 1.1):
+        assert not counts_are(counts, tilted(even, factor))
+
+
+@pytest.mark.slow
+def test_responses_have_their_probabilities():
+    n = 40_000
+    matrix = scipy.sparse.csr_array((np.full(n, 3.0), np.zeros(n, dtype=int), np.arange(n + 1)), (n, 2))
+    spoken = devices.fill_by_response(
+        Interactions.from_scipy(matrix), devices.response_channel(0.6, 0.3), Key.from_seed(1), 2
+    )
+    kept, added = (spoken.kinds == devices.RATED).sum(), (spoken.kinds == devices.VIRTUAL).sum()
+    for successes, probability in ((kept, 0.6), (added, 0.3)):
+        assert share_is(successes, n, probability)
+        assert not share_is(successes, n, probability * 0.9)
+        assert not share_is(successes, n, probability * 1.1)

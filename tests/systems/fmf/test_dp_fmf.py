@@ -1,0 +1,241 @@
+"""DPFMF: one user's exact contribution has a bounded norm, the budget is met, and what comes out is worth something."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.systems.fmf import fmf_ldp as naive
+from scipy.sparse import csr_array
+from support.movielens_users import hit_ratio, leave_one_out_users, resampled
+from support.strategies import interaction_matrices
+
+from fastfedrec import DPFMF, Interactions, Key, Popularity, datasets, hardware, load
+from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
+from fastfedrec.audit import audit
+from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.rounds.local import LocalEngine
+from fastfedrec.systems.dp_als.rounds import UNIT, ALSState
+from fastfedrec.systems.fmf._dp_fmf_rounds import GradientRound
+
+KEY = Key.from_seed(1)
+
+
+def state_of(n_items, n_factors, seed, scale=0.5):
+    return ALSState(np.zeros(n_items), scale * np.random.default_rng(seed).normal(size=(n_items, n_factors)))
+
+
+def sums_of(state, data, n_threads=1, regularization=0.1):
+    system = GradientRound(1.0, *state.item_factors.shape, KEY, regularization)
+    return system.local_round(state, data, KEY, 0, n_threads=n_threads).arrays["gradients"]
+
+
+def generated(n_users=3000, n_items=60):
+    return datasets.generate_implicit(n_users, n_items, key=Key.from_seed(1))
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(interaction_matrices(), st.integers(0, 99), st.integers(1, 5))
+@settings(max_examples=40)
+def test_sums_are_those_of_normalised_gradients(data, seed, n_factors):
+    state = state_of(data.n_items, n_factors, seed)
+    expected = np.zeros(state.item_factors.shape)
+    for user in range(data.n_users):
+        items = data.indices[data.indptr[user] : data.indptr[user + 1]]
+        x = naive.solve_user(items, np.ones(len(items)), state.item_factors, 0.1, 0.0)
+        expected += naive.normalize(naive.gradient(items, np.ones(len(items)), state.item_factors, x, 0.0))
+    # Two vectors are cut to whole numbers of 2^-18, after sums in single precision.
+    np.testing.assert_allclose(sums_of(state, data) / UNIT, expected, atol=2e-5 * max(1, data.n_users))
+
+
+@pytest.mark.parametrize("exponent", [0, 100, 138, 139, 142, 150, 155, *range(157, 165), 170, 200, 300])
+def test_one_users_sums_have_norm_1_at_most_whatever_the_regularization(exponent):
+    # Squares of the user's factors leave the range of doubles from about 1e154 on.
+    for seed in range(5):
+        state = state_of(3, 2, seed, scale=1.0)
+        data = Interactions.from_arrays([1, 1, 1], [1, 2, 3])
+        sums = sums_of(state, data, regularization=10.0**exponent)
+        square = sum(x * x for x in sums.ravel().tolist())
+        assert square <= UNIT**2
+        assert (square >= 0.99 * UNIT**2) == (exponent < 140)
+
+
+def test_the_server_steps_as_far_as_the_noise_says():
+    system = GradientRound(1.0, 300, 4, KEY, 0.1)
+    state = state_of(300, 4, 1)
+    moved = system.apply(state, system.zero_update(state, 5)).item_factors - state.item_factors
+    assert moved.std() == pytest.approx(0.06 / 1.5, rel=0.15)
+    signal = np.zeros((300, 4), dtype=np.int64)
+    signal[2, 3] = 2**40
+    update = system.zero_update(state, 5)
+    update.arrays["gradients"][:] = signal
+    further = system.apply(state, update).item_factors - state.item_factors
+    assert (further - moved)[2, 3] == pytest.approx(-0.04 * 2**40 / UNIT, rel=1e-6)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@given(interaction_matrices(max_users=1), st.integers(0, 999), st.integers(1, 6), st.sampled_from([1e-12, 1.0, 1e6]))
+@settings(max_examples=150)
+def test_no_user_adds_more_than_the_unit_in_exact_arithmetic(data, seed, n_factors, scale):
+    sums = sums_of(state_of(data.n_items, n_factors, seed, scale), data, regularization=0.1 * scale**2)
+    square = sum(int(x) ** 2 for x in sums.reshape(-1))
+    assert square <= UNIT**2
+    if data.n_interactions:
+        assert square >= 0.99 * UNIT**2  # and hardly less: nothing is wasted
+    else:
+        assert square == 0
+
+
+@pytest.mark.parametrize("n_items", [1000, 20_000])
+def test_long_vectors_come_near_the_unit_and_never_beyond(n_items):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        row = csr_array((rng.random((1, n_items)) < 0.1).astype(float))
+        square = sum(int(x) ** 2 for x in sums_of(state_of(n_items, 3, seed), Interactions.from_scipy(row)).reshape(-1))
+        assert 0.98 * UNIT**2 <= square <= UNIT**2
+
+
+@given(interaction_matrices(), st.integers(0, 99))
+@settings(max_examples=30)
+def test_users_add_up_whatever_the_shards(data, seed):
+    state = state_of(data.n_items, 3, seed)
+    alone = sum(sums_of(state, shard) for shard in data.shard(data.n_users))
+    np.testing.assert_array_equal(sums_of(state, data), alone)
+
+
+def test_sums_are_the_same_on_every_instruction_set():
+    state, data = state_of(60, 5, 1), generated(300)
+    expected = sums_of(state, data)
+    for name in hardware.instruction_sets():
+        with hardware.use_instruction_set(name):
+            np.testing.assert_array_equal(sums_of(state, data), expected)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("n_rounds", [1, 7])
+def test_the_budget_is_met_by_two_accountants(epsilon, n_rounds):
+    model = DPFMF(epsilon, n_factors=4, n_rounds=n_rounds).fit(generated(), key=Key.from_seed(2))
+    events = [event for event, times in model.ledger_.events.items() for _ in range(times)]
+    assert [type(e) for e in events] == [Gaussian] * n_rounds
+    assert all((e.neighboring, e.trust, e.privacy_unit) == ("zero_out", "central", "user") for e in events)
+    spent = sum(Fraction(e.noise_multiplier) ** -2 for e in events)
+    sampler = (1 + math.exp(epsilon)) * float(sum(e.distance for e in events))
+    assert 0 < sampler < 1e-9
+    # The event rounds up by some 2^-40, and gaussian_mu is rounded down by 1e-9.
+    assert spent * (1 - 1e-11) <= gaussian_mu(epsilon, 1e-6 - sampler) ** 2 <= spent * (1 + 1e-6)
+    accountant = PLDAccountant()
+    for event in events:
+        accountant.compose(event)
+    assert accountant.get_epsilon(1e-6) == pytest.approx(epsilon, rel=5e-3)
+    assert 2 * epsilon < model.ledger_.epsilon("public") < 2.4 * epsilon
+    assert model.ledger_.epsilon("server") == math.inf
+    assert "for one user's data against none, the user still counted (zero_out)" in model.ledger_.summary()
+
+
+def test_a_user_without_items_changes_nothing_and_is_served():
+    dense = generated(500).to_scipy().toarray()
+    dense[7] = 0
+    data = Interactions.from_scipy(csr_array(dense))
+    model = DPFMF(4.0, n_factors=3).fit(data, key=Key.from_seed(2))
+    assert (model.recommend(data.user_ids[7:8], n=5)[1] == 0).all()
+
+
+def test_a_public_number_of_users_is_the_only_one_that_is_told(tmp_path):
+    told = []
+    for n in (50, 51):
+        model = DPFMF(n_factors=3, n_rounds=2, n_users=5000).fit(generated(n), key=Key.from_seed(2))
+        model.save(tmp_path / "m", include_users=False)
+        again = load(tmp_path / "m")
+        told.append((model.communication_, again.communication_.rounds, again.ledger_.to_json()))
+        assert {r.n_clients for r in again.communication_.rounds} == {5000}
+    assert told[0] == told[1]
+    n = 50
+    without = DPFMF(n_factors=3, n_rounds=2).fit(generated(n), key=Key.from_seed(2))
+    assert "its number of users (50) was taken from the data" in without.ledger_.summary()
+    with pytest.raises(ValueError, match="n_users must be at least 1"):
+        DPFMF(n_users=0)
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon must be greater than 0"),
+        ({"delta": 1.0}, "delta must be less than 1"),
+        ({"n_factors": 0}, "n_factors must be at least 1"),
+        ({"n_rounds": 0}, "n_rounds must be at least 1"),
+        ({"regularization": 0.0}, "regularization must be greater than 0"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DPFMF(**arguments)
+
+
+def test_bad_data():
+    data = generated(50, 40)
+    with pytest.raises(ValueError, match="n_factors must be at most 40"):
+        DPFMF(n_factors=41).fit(data, key=KEY)
+    with pytest.raises(ValueError, match="delta must be above"):
+        DPFMF(delta=1e-25).fit(data, key=KEY)
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_threads_and_shards_do_not_change_bits(n_shards):
+    data = generated()
+    one, other = (
+        DPFMF(2.0, n_factors=5, n_rounds=3).fit(data, key=Key.from_seed(3), n_threads=n, engine=LocalEngine(shards))
+        for n, shards in ((1, 1), (4, n_shards))
+    )
+    np.testing.assert_array_equal(one.item_factors_, other.item_factors_)
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("norm", "stddev", "holds"), [(1.0, 1.0, True), (1.1, 1.0, False), (1.0, 0.9, False)])
+def test_audit_finds_no_more_than_the_claim_and_catches_a_norm_or_noise_off(norm, stddev, holds):
+    # The adversary projects the noisy sums on the contribution it looks for, which is the best test there is.
+    own = sums_of(state_of(5, 2, 1), Interactions.from_scipy(csr_array(np.array([[1.0, 0, 1, 0, 0]])))).reshape(-1)
+    noise = GradientRound(stddev**-1, 5, 2, KEY, 0.1).noises["gradients"].gaussian
+
+    def release(present, n):
+        sums = np.tile(np.rint(norm * present * own).astype(np.int64), (n, 1))
+        noisy = noise.add_noise(sums, key=Key.from_seed(4), purpose=f"audit.{present}")
+        return noisy @ (own / UNIT) / UNIT
+
+    result = audit(release, 0, 1, 1.0, n=400_000, measure="mu", alpha=1e-6)
+    assert (result.lower_bound <= 1.0) == holds
+    assert result.lower_bound > 0.95
+
+
+@pytest.mark.slow
+def test_it_beats_popularity_on_generated_data_where_there_are_enough_users():
+    data = datasets.generate_implicit(20_000, 1_000, key=Key.from_seed(1), mean_interactions=93)
+    train, test = leave_one_out(data, key=Key.from_seed(1))
+    found = [
+        evaluate(model, train, test, metrics=["hr@10"], key=Key.from_seed(1))["hr@10"]
+        for model in (Popularity().fit(train), DPFMF(1.0).fit(train, key=Key.from_seed(3)))
+    ]
+    assert found[1] > found[0] + 0.03
+
+
+@pytest.mark.nightly
+def test_movielens():
+    as_they_are = leave_one_out_users()
+    train, test = resampled(*as_they_are, 50_000)
+    assert hit_ratio(DPFMF(0.5).fit(train, key=Key.from_seed(3)), train, test) >= 0.53
+    for epsilon, least in ((0.5, 0.38), (1.0, 0.47), (2.0, 0.55)):
+        assert hit_ratio(DPFMF(epsilon).fit(as_they_are[0], key=Key.from_seed(3)), *as_they_are) >= least

@@ -1,0 +1,394 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.systems.fmf import fmf_ldp as naive
+from scipy import stats
+from scipy.sparse import csr_array
+from support.significance import ALPHA
+from support.strategies import interaction_matrices, keys, seeds
+
+from fastfedrec import FMFLDP, DivergenceError, Interactions, Key, datasets, hardware
+from fastfedrec.engines import LocalEngine
+from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.systems.fmf._sparse_sums import add_sums
+from fastfedrec.systems.fmf.fmf_ldp import FMFState
+
+
+@pytest.fixture(scope="module")
+def data():
+    return datasets.generate_implicit(200, 60, key=Key.from_seed(11))
+
+
+def state_of(n_items, n_factors, seed, scale=0.5):
+    rng = np.random.default_rng(seed)
+    return FMFState((scale * rng.normal(size=(n_items, n_factors))).astype(np.float32))
+
+
+def dense_sums(update, size):
+    sums = np.zeros(size, dtype=np.int64)
+    sums[update.arrays["coordinate"]] = update.arrays["total"]
+    return sums
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(
+    interaction_matrices(with_values=True),
+    keys(),
+    seeds(),
+    st.integers(1, 6),
+    st.sampled_from([0.0, 0.5, 2.0]),
+    st.booleans(),
+    st.floats(0.01, 20),
+)
+@settings(max_examples=40)
+def test_round_equals_its_naive_twin(data, key, seed, n_factors, weight, use_values, epsilon):
+    model = FMFLDP(n_factors, epsilon, n_reports=7, confidence_weight=weight, regularization=0.1, use_values=use_values)
+    state = state_of(data.n_items, n_factors, seed)
+    model._clipped = 0
+    update = model.local_round(state, data, key, 3)
+    sums, clipped = naive.private_sums(
+        data, state.item_factors.astype(np.float64), key, 3, span=BinaryResponse(epsilon).span, n_reports=7,
+        regularization=0.1, weight=weight, use_values=use_values,
+    )  # fmt: skip
+    # A threshold in floating point may differ in its last bits, so one answer in 10^15 could: none does here.
+    np.testing.assert_array_equal(dense_sums(update, state.item_factors.size), sums)
+    assert model._clipped == clipped
+    assert update.n_clients == data.n_users
+    assert update.arrays["n_reports"].tolist() == [7 * data.n_users]
+
+
+@given(interaction_matrices(with_values=True), seeds(), st.sampled_from([0.0, 1.5]), st.booleans())
+@settings(max_examples=40)
+def test_exact_gradient_equals_the_formula(data, seed, weight, use_values):
+    model = FMFLDP(3, None, confidence_weight=weight, regularization=0.1, use_values=use_values)
+    state = state_of(data.n_items, 3, seed)
+    update = model.local_round(state, data, Key.from_seed(0), 0)
+    factors = state.item_factors.astype(np.float64)
+    expected = np.zeros(factors.shape)
+    values = data.values_or_ones()
+    for user in range(data.n_users):
+        row = slice(data.indptr[user], data.indptr[user + 1])
+        strengths = values[row] if use_values else np.ones(row.stop - row.start)
+        x = naive.solve_user(data.indices[row], strengths, factors, 0.1, weight)
+        expected += naive.gradient(data.indices[row], strengths, factors, x, weight)
+    # User factors are solved in double and kept as float32, the type of V.
+    np.testing.assert_allclose(update.arrays["gradient"], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_server_takes_the_stated_steps():
+    model = FMFLDP(2, None, server_steps=3, learning_rate=0.25, regularization=0.5)
+    state = FMFState(np.array([[1.0, 2.0]], dtype=np.float32))
+    update = replace(model.zero_update(state, 0), n_clients=2, arrays={"gradient": np.array([[4.0, 0.0]])})
+    expected = np.array([[1.0, 2.0]])
+    for _ in range(3):
+        expected = expected - 0.25 * (np.array([[2.0, 0.0]]) + 2 * 0.5 * expected)
+    np.testing.assert_allclose(model.apply(state, update).item_factors, expected, rtol=1e-6)
+
+
+def test_published_variant_keeps_equations_5_and_9(data):
+    state, key = state_of(data.n_items, 5, 1), Key.from_seed(2)
+    ours, published = FMFLDP(n_reports=40), FMFLDP(n_reports=40, variant="published")
+    update = published.local_round(state, data, key, 0)
+    per_report = ours.mean_gradient(state, update)
+    np.testing.assert_allclose(published.mean_gradient(state, update), 40 * per_report)
+    # Half the gradient is clipped, so answers differ from the guaranteed variant's.
+    assert (dense_sums(update, 300) != dense_sums(ours.local_round(state, data, key, 0), 300)).any()
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.7])
+@pytest.mark.parametrize(("n_factors", "n_reports"), [(1, 1), (5, 100), (8, 63), (9, 64), (17, 129), (33, 300)])
+def test_round_is_the_same_on_every_instruction_set(data, n_factors, n_reports, weight):
+    model = FMFLDP(n_factors, 2.5, n_reports=n_reports, confidence_weight=weight, regularization=0.1)
+    state, key = state_of(data.n_items, n_factors, 6), Key.from_seed(7)
+    sums, _ = naive.private_sums(
+        data, state.item_factors.astype(np.float64), key, 3, span=BinaryResponse(2.5).span, n_reports=n_reports,
+        regularization=0.1, weight=weight, use_values=False,
+    )  # fmt: skip
+    streams = []
+    for name in hardware.instruction_sets():
+        with hardware.use_instruction_set(name):
+            update = model.local_round(state, data, key, 3)
+            np.testing.assert_array_equal(dense_sums(update, state.item_factors.size), sums)
+            streams.append(model.report_stream(state, data, key, 3, shuffle_key=Key.from_seed(1)))
+    for index, bit in streams:
+        np.testing.assert_array_equal(index, streams[0][0])
+        np.testing.assert_array_equal(bit, streams[0][1])
+
+
+def test_marks_of_earlier_users_are_wiped_out():
+    # 600 users: twice as many as there are marks. Only every third has an item, and never the same as its neighbours.
+    has = np.zeros((600, 50))
+    has[np.arange(0, 600, 3), np.arange(200) % 50] = 1
+    data, state, key = Interactions.from_scipy(csr_array(has)), state_of(50, 2, 8), Key.from_seed(9)
+    model = FMFLDP(2, 2.5, n_reports=20, confidence_weight=0.0, regularization=0.1)
+    sums, _ = naive.private_sums(
+        data, state.item_factors.astype(np.float64), key, 0, span=BinaryResponse(2.5).span, n_reports=20,
+        regularization=0.1, weight=0.0, use_values=False,
+    )  # fmt: skip
+    for n_threads in (1, 4):
+        update = model.local_round(state, data, key, 0, n_threads=n_threads)
+        np.testing.assert_array_equal(dense_sums(update, 100), sums)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@given(interaction_matrices(), keys(), seeds(), st.integers(1, 7))
+@settings(max_examples=30)
+def test_shards_add_up_to_the_whole(data, key, seed, n_shards):
+    model = FMFLDP(3, 2.5, n_reports=11, regularization=0.1)
+    state = state_of(data.n_items, 3, seed)
+    whole = model.local_round(state, data, key, 5)
+    total = model.zero_update(state, 5)
+    for shard in data.shard(n_shards):
+        total = model.merge(total, model.local_round(state, shard, key, 5))
+    for name in ("coordinate", "total", "n_reports"):
+        np.testing.assert_array_equal(total.arrays[name], whole.arrays[name])
+    assert total.n_clients == whole.n_clients
+
+
+@given(st.tuples(*[st.dictionaries(st.integers(0, 10**12) | st.integers(0, 9), st.integers(-3, 3), max_size=6)] * 2))
+def test_sparse_sums_are_those_of_dictionaries(sides):
+    """Near coordinates are added in a full array and far ones by a sort."""
+    rows = [
+        {"coordinate": np.array(sorted(side), dtype=np.int64), "total": np.array([side[c] for c in sorted(side)], int)}
+        for side in sides
+    ]
+    expected = {c: n for c in sorted(sides[0] | sides[1]) if (n := sides[0].get(c, 0) + sides[1].get(c, 0))}
+    coordinate, total = add_sums(*rows)
+    assert dict(zip(coordinate.tolist(), total.tolist(), strict=True)) == expected
+    assert coordinate.dtype == total.dtype == np.int64
+    assert (np.diff(coordinate) > 0).all()
+
+
+@given(interaction_matrices(), keys(), seeds())
+@settings(max_examples=20)
+def test_report_stream_adds_up_to_the_sums(data, key, seed):
+    model = FMFLDP(3, 1.0, n_reports=9, regularization=0.1)
+    state = state_of(data.n_items, 3, seed)
+    index, bit = model.report_stream(state, data, key, 2, shuffle_key=Key.from_seed(1))
+    collected = model.collect_reports(state, index, bit, 2, sender="proxy", n_clients=data.n_users)
+    direct = model.local_round(state, data, key, 2)
+    assert len(index) == 9 * data.n_users
+    for name in ("coordinate", "total", "n_reports"):
+        np.testing.assert_array_equal(collected.arrays[name], direct.arrays[name])
+
+
+def test_report_stream_is_shuffled(data):
+    model, state = FMFLDP(n_reports=20), state_of(data.n_items, 5, 0)
+    first = model.report_stream(state, data, Key.from_seed(1), 0, shuffle_key=Key.from_seed(1))
+    second = model.report_stream(state, data, Key.from_seed(1), 0, shuffle_key=Key.from_seed(2))
+    unseeded = model.report_stream(state, data, Key.from_seed(1), 0)
+    for other in (second, unseeded):
+        assert (first[0] != other[0]).any()
+        np.testing.assert_array_equal(np.sort(first[0]), np.sort(other[0]))
+
+
+def test_bad_reports_are_left_out(data):
+    model, state = FMFLDP(n_reports=20), state_of(data.n_items, 5, 0)
+    index, bit = np.array([3, -1, 300, 299, 3]), np.array([1, 1, 1, 0, 2])
+    update = model.collect_reports(state, index, bit, 0, sender="proxy", n_clients=1)
+    assert update.arrays["coordinate"].tolist() == [3, 299]
+    assert update.arrays["total"].tolist() == [1, -1]
+    assert update.arrays["n_reports"].tolist() == [2]
+
+
+@pytest.mark.parametrize("strongest", [1.0, 1e12, 1e200, 1e308])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e12])
+def test_every_user_sends_every_report_whatever_its_data(strongest, scale):
+    # Whether a client answers must not depend on its data: not on an empty row, nor on values that make its own
+    # system singular or overflow. The other users' reports do not change either.
+    ordinary = np.array([[0.0, 0, 0], [1, 0, 1], [1, 1, 1]])
+    extreme = ordinary.copy()
+    extreme[2] *= strongest
+    model = FMFLDP(2, 1.0, n_reports=13, regularization=1.0, confidence_weight=1.0, use_values=True)
+    state = state_of(3, 2, 5, scale)
+
+    def reports_of(matrix):
+        key, users = Key.from_seed(1), Interactions.from_scipy(csr_array(matrix)).shard(3)
+        return [model.report_stream(state, user, key, 0, shuffle_key=Key.from_seed(2)) for user in users]
+
+    for user, (usual, got) in enumerate(zip(reports_of(ordinary), reports_of(extreme), strict=True)):
+        assert len(got[0]) == len(got[1]) == 13
+        np.testing.assert_array_equal(got[0], usual[0])  # what reports are about is drawn without the data
+        if user < 2:
+            np.testing.assert_array_equal(got[1], usual[1])
+
+
+@pytest.mark.parametrize("n_shards", [1, 7])
+@pytest.mark.parametrize("epsilon", [2.5, None])
+def test_model_does_not_depend_on_threads_or_shards(data, n_shards, epsilon):
+    def fit(n_threads, engine):
+        return FMFLDP(epsilon=epsilon, n_rounds=3).fit(
+            data, key=Key.from_seed(3), n_threads=n_threads, engine=LocalEngine(engine)
+        )
+
+    one, other = fit(1, 1), fit(4, n_shards)
+    if epsilon is not None or n_shards == 1:
+        np.testing.assert_array_equal(one.item_factors_, other.item_factors_)
+        np.testing.assert_array_equal(one.user_factors_, other.user_factors_)
+    else:  # float sums of seven shards are rounded in another order
+        np.testing.assert_allclose(one.item_factors_, other.item_factors_, rtol=1e-3, atol=1e-4)
+
+
+def test_fit_depends_on_nothing_but_data_and_key(data):
+    first, again, other = (FMFLDP(n_rounds=2).fit(data, key=Key.from_seed(s)) for s in (1, 1, 2))
+    np.testing.assert_array_equal(first.item_factors_, again.item_factors_)
+    assert (first.item_factors_ != other.item_factors_).any()
+
+
+def test_values_are_binarised_unless_asked(data):
+    rng = np.random.default_rng(0)
+    rated = data.to_scipy()
+    rated.data[:] = rng.integers(0, 6, size=rated.nnz)
+    rated = Interactions.from_scipy(rated)
+    key = Key.from_seed(4)
+    plain = FMFLDP(epsilon=None, n_rounds=2).fit(rated, key=key)
+    binary = FMFLDP(epsilon=None, n_rounds=2).fit(rated.binarize(), key=key)
+    weighted = FMFLDP(epsilon=None, n_rounds=2, use_values=True).fit(rated, key=key)
+    np.testing.assert_array_equal(plain.item_factors_, binary.item_factors_)
+    assert (weighted.item_factors_ != plain.item_factors_).any()
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [2.5, None])
+def test_divergence_is_named(data, epsilon):
+    with pytest.raises(DivergenceError, match=r"diverged in round \d+: .* lower learning_rate"):
+        FMFLDP(epsilon=epsilon, learning_rate=1e12, confidence_weight=1.0).fit(data, key=Key.from_seed(0))
+
+
+def test_singular_system_names_the_user():
+    data = Interactions.from_arrays(["ann", "bob"], [0, 1])
+    with pytest.raises(ValueError, match="singular"):
+        FMFLDP(n_factors=3, regularization=0.0, n_rounds=1).fit(data, key=Key.from_seed(0))
+    # With reports the factors are refused for everybody, before any user is asked; exact gradients name the user.
+    private, exact = (
+        FMFLDP(n_factors=3, epsilon=epsilon, regularization=0.0, n_rounds=1, confidence_weight=1.0)
+        for epsilon in (2.5, None)
+    )
+    with pytest.raises(ValueError, match="of every user is singular"):
+        private.fit(data, key=Key.from_seed(0))
+    with pytest.raises(ValueError, match=r"user 'ann'.*singular"):
+        exact.fit(data, key=Key.from_seed(0))
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [2.5, None])
+def test_rounds_are_bitwise_equal_on_one_and_four_threads(data, epsilon):
+    model, state = FMFLDP(epsilon=epsilon, confidence_weight=0.5), state_of(data.n_items, 5, 0)
+    one, four = (model.local_round(state, data, Key.from_seed(1), 0, n_threads=n) for n in (1, 4))
+    assert set(one.arrays) == set(four.arrays)
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(array, four.arrays[name])
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+def decoded(model, state, data, n_rounds, seed):
+    total = model.zero_update(state, 0)
+    for round_number in range(n_rounds):
+        total = model.merge(total, model.local_round(state, data, Key.from_seed(seed), round_number))
+    return model.mean_gradient(state, total), int(total.arrays["n_reports"][0])
+
+
+def is_unbiased(estimate, exact, n_reports, decoder):
+    """A z-test a coordinate; one report of a coordinate's estimate is +-decoder * size, or 0."""
+    stddev = np.sqrt((decoder**2 * exact.size - exact**2) / n_reports)
+    return bool((np.abs(estimate - exact) <= stats.norm.isf(ALPHA / exact.size / 2) * stddev).all())
+
+
+@pytest.mark.slow
+@given(
+    interaction_matrices(max_users=8, max_items=8, min_items=2),
+    st.integers(2, 4),
+    st.sampled_from([0.0, 1.0]),
+    st.sampled_from([0.5, 1.0, 2.5, 5.0]),
+    seeds(),
+)
+@settings(max_examples=25)
+def test_decoded_gradient_is_unbiased(data, n_factors, weight, epsilon, seed):
+    n_reports = 400_000 // data.n_users
+    model = FMFLDP(n_factors, epsilon, n_reports=n_reports, confidence_weight=weight, regularization=0.1)
+    state = state_of(data.n_items, n_factors, seed)
+    exact = naive.mean_clipped_gradient(data, state.item_factors.astype(np.float64), regularization=0.1, weight=weight)
+    estimate, n = decoded(model, state, data, 3, seed)
+    decoder = BinaryResponse(epsilon).decoder
+    assert is_unbiased(estimate, exact, n, decoder)
+    # Controls: the paper's equation (9), n_reports times too large, and a decoder off by 10% where it can be seen.
+    assert not is_unbiased(n_reports * estimate, exact, n, decoder)
+    visible = np.abs(exact).max() * 0.1 > 2 * stats.norm.isf(ALPHA / exact.size / 2) * decoder * np.sqrt(exact.size / n)
+    if visible:
+        assert not is_unbiased(0.9 * estimate, exact, n, decoder)
+        assert not is_unbiased(1.1 * estimate, exact, n, decoder)
+
+
+@pytest.mark.slow
+def test_unbiasedness_test_sees_ten_percent():
+    # The control above is conditional; here it must apply.
+    data = Interactions.from_arrays([0, 0, 1], [0, 1, 1])
+    model, state = FMFLDP(2, 2.5, n_reports=1_000_000, regularization=0.1), state_of(2, 2, 3)
+    exact = naive.mean_clipped_gradient(data, state.item_factors.astype(np.float64), regularization=0.1, weight=0.0)
+    estimate, n = decoded(model, state, data, 4, 1)
+    decoder = BinaryResponse(2.5).decoder
+    assert is_unbiased(estimate, exact, n, decoder)
+    assert not is_unbiased(0.9 * estimate, exact, n, decoder)
+    assert not is_unbiased(1.1 * estimate, exact, n, decoder)
+
+
+# ---- real data ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def movielens_1m():
+    from conftest import find_data
+
+    data = datasets.load_movielens(find_data("ml-1m.zip"))
+    return data.top_items(1000).filter_core(min_interactions_per_user=20, min_interactions_per_item=1)
+
+
+def mean_hit_ratio(make_model, data, n_seeds=3):
+    ratios = []
+    for seed in range(n_seeds):
+        key = Key.from_seed(seed)
+        train, test = leave_one_out(data, key=key)
+        ratios.append(evaluate(make_model().fit(train, key=key), train, test, key=key)["hr@10"])
+    return float(np.mean(ratios))
+
+
+@pytest.mark.nightly
+def test_hit_ratios_on_movielens_1m(movielens_1m):
+    from fastfedrec import Popularity
+
+    popularity = mean_hit_ratio(Popularity, movielens_1m)
+    assert popularity == pytest.approx(0.346, abs=0.015)
+    assert mean_hit_ratio(lambda: FMFLDP(epsilon=None), movielens_1m) >= 0.515
+    assert mean_hit_ratio(lambda: FMFLDP(n_reports=500), movielens_1m) >= 0.45
+    assert mean_hit_ratio(FMFLDP, movielens_1m) >= popularity - 0.02
+    # Control: with hardly any signal the model knows nothing (.1 is chance).
+    assert mean_hit_ratio(lambda: FMFLDP(epsilon=0.01, n_reports=1), movielens_1m) < 0.2
+
+
+@pytest.mark.nightly
+def test_hit_ratios_with_fifty_thousand_users(movielens_1m):
+    from fastfedrec import Popularity
+
+    rng = np.random.default_rng(0)
+    users = rng.integers(0, movielens_1m.n_users, size=50_000)
+    matrix = movielens_1m.to_scipy()[users]
+    matrix.data[rng.random(matrix.nnz) >= 0.7] = 0
+    matrix.eliminate_zeros()
+    resampled = Interactions.from_scipy(matrix)
+    popularity = mean_hit_ratio(Popularity, resampled)
+    assert popularity == pytest.approx(0.326, abs=0.015)
+    assert mean_hit_ratio(FMFLDP, resampled) >= 0.385

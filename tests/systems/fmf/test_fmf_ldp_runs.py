@@ -1,0 +1,223 @@
+"""Whole runs of FMF-LDP: what the ledger says, what is kept, saved and loaded, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fastfedrec import FMFLDP, Key, PrivRec, datasets, load
+from fastfedrec.accounting import Ledger, shuffled_epsilon
+from fastfedrec.engines import LocalEngine
+from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.systems.fmf.fmf_ldp import FMFState
+
+
+@pytest.fixture(scope="module")
+def data():
+    return datasets.generate_implicit(200, 60, key=Key.from_seed(11))
+
+
+def state_of(n_items, n_factors, seed, scale=0.5):
+    rng = np.random.default_rng(seed)
+    return FMFState((scale * rng.normal(size=(n_items, n_factors))).astype(np.float32))
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_ledger_and_communication_of_a_run(data):
+    ledger = Ledger()
+    model = FMFLDP(epsilon=2.5, n_reports=100, n_rounds=20).fit(data, key=Key.from_seed(1), ledger=ledger)
+    exact = BinaryResponse(2.5).epsilon
+    assert model.ledger_ is ledger
+    assert ledger.epsilon() == pytest.approx(2000 * exact)
+    assert ledger.epsilon() <= 5000
+    assert ledger.is_simulation
+    assert ledger.delta == 1e-6
+    # The figure behind a shuffler is that of all users hiding together, at the model's delta.
+    assert ledger.epsilon("shuffled_server") == shuffled_epsilon(exact, 100, data.n_users, 20, 1e-6)
+    assert ledger.epsilon("public") == ledger.epsilon("shuffled_server") < ledger.epsilon()
+    assert ledger.epsilon("key_holder") == np.inf
+    traffic = model.communication_.to_dict()
+    assert traffic["download_per_client_per_round"] == 4 * data.n_items * 5
+    assert traffic["upload_per_client_per_round"] == 4 * 100 + 13  # an index a report, and a bit
+    assert traffic["upload_total"] == 20 * 413 * data.n_users
+    FMFLDP(epsilon=2.5, n_reports=100, n_rounds=20).fit(data, key=Key.from_seed(2), ledger=ledger)
+    assert ledger.epsilon() == pytest.approx(4000 * exact)
+
+
+def test_ledger_without_privacy_or_seed(data):
+    assert FMFLDP(epsilon=None, n_rounds=1).fit(data, key=Key.from_seed(1)).ledger_.epsilon() == np.inf
+    assert not FMFLDP(n_rounds=1).fit(data).ledger_.is_simulation
+
+
+def test_ledger_states_figures_at_the_models_delta(data):
+    loose, strict = (FMFLDP(n_rounds=2, delta=d).fit(data, key=Key.from_seed(1)).ledger_ for d in (1e-4, 1e-8))
+    assert loose.epsilon("shuffled_server") < strict.epsilon("shuffled_server")
+    assert loose.epsilon("server") == strict.epsilon("server")
+
+
+def test_users_who_were_not_heard_hide_nobody(data):
+    class Liar(FMFLDP):
+        def local_round(self, state, shard, key, round, *, sender="shard-0", n_threads=0):
+            update = super().local_round(state, shard, key, round, sender=sender, n_threads=n_threads)
+            return replace(update, round=99) if sender == "shard-1" and round == 1 else update
+
+    model = Liar(n_rounds=3, n_reports=10).fit(data, key=Key.from_seed(1), engine=LocalEngine(4))
+    assert sorted((event.n_users, times) for event, times in model.ledger_.events.items()) == [(150, 1), (200, 2)]
+    honest = FMFLDP(n_rounds=3, n_reports=10).fit(data, key=Key.from_seed(1))
+    assert model.ledger_.epsilon("shuffled_server") > honest.ledger_.epsilon("shuffled_server")
+    assert model.ledger_.epsilon("server") == honest.ledger_.epsilon("server")
+
+
+def test_published_ledger_says_what_the_paper_does_not(data):
+    model = FMFLDP(n_rounds=4, n_reports=10, variant="published").fit(data, key=Key.from_seed(1))
+    assert model.ledger_.epsilon() == pytest.approx(4 * 10 * 2.5)
+    assert "the paper states n_reports * epsilon" in model.ledger_.summary()
+
+
+@pytest.mark.parametrize("make", [FMFLDP, PrivRec])
+def test_a_callback_that_cannot_be_called_is_refused_before_a_round_is_spent(data, make):
+    ledger = Ledger(1e-6)
+    with pytest.raises(TypeError, match=r"callback must be callable, got 5 \(int\)"):
+        make().fit(data, key=Key.from_seed(1), callback=5, ledger=ledger)
+    assert not ledger.events
+
+
+def test_history_and_callback(data):
+    seen = []
+    model = FMFLDP(n_rounds=3, n_reports=10)
+    model.fit(
+        data,
+        key=Key.from_seed(1),
+        callback=lambda m, r: seen.append((r, m.score(data.user_ids[:1], data.item_ids[:1])[0])),
+        diagnostics=True,
+    )
+    assert [r for r, _ in seen] == [0, 1, 2]
+    assert seen[-1][1] == model.score(data.user_ids[:1], data.item_ids[:1])[0]
+    assert [entry["round"] for entry in model.history_] == [0, 1, 2]
+    assert all(0 <= entry["clipped_share"] <= 1 for entry in model.history_)
+    assert "not covered by the guarantee" in model.ledger_.summary()
+    model.fit(data, key=Key.from_seed(1))
+    assert not hasattr(model, "history_")
+
+
+def test_recommend_and_score_agree(data):
+    model = FMFLDP(n_rounds=2).fit(data, key=Key.from_seed(1))
+    users = data.user_ids[[5, 0]]
+    ids, scores = model.recommend(users, n=4)
+    np.testing.assert_allclose(model.score(np.repeat(users, 4), ids.ravel()), scores.ravel(), rtol=1e-5)
+    seen = data.to_scipy().toarray()[[5, 0]] > 0
+    assert not seen[np.arange(2)[:, None], data.item_index(ids.ravel()).reshape(2, 4)].any()
+    unfiltered, _ = model.recommend(users, n=data.n_items, filter_seen=False)
+    assert sorted(unfiltered[0].tolist()) == data.item_ids.tolist()
+
+
+def test_save_and_load(data, tmp_path):
+    model = FMFLDP(n_rounds=2, n_factors=3).fit(data, key=Key.from_seed(1))
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert repr(loaded) == repr(model)
+    np.testing.assert_array_equal(loaded.user_factors_, model.user_factors_)
+    for a, b in zip(loaded.recommend(data.user_ids, n=5), model.recommend(data.user_ids, n=5), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert loaded.ledger_.to_dict() == model.ledger_.to_dict()
+    assert loaded.communication_ == model.communication_
+    model.save(tmp_path / "server", include_users=False)
+    server = load(tmp_path / "server")
+    np.testing.assert_array_equal(server.item_factors_, model.item_factors_)
+    assert server.user_factors_.shape == (0, 3)
+    assert server.interactions_.n_interactions == 0
+    with pytest.raises(KeyError, match="user id"):
+        server.recommend(data.user_ids[:1])
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_factors": 0}, "n_factors must be at least 1"),
+        ({"n_factors": 257}, "n_factors must be at most 256"),
+        ({"n_factors": 5.0}, "n_factors must be an integer"),
+        ({"epsilon": 0}, "epsilon must be greater than 0"),
+        ({"epsilon": -1.0}, "epsilon must be greater than 0"),
+        ({"epsilon": float("nan")}, "epsilon must be finite"),
+        ({"epsilon": float("inf")}, "epsilon must be finite"),
+        ({"n_reports": 0}, "n_reports must be at least 1"),
+        ({"n_rounds": True}, "n_rounds must be an integer"),
+        ({"server_steps": 0}, "server_steps must be at least 1"),
+        ({"learning_rate": "fast"}, "learning_rate must be one of 'auto'"),
+        ({"learning_rate": 0.0}, "learning_rate must be greater than 0"),
+        ({"init_scale": -1.0}, "init_scale must be greater than 0"),
+        ({"confidence_weight": -0.5}, "confidence_weight must be at least 0"),
+        ({"regularization": -1e-9}, "regularization must be at least 0"),
+        ({"delta": 0.0}, "delta must be greater than 0"),
+        ({"delta": 1.0}, "delta must be less than 1"),
+        ({"variant": "paper"}, "variant must be one of 'guaranteed', 'published'"),
+        ({"use_values": 1}, "use_values must be True or False"),
+        ({"epsilon": None, "variant": "published"}, "give an epsilon"),
+    ],
+)
+def test_bad_parameters_are_named(parameters, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        FMFLDP(**parameters)
+    with pytest.raises((ValueError, TypeError), match=message):
+        FMFLDP().set_params(**parameters)
+
+
+def test_parameters_changed_after_construction_are_checked(data):
+    model = FMFLDP()
+    model.epsilon = -1
+    with pytest.raises(ValueError, match="epsilon must be greater than 0"):
+        model.fit(data)
+
+
+def test_bad_fit_arguments(data):
+    empty = data.keep_interactions(np.zeros(data.n_interactions, dtype=bool))
+    for call, error, message in [
+        (lambda: FMFLDP().fit(data.to_scipy()), TypeError, "interactions must be Interactions, got csr_matrix"),
+        (lambda: FMFLDP(epsilon=None).fit(empty), ValueError, "interactions must not be empty"),
+        (lambda: FMFLDP().fit(data, key=7), TypeError, "key must be Key, got int"),
+        (lambda: FMFLDP().fit(data, n_threads=-1), ValueError, "n_threads must be at least 0"),
+        (lambda: FMFLDP().fit(data, ledger={}), TypeError, "ledger must be Ledger"),
+        (lambda: FMFLDP().score([1], [1]), RuntimeError, "not fitted yet"),
+        (lambda: FMFLDP().set_params(k=3), ValueError, "unknown parameters"),
+        (lambda: LocalEngine(0), ValueError, "n_shards must be at least 1"),
+    ]:
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_bad_use_of_a_model(data):
+    model = FMFLDP(n_rounds=1, n_reports=5).fit(data, key=Key.from_seed(0))
+    with pytest.raises(KeyError, match="user id 'nobody' is unknown"):
+        model.score(["nobody"], data.item_ids[:1])
+    with pytest.raises(ValueError, match="item_ids must have one entry per user id"):
+        model.score(data.user_ids[:2], data.item_ids[:1])
+    with pytest.raises(ValueError, match="n must be at most 60"):
+        model.recommend(data.user_ids[:1], n=61)
+    with pytest.raises(TypeError, match="filter_seen must be True or False"):
+        model.recommend(data.user_ids[:1], filter_seen="yes")
+
+
+def test_entropy_key_serves_one_fit(data):
+    key = Key.from_entropy()
+    FMFLDP(n_rounds=1).fit(data, key=key)
+    with pytest.raises(ValueError, match=r"single-use and was already used by FMFLDP\.fit"):
+        FMFLDP(n_rounds=1).fit(data, key=key)
+
+
+def test_entropy_key_makes_each_message_once(data):
+    model, state, key = FMFLDP(n_reports=5), state_of(data.n_items, 5, 0), Key.from_entropy()
+    one, two = data.shard(2)
+    model.local_round(state, one, key, 0, sender="shard-0")
+    model.local_round(state, two, key, 0, sender="shard-1")
+    model.local_round(state, one, key, 1, sender="shard-0")
+    for repeat in (model.local_round, model.report_stream):
+        with pytest.raises(ValueError, match="already made the message of 'shard-1' in round 0"):
+            repeat(state, two, key, 0, sender="shard-1")
+    seeded = Key.from_seed(1)
+    for _ in range(2):  # a simulation may be repeated
+        model.local_round(state, one, seeded, 0)

@@ -1,0 +1,393 @@
+"""DPGram: exact sums of bounded norm, the budget, the server's algebra, and the figures it must reach."""
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.systems.gram import dp_gram as naive
+from support.movielens_users import hit_ratio, leave_one_out_users, resampled
+
+from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
+from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
+from fastfedrec.audit import audit
+from fastfedrec.mechanisms import LayeredGaussian
+from fastfedrec.rounds.local import LocalEngine
+from fastfedrec.rounds.receiver import RoundReceiver
+from fastfedrec.rounds.system import Update
+from fastfedrec.systems.gram import dp_gram_rounds as rounds
+from fastfedrec.systems.gram._spectrum import ease_factors, shrink_spectrum
+from fastfedrec.systems.gram.dp_gram import public_mean
+from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum, ShareSum
+
+NOISE = LayeredGaussian(2**36)
+
+
+@st.composite
+def users_and_mean(draw):
+    """1 to 8 users of up to 9 items, some without any, and a public mean that may be anything from 0 to SCALE."""
+    n_items = draw(st.integers(2, 9))
+    rows = draw(st.lists(st.sets(st.integers(0, n_items - 1)), min_size=1, max_size=8))
+    entry = st.integers(0, SCALE) | st.integers(0, 40) | st.just(SCALE // 3)
+    return rows, np.array(draw(st.lists(entry, min_size=n_items, max_size=n_items)), dtype=np.int64)
+
+
+def interactions_of(rows, n_items):
+    dense = np.zeros((len(rows), n_items), dtype=np.float32)
+    for user, row in enumerate(rows):
+        dense[user, list(row)] = 1
+    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+
+
+def sums_of(kind, rows, mean, n_threads=1):
+    system = kind(NOISE, Key.from_seed(1), 0.0)
+    data = interactions_of(rows, len(mean))
+    (sums,) = system.local_round(GramState(mean), data, Key.from_seed(1), 0, n_threads=n_threads).arrays.values()
+    return sums
+
+
+def generated(n_users=4000, n_items=80, seed=1):
+    return datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed))
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=200)
+@given(case=users_and_mean())
+def test_sums_equal_naive_twin_in_whole_numbers(case):
+    rows, mean = case
+    assert sums_of(PairSum, rows, mean).tolist() == naive.pair_sums(rows, mean.tolist(), SCALE, UNIT)
+    assert sums_of(ShareSum, rows, mean).tolist() == naive.share_sums(rows, len(mean), UNIT)
+
+
+def test_sums_equal_naive_twin_over_blocks_of_users(monkeypatch):
+    monkeypatch.setattr(rounds, "_BLOCK", 50)
+    data = generated(60, 40)
+    parts = zip(data.indptr[:-1], data.indptr[1:], strict=True)
+    rows = [set(data.indices[a:b].tolist()) for a, b in parts]
+    mean = np.arange(40, dtype=np.int64) * 37
+    assert sums_of(PairSum, rows, mean).tolist() == naive.pair_sums(rows, mean.tolist(), SCALE, UNIT)
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.0])
+def test_spectrum_equals_full_decompositions(noise):
+    rng = np.random.default_rng(3)
+    signal = rng.normal(size=(150, 6)) * np.array([3, 2.5, 2, 1.5, 1.2, 0.3])
+    matrix = np.triu(noise * rng.normal(size=(150, 150)), 1)
+    matrix = (signal @ signal.T + matrix + matrix.T).astype(np.float32)
+    expected = naive.shrink(matrix, noise)
+    factors = shrink_spectrum(matrix, noise)
+    assert 4 <= factors.shape[1] <= 8
+    np.testing.assert_allclose(factors @ factors.T, expected, atol=0.02 * np.abs(expected).max())
+
+
+def test_spectrum_looks_further_where_there_is_more_than_a_block():
+    rng = np.random.default_rng(3)
+    signal = rng.normal(size=(200, 90))
+    factors = shrink_spectrum((signal @ signal.T).astype(np.float32), 0.1)
+    assert factors.shape[1] >= 85
+
+
+@given(n_items=st.integers(2, 12), rank=st.integers(0, 5), regularization=st.sampled_from([0.1, 3.0]))
+def test_scores_equal_the_weights_of_ease(n_items, rank, regularization):
+    rng = np.random.default_rng(n_items + rank)
+    low_rank = rng.normal(size=(n_items, rank))
+    factors = ease_factors(low_rank, regularization)
+    inverse = (np.eye(n_items) - factors @ factors.T) / regularization
+    np.testing.assert_allclose(
+        inverse @ (low_rank @ low_rank.T + regularization * np.eye(n_items)), np.eye(n_items), atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("scoring", ["ease", "ridge", "knn"])
+def test_devices_score_as_dense_algebra(scoring):
+    data = generated()
+    model = DPGram(4.0, score=scoring).fit(data, key=Key.from_seed(2))
+    users = data.user_ids[:30]
+    rows = data.to_scipy()[:30].toarray().astype(float)
+    rows /= np.sqrt(np.maximum(rows.sum(axis=1, keepdims=True), 1))
+    gram = model.item_factors_ @ model.item_factors_.T
+    if scoring == "knn":
+        lengths = np.sqrt(gram.diagonal())
+        weights = gram / np.outer(lengths, lengths)
+        np.fill_diagonal(weights, 0)
+        weights, rows = np.maximum(weights, 0), rows > 0  # fewer than 100 items: all of them are neighbours
+    elif scoring == "ease":
+        weights = naive.ease_weights(gram, 0.003 * data.n_users)
+    else:
+        weights = np.linalg.solve(gram + 0.003 * data.n_users * np.eye(80), gram)
+    found = model.score(np.repeat(users, 80), np.tile(data.item_ids, 30)).reshape(30, 80)
+    np.testing.assert_allclose(found, rows @ weights, rtol=1e-6, atol=1e-9)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=300)
+@given(case=users_and_mean())
+def test_no_user_adds_more_than_the_unit_in_exact_arithmetic(case):
+    rows, mean = case
+    for row in rows:
+        for kind in (PairSum, ShareSum):
+            square = sum(int(x) ** 2 for x in sums_of(kind, [row], mean))
+            assert square <= UNIT**2
+            if row and kind is ShareSum:
+                assert square >= (UNIT - len(row)) ** 2  # and hardly less: nothing is wasted
+
+
+@given(n_items=st.integers(300, 3000), n_own=st.integers(1, 300), seed=st.integers(0, 99))
+@settings(max_examples=20)
+def test_long_rows_come_near_the_unit_and_never_beyond(n_items, n_own, seed):
+    rng = np.random.default_rng(seed)
+    row = set(rng.choice(n_items, n_own, replace=False).tolist())
+    mean = rng.integers(0, 2 * SCALE // math.isqrt(n_items), n_items)
+    square = sum(int(x) ** 2 for x in sums_of(PairSum, [row], mean))
+    assert 0.99 * UNIT**2 <= square <= UNIT**2
+
+
+@given(case=users_and_mean(), kind=st.sampled_from([PairSum, ShareSum]))
+def test_removing_a_user_takes_off_its_contribution_and_nothing_else(case, kind):
+    rows, mean = case
+    whole = sums_of(kind, rows, mean)
+    alone = sums_of(kind, rows[:1], mean)
+    rest = sums_of(kind, rows[1:], mean) if rows[1:] else np.zeros_like(whole)
+    np.testing.assert_array_equal(whole, alone + rest)
+
+
+def test_shards_do_not_change_the_model():
+    data = generated()
+    whole = DPGram(2.0).fit(data, key=Key.from_seed(2))
+    parts = DPGram(2.0).fit(data, key=Key.from_seed(2), engine=LocalEngine(n_shards=3))
+    for name in whole._saved:
+        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+
+
+def test_nobody_adds_nothing_on_either_side():
+    system, state = PairSum(NOISE, Key.from_seed(1), 0.0), GramState(np.arange(80, dtype=np.int64))
+    update = system.local_round(state, generated(50), Key.from_seed(1), 0)
+    (sums,) = update.arrays.values()
+    assert sums.any()
+    for pair in ((system.zero_update(state, 0), update), (update, system.zero_update(state, 0))):
+        merged = system.merge(*pair)
+        assert (merged.round, merged.sender, merged.n_clients) == (0, "merged", 50)
+        np.testing.assert_array_equal(merged.arrays["item_pairs"], sums)
+
+
+def test_a_fit_holds_two_arrays_of_pairs_at_once():
+    data, n_items = generated(1000, 2000), 2000
+    tracemalloc.start()
+    try:
+        DPGram(gate=False).fit(data, key=Key.from_seed(2))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 2 <= peak / (8 * n_items * (n_items - 1) // 2) < 2.7
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
+def test_the_budget_is_met_by_two_accountants(epsilon):
+    data = generated()
+    model = DPGram(epsilon, gate=False).fit(data, key=Key.from_seed(2))
+    events = list(model.ledger_.events)
+    assert [type(e) for e in events] == [Gaussian, Gaussian]
+    assert all((e.neighboring, e.trust, e.privacy_unit) == ("zero_out", "central", "user") for e in events)
+    # Analytic: mu^2 adds up, and the noise's sampler is paid for.
+    spent = sum(e.noise_multiplier**-2 for e in events)
+    sampler = (1 + math.exp(epsilon)) * sum(e.distance for e in events)
+    assert 0 < sampler < 1e-9
+    assert spent <= gaussian_mu(epsilon, 1e-6 - sampler) ** 2 <= spent * (1 + 1e-6)
+    accountant = PLDAccountant()
+    for event in events:
+        accountant.compose(event)
+    assert accountant.get_epsilon(1e-6) == pytest.approx(epsilon, rel=2e-3)
+    # Replacing a user is up to twice the step.
+    replacement = model.ledger_.epsilon("public")
+    assert 2 * epsilon < replacement < 2.4 * epsilon
+    assert model.ledger_.epsilon("server") == math.inf
+    claim = f"epsilon {epsilon:g} at delta 1e-06 for one user's data against none, the user still counted (zero_out)"
+    assert claim in model.ledger_.summary()
+
+
+def test_the_gate_spends_all_on_popularity_and_says_so():
+    data = generated(60, 80)
+    model = DPGram(1.0).fit(data, key=Key.from_seed(2))
+    assert model.signal_ < 30
+    (event,) = model.ledger_.events
+    assert 1 / event.noise_multiplier == pytest.approx(gaussian_mu(1.0, 1e-6), rel=1e-6)
+    assert "so all of epsilon went to popularity" in model.ledger_.summary()
+    ids, _ = model.recommend(data.user_ids, n=80, filter_seen=False)
+    assert (ids == ids[0]).all()
+    np.testing.assert_array_equal(np.sort(model.item_means_)[::-1], model.item_means_[np.argsort(-model.item_means_)])
+    opened = DPGram(1.0, gate=False).fit(data, key=Key.from_seed(2))
+    assert len(opened.ledger_.events) == 2
+
+
+def test_the_gate_sees_public_numbers_only():
+    found = {DPGram(1.0, n_users=5000).fit(generated(n, 80, seed=n), key=Key.from_seed(2)).signal_ for n in (50, 900)}
+    assert found == {5000 * DPGram(1.0)._budget(80)[0] / math.sqrt(80)}
+
+
+def test_a_public_number_of_users_is_the_only_one_that_is_told(tmp_path):
+    told = []
+    for n in (50, 51):
+        model = DPGram(1.0, n_users=5000).fit(generated(n, 80, seed=1), key=Key.from_seed(2))
+        model.save(tmp_path / "m", include_users=False)
+        again = load(tmp_path / "m")
+        told.append((model.signal_, model.communication_, again.communication_.rounds, again.ledger_.to_json()))
+        assert "its number of users (5000)" in model.ledger_.summary()
+        assert {r.n_clients for r in again.communication_.rounds} == {5000}
+    assert told[0] == told[1]
+    without = DPGram(1.0).fit(generated(50), key=Key.from_seed(2))
+    assert "its number of users (50) was taken from the data" in without.ledger_.summary()
+    assert "adding or removing" not in without.ledger_.summary()
+
+
+def test_a_user_without_data_is_as_good_as_none_so_what_is_proved_is_zero_out():
+    rows = [{0, 3}, {1}, {2, 3, 4}]
+    mean = np.array([900, 200, 300, 800, 100])
+    for kind in (ShareSum, PairSum):
+        np.testing.assert_array_equal(sums_of(kind, [*rows, set()], mean), sums_of(kind, rows, mean))
+
+
+def test_new_users_are_served_without_refitting(tmp_path):
+    data, others = generated(), generated(50, 80, seed=9)
+    model = DPGram(2.0).fit(data, key=Key.from_seed(2))
+    served = model.with_users(others)
+    assert served.ledger_ is model.ledger_
+    assert model.interactions_.n_users == 4000
+    served.save(tmp_path / "model", include_users=False)
+    again = load(tmp_path / "model").with_users(others)
+    for a, b in zip(served.recommend(others.user_ids), again.recommend(others.user_ids), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_argument_score_and_the_method_score_live_together():
+    model = DPGram(score="ridge")
+    assert model.get_params()["score"] == "ridge"
+    assert "score='ridge'" in repr(model)
+    assert model.set_params(score="knn").get_params()["score"] == "knn"
+    data = generated()
+    assert model.fit(data, key=Key.from_seed(1)).score(data.user_ids[:1], data.item_ids[:1]).shape == (1,)
+    with pytest.raises(ValueError, match="score must be"):
+        model.set_params(score="svd")
+
+
+def test_a_user_without_items_gets_the_popular_ones():
+    dense = (np.random.default_rng(1).random((500, 12)) < 0.3).astype(np.float32)
+    dense[7] = 0
+    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    model = DPGram(4.0, gate=False).fit(data, key=Key.from_seed(2))
+    np.testing.assert_array_equal(model.recommend([7], n=12)[1][0], np.sort(model.item_means_)[::-1])
+
+
+def test_the_server_refuses_sums_that_no_users_can_have():
+    system, state = ShareSum(NOISE, Key.from_seed(1), 0.0), GramState(np.zeros(3, dtype=np.int64))
+    receiver = RoundReceiver(system, state, 0, {"a": 2, "b": 1})
+    assert not receiver.receive(Update(0, "a", 2, {"item_shares": np.array([2 * UNIT + 1, 0, 0])}))
+    assert receiver.receive(Update(0, "b", 1, {"item_shares": np.array([UNIT, 0, 0])}))
+    assert receiver.close().arrays["item_shares"].tolist() == [UNIT, 0, 0]
+    assert "must be at most" in receiver.rejections[0].reason
+
+
+def test_public_mean_has_a_floor_and_bounds():
+    assert public_mean(np.array([-1.0, 0.5, 2.0, 0.001])).tolist() == [164, SCALE // 2, SCALE, 164]
+    assert public_mean(np.array([-1.0, -0.5])).tolist() == [0, 0]
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon must be greater than 0"),
+        ({"delta": 1.0}, "delta must be less than 1"),
+        ({"score": "svd"}, "score must be"),
+        ({"regularization": 0.0}, "regularization must be greater than 0"),
+        ({"mean_share": 1.0}, "mean_share must be less than 1"),
+        ({"n_users": 0}, "n_users must be at least 1"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DPGram(**arguments)
+
+
+def test_bad_data():
+    data = generated(50, 40)
+    with pytest.raises(ValueError, match="must have the 40 items the model was fitted on"):
+        DPGram(gate=False).fit(data, key=Key.from_seed(1)).with_users(generated(50, 41))
+    with pytest.raises(ValueError, match="delta must be above"):
+        DPGram(1.0, delta=1e-25).fit(data, key=Key.from_seed(1))
+
+
+@pytest.mark.parametrize("gate", [True, False])
+def test_one_item_and_one_user_fit(gate):
+    data = Interactions.from_arrays([1, 2, 2], ["a", "a", "b"])
+    for part in (data, data.top_items(1)):
+        model = DPGram(gate=gate).fit(part, key=Key.from_seed(1))
+        assert np.isfinite(model.recommend(part.user_ids, n=1, filter_seen=False)[1]).all()
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_bits():
+    data = generated()
+    one, four = (DPGram(2.0).fit(data, key=Key.from_seed(3), n_threads=n) for n in (1, 4))
+    for name in one._saved:
+        np.testing.assert_array_equal(getattr(one, name), getattr(four, name))
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("norm", "stddev", "holds"), [(1.0, 1.0, True), (1.1, 1.0, False), (1.0, 0.9, False)])
+def test_audit_finds_no_more_than_the_claim_and_catches_a_norm_or_noise_off(norm, stddev, holds):
+    # The adversary projects the noisy sums on the contribution it looks for, which is the best test there is.
+    own = sums_of(PairSum, [{0, 3, 4}], np.array([900, 200, 300, 800, 100, 0]))
+    noise = LayeredGaussian(UNIT * stddev)
+
+    def release(present, n):
+        sums = np.tile(np.rint(norm * present * own).astype(np.int64), (n, 1))
+        noisy = noise.add_noise(sums, key=Key.from_seed(4), purpose=f"audit.{present}")
+        return noisy @ (own / UNIT) / UNIT
+
+    result = audit(release, 0, 1, 1.0, n=400_000, measure="mu", alpha=1e-6)
+    assert (result.lower_bound <= 1.0) == holds
+    assert result.lower_bound > 0.95
+
+
+@pytest.fixture(scope="module")
+def movielens():
+    return leave_one_out_users()
+
+
+@pytest.mark.slow
+def test_movielens_users_resampled(movielens):
+    train, test = resampled(*movielens, 50_000)
+    assert hit_ratio(Popularity().fit(train), train, test) == pytest.approx(0.326, abs=0.01)
+    for epsilon, least in ((0.5, 0.51), (1.0, 0.56), (2.0, 0.59)):
+        assert hit_ratio(DPGram(epsilon).fit(train, key=Key.from_seed(3)), train, test) >= least
+
+
+@pytest.mark.slow
+def test_movielens_users_as_they_are(movielens):
+    train, test = movielens
+    for epsilon, least in ((1.0, 0.42), (2.0, 0.51)):
+        assert hit_ratio(DPGram(epsilon).fit(train, key=Key.from_seed(3)), train, test) >= least
+
+
+@pytest.mark.slow
+def test_movielens_people_who_were_not_trained_on(movielens):
+    order = np.random.default_rng(6).permutation(movielens[0].n_users)
+    ours, theirs = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
+    train, _ = resampled(*(part._take_users(ours) for part in movielens), 50_000)
+    others, test = resampled(*(part._take_users(theirs) for part in movielens), 20_000, seed=7)
+    model = DPGram(1.0).fit(train, key=Key.from_seed(3)).with_users(others)
+    assert hit_ratio(model, others, test) >= 0.51

@@ -1,0 +1,421 @@
+"""ShuffledSketchGram: its reports, what the server makes of them, the budget, and the figures it must reach."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.systems.gram import shuffled_sketch as naive
+from scipy import stats
+from support.movielens_users import hit_ratio, leave_one_out_users, resampled
+
+from fastfedrec import Interactions, Key, Popularity, ShuffledSketchGram, datasets, hardware, load
+from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
+from fastfedrec.audit import audit
+from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.rounds.local import LocalEngine
+from fastfedrec.rounds.receiver import RoundReceiver
+from fastfedrec.rounds.system import Update
+from fastfedrec.systems.gram import shuffled_sketch_rounds as rounds
+from fastfedrec.systems.gram.shuffled_sketch import mean_magnitude
+from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
+
+ALPHA = 1e-6
+KEY = Key.from_seed(3)
+
+
+@st.composite
+def sketches(draw):
+    """A round for 1 to 5 users of up to 9 items, some without any, and their rows."""
+    n_items = draw(st.integers(1, 9))
+    rows = draw(st.lists(st.sets(st.integers(0, n_items - 1)), min_size=1, max_size=5))
+    n_reports, n_rotations = draw(st.integers(1, 6)), draw(st.integers(1, 3))
+    epsilon = draw(st.sampled_from([0.1, 1.0, 2.5, 30.0]))
+    return SketchRound(BinaryResponse(epsilon), n_items, n_reports, n_rotations, draw(st.booleans())), rows
+
+
+def interactions_of(rows, n_items):
+    dense = np.zeros((len(rows), n_items), dtype=np.float32)
+    for user, row in enumerate(rows):
+        dense[user, list(row)] = 1
+    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+
+
+def generated(n_users=4000, n_items=60, seed=1):
+    return datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed))
+
+
+def fitted(epsilon=4.0, data=None, **arguments):
+    return ShuffledSketchGram(epsilon, **arguments).fit(generated() if data is None else data, key=KEY)
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=150)
+@given(case=sketches())
+def test_reports_sums_and_decoding_equal_naive_twin_in_whole_numbers(case):
+    system, rows = case
+    data, state = interactions_of(rows, system.n_items), system.initial_state(KEY)
+    reports = []
+    for user, row in enumerate(rows):
+        words = KEY.words(rounds._REPORTS, round=7, user=user, size=2 * system.n_reports)
+        reports += naive.reports(row, state.signs, words, system.n_terms, system.channel.span)
+    place, bit = system.report_stream(state, data, KEY, 7, shuffle_key=Key.from_seed(1))
+    assert sorted(zip(place.tolist(), bit.tolist(), strict=True)) == sorted(reports)
+    update = system.local_round(state, data, KEY, 7)
+    total = naive.sums(reports, system.shape, system.n_terms)
+    dense = np.zeros(system.shape, dtype=np.int64)
+    for where, answer in total.items():
+        dense[where] = answer
+    np.testing.assert_array_equal(update.arrays["answers"], dense)
+    collected = system.collect_reports(place, bit, 7, sender="shuffler", n_clients=len(rows))
+    assert collected.arrays["n_answers"] == update.arrays["n_answers"] == len(reports)
+    np.testing.assert_array_equal(collected.arrays["answers"], dense)
+    decoded = np.zeros((system.n_items,) * (2 if system.has_pairs else 1), dtype=np.int64)
+    for where, answer in naive.decode(total, state.signs, system.n_items).items():
+        decoded[where] = answer
+    np.testing.assert_array_equal(system.apply(state, update).decoded, decoded)
+
+
+@pytest.mark.parametrize("level", hardware.instruction_sets())
+@pytest.mark.parametrize("n_items", [40, 70])  # an even and an odd number of passes
+def test_every_level_sends_the_same_reports(level, n_items):
+    system = SketchRound(BinaryResponse(1.0), n_items, 9, 3, True)
+    data, state = generated(50, n_items), system.initial_state(KEY)
+    words = [KEY.words(rounds._REPORTS, user=int(u), size=18) for u in data.global_user_ids]
+    parts = zip(data.indptr[:-1], data.indptr[1:], words, strict=True)
+    expected = [
+        r for a, b, w in parts for r in naive.reports(data.indices[a:b], state.signs, w, 4, system.channel.span)
+    ]
+    with hardware.use_instruction_set(level):
+        place, bit = system._single_reports(state, data, KEY, 0, 1)
+    assert list(zip(place.tolist(), bit.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("n_terms", [1, 2, 3, 4, 8])
+def test_mean_magnitude_is_the_limit_of_long_rows(n_terms):
+    # Given the second factors the sum is normal, so this is the mean of their length, by another route.
+    assert mean_magnitude(n_terms) == pytest.approx(math.sqrt(2 / math.pi) * stats.chi(n_terms).mean(), rel=1e-9)
+    if n_terms < 4:
+        assert mean_magnitude(n_terms) == pytest.approx(naive.mean_magnitude(20, n_terms) / 20, rel=0.03)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_shards_do_not_change_the_model():
+    data = generated()
+    whole, parts = fitted(data=data), ShuffledSketchGram(4.0).fit(data, key=KEY, engine=LocalEngine(n_shards=3))
+    assert whole.item_factors_.shape[1] > 0
+    for name in whole._saved:
+        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("_MOST_TERMS", 9 * 4 * 20), ("_CHUNK_TERMS", 9 * 4 * 3), ("_CHUNK_TERMS", 1), ("_BUCKET_BITS", 3)],
+)
+@pytest.mark.parametrize("has_pairs", [True, False])
+def test_sums_do_not_depend_on_how_terms_are_put_in_order(monkeypatch, name, value, has_pairs):
+    system, data = SketchRound(BinaryResponse(1.0), 60, 9, 3, has_pairs), generated(50)
+    state = system.initial_state(KEY)
+    whole = system.local_round(state, data, KEY, 0)
+    assert whole.arrays["answers"].any()
+    monkeypatch.setattr(rounds, name, value)
+    np.testing.assert_array_equal(system.local_round(state, data, KEY, 0).arrays["answers"], whole.arrays["answers"])
+
+
+@pytest.mark.parametrize("n_cells", [1, 2, 63, 64, 65, 2**13, 3 * 2**20, 2**23, 2**28])
+def test_buckets_hold_all_cells_and_are_enough_for_threads_and_few_enough_to_write_to(n_cells):
+    n_buckets = -(-n_cells >> rounds._bucket_shift(n_cells))
+    assert min(n_cells, 32) < n_buckets + 1 <= 1025
+
+
+@given(rows=st.lists(st.sets(st.integers(0, 8)), min_size=1, max_size=4))
+@settings(max_examples=30)
+def test_what_a_report_is_about_does_not_depend_on_data(rows):
+    system = SketchRound(BinaryResponse(1.0), 9, 20, 3, True)
+    state = system.initial_state(KEY)
+    nothing = [set()] * len(rows)
+    with_data, without = (
+        system._single_reports(state, interactions_of(each, 9), KEY, 0, 1) for each in (rows, nothing)
+    )
+    np.testing.assert_array_equal(with_data[0], without[0])
+    assert len(with_data[1]) == 20 * len(rows)  # and so is their number
+
+
+@pytest.mark.parametrize(("epsilon", "honest"), [(1.0, 1.0), (4.0, 1.0), (4.0, 0.5)])
+def test_the_budget_is_kept_and_the_ledger_says_what_it_costs(epsilon, honest):
+    data = generated()
+    model = fitted(epsilon, data, honest_fraction=honest)
+    (event,) = model.ledger_.events
+    assert (event.neighboring, event.trust, event.n_users) == ("zero_out", "shuffle", 4000)
+    assert event.n_reports == model.n_reports_
+    assert event.epsilon <= 2.5
+    found = PLDAccountant().compose(event).get_epsilon(1e-6)
+    assert 0.97 * epsilon < found <= epsilon
+    # Replacing a user is another theorem, and about twice as much; without a shuffler each report counts in full.
+    assert 1.9 * epsilon < model.ledger_.epsilon("shuffled_server") < 2.5 * epsilon
+    assert model.ledger_.epsilon("server") == model.n_reports_ * event.epsilon
+    assert f"epsilon {epsilon:g} at delta 1e-06 behind the shuffler" in model.ledger_.summary()
+    assert Ledger.from_json(model.ledger_.to_json()).events == model.ledger_.events
+    if honest < 1:
+        assert model.n_reports_ == fitted(epsilon, data._take_users(np.arange(2000))).n_reports_
+
+
+def test_users_who_are_not_heard_hide_nobody():
+    system = SketchRound(BinaryResponse(2.5), 60, 46, 8, True)
+    model = ShuffledSketchGram(4.0)
+    model.interactions_, model.ledger_ = generated(), Ledger()
+    model._note_who_was_heard(system, 4000)
+    assert model.ledger_.notes == []
+    model._note_who_was_heard(system, 2000)
+    fewer = PLDAccountant().compose(system.round_event(2000)).get_epsilon(1e-6)
+    assert f"only 2000 users were heard, so it was epsilon {fewer:.3g}" in model.ledger_.notes[0]
+    assert fewer > 1.3 * PLDAccountant().compose(system.round_event(4000)).get_epsilon(1e-6)
+
+
+def test_the_gate_asks_for_popularity_and_says_so():
+    data = generated(300)
+    model = fitted(4.0, data)
+    assert model.signal_ < 30
+    assert model.item_factors_.shape == (60, 0)
+    assert "so all of epsilon went to popularity" in model.ledger_.summary()
+    ids, _ = model.recommend(data.user_ids, n=60, filter_seen=False)
+    assert (ids == ids[0]).all()
+    shares = data.to_scipy() / np.sqrt(data.interactions_per_user())[:, None]
+    noise = math.sqrt(math.pi / 2 / (300 * model.n_reports_)) * BinaryResponse(2.5).decoder
+    assert np.abs(model.item_means_ - np.asarray(shares.mean(axis=0)).ravel()).max() < 6 * noise
+    assert fitted(4.0, data, gate=False).ledger_.events != model.ledger_.events
+
+
+def test_the_gate_sees_public_numbers_only():
+    found = {fitted(1.0, generated(500, seed=seed)).signal_ for seed in (1, 2)}
+    n_reports = fitted(1.0, generated(500)).n_reports_
+    assert len(found) == 1
+    assert found.pop() == pytest.approx(0.75 / BinaryResponse(2.5).decoder * math.sqrt(500 * n_reports / 60))
+
+
+def test_popularity_of_the_open_model_is_about_the_share_of_users():
+    data = generated(20_000, 60)
+    model = fitted(8.0, data)
+    shares = data.interactions_per_item() / data.n_users
+    assert np.corrcoef(model.item_means_, shares)[0, 1] > 0.97
+
+
+def test_new_users_are_served_and_files_keep_everything(tmp_path):
+    data, others = generated(), generated(50, seed=9)
+    model = fitted(4.0, data, score="ridge")
+    served = model.with_users(others)
+    served.save(tmp_path / "model", include_users=False)
+    again = load(tmp_path / "model").with_users(others)
+    assert (again.n_reports_, again.signal_, repr(again)) == (model.n_reports_, model.signal_, repr(model))
+    for a, b in zip(served.recommend(others.user_ids), again.recommend(others.user_ids), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_traffic_is_small():
+    model = fitted(4.0)
+    (traffic,) = model.communication_.rounds
+    assert traffic.download == 8 * 2 * 64 // 8
+    assert traffic.upload == 4 * model.n_reports_ + math.ceil(model.n_reports_ / 8)
+
+
+def test_the_server_refuses_sums_that_no_reports_can_have():
+    system = SketchRound(BinaryResponse(1.0), 2, 3, 1, True)
+    state = system.initial_state(KEY)
+
+    def reason(first, n_answers):
+        answers = np.zeros(system.shape, dtype=np.int64)
+        answers[0, 0, 0] = first
+        receiver = RoundReceiver(system, state, 0, {"a": 1})
+        receiver.receive(Update(0, "a", 1, {"answers": answers, "n_answers": np.array([n_answers])}))
+        return receiver.rejections[0].reason if receiver.rejections else None
+
+    assert "must be at most 12" in reason(13, 3)
+    assert "need 12 terms or an even number more, and it claims 8" in reason(12, 2)
+    assert "need 3 terms" in reason(3, 3)
+    assert reason(12, 3) is None
+
+
+def test_bad_reports_are_left_out():
+    system, data = SketchRound(BinaryResponse(1.0), 9, 4, 2, True), interactions_of([{0, 1}] * 30, 9)
+    state = system.initial_state(KEY)
+    place, bit = system.report_stream(state, data, KEY, 0, shuffle_key=Key.from_seed(1))
+    bit[0] = 2
+    update = system.collect_reports(place, bit, 0, sender="s", n_clients=30)
+    assert update.arrays["n_answers"] == 119
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon must be greater than 0"),
+        ({"epsilon_0": -1.0}, "epsilon_0 must be greater than 0"),
+        ({"delta": 1.0}, "delta must be less than 1"),
+        ({"n_rotations": 0}, "n_rotations must be at least 1"),
+        ({"score": "svd"}, "score must be"),
+        ({"regularization": 0.0}, "regularization must be greater than 0"),
+        ({"honest_fraction": 1.1}, "honest_fraction must be at most 1"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ShuffledSketchGram(**arguments)
+
+
+def test_bad_data():
+    data = generated(50)
+    with pytest.raises(ValueError, match=r"a single report of epsilon_0=2\.5 costs more; raise epsilon"):
+        fitted(1.0, data)
+    with pytest.raises(ValueError, match="honest_fraction times n_users must be at least 1 user"):
+        fitted(8.0, data, honest_fraction=0.001)
+    with pytest.raises(ValueError, match="n_rotations times 64"):
+        fitted(8.0, data, n_rotations=2**17)
+    with pytest.raises(ValueError, match="must have the 60 items the model was fitted on"):
+        fitted(8.0, data, gate=False).with_users(generated(50, 61))
+    with pytest.raises(ValueError, match="place and bit must be arrays of uint32 and uint8 of one length"):
+        SketchRound(BinaryResponse(1.0), 9, 4, 2, True).collect_reports([1], [1], 0, sender="s", n_clients=1)
+
+
+@pytest.mark.parametrize("gate", [True, False])
+def test_one_item_and_few_users_fit(gate):
+    data = Interactions.from_arrays([1, 2, 2], ["a", "a", "b"])
+    for part in (data, data.top_items(1)):
+        model = fitted(8.0, part, gate=gate)
+        assert np.isfinite(model.recommend(part.user_ids, n=1, filter_seen=False)[1]).all()
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gate", [True, False])
+def test_threads_do_not_change_bits(gate):
+    data = generated(2000)
+    one, four = (ShuffledSketchGram(4.0, gate=gate).fit(data, key=KEY, n_threads=n) for n in (1, 4))
+    for name in one._saved:
+        np.testing.assert_array_equal(getattr(one, name), getattr(four, name))
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+def deviates(values, expected):
+    """Whether the mean of independent values is not what was expected."""
+    error = values.std(ddof=1) / math.sqrt(len(values))
+    return abs(values.mean() - expected) > stats.t.isf(ALPHA / 2, len(values) - 1) * error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_own", [1, 2, 3, 8])
+def test_the_estimate_of_a_pair_is_unbiased(n_own):
+    # With so many rotations the terms of a report are in different ones, as the twin's weight has it.
+    system = SketchRound(BinaryResponse(2.5), 8, 1000, 1024, True)
+    row, empty = set(range(n_own)), set()
+    data = interactions_of([row, row, empty], 8)
+    found = []
+    for seed in range(100):
+        key = Key.from_seed(seed)
+        state = system.initial_state(key)
+        state = system.apply(state, system.local_round(state, data, key, 0))
+        own = state.decoded[:n_own, :n_own]
+        # All pairs of an item with itself or another weigh the same: the two sides' signs are independent.
+        found.append(own.sum() / (2 * 1000 * mean_magnitude(4)) * system.channel.decoder)
+    users, found = 2, np.array(found)
+    weight = naive.mean_magnitude(n_own, 4) / mean_magnitude(4)  # what the whole row adds up to: about n_own
+    assert abs(weight / n_own - 1) < 0.06
+    assert not deviates(found, users * weight)
+    assert deviates(found, 0.9 * users * weight)
+    assert deviates(found, 1.1 * users * weight)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_own", [1, 2, 5])
+def test_the_estimate_of_popularity_is_unbiased(n_own):
+    system = SketchRound(BinaryResponse(2.5), 8, 1000, 1024, False)
+    data, found = interactions_of([set(range(n_own)), set()], 8), []
+    for seed in range(100):
+        key = Key.from_seed(seed)
+        state = system.initial_state(key)
+        state = system.apply(state, system.local_round(state, data, key, 0))
+        found.append(state.decoded[:n_own].sum() / 1000 * system.channel.decoder)
+    # The mean magnitude of a sum of n_own fair signs.
+    weight = sum(abs(n_own - 2 * i) * math.comb(n_own, i) for i in range(n_own + 1)) / 2**n_own
+    found = np.array(found)
+    assert not deviates(found, weight)
+    assert deviates(found, 0.9 * weight)
+    assert deviates(found, 1.1 * weight)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_data", [True, False])
+def test_bits_are_randomized_by_epsilon_0_and_fair_without_data(has_data):
+    system = SketchRound(BinaryResponse(2.5), 7, 100_000, 4, True)
+    row = {0, 2, 3} if has_data else set()
+    state = system.initial_state(KEY)
+    place, bit = system._single_reports(state, interactions_of([row], 7), KEY, 0, 1)
+    truth = dict.fromkeys(place.tolist())
+    sign = np.zeros(len(place))
+    for at, where in enumerate(place.tolist()):
+        if truth[where] is None and at < 20_000:
+            cells = [naive.cell(where, t, 4, 2, 3) for t in range(4)]
+            truth[where] = sum(naive.value(row or {0}, state.signs, cell) for cell in cells)
+        sign[at] = np.sign(truth[where] or 0)
+    agree = (2.0 * bit - 1) * sign
+    agree = agree[agree != 0]
+    expected = 1 / system.channel.decoder if has_data else 0.0
+    assert len(agree) > 10_000
+    assert not deviates(agree, expected)
+    for wrong in (0.9 * expected, 1.1 * expected) if has_data else (-0.1, 0.1):
+        assert deviates(agree, wrong)
+
+
+def attack(epsilon_0, n_hidden, n_reports):
+    """How many of all reports agree with the row of a user who may have no data; the others all have that row."""
+    system, certain = (SketchRound(BinaryResponse(epsilon), 7, n_reports, 4, True) for epsilon in (epsilon_0, 40.0))
+    state, row = system.initial_state(KEY), np.isin(np.arange(7), [0, 1, 4]).astype(np.float32)
+
+    def reports(of, rows, present):
+        data = Interactions.from_scipy(scipy.sparse.csr_array(rows))
+        return of._single_reports(state, data, Key.from_seed(10 + present), 0, 2)
+
+    def run(present, n):
+        rows = np.tile(row, (n * n_hidden, 1))
+        _, sign = reports(certain, rows, present)  # what devices without randomness answer at the same places
+        rows[::n_hidden] *= present
+        _, bit = reports(system, rows, present)
+        return (bit == sign).reshape(n, -1).sum(axis=1).astype(float)
+
+    return run
+
+
+@pytest.mark.slow
+def test_audit_finds_no_more_than_the_claim_and_catches_broken_ones():
+    n_users, claim, delta = 40, 4.0, 1e-3
+    event = ShuffledReports("binary response", 2.5, 1, n_users, neighboring="zero_out")
+    n_reports = calibrate_n_reports(event, epsilon=claim, delta=delta)
+    assert n_reports > 4
+
+    def bound(epsilon_0, n_hidden):
+        return audit(
+            attack(epsilon_0, n_hidden, n_reports), 0, 1, claim, n=60_000, delta=delta, alpha=ALPHA
+        ).lower_bound
+
+    honest = bound(2.5, n_users)
+    assert 0.8 < honest <= claim  # its rare events need more draws than there are
+    assert bound(6.0, n_users) > claim  # devices that randomize too little
+    assert bound(2.5, 1) > claim  # a shuffler that keeps each user's reports apart
+
+
+@pytest.mark.slow
+def test_movielens_users_resampled():
+    train, test = resampled(*leave_one_out_users(), 50_000)
+    assert hit_ratio(Popularity().fit(train), train, test) == pytest.approx(0.326, abs=0.01)
+    for epsilon, least in ((1.0, 0.44), (2.0, 0.51)):
+        assert hit_ratio(ShuffledSketchGram(epsilon).fit(train, key=KEY), train, test) >= least

@@ -1,0 +1,259 @@
+"""PrivRec's rounds on the joint loss: against a twin, one update and one noise for both parts, what each run costs."""
+
+import contextlib
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from naive.systems.privrec import model as naive
+
+from fastfedrec import Interactions, Key, NoAnswerError, PrivRec, load
+from fastfedrec.accounting import Unprotected
+from fastfedrec.compute.networks.client_examples import Events, draw_examples
+from fastfedrec.compute.networks.sequences import draw_contrastive_examples
+from fastfedrec.data.log import InteractionLog
+from fastfedrec.datasets import generate_sequences
+from fastfedrec.engines import LocalEngine
+from fastfedrec.systems.privrec._joint import JointRounds
+from fastfedrec.systems.privrec._settings import PrivRecSettings
+
+KEY = Key.from_seed(3)
+SMALL = {"n_factors": 16, "hidden": (16,), "n_rounds": 2, "cohort_size": 5, "local_epochs": 1, "learning_rate": 0.1}
+FEW = {"n_rounds": 2, "cohort_size": 7, "length": 6, "server_learning_rate": 2.0, "contrastive_weight": 0.5}
+PRIVATE = {"clip_norm": 0.01, "noise_multiplier": 2.0, "delta": 1e-5}
+TARGET = {"clip_norm": 0.01, "target_epsilon": 1.5, "delta": 1e-5}
+KINDS = ("published", "dp", "public")
+
+
+def people(seed=1, n_users=40):
+    return generate_sequences(n_users, 60, key=Key.from_seed(seed), n_topics=3, length=14)
+
+
+def model_of(kind, options=FEW, **parameters):
+    private = PRIVATE if kind == "dp" and "target_epsilon" not in parameters else {}
+    return PrivRec(**(SMALL | {"stage1": kind, "stage1_options": options} | private | parameters))
+
+
+def fit(kind, data=None, parameters=None, key=KEY, options=FEW, **run):
+    public = {"public": people(seed=2, n_users=20)} if kind == "public" else {}
+    data = people() if data is None else data
+    return model_of(kind, options, **(parameters or {})).fit(data, key=key, **(public | run))
+
+
+def rounds_of(model, key=KEY):
+    """The rounds of a fitted model, again."""
+    settings = PrivRecSettings.resolve(model.get_params(), 40, 20)
+    return model._system(settings, key, 1, None)
+
+
+def without_joint_loss(options=FEW):
+    return {name: value for name, value in options.items() if name != "contrastive_weight"}
+
+
+# ---- oracle ----------------------------------------------------------------------------------------------------------
+
+
+def client_updates(system, data, state, number):
+    """Every client's own update, one a call."""
+    joint = system.network
+    for row in np.flatnonzero(np.isin(data.global_user_ids, state.cohort)):
+        events = Events.from_interactions(data)
+        examples = draw_examples(data, events, [row], 4, key=KEY, purpose="privrec.negatives", round=number)
+        masked = draw_contrastive_examples(data, [row], length=6, key=KEY, purpose="privrec.masks", round=number)
+        yield joint.train_clients(
+            state.parameters, examples, masked, contrastive_weight=0.5, learning_rate=0.1, n_epochs=1, key=KEY,
+            purpose="privrec.order", round=number,
+        ).total()  # fmt: skip
+
+
+def test_rounds_equal_the_twin_and_begin_where_stage_one_ended():
+    data, seen = people(), []
+
+    def keep(system, state, update, apply=JointRounds.apply):
+        seen.append(state.parameters)
+        return apply(system, state, update)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JointRounds, "apply", keep)
+        model = fit("published")
+    system = rounds_of(model)
+    state = system.state_of(seen[0], 0)
+    for number in range(2):
+        expected = naive.server_step(
+            state.parameters, client_updates(system, data, state, number), cohort_size=5, server_learning_rate=1.0
+        )
+        state = system.apply(state, system.local_round(state, data, KEY, number))
+        np.testing.assert_allclose(state.parameters, expected, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(model.parameters_, system.network.network_part(state.parameters))
+    # The first round has the network of a run without the joint loss, and the encoder of its stage one.
+    plain, encoders = [], []
+    from fastfedrec.systems.privrec import model as privrec
+
+    learn = privrec.learn_items
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(privrec, "learn_items", lambda *args: encoders.append(learn(*args)) or encoders[-1])
+        patch.setattr(privrec.PrivRecRounds, "apply", lambda _, state, update: plain.append(state.parameters) or 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            fit("published", options=without_joint_loss())
+    np.testing.assert_array_equal(system.network.network_part(seen[0]), plain[0])
+    at, end = system.network.network.n_dense, system.network.n_dense
+    np.testing.assert_array_equal(seen[0][at:end], encoders[0][: end - at])
+    assert np.abs(state.parameters - seen[0])[at:end].max() > 1e-4
+
+
+def test_without_weight_nothing_changes():
+    plain = fit("dp", options=without_joint_loss())
+    zero = fit("dp", options=FEW | {"contrastive_weight": 0.0})
+    np.testing.assert_array_equal(zero.parameters_, plain.parameters_)
+    assert not np.array_equal(fit("dp").parameters_, plain.parameters_)
+
+
+# ---- invariants: privacy ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_one_user_moves_both_parts_together_by_no_more_than_the_bound(kind):
+    data = people()
+    system = rounds_of(fit("dp", parameters={"noise": kind}))
+    noise, state = system.noise, system.initial_state()
+    whole = system.local_round(state, data, KEY, 0).arrays["total"]
+    order, radius = noise.clip_order, Fraction(0.01) / Fraction(noise.step)
+
+    def length(steps):
+        return sum(abs(int(step)) ** order for step in steps)
+
+    at, end = system.network.network.n_dense, system.network.n_dense
+    for user in state.cohort.tolist():
+        others = data.select_users(np.flatnonzero(data.global_user_ids != user))
+        moved = whole - system.local_round(state, others, KEY, 0).arrays["total"]
+        assert 0 < length(moved) <= radius**order
+        assert length(moved[at:end]) > 0  # the encoder's share
+    unbounded = rounds_of(fit("published"))
+    free = unbounded.local_round(unbounded.initial_state(), data, KEY, 0).arrays["total"]
+    assert np.linalg.norm(free, order) > 5 * 0.01  # the bound is what holds it: negative control
+
+
+def test_the_server_has_nothing_to_refuse_of_clients_that_clip():
+    engine = LocalEngine(2)
+    with contextlib.suppress(NoAnswerError):
+        model_of("dp").fit(people(), key=KEY, engine=engine)
+    assert engine.rejections == []
+
+
+def test_noise_is_in_every_parameter_of_both_parts():
+    system = rounds_of(fit("dp"))
+    state = system.initial_state()
+    moved = system.apply(state, system.zero_update(state, 0)).parameters != state.parameters
+    assert len(moved) == system.network.n_parameters
+    assert moved.mean() > 0.99
+    at, end = system.network.network.n_dense, system.network.n_dense
+    assert moved[at:end].mean() > 0.99
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_ledger_is_that_of_the_rounds_without_it(kind):
+    """One clipped update and one noise: only that there are more parameters, so more of the table's distance."""
+    parameters = TARGET if kind != "published" else {}
+    model = fit(kind, parameters=parameters)
+    plain = fit(kind, parameters=parameters, options=without_joint_loss())
+    described = [
+        [(type(event), n, getattr(event, "noise_multiplier", None)) for event, n in m.ledger_.events.items()]
+        for m in (model, plain)
+    ]
+    assert described[0] == described[1]
+    assert model.ledger_.notes == plain.ledger_.notes
+    if kind == "published":
+        assert Unprotected("the exact mean of the clients' updates of stage one") in model.ledger_.events
+        assert model.ledger_.epsilon("public") == np.inf
+        return
+    assert 1.49 < plain.ledger_.epsilon("public") <= model.ledger_.epsilon("public") <= 1.5
+    if kind == "dp":
+        model = fit(kind, parameters=TARGET | {"stage1_share": 0.2})
+        assert 1.49 < model.ledger_.epsilon("public") <= 1.5
+
+
+def test_what_moves_is_counted():
+    model, plain = fit("public"), fit("public", options=without_joint_loss())
+    last, before = (m.communication_.rounds[-1] for m in (model, plain))
+    assert last.upload - before.upload == 4 * 7 * 16 * 17  # the encoder's dense weights
+    assert model.parameters_.shape == plain.parameters_.shape
+
+
+# ---- invariants: runs ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shards_and_threads_change_nothing(kind):
+    one, four = (fit(kind, n_threads=n) for n in (1, 4))
+    np.testing.assert_array_equal(one.parameters_, four.parameters_)
+    sharded = fit(kind, engine=LocalEngine(4))
+    if kind == "dp":  # sums of whole numbers
+        np.testing.assert_array_equal(one.parameters_, sharded.parameters_)
+    np.testing.assert_allclose(one.parameters_, sharded.parameters_, rtol=1e-4, atol=1e-5)
+
+
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch):
+    apply = JointRounds.apply
+
+    def power_cut(self, state, update):
+        if update.round == 1:
+            raise RuntimeError("power cut")
+        return apply(self, state, update)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JointRounds, "apply", power_cut)
+        with pytest.raises(RuntimeError, match="power cut"):
+            fit("dp", checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="holds a run on other data or with other parameters"):
+        fit("dp", key=None, checkpoint=tmp_path, options=FEW | {"contrastive_weight": 0.6})
+    resumed, whole = fit("dp", key=None, checkpoint=tmp_path), fit("dp")
+    np.testing.assert_array_equal(resumed.parameters_, whole.parameters_)
+    assert resumed.ledger_.to_dict() == whole.ledger_.to_dict()
+
+
+def test_fine_tuning_saving_and_the_popular_start(tmp_path):
+    popular = TARGET | {"popularity_epsilon": 0.5}
+    model = fit("dp", parameters=popular)
+    assert 1.4 < model.ledger_.epsilon("public") <= 1.5  # popularity's share is added, not composed
+    model.save(tmp_path / "model", include_users=False)
+    again = load(tmp_path / "model")
+    assert again.stage1_options == FEW
+    new = people().select_users([7, 1])
+    found = [m.personalize(new, key=KEY).score_items(new.user_ids) for m in (model, again)]
+    np.testing.assert_array_equal(*found)
+
+
+def test_users_without_a_sequence_train_the_network_alone():
+    data = Interactions.from_arrays([0, 1, 2], [0, 1, 2], timestamps=[1, 2, 3])
+    model = PrivRec(**(SMALL | {"cohort_size": "all"}), stage1="published", stage1_options={"contrastive_weight": 9.0})
+    plain = PrivRec(**(SMALL | {"cohort_size": "all"}), stage1="published")
+    np.testing.assert_allclose(model.fit(data, key=KEY).parameters_, plain.fit(data, key=KEY).parameters_, atol=1e-7)
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, r"stage1_options\['contrastive_weight'\] is for rounds after a stage one: .* got stage1='none'"),
+        (
+            {"stage1": "dp", "n_rounds": 0, "popularity_epsilon": 1.0, "target_epsilon": 2.0, "clip_norm": 0.1},
+            "is for rounds after a stage one: .* and n_rounds=0",
+        ),
+        ({"stage1": "public", "stage1_options": {"contrastive_weight": -1}}, "must be at least 0"),
+        ({"stage1": "public", "stage1_options": {"contrastive_weight": np.nan}}, "must be"),
+    ],
+)
+def test_bad_parameters(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PrivRec(**({"stage1_options": FEW} | arguments))
+
+
+def test_the_users_need_an_order_of_their_own():
+    with pytest.raises(ValueError, match="interactions must have timestamps"):
+        fit("public", data=people()._replace(timestamps=None))
+    log = InteractionLog.from_arrays([0, 0, 1, 1], [0, 1, 0, 1])
+    with pytest.raises(ValueError, match="contrastive_weight learns from each user's items in order"):
+        fit("public", data=log)
+    fit("public", data=people()._replace(timestamps=None), options=without_joint_loss())

@@ -1,0 +1,526 @@
+"""PrivRec: rounds against a twin, the noise and its ledger, personalisation, and runs that are resumed."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from naive.systems.privrec import model as naive
+from support.significance import mean_is
+
+from fastfedrec import DivergenceError, Interactions, Key, PrivRec, datasets, load
+from fastfedrec.accounting import CentralRelease, Gaussian, Ledger, Unprotected
+from fastfedrec.compute.networks.client_examples import Events, draw_examples
+from fastfedrec.compute.networks.two_tower import TwoTower
+from fastfedrec.data.features import Features
+from fastfedrec.data.log import InteractionLog
+from fastfedrec.engines import LocalEngine
+from fastfedrec.evaluation.new_users import evaluate_personalized, personalization_split
+from fastfedrec.mechanisms import FixedSizeSampling
+from fastfedrec.rounds.checkpoint import Checkpoint
+from fastfedrec.rounds.receiver import RoundReceiver
+from fastfedrec.rounds.system import Update
+from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.privrec.rounds import LocalTraining, PrivRecRounds
+from fastfedrec.systems.privrec.start import popularity_start, release_popularity
+
+KEY = Key.from_seed(3)
+SMALL = {"n_factors": 16, "hidden": (16,), "n_rounds": 3, "cohort_size": 5, "local_epochs": 2, "learning_rate": 0.1}
+FEATURES = {"user": ["age"], "item": ["genres"]}
+
+
+def small_data(n_users=30, n_items=40):
+    matrix = datasets.generate_implicit(n_users, n_items, key=KEY).to_scipy()
+    matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
+    data = Interactions.from_scipy(matrix)
+    return data.with_features(
+        user_features={"age": np.arange(n_users) % 3},
+        item_features={"genres": [("drama",) * (i % 2) + ("war",) * (i % 3 == 0) for i in range(n_items)]},
+    )
+
+
+def small_log(n_entries=400):
+    words = KEY.words("test.log", size=3 * n_entries).reshape(3, -1)
+    return InteractionLog.from_arrays(words[0] % 20, words[1] % 35, {"hour": (words[2] % 4).astype(np.int64)})
+
+
+def rounds(data, *, noise=None, clip_norm=None, checkpoint=None, cohort_size=5):
+    features = Features.from_interactions(data, user=["age"], item=["genres"])
+    network = TwoTower(features, n_factors=16, hidden=(16,))
+    local = LocalTraining(epochs=2, learning_rate=0.1, batch_size=32, negatives=4, threshold=3.0)
+    return PrivRecRounds(
+        features, network, data.global_user_ids, cohort_size, local, 0.5, clip_norm, noise, KEY, 1, checkpoint
+    )
+
+
+def dense_updates(system, data, state, round_number):
+    """Every client's own update, before any clipping, one a call."""
+    network = system.network
+    events = Events.from_interactions(data.binarize(3))
+    found = []
+    for row in np.flatnonzero(np.isin(data.global_user_ids, state.cohort)):
+        examples = draw_examples(data, events, [row], 4, key=KEY, purpose="privrec.negatives", round=round_number)
+        updates = network.train_clients(
+            state.parameters, examples, learning_rate=0.1, n_epochs=2, key=KEY, purpose="privrec.order",
+            round=round_number,
+        )  # fmt: skip
+        found.append(updates.total())
+    return found
+
+
+# ---- oracle ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_without_noise_equals_the_twin():
+    data = small_data()
+    system = rounds(data)
+    state = system.initial_state()
+    parameters = state.parameters.astype(np.float64)
+    for number in range(3):
+        expected = FixedSizeSampling(5).sample(30, key=KEY, round=number)
+        np.testing.assert_array_equal(state.cohort, data.global_user_ids[expected])
+        parameters = naive.server_step(
+            state.parameters, dense_updates(system, data, state, number), cohort_size=5, server_learning_rate=0.5
+        )
+        state = system.apply(state, system.local_round(state, data, KEY, number))
+        np.testing.assert_allclose(state.parameters, parameters, rtol=1e-6, atol=1e-7)
+    model = PrivRec(FEATURES, server_learning_rate=0.5, threshold=3.0, negatives=4, **SMALL).fit(data, key=KEY)
+    np.testing.assert_array_equal(model.parameters_, state.parameters)
+
+
+def test_a_noisy_round_equals_the_twin():
+    data = small_data()
+    noise = GridNoise.calibrated("gaussian", 0.01, 0.3)
+    system = rounds(data, noise=noise, clip_norm=0.01)
+    state = system.initial_state()
+    update = system.local_round(state, data, KEY, 0)
+    drawn = noise.mechanism.sample(system.network.n_parameters, key=KEY, purpose="privrec.noise", round=0)
+    expected = naive.server_step(
+        state.parameters, dense_updates(system, data, state, 0), cohort_size=5, server_learning_rate=0.5,
+        clip_norm=0.01, noise=drawn * noise.step,
+    )  # fmt: skip
+    # Five clients, each cut toward zero by less than a step.
+    np.testing.assert_allclose(system.apply(state, update).parameters, expected, atol=6 * noise.step, rtol=1e-6)
+
+
+def test_scores_are_the_networks():
+    data = small_data()
+    model = PrivRec(FEATURES, threshold=3.0, **SMALL).fit(data, key=KEY)
+    features = Features.from_interactions(data, user=["age"], item=["genres"])
+    network = TwoTower(features, n_factors=16, hidden=(16,))
+    expected = network.score(model.parameters_, [4, 2])
+    np.testing.assert_array_equal(model.score_items(data.user_ids[[4, 2]]), expected)
+    devices = model.personalize(data.select_users([4, 2]), key=KEY)
+    assert not np.array_equal(devices.score_items(data.user_ids[[4, 2]]), expected)
+    np.testing.assert_array_equal(
+        model.personalize(data.select_users([2]), key=KEY).score_items(data.user_ids[[2]])[0],
+        devices.score_items(data.user_ids[[2]])[0],
+    )
+    still = model.personalize(data.select_users([4, 2]), key=KEY, local_epochs=0)
+    np.testing.assert_array_equal(still.score_items(data.user_ids[[4, 2]]), expected)
+
+
+# ---- invariants: the noise -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_no_client_is_longer_than_the_bound_on_the_grid(kind):
+    data = small_data()
+    noise = GridNoise.calibrated(kind, 0.01, 1.0)
+    system = rounds(data, noise=noise, clip_norm=0.01, cohort_size=1)
+    order = 2 if kind == "gaussian" else 1
+    for number in range(10):
+        state = system.state_of(system.initial_state().parameters, number)
+        total = system.local_round(state, data, KEY, number).arrays["total"]
+        steps = [Fraction(int(step)) for step in total]
+        length = sum(step**2 for step in steps) if order == 2 else sum(map(abs, steps))
+        radius = Fraction(0.01) / Fraction(noise.step)
+        assert 0 < length <= radius**order
+        assert system.inconsistency(state, Update(number, "a", 30, {"total": total})) is None
+        assert "its total has norm" in system.inconsistency(state, Update(number, "a", 30, {"total": 9 * total}))
+
+
+def test_noise_reaches_rows_that_nobody_touched():
+    data = small_data()
+    system = rounds(data, noise=GridNoise.calibrated("gaussian", 0.01, 1.0), clip_norm=0.01)
+    state = system.initial_state()
+    update = system.local_round(state, data, KEY, 0)
+    untouched = update.arrays["total"] == 0
+    assert untouched.mean() > 0.01
+    assert (system.apply(state, update).parameters != state.parameters)[untouched].mean() > 0.99
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_the_ledger_of_a_private_run(kind):
+    model = PrivRec(FEATURES, clip_norm=0.01, target_epsilon=1.5, noise=kind, delta=1e-5, **SMALL)
+    model.fit(small_data(), key=KEY)
+    (event,) = model.ledger_.events
+    assert model.ledger_.events[event] == 3
+    assert type(event) is (Gaussian if kind == "gaussian" else CentralRelease)
+    assert (event.n_users, event.cohort_size) == (30, 5)
+    assert 0 < event.distance < 1e-20
+    assert 1.49 < model.ledger_.epsilon("public") <= 1.5
+    assert model.ledger_.epsilon("server") == np.inf
+    given = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=model.noise_multiplier_, noise=kind, delta=1e-5, **SMALL)
+    np.testing.assert_array_equal(given.fit(small_data(), key=KEY).parameters_, model.parameters_)
+    assert any("taken to be public" in note for note in model.ledger_.notes)
+
+
+def test_without_noise_nothing_is_promised():
+    for clip_norm in (None, 0.1):
+        model = PrivRec(FEATURES, clip_norm=clip_norm, **SMALL).fit(small_data(), key=KEY)
+        assert {type(event) for event in model.ledger_.events} == {Unprotected}
+        assert model.ledger_.epsilon("public") == np.inf
+
+
+def test_too_much_noise_is_divergence():
+    model = PrivRec(FEATURES, clip_norm=40.0, noise_multiplier=1.0, **SMALL)
+    with pytest.raises(
+        DivergenceError, match=r"round 0: the largest parameter is .*; the noise is 16 in each parameter"
+    ):
+        model.fit(small_data(), key=KEY)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_sums_longer_than_those_of_a_whole_cohort_are_refused(kind):
+    """Each entry may be within its bound, and all of them together are not."""
+    data = small_data()
+    system = rounds(data, noise=GridNoise.calibrated(kind, 0.01, 1.0), clip_norm=0.01)
+    state = system.initial_state()
+    most = int(system.rules(state, data.n_users)["total"].high)
+    arrays = {"total": np.full(system.network.n_parameters, most // 2)}
+    assert not RoundReceiver(system, state, 0, {"a": data.n_users}).receive(Update(0, "a", data.n_users, arrays))
+    arrays = {"total": np.zeros(system.network.n_parameters, dtype=np.int64)}
+    arrays["total"][0] = most // 2
+    assert RoundReceiver(system, state, 0, {"a": data.n_users}).receive(Update(0, "a", data.n_users, arrays))
+
+
+def test_a_diverged_client_sends_zeros():
+    data = small_data()
+    system = rounds(data, noise=GridNoise.calibrated("gaussian", 0.01, 1.0), clip_norm=0.01)
+    system.local = replace(system.local, learning_rate=1e30)
+    assert not system.local_round(system.initial_state(), data, KEY, 0).arrays["total"].any()
+
+
+def test_an_entropy_key_draws_the_noise_of_a_round_once():
+    data = small_data()
+    system = rounds(data, noise=GridNoise.calibrated("gaussian", 0.01, 1.0), clip_norm=0.01)
+    system.key = Key.from_entropy()
+    state = system.initial_state()
+    update = system.local_round(state, data, system.key, 0)
+    system.apply(state, update)
+    with pytest.raises(ValueError, match="has already made the message of 'server' in round 0"):
+        system.apply(state, update)
+
+
+# ---- invariants: data ------------------------------------------------------------------------------------------------
+
+
+def test_clients_with_nothing_or_one_item():
+    data = Interactions.from_arrays([0, 1, 1, 2, 2, 2, 2], [1, 0, 2, 0, 1, 2, 3], [5, 1, 2, 4, 4, 5, 5])
+    model = PrivRec(threshold=3.0, **(SMALL | {"cohort_size": "all"})).fit(data, key=KEY)
+    assert np.isfinite(model.parameters_).all()
+    scores = model.personalize(data, key=KEY).score_items([0, 1, 2])
+    np.testing.assert_array_equal(scores[1], model.score_items([1])[0])  # no positives: nothing is fine-tuned
+    assert (scores[0] != model.score_items([0])[0]).all()
+
+
+def test_a_log_with_contexts():
+    log = small_log()
+    split = personalization_split(log, test_fraction=0.3, key=KEY)
+    model = PrivRec({"context": {"hour": [0, 1, 2, 3]}}, **SMALL).fit(split.train, key=KEY)
+    ids = log.interactions.user_ids[split.test_users]
+    with pytest.raises(ValueError, match=r"contexts must be given, with the columns \['hour'\]"):
+        model.personalize(split.personal, key=KEY).score_items(ids)
+    with pytest.raises(ValueError, match="scores items in a context"):
+        model.recommend(model.interactions_.user_ids[:1])
+    devices = model.personalize(split.personal, key=KEY)
+    two = devices.score_items(ids[[0, 0]], contexts={"hour": [0, 3]})
+    assert not np.array_equal(two[0], two[1])
+    assert 0 <= evaluate_personalized(devices, split, metrics=["hr@5"])["all"]["hr@5"] <= 1
+    with pytest.raises(KeyError):
+        devices.score_items(ids[:1], contexts={"hour": [9]})
+
+
+def test_a_saved_model_fine_tunes_the_same(tmp_path):
+    data = small_data()
+    model = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=2.0, **SMALL).fit(data, key=KEY)
+    model.save(tmp_path / "model", include_users=False)
+    again = load(tmp_path / "model")
+    new = data.select_users([7, 1])
+    for one, other in ((model, again), (model.personalize(new, key=KEY), again.personalize(new, key=KEY))):
+        np.testing.assert_array_equal(one.parameters_, other.parameters_)
+    np.testing.assert_array_equal(
+        model.personalize(new, key=KEY).score_items(new.user_ids),
+        again.personalize(new, key=KEY).score_items(new.user_ids),
+    )
+    assert again.noise_multiplier_ == 2.0
+    assert again.communication_.to_dict() == model.communication_.to_dict()
+    assert again.interactions_.n_users == 0
+    with pytest.raises(TypeError, match="stay on the users' devices"):
+        model.personalize(new, key=KEY).save(tmp_path / "devices")
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_shards_change_nothing_but_rounding(private):
+    data = small_data()
+    noise = {"clip_norm": 0.01, "noise_multiplier": 0.1} if private else {}
+    fits = [PrivRec(FEATURES, **noise, **SMALL).fit(data, key=KEY, engine=LocalEngine(n)) for n in (1, 4)]
+    if private:
+        np.testing.assert_array_equal(fits[0].parameters_, fits[1].parameters_)
+    np.testing.assert_allclose(fits[0].parameters_, fits[1].parameters_, rtol=1e-5, atol=1e-6)
+
+
+# ---- invariants: a run that is resumed -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [KEY, None])
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key):
+    data = small_data()
+    model = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=0.5, **(SMALL | {"n_rounds": 5}))
+    apply = PrivRecRounds.apply
+    released = []
+
+    def power_cut(self, state, update):
+        moved = apply(self, state, update)
+        released.append(moved.parameters)
+        if update.round == 2:
+            raise RuntimeError("power cut")
+        return moved
+
+    monkeypatch.setattr(PrivRecRounds, "apply", power_cut)
+    with pytest.raises(RuntimeError, match="power cut"):
+        model.fit(data, key=key, checkpoint=tmp_path)
+    monkeypatch.setattr(PrivRecRounds, "apply", apply)
+    # Even on other clients' answers the open round is the recorded one.
+    asked = []
+    train = PrivRecRounds._client_data
+    monkeypatch.setattr(PrivRecRounds, "_client_data", lambda self, shard: asked.append(1) or train(self, shard))
+    third = []
+    resumed = PrivRec(**model.get_params()).fit(
+        data, checkpoint=tmp_path, callback=lambda m, r: third.append(m.parameters_) if r == 2 else None
+    )
+    assert len(asked) == 2  # rounds 3 and 4
+    np.testing.assert_array_equal(third[0], released[2])
+    assert sum(resumed.ledger_.events.values()) == 5
+    assert len(resumed.communication_.rounds) == 5
+    if key is not None:
+        whole = PrivRec(**model.get_params()).fit(data, key=key)
+        np.testing.assert_array_equal(resumed.parameters_, whole.parameters_)
+        assert resumed.ledger_.to_dict() == whole.ledger_.to_dict()
+    again = PrivRec(**model.get_params()).fit(data, checkpoint=tmp_path)  # it was done
+    np.testing.assert_array_equal(again.parameters_, resumed.parameters_)
+
+
+def test_an_open_round_sends_its_recorded_message_on_whatever_data(tmp_path):
+    """The noise of a round is drawn once: other data under it would cancel it. Other rounds ask anew."""
+    data, other = small_data(), small_data(n_users=20)
+    checkpoint = Checkpoint(tmp_path, {})
+    noise = GridNoise.calibrated("gaussian", 0.01, 1.0)
+    system = rounds(data, noise=noise, clip_norm=0.01, checkpoint=checkpoint, cohort_size=20)
+    state = system.initial_state()
+    first = system.local_round(state, data, KEY, 0).arrays["total"]
+    assert first.any()
+    again = rounds(data, noise=noise, clip_norm=0.01, checkpoint=Checkpoint(tmp_path, {}), cohort_size=20)
+    np.testing.assert_array_equal(again.local_round(state, other, KEY, 0).arrays["total"], first)
+    assert (again.local_round(state, other, KEY, 1).arrays["total"] != first).any()
+
+
+def test_a_checkpoint_keeps_its_secrets(tmp_path):
+    folder = tmp_path / "run"
+    model = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=0.5, **SMALL).fit(small_data(), checkpoint=folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "key.json").stat().st_mode & 0o777 == 0o600
+    secret = json.loads((folder / "key.json").read_text())["secret"]
+    for path in folder.iterdir():
+        assert path.name == "key.json" or bytes.fromhex(secret) not in path.read_bytes()
+    model.save(tmp_path / "model")
+    assert secret.encode() not in (tmp_path / "model").read_bytes()
+
+
+def test_a_network_starts_from_private_popularity():
+    data = small_data()
+    start = {"n_factors": 16, "hidden": (32, 16), "n_rounds": 0}
+    model = PrivRec(FEATURES, popularity_epsilon=1.5, threshold=3.0, **start).fit(data, key=KEY)
+    (event,) = model.ledger_.events
+    assert (event.epsilon, event.neighboring, event.sampling) == (pytest.approx(1.5), "replace", "none")
+    assert model.ledger_.epsilon("public") == pytest.approx(1.5)
+    assert [(r.download, r.upload, r.n_clients) for r in model.communication_.rounds] == [(0, 40, 30)]
+    assert any("taken to be public" in note for note in model.ledger_.notes)
+    # Loud popularity: the noise of half an epsilon a user is that of DPPopularity, at most 10 items count.
+    counts = release_popularity(data.binarize(3.0), 1e6, KEY, Ledger())
+    assert counts.sum() == np.minimum(data.binarize(3.0).interactions_per_user(), 10).sum()
+    network = TwoTower(model.features_, n_factors=16, hidden=(32, 16))
+    quiet = np.zeros(network.n_parameters, dtype=np.float64)  # nothing but the channel speaks
+    scores = network.score(popularity_start(network, quiet, counts, 4), [0, 7])
+    expected = np.log(np.maximum(counts, 1.0) / (4 * counts.mean()))
+    np.testing.assert_allclose(scores, [expected, expected], rtol=1e-9)
+    # A network drawn at random beside the channel moves the order little.
+    random = network.initial_parameters(KEY, dtype=np.float64)
+    scores = network.score(popularity_start(network, random, counts, 4), [0, 7])
+    assert np.corrcoef(scores[0], expected)[0, 1] > 0.95
+    # Where all items are alike, nothing is divided by 0.
+    flat = network.score(popularity_start(network, quiet, np.zeros(40), 4), [0])
+    np.testing.assert_allclose(flat, -np.log(4.0))
+
+
+def test_rounds_after_private_popularity_keep_within_the_target(tmp_path):
+    private = {"popularity_epsilon": 0.5, "clip_norm": 0.01, "target_epsilon": 1.5, **SMALL}
+    model = PrivRec(FEATURES, **private).fit(small_data(), key=KEY, checkpoint=tmp_path)
+    assert [type(event) for event in model.ledger_.events] == [CentralRelease, Gaussian]
+    assert 1.3 < model.ledger_.epsilon("public") <= 1.5
+    again = PrivRec(FEATURES, **private).fit(small_data(), key=KEY, checkpoint=tmp_path)
+    np.testing.assert_array_equal(again.parameters_, model.parameters_)
+    assert again.ledger_.to_dict() == model.ledger_.to_dict()
+
+
+def test_a_log_starts_from_how_many_users_have_each_item():
+    log = small_log()
+    model = PrivRec(
+        {"context": ["hour"]}, n_rounds=0, popularity_epsilon=1e6, n_factors=16, hidden=(16,), threshold=3.0
+    )
+    scores = model.fit(log, key=KEY).score_items(log.interactions.user_ids[:1], contexts={"hour": [1]})[0]
+    counts = release_popularity(log.interactions.binarize(), 1e6, KEY, Ledger())
+    assert np.corrcoef(scores, np.log(np.maximum(counts, 1)))[0, 1] > 0.9
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"n_rounds": -1}, ValueError, "n_rounds must be at least 0"),
+        ({"n_rounds": 0}, ValueError, "n_rounds may be 0 only with popularity_epsilon alone"),
+        (
+            {"n_rounds": 0, "popularity_epsilon": 1.0, "clip_norm": 1.0, "target_epsilon": 2.0},
+            ValueError,
+            "n_rounds may be 0 only with popularity_epsilon alone",
+        ),
+        ({"popularity_epsilon": 0.0}, ValueError, "popularity_epsilon"),
+        (
+            {"popularity_epsilon": 2.0, "clip_norm": 1.0, "target_epsilon": 2.0},
+            ValueError,
+            r"popularity_epsilon must be below target_epsilon \(2.0\)",
+        ),
+        ({"n_rounds": "all"}, ValueError, "n_rounds must be one of 'auto'"),
+        ({"cohort_size": "some"}, ValueError, "cohort_size must be one of 'auto', 'all'"),
+        ({"learning_rate": 0.0}, ValueError, "learning_rate must be greater than 0"),
+        ({"preset": "best"}, ValueError, "preset must be one of"),
+        ({"noise": "uniform"}, ValueError, "noise must be one of 'gaussian', 'laplace'"),
+        ({"noise_multiplier": 1.0}, ValueError, "clip_norm must be given where there is noise"),
+        ({"target_epsilon": 1.0}, ValueError, "clip_norm must be given where there is noise"),
+        ({"clip_norm": 1.0, "noise_multiplier": 1.0, "target_epsilon": 1.0}, ValueError, "not both"),
+        ({"features": ["age"]}, TypeError, "features must be Mapping"),
+        ({"features": {"users": ["age"]}}, ValueError, r"keys 'user', 'item' or 'context', got \['users'\]"),
+        ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
+        ({"threshold": -1}, ValueError, "threshold must be at least 0"),
+    ],
+)
+def test_bad_parameters(arguments, error, message):
+    with pytest.raises(error, match=message):
+        PrivRec(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "fit", "error", "message"),
+    [
+        ({"cohort_size": 31}, {}, ValueError, r"cohort_size must be at most the number of users \(30\), got 31"),
+        ({"features": {"user": ["wealth"]}}, {}, KeyError, "wealth"),
+        ({"features": {"context": ["hour"]}}, {}, ValueError, "need an InteractionLog"),
+        ({}, {"interactions": 3}, TypeError, "interactions must be Interactions"),
+        ({}, {"key": 3}, TypeError, "key must be Key"),
+        ({"n_factors": 10}, {}, ValueError, "n_factors"),
+    ],
+)
+def test_bad_fits(parameters, fit, error, message):
+    with pytest.raises(error, match=message):
+        PrivRec(**(SMALL | parameters)).fit(**({"interactions": small_data(), "key": KEY} | fit))
+
+
+def test_bad_contexts_and_new_users():
+    with pytest.raises(KeyError, match=r"features\['context'\] names \['day'\]; the log has \['hour'\]"):
+        PrivRec({"context": ["day"]}, **SMALL).fit(small_log(), key=KEY)
+    data = small_data()
+    model = PrivRec(FEATURES, **SMALL).fit(data, key=KEY)
+    with pytest.raises(ValueError, match="data must have the items the model was fitted with"):
+        model.personalize(data.select_items([0, 1]))
+    with pytest.raises(KeyError):
+        model.personalize(data.with_features(user_features={"age": np.full(30, 77)}))
+    with pytest.raises(RuntimeError, match="not fitted yet"):
+        PrivRec().personalize(data)
+
+
+def test_bad_checkpoints(tmp_path):
+    model = PrivRec(FEATURES, **SMALL)
+    model.fit(small_data(), key=KEY, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="holds a run on other data or with other parameters"):
+        PrivRec(FEATURES, **(SMALL | {"local_epochs": 3})).fit(small_data(), checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="holds a run on other data or with other parameters"):
+        model.fit(small_data(n_users=31), checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="key must be None: the run in"):
+        model.fit(small_data(), key=Key.from_seed(9), checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="ledger must be None with a checkpoint"):
+        model.fit(small_data(), checkpoint=tmp_path, ledger=model.ledger_)
+
+
+def test_a_run_that_broke_in_its_first_round_is_not_resumed_on_other_data(tmp_path, monkeypatch):
+    def power_cut(self, state, update):
+        raise RuntimeError("power cut")
+
+    model = PrivRec(FEATURES, **SMALL)
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivRecRounds, "apply", power_cut)
+        with pytest.raises(RuntimeError, match="power cut"):
+            model.fit(small_data(), key=KEY, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="holds a run on other data"):
+        model.fit(small_data(n_users=31), checkpoint=tmp_path)
+    whole = PrivRec(FEATURES, **SMALL).fit(small_data(), key=KEY)
+    np.testing.assert_array_equal(model.fit(small_data(), checkpoint=tmp_path).parameters_, whole.parameters_)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_hostile_messages(private):
+    data = small_data()
+    system = rounds(
+        data, **({"noise": GridNoise.calibrated("gaussian", 0.01, 1.0), "clip_norm": 0.01} if private else {})
+    )
+    state = system.initial_state()
+    honest = system.local_round(state, data, KEY, 0)
+    total = honest.arrays["total"]
+    broken = total.astype(np.float64)
+    broken[0] = np.nan
+    server = RoundReceiver(system, state, 0, {"shard-0": 30})
+    for bad in (total[:-1], broken, total.astype(np.float32), np.full_like(total, 10**9) if private else broken):
+        assert not server.receive(replace(honest, arrays={"total": bad}))
+    assert server.receive(honest)
+    np.testing.assert_array_equal(server.close().arrays["total"], total)
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [{}, {"clip_norm": 0.01, "noise_multiplier": 0.5}])
+def test_threads_change_nothing(noise):
+    data = small_data()
+    fits = [PrivRec(FEATURES, **noise, **SMALL).fit(data, key=KEY, n_threads=n) for n in (1, 4)]
+    np.testing.assert_array_equal(fits[0].parameters_, fits[1].parameters_)
+    scores = [fits[0].personalize(data, key=KEY, n_threads=n).score_items(data.user_ids) for n in (1, 4)]
+    np.testing.assert_array_equal(*scores)
+
+
+# ---- statistics ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_the_spread_of_the_noise_that_is_added(kind):
+    """Of squares (Gaussian) or absolute values (Laplace), in units of what is stated; 10% off is rejected."""
+    noise = GridNoise.calibrated(kind, 0.01, 0.8)
+    draws = noise.release(np.zeros(100_000, dtype=np.int64), KEY, "privrec.noise", 0, 1) / (2 * 0.01 * 0.8)
+    size = draws**2 if kind == "gaussian" else np.abs(draws)
+    deviation = np.sqrt(2) if kind == "gaussian" else 1.0
+    assert mean_is(size, 1.0, deviation)
+    assert not mean_is(size, 0.9, 0.9 * deviation)
+    assert not mean_is(size, 1.1, 1.1 * deviation)

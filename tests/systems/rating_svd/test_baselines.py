@@ -1,0 +1,222 @@
+"""Baselines of predicted ratings: means, their private forms, biased factorisation, nearest items."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from naive.systems.rating_svd import baselines as naive
+from naive.systems.rating_svd import laplace_rr_svd as naive_means
+from scipy import stats
+from support.significance import ALPHA
+
+from fastfedrec import FedRec, Interactions, Key, LaplaceRRSVD, load
+from fastfedrec.accounting import Ledger, LocalReports, Unprotected
+from fastfedrec.datasets import load_movielens_folds
+from fastfedrec.evaluation import evaluate, evaluate_ratings
+from fastfedrec.mechanisms import BayesKary
+from fastfedrec.systems.rating_svd._decoder import ReportDecoder
+from fastfedrec.systems.rating_svd.baselines import (
+    BiasedMF,
+    GlobalMean,
+    ItemMean,
+    RatingItemKNN,
+    UserMean,
+    collect_ratings,
+)
+
+STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
+MEANS = [GlobalMean, UserMean, ItemMean]
+MODELS = [*MEANS, BiasedMF, RatingItemKNN]
+
+
+def random_ratings(n_users, n_items, seed, density=0.5):
+    rng = np.random.default_rng(seed)
+    dense = np.where(rng.random((n_users, n_items)) < density, rng.choice(STARS, (n_users, n_items)), 0)
+    dense[0, 0] = 5
+    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+
+
+def every_pair(data):
+    return np.divmod(np.arange(data.n_users * data.n_items), data.n_items)
+
+
+small_data = st.builds(random_ratings, st.integers(1, 12), st.integers(1, 8), st.integers(0, 999))
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(data=small_data)
+def test_means_equal_naive_twin(data):
+    if data.values is None:  # all ratings are 1, which is how no ratings look
+        return
+    dense = data.to_scipy().toarray()
+    groups = {UserMean: [row[row > 0].tolist() for row in dense], ItemMean: [row[row > 0].tolist() for row in dense.T]}
+    users, items = every_pair(data)
+    for kind, rows in groups.items():
+        mean, offsets = naive_means.shrunk_means(rows)
+        expected = mean + np.array(offsets)[users if kind is UserMean else items]
+        np.testing.assert_allclose(kind().fit(data).predict(users, items), expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(GlobalMean().fit(data).predict(users, items), dense[dense > 0].mean())
+
+
+@given(data=small_data, n_neighbors=st.integers(1, 8), shrinkage=st.floats(0, 20))
+def test_nearest_items_equal_naive_twin(data, n_neighbors, shrinkage):
+    if data.values is None:
+        return
+    model = RatingItemKNN(n_neighbors, shrinkage).fit(data)
+    users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+    by_item = [
+        dict(zip(users[data.indices == i].tolist(), model.user_residuals_[data.indices == i], strict=True))
+        for i in range(data.n_items)
+    ]
+    n_kept = min(n_neighbors, data.n_items - 1)
+    neighbors = []
+    for i in range(data.n_items):
+        others = [(naive.similarity(by_item[i], by_item[j], shrinkage), j) for j in range(data.n_items) if j != i]
+        expected = sorted((s for s, _ in others), reverse=True)[:n_kept]
+        np.testing.assert_allclose(model.neighbor_similarities_[i], expected, atol=1e-9)
+        found = list(zip(model.neighbor_items_[i].tolist(), model.neighbor_similarities_[i].tolist(), strict=True))
+        assert len({i, *(j for j, _ in found)}) == n_kept + 1
+        neighbors.append(found)
+    users, items = every_pair(data)
+    expected = [
+        model.mean_
+        + model.user_biases_[u]
+        + model.item_biases_[i]
+        + naive.deviation({j: row[u] for j, row in enumerate(by_item) if u in row}, neighbors[i])
+        for u, i in zip(users.tolist(), items.tolist(), strict=True)
+    ]
+    np.testing.assert_allclose(model.score(users, items), expected, atol=1e-9)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", MEANS)
+def test_private_means_state_what_they_cost(kind):
+    data = random_ratings(20, 9, 1)
+    model = kind(1.5).fit(data, key=Key.from_seed(1))
+    reports, item_sets = model.ledger_.events
+    assert isinstance(item_sets, Unprotected)
+    assert isinstance(reports, LocalReports)
+    assert reports.epsilon == BayesKary(1.5, STARS).epsilon <= 1.5
+    assert reports.n_reports == data.interactions_per_user().max()
+    assert model.ledger_.epsilon() == math.inf
+    assert isinstance(next(iter(kind().fit(data).ledger_.events)), Unprotected)
+
+
+def test_reports_are_those_of_the_system():
+    data, key = random_ratings(20, 9, 1), Key.from_seed(4)
+    users, items, values, _ = collect_ratings(data, 2.0, STARS, key, Ledger(), 1)
+    model = LaplaceRRSVD("optimal", 1.0, 1.0)
+    reports = model.local_round(model.initial_state(data, key), data, key, 0).arrays["report"]
+    np.testing.assert_array_equal(values, ReportDecoder(model.channel, reports).decode())
+    np.testing.assert_array_equal(items, data.indices)
+    np.testing.assert_array_equal(users, np.repeat(np.arange(20), data.interactions_per_user()))
+
+
+def test_biased_mf_is_the_system_without_privacy():
+    data = random_ratings(30, 20, 2)
+    ours, theirs = (model.fit(data, key=Key.from_seed(1)) for model in (BiasedMF(), LaplaceRRSVD(None)))
+    np.testing.assert_array_equal(ours.predict(*every_pair(data)), theirs.predict(*every_pair(data)))
+    assert ours.ledger_.epsilon() == math.inf
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_recommend_save_and_load(kind, tmp_path):
+    data = random_ratings(30, 11, 5)
+    model = kind().fit(data, key=Key.from_seed(2))
+    ids, scores = model.recommend(data.user_ids[[3, 4]], n=2)
+    assert not set(ids[0]) & set(data.indices[data.indptr[3] : data.indptr[4]].tolist())
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.recommend(data.user_ids[[3, 4]], n=2)[1], scores)
+    np.testing.assert_array_equal(again.predict([3], [4]), model.predict([3], [4]))
+    assert again.get_params().keys() == model.get_params().keys()
+
+
+def test_blocks_do_not_change_the_neighbors(monkeypatch):
+    data = random_ratings(40, 13, 3)
+    whole = RatingItemKNN(5).fit(data)
+    predicted = whole.predict(*every_pair(data))
+    monkeypatch.setattr("fastfedrec.systems.rating_svd.baselines._BLOCK_CELLS", 30)
+    blocked = RatingItemKNN(5).fit(data)
+    np.testing.assert_allclose(blocked.neighbor_similarities_, whole.neighbor_similarities_, atol=1e-12)
+    np.testing.assert_allclose(blocked.predict(*every_pair(data)), predicted, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [UserMean, FedRec, LaplaceRRSVD])
+def test_models_of_ratings_evaluate_themselves(kind):
+    train, test = random_ratings(20, 9, 1), random_ratings(20, 9, 2)
+    model = kind().fit(train, key=Key.from_seed(1))
+    expected = evaluate_ratings(model, test)
+    assert list(expected) == ["rmse", "mae"]
+    assert model.evaluate(test, metrics=("rmse", "mae")) == evaluate(model, train, test, metrics=("rmse", "mae"))
+    assert model.evaluate(test) == expected
+    assert model.evaluate(test, metrics=["mae"]) == {"mae": expected["mae"]}
+    with pytest.raises(ValueError, match="unknown metric 'rmse'"):
+        evaluate(model, train, test, metrics=("hr@10", "rmse"))
+    with pytest.raises(ValueError, match="metrics must be a sequence out of"):
+        model.evaluate(test, metrics=("mse",))
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", MEANS)
+def test_bad_parameters_of_means(kind):
+    with pytest.raises(ValueError, match="epsilon must be greater than 0"):
+        kind(0.0)
+    with pytest.raises(ValueError, match="grid must be 2 to 32 increasing numbers"):
+        kind(grid=[3])
+    with pytest.raises(ValueError, match="interactions must hold ratings"):
+        kind().fit(random_ratings(5, 5, 1).binarize())
+
+
+def test_bad_parameters_of_nearest_items():
+    with pytest.raises(ValueError, match="n_neighbors must be at least 1"):
+        RatingItemKNN(0)
+    with pytest.raises(ValueError, match="shrinkage must be at least 0"):
+        RatingItemKNN(shrinkage=-1.0)
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_threads_do_not_change_the_model(kind):
+    data, key = random_ratings(300, 20, 6), Key.from_seed(2)
+    model = kind(1.0) if kind in MEANS else kind()
+    one, four = (model.fit(data, key=key, n_threads=n).score(*every_pair(data)) for n in (1, 4))
+    np.testing.assert_array_equal(one, four)
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_private_global_mean_is_unbiased():
+    data = random_ratings(60, 40, 7)
+    found = [float(GlobalMean(1.0).fit(data, key=Key.from_seed(seed)).mean_) for seed in range(400)]
+
+    def p_value(expected):
+        return 2 * stats.norm.sf(abs(np.mean(found) - expected) / (np.std(found, ddof=1) / math.sqrt(len(found))))
+
+    truth = data.values_or_ones().mean()
+    assert p_value(truth) > ALPHA
+    for factor in (0.9, 1.1):
+        assert p_value(factor * truth) < ALPHA
+
+
+@pytest.mark.nightly
+def test_order_of_the_baselines_on_movielens_100k(data_path):
+    train, test = load_movielens_folds(data_path("ml-100k.zip"))[0]
+    errors = [
+        evaluate_ratings(model.fit(train, key=Key.from_seed(1)), test)["rmse"]
+        for model in (RatingItemKNN(), BiasedMF(), ItemMean(), ItemMean(2.0), GlobalMean())
+    ]
+    assert sorted(errors) == errors
+    assert errors[0] < 0.935

@@ -1,0 +1,184 @@
+"""How a server decodes private ratings: by the distribution that it estimates from all of them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.systems.rating_svd import laplace_rr_svd as naive
+from scipy import stats
+from support.significance import ALPHA
+
+from fastfedrec import Interactions, Key, LaplaceRRSVD
+from fastfedrec._kernels.systems.rating_svd import laplace_rr_svd as kernel
+from fastfedrec.evaluation import evaluate_ratings, k_fold
+from fastfedrec.mechanisms import BayesKary, Channel, OptimalKary
+from fastfedrec.systems.rating_svd import _decoder as decoder
+from fastfedrec.systems.rating_svd._biases import fit_biases
+from fastfedrec.systems.rating_svd._rounds import rating_channel
+
+STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
+VALUES = np.array(STARS)
+GUARANTEED = ["optimal", "mixture", "serial", "laplace"]
+SKEWED = np.array([0.03, 0.07, 0.2, 0.4, 0.3])
+U_SHAPED = np.array([0.3, 0.08, 0.06, 0.1, 0.46])
+some_shares = st.lists(st.floats(0.02, 1), min_size=5, max_size=5).map(lambda s: np.array(s) / sum(s))
+
+
+def table_of(channel):
+    return np.array([[c / 2**64 for c in row] for row in channel.counts])
+
+
+def draw_ratings(shares, n, seed):
+    return np.random.default_rng(seed).choice(5, n, p=shares).astype(np.uint8)
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20)
+@given(variant=st.sampled_from(GUARANTEED), epsilon=st.floats(0.1, 3), shares=some_shares)
+def test_decoded_values_equal_naive_twin(variant, epsilon, shares):
+    channel = rating_channel(variant, epsilon, epsilon, STARS)
+    reports = np.arange(len(channel.outputs))
+    found = decoder.ReportDecoder(channel, reports)
+    np.testing.assert_allclose(found.decode(), naive.decoded(found.shares, table_of(channel), STARS), rtol=1e-6)
+    found.shares = shares
+    np.testing.assert_allclose(found.decode(), naive.decoded(shares, table_of(channel), STARS), rtol=1e-6)
+
+
+@settings(max_examples=20)
+@given(
+    rows=st.lists(st.lists(st.floats(0.01, 1), min_size=4, max_size=4), min_size=1, max_size=6),
+    counts=st.lists(st.integers(0, 50), min_size=4, max_size=4),
+    n_steps=st.integers(0, 5),
+)
+def test_steps_to_the_likely_shares_equal_naive_twin(rows, counts, n_steps):
+    table = np.array(rows) / np.sum(rows, axis=1, keepdims=True)
+    shares, as_floats = np.full(len(rows), 1 / len(rows)), np.array(counts, dtype=float)
+    kernel.maximize_shares(table, as_floats, shares, np.empty(4), 5.0, 0.0, n_steps)
+    np.testing.assert_allclose(shares, naive.likely_shares(table.tolist(), counts, 5.0, n_steps), rtol=1e-12)
+
+
+@settings(max_examples=20)
+@given(shares=some_shares, epsilon=st.floats(1, 6), n=st.integers(1, 5000), seed=st.integers(0, 99))
+def test_estimated_shares_are_the_maximum(shares, epsilon, n, seed):
+    table, weight = table_of(OptimalKary(epsilon, STARS)), decoder._PSEUDO_REPORTS
+    counts = np.random.default_rng(seed).multinomial(n, shares @ table / (shares @ table).sum())
+    found = decoder.estimate_shares(table, counts)
+    # The slope of log-likelihood and prior is the same for every share: there is no better way to divide 1.
+    slopes = table @ (counts / (found @ table)) + weight / found
+    np.testing.assert_allclose(slopes, n + 5 * weight, rtol=1e-4)
+    assert math.isclose(found.sum(), 1.0)
+
+
+@given(shares=some_shares, mean=st.floats(1.05, 4.95))
+def test_tilted_shares_have_the_mean_and_the_form(shares, mean):
+    (found,) = decoder.tilt(shares, VALUES, np.array([mean]))
+    assert math.isclose(found.sum(), 1.0)
+    assert math.isclose(found @ VALUES, mean, rel_tol=1e-9)
+    np.testing.assert_allclose(np.diff(np.log(found / shares), 2), 0, atol=1e-6)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20)
+@given(variant=st.sampled_from(GUARANTEED), epsilon=st.floats(0.2, 3), shares=some_shares, mean=st.floats(1.3, 4.7))
+def test_means_follow_with_slope_1_where_they_are_expected(variant, epsilon, shares, mean):
+    channel = rating_channel(variant, epsilon, epsilon, STARS)
+    table = table_of(channel)
+    (own,) = decoder.tilt(shares, VALUES, np.array([mean]))
+    found = decoder.ReportDecoder(channel, np.arange(len(channel.outputs)))
+    found.shares = own  # as if all ratings were so
+    near = found.decode_near(np.full(len(channel.outputs), own @ VALUES))
+    for values, tolerance in ((found.decode(), 1e-6), (near, 0.02)):  # `near` knows means to a 240th of the range
+        assert math.isclose(own @ table @ values, mean, abs_tol=tolerance)
+        step = 1e-3
+        below, above = decoder.tilt(own, VALUES, np.array([mean - step, mean + step]))
+        assert math.isclose((above - below) @ table @ values, 2 * step, rel_tol=0.01 + 5 * tolerance)
+
+
+@given(codes=st.lists(st.integers(0, 4), min_size=1, max_size=40), expected=st.floats(-10, 10))
+def test_without_noise_a_report_is_its_rating(codes, expected):
+    channel = Channel(
+        [[2**64 * (x == y) for y in range(5)] for x in range(5)], inputs=[1, 2, 3, 4, 5], outputs=range(5)
+    )
+    found = decoder.ReportDecoder(channel, np.array(codes))
+    np.testing.assert_allclose(found.decode(), VALUES[codes])
+    np.testing.assert_allclose(found.decode_near(np.full(len(codes), expected)), VALUES[codes])
+
+
+@settings(max_examples=40)
+@given(
+    variant=st.sampled_from(GUARANTEED),
+    epsilon=st.floats(0.01, 4),
+    report=st.integers(0, 4),
+    n=st.integers(0, 30),
+    expected=st.floats(-10, 10),
+)
+def test_few_or_equal_reports_give_finite_values(variant, epsilon, report, n, expected):
+    found = decoder.ReportDecoder(rating_channel(variant, epsilon, epsilon, STARS), np.full(n, report))
+    assert (found.shares > 0).all()
+    for values in (found.decode(), found.decode_near(np.full(n, expected))):
+        assert values.shape == (n,)
+        assert np.isfinite(values).all()
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", GUARANTEED)
+def test_means_of_groups_are_recovered_and_not_by_another_distribution(variant):
+    """A tenth of the ratings is of a group that rates far lower; the distribution is estimated from all of them."""
+    epsilon, n = 2.92 if variant == "serial" else 1.0, 400_000  # "serial" then spends 2 as well
+    channel = rating_channel(variant, epsilon, epsilon, STARS)
+    (own,) = decoder.tilt(SKEWED, VALUES, np.array([2.0]))
+    low, rest = draw_ratings(own, n // 10, 1), draw_ratings(SKEWED, n - n // 10, 2)
+    reports = channel.privatize(np.concatenate([low, rest]), key=Key.from_seed(3)).astype(np.uint16)
+    found = decoder.ReportDecoder(channel, reports)
+
+    def p_value(values, truth):
+        return 2 * stats.norm.sf(abs(values.mean() - truth) / (values.std(ddof=1) / math.sqrt(len(values))))
+
+    near = found.decode_near(np.full(n, VALUES[low].mean()))[: len(low)]
+    assert p_value(near, VALUES[low].mean()) > ALPHA
+    for factor in (0.9, 1.1):
+        assert p_value(near, factor * VALUES[low].mean()) < ALPHA
+    everything = VALUES[np.concatenate([low, rest])].mean()
+    assert p_value(found.decode(), everything) > ALPHA
+    if variant == "optimal":  # whose outputs say least of single ratings
+        found.shares = U_SHAPED
+        assert p_value(found.decode_near(np.full(n, VALUES[low].mean()))[: len(low)], VALUES[low].mean()) < ALPHA
+
+
+def generated_ratings(seed):
+    """Users, items and normal rest, rounded to stars: mostly 3 to 5, as such data are."""
+    rng = np.random.default_rng(seed)
+    means = 3.6 + rng.normal(0, 0.45, (500, 1)) + rng.normal(0, 0.5, 400)
+    ratings = np.clip(np.round(means + rng.normal(0, 0.95, means.shape)), 1, 5)
+    users, items = np.nonzero(rng.random(means.shape) < 0.2)
+    return Interactions.from_arrays(users, items, ratings[users, items])
+
+
+@pytest.mark.slow
+def test_it_is_worth_more_than_unbiased_decoding_and_the_channel_more_than_the_least_variance():
+    train, test = next(iter(k_fold(generated_ratings(1), key=Key.from_seed(1))))
+    users = np.repeat(np.arange(train.n_users), train.interactions_per_user())
+    codes = (train.values_or_ones() - 1).astype(np.uint8)
+    tested = np.repeat(np.arange(test.n_users), test.interactions_per_user())
+
+    def error(channel, decode):
+        reports = channel.privatize(codes, key=Key.from_seed(2)).astype(np.uint16)
+        biases = fit_biases(users, train.indices, decode(channel, reports), train.n_users, train.n_items, 1)
+        predicted = np.clip(biases.mean + biases.users[tested] + biases.items[test.indices], 1, 5)
+        return math.sqrt(np.mean((predicted - test.values_or_ones()) ** 2))
+
+    ours, least = BayesKary(2.0, STARS), OptimalKary(2.0, STARS)
+    by_shares = error(ours, lambda channel, reports: decoder.ReportDecoder(channel, reports).decode())
+    assert by_shares < error(ours, Channel.estimate) - 0.005
+    assert by_shares < error(least, Channel.estimate) - 0.003
+    model = LaplaceRRSVD(n_factors=0).fit(train, key=Key.from_seed(2))
+    assert evaluate_ratings(model, test)["rmse"] < error(least, Channel.estimate) - 0.005

@@ -1,0 +1,321 @@
+"""What DPGram, DPALS, DPFMF and PrivRec release minus the exact sums: as wide as the ledger says, never the same."""
+
+import contextlib
+import functools
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import scipy.sparse
+from support.noise_case import RecordingEngine, contributions, gaussian_delta, is_accounted_for, relations, spread_is
+
+from fastfedrec import DPALS, DPFMF, DPGram, Interactions, Key, NoAnswerError, PrivRec
+from fastfedrec.accounting import Gaussian
+
+N_USERS, N_ITEMS, MAX_ITEMS = 20, 600, 10
+EPSILON, DELTA = 2.0, 1e-5  # not the delta that a ledger takes where nobody says another
+PUBLIC = 1000  # users, whatever the number in the data
+CLIP, MULTIPLIER, RATE, COHORT = 0.5, 2.0, 0.01, 5  # of PrivRec
+UNIT = 2**36  # the norm of what one user adds to one row of sums, in DPGram, DPALS and DPFMF
+
+
+class Case(NamedTuple):
+    """A system, and what it promises of a user's part in each field of a round: a Euclidean norm."""
+
+    model: object
+    n_fits: int  # so many that every field has 5,000 draws
+    sensitivities: dict
+
+
+CASES = {
+    "DPGram": Case(
+        DPGram(EPSILON, DELTA, gate=False, n_users=PUBLIC), 9, {"item_shares": UNIT, "item_pairs": UNIT}
+    ),
+    "DPALS": Case(
+        DPALS(EPSILON, DELTA, n_factors=34, n_rounds=2, n_start_rounds=2, max_items=MAX_ITEMS),
+        9,
+        {"all_products": UNIT}
+        | dict.fromkeys(("item_counts", "item_projections", "item_products", "item_sums"), UNIT * math.sqrt(MAX_ITEMS)),
+    ),
+    "DPFMF": Case(DPFMF(EPSILON, DELTA, n_factors=5, n_rounds=3), 2, {"gradients": UNIT}),
+    "PrivRec": Case(
+        PrivRec(
+            n_rounds=3, cohort_size=COHORT, local_epochs=1, learning_rate=0.5, server_learning_rate=RATE,
+            clip_norm=CLIP, noise_multiplier=MULTIPLIER, delta=DELTA, n_factors=16, hidden=(16,),
+        ),
+        2,
+        {"total": 2 * CLIP},
+    ),
+}  # fmt: skip
+SYSTEMS = list(CASES)
+
+
+def small_data(*, without=None):
+    """Users at random, then one with every item and one with a single one; `without`: that user has nothing."""
+    rows = (Key.from_seed(1).uniform("test.dp_noise", size=N_USERS * N_ITEMS) < 0.15).reshape(N_USERS, N_ITEMS)
+    rows[-2:] = np.ones(N_ITEMS, bool), np.arange(N_ITEMS) == 3
+    if without is not None:
+        rows[without] = False
+    return Interactions.from_scipy(scipy.sparse.csr_array(rows.astype(np.float32)))
+
+
+def record_model(name, key, data=None):
+    engine = RecordingEngine(n_shards=2)
+    model = type(CASES[name].model)(**CASES[name].model.get_params())
+    model.fit(small_data() if data is None else data, key=key, engine=engine)
+    return model, engine.rounds
+
+
+def record(name, key, data=None):
+    model, rounds = record_model(name, key, data)
+    return model.ledger_, rounds
+
+
+@functools.lru_cache(maxsize=8)
+def fits(name, n_fits=None):
+    return [record(name, Key.from_seed(seed)) for seed in range(n_fits or CASES[name].n_fits)]
+
+
+def noise_of(recorded):
+    """Of each field the noise, in the unit of the sums, from what the server went on with."""
+    before, after, sums, system = recorded.before, recorded.after, recorded.update.arrays, recorded.system
+    if recorded.learnt is not None:
+        released = recorded.learnt
+    elif hasattr(after, "noisy"):
+        released = dict.fromkeys(sums, after.noisy)
+    elif hasattr(after, "item_factors"):  # DPFMF steps by 0.06 standard deviations in the first round, then by less
+        length = 0.06 / (1 + recorded.update.round / 10) / float(system.noises["gradients"].gaussian.stddev)
+        released = dict.fromkeys(sums, (before.item_factors - after.item_factors) / length)
+    else:  # PrivRec moves its parameters by the mean update
+        moved = after.parameters.astype(np.float64) - before.parameters
+        released = {"total": moved * COHORT / RATE}
+        sums = {"total": sums["total"] * system.noise.step}
+    return {field: (released[field] - sums[field]).ravel().astype(np.float64) for field in sums}
+
+
+def widths(name, recorded):
+    """Of each field the standard deviation that a round's event promises, or that its parts promise together."""
+    sensitivities, fields = CASES[name].sensitivities, list(recorded.update.arrays)
+    if len(fields) == 1:
+        return {fields[0]: recorded.event.noise_multiplier * sensitivities[fields[0]]}
+    stddevs = {field: float(noise.gaussian.stddev) for field, noise in recorded.system.noises.items()}
+    assert set(stddevs) == set(fields)
+    spent = sum((sensitivities[field] / stddevs[field]) ** 2 for field in fields)
+    assert recorded.event.noise_multiplier == pytest.approx(spent**-0.5, rel=1e-6)
+    return stddevs
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_noisy_round_is_in_the_ledger(name):
+    ledger, rounds = fits(name, 1)[0]
+    assert is_accounted_for(ledger, rounds)
+    assert all(type(recorded.event) is Gaussian and not recorded.event.count > 1 for recorded in rounds)
+    assert ledger.epsilon("server") == math.inf
+    assert ledger.is_simulation
+    assert ledger.delta == DELTA
+
+
+@pytest.mark.parametrize("name", ["DPGram", "DPALS", "DPFMF"])
+def test_recorded_rounds_cost_together_what_was_asked_for(name):
+    _, rounds = fits(name, 1)[0]
+    mu = math.sqrt(sum(recorded.event.noise_multiplier**-2 for recorded in rounds))
+    assert 0.99 * DELTA < gaussian_delta(EPSILON, mu) <= DELTA * (1 + 1e-9)  # events are rounded up by 2^-40
+
+
+@pytest.mark.parametrize("name", ["DPGram", "DPALS", "DPFMF"])
+def test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too(name):
+    """At the usual delta their part is lost in the last digits; here it is a tenth of the whole."""
+
+    def total(delta):
+        options = CASES[name].model.get_params() | {"delta": delta}
+        model = type(CASES[name].model)(**options).fit(small_data(), key=Key.from_seed(1))
+        events = [event for event, times in model.ledger_.events.items() for _ in range(times)]
+        taken = (1 + math.exp(EPSILON)) * sum(event.distance for event in events)
+        return gaussian_delta(EPSILON, math.sqrt(sum(event.noise_multiplier**-2 for event in events))), taken
+
+    delta = DELTA
+    for _ in range(3):  # less noise is at another distance
+        delta = 10 * total(delta)[1]
+    of_noise, of_samplers = total(delta)
+    assert 0.05 * delta < of_samplers < 0.2 * delta
+    assert 0.9 * delta < of_noise + 2 * of_samplers
+    assert of_noise + of_samplers <= delta * (1 + 1e-9)
+
+
+def test_privrecs_noise_multiplier_is_the_one_that_was_given():
+    _, rounds = fits("PrivRec", 1)[0]
+    assert [recorded.event.noise_multiplier for recorded in rounds] == pytest.approx([MULTIPLIER] * 3, rel=1e-9)
+
+
+def test_privrec_asks_a_new_cohort_in_every_round_and_nobody_else_answers():
+    _, rounds = fits("PrivRec", 1)[0]
+    for recorded in rounds:
+        event = recorded.event
+        assert (event.sampling, event.n_users, event.cohort_size) == ("without_replacement", N_USERS, COHORT)
+        answered = contributions(recorded, "total").any(axis=1).sum()
+        assert 1 < answered <= COHORT == len(np.unique(recorded.before.cohort))
+    assert len({tuple(recorded.before.cohort) for recorded in rounds}) == len(rounds)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_no_event_says_more_noise_than_there_is(name):
+    """Exactly: what an event says is rounded down, though by hardly more than 2^-39."""
+    for recorded in fits(name, 1)[0][1]:
+        system, spent = recorded.system, Fraction(0)
+        for field in recorded.update.arrays:
+            if name == "PrivRec":
+                stddev, square = system.noise.mechanism.stddev, (2 * Fraction(CLIP) / Fraction(system.noise.step)) ** 2
+            else:
+                stddev = (system.noise if name == "DPGram" else system.noises[field].gaussian).stddev
+                square = round((CASES[name].sensitivities[field] / UNIT) ** 2) * Fraction(UNIT) ** 2
+            spent += square / stddev**2
+        said = Fraction(recorded.event.noise_multiplier) ** -2
+        assert spent <= said <= spent * (1 + Fraction(2) ** -37)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_draw_is_paid_for(name):
+    """An event's distance is at least that of all draws of its round from what it describes."""
+    for recorded in fits(name, 1)[0][1]:
+        if name == "DPGram":
+            each = dict.fromkeys(recorded.update.arrays, recorded.system.noise)
+        elif name == "PrivRec":
+            each = {"total": recorded.system.noise.mechanism}
+        else:
+            each = {field: noise.gaussian for field, noise in recorded.system.noises.items()}
+        distances = [recorded.update.arrays[field].size * noise.distance for field, noise in each.items()]
+        assert 0 < float(sum(distances)) <= recorded.event.distance * (1 + 1e-12) < 1e-9
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_models_show_what_was_released_and_nothing_else(name):
+    model, rounds = record_model(name, Key.from_seed(3))
+    after, first = rounds[-1].after, rounds[0].after
+    if name == "DPGram":
+        np.testing.assert_allclose(model.item_means_, first.noisy / UNIT / PUBLIC, rtol=1e-12)
+        again = type(model)(**model.get_params())
+        matrix = after.noisy / UNIT
+        noise = UNIT * rounds[-1].event.noise_multiplier / UNIT
+        factors = again._denoise(matrix, after.mean / 2**13, noise, PUBLIC)
+        np.testing.assert_allclose(np.abs(model.item_factors_), np.abs(factors), rtol=1e-5, atol=1e-6)
+    elif name == "PrivRec":
+        np.testing.assert_array_equal(model.parameters_, after.parameters)
+    else:
+        np.testing.assert_array_equal(model.item_factors_, after.item_factors)
+    if name == "DPALS":
+        np.testing.assert_array_equal(model.item_counts_, first.item_counts)
+        assert (rounds[-1].after.item_counts == first.item_counts).all()
+
+
+@pytest.mark.parametrize("name", ["DPGram", "DPALS", "DPFMF"])
+def test_users_without_data_leave_no_trace_where_the_number_of_users_is_public(name, tmp_path):
+    """Neither in what a model shows nor in the file that is given to others, to the bit: they are no divisor."""
+
+    def released(n_more):
+        rows = scipy.sparse.vstack([small_data().to_scipy(), scipy.sparse.csr_array((n_more, N_ITEMS))])
+        options = CASES[name].model.get_params() | {"n_users": PUBLIC}
+        model = type(CASES[name].model)(**options).fit(Interactions.from_scipy(rows), key=Key.from_seed(3))
+        model.save(tmp_path / "model", include_users=False)
+        shown = {attribute: value for attribute, value in vars(model).items() if attribute.endswith("_")}
+        arrays = {attribute: value.tolist() for attribute, value in shown.items() if isinstance(value, np.ndarray)}
+        numbers = {attribute: value for attribute, value in shown.items() if isinstance(value, int | float)}
+        return arrays, numbers, model.communication_, model.ledger_.to_json(), (tmp_path / "model").read_bytes()
+
+    few, more = released(0), released(7)
+    assert "item_factors_" in few[0]
+    assert few == more
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_an_entropy_key_serves_one_fit_of_every_system(name):
+    key = Key.from_entropy()
+    record(name, key)
+    with pytest.raises(ValueError, match="key is single-use and was already used by"):
+        record(name, key)
+
+
+def test_privrecs_server_has_nothing_to_refuse_of_its_cohorts():
+    engine = RecordingEngine(2)
+    with contextlib.suppress(NoAnswerError):
+        type(CASES["PrivRec"].model)(**CASES["PrivRec"].model.get_params()).fit(
+            small_data(), key=Key.from_seed(1), engine=engine
+        )
+    assert engine.rejections == []
+
+
+def test_nobody_can_tell_whom_privrec_asks():
+    """Cohorts come from the run's key: amplification rests on their being secret."""
+    cohorts = [
+        {tuple(recorded.before.cohort) for recorded in record("PrivRec", Key.from_entropy())[1]} for _ in range(2)
+    ]
+    assert not cohorts[0] & cohorts[1]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_what_the_server_adds_up_are_parts_of_users_within_the_sensitivity(name):
+    """The heaviest user included; the parts of all are the sum: nothing is cut after it."""
+    for recorded in fits(name, 1)[0][1]:
+        for field, total in recorded.update.arrays.items():
+            parts = contributions(recorded, field)
+            np.testing.assert_array_equal(parts.sum(axis=0), total.ravel())
+            norms = np.sqrt(np.square(parts.astype(np.float64)).sum(axis=1))
+            bound = CASES[name].sensitivities[field]
+            if name == "PrivRec":
+                norms, bound = norms * recorded.system.noise.step, CLIP
+            assert 0 < norms.max() <= bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_noise_does_not_depend_on_the_data(name):
+    """One key, a user with all items or with none: what is added to the sums of the first round is the same."""
+    key, heaviest = Key.from_seed(7), N_USERS - 2
+    (_, rounds), (_, others) = record(name, key), record(name, key, small_data(without=heaviest))
+    assert [recorded.event for recorded in rounds] == [recorded.event for recorded in others]
+    for recorded, other in zip(rounds, others, strict=True):
+        for field, noise in noise_of(recorded).items():
+            width = widths(name, recorded)[field]
+            np.testing.assert_allclose(noise_of(other)[field], noise, atol=1e-3 * width, rtol=0)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_two_runs_whose_keys_came_from_entropy_have_no_noise_in_common(name):
+    (_, rounds), (_, others) = (record(name, Key.from_entropy()) for _ in range(2))
+    for recorded, other in zip(rounds, others, strict=True):
+        for field, noise in noise_of(recorded).items():
+            assert (noise_of(other)[field] != noise).mean() > 0.99
+
+
+# ---- statistics ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_noise_is_as_wide_as_the_ledger_says(name):
+    """In every field of every round; 10% off is rejected both ways."""
+    for one_round in zip(*(rounds for _, rounds in fits(name)), strict=True):
+        stddevs = widths(name, one_round[0])
+        for field in one_round[0].update.arrays:
+            draws = np.concatenate([noise_of(recorded)[field] for recorded in one_round])
+            assert spread_is(draws, stddevs[field]), field
+            assert not spread_is(0.9 * draws, stddevs[field])
+            assert not spread_is(1.1 * draws, stddevs[field])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_no_two_rounds_or_fields_have_noise_in_common(name):
+    """Nor two places of one field, nor two keys."""
+    series = {}
+    for _, rounds in fits(name):
+        for number, recorded in enumerate(rounds):
+            for field, noise in noise_of(recorded).items():
+                series.setdefault((number, field), []).append(noise)
+    assert len(series) >= 2
+    assert list(relations(series)) == []
+    first = next(iter(series))
+    assert (first, "again") in relations({first: series[first], "again": list(series[first])})

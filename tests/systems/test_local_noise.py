@@ -1,0 +1,208 @@
+"""What users of local systems really send, against each report's epsilon and the number of reports in the ledger."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+from support.noise_case import RecordingEngine
+from support.significance import counts_are, share_is, tilted
+
+from fastfedrec import FMFLDP, FedRec, FedRecPlusPlus, Interactions, Key, PrivatePrototypes
+from fastfedrec.accounting import LocalReports, ShuffledReports
+from fastfedrec.mechanisms import BinaryResponse, RatedOrNot
+from fastfedrec.systems.dplcf import sum_answers
+from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFState
+from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
+from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
+
+KEY = Key.from_seed(46)
+STARS = (1, 2, 3, 4, 5)
+
+
+def alike(row, n_users):
+    """So many users with the same row."""
+    return Interactions.from_scipy(scipy.sparse.csr_array(np.tile(np.asarray(row, dtype=np.float32), (n_users, 1))))
+
+
+def fitted(model, data, n_shards=2, **options):
+    engine = RecordingEngine(n_shards)
+    model.fit(data, key=KEY, engine=engine, **options)
+    return model, engine.rounds
+
+
+def answers_of_fmf_ldp(n_users):
+    """Of users whose gradient is beyond the bounds in every coordinate: majority answers, and all."""
+    model = FMFLDP(2, 1.0, n_reports=300, regularization=1e-12)
+    state = FMFState(np.array([[3e-3, -2e-3], [1e-3, 2e-3], [-2e-3, 1e-3]], dtype=np.float32))
+    update = model.local_round(state, alike([1, 0, 1], n_users), KEY, 0)
+    (event,) = {model.round_event(n_users)}
+    return np.abs(update.arrays["total"]), int(update.arrays["n_reports"][0]), event
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+def rated(n_users=30):
+    words = KEY.words("test.local", size=n_users * 12).reshape(n_users, 12)
+    return Interactions.from_scipy(scipy.sparse.csr_array(((words % 6) * (words % 7 > 2)).astype(np.float32)))
+
+
+@pytest.mark.parametrize("name", ["FMFLDP", "ShuffledSketchGram", "LaplaceRRSVD", "LaplaceRRSVD(hide_items=True)"])
+def test_the_ledger_counts_what_every_user_sends(name):
+    """At most as many reports of one user in a round as its event says, and for all users together."""
+    data = rated()
+    if name == "FMFLDP":
+        model, rounds = fitted(FMFLDP(2, 1.0, n_rounds=2, n_reports=7), data)
+        sent = [int(recorded.update.arrays["n_reports"][0]) / data.n_users for recorded in rounds]
+    elif name == "ShuffledSketchGram":
+        system = SketchRound(BinaryResponse(2.5), 12, 40, 2, True)
+        sent = [len(system._single_reports(system.initial_state(KEY), data, KEY, 0, 1)[0]) / data.n_users]
+        assert system.round_event(data.n_users).n_reports == sent[0]
+        return
+    else:
+        hide = name != "LaplaceRRSVD"
+        model, rounds = fitted(LaplaceRRSVD(n_factors=2, hide_items=hide, **({"n_reports": 5} if hide else {})), data)
+        sent = [np.bincount(recorded.update.arrays["user"].astype(int)).max() for recorded in rounds]
+    (event,) = (event for event in model.ledger_.events if isinstance(event, LocalReports))
+    assert (event.n_reports, event.n_users) == (max(sent), data.n_users)
+    assert len(set(sent)) == 1
+    assert model.ledger_.events[event] == len(rounds)
+    assert model.ledger_.epsilon("server") in (math.inf, pytest.approx(event.epsilon * sum(sent)))
+
+
+def test_users_who_did_not_answer_are_in_no_crowd():
+    class OneSilent(RecordingEngine):
+        def _answers(self, *arguments):
+            yield from list(super()._answers(*arguments))[1:]
+
+    model = FMFLDP(2, 1.0, n_rounds=2).fit(rated(), key=KEY, engine=OneSilent(3))
+    assert [event.n_users for event in model.ledger_.events] == [20]
+    assert sum(model.ledger_.events.values()) == 2
+
+
+def test_exact_rounds_promise_nothing():
+    model, _ = fitted(FMFLDP(2, epsilon=None, n_rounds=2), rated())
+    assert {model.ledger_.epsilon(view) for view in ("server", "shuffled_server", "public")} == {math.inf}
+
+
+def test_the_share_of_honest_users_is_in_the_event():
+    event = SketchRound(BinaryResponse(2.5), 12, 4, 2, True, 0.5).round_event(100)
+    assert isinstance(event, ShuffledReports)
+    assert (event.n_honest_users, event.neighboring) == (50, "zero_out")
+
+
+MESSENGERS = ["FMFLDP", "ShuffledSketchGram", "PrivatePrototypes", "LaplaceRRSVD", "FedRec", "FedRecPlusPlus"]
+
+
+@pytest.mark.parametrize("name", MESSENGERS)
+def test_an_entropy_key_makes_no_message_twice(name):
+    """Neither as sums nor as the single reports that they are sums of."""
+    data = rated()
+    if name == "FMFLDP":
+        system = FMFLDP(2, 1.0)
+        state = system.initial_state(12, KEY)
+    elif name == "ShuffledSketchGram":
+        system = SketchRound(BinaryResponse(2.5), 12, 4, 2, True)
+        state = system.initial_state(KEY)
+    elif name == "PrivatePrototypes":
+        system = PrivatePrototypes(2, 2)
+        state = system.initial_state(("shard-0",), (2,), 12, KEY)
+    else:
+        system = {"LaplaceRRSVD": LaplaceRRSVD, "FedRec": FedRec, "FedRecPlusPlus": FedRecPlusPlus}[name]()
+        state = system.initial_state(data, KEY)
+    ways = [system.local_round, *([system.report_stream] if hasattr(system, "report_stream") else [])]
+    for first in ways:
+        key = Key.from_entropy()
+        first(state, data, key, 0)
+        for again in ways:
+            with pytest.raises(ValueError, match="has already made the message of 'shard-0' in round 0"):
+                again(state, data, key, 0)
+
+
+@pytest.mark.parametrize("name", ["FMFLDP", "ShuffledSketchGram"])
+def test_rounds_and_users_answer_independently(name):
+    """On one state, users with the same data ask about other things in other rounds, and so do two users."""
+    if name == "FMFLDP":
+        system, state = FMFLDP(2, 1.0, n_reports=400), FMFState(np.ones((50, 2), dtype=np.float32))
+
+        def reports(round_number):
+            return system._randomize(state, alike(np.arange(50) % 2, 2), KEY, round_number, 1, as_stream=True)[1:]
+
+    else:
+        system = SketchRound(BinaryResponse(2.5), 50, 400, 4, True)
+        state = system.initial_state(KEY)
+
+        def reports(round_number):
+            return system._single_reports(state, alike(np.arange(50) % 2, 2), KEY, round_number, 1)
+
+    (places, bits), (others, other_bits) = reports(0), reports(1)
+    for first, second in ((places, others), (bits, other_bits)):
+        assert 0.0 <= (first == second).mean() < 0.7
+        assert (first[:400] == first[400:]).mean() < 0.7
+
+
+def test_a_stream_of_sketched_reports_is_shuffled():
+    system = SketchRound(BinaryResponse(2.5), 12, 40, 2, True)
+    state, data = system.initial_state(KEY), rated()
+    place, bit = system._single_reports(state, data, KEY, 0, 1)
+    sent_place, sent_bit = system.report_stream(state, data, KEY, 0)
+    assert (sent_place != place).mean() > 0.9
+    assert (sent_place != system.report_stream(state, data, KEY, 0)[0]).mean() > 0.9  # whoever knows the reports' key
+    in_order = np.lexsort((bit, place)), np.lexsort((sent_bit, sent_place))
+    np.testing.assert_array_equal(place[in_order[0]], sent_place[in_order[1]])
+    np.testing.assert_array_equal(bit[in_order[0]], sent_bit[in_order[1]])
+
+
+# ---- statistics ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["FMFLDP", "ShuffledSketchGram", "DPLCF", "LaplaceRRSVD", "LaplaceRRSVD(hide_items=True)"]
+)
+def test_strongest_reports_are_as_sure_as_the_ledger_says(name):
+    """A report of a user whose data push it all the way is as sure as its epsilon allows; 10% off is seen both ways."""
+    if name.startswith("LaplaceRRSVD"):
+        outputs_are_those_of_the_channel(hide_items=name != "LaplaceRRSVD")
+        return
+    if name == "FMFLDP":
+        agreements, n_reports, event = answers_of_fmf_ldp(3000)
+        agree, epsilon = (n_reports + int(agreements.sum())) // 2, event.epsilon
+    elif name == "ShuffledSketchGram":  # a single item: what is rotated is a sign, and one of two rows is the other's
+        system = SketchRound(BinaryResponse(1.0), 1, 1000, 1, False)
+        state = system.initial_state(KEY)
+        bit = system._single_reports(state, alike([1], 1000), KEY, 0, 1)[1]
+        n_reports, epsilon = len(bit), system.round_event(1000).epsilon
+        agree = max(int(bit.sum()), n_reports - int(bit.sum()))
+    else:
+        channel = BinaryResponse(1.0)
+        sums, _ = sum_answers(alike([1, 0, 1, 0], 250_000), KEY, channel)
+        agree, n_reports = int((1_000_000 + np.abs(sums).sum()) // 2), 1_000_000
+        epsilon = channel.epsilon
+    for factor, holds in ((0.9, False), (1.0, True), (1.1, False)):
+        assert bool(share_is(agree, n_reports, 1 / (1 + math.exp(-factor * epsilon)))) is holds
+
+
+def outputs_are_those_of_the_channel(*, hide_items):
+    n = 60_000
+    data = alike([5, 0, 1], n)
+    options = {"n_reports": 3} if hide_items else {}
+    model = LaplaceRRSVD(n_factors=1, n_epochs=1, hide_items=hide_items, **options)
+    model, rounds = fitted(model, data)
+    arrays = rounds[0].update.arrays
+    (event,) = (event for event in model.ledger_.events if isinstance(event, LocalReports))
+    if hide_items:
+        channel = RatedOrNot(float(model.epsilon_1) + float(model.epsilon_2), STARS)
+        inputs = {0: 5, 1: 0, 2: 1}
+    else:
+        channel, inputs = model.channel, {0: 4, 2: 0}
+    assert channel.epsilon == pytest.approx(event.epsilon, rel=1e-9)
+    for item, x in inputs.items():
+        reports = arrays["report"][arrays["item"] == item].astype(int)
+        assert len(reports) == n
+        observed = np.bincount(reports, minlength=len(channel.outputs))
+        wanted = np.array([c / 2**64 for c in channel.counts[x]])
+        assert counts_are(observed, wanted)
+        assert not counts_are(observed, tilted(wanted, 1.1))
+        assert not counts_are(observed, tilted(wanted, 0.9))

@@ -1,0 +1,480 @@
+"""What did not finish does not look finished: a fit that ends well changes a model at once, any other not at all.
+
+What it had spent is never forgotten.
+"""
+
+import copy
+import inspect
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from support.models import MODELS, rated
+
+import fastfedrec
+from fastfedrec import (
+    DPALS,
+    DPFMF,
+    FMFLDP,
+    DPGram,
+    FedRec,
+    Key,
+    LaplaceRRSVD,
+    Popularity,
+    PrivatePrototypes,
+    PrivRec,
+    load,
+)
+from fastfedrec.accounting import Ledger
+from fastfedrec.engines import LocalEngine
+from fastfedrec.rounds.system import DivergenceError
+from fastfedrec.systems.recommender import Recommender
+
+KEY = Key.from_seed(2)
+OURS = str(next(iter(fastfedrec.__path__)))
+ON_ENGINES = [model for model in MODELS if "engine" in inspect.signature(model.fit).parameters]
+
+
+def new(model, **parameters):
+    return type(model)(**(model.get_params() | parameters))
+
+
+def name_of(model):
+    return type(model).__name__ if hasattr(model, "fit") else None
+
+
+@pytest.fixture(scope="module")
+def data():
+    return rated(40, 50, 1, user_ids=[f"user {u}" for u in range(40)], item_ids=[f"item {i}" for i in range(50)])
+
+
+def others(n_users, n_items):
+    """Other people, with other items."""
+    ids = {"user_ids": [f"B{u}" for u in range(n_users)], "item_ids": [f"thing {i}" for i in range(n_items)]}
+    return rated(n_users, n_items, 5, **ids)
+
+
+SHAPES = {"the same shape": others(40, 50), "another shape": others(45, 40)}
+
+
+@pytest.fixture(scope="module", params=SHAPES.values(), ids=SHAPES)
+def other(request):
+    return request.param
+
+
+class StopHereError(Exception):
+    """What an engine, a callback or a user raises."""
+
+
+class Dying(LocalEngine):
+    """Raises in the round of this number, counted over all phases, after the ledger was told of it."""
+
+    def __init__(self, n_rounds, error=StopHereError):
+        super().__init__()
+        self.left, self.error = n_rounds, error
+
+    def _collect(self, *arguments):
+        self.left -= 1
+        if self.left < 0:
+            raise self.error("stop here")
+        super()._collect(*arguments)
+
+
+class Interrupt:
+    """Counts the lines of the package that run, and interrupts the process before one of them."""
+
+    def __init__(self, line=None):
+        self.line, self.n_lines = line, 0
+
+    def __call__(self, frame, event, argument):
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        if event == "line":
+            self.n_lines += 1
+            if self.n_lines == self.line:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self
+
+    def __enter__(self):
+        self._outer = sys.gettrace()
+        sys.settrace(self)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(self._outer)
+
+
+def kept_of(model):
+    """Everything of a model but what was spent in vain."""
+    return {name: value for name, value in vars(model).items() if name not in ("ledger_", "_unfinished_")}
+
+
+def assert_is_unfitted(model, data):
+    calls = {
+        "score": lambda: model.score(data.user_ids[:1], data.item_ids[:1]),
+        "predict": lambda: model.predict(data.user_ids[:1], data.item_ids[:1]),
+        "recommend": lambda: model.recommend(data.user_ids[:1], 1),
+        "save": lambda: model.save("never written"),
+        "with_users": lambda: model.with_users(data),
+        "serve": lambda: model.serve(data),
+        "factors": lambda: model.factors(data.user_ids[:1], data.item_ids[:1]),
+        "personalize": lambda: model.personalize(data),
+        "score_items": lambda: model.score_items(data.user_ids[:1]),
+        "evaluate": lambda: model.evaluate(data),
+    }
+    for name, call in calls.items():
+        if hasattr(model, name):
+            with pytest.raises(RuntimeError, match="is not fitted yet; call fit"):
+                call()
+    assert [name for name in vars(model) if name.endswith("_") and name != "_unfinished_"] == []
+
+
+# ---- oracle: what a naive account of the rounds says ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ON_ENGINES, ids=name_of)
+def test_what_was_spent_is_what_was_recorded_until_then(model, data):
+    whole, began, counter = Ledger(), Ledger(), Dying(1000)
+    new(model).fit(data, key=KEY, ledger=whole, engine=counter)
+    if counter.left == 1000:
+        pytest.skip("it has no rounds")
+    with pytest.raises(StopHereError) as raised:
+        new(model).fit(data, key=KEY, engine=Dying(999 - counter.left), ledger=began)  # in the last round
+    spent = raised.value.ledger
+    assert spent.events == began.events == whole.events
+    assert spent.is_simulation
+
+
+def test_the_program_of_the_faults_page(data, tmp_path):
+    model = FMFLDP(n_rounds=20).fit(data, key=Key.from_seed(1))
+    factors = model.item_factors_.copy()
+    assert model.ledger_.epsilon() == 5000
+    with pytest.raises(DivergenceError) as raised:
+        model.set_params(learning_rate=1e30).fit(data, key=KEY)
+    assert raised.value.ledger.epsilon() == 250
+    model.save(tmp_path / "m.npz")
+    again = load(tmp_path / "m.npz")
+    np.testing.assert_array_equal(again.item_factors_, factors)
+    assert again.ledger_.epsilon() == model.ledger_.epsilon() == 5250
+    assert any("did not finish" in note for note in again.ledger_.notes)
+    assert again.learning_rate == "auto"
+    assert again.recommend(data.user_ids[:3], 4)[0].tolist() == model.recommend(data.user_ids[:3], 4)[0].tolist()
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_every_fit_is_a_transaction():
+    """Of a class of the package, whose `fit` is its own, that `fit` wraps another."""
+    for name, kind in Recommender._registry.items():
+        if kind.__module__.startswith("fastfedrec.") and "fit" in vars(kind):
+            assert vars(kind)["fit"].__code__.co_filename.endswith("_transaction.py"), name
+
+
+@pytest.mark.parametrize("model", MODELS, ids=name_of)
+def test_a_fit_that_is_interrupted_anywhere_leaves_the_model_as_it_was(model, data):
+    fitted = new(model).fit(data, key=KEY)
+    answers = fitted.recommend(data.user_ids, 3)
+    before, cost = kept_of(fitted), fitted.ledger_.events
+    for share, other in zip((0.0, 0.4, 0.7, 0.2), (*SHAPES.values(),) * 2, strict=True):
+        new(model).fit(other, key=KEY)  # tables and caches are made
+        with Interrupt() as lines:
+            new(model).fit(other, key=KEY)
+        first, line = new(model), 8 + int(share * (lines.n_lines - 8))
+        for target in (first, fitted):
+            with pytest.raises(KeyboardInterrupt) as raised, Interrupt(line):
+                target.fit(other, key=KEY)
+            assert isinstance(raised.value.ledger, Ledger)
+        cost = cost + raised.value.ledger.events
+        assert fitted.ledger_.events == cost
+        assert_is_unfitted(first, other)
+        after = kept_of(fitted)
+        assert after.keys() == before.keys()
+        assert all(after[name] is before[name] for name in before)
+    for now, then in zip(fitted.recommend(data.user_ids, 3), answers, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+@pytest.mark.parametrize("model", ON_ENGINES, ids=name_of)
+def test_what_was_spent_stays_on_the_model_and_in_its_file(model, data, other, tmp_path):
+    if isinstance(model, PrivRec) and model.n_rounds == 0:
+        pytest.skip("it has no rounds")
+    first, second = new(model), new(model).fit(data, key=KEY)
+    cost = second.ledger_.events
+    for target, before in ((first, None), (second, kept_of(second))):
+        with pytest.raises(StopHereError) as raised:
+            target.fit(other, key=KEY, engine=Dying(0))
+        spent = raised.value.ledger
+        assert spent.events
+        if before is None:
+            assert_is_unfitted(target, other)
+        else:
+            assert target.ledger_.events == cost + spent.events
+            target.save(tmp_path / "model")
+            assert load(tmp_path / "model").ledger_.events == cost + spent.events
+            assert {name: id(value) for name, value in kept_of(target).items()} == {
+                name: id(value) for name, value in before.items()
+            }
+        fresh = new(model).fit(other, key=KEY)
+        target.fit(other, key=KEY)
+        assert target.ledger_.events == fresh.ledger_.events + spent.events
+        assert sum("did not finish" in note for note in target.ledger_.notes) == 1
+        np.testing.assert_array_equal(target.recommend(other.user_ids, 3)[1], fresh.recommend(other.user_ids, 3)[1])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, DivergenceError, OSError])
+def test_whatever_ends_a_fit_says_what_was_spent(error, data):
+    model = FMFLDP(n_rounds=4).fit(data, key=KEY)
+    with pytest.raises(error) as raised:
+        model.fit(data, key=KEY, engine=Dying(2, error))
+    assert raised.value.ledger.epsilon() == 750
+    assert model.ledger_.epsilon() == 1000 + 750
+
+
+def test_two_failures_are_two_costs_and_each_is_told_of_once(data):
+    model, spent = FMFLDP(n_rounds=4), []
+    for n in (1, 3):
+        with pytest.raises(StopHereError) as raised:
+            model.fit(data, key=KEY, engine=Dying(n))
+        spent.append(raised.value.ledger.epsilon())
+    assert spent == [500, 1000]  # of rounds that began
+    assert model.fit(data, key=KEY).ledger_.epsilon() == 1000 + 1500
+    assert model.fit(data, key=KEY, ledger=model.ledger_).ledger_.epsilon() == 2000 + 1500
+    assert model.fit(data, key=KEY).ledger_.epsilon() == 1000 + 1500
+
+
+def test_what_was_spent_from_a_seed_makes_every_later_ledger_a_simulation(data):
+    """The later fit's key is nobody's to guess; the earlier one's is."""
+    model = FMFLDP(n_rounds=2)
+    with pytest.raises(StopHereError):
+        model.fit(data, key=KEY, engine=Dying(1))
+    assert model.fit(data, key=Key.from_entropy()).ledger_.is_simulation
+    fresh = FMFLDP(n_rounds=2)
+    with pytest.raises(StopHereError):
+        fresh.fit(data, key=Key.from_entropy(), engine=Dying(1))
+    assert not fresh.fit(data, key=Key.from_entropy()).ledger_.is_simulation
+
+
+@pytest.mark.parametrize("passed", ["itself", "read from its text", "a copy", "the exception's", "none", "another"])
+def test_a_ledger_that_has_the_cost_is_not_charged_again(passed, data):
+    before = FMFLDP(n_rounds=1).fit(data, key=KEY).ledger_  # 250
+    model, ledger = FMFLDP(n_rounds=4), copy.deepcopy(before)
+    with pytest.raises(StopHereError) as raised:
+        model.fit(data, key=KEY, engine=Dying(1), ledger=ledger)
+    assert ledger.epsilon() == 250 + 500
+    assert raised.value.ledger.epsilon() == 500
+    ledgers = {
+        "itself": (ledger, 750),
+        "read from its text": (Ledger.from_json(ledger.to_json()), 750),
+        "a copy": (copy.deepcopy(ledger), 750),
+        "the exception's": (raised.value.ledger, 500),
+        "none": (None, 500),
+        "another": (copy.deepcopy(before), 750),
+    }
+    given, known = ledgers[passed]
+    assert model.fit(data, key=KEY, ledger=given).ledger_.epsilon() == known + 1000
+    assert given is None or model.ledger_ is given
+
+
+def test_a_ledger_that_was_not_passed_is_left_alone(data):
+    ledger = Ledger()
+    model = FMFLDP(n_rounds=2).fit(data, key=KEY, ledger=ledger)
+    with pytest.raises(StopHereError):
+        model.fit(data, key=KEY, engine=Dying(0))
+    assert ledger.epsilon() == 500
+    assert ledger.notes == []
+    assert model.ledger_.epsilon() == 750
+
+
+def test_what_was_spent_goes_with_copies_and_pickles(data):
+    model = FMFLDP(n_rounds=4)
+    with pytest.raises(StopHereError):
+        model.fit(data, key=KEY, engine=Dying(1))
+    for again in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert again.fit(data, key=KEY).ledger_.epsilon() == 1500
+
+
+def test_nothing_was_spent_where_an_argument_is_refused(data):
+    model, ledger = DPGram(8.0), Ledger()
+    with pytest.raises(ValueError, match="n_threads") as raised:
+        model.fit(data, n_threads=-1, ledger=ledger)
+    assert not raised.value.ledger.events
+    assert not ledger.events
+    assert ledger.notes == []
+    assert "_unfinished_" not in vars(model)
+
+
+def test_callbacks_see_a_model_that_is_ready_and_may_end_the_fit(data, other):
+    seen = []
+
+    def look(model, number):
+        seen.append((number, model.ledger_.epsilon(), model.recommend(other.user_ids[:2], 3)[0].shape))
+        if number == 1:
+            raise StopHereError
+
+    for model, fitted in ((FMFLDP(n_rounds=4), False), (FMFLDP(n_rounds=4).fit(data, key=KEY), True)):
+        seen.clear()
+        with pytest.raises(StopHereError) as raised:
+            model.fit(other, key=KEY, callback=look)
+        assert seen == [(0, 250, (2, 3)), (1, 500, (2, 3))]
+        assert raised.value.ledger.epsilon() == 500
+        if fitted:
+            assert model.recommend(data.user_ids[:2], 3)[0].shape == (2, 3)
+            assert model.ledger_.epsilon() == 1500
+        else:
+            assert_is_unfitted(model, other)
+
+
+def test_history_of_another_fit_does_not_stay(data):
+    model = FMFLDP(n_rounds=2).fit(data, key=KEY, diagnostics=True)
+    with pytest.raises(StopHereError):
+        model.fit(data, key=KEY, engine=Dying(1))
+    assert len(model.history_) == 2
+    assert not hasattr(model.fit(data, key=KEY), "history_")
+
+
+def test_what_a_caller_has_set_stays(data):
+    model = FMFLDP(n_rounds=1)
+    model.remark = "mine"
+    assert model.fit(data, key=KEY).remark == "mine"
+
+
+def test_a_run_that_is_resumed_is_charged_once(data, tmp_path):
+    given = {
+        "n_rounds": 3,
+        "cohort_size": 4,
+        "n_factors": 16,
+        "hidden": (16,),
+        "clip_norm": 0.1,
+        "noise_multiplier": 1.0,
+    }
+    whole = PrivRec(**given).fit(data, key=KEY)
+
+    def stop(_, number):
+        if number == 1:
+            raise StopHereError
+
+    def failed(where):
+        model = PrivRec(**given)
+        with pytest.raises(StopHereError) as raised:
+            model.fit(data, key=KEY, checkpoint=tmp_path / where, callback=stop)
+        assert sum(raised.value.ledger.events.values()) == 2
+        return model, raised.value.ledger.events
+
+    model, _ = failed("resumed")
+    model.fit(data, checkpoint=tmp_path / "resumed")
+    np.testing.assert_array_equal(model.parameters_, whole.parameters_)
+    assert model.ledger_.events == whole.ledger_.events
+    assert model.fit(data, key=KEY).ledger_.events == whole.ledger_.events
+
+    model, spent = failed("given up")
+    assert model.fit(data, key=KEY).ledger_.events == whole.ledger_.events + spent
+    model, spent = failed("another")
+    model.fit(data, key=KEY, checkpoint=tmp_path / "a new one")
+    assert model.ledger_.events == whole.ledger_.events + spent
+
+
+# ---- parameters are those of the fit --------------------------------------------------------------------------------
+
+CHANGED = [
+    (FMFLDP(n_rounds=2), {"regularization": 5.0, "n_factors": 3}),
+    (DPALS(8.0, n_factors=3), {"regularization": 500.0, "n_factors": 2}),
+    (DPFMF(8.0, n_factors=3, n_rounds=2), {"regularization": 50.0, "n_factors": 2}),
+    (DPGram(8.0, gate=False), {"score": "knn", "regularization": 9.0}),
+    (DPGram(8.0, gate=False, score="knn"), {"score": "ease"}),
+    (FedRec(n_rounds=3, n_factors=3), {"regularization": 5.0, "grid": (1.0, 2.0)}),
+    (LaplaceRRSVD(max_ratings=20, n_factors=3, n_epochs=2), {"regularization": 5.0, "grid": (1.0, 2.0)}),
+    (PrivatePrototypes(n_factors=3, epsilon=5.0), {"regularization": 90.0, "refine": True, "value_range": (1.0, 2.0)}),
+    (PrivRec(n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,)), {"n_factors": 32, "local_epochs": 1}),
+]
+
+
+@pytest.mark.parametrize(("model", "changes"), CHANGED, ids=name_of)
+def test_methods_and_files_go_by_the_parameters_of_the_fit(model, changes, data, tmp_path):
+    fitted = new(model).fit(data, key=KEY)
+
+    def answers(model):
+        yield model.recommend(data.user_ids, 3)
+        yield model.score(data.user_ids, data.item_ids[:40])
+        if hasattr(model, "predict"):
+            yield model.predict(data.user_ids, data.item_ids[:40])
+        for name in ("with_users", "serve"):
+            if hasattr(model, name):
+                yield getattr(model, name)(data).score(data.user_ids, data.item_ids[:40])
+        if hasattr(model, "personalize"):
+            yield model.personalize(data, key=KEY).score(data.user_ids, data.item_ids[:40])
+
+    expected = list(answers(fitted))
+
+    def assign(model):
+        for name, value in changes.items():
+            setattr(model, model._attributes.get(name, name), value)
+
+    for change in (lambda model: model.set_params(**changes), assign):
+        changed = copy.copy(fitted)
+        change(changed)
+        changed.save(tmp_path / "model")
+        again = load(tmp_path / "model")
+        assert again.get_params() == model.get_params()
+        for one in (changed, again, again.set_params(**changes), pickle.loads(pickle.dumps(changed))):
+            for now, then in zip(answers(one), expected, strict=True):
+                np.testing.assert_array_equal(now, then)
+
+
+def test_the_next_fit_has_the_new_parameters(data):
+    model = FMFLDP(n_rounds=2).fit(data, key=KEY)
+    model.set_params(n_factors=3)
+    assert model.item_factors_.shape[1] == 5
+    assert model.fit(data, key=KEY).item_factors_.shape[1] == 3
+
+
+def test_a_list_that_is_changed_later_changes_no_model(data):
+    grid = [1.0, 2.0, 3.0, 4.0, 5.0]
+    model = FedRec(n_rounds=2, grid=grid).fit(data, key=KEY)
+    before = model.predict(data.user_ids, data.item_ids[:40])
+    grid[-1] = 1.5
+    np.testing.assert_array_equal(model.predict(data.user_ids, data.item_ids[:40]), before)
+
+
+def test_parameters_that_are_refused_change_nothing():
+    model = FMFLDP()
+    with pytest.raises(ValueError, match="n_rounds"):
+        model.set_params(n_factors=7, n_rounds=0)
+    assert model.n_factors == 5
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_fits_of_one_model_in_two_threads_leave_the_whole_of_one(data, other):
+    from concurrent.futures import ThreadPoolExecutor
+
+    model = Popularity()
+    with ThreadPoolExecutor(2) as pool:
+        for fit in [pool.submit(model.fit, one, key=KEY) for one in (data, other) * 10]:
+            fit.result()
+    of = data if model.interactions_.n_users == data.n_users and model.interactions_.user_ids[0] == "user 0" else other
+    np.testing.assert_array_equal(model.item_counts_, Popularity().fit(of, key=KEY).item_counts_)
+
+
+class OwnFit(Popularity):
+    """A subclass whose `fit` is around that of its parent."""
+
+    def fit(self, interactions, *arguments, **options):
+        return super().fit(interactions, *arguments, **options)
+
+
+def test_a_subclass_may_call_the_fit_of_its_parent(data):
+    model = OwnFit()
+    assert model.fit(data, key=KEY) is model
+    np.testing.assert_array_equal(model.item_counts_, Popularity().fit(data, key=KEY).item_counts_)
+
+
+@pytest.mark.parametrize("model", ON_ENGINES, ids=name_of)
+def test_what_is_no_engine_is_refused_before_anything_is_spent(model, data):
+    ledger = Ledger()
+    with pytest.raises(TypeError, match="engine must be Engine, got int"):
+        new(model).fit(data, key=KEY, ledger=ledger, engine=5)
+    assert not ledger.events

@@ -1,0 +1,83 @@
+"""What builds, and what tests builds, names files by name or by pattern: none is left out in a folder further down."""
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+TOP = ("fastfedrec", "_kernels")
+
+
+def variable(name, root=ROOT):
+    """A variable of the Makefile, as make has it."""
+    show = f"--eval=show:; @echo $({name})"
+    done = subprocess.run(["make", "-s", show, "show"], cwd=root, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def sources(root, *suffixes):
+    return {
+        path.relative_to(root).as_posix() for top in TOP for path in (root / top).rglob("*") if path.suffix in suffixes
+    }
+
+
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
+
+
+@needs_make
+def test_a_change_of_any_source_builds_again():
+    assert sources(ROOT, ".py", ".json", ".pyx", ".pxd", ".pxi", ".h", ".cpp") - variable("SOURCES") == set()
+
+
+@needs_make
+def test_a_source_in_a_new_folder_is_seen(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("fastfedrec/a/b/c/d.py", "_kernels/a/b/c/d.pyx", "_kernels/a/b/c/_d.cpp"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+        assert name in variable("SOURCES", tmp_path)
+    assert "tests/a/b/c/test_d.py" in variable("KERNEL_TESTS", tmp_path)
+
+
+@needs_make
+def test_the_tests_of_every_kernel_run_at_every_level():
+    kernels = {Path(path) for path in sources(ROOT, ".pyx") if not Path(path).name.startswith("_")}
+    named = variable("KERNEL_TESTS")
+    assert len(kernels) >= 25
+    assert {f"tests/{Path(*path.parts[1:-1])}/test_{path.stem}.py" for path in kernels} <= named
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
+def test_the_wheel_has_every_folder_and_every_table():
+    folders = {path.parent.relative_to(ROOT) for top in TOP for path in (ROOT / top).rglob("*.py")}
+    expected = {".".join((*(("fastfedrec",) if path.parts[0] == "_kernels" else ()), *path.parts)) for path in folders}
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == expected
+    tables = {
+        f"{package.replace('.', '/')}/{name}"
+        for package, names in PROJECT["tool"]["setuptools"]["package-data"].items()
+        for name in names
+    }
+    assert tables == sources(ROOT, ".json")
+    included = set(re.findall(r"^include (fastfedrec/.*)$", (ROOT / "MANIFEST.in").read_text(), re.MULTILINE))
+    assert included == tables
+
+
+@pytest.mark.parametrize("name", ["Makefile", "pyproject.toml", "MANIFEST.in", ".ci/run", ".ci/nightly"])
+def test_files_that_are_named_are_there(name):
+    named = re.findall(
+        r"(?<![\w/-])(?:tests|fastfedrec|_kernels|benches|docs|\.ci)/[\w./-]+\.\w+\b", (ROOT / name).read_text()
+    )
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
+def test_two_modules_of_one_name_are_two():
+    from test_conventions import FOUND, MODULES
+
+    names = [Path(place).name for place in FOUND]
+    assert names.count("model") >= 4
+    assert {"systems/fedrec/model", "systems/dp_als/model"} <= set(MODULES)

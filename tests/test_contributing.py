@@ -1,0 +1,172 @@
+"""Adding a system, by the steps of CONTRIBUTING: its package, one line, its tests and its page, and nothing else."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fastfedrec
+from fastfedrec import _kernels
+
+ROOT = Path(__file__).resolve().parents[1]
+NAMES = "fastfedrec/core/names.py"
+REFERENCE = "docs/reference/index.md"
+LINE = '    "toy": "systems.toy.model.Toy",\n'
+NEW = {
+    "fastfedrec/systems/toy/__init__.py": '"""Items by their least value."""\n',
+    "fastfedrec/systems/toy/model.py": '''"""A toy: every user is recommended the items that came first."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from fastfedrec.accounting import Unprotected
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems.baselines.popularity import Baseline
+
+
+class Toy(Baseline):
+    """Items in the order in which they are listed.
+
+    **Guarantee.** None: the ledger says so.
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = ("order_",)
+
+    order_: np.ndarray
+
+    def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
+        self.ledger_.record(Unprotected("the number of items"))
+        self.order_ = -np.arange(data.n_items, dtype=np.float64)
+
+    def _saved_rules(self):
+        return rules_of(np.float64, order_=(self.interactions_.n_items,))
+
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return self.order_[items]
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        return np.tile(self.order_, (len(users), 1))
+''',
+    "tests/systems/toy/test_model.py": '''"""The toy."""
+
+from fastfedrec import Interactions, Toy
+
+
+def test_the_first_item_is_the_best():
+    data = Interactions.from_arrays([1, 1, 2], [10, 30, 20])
+    assert Toy().fit(data).recommend([2], n=1)[0].tolist() == [[10]]
+''',
+    "docs/explanation/systems/toy/toy.md": "# A toy\n\nItems in the order in which they are listed.\n",
+}
+USE = """
+import fastfedrec
+from fastfedrec.systems.registry import SYSTEMS, make_system
+data = fastfedrec.Interactions.from_arrays([1, 1, 2], [10, 30, 20])
+assert SYSTEMS["toy"] == "Toy" and "Toy" in fastfedrec.__all__
+model = make_system("toy", {}).fit(data)
+model.save("model.npz")
+assert fastfedrec.load("model.npz").recommend([2], n=1)[0].tolist() == [[10]]
+assert type(model) is fastfedrec.Toy
+"""
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of the checkout's files that the tests of the tree read, and of the package as it is installed."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc")
+    for folder in ("tests", "fastfedrec", "_kernels", "benches", "docs/reference", "docs/explanation"):
+        shutil.copytree(ROOT / folder, tmp_path / "tree" / folder, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path / "tree")
+    (tmp_path / "site").mkdir()
+    shutil.copytree(Path(fastfedrec.__file__).parent, tmp_path / "site/fastfedrec", ignore=ignored, symlinks=True)
+    if not (tmp_path / "site/fastfedrec/_kernels").exists():  # installed for changes, kernels lie elsewhere
+        shutil.copytree(_kernels.__path__[0], tmp_path / "site/fastfedrec/_kernels", ignore=ignored)
+    return tmp_path
+
+
+def run(tree, *command):
+    environment = os.environ | {"PYTHONPATH": str(tree / "site"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [sys.executable, "-P", *command],
+        cwd=tree / "tree",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def check(tree, *more):
+    """The tests of the tree."""
+    tests = ["tests/test_layers.py", "tests/test_conventions.py", *more]
+    chosen = "mirror or has_a_page or layer or imports or rooms or circle or private or short or numpydoc_toy or first"
+    return run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests)
+
+
+def write(tree, files):
+    for name, text in files.items():
+        for top in ("tree", "site") if name.startswith("fastfedrec/") else ("tree",):
+            path = tree / top / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+
+def add_line(tree, name, before, line):
+    text = (tree / "tree" / name).read_text()
+    assert text.count(before) == 1
+    write(tree, {name: text.replace(before, line + before)})
+
+
+def add_toy(tree, *, line=True, page=True, without=()):
+    write(tree, {name: text for name, text in NEW.items() if name not in without})
+    if line:
+        add_line(tree, NAMES, '    "random": ', LINE)
+    if page:
+        add_line(tree, REFERENCE, "   fastfedrec.systems.dplcf\n", "   fastfedrec.systems.toy.model\n")
+
+
+def contents(tree):
+    return {path.relative_to(tree): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
+
+
+def test_a_system_is_its_package_one_line_its_tests_and_its_page(tree):
+    before = contents(tree)
+    add_toy(tree)
+    touched = {str(Path(*path.parts[1:])) for path, text in contents(tree).items() if before.get(path) != text}
+    assert touched == {*NEW, NAMES, REFERENCE}
+    used = run(tree, "-c", USE)
+    assert used.returncode == 0, used.stderr
+    checked = check(tree, "tests/systems/toy")
+    assert checked.returncode == 0, checked.stdout
+    (tree / "tree/model.npz").unlink()
+    for name in NEW:
+        for top in ("tree", "site"):
+            (tree / top / name).unlink(missing_ok=True)
+    for name in (NAMES, REFERENCE):
+        for top in ("tree", "site"):
+            if (path := tree / top / name).exists():
+                path.write_text(path.read_text().replace(LINE, "").replace("   fastfedrec.systems.toy.model\n", ""))
+    assert contents(tree) == before
+    checked = check(tree)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_without_its_line_a_system_is_not_known(tree):
+    add_toy(tree, line=False)
+    used = run(tree, "-c", USE)
+    assert used.returncode == 1
+    assert "toy" in used.stderr
+
+
+@pytest.mark.parametrize("left_out", ["page", "test"])
+def test_without_its_page_or_its_tests_the_tests_of_the_tree_fail(tree, left_out):
+    add_toy(tree, page=left_out != "page", without=["tests/systems/toy/test_model.py"] if left_out == "test" else ())
+    checked = check(tree)
+    assert checked.returncode == 1
+    assert ("systems.toy.model" if left_out == "page" else "tests/systems/toy/test_model.py") in checked.stdout

@@ -1,0 +1,182 @@
+"""Imports run downward only, and what has an underscore is imported from its own folder or below."""
+
+import ast
+import functools
+import graphlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+# From the bottom up; folders of one line may import from one another, in one direction.
+LAYERS = (
+    ("core",),
+    ("data", "accounting"),
+    ("mechanisms", "compute", "rounds", "datasets"),
+    ("evaluation", "audit"),
+    ("systems", "testing"),
+    ("engines", "studies"),
+    ("cli",),
+)
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+
+
+def module_of(path):
+    """The dotted name of a file of the package, of kernels, or of tests."""
+    parts = list(Path(path).with_suffix("").parts)
+    if parts[0] == "_kernels":
+        parts = ["fastfedrec", *parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@functools.cache
+def import_nodes(source):
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def imports(source, package_files):
+    """(line, module) of every import of the package, also those inside functions; names of modules in full."""
+    for node in import_nodes(source):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] == "fastfedrec")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "fastfedrec":
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield node.lineno, full if full in package_files else node.module
+
+
+def room(module):
+    """The top folder that a module belongs to; a kernel's is that of its mirror."""
+    parts = [part for part in module.split(".")[1:] if part != "_kernels"]
+    return parts[0] if parts else ""
+
+
+def place(module):
+    """Folders from the top; a kernel's are those of its mirror, and a test's too."""
+    parts = module.split(".")[1:]
+    return [part for part in parts if part != "_kernels"]
+
+
+def runs_up(importing, imported):
+    """Whether an import goes up the list of layers."""
+    here, there = room(importing), room(imported)
+    if there == "" or here == there:
+        return False  # the package itself, whose names are found when they are used
+    return here in LEVEL and there in LEVEL and LEVEL[there] > LEVEL[here]
+
+
+def is_intrusion(importing, imported):
+    """Whether something with an underscore is imported from outside its folder."""
+    here, there = place(importing), place(imported)
+    return any(part.startswith("_") and here[:depth] != there[:depth] for depth, part in enumerate(there))
+
+
+def files(*tops):
+    """Every source below these folders, by its path."""
+    return {
+        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+        for top in tops
+        for path in sorted((ROOT / top).rglob("*.py"))
+    }
+
+
+def faults(sources, known_modules):
+    """(file, line, module, what is wrong) of every import that breaks a rule."""
+    for path, source in sources.items():
+        importing = module_of(path)
+        for line, module in imports(source, known_modules):
+            if (
+                path != "fastfedrec/__init__.py"
+                and path.startswith(("fastfedrec/", "_kernels/"))
+                and runs_up(importing, module)
+            ):
+                yield path, line, module, "runs up"
+            if is_intrusion(importing, module):
+                yield path, line, module, "is private to its folder"
+
+
+PACKAGE = files("fastfedrec", "_kernels")
+KERNELS = {module_of(path.relative_to(ROOT).as_posix()) for path in (ROOT / "_kernels").rglob("*.pyx")}
+MODULES = {module_of(path) for path in PACKAGE} | KERNELS
+
+
+def told(found):
+    return [f"{path}:{line}: {module} {what}" for path, line, module, what in found]
+
+
+def test_every_folder_is_in_a_layer():
+    rooms = {room(module) for module in MODULES} - {""}
+    assert rooms == set(LEVEL)
+
+
+def test_imports_run_down_and_what_is_private_stays_in_its_folder():
+    assert told(faults(PACKAGE, MODULES)) == []
+
+
+def imports_between(sources, rooms_of):
+    """{room: rooms that it imports from}."""
+    edges = {}
+    for path, source in sources.items():
+        here = rooms_of(module_of(path))
+        for _, module in imports(source, MODULES):
+            there = rooms_of(module)
+            if here and there and here != there:
+                edges.setdefault(here, set()).add(there)
+    return edges
+
+
+def inner_room(module):
+    """The package or module of `systems/`, `engines/` or `studies/` that something belongs to."""
+    parts = module.split(".")
+    return ".".join(parts[1:3]) if len(parts) > 2 and parts[1] in ("systems", "engines", "studies") else ""
+
+
+@pytest.mark.parametrize("rooms_of", [room, inner_room])
+def test_no_two_rooms_import_from_each_other(rooms_of):
+    edges = imports_between(PACKAGE, rooms_of)
+    assert len(edges) >= 10
+    graphlib.TopologicalSorter(edges).prepare()  # raises where there is a circle
+
+
+def test_a_circle_is_seen():
+    sources = {
+        "fastfedrec/systems/fmf/x.py": "from fastfedrec.systems.gram import dp_gram",
+        "fastfedrec/systems/gram/dp_gram.py": "from fastfedrec.systems.fmf import dp_fmf",
+    }
+    with pytest.raises(graphlib.CycleError):
+        graphlib.TopologicalSorter(imports_between(sources, inner_room)).prepare()
+
+
+def test_tests_and_benchmarks_keep_what_is_private_in_its_folder():
+    assert told(faults(files("tests", "benches"), MODULES)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "what"),
+    [
+        ("fastfedrec/core/check.py", "from fastfedrec.data.interactions import Interactions", "runs up"),
+        ("fastfedrec/core/check.py", "def f():\n    from fastfedrec.compute import als", "runs up"),
+        ("fastfedrec/rounds/system.py", "from fastfedrec.systems.recommender import Recommender", "runs up"),
+        ("fastfedrec/systems/fmf/fmf_ldp.py", "from fastfedrec.engines import DaskEngine", "runs up"),
+        ("fastfedrec/data/pairs.py", "from fastfedrec._kernels.mechanisms import clipping", "runs up"),
+        ("fastfedrec/cli/main.py", "from fastfedrec.systems.privrec._joint import x", "is private to its folder"),
+        ("fastfedrec/systems/fmf/x.py", "from fastfedrec.systems.gram import _spectrum", "is private to its folder"),
+        ("tests/systems/fmf/test_x.py", "from fastfedrec.systems.gram import _spectrum", "is private to its folder"),
+    ],
+)  # fmt: skip
+def test_what_breaks_a_rule_is_seen(path, line, what):
+    assert [fault[3] for fault in faults({path: line}, MODULES)] == [what]
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("fastfedrec/cli/main.py", "from fastfedrec.core.check import check_real"),
+        ("fastfedrec/systems/fmf/fmf_ldp.py", "from fastfedrec.systems._own_rows import OwnRows"),
+        ("fastfedrec/systems/gram/dp_gram.py", "from fastfedrec.systems.gram._spectrum import shrink_spectrum"),
+        ("fastfedrec/mechanisms/noise/x.py", "from fastfedrec._kernels.mechanisms.noise import _noise_table"),
+        ("tests/systems/gram/test_dp_gram.py", "from fastfedrec.systems.gram import _spectrum"),
+    ],
+)  # fmt: skip
+def test_what_keeps_the_rules_is_not(path, line):
+    assert list(faults({path: line}, MODULES)) == []
