@@ -10,6 +10,7 @@ static library that all extensions link; which level runs is chosen at import, s
 import os
 import platform
 import re
+import runpy
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 DEBUG = os.environ.get("FASTFEDREC_DEBUG", "0") not in ("", "0")
 
@@ -45,6 +47,17 @@ def make_description(readme):
     """What package indexes show: the README, whose relative links would lead nowhere there and become plain words."""
     text = re.sub(r"!\[([^\]]*)\]\((?!https?:)([^)]*)\)", r"(Plot: \1, `\2` of the source archive.)", readme)
     return re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1", text)
+
+
+class BuildPython(build_py):
+    """Adds what type checkers read of the names that `fastfedrec` imports at their first use."""
+
+    def run(self):
+        """Copy the package, and write the stub beside its `__init__`."""
+        super().run()
+        if not self.editable_mode:  # the checkout's own folder stays as it is
+            stub = runpy.run_path("fastfedrec/core/names.py")["make_stub"]()
+            Path(self.build_lib, "fastfedrec/__init__.pyi").write_text(stub, encoding="utf-8")
 
 
 class BuildKernels(build_ext):
@@ -143,5 +156,5 @@ setup(
         include_path=["."],
         nthreads=0,
     ),
-    cmdclass={"build_ext": BuildKernels},
+    cmdclass={"build_ext": BuildKernels, "build_py": BuildPython},
 )

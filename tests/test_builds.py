@@ -3,10 +3,15 @@
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
+import venv
 from pathlib import Path
 
 import pytest
+
+import fastfedrec
+from fastfedrec.core import names
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -62,9 +67,61 @@ def test_the_wheel_has_every_folder_and_every_table():
         for package, names in PROJECT["tool"]["setuptools"]["package-data"].items()
         for name in names
     }
-    assert tables == sources(ROOT, ".json")
+    assert tables == sources(ROOT, ".json", ".typed")
     included = set(re.findall(r"^include (fastfedrec/.*)$", (ROOT / "MANIFEST.in").read_text(), re.MULTILINE))
     assert included == tables
+
+
+# setup.py without its kernels, which take minutes.
+BUILD = """
+import runpy, sys
+import Cython.Build
+Cython.Build.cythonize = lambda *arguments, **options: []
+sys.argv = ["setup.py", "build_py", "--build-lib", sys.argv[1]]
+runpy.run_path("setup.py")
+"""
+PROGRAM = """
+import fastfedrec
+from fastfedrec import advise, als
+
+reveal_type(fastfedrec.load("model"))
+reveal_type(als.solve_users)
+reveal_type(advise.advise)
+fastfedrec.DPGram(epsilon="much")
+fastfedrec.FMFLPD
+"""
+
+
+def test_type_checkers_see_the_public_names_of_an_installed_package(tmp_path):
+    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
+    (installed,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+    subprocess.run([sys.executable, "-c", BUILD, installed], cwd=ROOT, capture_output=True, check=True)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "mypy.ini").write_text("[mypy]\nignore_missing_imports = true\n")  # NumPy is not there
+    python = ["--python-executable", tmp_path / "venv/bin/python"]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "mypy", *python, "program.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for said in (
+        'Revealed type is "fastfedrec.systems.recommender.Recommender"',
+        "def (interactions: fastfedrec.data.interactions.Interactions, item_factors: ",
+        "-> fastfedrec.studies.advise.advice.Advice",
+        'Argument "epsilon" to "DPGram" has incompatible type "str"',
+        'Module has no attribute "FMFLPD"',
+        "Found 2 errors in 1 file",
+    ):
+        assert said in done.stdout, done.stdout + done.stderr
+
+
+def test_type_checkers_are_told_the_objects_that_a_program_gets():
+    told = {}
+    exec(names.make_stub(), told)
+    assert told["__all__"] == fastfedrec.__all__
+    assert [name for name in fastfedrec.__all__ if told[name] is not getattr(fastfedrec, name)] == []
 
 
 @pytest.mark.parametrize("name", ["Makefile", "pyproject.toml", "MANIFEST.in", ".ci/run", ".ci/nightly"])

@@ -84,7 +84,7 @@ def tree(tmp_path):
         shutil.copytree(ROOT / folder, tmp_path / "tree" / folder, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path / "tree")
     (tmp_path / "site").mkdir()
-    shutil.copytree(Path(fastfedrec.__file__).parent, tmp_path / "site/fastfedrec", ignore=ignored, symlinks=True)
+    shutil.copytree(Path(fastfedrec.__file__).parent, tmp_path / "site/fastfedrec", ignore=ignored)
     if not (tmp_path / "site/fastfedrec/_kernels").exists():  # installed for changes, kernels lie elsewhere
         shutil.copytree(_kernels.__path__[0], tmp_path / "site/fastfedrec/_kernels", ignore=ignored)
     return tmp_path

@@ -79,3 +79,21 @@ def find(name: str) -> Any:
     if name in MODULES:
         return importlib.import_module(f"fastfedrec.{MODULES[name]}")
     return getattr(importlib.import_module(f"fastfedrec.{HOMES[name]}"), name)
+
+
+def make_stub() -> str:
+    """What type checkers read instead of `fastfedrec/__init__.py`, which imports nothing before it is asked.
+
+    Returns
+    -------
+    str
+        ``fastfedrec/__init__.pyi``; ``setup.py`` writes it into whatever it builds.
+    """
+    lines = ['"""Every public name, of the table in core/names.py."""', ""]
+    lines += [f"from fastfedrec.{module} import {name}" for name, module in sorted(HOMES.items())]
+    for name, place in sorted(MODULES.items()):
+        folder, _, module = f"fastfedrec.{place}".rpartition(".")
+        lines.append(f"from {folder} import {module} as {name}")
+    lines.append("from fastfedrec.core.version import __version__")
+    # A type checker takes a name of a stub for public if `__all__` lists it as a literal.
+    return "\n".join([*lines, "", f"__all__ = {sorted([*HOMES, *MODULES, '__version__'])}", ""])
