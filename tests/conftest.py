@@ -44,7 +44,11 @@ def pytest_collection_modifyitems(config, items):
     """With --instruction-set, leave out the tests that force one themselves: they would do the same once more."""
     if config.getoption("--instruction-set") is None:
         return
-    again = {item for item in items if "instruction_set" in getattr(item, "fixturenames", ())}
+    again = {
+        item
+        for item in items
+        if "instruction_set" in getattr(item, "fixturenames", ()) or item.get_closest_marker("every_instruction_set")
+    }
     config.hook.pytest_deselected(items=list(again))
     items[:] = [item for item in items if item not in again]
 

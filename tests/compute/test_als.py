@@ -83,6 +83,7 @@ def test_every_width_equals_the_twin(n_factors, dtype, use_values):
         np.testing.assert_allclose(got, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
+@pytest.mark.every_instruction_set
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_instruction_set_and_width_equals_the_twin(dtype):
     data = lengths_from_none_to_all(300)

@@ -21,9 +21,9 @@ def test_equals_the_definition(values):
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.float64])
-@pytest.mark.parametrize("level", hardware.instruction_sets())
-def test_every_level_equals_the_definition(level, kind):
-    with hardware.use_instruction_set(level):
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+def test_every_level_equals_the_definition(instruction_set, kind):
+    with hardware.use_instruction_set(instruction_set):
         for n_passes in (1, 4, 5, 8):
             values = integers(n_passes)
             found = hadamard_transform(values.astype(kind))

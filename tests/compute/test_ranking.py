@@ -268,6 +268,7 @@ def test_a_users_items_do_not_depend_on_the_other_users(n):
         assert alone[1][0].tobytes() == together[1][u].tobytes()
 
 
+@pytest.mark.every_instruction_set
 def test_what_needs_no_rounding_is_the_same_on_every_instruction_set():
     rng = np.random.default_rng(7)
     data = interactions_of(rng.random((60, 900)) < 0.3)

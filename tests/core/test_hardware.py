@@ -115,6 +115,7 @@ def test_forcing_reaches_the_kernels(monkeypatch):
     assert levels == [0, hardware.instruction_sets().index(hardware.instruction_set())]
 
 
+@pytest.mark.every_instruction_set
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 64, 70, 128, 255, 256, 257, 700])
 def test_random_words_are_the_same_on_every_instruction_set(size):
     key, users = Key.from_seed(1), np.arange(70, dtype=np.uint64) * 2**33
@@ -171,6 +172,38 @@ needs_levels = pytest.mark.skipif(
 )
 
 
+def included(source):
+    """Headers that a source includes, by name: those of the compiler, and of ours, which are followed."""
+    found, to_read = set(), [source]
+    while to_read:
+        for name in set(re.findall(r'^#\s*include [<"]([^>"]+)[>"]', to_read.pop().read_text(), re.MULTILINE)) - found:
+            found.add(name)
+            if name.startswith("_kernels/"):
+                to_read.append(KERNELS.parent / name)
+    return found
+
+
+WITH_AN_INLINE_FUNCTION = (
+    "#include <algorithm>\n"
+    "namespace fastfedrec { namespace FASTFEDREC_LEVEL {\n"
+    "    template <int n> float add(float x) { return x + n; }\n"  # one for each level: harmless
+    "    float largest(float x, float y) { return std::max(add<1>(x), y); }\n"
+    "}}\n"
+)
+
+
+def test_vector_code_includes_no_header_that_may_hold_inline_functions(tmp_path):
+    sources = sorted(KERNELS.rglob("_*.cpp"))
+    found = set().union(*map(included, sources))
+    assert len(sources) >= 15
+    assert {"_kernels/core/_levels.h", "_kernels/core/_lanes.h", "cstdint"} <= found
+    assert {name for name in found if not name.startswith("_kernels/")} <= {"cstdint", "cstddef", "immintrin.h"}
+    bad = tmp_path / "bad.cpp"
+    bad.write_text(WITH_AN_INLINE_FUNCTION)
+    assert included(bad) == {"algorithm"}
+
+
+@pytest.mark.slow  # it compiles every vector source for every level
 @needs_levels
 def test_no_symbol_is_shared_between_levels(tmp_path):
     assert shared_between_levels(sorted(KERNELS.rglob("_*.cpp")), tmp_path) == set()
@@ -179,13 +212,7 @@ def test_no_symbol_is_shared_between_levels(tmp_path):
 @needs_levels
 def test_the_symbol_test_sees_an_inline_function_of_a_header(tmp_path):
     source = tmp_path / "bad.cpp"
-    source.write_text(
-        "#include <algorithm>\n"
-        "namespace fastfedrec { namespace FASTFEDREC_LEVEL {\n"
-        "    template <int n> float add(float x) { return x + n; }\n"  # one for each level: harmless
-        "    float largest(float x, float y) { return std::max(add<1>(x), y); }\n"
-        "}}\n"
-    )
+    source.write_text(WITH_AN_INLINE_FUNCTION)
     shared = shared_between_levels([source], tmp_path)
     assert len(shared) == 1
     assert "3max" in shared.pop()

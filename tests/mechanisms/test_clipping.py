@@ -91,6 +91,7 @@ def test_rows_within_the_bound_are_unchanged(rows, order):
     np.testing.assert_array_equal(CLIPS[order](rows, 1e100), rows)
 
 
+@pytest.mark.every_instruction_set
 @given(rows=row_blocks(finite=False), clip_norm=bounds, order=orders)
 @example(rows=np.full((1, 37), 1e-38, dtype=np.float32), clip_norm=1e-39, order=1)
 @example(rows=np.full((1, 37), -1e-308), clip_norm=1e-100, order=2)

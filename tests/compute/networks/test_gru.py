@@ -169,9 +169,9 @@ def test_encodings_equal_the_twin(longest, dtype):
     assert items.dtype == dtype
 
 
-@pytest.mark.parametrize("name", hardware.instruction_sets())
-def test_every_width_of_vectors_equals_the_twin(name):
-    with hardware.use_instruction_set(name):
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+def test_every_width_of_vectors_equals_the_twin(instruction_set):
+    with hardware.use_instruction_set(instruction_set):
         case = Case(n_factors=32)
         np.testing.assert_allclose(case.spread(case.train(), 0), case.expected(0), rtol=0, atol=1e-11)
 

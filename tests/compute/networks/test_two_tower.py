@@ -150,9 +150,9 @@ def test_scores_equal_the_twin(name, dtype):
             assert expected.std() > 1e-3
 
 
-@pytest.mark.parametrize("name", hardware.instruction_sets())
-def test_every_width_of_vectors_equals_the_twin(name):
-    with hardware.use_instruction_set(name):
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+def test_every_width_of_vectors_equals_the_twin(instruction_set):
+    with hardware.use_instruction_set(instruction_set):
         for contexts in (0, 1):
             case = Case(contexts=contexts, n_factors=32)
             updates = case.train()

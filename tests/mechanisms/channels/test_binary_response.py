@@ -67,6 +67,7 @@ def test_second_block_of_values_reads_its_own_stream():
     assert channel.privatize(values, key=key)[-9:].tolist() == expected
 
 
+@pytest.mark.every_instruction_set
 @given(
     epsilon=st.one_of(epsilons, st.sampled_from([1e-18, 1e-6, 30.0, 44.0, 60.0, 700.0])),
     values=st.lists(any_double | st.floats(-1, 1), max_size=70),
@@ -92,6 +93,7 @@ def test_thresholds_and_answers_are_the_same_on_every_instruction_set(epsilon, v
             assert channel.privatize(single, key=key).tolist() == of_single
 
 
+@pytest.mark.every_instruction_set
 @pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 255, 256, 257, 65_535, 65_536, 65_537])
 def test_any_number_of_answers_is_the_same_on_every_instruction_set(n):
     channel, key = BinaryResponse(2.5), Key.from_seed(n)
@@ -109,6 +111,7 @@ def test_any_number_of_answers_is_the_same_on_every_instruction_set(n):
         np.testing.assert_array_equal(answer, np.where(below, 1, -1))
 
 
+@pytest.mark.every_instruction_set
 @pytest.mark.parametrize("n_items", [1, 7, 64, 127, 128, 129, 300, 700])
 def test_membership_answers_equal_their_words_on_every_instruction_set(n_items):
     channel, subkey, key = BinaryResponse(1.0), Key.from_seed(3).subkey("test"), Key.from_seed(3)

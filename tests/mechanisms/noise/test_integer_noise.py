@@ -149,6 +149,7 @@ sizes = st.sampled_from([1, 63, 64, 65, 127, 128, 129, 255, 256, 257, 384, 700])
 places = st.lists(st.integers(0, 400), min_size=1, max_size=3)
 
 
+@pytest.mark.every_instruction_set
 @given(n=sizes, tied=places, seed=st.integers(0, 2**32))
 def test_a_tie_takes_a_second_word_wherever_it_falls(n, tied, seed):
     # Thresholds made of the stream's own words: what chance brings up once in 2^60 draws.
@@ -163,6 +164,7 @@ def test_a_tie_takes_a_second_word_wherever_it_falls(n, tied, seed):
             assert got.tolist() == expected
 
 
+@pytest.mark.every_instruction_set
 @given(n=sizes, tied=st.lists(places, min_size=2, max_size=7), base=st.integers(0, 500), seed=st.integers(0, 2**32))
 def test_layers_equal_naive_twin_with_ties_in_any_of_them(n, tied, base, seed):
     key, rng = Key.from_seed(seed), np.random.default_rng(seed)

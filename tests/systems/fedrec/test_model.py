@@ -407,6 +407,7 @@ def test_threads_do_not_change_the_model(options):
     np.testing.assert_array_equal(one.records_[0].server.values, four.records_[0].server.values)
 
 
+@pytest.mark.every_instruction_set
 @pytest.mark.parametrize("n_factors", [3, 7, 8, 20, 40])
 @pytest.mark.parametrize("options", [{"rho": 2}, RESPONSES, {"rho": 1, "clip_norm": 1.0, "divisor": 9.0}])
 def test_instruction_sets_do_not_change_the_model(options, n_factors):

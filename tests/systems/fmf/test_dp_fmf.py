@@ -109,6 +109,7 @@ def test_users_add_up_whatever_the_shards(data, seed):
     np.testing.assert_array_equal(sums_of(state, data), alone)
 
 
+@pytest.mark.every_instruction_set
 def test_sums_are_the_same_on_every_instruction_set():
     state, data = state_of(60, 5, 1), generated(300)
     expected = sums_of(state, data)

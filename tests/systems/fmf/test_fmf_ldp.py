@@ -101,6 +101,7 @@ def test_published_variant_keeps_equations_5_and_9(data):
     assert (dense_sums(update, 300) != dense_sums(ours.local_round(state, data, key, 0), 300)).any()
 
 
+@pytest.mark.every_instruction_set
 @pytest.mark.parametrize("weight", [0.0, 0.7])
 @pytest.mark.parametrize(("n_factors", "n_reports"), [(1, 1), (5, 100), (8, 63), (9, 64), (17, 129), (33, 300)])
 def test_round_is_the_same_on_every_instruction_set(data, n_factors, n_reports, weight):

@@ -78,6 +78,7 @@ def test_round_equals_its_naive_twin(rotate, data, key, seed, n_factors, weight,
     assert update.arrays["n_reports"].tolist() == [7 * data.n_users]
 
 
+@pytest.mark.every_instruction_set
 @both
 @pytest.mark.parametrize(("n_factors", "n_reports"), [(1, 1), (5, 100), (8, 63), (17, 129)])
 def test_round_is_the_same_on_every_instruction_set(data, rotate, n_factors, n_reports):

@@ -80,9 +80,9 @@ def test_reports_sums_and_decoding_equal_naive_twin_in_whole_numbers(case):
     np.testing.assert_array_equal(system.apply(state, update).decoded, decoded)
 
 
-@pytest.mark.parametrize("level", hardware.instruction_sets())
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
 @pytest.mark.parametrize("n_items", [40, 70])  # an even and an odd number of passes
-def test_every_level_sends_the_same_reports(level, n_items):
+def test_every_level_sends_the_same_reports(instruction_set, n_items):
     system = SketchRound(BinaryResponse(1.0), n_items, 9, 3, True)
     data, state = generated(50, n_items), system.initial_state(KEY)
     words = [KEY.words(rounds._REPORTS, user=int(u), size=18) for u in data.global_user_ids]
@@ -90,7 +90,7 @@ def test_every_level_sends_the_same_reports(level, n_items):
     expected = [
         r for a, b, w in parts for r in naive.reports(data.indices[a:b], state.signs, w, 4, system.channel.span)
     ]
-    with hardware.use_instruction_set(level):
+    with hardware.use_instruction_set(instruction_set):
         place, bit = system._single_reports(state, data, KEY, 0, 1)
     assert list(zip(place.tolist(), bit.tolist(), strict=True)) == expected
 
