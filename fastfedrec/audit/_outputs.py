@@ -11,7 +11,6 @@ import numbers
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
-from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
@@ -215,7 +214,7 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
     if isinstance(item, Decimal):
         sign, digits, exponent = item.as_tuple()  # of -0, 1.00 and the kinds of NaN, too
         kind = exponent if isinstance(exponent, int) else -ord(exponent)
-        number = _as_float(Fraction(item)) if item.is_finite() else math.nan if item.is_nan() else float(item)
+        number = math.nan if item.is_nan() else float(item)  # infinite where a float cannot hold it
         atoms += [number, int(Decimal((0, digits, 0))), len(digits), sign, kind]
         return f"Decimal {exponent}" if isinstance(exponent, str) else "Decimal"
     if isinstance(item, numbers.Real):
