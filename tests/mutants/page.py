@@ -9,10 +9,10 @@ def table(groups: dict[str, list[Mutant]]) -> str:
     """A heading and a table for each group."""
     parts = []
     for title, mutants in groups.items():
-        parts.append(f"### {title}\n\n| mutant | what it breaks | where | killed by |\n| --- | --- | --- | --- |\n")
+        parts.append(f"### {title}\n\n| mutant | what it breaks | killed by |\n| --- | --- | --- |\n")
         for mutant in mutants:
             tests = ", ".join(f"`{name}`" for name in mutant.killed_by)
-            parts.append(f"| {mutant.name} | {mutant.breaks} | `{mutant.target}` | {tests} |\n")
+            parts.append(f"| {mutant.name} | {mutant.breaks} | {tests} |\n")
         parts.append("\n")
     return "".join(parts)
 
