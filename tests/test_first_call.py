@@ -16,7 +16,7 @@ CODE = """if True:
     from numba.core import event
     from numba.core.caching import _CacheLocator
     from fastfedrec import Key
-    from gru_case import Case
+    from support.gru_case import Case
     from support.models import MODELS, rated
 
     make_folder = _CacheLocator.ensure_cache_path

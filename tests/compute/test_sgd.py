@@ -245,7 +245,7 @@ def test_four_strata_of_four_blocks_meet_four_blocks(n_tasks):
 def test_an_interrupted_epoch_leaves_no_thread_waiting(late):
     code = f"""if True:
         import time
-        from sgd_case import fit, rating_list
+        from support.sgd_case import fit, rating_list
         from fastfedrec.compute import _sgd_training
         run = _sgd_training._kernel.run_epoch
         def interrupted(*args):
@@ -314,7 +314,7 @@ def test_what_a_loss_raises_is_raised(n_threads):
     # Two blocks of one user or item each: whichever task and phase the rating is met in, no task waits for ever.
     code = f"""if True:
         import numpy as np
-        from sgd_case import fit
+        from support.sgd_case import fit
         from support.sgd_case import refuses_fives
         users, items = np.array([[0, 0], [0, 0], [0, 0], [0, 1], [1, 0], [1, 1]]).T
         options = dict(n_users=2, n_items=2, n_blocks=2, n_epochs=500, learning_rate=.1, biases=False,
@@ -341,7 +341,7 @@ def test_what_a_loss_raises_of_ratings_held_out_is_raised(n_threads):
 def test_without_a_compiler():
     code = """if True:
         import numpy as np
-        from sgd_case import biased_square, fit, rating_list
+        from support.sgd_case import biased_square, fit, rating_list
         from support.sgd_case import refuses_fives
         data = rating_list(5, 4, 60)
         shift = {"n_users": 5, "n_items": 4, "n_threads": 2, "biases": False}
@@ -365,7 +365,7 @@ def test_without_a_compiler():
 def test_losses_by_name_need_no_compiler():
     code = """if True:
         import sys
-        from sgd_case import fit, rating_list
+        from support.sgd_case import fit, rating_list
         from fastfedrec import sgd
         for loss in sgd.LOSSES:
             fit(rating_list(9, 9, 20, high=1), n_users=9, n_items=9, loss=loss).predict([0], [0])

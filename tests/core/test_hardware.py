@@ -225,7 +225,7 @@ def test_a_processor_without_avx_runs_every_kernel_and_draws_the_same():
     if emulator is None:
         pytest.skip("needs qemu-x86_64, which plays a processor of 2008")
     code = (
-        "import hashlib, json; from fastfedrec import hardware; import parallel_calls as calls\n"
+        "import hashlib, json; from fastfedrec import hardware; from support import parallel_calls as calls\n"
         "with hardware.use_instruction_set('plain'): results, _ = calls.run_all(1)\n"
         "digests = {name: hashlib.sha256(calls.np.ascontiguousarray(x)).hexdigest() for name, x in results.items()}\n"
         # BLAS and NumPy have code of their own for each processor.

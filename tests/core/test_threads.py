@@ -125,7 +125,7 @@ def test_a_parallel_loop_around_is_respected():
 @pytest.mark.parametrize(("limit", "more"), [(1, False), (2, True)])
 def test_kernels_start_no_thread_beyond_the_limit(limit, more):
     code = (
-        "import parallel_calls as calls, threadpoolctl\n"
+        "import threadpoolctl; from support import parallel_calls as calls\n"
         "calls.data(), calls.np.ones((2, 2)) @ calls.np.ones((2, 2))\n"
         f"with threadpoolctl.threadpool_limits({limit}):\n"
         "    before = calls.count_threads()\n"
@@ -190,7 +190,7 @@ def test_a_forked_child_and_its_child_get_one_thread_whatever_is_asked():
 @pytest.mark.parametrize(("kind", "method"), [*(("pool", each) for each in START_METHODS), ("executor", "spawn")])
 def test_a_worker_of_any_kind_gives_the_same_results(method, kind):
     code = (
-        "import concurrent.futures, multiprocessing, parallel_calls as calls\n"
+        "import concurrent.futures, multiprocessing; from support import parallel_calls as calls\n"
         "if __name__ == '__main__':\n"
         "    expected, _ = calls.run_all(2)\n"
         f"    context = multiprocessing.get_context({method!r})\n"
@@ -358,7 +358,7 @@ def test_limits_that_belong_to_a_thread_are_restored_in_that_thread(monkeypatch,
 @needs_fork
 def test_a_child_forked_while_another_thread_was_inside_has_its_blas_again():
     code = (
-        "import os, threading, threadpoolctl, numpy, test_threads as t\n"
+        "import os, threading, threadpoolctl, numpy, core.test_threads as t\n"
         "threadpoolctl.threadpool_limits(3, user_api='blas')\n"
         "if t.blas_threads() != {3}: print('no limit'); os._exit(0)\n"
         "inside, leave = threading.Event(), threading.Event()\n"
@@ -384,7 +384,7 @@ def test_a_child_forked_while_another_thread_was_inside_has_its_blas_again():
 @needs_fork
 def test_a_child_forked_inside_a_block_is_still_inside():
     code = (
-        "import os, threadpoolctl, numpy, test_threads as t\n"
+        "import os, threadpoolctl, numpy, core.test_threads as t\n"
         "threadpoolctl.threadpool_limits(3, user_api='blas')\n"
         "if t.blas_threads() != {3}: print('no limit'); os._exit(0)\n"
         "with t.one_blas_thread():\n"
@@ -423,7 +423,7 @@ def test_another_library_with_threads_is_left_alone_and_leaves_us_alone(name, fi
     if importlib.util.find_spec(name) is None:
         pytest.skip(f"{name} is not installed")
     code = (
-        f"import json, threadpoolctl, parallel_calls as calls\n{BESIDE[name]}"
+        f"import json, threadpoolctl; from support import parallel_calls as calls\n{BESIDE[name]}"
         "expected, _ = calls.run_all(1)\n"
         "def settings(): return [library['num_threads'] for library in threadpoolctl.threadpool_info()]\n"
         f"{'other(); calls.run_all(0)' if first == 'other' else 'calls.run_all(0); other()'}\n"
@@ -435,7 +435,7 @@ def test_another_library_with_threads_is_left_alone_and_leaves_us_alone(name, fi
         # Two pools of threads live side by side and take turns: none grows by the other's use.
         "grown = calls.count_threads() - threads\n"
         "with threadpoolctl.threadpool_limits(1):\n"
-        "    limited = [calls._threads.resolve_n_threads(0), *settings()]\n"
+        "    limited = [calls.threads.resolve_n_threads(0), *settings()]\n"
         "    calls.run_all(0)\n"
         "    limited += settings()\n"
         "print(json.dumps([same, grown, sorted(set(limited)), settings() == before]))"

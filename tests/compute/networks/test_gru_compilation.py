@@ -6,7 +6,7 @@ from support.child_case import run_python
 def test_without_a_compiler():
     code = """if True:
         import numpy as np
-        from gru_case import Case, naive
+        from support.gru_case import Case, naive
         from fastfedrec._kernels.compute.networks import gru as kernel
         assert not hasattr(kernel.train_clients, "py_func")
         case = Case(n_clients=1, n_examples=2, longest=3)

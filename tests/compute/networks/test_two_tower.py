@@ -343,7 +343,7 @@ def test_bits_do_not_depend_on_threads(dtype, contexts):
 def test_a_forked_child_can_train():
     code = """if True:
         import os
-        from network_case import Case
+        from support.network_case import Case
         case = Case()
         before = case.train(n_threads=2).values.tobytes()
         child = os.fork()
@@ -360,7 +360,7 @@ def test_a_forked_child_can_train():
 def test_nothing_is_compiled_at_run_time():
     code = """if True:
         import sys
-        from network_case import Case
+        from support.network_case import Case
         case = Case()
         case.network.score(case.parameters, [0], updates=case.train(), clients=[0])
         assert "numba" not in sys.modules
