@@ -20,7 +20,7 @@ enum SgdLoss { SGD_SQUARED, SGD_ABSOLUTE, SGD_HUBER, SGD_LOGISTIC, SGD_OWN_LOSS 
 typedef void (*SgdOwnLoss)(double prediction, double rating, double* out);
 
 template <class Real>
-struct SgdRating {  // the records of `_rating_blocks`
+struct SgdRating {  // the records of `_sgd_blocks`
     uint32_t user, item;
     Real rating, weight;
 };

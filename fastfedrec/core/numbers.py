@@ -1,4 +1,4 @@
-"""Numbers as people bring them, in Python's own types, without any rounding: what `_check` is built on."""
+"""Numbers as people bring them, in Python's own types, without any rounding: what `check` is built on."""
 
 import math
 import numbers

@@ -224,7 +224,7 @@ def _is_missing(key: Any) -> bool:
 
 
 def _can_be_saved(key: Any) -> bool:
-    # As _persistence writes it.  Told at the door, not when a budget has been spent on what cannot be saved.
+    # As core.model_files writes it.  Told at the door, not when a budget has been spent on what cannot be saved.
     if isinstance(key, tuple):
         return all(map(_can_be_saved, key))
     key = key.item() if isinstance(key, np.generic) else key

@@ -1,4 +1,4 @@
-"""`_check`: numbers of every kind become Python's own, exactly, or are refused by name."""
+"""`check`: numbers of every kind become Python's own, exactly, or are refused by name."""
 
 import math
 from decimal import Decimal

@@ -391,7 +391,7 @@ def uncovered(objects, called, models):
         if inspect.isclass(target) and target.__name__ in models:
             given |= models[target.__name__]
         elif short not in called and short.rsplit(".", 1)[-1] in ("fit", "serve", "recommend", "personalize"):
-            continue  # n_threads of Fit.resolve, and what test_recommender and test_privrec try
+            continue  # n_threads of Fit.resolve, and what test_recommender and test_model of PrivRec try
         if wanted - given and not (exempt(short) and short not in called):
             yield short, sorted(wanted - given)
 

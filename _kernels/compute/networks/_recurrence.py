@@ -10,7 +10,7 @@ columns, the last state of all is in one place, and no step computes what is not
 belongs to step t is one block in memory, a row for each unit.  The outputs of U are in the order n, r, z, and those of
 W in the order r, z, n, so that each one's are neighbours in a block of gates n_h, r, z, n_x.
 
-Back through time, gates are replaced by their steps where they lie.  As in `network`, all of them carry minus the
+Back through time, gates are replaced by their steps where they lie.  As in `two_tower`, all of them carry minus the
 learning rate from the loss on, so the products of the end are the steps of the weights and are added to them.
 """
 

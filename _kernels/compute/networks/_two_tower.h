@@ -1,4 +1,4 @@
-// Vector code of `network`: a step of SGD of the two-tower network, a client's steps, and scores of all items.
+// Vector code of `two_tower`: a step of SGD of the two-tower network, a client's steps, and scores of all items.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 """Clients' steps on two contrastive losses, and codes of sequences (gru.md), in Numba.
 
-The unit itself is in `_recurrence`.  Inputs are trusted.  As in `network`, the gradient of a loss is scaled by minus
+The unit itself is in `_recurrence`.  Inputs are trusted.  As in `two_tower`, the gradient of a loss is scaled by minus
 the learning rate where it arises; functions release the GIL and are called from threads, and each client is computed
 by one of them.
 """

@@ -3,8 +3,8 @@
     L = cross-entropy of a batch of examples + weight (loss of the items + loss of the segments of a batch of sequences)
 
 which is equation 11 of Wang et al. 2021, divided by its weight of the first term.  The network and the encoder share
-nothing but the embeddings of items' ids.  So a step is one of `network` and one of `gru` from the same embeddings, the
-latter on a copy of them, and what both have moved is added up: it goes down the gradient of the sum.
+nothing but the embeddings of items' ids.  So a step is one of `two_tower` and one of `gru` from the same embeddings,
+the latter on a copy of them, and what both have moved is added up: it goes down the gradient of the sum.
 
 Inputs are trusted.  As there, functions release the GIL and are called from threads, each client by one of them.
 """
@@ -66,7 +66,7 @@ def add_moves(e, after, before):
 @compile_kernel
 def train_clients(
     parameters,  # IN (n_parameters,) dense weights of the network, those of the encoder, then embeddings
-    examples,  # address of what `network.Examples` holds: examples, features and learning rate
+    examples,  # address of what `two_tower.Examples` holds: examples, features and learning rate
     n_room,  # numbers that a step on them works in
     n_network,  # dense weights of the network
     users,  # IN (n_clients,) rows of the user table

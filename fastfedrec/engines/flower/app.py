@@ -61,7 +61,7 @@ def client_app(
     data_loader : callable
         Called with Flower's context, for each message; returns this node's users as `Interactions` over the whole
         catalogue, in its order (`Interactions.from_scipy`).  What is large is best opened from a file
-        (`interaction_store`).
+        (`data.store.open_interactions`).
     seed : int or None
         None is a deployment: this node draws a key of its own for each run, and keeps it in its folder.  A seed is a
         simulation, in which all nodes have one key, the server has it too, and nothing is kept but what devices

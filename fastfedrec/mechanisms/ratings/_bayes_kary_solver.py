@@ -1,9 +1,9 @@
 """The linear programme behind `BayesKary`: which outputs, how often, and what they stand for.
 
-Outputs are those of `_optimal_kary`: a set S of inputs, on which one is e^epsilon times as likely as elsewhere, with a
-weight w and a value a.  How much of the prior's variance a report explains is a sum over the outputs, each of which
-adds w score(S), score(S) = (sum_i prior_i p_i (x_i - mean))^2 / (variance sum_i prior_i p_i), with p_i = e^epsilon on S
-and 1 elsewhere.  So for given outputs it is a linear programme in the weights:
+Outputs are those of `_optimal_kary_solver`: a set S of inputs, on which one is e^epsilon times as likely as elsewhere,
+with a weight w and a value a.  How much of the prior's variance a report explains is a sum over the outputs, each of
+which adds w score(S), score(S) = (sum_i prior_i p_i (x_i - mean))^2 / (variance sum_i prior_i p_i), with p_i =
+e^epsilon on S and 1 elsewhere.  So for given outputs it is a linear programme in the weights:
 
     maximise sum w score(S)  subject to, for every input i,
     sum w p_i = 1,   sum w p_i a = x_i,   sum w p_i a^2 - x_i^2 <= the largest variance allowed.
@@ -47,7 +47,7 @@ def solve(
     `variance_ratio` times as large.
     """
     centre, half = (inputs[0] + inputs[-1]) / 2, (inputs[-1] - inputs[0]) / 2
-    unit = half / math.tanh(epsilon / 2)  # as in `_optimal_kary`
+    unit = half / math.tanh(epsilon / 2)  # as in `_optimal_kary_solver`
     x, ratio = (inputs - centre) / unit, math.exp(epsilon)
     all_factors, scores = _score_all(x, ratio, prior)
     sets, values = _first_outputs(len(x))

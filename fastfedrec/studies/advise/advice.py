@@ -24,7 +24,7 @@ from fastfedrec.studies.sweep.runs import plain
 __all__ = ["Advice", "Offer", "advise"]
 
 METRIC = "hr@10"
-_FILE = "advice.json"  # written by `_advice_grid`
+_FILE = "advice.json"  # written by `grid`
 _MOST_EPSILON = 1e6  # nobody is promised anything by it
 _RANDOM = 0.1  # HR@10 of a random list, among 100 items: noisy popularity may be worse than none
 

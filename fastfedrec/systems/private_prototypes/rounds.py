@@ -1,7 +1,7 @@
 """What entities send and what their server accepts; `private_prototypes.PrivatePrototypes` is the model around it.
 
 There is one round: every entity sends noisy sums over groups of its users.  The server's part, from sums to item
-factors, is `_private_prototypes_server`.
+factors, is `server`.
 """
 
 from collections.abc import Mapping

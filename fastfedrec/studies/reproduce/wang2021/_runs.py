@@ -1,4 +1,4 @@
-"""The runs behind `wang2021_figures`: each trains what a few points need, and is kept when it has finished."""
+"""The runs behind `figures`: each trains what a few points need, and is kept when it has finished."""
 
 import functools
 import time

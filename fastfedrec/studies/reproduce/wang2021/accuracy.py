@@ -1,6 +1,6 @@
 """Wang et al. 2021 (PrivRec): Tables 2 and 3 beside every baseline, and Tables 4 and 5 beside proven upper bounds.
 
-Table 1 is notation.  Table 6 (membership inference): `wang2021_attacks`.  Figures: `wang2021_figures`.
+Table 1 is notation.  Table 6 (membership inference): `attacks`.  Figures: `figures`.
 """
 
 import functools

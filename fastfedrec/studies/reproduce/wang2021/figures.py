@@ -1,7 +1,7 @@
 """Wang et al. 2021 (PrivRec): Figures 3 to 9, each beside what the paper says of it.
 
 The paper's figures print no numbers, so each stands beside the paper's sentence about it; Figure 1 is a drawing, and
-Figure 2 is in `wang2021_activity`.  What the private runs cost is in the table: the upper bound that the ledger proves,
+Figure 2 is in `activity`.  What the private runs cost is in the table: the upper bound that the ledger proves,
 not the paper's epsilon.
 """
 

@@ -1,4 +1,4 @@
-"""Readable twin of compute.networks.joint_loss: the gradients of the twins of `network` and `gru`, added up."""
+"""Readable twin of compute.networks.joint_loss: the gradients of the twins of `two_tower` and `gru`, added up."""
 
 from naive.compute.networks import gru
 from naive.compute.networks import two_tower as network
