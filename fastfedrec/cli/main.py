@@ -271,7 +271,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     elif not hasattr(model, "predict"):
         raise UsageError(f"{type(model).__name__} predicts no ratings; --metrics must be hr@K, ndcg@K or mrr")
     baselines: tuple[Any, ...] = (GlobalMean(), ItemMean()) if of_ratings else (Random(), Popularity())
-    models = {type(m).__name__: m for m in (model, *baselines)}
+    models = {type(model).__name__: model}
+    for baseline in baselines:
+        models.setdefault(type(baseline).__name__, baseline)  # the model may be one of them, with its own parameters
     data = load_data(arguments, map(type, models.values()))
     show_progress = _can_show_progress()
     found: dict[str, list[dict[str, float]]] = {name: [] for name in models}

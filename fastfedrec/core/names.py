@@ -22,18 +22,21 @@ SYSTEMS = {
     "item-knn": "systems.baselines.item_models.ItemKNN",
     "ease": "systems.baselines.item_models.EASE",
     "random": "systems.baselines.popularity.Random",
+    "ncf": "systems.privrec.ncf.NCF",
+    "central-nmf": "systems.private_prototypes.baselines.CentralNMF",
+    "individual-nmf": "systems.private_prototypes.baselines.IndividualNMF",
+    "global-mean": "systems.rating_svd.baselines.GlobalMean",
+    "user-mean": "systems.rating_svd.baselines.UserMean",
+    "item-mean": "systems.rating_svd.baselines.ItemMean",
+    "biased-mf": "systems.rating_svd.baselines.BiasedMF",
+    "rating-item-knn": "systems.rating_svd.baselines.RatingItemKNN",
 }
 #: Classes and functions, and the modules that define them.
 HOMES = {name: module for module, _, name in (place.rpartition(".") for place in SYSTEMS.values())} | {
-    "BiasedMF": "systems.rating_svd.baselines",
     "DivergenceError": "rounds.system",
-    "GlobalMean": "systems.rating_svd.baselines",
     "Interactions": "data.interactions",
-    "ItemMean": "systems.rating_svd.baselines",
     "Key": "core.randomness",
     "NoAnswerError": "rounds.engine",
-    "RatingItemKNN": "systems.rating_svd.baselines",
-    "UserMean": "systems.rating_svd.baselines",
     "choose_items": "mechanisms.item_choice",
     "load": "systems.recommender",
 }

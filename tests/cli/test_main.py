@@ -13,7 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastfedrec
-from fastfedrec import FMFLDP, Interactions, Key, LaplaceRRSVD, Popularity, datasets
+from fastfedrec import (
+    FMFLDP,
+    BiasedMF,
+    GlobalMean,
+    Interactions,
+    Key,
+    LaplaceRRSVD,
+    Popularity,
+    RatingItemKNN,
+    UserMean,
+    datasets,
+)
 from fastfedrec.cli import demo
 from fastfedrec.cli.inputs import make_system
 from fastfedrec.cli.main import _build_parser, main
@@ -110,6 +121,31 @@ def test_ratings_are_evaluated_by_their_errors(tmp_path, capsys):
     assert document["privacy"]["events"][0]["fields"]["epsilon"] == pytest.approx(3.0, rel=1e-6)
     found = run_json(capsys, "recommend", tmp_path / "model", "--users", 3, "-n", 2)["recommendations"]
     assert len(found[0]["items"]) == 2
+
+
+def test_rating_baselines_are_systems_with_their_own_parameters(tmp_path, capsys):
+    dense = scipy.sparse.csr_array(np.random.default_rng(1).integers(0, 6, (40, 25)).astype(np.float32))
+    scipy.sparse.save_npz(tmp_path / "ratings.npz", dense)
+    key = Key.from_seed(0)
+    train, test = random_split(Interactions.from_scipy(dense), test_fraction=0.2, key=key)
+    for name, model in (
+        ("global-mean", GlobalMean(epsilon=0.5)),  # and not the mean without privacy that stands beside other models
+        ("user-mean", UserMean(epsilon=0.5)),
+        ("biased-mf", BiasedMF()),
+        ("rating-item-knn", RatingItemKNN(n_neighbors=3)),
+    ):
+        values = {k: v for k, v in model.get_params().items() if v != type(model)().get_params()[k]}
+        options = ["--set", *(f"{k}={v}" for k, v in values.items())] if values else []
+        argv = [name, "--data", tmp_path / "ratings.npz", *options]
+        document = run_json(capsys, "evaluate", *argv, "--metrics", "rmse", "--seeds", 1)
+        assert set(document["results"]) == {type(model).__name__, "GlobalMean", "ItemMean"}
+        expected = evaluate_ratings(model.fit(train, key=key), test, metrics=["rmse"])["rmse"]
+        assert document["results"][type(model).__name__]["rmse"]["values"] == [expected]
+        fitted = run_json(capsys, "fit", *argv, "--out", tmp_path / "model")
+        assert fitted["parameters"] == json.loads(json.dumps(model.get_params()))
+        found = run_json(capsys, "recommend", tmp_path / "model", "--users", 3, "-n", 2)["recommendations"]
+        assert len(found[0]["items"]) == 2
+    assert expected != evaluate_ratings(GlobalMean().fit(train, key=key), test, metrics=["rmse"])["rmse"]
 
 
 def test_a_matrix_that_unpacks_to_more_than_its_file_may_is_not_read(tmp_path, capsys):

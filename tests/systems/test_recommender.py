@@ -21,6 +21,7 @@ from fastfedrec import (
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.systems.privrec.ncf import NCF
 from fastfedrec.systems.recommender import Recommender
+from fastfedrec.systems.registry import SYSTEMS
 
 BASES = {"Baseline", "OwnRows", "_Unprotected", "RatingModel", "RatingBaseline", "AdditiveModel", "GramModel"}
 
@@ -36,8 +37,8 @@ def model(request, data):
     return request.param.fit(data, key=Key.from_seed(2))
 
 
-def test_every_model_is_here():
-    assert {type(m).__name__ for m in MODELS} == {
+def test_every_model_is_here_and_has_a_name_for_the_command_line_and_for_load():
+    assert {type(m).__name__ for m in MODELS} == set(SYSTEMS.values()) == {
         name
         for name, kind in Recommender._registry.items()
         if kind.__module__.startswith("fastfedrec.") and not name.startswith("_") and name not in BASES
