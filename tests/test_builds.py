@@ -1,5 +1,6 @@
 """What builds, and what tests builds, names files by name or by pattern: none is left out in a folder further down."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -102,6 +103,7 @@ def test_type_checkers_see_the_public_names_of_an_installed_package(tmp_path):
     done = subprocess.run(
         [sys.executable, "-P", "-m", "mypy", *python, "program.py"],
         cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")},
         capture_output=True,
         text=True,
         check=False,
