@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from mutants import MUTANTS
 from mutants.__main__ import PAGE, TESTS, installed
-from mutants.page import with_table
+from mutants.page import with_lists
 from mutants.patch import Mutant, PatchError, Source
 from mutants.run import Runner
 
@@ -72,7 +72,7 @@ def test_every_mutant_applies_and_its_tests_exist(mutant, runner):
 
 
 def test_the_page_lists_all_mutants():
-    assert PAGE.read_text() == with_table(PAGE.read_text(), MUTANTS)
+    assert PAGE.read_text() == with_lists(PAGE.read_text(), MUTANTS)
 
 
 # ---- the runner ------------------------------------------------------------------------------------------------------
