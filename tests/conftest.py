@@ -4,6 +4,10 @@ from pathlib import Path
 # Before NumPy is loaded, and for the processes that tests start.  Small products gain nothing from a second thread,
 # which waits by spinning, on the core where another worker of pytest-xdist tests.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Threads of OpenMP that wait sleep at once.  Where a process has no more of them than processors, GNU's spin for
+# milliseconds first, at every loop: on cores that another worker of pytest-xdist needs, whose threads wait likewise.
+# A call of every kernel by each of two processes on two cores takes five times as long so.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import pytest
 from hypothesis import settings

@@ -23,8 +23,12 @@ needs_two = pytest.mark.skipif(resolve_n_threads(0) < 2, reason="needs two proce
 
 
 def run_python(*arguments, **environment):
-    """What a new interpreter prints, with the tests' folder on its path; OpenMP's own settings are left out."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
+    """What a new interpreter prints, with the tests' folder on its path; OpenMP's limits of threads are left out."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name == "OMP_WAIT_POLICY" or not name.startswith(("OMP_", "GOMP_", "KMP_"))
+    }
     return subprocess.run(
         [sys.executable, "-P", "-W", "ignore::DeprecationWarning", *arguments],  # 3.12 warns of every fork of threads
         env=inherited | {"PYTHONPATH": str(TESTS)} | environment,
