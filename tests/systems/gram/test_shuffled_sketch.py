@@ -200,7 +200,7 @@ def test_the_gate_sees_public_numbers_only():
 
 
 def test_popularity_of_the_open_model_is_about_the_share_of_users():
-    data = generated(20_000, 60)
+    data = generated(5000, 60)
     model = fitted(8.0, data)
     shares = data.interactions_per_item() / data.n_users
     assert np.corrcoef(model.item_means_, shares)[0, 1] > 0.97
