@@ -15,6 +15,11 @@ ROOT = Path(__file__).resolve().parents[1]
 NAMES = "fastfedrec/core/names.py"
 REFERENCE = "docs/reference/index.md"
 LINE = '    "toy": "systems.toy.model.Toy",\n'
+MODELS = "tests/support/models.py"
+EVERY_MODEL = (
+    "tests/systems/test_recommender.py::test_every_model_is_here_and_has_a_name_for_the_command_line_and_for_load"
+)
+MODEL_LINES = {"    UserMean,\n": "    Toy,\n", "]\n\n\ndef rated": "    Toy(),\n"}
 NEW = {
     "fastfedrec/systems/toy/__init__.py": '"""Items by their least value."""\n',
     "fastfedrec/systems/toy/model.py": '''"""A toy: every user is recommended the items that came first."""
@@ -104,8 +109,9 @@ def run(tree, *command):
 
 def check(tree, *more):
     """The tests of the tree."""
-    tests = ["tests/test_layers.py", "tests/test_conventions.py", *more]
+    tests = ["tests/test_layers.py", "tests/test_conventions.py", EVERY_MODEL, *more]
     chosen = "mirror or has_a_page or layer or imports or rooms or circle or private or short or numpydoc_toy or first"
+    chosen += " or every_model_is_here"
     return run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests)
 
 
@@ -123,10 +129,12 @@ def add_line(tree, name, before, line):
     write(tree, {name: text.replace(before, line + before)})
 
 
-def add_toy(tree, *, line=True, page=True, without=()):
+def add_toy(tree, *, line=True, page=True, models=True, without=()):
     write(tree, {name: text for name, text in NEW.items() if name not in without})
     if line:
         add_line(tree, NAMES, '    "random": ', LINE)
+    for before, new in MODEL_LINES.items() if models else ():
+        add_line(tree, MODELS, before, new)
     if page:
         add_line(tree, REFERENCE, "   fastfedrec.systems.dplcf\n", "   fastfedrec.systems.toy.model\n")
 
@@ -139,7 +147,7 @@ def test_a_system_is_its_package_one_line_its_tests_and_its_page(tree):
     before = contents(tree)
     add_toy(tree)
     touched = {str(Path(*path.parts[1:])) for path, text in contents(tree).items() if before.get(path) != text}
-    assert touched == {*NEW, NAMES, REFERENCE}
+    assert touched == {*NEW, NAMES, MODELS, REFERENCE}
     used = run(tree, "-c", USE)
     assert used.returncode == 0, used.stderr
     checked = check(tree, "tests/systems/toy")
@@ -148,10 +156,13 @@ def test_a_system_is_its_package_one_line_its_tests_and_its_page(tree):
     for name in NEW:
         for top in ("tree", "site"):
             (tree / top / name).unlink(missing_ok=True)
-    for name in (NAMES, REFERENCE):
+    for name in (NAMES, MODELS, REFERENCE):
         for top in ("tree", "site"):
             if (path := tree / top / name).exists():
-                path.write_text(path.read_text().replace(LINE, "").replace("   fastfedrec.systems.toy.model\n", ""))
+                text = path.read_text()
+                for line in (LINE, *MODEL_LINES.values(), "   fastfedrec.systems.toy.model\n"):
+                    text = text.replace(line, "")
+                path.write_text(text)
     assert contents(tree) == before
     checked = check(tree)
     assert checked.returncode == 0, checked.stdout
@@ -164,9 +175,17 @@ def test_without_its_line_a_system_is_not_known(tree):
     assert "toy" in used.stderr
 
 
-@pytest.mark.parametrize("left_out", ["page", "test"])
-def test_without_its_page_or_its_tests_the_tests_of_the_tree_fail(tree, left_out):
-    add_toy(tree, page=left_out != "page", without=["tests/systems/toy/test_model.py"] if left_out == "test" else ())
+@pytest.mark.parametrize(
+    ("left_out", "named"),
+    [
+        ("page", "systems.toy.model"),
+        ("tests", "tests/systems/toy/test_model.py"),
+        ("models", EVERY_MODEL),
+    ],
+)
+def test_where_a_step_is_left_out_the_tests_of_the_tree_fail(tree, left_out, named):
+    without = ["tests/systems/toy/test_model.py"] if left_out == "tests" else ()
+    add_toy(tree, page=left_out != "page", models=left_out != "models", without=without)
     checked = check(tree)
     assert checked.returncode == 1
-    assert ("systems.toy.model" if left_out == "page" else "tests/systems/toy/test_model.py") in checked.stdout
+    assert named in checked.stdout

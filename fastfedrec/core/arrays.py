@@ -1,4 +1,4 @@
-"""Row numbers and which there are, read-only arrays and aligned ones, as kernels take them."""
+"""Arrays as kernels take them: row numbers that are checked, distinct numbers, read-only and aligned arrays."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Files that a run finds again: looked at before they are used, and named with the way out where they are damaged."""
+"""Files that a run resumes from: checked before they are used, with the way out in the error where they are damaged."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Plain-text tables and figures, for summaries that must read well without any extra installed."""
+"""Plain-text tables, and an epsilon, infinity included, as text and JSON have it."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Entries held out of some users, and where a model ranks them among all items; public in `fastfedrec.evaluation`."""
+"""Mean percentile rank: where a model ranks held-out entries among all items; public in `fastfedrec.evaluation`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Splits into train and test; ranking metrics of any model that scores pairs, rating errors of any that predicts."""
+"""Ranking metrics of any model that scores pairs; `evaluate` is the entry to these, and to the errors of `ratings`."""
 
 import re
 import warnings

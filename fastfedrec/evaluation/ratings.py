@@ -1,4 +1,4 @@
-"""Splits into folds and errors of predicted ratings; public as part of `fastfedrec.evaluation`."""
+"""RMSE and MAE of any model that predicts ratings; public as `fastfedrec.evaluation.evaluate_ratings`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

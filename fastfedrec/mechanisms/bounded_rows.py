@@ -1,4 +1,4 @@
-"""What comes before private k-means: bounded contributions, a public projection, and candidate centres."""
+"""Rows within public bounds, as private k-means takes them: limited, projected at random; and candidate centres."""
 
 import math
 from fractions import Fraction

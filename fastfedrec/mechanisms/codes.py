@@ -1,4 +1,4 @@
-"""What mechanisms check of arrays and grids: values numbered from 0, where reports go, and what inputs stand for."""
+"""Checks of the arrays of mechanisms: grids of values, codes of values numbered from 0, and arrays of reports."""
 
 import itertools
 from collections.abc import Iterable, Sequence

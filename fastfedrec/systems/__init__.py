@@ -1,4 +1,4 @@
-"""The systems: a package each, and what all models have in common.
+"""The systems and baselines, a package each, and what all have in common: `recommender`, `rating_model`, files, claims.
 
 The contract with engines is in `rounds`; deployments on nodes are in `engines`.
 """

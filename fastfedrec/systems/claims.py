@@ -1,4 +1,4 @@
-"""What a system's own epsilon is a claim of, in the words that its ledger shows."""
+"""What a system tells its ledger of its claim: whom its epsilon covers, and where the list of items came from."""
 
 from fractions import Fraction
 

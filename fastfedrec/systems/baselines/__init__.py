@@ -1,4 +1,4 @@
 """Models to stand beside: popularity, with and without privacy, and models of items' similarities.
 
-Baselines of ratings are in `rating_svd`, those of prototypes in `private_prototypes`.
+Baselines of ratings are in `rating_svd`, those of prototypes in `private_prototypes`, and NCF is in `privrec`.
 """

@@ -1,4 +1,4 @@
-"""The rounds of private ALS: item counts, power iterations, least squares; `dp_als.DPALS` is the model around them.
+"""The rounds of private ALS: item counts, power iterations, least squares; `model.DPALS` is the model around them.
 
 Each is a sum of whole numbers, to which one user adds vectors of known norm and the server adds Gaussian noise: see
 docs/explanation/systems/dp_als/dp-als-privacy.md.

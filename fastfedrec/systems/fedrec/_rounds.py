@@ -1,4 +1,4 @@
-"""The rounds of FedRec: the three functions, in fixed point, and what the server accepts."""
+"""The rounds of FedRec in fixed point, and what its server accepts."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence

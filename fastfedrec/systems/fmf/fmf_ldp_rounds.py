@@ -1,4 +1,4 @@
-"""The three functions of FMF-LDP and what its server accepts; `fmf_ldp.FMFLDP` is the model around them."""
+"""The rounds of FMF-LDP, and what its server accepts; `fmf_ldp.FMFLDP` is the model around them."""
 
 import functools
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What entities send and what their server accepts; `private_prototypes.PrivatePrototypes` is the model around it.
+"""What entities send and what their server accepts; `model.PrivatePrototypes` is the model around it.
 
 There is one round: every entity sends noisy sums over groups of its users.  The server's part, from sums to item
 factors, is `server`.
@@ -74,7 +74,7 @@ class PrototypeState:
 
 
 class PrototypeRounds(FederatedSystem):
-    """The one round of private prototypes; the parameters are those of `private_prototypes.PrivatePrototypes`."""
+    """The one round of private prototypes; the parameters are those of `model.PrivatePrototypes`."""
 
     epsilon: float | None
     delta: float | None

@@ -1,4 +1,4 @@
-"""Rounds of PrivRec on the two-tower network; `privrec.PrivRec` is the model around them."""
+"""Rounds of PrivRec on the two-tower network; `model.PrivRec` is the model around them."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
