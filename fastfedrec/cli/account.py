@@ -1,7 +1,6 @@
 """The command ``fastfedrec account``: what a run would cost, before any run."""
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,14 @@ from fastfedrec.accounting import (
     composed_epsilon,
 )
 from fastfedrec.accounting.views import SHORT_NAMES, VIEWS
+from fastfedrec.cli.outputs import print_json
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
 from fastfedrec.mechanisms import BinaryResponse
 
 
 def add_account(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Describe the command and its two forms to the parser of `cli`."""
+    """Describe the command and its two forms to the parser of `main`."""
     text = "What a run would cost a user in privacy, before any run, with the curve over rounds."
     kinds = commands.add_parser("account", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
 
@@ -129,7 +129,7 @@ def _report(
     if arguments.json:
         epsilon = {name: [epsilon_to_json(e) for e in values] for name, values in curves.items()}
         document = {"rounds": list(rounds), "epsilon": epsilon, "delta": arguments.delta} | details
-        print(json.dumps(document | {"plot": arguments.plot and str(arguments.plot)}, indent=2, allow_nan=False))
+        print_json(document | {"plot": arguments.plot and str(arguments.plot)})
         return
     rows = [(n, *(format_epsilon(values[i]) for values in curves.values())) for i, n in enumerate(rounds)]
     print(text + "\n\nover rounds:\n" + format_table(("rounds", *curves), rows))

@@ -1,7 +1,6 @@
 """The command ``fastfedrec audit``: what a mechanism of the package demonstrably costs, beside what it claims."""
 
 import argparse
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from fastfedrec.accounting import Gaussian, PLDAccountant, calibrate_noise_multi
 from fastfedrec.audit import AuditResult, audit
 from fastfedrec.audit.cases import CASES, Case
 from fastfedrec.audit.draws import draw_outputs
+from fastfedrec.cli.outputs import print_json
 from fastfedrec.core.check import check_epsilon, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
@@ -23,7 +23,7 @@ _DELTA = 1e-6  # of an epsilon of Gaussian noise
 
 
 def add_audit(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe the command to the parser of `cli`."""
+    """Describe the command to the parser of `main`."""
     command = add(
         "audit", run_audit, "Look for evidence against a mechanism's claim, on its exact table and by drawing."
     )
@@ -71,7 +71,7 @@ def run_audit(arguments: argparse.Namespace) -> None:
             "results": {name: result.to_dict() for name, result in results.items()},
             "plot": None if arguments.plot is None else str(arguments.plot),
         }
-        print(json.dumps(document, indent=2, allow_nan=False))
+        print_json(document)
         return
     broken = f", with half of its noise ({entry.broken})" if arguments.half_noise else ""
     print(f"{arguments.mechanism}{broken}, inputs {case.inputs[0]} and {case.inputs[1]}")
@@ -116,7 +116,7 @@ def _print_all(seed: int | None, *, as_json: bool) -> None:
                 flush=True,
             )
     if as_json:
-        print(json.dumps({"version": __version__, "mechanisms": rows}, indent=2, allow_nan=False))
+        print_json({"version": __version__, "mechanisms": rows})
 
 
 def _loss_distribution(name: str, case: Case) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
-"""The demo: private federated training on generated data, compared, accounted for and plotted."""
+"""The command ``fastfedrec demo``: private training on generated data, compared, accounted for and plotted."""
 
-import importlib.util
+import argparse
 import math
 import sys
 import time
@@ -10,8 +10,10 @@ from typing import Any
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import SHORT_NAMES
+from fastfedrec.cli.inputs import UsageError, natural
+from fastfedrec.cli.outputs import EPSILON_LEGEND, missing_extra, print_json
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.text import NOT_COVERED, epsilon_from_json, format_epsilon, format_table
+from fastfedrec.core.text import epsilon_from_json, format_epsilon, format_table
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
@@ -25,18 +27,27 @@ N_USERS, N_ITEMS, PRESET = 50_000, 1000, "movielens-20m"
 CURVE_EVERY = 10  # the learning curve is measured on every tenth user, the table on all
 METRICS = ("hr@10", "ndcg@10")
 N_NEGATIVES = 99
-EPSILON_LEGEND = (
-    "epsilon: of a user in the whole run, in nats: against a server that sees who sent what, the same behind a "
-    "shuffler,\nand the public; 'none' is no guarantee\n" + NOT_COVERED
-)
 PRIVATE, TWIN = "FMF-LDP (private)", "FMF-LDP without privacy"
 
 
-def missing_extra(module: str, loss: str) -> str | None:
-    """Say what is lost without an optional package, and how to install it; None where it is there."""
-    if importlib.util.find_spec(module) is not None:
-        return None
-    return f"{loss}: {module} is not installed; pip install 'fastfedrec[cli]'"
+def add_demo(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Describe the command to the parser of `main`."""
+    command = add("demo", _demo, "Train privately on generated data, compare, account, and plot.")
+    command.add_argument("--out", type=Path, default=Path("demo-output"), metavar="DIR", help="folder for the plot")
+    command.add_argument("--seed", type=natural, metavar="N", help="simulate: take the noise from a seed")
+
+
+def _demo(arguments: argparse.Namespace) -> None:
+    if arguments.out.exists() and not arguments.out.is_dir():
+        raise UsageError(f"--out {arguments.out} must be a folder, and a file is there")
+
+    def show(text: str) -> None:
+        if not arguments.json:
+            print(text + "\n", flush=True)
+
+    document = run_demo(arguments.out, seed=arguments.seed, show=show)
+    if arguments.json:
+        print_json(document)
 
 
 def run_demo(out: Path, *, seed: int | None, show: Callable[[str], None]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fastfedrec.core import doctor
 
 
 def add_doctor(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe the command to the parser of `cli`."""
+    """Describe the command to the parser of `main`."""
     add("doctor", run_doctor, "Instruction sets, threads, BLAS, OpenMP, Numba and packages; known conflicts.")
 
 

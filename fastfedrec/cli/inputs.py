@@ -84,6 +84,22 @@ def add_catalogue(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_system_and_data(command: argparse.ArgumentParser) -> None:
+    """The arguments that name a system, its parameters and data."""
+    command.add_argument("system", metavar="SYSTEM", help=", ".join(registry.SYSTEMS))
+    command.add_argument("--data", required=True, metavar="PATH", help=DATA_HELP)
+    command.add_argument("--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="its parameters")
+    add_catalogue(command)
+    command.add_argument(
+        "--top-items", type=positive, metavar="N",
+        help="for experiments: keep the N most used items, a choice that no guarantee covers",
+    )  # fmt: skip
+    command.add_argument(
+        "--min-interactions", type=positive, metavar="N", help="then keep users with N items, and items with a user"
+    )
+    command.add_argument("--threads", type=natural, default=0, metavar="N", help="0 (all); changes no result")
+
+
 def _read_catalogue(arguments: argparse.Namespace) -> dict[str, Any]:
     """What a loader takes for --catalogue and --drop-unlisted."""
     source = arguments.catalogue

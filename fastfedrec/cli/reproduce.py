@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.cli.demo import missing_extra
+from fastfedrec.cli.outputs import missing_extra
 from fastfedrec.core import doctor
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.files import write_text
@@ -49,7 +49,7 @@ _TABLES = {
 
 
 def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe the command to the parser of `cli`."""
+    """Describe the command to the parser of `main`."""
     command = add(
         "reproduce",
         run_reproduce,

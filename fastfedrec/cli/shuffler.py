@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def add_shuffler(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe the command to the parser of `cli`."""
+    """Describe the command to the parser of `main`."""
     command = add("shuffler", run_shuffler, "Pass on nodes' reports to the server, in whole batches and random order.")
     command.add_argument("--listen", required=True, metavar="HOST:PORT", help="where to wait for nodes and the server")
     command.add_argument("--min-crowd", type=int, required=True, metavar="N", help="fewest users that make a batch")

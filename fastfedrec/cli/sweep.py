@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.cli.demo import missing_extra
 from fastfedrec.cli.inputs import (
     DATA_HELP,
     UsageError,
@@ -18,6 +17,7 @@ from fastfedrec.cli.inputs import (
     positive,
     split_assignments,
 )
+from fastfedrec.cli.outputs import missing_extra, print_json
 from fastfedrec.studies.sweep.cells import TRUST_VIEWS
 from fastfedrec.systems.registry import SYSTEMS, system_class
 
@@ -41,7 +41,7 @@ class _AddValues(argparse.Action):
 
 
 def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe both commands to the parser of `cli`."""
+    """Describe both commands to the parser of `main`."""
     command = add(
         "sweep",
         run_sweep,
@@ -148,7 +148,7 @@ def _measure_advice(arguments: argparse.Namespace, show_progress: bool) -> None:
         arguments.out, n_jobs=arguments.jobs, n_threads=arguments.threads, show_progress=show_progress
     )
     if arguments.json:
-        print(json.dumps({**document, "failures": failures}, indent=2, allow_nan=False))
+        print_json({**document, "failures": failures})
         return
     for failure in failures:
         print(f"failed: {failure['system']} {failure['parameters']}, seed {failure['seed']}: {failure['error']}")

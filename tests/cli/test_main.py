@@ -395,7 +395,7 @@ def test_a_model_is_saved_without_users_where_that_is_said(tmp_path, capsys):
 
 def test_no_budget_is_spent_on_what_could_not_be_saved(tmp_path, capsys, monkeypatch):
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    monkeypatch.setattr("fastfedrec.cli.main.load_data", lambda *_: pytest.fail("it was begun"))
+    monkeypatch.setattr("fastfedrec.cli.fit.load_data", lambda *_: pytest.fail("it was begun"))
     for path, message in ((tmp_path / "link", "is a link"), ("/dev/null", "is no ordinary file")):
         assert main(["fit", "popularity", "--data", DATA, "--out", str(path)]) == 2
         assert message in capsys.readouterr().err

@@ -1,0 +1,130 @@
+"""The command ``fastfedrec evaluate``: a system's quality on held-out data, beside plain baselines."""
+
+import argparse
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fastfedrec.accounting.views import SHORT_NAMES
+from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, positive
+from fastfedrec.cli.outputs import EPSILON_LEGEND, can_show_progress, describe, print_json
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.text import NOT_COVERED, epsilon_from_json, format_epsilon, format_table
+from fastfedrec.core.version import __version__
+from fastfedrec.evaluation import (
+    RATING_METRICS,
+    evaluate,
+    evaluate_ratings,
+    leave_one_out,
+    parse_metrics,
+    random_split,
+)
+from fastfedrec.systems.baselines.popularity import Popularity, Random
+from fastfedrec.systems.claims import catalogue_note
+from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
+from fastfedrec.systems.registry import SYSTEMS
+
+
+def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Describe the command to the parser of `main`."""
+    command = add(
+        "evaluate",
+        run_evaluate,
+        "Leave one interaction of each user out, train, and rank it; mean and deviation over seeds.",
+    )
+    add_system_and_data(command)
+    command.add_argument("--metrics", default="hr@10,ndcg@10", help="hr@K, ndcg@K, mrr; or rmse, mae")
+    command.add_argument("--negatives", type=_negatives, default=99, metavar="N|all", help="unseen items to beat")
+    command.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs with seeds 0 to N - 1")
+
+
+def _negatives(text: str) -> int | None:
+    return None if text == "all" else positive(text)
+
+
+def run_evaluate(arguments: argparse.Namespace) -> None:
+    """Fit and measure under every seed."""
+    if arguments.system.lower() not in SYSTEMS and Path(arguments.system).is_file():
+        raise UsageError(
+            f"evaluate takes a system, not the saved model {arguments.system}: that one was trained on all of its "
+            f"data, so none is held out for it; there are {', '.join(SYSTEMS)}"
+        )
+    model = make_system(arguments.system, arguments.set)
+    metrics = list(dict.fromkeys(arguments.metrics.split(",")))
+    of_ratings = set(metrics) <= set(RATING_METRICS)
+    if not of_ratings:
+        parse_metrics(metrics)  # an unknown one is named before the training, not after it
+    elif not hasattr(model, "predict"):
+        raise UsageError(f"{type(model).__name__} predicts no ratings; --metrics must be hr@K, ndcg@K or mrr")
+    baselines: tuple[Any, ...] = (GlobalMean(), ItemMean()) if of_ratings else (Random(), Popularity())
+    models = {type(model).__name__: model}
+    for baseline in baselines:
+        models.setdefault(type(baseline).__name__, baseline)  # the model may be one of them, with its own parameters
+    data = load_data(arguments, map(type, models.values()))
+    show_progress = can_show_progress()
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in models}
+    for seed in range(arguments.seeds):
+        key = Key.from_seed(seed)
+        train, test = random_split(data, test_fraction=0.2, key=key) if of_ratings else leave_one_out(data, key=key)
+        for name, candidate in models.items():
+            candidate.fit(train, key=key, n_threads=arguments.threads, show_progress=show_progress)
+            found[name].append(
+                evaluate_ratings(candidate, test, metrics=metrics)
+                if of_ratings
+                else evaluate(
+                    candidate,
+                    train,
+                    test,
+                    metrics=metrics,
+                    n_negatives=arguments.negatives,
+                    key=key,
+                    n_threads=arguments.threads,
+                )
+            )
+    results = {name: {m: _summarize([run[m] for run in runs]) for m in metrics} for name, runs in found.items()}
+    epsilons = {name: candidate.ledger_.to_dict()["epsilon"] for name, candidate in models.items()}
+    if arguments.json:
+        print_json(
+            {
+                "version": __version__,
+                "system": type(model).__name__,
+                "parameters": model.get_params(),
+                "data": {"source": arguments.data, **describe(data)},
+                "n_negatives": None if of_ratings else arguments.negatives,
+                "seeds": list(range(arguments.seeds)),
+                "results": results,
+                "epsilon": epsilons,
+                "not_covered": NOT_COVERED,
+                "catalogue": catalogue_note(data) or "the list of items is public",
+            }
+        )
+        return
+    rows = [
+        (
+            name,
+            *(
+                f"{summary[k]:.3f}" if summary[k] is not None else "-"
+                for summary in of.values()
+                for k in ("mean", "std")
+            ),
+            *(format_epsilon(epsilon_from_json(spent)) for spent in (epsilons[name][view] for view in SHORT_NAMES)),
+        )
+        for name, of in results.items()
+    ]
+    header = ("", *(text for m in metrics for text in (m, "+-")), *(f"epsilon, {who}" for who in SHORT_NAMES.values()))
+    negatives = "all unseen items" if arguments.negatives is None else f"{arguments.negatives} unseen items"
+    split = "a fifth of each user's ratings held out" if of_ratings else f"leave one out, against {negatives}"
+    print(f"{model!r}\n{data!r}, {split}, seeds 0 to {arguments.seeds - 1} (simulations)\n")
+    print(format_table(header, rows))
+    print(EPSILON_LEGEND)
+    if note := catalogue_note(data):
+        print(f"{note[0].upper()}{note[1:]}.")
+
+
+def _summarize(values: list[float]) -> dict[str, Any]:
+    return {
+        "mean": statistics.fmean(values),
+        "std": statistics.stdev(values) if len(values) > 1 else None,
+        "values": values,
+    }

@@ -1,0 +1,65 @@
+"""The command ``fastfedrec recommend``: a saved model's best items of some users."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.cli.inputs import UsageError, parse_literal, positive
+from fastfedrec.cli.outputs import print_json
+from fastfedrec.core.text import format_table
+from fastfedrec.systems.recommender import load
+
+
+def add_recommend(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Describe the command to the parser of `main`."""
+    command = add("recommend", run_recommend, "Best items of some users, from a saved model.")
+    command.add_argument("file", metavar="FILE", type=Path, help="as saved by fit --out")
+    command.add_argument("--users", nargs="+", required=True, metavar="ID", help="external user ids")
+    command.add_argument("-n", type=positive, default=10, metavar="N", help="items for each user (10)")
+    command.add_argument("--include-seen", action="store_true", help="also items that the user has")
+
+
+def run_recommend(arguments: argparse.Namespace) -> None:
+    """Answer."""
+    model = load(arguments.file)
+    if not model.interactions_.n_users:
+        raise UsageError(f"{arguments.file} was saved without users; in Python, with_users serves those of your data")
+    users = _convert_ids(arguments.users, model.interactions_.user_ids)
+    ids, scores = model.recommend(users, n=arguments.n, filter_seen=not arguments.include_seen)
+    # A user with too few unseen items gets a shorter list.
+    lists = [
+        list(zip(i[s > -np.inf].tolist(), s[s > -np.inf].tolist(), strict=True))
+        for i, s in zip(ids, scores, strict=True)
+    ]
+    if arguments.json:
+        print_json(
+            {
+                "model": str(arguments.file),
+                "recommendations": [
+                    {"user": user, "items": [item for item, _ in best], "scores": [score for _, score in best]}
+                    for user, best in zip(users, lists, strict=True)
+                ],
+            }
+        )
+        return
+    rows = [
+        (user, place, item, f"{score:.4g}")
+        for user, best in zip(users, lists, strict=True)
+        for place, (item, score) in enumerate(best, start=1)
+    ]
+    print(format_table(("user", "place", "item", "score"), rows))
+
+
+def _convert_ids(texts: Sequence[str], known: np.ndarray) -> list[Any]:
+    """Ids in the type of the model's own: what stands on a command line is text."""
+    kinds: dict[str, Any] = {"i": int, "u": int, "f": float, "U": str, "O": parse_literal}
+    convert = kinds.get(known.dtype.kind)
+    if convert is None:
+        raise TypeError(f"the model's user ids are of dtype {known.dtype}, which --users cannot name; use recommend()")
+    try:
+        return [convert(text) for text in texts]
+    except ValueError:
+        raise UsageError(f"--users must be numbers like the model's own ids ({known.dtype}), got {texts}") from None
