@@ -100,13 +100,14 @@ BENCH ?= .
 bench-page: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv run --show-stderr --python=same \
 		--bench '$(BENCH)' --set-commit-hash $$(git rev-parse HEAD)
-	$(BIN)/python -m benches.results
+	$(BIN)/python -m benches.figures
 
-# Fails where something of ours is slower than at BASE by more than 15% and 0.05 s; BENCH names some benchmarks.
+# Fails where asv finds a time, or we a row of the page, worse than at BASE by 5%; BENCH names some benchmarks.
 bench-gate: $(VENV)/.installed-bench
-	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv continuous --interleave-rounds --factor 1000 \
-		--bench '$(BENCH)' $(BASE) HEAD
-	$(BIN)/python -m benches.gate $(BASE) HEAD
+	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv continuous --interleave-rounds --factor 1.05 \
+		--bench '^(?=.*[.]time).*($(BENCH))' $(BASE) HEAD
+	cd benches && ../$(BIN)/asv continuous --factor 1e9 --bench '^(?=.*[.]track).*($(BENCH))' $(BASE) HEAD
+	$(BIN)/python -m benches.figures --gate $(BASE) HEAD
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -161,25 +161,25 @@ def _work(_):
 @functools.cache
 def flops_per_second(instruction_set):
     """Single-precision operations of one core, a multiplication and an addition counted as two."""
-    width = WIDTHS[instruction_set]
-    chained = _chains(width, ir.FloatType(), _in_two if instruction_set == "plain" else _fused)
-    steps = 1_000_000
-    if chained(100, 0.5) != N_CHAINS:  # x = x / 2 + 1 / 2 ends at 1
-        raise AssertionError("the chains do not compute what they should")
-    return 2 * width * N_CHAINS * steps / fastest(chained, steps, 0.5)
+    step = _in_two if instruction_set == "plain" else _fused
+    return _rate(WIDTHS[instruction_set], ir.FloatType(), step, 0.5, N_CHAINS)  # x = x / 2 + 1 / 2 ends at 1
 
 
 @functools.cache
 def integer_operations_per_second(instruction_set):
     """Additions and exclusive ors of 32 bits on one core."""
-    width = WIDTHS[instruction_set]
-    chained = _chains(width, ir.IntType(32), _add_and_flip)
-    steps, expected = 1_000_000, list(range(N_CHAINS))
+    expected = range(N_CHAINS)
     for _ in range(100):
         expected = [(x + 5) ^ 5 for x in expected]
-    if chained(100, 5) != sum(expected):
+    return _rate(WIDTHS[instruction_set], ir.IntType(32), _add_and_flip, 5, sum(expected))
+
+
+def _rate(width, number, step, a, expected):
+    """Operations a second of chains that give what is expected after 100 steps."""
+    chained = _chains(width, number, step)
+    if chained(100, a) != expected:
         raise AssertionError("the chains do not compute what they should")
-    return 2 * width * N_CHAINS * steps / fastest(chained, steps, 5)
+    return 2 * width * N_CHAINS * 1_000_000 / fastest(chained, 1_000_000, a)
 
 
 @functools.cache

@@ -1,29 +1,11 @@
 """Peak memory of one whole run of each system, beyond that of its data."""
 
-import subprocess
-import sys
+import concurrent.futures
+import multiprocessing
 from pathlib import Path
 
-from benches.whole_runs import MODELS, N_USERS
-
-_RUN = """if True:
-    import sys
-    from pathlib import Path
-    sys.path.append(sys.argv[3])  # last: what is installed comes first
-    from benches import whole_runs
-
-    def kibibytes(field):
-        line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
-        return int(line.split()[1])
-
-    name, n_users = sys.argv[1], int(sys.argv[2])
-    whole_runs.run(name, whole_runs.ratings(400, 300))  # what is imported and compiled belongs to no run
-    data = whole_runs.ratings(n_users, whole_runs.N_ITEMS)
-    Path("/proc/self/clear_refs").write_text("5")  # the highest use so far is the present one
-    before = kibibytes("VmRSS")
-    whole_runs.run(name, data)
-    print(1024 * (kibibytes("VmHWM") - before))
-    """
+from benches import whole_runs
+from benches.whole_runs import MODELS, N_ITEMS, N_USERS
 
 
 class Peak:
@@ -31,10 +13,12 @@ class Peak:
 
     param_names = ("system",)
     params = (list(MODELS),)
-    timeout = 1800
 
     def setup_cache(self):
-        return {(name, n): _peak(name, n) for name in MODELS for n in (N_USERS, 3 * N_USERS)}
+        cases = [(name, n) for name in MODELS for n in (N_USERS, 3 * N_USERS)]
+        spawn = multiprocessing.get_context("spawn")  # a process of its own each
+        with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
+            return dict(zip(cases, pool.map(_peak, *zip(*cases, strict=True)), strict=True))
 
     setup_cache.timeout = 3600
 
@@ -50,5 +34,14 @@ class Peak:
 
 
 def _peak(name, n_users):
-    command = [sys.executable, "-P", "-c", _RUN, name, str(n_users), str(Path(__file__).parents[1])]
-    return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    whole_runs.run(name, whole_runs.ratings(400, 300))  # what is imported and compiled belongs to no run
+    data = whole_runs.ratings(n_users, N_ITEMS)
+    Path("/proc/self/clear_refs").write_text("5")  # the highest use so far is the present one
+    before = _bytes("VmRSS")
+    whole_runs.run(name, data)
+    return _bytes("VmHWM") - before
+
+
+def _bytes(field):
+    status = Path("/proc/self/status").read_text()
+    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith(field))

@@ -1,11 +1,45 @@
-"""What a class of timed alternatives says beside their seconds: ratios to the best peer and to the floor, in turns."""
+"""What benchmarks share: peers that may be absent, instruction sets, ratios to the best peer and to the floor."""
+
+import contextlib
 
 import numpy as np
 
-from benches.floors import fastest, in_turns
-from fastfedrec import Key
+from benches.floors import WIDTHS, fastest, in_turns
+from fastfedrec import Key, hardware
+
+INSTRUCTION_SETS = list(WIDTHS)
 
 PARTS = {"hundredth": 100, "thousandth": 1000}  # how a peer that is asked for so much of the work is named
+
+
+def times_faster(theirs, ours, **options):
+    """The least time of the first over that of the second, called in turns (`in_turns` has the options)."""
+    their_seconds, our_seconds = in_turns(theirs, ours, **options)
+    return their_seconds / our_seconds
+
+
+@contextlib.contextmanager
+def peer(name):
+    """Imports of a peer; without it `setup` says so, and asv shows n/a."""
+    try:
+        yield
+    except ImportError as error:
+        raise NotImplementedError(f"{name} is not installed") from error
+
+
+class OnInstructionSet:
+    """A benchmark with the parameter `instruction_set`: from its `setup` on, all kernels are those of that one."""
+
+    def setup(self, *values):
+        name = values[self.param_names.index("instruction_set") - len(self.param_names)]
+        if name not in hardware.instruction_sets():
+            raise NotImplementedError(f"no {name} here")
+        self._forced = hardware.use_instruction_set(name)
+        self._forced.__enter__()
+
+    def teardown(self, *_):
+        if hasattr(self, "_forced"):
+            self._forced.__exit__(None, None, None)
 
 
 def with_ratios(method, *, floor=None, threads=1):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from benches.evaluation.bench_splits import FactorModel
 from benches.floors import in_turns
 from fastfedrec import FMFLDP, DPGram, FedRec, Key, LaplaceRRSVD, als, datasets, sgd
 from fastfedrec.compute.clustering import assign_rows
@@ -85,21 +86,9 @@ def _clustering(data, size, n_threads):
     return lambda: assign_rows(data, centers, n_threads=n_threads)
 
 
-class _Scores:
-    """Random factors; what `evaluate` asks of a model."""
-
-    def __init__(self, data):
-        self.data, self.users, self.items = data, _factors(data.n_users, 5), _factors(N_ITEMS, 5)
-
-    def score(self, user_ids, item_ids):
-        return np.einsum(
-            "ij,ij->i", self.users[self.data.user_index(user_ids)], self.items[self.data.item_index(item_ids)]
-        )
-
-
 def _evaluate(data, size, n_threads):
     train, test = leave_one_out(data, key=KEY)
-    model = _Scores(data)
+    model = FactorModel(data)
     return lambda: evaluate(model, train, test, metrics=["hr@10"], key=KEY, n_threads=n_threads)
 
 
@@ -152,7 +141,6 @@ class Exponents:
 
     param_names = ("case",)
     params = ([f"{what} over {axis}" for what, (_, axes) in CASES.items() for axis in axes],)
-    timeout = 600
     unit = "power"
 
     def setup(self, case):
@@ -172,7 +160,6 @@ class Threads:
 
     param_names = ("what",)
     params = (list(CASES),)
-    timeout = 600
     unit = "times"
 
     def setup(self, what):

@@ -39,12 +39,7 @@ MADV_POPULATE_WRITE = 23  # of Linux since 5.14; others refuse it
 N = 8_000_000  # values that a mechanism randomizes
 KEY = Key.from_seed(1)
 # Functions of our own are those that compile a kernel when they are called.
-COMPILED = (
-    "cython_function_or_method",
-    "fused_cython_function",
-    "CPUDispatcher",
-    "function",
-)  # which compiles when called
+COMPILED = ("cython_function_or_method", "fused_cython_function", "CPUDispatcher", "function")
 
 
 # ---- what is called --------------------------------------------------------------------------------------------------
@@ -208,7 +203,6 @@ class Kernels:
 
     param_names = ("case",)
     params = (list(CASES),)
-    timeout = 900
     unit = "times"
 
     def track_two_threads(self, case):

@@ -12,47 +12,31 @@ from support.benches_module import load_benches
 floors = load_benches("floors")
 
 
-@pytest.fixture
-def take(monkeypatch):
-    """How many turns of so many seconds are taken, given what is said each time whether both processors are there."""
-
-    def take(*arguments, said=(), second=1.0, **options):
-        clock, answers = [0.0], iter(said)
-        monkeypatch.setattr(floors, "time", types.SimpleNamespace(perf_counter=lambda: sum(clock)))
-        monkeypatch.setattr(floors, "both_processors", lambda: next(answers))
-        for _ in floors.turns(*arguments, **options):
-            clock.append(second)
-        return len(clock) - 1
-
-    return take
+ALWAYS, NEVER = [True] * 99, [False] * 99
 
 
 @pytest.mark.parametrize(
-    ("said", "taken"),
+    ("turns", "said", "second", "taken"),
     [
-        ([True] * 4, 3),
-        ([False, True, True, False, True, True, True], 6),  # a turn counts when both were there before and after
-        ([False] * 99, 4 * 3 + 1),  # in vain: until four times the turns and the seconds are over
+        ((3, 3.0), ALWAYS, 1.0, 3),
+        ((3, 3.0), [False, True, True, False, True, True, True], 1.0, 6),  # both must be there before and after
+        ((3, 3.0), NEVER, 1.0, 4 * 3 + 1),  # in vain: until four times the turns and the seconds are over
+        ((5, 0.1), NEVER, 1.0, 20),  # long turns are taken four times as often at most
+        ((5, 0.1), ALWAYS, 1.0, 5),
+        ((3, 2.0), [True, False, *ALWAYS], 0.125, (2 + 4) * 4),  # short ones are looked at by the half second
+        ((3, 5.0), None, 1.0, 5),  # one processor is not waited for
+        ((3, 5.0, 4), None, 1.0, 4),
+        ((7, 5.0), None, 1.0, 7),
     ],
 )
-def test_only_turns_with_both_processors_count(take, said, taken):
-    assert take(3, 3.0, said=said, processors=2) == taken
-
-
-def test_one_processor_is_not_waited_for(take):
-    assert take(3, 5.0) == 5
-    assert take(3, 5.0, 4) == 4
-    assert take(7, 5.0) == 7
-
-
-def test_long_turns_are_taken_four_times_as_often_at_most(take):
-    assert take(5, 0.1, said=[False] * 99, processors=2) == 20
-    assert take(5, 0.1, said=[True] * 99, processors=2) == 5
-
-
-def test_short_turns_are_looked_at_by_the_half_second(take):
-    said = [True, False, *[True] * 99]
-    assert take(3, 2.0, said=said, second=0.125, processors=2) == (2 + 4) * 4
+def test_turns_count_where_each_thread_has_a_processor(monkeypatch, turns, said, second, taken):
+    """How many turns of so many seconds are taken, given what is said each time whether both processors are there."""
+    clock, answers = [0.0], iter(said or ())
+    monkeypatch.setattr(floors, "time", types.SimpleNamespace(perf_counter=lambda: sum(clock)))
+    monkeypatch.setattr(floors, "both_processors", lambda: next(answers))
+    for _ in floors.turns(*turns, processors=2 if said else 1):
+        clock.append(second)
+    assert len(clock) - 1 == taken
 
 
 @pytest.mark.parametrize(("alone", "there"), [(60.0, True), (0.0, False)])

@@ -37,8 +37,7 @@ class Audit:
     def time_audit(self, kind):
         self._audit()
 
-    def peakmem_audit(self, kind):
-        self._audit()
+    peakmem_audit = time_audit
 
     def _audit(self):
         return audit(lambda x, n: self.outputs[x][:n], 0, 1, 1.0, N, 1e-6)

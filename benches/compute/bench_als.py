@@ -11,11 +11,12 @@ import scipy.sparse
 import threadpoolctl
 
 from benches.floors import floor_seconds, in_turns
-from fastfedrec import Key, als, hardware
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer, times_faster
+from fastfedrec import Key, als
 from fastfedrec.datasets import generate_implicit
 
 N_USERS, N_ITEMS, REGULARIZATION, WEIGHT, CG_STEPS = 6_040, 3_706, 0.1, 2.0, 3
-N_FACTORS, INSTRUCTION_SETS = [5, 16, 64, 128], ["x86-64-v4", "x86-64-v3", "plain"]
+N_FACTORS = [5, 16, 64, 128]
 PLACES = 5  # in memory, of implicit's
 
 
@@ -40,10 +41,8 @@ def _matrix(data, value):
 
 
 def _implicit(data, v, n_threads, start=None):
-    try:
+    with peer("implicit"):
         from implicit.cpu import _als
-    except ImportError as error:
-        raise NotImplementedError("implicit is not installed") from error
     confidence = _matrix(data, 1 + WEIGHT)  # implicit takes the whole confidence
     x = np.zeros((data.n_users, v.shape[1]), dtype=v.dtype)
 
@@ -60,10 +59,8 @@ def _implicit(data, v, n_threads, start=None):
 
 
 def _irspack(data, v, n_threads, start=None):
-    try:
+    with peer("irspack"):
         from irspack.recommenders import _ials_core as core
-    except ImportError as error:
-        raise NotImplementedError("irspack is not installed") from error
     interactions = _matrix(data, WEIGHT)
     model = core.IALSModelConfigBuilder().set_K(v.shape[1]).set_alpha0(1.0).set_reg(REGULARIZATION).set_nu(0.0)
     trainer = core.IALSTrainer(model.set_loss_type(core.ORIGINAL).build(), interactions)
@@ -83,11 +80,9 @@ def _one_lenskit_thread():
 def _lenskit(data, v, n_threads):
     if n_threads > 1:
         raise NotImplementedError("lenskit's thread pool is made once a process")
-    try:
+    with peer("lenskit"):
         from lenskit._accel import als as core
         from lenskit.data.matrix import SparseRowArray
-    except ImportError as error:
-        raise NotImplementedError("lenskit is not installed") from error
     _one_lenskit_thread()
     interactions = SparseRowArray.from_scipy(_matrix(data, WEIGHT))
     x = np.zeros((data.n_users, v.shape[1]), dtype=v.dtype)
@@ -121,22 +116,15 @@ def setup_cache():
     return generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1))
 
 
-class _Users:
-    timeout = 300
+class _Users(OnInstructionSet):
+    unit = "times faster"
 
     def setup(self, data, n_factors, n_threads, instruction_set):
-        if instruction_set not in hardware.instruction_sets():
-            raise NotImplementedError(f"no {instruction_set} here")
+        super().setup(instruction_set)
         threadpoolctl.threadpool_limits(1, user_api="blas")  # OpenBLAS inside OpenMP contends, implicit's too
         self.v = np.random.default_rng(0).standard_normal((N_ITEMS, n_factors), dtype=np.float32)
-        self.chosen = hardware.use_instruction_set(instruction_set)
-        self.chosen.__enter__()
 
-    def teardown(self, *_):
-        if hasattr(self, "chosen"):
-            self.chosen.__exit__(None, None, None)
-
-    def times(self, data, n_threads, peer, start=None):
+    def times(self, data, n_threads, other, start=None):
         """How many times faster we are than the peer, timed in turns; for implicit the median over places in memory.
 
         Its time depends on where its memory lies: at 128 factors from 1.9 to 2.5 s on one idle machine, where ours
@@ -148,13 +136,13 @@ class _Users:
                 data, self.v.astype(np.float64), n_threads, None if start is None else start.astype(np.float64)
             )()
         rng, ratios, held = np.random.default_rng(0), [], []
-        for place in range(PLACES if peer is _implicit else 1):
+        for place in range(PLACES if other is _implicit else 1):
             v = self.v.copy()
             held += [v, bytearray(rng.integers(64, 120_000))]  # so that what is allocated next lies elsewhere
-            ours, theirs = _fastfedrec(data, v, n_threads, start), peer(data, v, n_threads, **starts)
+            ours, theirs = _fastfedrec(data, v, n_threads, start), other(data, v, n_threads, **starts)
             for solve in (ours, theirs) if place == 0 else ():
                 np.testing.assert_allclose(solve(), expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
-            our_seconds, their_seconds = in_turns(ours, theirs, repetitions=2 if peer is _implicit else 5)
+            our_seconds, their_seconds = in_turns(ours, theirs, repetitions=2 if other is _implicit else 5)
             ratios.append(their_seconds / our_seconds)
         return float(np.median(ratios))
 
@@ -196,10 +184,11 @@ class ExactOnOneThread(_Users):
         (seconds,) = in_turns(_fastfedrec(data, self.v, n_threads))
         return floor_seconds(instruction_set, flops=flops) / seconds
 
+    track_floor_share.unit = "share of floor"
+
     def track_times_one_thread(self, data, n_factors, n_threads, instruction_set):
         """Two threads against one; a neighbour's seconds on one of two processors are in no call of the fastest."""
-        one, two = in_turns(*(_fastfedrec(data, self.v, n) for n in (1, 2)), least=4.0, most=2000, processors=2)
-        return one / two
+        return times_faster(*(_fastfedrec(data, self.v, n) for n in (1, 2)), least=4.0, most=2000, processors=2)
 
 
 class ConjugateGradients(_Users):
@@ -219,10 +208,3 @@ class ConjugateGradients(_Users):
 
     def track_times_irspack_cg(self, data, n_factors, n_threads, instruction_set):
         return self.times(data, n_threads, _irspack, self.zeros)
-
-
-for _benchmark in (Exact, ExactOnOneThread, ConjugateGradients):
-    for _name, _method in list(vars(_benchmark).items()):
-        if _name.startswith("track_times"):
-            _method.unit = "times faster"
-ExactOnOneThread.track_floor_share.unit = "share of floor"

@@ -11,12 +11,12 @@ import scipy.sparse
 import threadpoolctl
 
 from benches.floors import floor_seconds, in_turns
-from fastfedrec import Key, hardware
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer
+from fastfedrec import Key
 from fastfedrec.compute.clustering import kmeans
 from fastfedrec.datasets import generate_implicit
 
 N_USERS, N_ITEMS, N_CLUSTERS, N_ITERATIONS = 6_040, 3_706, 50, 6
-INSTRUCTION_SETS = ["x86-64-v4", "x86-64-v3", "plain"]
 
 
 def setup_cache():
@@ -24,24 +24,17 @@ def setup_cache():
     return generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1))
 
 
-class Iterations:
+class Iterations(OnInstructionSet):
+    unit = "times faster"
     param_names = ("instruction_set",)
     params = (INSTRUCTION_SETS,)
-    timeout = 300
 
     def setup(self, data, instruction_set):
-        if instruction_set not in hardware.instruction_sets():
-            raise NotImplementedError(f"no {instruction_set} here")
+        super().setup(instruction_set)
         threadpoolctl.threadpool_limits(1)
         csr = data.to_scipy().astype(np.float32)
         self.matrix = scipy.sparse.csr_matrix((csr.data, csr.indices.astype(np.int32), csr.indptr.astype(np.int32)))
         self.start = self.matrix[:N_CLUSTERS].toarray()
-        self.chosen = hardware.use_instruction_set(instruction_set)
-        self.chosen.__enter__()
-
-    def teardown(self, *_):
-        if hasattr(self, "chosen"):
-            self.chosen.__exit__(None, None, None)
 
     def time_iterations(self, data, instruction_set):
         self._ours(data, N_ITERATIONS)()
@@ -50,6 +43,8 @@ class Iterations:
         """Of all inner products in single precision: where centres are read in 8 bits, a floor for the peers only."""
         flops = 2 * data.n_interactions * N_CLUSTERS
         return floor_seconds(instruction_set, flops=flops) / self._seconds(data)
+
+    track_floor_share.unit = "share of floor"
 
     def track_times_scikit_learn_lloyd(self, data, instruction_set):
         return self._times(data, "lloyd")
@@ -63,17 +58,14 @@ class Iterations:
         )
 
     def _times(self, data, algorithm):
-        try:
+        with peer("scikit-learn"):
             from sklearn.cluster import KMeans
-        except ImportError as error:
-            raise NotImplementedError("scikit-learn is not installed") from error
 
         def theirs(n_iterations):
             model = KMeans(N_CLUSTERS, init=self.start, n_init=1, max_iter=n_iterations, algorithm=algorithm, tol=0)
 
             def fit():
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # that it has not converged
+                with warnings.catch_warnings(action="ignore"):  # that it has not converged
                     return model.fit(self.matrix)
 
             return fit
@@ -88,9 +80,3 @@ class Iterations:
         """An iteration's."""
         one, more = in_turns(self._ours(data, 1), self._ours(data, 1 + N_ITERATIONS))
         return (more - one) / N_ITERATIONS
-
-
-for _name, _method in list(vars(Iterations).items()):
-    if _name.startswith("track_times"):
-        _method.unit = "times faster"
-Iterations.track_floor_share.unit = "share of floor"

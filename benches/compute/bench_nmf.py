@@ -13,6 +13,7 @@ import numpy as np
 import threadpoolctl
 
 from benches.floors import fastest, floor_seconds, in_turns
+from benches.ratios import peer
 from fastfedrec import Interactions, Key, hardware
 from fastfedrec.compute.nmf import fit_nmf
 from fastfedrec.datasets import generate_implicit
@@ -44,7 +45,7 @@ def _fit(data, n_epochs, solver="cd", regularization=0.1):
 
 
 class Epochs:
-    timeout = 300
+    unit = "times faster"
 
     def setup(self, data, *_):
         threadpoolctl.threadpool_limits(1)
@@ -105,11 +106,9 @@ class Epochs:
 
 
 def _cornac(data, n_epochs):
-    try:
+    with peer("cornac"):
         from cornac.data import Dataset
         from cornac.models import NMF
-    except ImportError as error:
-        raise NotImplementedError("cornac is not installed") from error
     users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
     # Rows and columns come in order of first appearance there; ours must too, so that the factors compare.
     dataset = Dataset.from_uir(zip(users.tolist(), data.indices.tolist(), data.values_or_ones().tolist(), strict=True))
@@ -124,17 +123,10 @@ def _cornac(data, n_epochs):
 
 
 def _surprise(data, n_epochs):
-    try:
+    with peer("surprise"):
         import pandas as pd
         from surprise import NMF, Dataset, Reader
-    except ImportError as error:
-        raise NotImplementedError("surprise is not installed") from error
     users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
     frame = pd.DataFrame({"user": users, "item": data.indices, "rating": data.values_or_ones()})
     trainset = Dataset.load_from_df(frame, Reader(rating_scale=(1, 5))).build_full_trainset()
     return lambda: NMF(n_factors=N_FACTORS, n_epochs=n_epochs, random_state=1).fit(trainset)
-
-
-for _name, _method in list(vars(Epochs).items()):
-    if _name.startswith("track_times"):
-        _method.unit = "times faster"

@@ -8,12 +8,12 @@ import random
 import numpy as np
 import scipy.sparse
 
-from benches.floors import SIZES, fastest, floor_seconds, in_turns
-from fastfedrec import Interactions, Key, hardware
+from benches.floors import SIZES, fastest, floor_seconds
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, times_faster
+from fastfedrec import Interactions, Key
 from fastfedrec.compute.ranking import held_out_ranks, held_out_ranks_factors, recommend_factors, sample_unseen, top_k
 
 N_USERS, N_ITEMS, N_INTERACTIONS = 6_040, 3_706, 1_000_000
-INSTRUCTION_SETS = ["x86-64-v4", "x86-64-v3", "plain"]
 
 
 def long_tailed_interactions():
@@ -26,29 +26,14 @@ def long_tailed_interactions():
     return Interactions.from_scipy(matrix).binarize()
 
 
-def times_faster(peer, ours):
-    """Least time of the peer over ours, in turns."""
-    theirs, own = in_turns(peer, ours)
-    return theirs / own
-
-
-class OnEveryInstructionSet:
+class OnEveryInstructionSet(OnInstructionSet):
     """The part that all benchmarks share: `instruction_set` is the first parameter."""
 
-    def setup(self, instruction_set, *parameters):
-        if instruction_set not in hardware.instruction_sets():
-            raise NotImplementedError(f"no {instruction_set} here")
-        self.forced = hardware.use_instruction_set(instruction_set)
-        self.forced.__enter__()
-        try:
-            self.prepare(*parameters)
-        except BaseException:
-            self.forced.__exit__(None, None, None)
-            raise
+    unit = "times faster"
 
-    def teardown(self, *_):
-        if hasattr(self, "forced"):
-            self.forced.__exit__(None, None, None)
+    def setup(self, *parameters):
+        super().setup(*parameters)
+        self.prepare(*parameters[1:])
 
 
 class SampleUnseen(OnEveryInstructionSet):
@@ -56,7 +41,6 @@ class SampleUnseen(OnEveryInstructionSet):
 
     param_names = ("instruction_set",)
     params = (INSTRUCTION_SETS,)
-    timeout = 120
 
     def prepare(self):
         self.data = long_tailed_interactions()
@@ -72,8 +56,6 @@ class SampleUnseen(OnEveryInstructionSet):
 
     def track_times_python(self, _):
         return times_faster(self._python, self._fastfedrec)
-
-    track_times_python.unit = "times faster"
 
     def _fastfedrec(self):
         return sample_unseen(self.data, self.rows, 99, key=Key.from_seed(0), purpose="bench", n_threads=1)[0]
@@ -129,8 +111,6 @@ class HeldOutRanks(OnEveryInstructionSet):
         np.testing.assert_allclose(ours(), theirs())
         return times_faster(theirs, ours)
 
-    track_times_numpy.unit = track_times_scikit_learn.unit = "times faster"
-
     def _fastfedrec(self):
         return held_out_ranks(self.held_out, self.others, self.counts, n_threads=1)
 
@@ -176,7 +156,6 @@ class HeldOutRanksFactors(OnEveryInstructionSet):
         floor = floor_seconds(instruction_set, flops=flops, bytes_read=read, working_set=SIZES["second-level cache"])
         return floor / fastest(self._fastfedrec)
 
-    track_times_numpy_loop.unit = track_times_numpy_einsum.unit = "times faster"
     track_floor_share.unit = "share of floor"
 
     def _fastfedrec(self):
@@ -212,8 +191,7 @@ class RecommendTop10(OnEveryInstructionSet):
     def time_recommend(self, *_):
         self._fastfedrec()
 
-    def peakmem_recommend(self, *_):
-        self._fastfedrec()
+    peakmem_recommend = time_recommend
 
     def track_times_implicit(self, *_):
         try:
@@ -236,7 +214,6 @@ class RecommendTop10(OnEveryInstructionSet):
         floor = floor_seconds(instruction_set, flops=2 * N_USERS * N_ITEMS * n_factors)
         return floor / fastest(self._fastfedrec)
 
-    track_times_implicit.unit = track_times_numpy.unit = "times faster"
     track_floor_share.unit = "share of floor"
 
     def _fastfedrec(self):
@@ -276,8 +253,6 @@ class TopK(OnEveryInstructionSet):
 
     def track_times_numpy(self, *_):
         return times_faster(self._numpy, self._fastfedrec)
-
-    track_times_numpy.unit = "times faster"
 
     def _fastfedrec(self):
         return top_k(self.scores, self.n, n_threads=1)[1]

@@ -3,7 +3,8 @@
 import numpy as np
 import scipy.sparse
 
-from benches.floors import fastest, floor_seconds, in_turns
+from benches.floors import fastest, floor_seconds
+from benches.ratios import times_faster
 from fastfedrec import Key, hardware
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.datasets import generate_implicit
@@ -33,12 +34,10 @@ class Scores:
         self._ours(n_threads)
 
     def track_times_scipy(self, matrix, n_threads):
-        ours, theirs = in_turns(lambda: self._ours(n_threads), self._scipy)
-        return theirs / ours
+        return times_faster(self._scipy, lambda: self._ours(n_threads))
 
     def track_two_threads(self, matrix, n_threads):
-        one, two = in_turns(lambda: self._ours(1), lambda: self._ours(2), least=4.0, most=1000, processors=2)
-        return one / two
+        return times_faster(lambda: self._ours(1), lambda: self._ours(2), least=4.0, most=1000, processors=2)
 
     def track_floor_share(self, matrix, n_threads):
         """A double added for each entry of each row that a user has, with half the lanes of floats."""

@@ -6,17 +6,16 @@ LIBMF's package is built without vector instructions, whatever CFLAGS says; for 
 is timed beside ours both with biases, as everything else here, and without.
 """
 
+import concurrent.futures
 import contextlib
-import json
-import subprocess
-import sys
+import multiprocessing
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 
 from benches.floors import floor_seconds, turns
+from benches.ratios import peer
 from fastfedrec import Key, hardware, sgd
 from fastfedrec.datasets import generate_implicit
 
@@ -31,32 +30,17 @@ def _rmse(predicted, ratings):
 def _fastfedrec(users, items, ratings, n_factors, n_threads, biases=True, loss="squared"):
     def fit(n_epochs, schedule="constant"):
         return sgd.fit_factors(
-            users,
-            items,
-            ratings,
-            n_users=N_USERS,
-            n_items=N_ITEMS,
-            n_factors=n_factors,
-            n_epochs=n_epochs,
-            learning_rate=RATE,
-            regularization=REGULARIZATION,
-            schedule=schedule,
-            biases=biases,
-            loss=loss,
-            key=Key.from_seed(1),
-            n_threads=n_threads,
-        )
+            users, items, ratings, n_users=N_USERS, n_items=N_ITEMS, n_factors=n_factors, n_epochs=n_epochs,
+            learning_rate=RATE, regularization=REGULARIZATION, schedule=schedule, biases=biases, loss=loss,
+            key=Key.from_seed(1), n_threads=n_threads,
+        )  # fmt: skip
 
     return fit, lambda model: model.predict(users, items)
 
 
 def _cornac(users, items, ratings, n_factors, n_threads):
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from cornac.models.mf import backend_cpu
-    except ImportError as error:
-        raise NotImplementedError("cornac is not installed") from error
+    with peer("cornac"), warnings.catch_warnings(action="ignore"):
+        from cornac.models.mf import backend_cpu
 
     def fit(n_epochs):
         rng = np.random.default_rng(0)
@@ -73,10 +57,8 @@ def _cornac(users, items, ratings, n_factors, n_threads):
 def _surprise(users, items, ratings, n_factors, n_threads):
     if n_threads > 1:
         raise NotImplementedError("surprise has one thread")
-    try:
+    with peer("scikit-surprise"):
         from surprise import SVD, Trainset
-    except ImportError as error:
-        raise NotImplementedError("scikit-surprise is not installed") from error
     by_user, by_item = {u: [] for u in range(N_USERS)}, {i: [] for i in range(N_ITEMS)}
     for u, i, r in zip(users.tolist(), items.tolist(), ratings.tolist(), strict=True):
         by_user[u].append((i, r))
@@ -94,12 +76,8 @@ def _surprise(users, items, ratings, n_factors, n_threads):
 
 
 def _libmf(users, items, ratings, n_factors, n_threads):
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from libmf import mf
-    except ImportError as error:
-        raise NotImplementedError("libmf is not installed") from error
+    with peer("libmf"), warnings.catch_warnings(action="ignore"):
+        from libmf import mf
     triples = np.column_stack([users, items, ratings]).astype(np.float32)
 
     def fit(n_epochs):
@@ -118,13 +96,7 @@ def _unbiased(*arguments):
     return _fastfedrec(*arguments, biases=False)
 
 
-IMPLS = {
-    "biased": _fastfedrec,
-    "unbiased": _unbiased,
-    "cornac": _cornac,
-    "libmf": _libmf,
-    "surprise": _surprise,
-}
+IMPLS = {"biased": _fastfedrec, "unbiased": _unbiased, "cornac": _cornac, "libmf": _libmf, "surprise": _surprise}
 
 
 def _checked(impl, data, n_factors, n_threads):
@@ -159,21 +131,12 @@ class FitFactors:
 
     param_names = ("model", "n_factors", "n_threads")
     params = (["biased", "unbiased"], [20, 64], [1, 2])
-    timeout = 600
 
     def setup(self, data, model, n_factors, n_threads):
         self.fit = _checked(model, data, n_factors, n_threads)
 
     def time_fit(self, data, model, n_factors, n_threads):
         self.fit(N_EPOCHS)
-
-
-_RUN = """if True:
-    import json, sys
-    sys.path.append(sys.argv[1])  # last: what is installed comes first
-    from benches.compute import bench_sgd
-    print(json.dumps(bench_sgd.seconds_of_one_process(sys.argv[2:])))
-    """
 
 
 def seconds_of_one_process(impls):
@@ -202,27 +165,18 @@ class RatioToPeers:
     """
 
     param_names = ("peer", "model", "what", "n_factors", "n_threads")
-    params = (
-        ["cornac", "libmf", "surprise"],
-        ["biased", "unbiased"],
-        ["fit", "epochs"],
-        [20, 64],
-        [1, 2],
-    )
-    timeout = 1800
+    params = (["cornac", "libmf", "surprise"], ["biased", "unbiased"], ["fit", "epochs"], [20, 64], [1, 2])
     unit = "times faster"
 
     def setup_cache(self):
         seconds = {"ratings of the epochs": (N_EPOCHS - 5) * len(setup_cache()[0])}
         for process in range(N_PROCESSES):
             impls = [name for name in IMPLS if name != "surprise" or process == 0]
-            command = [sys.executable, "-P", "-c", _RUN, str(Path(__file__).parents[2]), *impls]
-            printed = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
-            for *case, found in json.loads(printed.splitlines()[-1]):  # peers print, too
+            with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                taken = pool.submit(seconds_of_one_process, impls).result()
+            for *case, found in taken:
                 seconds.setdefault(tuple(case), []).append(found)
         return seconds
-
-    setup_cache.timeout = 1800
 
     def setup(self, seconds, name, *case):
         if (name, "epochs", *case[-2:]) not in seconds:

@@ -90,7 +90,6 @@ class FirstCall:
     param_names = ("system",)
     params = (list(SYSTEMS),)
     unit = "s"
-    timeout = 300
 
     def setup(self, system):
         self.cache = tempfile.TemporaryDirectory()

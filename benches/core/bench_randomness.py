@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from benches.floors import fastest, in_turns, integer_operations_per_second
+from benches.floors import fastest, integer_operations_per_second
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, times_faster
 from fastfedrec import Key, hardware
 
 N_WORDS = 4_000_000
@@ -45,36 +46,29 @@ class Words:
         self.words(n_users)
 
 
-class InstructionSets:
+class InstructionSets(OnInstructionSet):
     param_names = ("n_users", "instruction_set")
-    params = ([1, 40_000, 1_000_000], ["x86-64-v4", "x86-64-v3", "plain"])
+    params = ([1, 40_000, 1_000_000], INSTRUCTION_SETS)
 
     def setup(self, n_users, instruction_set):
-        if instruction_set not in hardware.instruction_sets():
-            raise NotImplementedError(f"no {instruction_set} here")
+        super().setup(instruction_set)
         with hardware.use_instruction_set("plain"):
             expected = _fastfedrec(n_users)
-        with hardware.use_instruction_set(instruction_set):
-            np.testing.assert_array_equal(_fastfedrec(n_users), expected)
+        np.testing.assert_array_equal(_fastfedrec(n_users), expected)
 
     def track_words_per_second(self, n_users, instruction_set):
-        with hardware.use_instruction_set(instruction_set):
-            return N_WORDS / fastest(_fastfedrec, n_users)
+        return N_WORDS / fastest(_fastfedrec, n_users)
 
     def track_times_numpy(self, n_users, instruction_set):
         """PCG64, which is no CSPRNG."""
         peer = _numpy(np.random.PCG64)
-        with hardware.use_instruction_set(instruction_set):
-            ours, theirs = in_turns(lambda: _fastfedrec(n_users), lambda: peer(n_users))
-        return theirs / ours
+        return times_faster(lambda: peer(n_users), lambda: _fastfedrec(n_users))
 
     def track_floor_share(self, n_users, instruction_set):
         """Of the operations of all blocks: 80 quarter rounds and 16 sums for 8 words, which only one user has."""
         n_blocks = n_users * -(-N_WORDS // n_users // 8)
         operations = n_blocks * (80 * (8 + ROTATIONS[instruction_set]) + 16)
-        with hardware.use_instruction_set(instruction_set):
-            seconds = fastest(_fastfedrec, n_users)
-        return operations / integer_operations_per_second(instruction_set) / seconds
+        return operations / integer_operations_per_second(instruction_set) / fastest(_fastfedrec, n_users)
 
     track_floor_share.unit = "share of floor"
     track_words_per_second.unit = "words/s"

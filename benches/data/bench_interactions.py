@@ -40,7 +40,6 @@ def _floor(case):
 class FromArrays:
     params = (["fastfedrec", "scipy", "numpy"], ["sorted", "by item", "shuffled"])
     param_names = ("impl", "order")
-    timeout = 300
 
     def setup_cache(self):
         data = generate_implicit(12_000, 3_706, key=Key.from_seed(0), ratings=True)
@@ -95,7 +94,6 @@ class CheckRows:
 
     params = (["fastfedrec", "numpy", "scipy"], ["float32", "float64"])
     param_names = ("impl", "dtype")
-    timeout = 300
 
     def setup_cache(self):
         data = generate_implicit(60_000, 3_706, key=Key.from_seed(0), ratings=True)

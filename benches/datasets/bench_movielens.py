@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from benches.datasets.bench_tables import write_ratings
+from benches.ratios import peer
 from fastfedrec.datasets import load_movielens
 
 
@@ -39,10 +40,8 @@ class LoadMovielens:
 
     def setup(self, impl, n_ratings):
         if impl == "pandas":
-            try:
+            with peer("pandas"):
                 import pandas  # noqa: F401
-            except ImportError:
-                raise NotImplementedError("pandas is not installed") from None
         self.load = {"fastfedrec": _fastfedrec, "python": _python, "pandas": _pandas}[impl]
         self._scratch = tempfile.TemporaryDirectory()
         self.folder = Path(self._scratch.name)
@@ -64,8 +63,6 @@ class LoadMovielens:
 
 
 class LoadMovielens20M:
-    timeout = 1800
-
     def setup_cache(self):
         folder = Path("ml-20m").absolute()
         folder.mkdir(exist_ok=True)
@@ -82,5 +79,4 @@ class LoadMovielens20M:
     def time_load(self, cached):
         load_movielens(cached[0])
 
-    def peakmem_load(self, cached):
-        load_movielens(cached[0])
+    peakmem_load = time_load

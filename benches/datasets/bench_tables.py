@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benches.floors import floor_seconds
-from benches.ratios import with_ratios
+from benches.ratios import peer, with_ratios
 from fastfedrec import Key
 from fastfedrec.data.store import open_interactions, store_interactions
 from fastfedrec.datasets import generate_implicit, load_table, store_table
@@ -89,30 +89,25 @@ def _floor(case):
 class LoadTable:
     params = (list(IMPLS),)
     param_names = ("impl",)
-    timeout = 600
 
     def setup_cache(self):
         return _written(N_RATINGS)
 
     def setup(self, cached, impl):
         self.path, sums = cached
-        try:
+        with peer(impl):
             columns = IMPLS[impl](self.path)
-        except ImportError as error:
-            raise NotImplementedError(f"{error.name} is not installed") from None
         np.testing.assert_allclose([column.sum(dtype=np.float64) for column in columns], sums, rtol=1e-12)
 
     def time_load(self, cached, impl):
         IMPLS[impl](self.path)
 
-    def peakmem_load(self, cached, impl):
-        IMPLS[impl](self.path)
+    peakmem_load = time_load
 
 
 @with_ratios("time_load", floor=_floor)
 class LoadTable20M(LoadTable):
     params = (["fastfedrec", "pandas", "polars", "pyarrow"],)  # NumPy takes minutes
-    timeout = 1800
 
     def setup_cache(self):  # its own: asv calls one that is inherited once, for the class that it finds first
         return _written(10 * N_RATINGS)
@@ -123,7 +118,6 @@ class StoreTable:
 
     params = (["fastfedrec", "in_memory"],)
     param_names = ("impl",)
-    timeout = 600
 
     def setup_cache(self):
         path = Path("ratings.csv").absolute()
@@ -144,8 +138,7 @@ class StoreTable:
     def time_store(self, path, impl):
         self.run(path)
 
-    def peakmem_store(self, path, impl):
-        self.run(path)
+    peakmem_store = time_store
 
     def _next(self):
         self.number += 1

@@ -207,7 +207,6 @@ def _peak_bytes():
 class Rounds:
     """200,000 users x 5,000 items in memory, beside the same two threads in one process."""
 
-    timeout = 900
     version = "2"
 
     def setup(self):
@@ -247,8 +246,6 @@ class Rounds:
 
 class Million:
     """1,000,000 users x 26,744 items, 50 items a user, on a disk: each worker maps its own half."""
-
-    timeout = 1800
 
     def setup_cache(self):
         try:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from benches.floors import fastest, in_turns, triad_bytes_per_second
-from fastfedrec import hardware
+from benches.floors import fastest, triad_bytes_per_second
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, times_faster
 from fastfedrec.mechanisms import clip_rows_l1, clip_rows_l2
 
 CLIPS = {1: clip_rows_l1, 2: clip_rows_l2}
@@ -44,28 +44,22 @@ class ClipRows:
         self.run()
 
 
-class InstructionSets:
+class InstructionSets(OnInstructionSet):
     param_names = ("order", "dtype", "instruction_set")
-    params = ((1, 2), ("float32", "float64"), ("x86-64-v4", "x86-64-v3", "plain"))
+    params = ((1, 2), ("float32", "float64"), INSTRUCTION_SETS)
+    unit = "times faster"
 
     def setup(self, order, dtype, instruction_set):
-        if instruction_set not in hardware.instruction_sets():
-            raise NotImplementedError(f"no {instruction_set} here")
+        super().setup(instruction_set)
         self.rows = Rows(order, dtype)
-        with hardware.use_instruction_set(instruction_set):
-            self.rows.run_and_check("fastfedrec")
+        self.rows.run_and_check("fastfedrec")
         self.rows.run_and_check("numpy")
 
     def track_times_numpy(self, order, dtype, instruction_set):
-        with hardware.use_instruction_set(instruction_set):
-            ours, theirs = in_turns(self.rows.fastfedrec, self.rows.numpy)
-        return theirs / ours
+        return times_faster(self.rows.numpy, self.rows.fastfedrec)
 
     def track_floor_share(self, order, dtype, instruction_set):
         """Each number read once and written once."""
-        with hardware.use_instruction_set(instruction_set):
-            seconds = fastest(self.rows.fastfedrec)
-        return 2 * self.rows.out.nbytes / triad_bytes_per_second() / seconds
+        return 2 * self.rows.out.nbytes / triad_bytes_per_second() / fastest(self.rows.fastfedrec)
 
-    track_times_numpy.unit = "times faster"
     track_floor_share.unit = "share of floor"

@@ -3,8 +3,8 @@
 import numpy as np
 
 from benches.floors import floor_seconds
+from benches.generated import random_interactions
 from benches.ratios import with_ratios
-from benches.systems.baselines.bench_popularity import random_interactions
 from fastfedrec import Interactions, Key, choose_items
 from fastfedrec._kernels.mechanisms import item_choice as kernel
 from fastfedrec.datasets import generate_implicit
@@ -15,7 +15,6 @@ class ChooseItems:
 
     param_names = ("impl",)
     params = (("public list", "list of the data", "top_items"),)
-    timeout = 300
 
     def setup_cache(self):
         return generate_implicit(20_000, 10_000, key=Key.from_seed(0))

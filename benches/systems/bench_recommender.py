@@ -13,7 +13,6 @@ class Files:
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
-    timeout = 300
 
     def setup(self, impl):
         data = datasets.generate_implicit(20_000, 2_000, key=Key.from_seed(1))

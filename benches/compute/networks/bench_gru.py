@@ -7,13 +7,13 @@ import functools
 
 import numpy as np
 
-from benches.floors import fastest, floor_seconds, in_turns
+from benches.floors import fastest, floor_seconds
+from benches.ratios import OnInstructionSet, peer, times_faster
 from fastfedrec import Key
 from fastfedrec._kernels.compute.networks import _recurrence as kernel
 from fastfedrec._kernels.compute.networks._layers import compile_kernel
 from fastfedrec.compute.networks.gru import ContrastiveExamples, GRUEncoder
 from fastfedrec.compute.networks.tiles import tile_of
-from fastfedrec.core.hardware import use_instruction_set
 
 N_ITEMS, N_CLIENTS, WIDTH, LENGTH, BATCH, RATE = 1_682, 8, 64, 50, 16, 0.05
 SEGMENT, N_SEGMENTS, N_CANDIDATES = 5, 5, 5
@@ -21,10 +21,8 @@ KEY = Key.from_seed(1)
 
 
 def _torch():
-    try:
+    with peer("torch"):
         import torch
-    except ImportError as error:
-        raise NotImplementedError("torch is not installed") from error
     torch.set_num_threads(1)
     return torch
 
@@ -212,7 +210,6 @@ class ThereAndBack:
 
     param_names = ("task", "impl")
     params = (list(PROBLEMS), ["fastfedrec", "torch"])
-    timeout = 600
 
     def setup(self, task, impl):
         self.run = _checked(task, impl, PROBLEMS[task]())
@@ -221,34 +218,26 @@ class ThereAndBack:
         self.run()
 
 
-class RatioToPeers:
+class RatioToPeers(OnInstructionSet):
     """How many times faster than torch, timed in turns: the figure to quote."""
 
     param_names = ("task", "instruction_set")
     params = (list(PROBLEMS), ["x86-64-v4", "x86-64-v3"])
-    timeout = 600
     unit = "times faster"
 
     def setup(self, task, instruction_set):
-        try:
-            with use_instruction_set(instruction_set):
-                self.problem = PROBLEMS[task]()
-        except ValueError as error:
-            raise NotImplementedError(str(error)) from error
+        super().setup(instruction_set)
+        self.problem = PROBLEMS[task]()
 
     def track_times_torch(self, task, instruction_set):
-        with use_instruction_set(instruction_set):
-            ours, theirs = in_turns(*(_checked(task, impl, self.problem) for impl in IMPLS[task]))
-        return theirs / ours
+        return times_faster(*(_checked(task, impl, self.problem) for impl in ("torch", "fastfedrec")))
 
     def track_floor_share(self, task, instruction_set):
         if task == "unit":
             n = flops(WIDTH, LENGTH * np.arange(BATCH + 1))
         else:
             n = flops(WIDTH, self.problem[-1].starts, self.problem[-1].candidates.size)
-        with use_instruction_set(instruction_set):
-            seconds = fastest(IMPLS[task]["fastfedrec"](*self.problem))
-        return floor_seconds(instruction_set, flops=n) / seconds
+        return floor_seconds(instruction_set, flops=n) / fastest(IMPLS[task]["fastfedrec"](*self.problem))
 
     track_floor_share.unit = "share of floor"
 
@@ -263,5 +252,4 @@ class Threads:
         self.runs = [_ours_epoch(*problem, n_threads=n) for n in (1, 2)]
 
     def track_two_threads(self):
-        one, two = in_turns(*self.runs, least=10.0, most=5000, processors=2)
-        return one / two
+        return times_faster(*self.runs, least=10.0, most=5000, processors=2)

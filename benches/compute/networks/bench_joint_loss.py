@@ -4,7 +4,8 @@ import numpy as np
 
 from benches.compute.networks import bench_gru
 from benches.compute.networks import bench_two_tower as bench_network
-from benches.floors import fastest, floor_seconds, in_turns
+from benches.floors import fastest, floor_seconds
+from benches.ratios import times_faster
 from fastfedrec import Key, datasets, hardware
 from fastfedrec.compute.networks.client_examples import Events, draw_examples
 from fastfedrec.compute.networks.joint_loss import JointNetwork
@@ -49,8 +50,6 @@ def _encoder_alone(joint, parameters, masked):
 class Steps:
     """Eight clients of 32 items: four steps on 32 examples and 2 masked sequences each."""
 
-    timeout = 300
-
     def setup(self):
         self.problem = joint, parameters, examples, masked = _problem()
         without = joint.network_part(_together(*self.problem, weight=0.0).total())
@@ -70,8 +69,7 @@ class Steps:
             _network_alone(joint, parameters, examples)
             _encoder_alone(joint, parameters, masked)
 
-        apart, together = in_turns(parts, lambda: _together(*self.problem))
-        return together / apart
+        return times_faster(lambda: _together(*self.problem), parts)
 
     def track_floor_share(self):
         """Of both parts' products."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benches.floors import in_turns
+from benches.ratios import times_faster
 from fastfedrec import Key, datasets
 from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.sequences import draw_contrastive_examples
@@ -50,7 +50,6 @@ class Round:
 
     param_names = ("n_threads",)
     params = ([1, 2],)
-    timeout = 300
 
     def setup(self, n_threads):
         self.problem = _problem(n_threads)
@@ -65,7 +64,6 @@ class Round:
         _whole_round(*self.problem)
 
     def track_times_the_steps_alone(self, n_threads):
-        steps, whole = in_turns(self.alone, lambda: _whole_round(*self.problem))
-        return whole / steps
+        return times_faster(lambda: _whole_round(*self.problem), self.alone)
 
     track_times_the_steps_alone.unit = "times the time of the clients' steps"

@@ -6,11 +6,11 @@ equally many examples here, because two of the ways need that; ours do not.  tor
 
 import numpy as np
 
-from benches.floors import fastest, floor_seconds, in_turns
+from benches.floors import fastest, floor_seconds
+from benches.ratios import OnInstructionSet, peer, times_faster
 from fastfedrec import Key
 from fastfedrec.compute.networks.client_examples import ClientExamples, Events, draw_examples
 from fastfedrec.compute.networks.two_tower import TwoTower
-from fastfedrec.core.hardware import use_instruction_set
 from fastfedrec.data.features import Features
 from fastfedrec.datasets import generate_implicit
 
@@ -83,10 +83,8 @@ class _Torch:
     """What the three ways share: local tables and batches as tensors, one row a client."""
 
     def __init__(self, network, parameters, examples):
-        try:
+        with peer("torch"):
             import torch
-        except ImportError as error:
-            raise NotImplementedError("torch is not installed") from error
         torch.set_num_threads(1)
         self.torch, self.network = torch, network
         features, embedded = network.features, parameters[network.n_dense :].reshape(-1, network.n_factors)
@@ -231,7 +229,6 @@ class TrainClients:
 
     param_names = ("impl",)
     params = (list(IMPLS),)
-    timeout = 600
 
     def setup(self, impl):
         self.run = _checked(impl, _problem())
@@ -240,43 +237,35 @@ class TrainClients:
         self.run()
 
 
-class RatioToPeers:
+class RatioToPeers(OnInstructionSet):
     """How many times faster than each peer, timed in turns: the figure to quote."""
 
     param_names = ("instruction_set",)
     params = (["x86-64-v4", "x86-64-v3"],)
-    timeout = 600
     unit = "times faster"
 
     def setup(self, instruction_set):
-        try:
-            with use_instruction_set(instruction_set):
-                self.problem = _problem()
-        except ValueError as error:
-            raise NotImplementedError(str(error)) from error
+        super().setup(instruction_set)
+        self.problem = _problem()
 
-    def _ratio(self, peer, instruction_set):
-        with use_instruction_set(instruction_set):
-            ours, theirs = in_turns(_checked("fastfedrec", self.problem), _checked(peer, self.problem))
-        return theirs / ours
+    def _ratio(self, other):
+        return times_faster(*(_checked(impl, self.problem) for impl in (other, "fastfedrec")))
 
     def track_floor_share(self, instruction_set):
         n_batches = N_CLIENTS * N_EPOCHS * -(-N_EXAMPLES // BATCH)
         n = flops(self.problem[0], N_CLIENTS * N_EPOCHS * N_EXAMPLES, n_batches)
-        with use_instruction_set(instruction_set):
-            seconds = fastest(_fastfedrec(*self.problem))
-        return floor_seconds(instruction_set, flops=n) / seconds
+        return floor_seconds(instruction_set, flops=n) / fastest(_fastfedrec(*self.problem))
 
     track_floor_share.unit = "share of floor"
 
     def track_times_torch_eager(self, instruction_set):
-        return self._ratio("torch eager", instruction_set)
+        return self._ratio("torch eager")
 
     def track_times_torch_vmap(self, instruction_set):
-        return self._ratio("torch vmap", instruction_set)
+        return self._ratio("torch vmap")
 
     def track_times_torch_bmm(self, instruction_set):
-        return self._ratio("torch bmm", instruction_set)
+        return self._ratio("torch bmm")
 
 
 class Threads:
@@ -289,8 +278,7 @@ class Threads:
 
     def track_two_threads(self):
         runs = (lambda n=n: _train(*self.problem, n) for n in (1, 2))
-        one, two = in_turns(*runs, least=10.0, most=5000, processors=2)
-        return one / two
+        return times_faster(*runs, least=10.0, most=5000, processors=2)
 
 
 class Score:

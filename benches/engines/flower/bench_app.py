@@ -6,6 +6,7 @@ Messages take their wire form; what processes and polling add in a deployment is
 import time
 import uuid
 
+from benches.ratios import peer
 from fastfedrec import FMFLDP, Key
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines import LocalEngine
@@ -52,13 +53,9 @@ class Wire:
 class Rounds:
     """50,000 users x 5,000 items, two nodes."""
 
-    timeout = 900
-
     def setup(self):
-        try:
+        with peer("Flower"):
             from flwr.supercore.task_identity import TaskIdentity
-        except ImportError:
-            raise NotImplementedError("Flower is not installed") from None
         from fastfedrec.engines.flower import client_app
 
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1

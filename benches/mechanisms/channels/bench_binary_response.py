@@ -3,10 +3,11 @@
 import math
 
 import numpy as np
-import scipy.sparse
 
-from benches.floors import fastest, in_turns
-from fastfedrec import Interactions, Key, hardware
+from benches.floors import fastest
+from benches.generated import random_interactions
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer, times_faster
+from fastfedrec import Key, hardware
 from fastfedrec._kernels.mechanisms.channels import binary_response as kernel
 from fastfedrec.mechanisms import BinaryResponse
 
@@ -48,10 +49,8 @@ class PrivatizeBits:
         name, _, part = impl.partition("_")
         self.run = {"fastfedrec": _fastfedrec, "numpy": _numpy, "diffprivlib": _diffprivlib, "opendp": _opendp}[name]
         self.bits = np.random.default_rng(1).random(10_000 if part else 1_000_000) < 0.2
-        try:
+        with peer(impl):
             kept = np.mean(self.run(self.bits) == self.bits)
-        except ImportError:
-            raise NotImplementedError(f"{impl} is not installed") from None
         if abs(kept - P_TRUE) > 6 * math.sqrt(P_TRUE * (1 - P_TRUE) / len(self.bits)):
             raise AssertionError(f"{impl} keeps {kept:.4f} of the bits, not {P_TRUE:.4f}")
 
@@ -59,55 +58,47 @@ class PrivatizeBits:
         self.run(self.bits)
 
 
-class InstructionSets:
+class InstructionSets(OnInstructionSet):
     """Ours on each instruction set; answers of every one are those of the plain one."""
 
     param_names = ("instruction_set",)
-    params = (["x86-64-v4", "x86-64-v3", "plain"],)
-    timeout = 300
+    params = (INSTRUCTION_SETS,)
 
     def setup(self, instruction_set):
-        if instruction_set not in hardware.instruction_sets():
-            raise NotImplementedError(f"no {instruction_set} here")
+        super().setup(instruction_set)
         self.bits = np.random.default_rng(1).random(1_000_000) < 0.2
         self.values = 2.0 * self.bits - 1
         self.out = np.empty(1_000_000, dtype=np.int8)
         with hardware.use_instruction_set("plain"):
             expected = _fastfedrec(self.bits)
-        with hardware.use_instruction_set(instruction_set):
-            np.testing.assert_array_equal(_fastfedrec(self.bits), expected)
+        np.testing.assert_array_equal(_fastfedrec(self.bits), expected)
 
     def _privatize(self):
         BinaryResponse(EPSILON).privatize(self.values, key=Key.from_seed(0), out=self.out, n_threads=1)
 
-    def _times(self, peer, part, instruction_set):
+    def _times(self, other, part):
         some = self.bits[: len(self.bits) // part]
         try:
-            peer(some[:10])
+            other(some[:10])
         except ImportError:
             return math.nan  # n/a: the peer is not installed
-        with hardware.use_instruction_set(instruction_set):
-            ours, theirs = in_turns(self._privatize, lambda: peer(some))
-        return part * theirs / ours
+        return part * times_faster(lambda: other(some), self._privatize)
 
     def track_draws_per_second(self, instruction_set):
-        with hardware.use_instruction_set(instruction_set):
-            return len(self.bits) / fastest(self._privatize)
+        return len(self.bits) / fastest(self._privatize)
 
     def track_times_numpy(self, instruction_set):
-        return self._times(_numpy, 1, instruction_set)
+        return self._times(_numpy, 1)
 
     def track_times_diffprivlib(self, instruction_set):
-        return self._times(_diffprivlib, 100, instruction_set)
+        return self._times(_diffprivlib, 100)
 
     def track_times_opendp(self, instruction_set):
-        return self._times(_opendp, 100, instruction_set)
+        return self._times(_opendp, 100)
 
     def track_floor_share(self, instruction_set):
         """Of the keystream alone: a word a draw."""
-        with hardware.use_instruction_set(instruction_set):
-            ours, words = in_turns(self._privatize, lambda: Key.from_seed(0).words("bench", size=len(self.bits)))
-        return words / ours
+        return times_faster(lambda: Key.from_seed(0).words("bench", size=len(self.bits)), self._privatize)
 
     track_draws_per_second.unit = "draws/s"
     track_times_numpy.unit = track_times_diffprivlib.unit = track_times_opendp.unit = "times faster"
@@ -121,8 +112,7 @@ class RespondMemberships:
     params = (("fastfedrec", "numpy"),)
 
     def setup(self, impl):
-        matrix = scipy.sparse.random_array((1_000, 3_706), density=0.05, rng=np.random.default_rng(1), format="csr")
-        self.data = Interactions.from_scipy(matrix).binarize()
+        self.data = random_interactions(1_000, 3_706, 0.05)
         self.run = self._fastfedrec if impl == "fastfedrec" else self._numpy
         kept = np.mean(self.run() == 2 * self.data.to_scipy().toarray() - 1)
         if abs(kept - P_TRUE) > 6 * math.sqrt(P_TRUE * (1 - P_TRUE) / (1_000 * 3_706)):
@@ -134,8 +124,7 @@ class RespondMemberships:
     def track_times_numpy(self, impl):
         if impl == "numpy":
             return math.nan  # n/a: it is the peer
-        ours, theirs = in_turns(self._fastfedrec, self._numpy)
-        return theirs / ours
+        return times_faster(self._numpy, self._fastfedrec)
 
     track_times_numpy.unit = "times faster"
 
@@ -161,8 +150,7 @@ class SampleMemberships:
     params = (("fastfedrec", "numpy"),)
 
     def setup(self, impl):
-        matrix = scipy.sparse.random_array((6_040, 3_706), density=0.05, rng=np.random.default_rng(1), format="csr")
-        self.data = Interactions.from_scipy(matrix).binarize()
+        self.data = random_interactions(6_040, 3_706, 0.05)
         self.run = self._fastfedrec if impl == "fastfedrec" else self._numpy
         sums, asked = self.run()
         expected = (2 * P_TRUE - 1) * (2 * 0.05 - 1)

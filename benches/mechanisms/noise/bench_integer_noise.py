@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from benches.floors import fastest, in_turns
+from benches.floors import fastest
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer, times_faster
 from fastfedrec import Key, hardware
 from fastfedrec.mechanisms import DiscreteGaussian, DiscreteLaplace, LayeredGaussian, RoundedGaussian
 
@@ -69,10 +70,8 @@ class AddNoise:
         self.run = lambda: run(self.values, distribution)
         self.values = np.arange(1_000_000 // {"": 1, "hundredth": 100, "thousandth": 1000}[part])
         variance = 2 * SCALE**2 if distribution == "laplace" else SCALE**2
-        try:
+        with peer(impl):
             noise = self.run() - self.values
-        except ImportError:
-            raise NotImplementedError(f"{impl} is not installed") from None
         if abs(noise.var() / variance - 1) > 0.01 + 20 / np.sqrt(len(noise)):
             raise AssertionError(f"{impl} adds noise of variance {noise.var():.2f}, not {variance}")
 
@@ -106,16 +105,14 @@ class Layers:
         self.values += np.rint(draws).astype(np.int64)
 
 
-class InstructionSets:
+class InstructionSets(OnInstructionSet):
     """Tables on each instruction set; the draws of every one are those of the plain one."""
 
     param_names = ("mechanism", "instruction_set")
-    params = (["discrete_laplace", "discrete_gaussian"], ["x86-64-v4", "x86-64-v3", "plain"])
-    timeout = 300
+    params = (["discrete_laplace", "discrete_gaussian"], INSTRUCTION_SETS)
 
     def setup(self, mechanism, instruction_set):
-        if instruction_set not in hardware.instruction_sets():
-            raise NotImplementedError(f"no {instruction_set} here")
+        super().setup(instruction_set)
         self.distribution = mechanism.removeprefix("discrete_")
         self.values = np.arange(1_000_000)
         self.out = np.empty_like(self.values)
@@ -123,40 +120,34 @@ class InstructionSets:
         self.noise = kinds[self.distribution](SCALE, sampler="table")
         with hardware.use_instruction_set("plain"):
             expected = _fastfedrec(self.values, self.distribution)
-        with hardware.use_instruction_set(instruction_set):
-            np.testing.assert_array_equal(_fastfedrec(self.values, self.distribution), expected)
+        np.testing.assert_array_equal(_fastfedrec(self.values, self.distribution), expected)
 
     def _add(self):
         self.noise.privatize(self.values, key=Key.from_seed(0), out=self.out, n_threads=1)
 
-    def _times(self, peer, part, instruction_set):
+    def _times(self, other, part):
         some = self.values[: len(self.values) // part]
         try:
-            peer(some[:2], self.distribution)
+            other(some[:2], self.distribution)
         except ImportError:
             return np.nan  # n/a: the peer is not installed
-        with hardware.use_instruction_set(instruction_set):
-            ours, theirs = in_turns(self._add, lambda: peer(some, self.distribution))
-        return part * theirs / ours
+        return part * times_faster(lambda: other(some, self.distribution), self._add)
 
     def track_draws_per_second(self, mechanism, instruction_set):
-        with hardware.use_instruction_set(instruction_set):
-            return len(self.values) / fastest(self._add)
+        return len(self.values) / fastest(self._add)
 
     def track_times_numpy(self, mechanism, instruction_set):
-        return self._times(_numpy, 1, instruction_set)
+        return self._times(_numpy, 1)
 
     def track_times_opendp(self, mechanism, instruction_set):
-        return self._times(_opendp, 100, instruction_set)
+        return self._times(_opendp, 100)
 
     def track_times_diffprivlib(self, mechanism, instruction_set):
-        return self._times(_diffprivlib, 1000, instruction_set)
+        return self._times(_diffprivlib, 1000)
 
     def track_floor_share(self, mechanism, instruction_set):
         """Of the keystream alone: a word a draw."""
-        with hardware.use_instruction_set(instruction_set):
-            ours, words = in_turns(self._add, lambda: Key.from_seed(0).words("bench", size=len(self.values)))
-        return words / ours
+        return times_faster(lambda: Key.from_seed(0).words("bench", size=len(self.values)), self._add)
 
     track_draws_per_second.unit = "draws/s"
     track_times_numpy.unit = track_times_opendp.unit = track_times_diffprivlib.unit = "times faster"

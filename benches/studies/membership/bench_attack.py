@@ -1,9 +1,8 @@
 """A membership attack's own part: AUC with DeLong's interval, and the bootstrap, beside scikit-learn in a loop."""
 
-import timeit
-
 import numpy as np
 
+from benches.ratios import times_faster
 from fastfedrec import Key
 from fastfedrec.studies.membership._figures import Ladder
 
@@ -65,8 +64,7 @@ class Figures(_Scores):
     def time_figures(self, impl, n_users):
         self.run()
 
-    def peakmem_figures(self, impl, n_users):
-        self.run()
+    peakmem_figures = time_figures
 
 
 class RatioToPeers(_Scores):
@@ -80,6 +78,4 @@ class RatioToPeers(_Scores):
         self._make(n_users)
 
     def track_times_scikit_learn(self, n_users):
-        turns = [[timeit.timeit(run, number=1) for run in (self._fastfedrec, self._peer)] for _ in range(5)]
-        ours, theirs = np.min(turns, axis=0)
-        return theirs * N_REPLICATES / N_IN_THE_LOOP / ours
+        return N_REPLICATES / N_IN_THE_LOOP * times_faster(self._peer, self._fastfedrec)

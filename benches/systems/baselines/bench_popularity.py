@@ -3,19 +3,15 @@
 import math
 
 import numpy as np
-import scipy.sparse
 
 from benches.floors import floor_seconds
-from benches.ratios import keystream_seconds, with_ratios
-from fastfedrec import Interactions, Key, hardware
+from benches.generated import random_interactions
+from benches.mechanisms.noise import bench_integer_noise
+from benches.ratios import keystream_seconds, peer, with_ratios
+from fastfedrec import Key, hardware
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.systems.dplcf import sum_answers
-
-
-def random_interactions(n_users, n_items, density):
-    matrix = scipy.sparse.random_array((n_users, n_items), density=density, rng=np.random.default_rng(1), format="csr")
-    return Interactions.from_scipy(matrix).binarize()
 
 
 @with_ratios("time_draw", floor=lambda case: keystream_seconds(10_000))  # a word a draw
@@ -27,10 +23,8 @@ class DiscreteLaplaceNoise:
 
     def setup(self, impl):
         self.run = getattr(self, f"_{impl}")
-        try:
+        with peer(impl):
             draws = np.asarray(self.run())
-        except ImportError:
-            raise NotImplementedError(f"{impl} is not installed") from None
         # The fourth moment of a Laplace law is 6 times its squared variance: relative error of the variance.
         if abs(draws.var() / DiscreteLaplace(10).variance - 1) > 6 * math.sqrt(5 / len(draws)):
             raise AssertionError(f"{impl} draws noise of variance {draws.var():.1f}")
@@ -46,17 +40,10 @@ class DiscreteLaplaceNoise:
         return np.subtract(*np.random.Generator(np.random.PCG64(0)).geometric(-math.expm1(-0.1), size=(2, 10_000)))
 
     def _diffprivlib(self):
-        from diffprivlib.mechanisms import Geometric
-
-        mechanism = Geometric(epsilon=0.1, sensitivity=1, random_state=0)
-        return [mechanism.randomise(0) for _ in range(10_000)]
+        return bench_integer_noise._diffprivlib(np.zeros(10_000, dtype=np.int64), "laplace")
 
     def _opendp(self):
-        import opendp.prelude as dp
-
-        dp.enable_features("contrib")
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-        return dp.m.make_laplace(*space, scale=10.0)([0] * 10_000)
+        return bench_integer_noise._opendp(np.zeros(10_000, dtype=np.int64), "laplace")
 
 
 def _sum_floor(case):

@@ -3,17 +3,14 @@
 import numpy as np
 
 from benches.floors import floor_seconds
+from benches.generated import thousand_items
 from benches.ratios import with_ratios
-from fastfedrec import DPALS, Key, als, datasets, hardware
+from fastfedrec import DPALS, Key, als, hardware
 from fastfedrec.systems.dp_als.rounds import UNIT, ALSState, LeastSquaresRound, select_items, to_grid
 
 N_THREADS = 2
 N_FACTORS, MAX_ITEMS = 16, 100
 OPTIONS = {"regularization": 10.0, "confidence_weight": 4.0}
-
-
-def generated():
-    return datasets.generate_implicit(20_000, 1_000, key=Key.from_seed(1), mean_interactions=93.0)
 
 
 def _floor(case):
@@ -30,10 +27,9 @@ class RoundSums:
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
-    timeout = 300
 
     def setup(self, impl):
-        self.data = generated()
+        self.data = thousand_items(20_000)
         self.key = Key.from_seed(1)
         shape = MAX_ITEMS, self.data.n_items, N_FACTORS, self.key
         self.system = LeastSquaresRound((0.1, 0.1, 0.1), *shape, noise_regularization=16.0, **OPTIONS)
@@ -69,13 +65,10 @@ class RoundSums:
 class Fit:
     """Clients and server together: counts, start, two rounds."""
 
-    timeout = 300
-
     def setup(self):
-        self.data = generated()
+        self.data = thousand_items(20_000)
 
     def time_fit(self):
         DPALS(1.0).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)
 
-    def peakmem_fit(self):
-        DPALS(1.0).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)
+    peakmem_fit = time_fit

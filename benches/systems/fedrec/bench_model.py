@@ -1,21 +1,13 @@
 """A round of FedRec and FedRec++, one thread; NumPy loops over users, as a simulation in plain Python would."""
 
 import numpy as np
-import scipy.sparse
 
 from benches.floors import floor_seconds
+from benches.generated import ratings
 from benches.ratios import with_ratios
-from fastfedrec import FedRec, FedRecPlusPlus, Interactions, Key, hardware
+from fastfedrec import FedRec, FedRecPlusPlus, Key, hardware
 
 RHO, N_FACTORS, T_LOCAL = 1, 20, 10
-
-
-def ratings(n_users, n_items, per_user):
-    rng = np.random.default_rng(1)
-    items = np.sort(np.argsort(rng.random((n_users, n_items)), axis=1)[:, :per_user], axis=1).ravel()
-    values = rng.choice([1.0, 2.0, 3.0, 4.0, 5.0], n_users * per_user, p=[0.06, 0.11, 0.26, 0.35, 0.22])
-    starts = np.arange(n_users + 1) * per_user
-    return Interactions.from_scipy(scipy.sparse.csr_array((values, items, starts), shape=(n_users, n_items)))
 
 
 def _floor(case):

@@ -8,6 +8,7 @@ import time
 import numpy as np
 
 from benches.floors import fastest, in_turns
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, times_faster
 from fastfedrec import FMFLDP, Key, datasets, hardware
 from fastfedrec.data.store import open_interactions, store_interactions
 from fastfedrec.mechanisms import BinaryResponse
@@ -39,7 +40,6 @@ class Round:
 
     param_names = ("impl", "n_threads")
     params = (["fastfedrec", "numpy"], [1, 2])
-    timeout = 300
     version = "1"
 
     def setup_cache(self):
@@ -72,24 +72,21 @@ class Round:
             self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads)
 
 
-class NormalizedRound:
+class NormalizedRound(OnInstructionSet):
     """One round of normalised, rotated reports at 20,000 x 1,000, beside NumPy's turned gradients, a user at a time."""
 
     param_names = ("n_threads", "instruction_set")
-    params = ([1, 2], ["x86-64-v4", "x86-64-v3", "plain"])
-    timeout = 300
+    params = ([1, 2], INSTRUCTION_SETS)
 
     def setup_cache(self):
         return datasets.generate_implicit(20_000, 1_000, key=Key.from_seed(1))
 
     def setup(self, data, n_threads, instruction_set):
-        if instruction_set not in hardware.instruction_sets():
-            raise NotImplementedError(f"no {instruction_set} here")
+        super().setup(instruction_set)
         self.model = FMFLDP(n_reports=N_REPORTS, regularization=REGULARIZATION, normalize="l2", rotate=True)
         self.state = self.model.initial_state(data.n_items, Key.from_seed(2))
         shard = data.shard(40)[0]
-        with hardware.use_instruction_set(instruction_set):
-            update = self.model.local_round(self.state, shard, Key.from_seed(3), 0)
+        update = self.model.local_round(self.state, shard, Key.from_seed(3), 0)
         ours = np.zeros(1024 * 8)
         ours[update.arrays["coordinate"]] = update.arrays["total"]
         theirs = self._numpy(shard)
@@ -123,97 +120,80 @@ class NormalizedRound:
         return sums
 
     def time_round(self, data, n_threads, instruction_set):
-        with hardware.use_instruction_set(instruction_set):
-            self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads)
+        self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads)
 
     def track_times_numpy(self, data, n_threads, instruction_set):
         """Beside a NumPy loop over 500 of the users."""
         some = data.shard(40)[0]
-        with hardware.use_instruction_set(instruction_set):
-            ours, theirs = in_turns(
-                lambda: self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads),
-                lambda: self._numpy(some),
-            )
-        return data.n_users / some.n_users * theirs / ours
+        times = times_faster(lambda: self._numpy(some), lambda: self.time_round(data, n_threads, instruction_set))
+        return data.n_users / some.n_users * times
 
     track_times_numpy.unit = "times faster"
 
 
-class LargeRound:
+class LargeRound(OnInstructionSet):
     """One round at 50,000 x 5,000 with some 11.5 million interactions; every instruction set gives the same sums."""
 
     param_names = ("n_threads", "instruction_set")
-    params = ([1, 2], ["x86-64-v4", "x86-64-v3", "plain"])
-    timeout = 300
+    params = ([1, 2], INSTRUCTION_SETS)
 
     def setup_cache(self):
         return datasets.generate_implicit(50_000, 5_000, key=Key.from_seed(1), preset="movielens-20m")
 
     def setup(self, data, n_threads, instruction_set):
-        if instruction_set not in hardware.instruction_sets():
-            raise NotImplementedError(f"no {instruction_set} here")
+        super().setup(instruction_set)
         factors = (0.02 * Key.from_seed(2).normal("bench", size=25_000).reshape(5_000, 5)).astype(np.float32)
         self.data, self.state = data, FMFState(factors)
         with hardware.use_instruction_set("plain"):
             expected = self._round(N_REPORTS, 1)
-        with hardware.use_instruction_set(instruction_set):
-            for name, array in self._round(N_REPORTS, n_threads).arrays.items():
-                np.testing.assert_array_equal(array, expected.arrays[name])
+        for name, array in self._round(N_REPORTS, n_threads).arrays.items():
+            np.testing.assert_array_equal(array, expected.arrays[name])
 
     def _round(self, n_reports, n_threads):
         model = FMFLDP(n_reports=n_reports, regularization=REGULARIZATION)
         return model.local_round(self.state, self.data, Key.from_seed(3), 0, n_threads=n_threads)
 
+    def _words(self, n_threads):
+        users = self.data.global_user_ids
+        return Key.from_seed(3).words_by_user("bench", users, size=2 * N_REPORTS, n_threads=n_threads)
+
     def track_round_ms(self, data, n_threads, instruction_set):
-        with hardware.use_instruction_set(instruction_set):
-            return 1e3 * fastest(self._round, N_REPORTS, n_threads)
+        return 1e3 * fastest(self._round, N_REPORTS, n_threads)
 
     def track_report_ns(self, data, n_threads, instruction_set):
         """What each of a hundred more reports a user adds."""
-        with hardware.use_instruction_set(instruction_set):
-            fewer, more = in_turns(*(lambda k=k: self._round(k, n_threads) for k in (N_REPORTS, 2 * N_REPORTS)))
+        fewer, more = in_turns(*(lambda k=k: self._round(k, n_threads) for k in (N_REPORTS, 2 * N_REPORTS)))
         return 1e9 * (more - fewer) / (N_REPORTS * data.n_users)
 
     def track_times_one_thread(self, data, n_threads, instruction_set):
         if n_threads == 1:
             return math.nan  # n/a: it is the peer
-        with hardware.use_instruction_set(instruction_set):
-            ours, one = in_turns(lambda: self._round(N_REPORTS, n_threads), lambda: self._round(N_REPORTS, 1))
-        return one / ours
+        return times_faster(lambda: self._round(N_REPORTS, 1), lambda: self._round(N_REPORTS, n_threads))
 
     def track_times_numpy(self, data, n_threads, instruction_set):
         """Beside a NumPy loop over 500 of the users."""
         some = data.shard(100)[0]
-        with hardware.use_instruction_set(instruction_set):
-            ours, theirs = in_turns(
-                lambda: self._round(N_REPORTS, n_threads),
-                lambda: numpy_round(self.state.item_factors.astype(np.float64), some, seed=0),
-            )
-        return data.n_users / some.n_users * theirs / ours
+        times = times_faster(
+            lambda: numpy_round(self.state.item_factors.astype(np.float64), some, seed=0),
+            lambda: self._round(N_REPORTS, n_threads),
+        )
+        return data.n_users / some.n_users * times
 
     def track_floor_share(self, data, n_threads, instruction_set):
         """Of the keystream alone: two words a report."""
-        users = data.global_user_ids
-        with hardware.use_instruction_set(instruction_set):
-            ours, words = in_turns(
-                lambda: self._round(N_REPORTS, n_threads),
-                lambda: Key.from_seed(3).words_by_user("bench", users, size=2 * N_REPORTS, n_threads=n_threads),
-            )
-        return words / ours
+        return times_faster(lambda: self._words(n_threads), lambda: self._round(N_REPORTS, n_threads))
 
     def track_report_over_keystream(self, data, n_threads, instruction_set):
         """What each of a hundred more reports a user adds, over the two words that it takes.
 
         A difference of two least times, which moved by a tenth when five turns were all, and by a twentieth with ten.
         """
-        users = data.global_user_ids
-        with hardware.use_instruction_set(instruction_set):
-            fewer, more, words = in_turns(
-                *(lambda k=k: self._round(k, n_threads) for k in (N_REPORTS, 2 * N_REPORTS)),
-                lambda: Key.from_seed(3).words_by_user("bench", users, size=2 * N_REPORTS, n_threads=n_threads),
-                least=12.0,
-                most=2000,
-            )
+        fewer, more, words = in_turns(
+            *(lambda k=k: self._round(k, n_threads) for k in (N_REPORTS, 2 * N_REPORTS)),
+            lambda: self._words(n_threads),
+            least=12.0,
+            most=2000,
+        )
         return (more - fewer) / words
 
     track_round_ms.unit = "ms"
@@ -228,7 +208,6 @@ class Fit:
 
     param_names = ("n_threads",)
     params = ([1, 2],)
-    timeout = 300
     version = "1"
 
     def setup_cache(self):
@@ -237,8 +216,7 @@ class Fit:
     def time_fit(self, data, n_threads):
         FMFLDP().fit(data, key=Key.from_seed(2), n_threads=n_threads)
 
-    def peakmem_fit(self, data, n_threads):
-        FMFLDP().fit(data, key=Key.from_seed(2), n_threads=n_threads)
+    peakmem_fit = time_fit
 
     def track_reports_per_second(self, data, n_threads):
         start = time.perf_counter()
@@ -253,7 +231,6 @@ class ByUsers:
 
     param_names = ("n_users",)
     params = ([10_000, 100_000, 1_000_000, 3_000_000],)
-    timeout = 1800
 
     def setup_cache(self):
         for n_users in self.params[0]:

@@ -3,16 +3,13 @@
 import numpy as np
 
 from benches.floors import floor_seconds
+from benches.generated import thousand_items
 from benches.ratios import with_ratios
-from fastfedrec import DPGram, Key, datasets, hardware
+from fastfedrec import DPGram, Key, hardware
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum
 
 N_THREADS = 2
-
-
-def generated(n_users):
-    return datasets.generate_implicit(n_users, 1_000, key=Key.from_seed(1), mean_interactions=93.0)
 
 
 def _floor(case):
@@ -27,10 +24,9 @@ class PairSums:
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
-    timeout = 300
 
     def setup(self, impl):
-        self.data = generated(50_000)
+        self.data = thousand_items(50_000)
         lengths = np.maximum(self.data.interactions_per_user(), 1)
         self.entries = 1 / np.sqrt(lengths)
         mean = self.data.to_scipy().multiply(self.entries[:, None]).mean(axis=0)
@@ -67,10 +63,9 @@ class Fit:
 
     param_names = ("n_users",)
     params = ((50_000, 200_000),)
-    timeout = 300
 
     def setup(self, n_users):
-        self.data = generated(n_users)
+        self.data = thousand_items(n_users)
         self._fit()
         if self.model.item_factors_.shape[1] < 3:
             raise AssertionError("nothing stood above the noise")
@@ -78,8 +73,7 @@ class Fit:
     def time_fit(self, n_users):
         self._fit()
 
-    def peakmem_fit(self, n_users):
-        self._fit()
+    peakmem_fit = time_fit
 
     def _fit(self):
         self.model = DPGram(1.0).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)

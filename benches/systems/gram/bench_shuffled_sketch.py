@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from benches.generated import thousand_items
 from benches.ratios import keystream_seconds, with_ratios
-from fastfedrec import Key, ShuffledSketchGram, datasets
+from fastfedrec import Key, ShuffledSketchGram
 from fastfedrec.compute.hadamard import hadamard_transform
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.gram.shuffled_sketch_rounds import _REPORTS, SketchRound
@@ -11,10 +12,6 @@ from fastfedrec.systems.gram.shuffled_sketch_rounds import _REPORTS, SketchRound
 N_THREADS = 2
 N_REPORTS = 589  # epsilon 1 for 50,000 users
 KEY = Key.from_seed(2)
-
-
-def generated(n_users):
-    return datasets.generate_implicit(n_users, 1_000, key=Key.from_seed(1), mean_interactions=93.0)
 
 
 def _floor(case):
@@ -28,10 +25,9 @@ class Reports:
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
-    timeout = 300
 
     def setup(self, impl):
-        self.data = generated(1_000)
+        self.data = thousand_items(1_000)
         self.system = SketchRound(BinaryResponse(2.5), 1_000, N_REPORTS, 8, True)
         self.state = self.system.initial_state(KEY)
         hadamard = hadamard_transform(np.eye(self.system.length))[:1_000]
@@ -82,10 +78,9 @@ class Fit:
 
     param_names = ("n_users", "epsilon")
     params = ((50_000,), (1.0, 2.0))
-    timeout = 300
 
     def setup(self, n_users, epsilon):
-        self.data = generated(n_users)
+        self.data = thousand_items(n_users)
         self._fit(epsilon)
         if self.model.item_factors_.shape[1] < 2:
             raise AssertionError("nothing stood above the noise")
@@ -93,8 +88,7 @@ class Fit:
     def time_fit(self, n_users, epsilon):
         self._fit(epsilon)
 
-    def peakmem_fit(self, n_users, epsilon):
-        self._fit(epsilon)
+    peakmem_fit = time_fit
 
     def _fit(self, epsilon):
         self.model = ShuffledSketchGram(epsilon).fit(self.data, key=KEY, n_threads=N_THREADS)

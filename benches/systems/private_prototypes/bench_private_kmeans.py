@@ -9,8 +9,9 @@ to ours.  It also leaves out the noise of empty clusters, which no epsilon cover
 import numpy as np
 import threadpoolctl
 
-from benches.floors import fastest, in_turns, integer_operations_per_second, read_bytes_per_second
-from fastfedrec import Key, PrivatePrototypes, hardware
+from benches.floors import fastest, integer_operations_per_second, read_bytes_per_second
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, times_faster
+from fastfedrec import Key, PrivatePrototypes
 from fastfedrec.compute.clustering import assign_rows, kmeans
 from fastfedrec.datasets import generate_counts, generate_implicit
 from fastfedrec.mechanisms.bounded_rows import project_rows, public_candidates
@@ -21,26 +22,18 @@ from fastfedrec.systems.private_prototypes.private_lloyd import lloyd_rounds, pr
 N_USERS, N_CLUSTERS, N_CANDIDATES = 6_040, 50, 400
 N_ITEMS, N_DIMENSIONS, N_SWAPS, MAX_ENTRIES, N_GROUPS = 3_706, 4, 20, 150, 10  # of whole runs
 COUNTS = (10_000, 100)
-INSTRUCTION_SETS = ["x86-64-v4", "x86-64-v3", "plain"]
 
 
-class Swaps:
+class Swaps(OnInstructionSet):
     param_names = ("instruction_set",)
     params = (INSTRUCTION_SETS,)
 
     def setup(self, instruction_set):
-        if instruction_set not in hardware.instruction_sets():
-            raise NotImplementedError(f"no {instruction_set} here")
+        super().setup(instruction_set)
         rng = np.random.default_rng(0)
         self.distances = rng.integers(0, 65536, (N_USERS, N_CANDIDATES)).astype(np.uint16)
         self.chosen = rng.permutation(N_CANDIDATES)[:N_CLUSTERS]
-        self.forced = hardware.use_instruction_set(instruction_set)
-        self.forced.__enter__()
         np.testing.assert_array_equal(self._ours(), self._numpy())
-
-    def teardown(self, *_):
-        if hasattr(self, "forced"):
-            self.forced.__exit__(None, None, None)
 
     def time_swaps(self, _):
         self._ours()
@@ -50,8 +43,7 @@ class Swaps:
 
     def track_times_numpy(self, _):
         """NumPy with one pass over users and candidates for each centre that leaves."""
-        theirs, ours = in_turns(self._numpy, self._ours)
-        return theirs / ours
+        return times_faster(self._numpy, self._ours)
 
     def track_floor_share(self, instruction_set):
         """Two minima, a difference and two sums of 16 bits for each distance; or each distance read once."""
@@ -83,7 +75,6 @@ class EqualEpsilon:
 
     param_names = ("space", "epsilon")
     params = (["projected", "counts"], [1.0, 10.0])
-    timeout = 300
 
     def setup(self, space, epsilon):
         try:
@@ -112,10 +103,8 @@ class EqualEpsilon:
         return self._cost(self._ours, space, epsilon) / self._cost(self._theirs, space, epsilon)
 
     def track_times_diffprivlib(self, space, epsilon):
-        theirs, ours = in_turns(
-            lambda: self._theirs(space, epsilon, 0), lambda: self._ours(space, epsilon, 0), repetitions=3
-        )
-        return theirs / ours
+        runs = (lambda fit=fit: fit(space, epsilon, 0) for fit in (self._theirs, self._ours))
+        return times_faster(*runs, repetitions=3)
 
     track_times_diffprivlib.unit = "times faster"
 

@@ -1,18 +1,10 @@
 """What a million users' ratings cost to randomize, one thread; and a whole fit."""
 
 import numpy as np
-import scipy.sparse
 
+from benches.generated import ratings
 from benches.ratios import keystream_seconds, with_ratios
-from fastfedrec import Interactions, Key, LaplaceRRSVD
-
-
-def ratings(n_users, n_items, per_user):
-    rng = np.random.default_rng(1)
-    items = np.sort(np.argsort(rng.random((n_users, n_items)), axis=1)[:, :per_user], axis=1).ravel()
-    values = rng.choice([1.0, 2.0, 3.0, 4.0, 5.0], n_users * per_user, p=[0.06, 0.11, 0.26, 0.35, 0.22])
-    starts = np.arange(n_users + 1) * per_user
-    return Interactions.from_scipy(scipy.sparse.csr_array((values, items, starts), shape=(n_users, n_items)))
+from fastfedrec import Key, LaplaceRRSVD
 
 
 def _floor(case):
