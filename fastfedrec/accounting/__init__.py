@@ -1,6 +1,8 @@
 """What happened (events), what it costs (accountants, the ledger), and what was sent (its traffic).
 
-Randomizers are in `mechanisms`; whether a claim holds is asked in `audit`.
+A new accountant is a file of its own with a subclass of `composition.Accountant`, exported here, and in
+`views._ACCOUNTANTS` where a ledger is to ask it.  Randomizers are in `mechanisms`; whether a claim holds is
+asked in `audit`.
 """
 
 from fastfedrec.accounting.calibration import (

@@ -1,6 +1,7 @@
 """Splits into train and test, and what a model's scores and predictions are worth.
 
-Attacks on models are in `studies.membership`; audits of privacy claims are in `audit`.
+A split of interactions is a function of `splits`; that of new users is in `new_users`.  Attacks on models are in
+`studies.membership`; audits of privacy claims are in `audit`.
 """
 
 from fastfedrec.evaluation.percentiles import mean_percentile_rank

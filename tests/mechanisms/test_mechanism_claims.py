@@ -113,6 +113,11 @@ WAYS = {
 }
 
 
+def test_every_mechanism_that_randomizes_is_listed():
+    named = {name.split()[0].split(".")[0] for name in WAYS}
+    assert named == {name for name in m.__all__ if hasattr(getattr(m, name), "privatize")}
+
+
 @pytest.mark.parametrize("name", WAYS)
 def test_an_entropy_key_serves_one_call_of_any_way_to_randomize(name):
     key = Key.from_entropy()
