@@ -125,9 +125,7 @@ def newest_run(name="*.json"):
     """The result file of asv that was written last, of those so called."""
     runs = [path for path in RUNS.glob(f"*/{name}") if path.name != "machine.json"]
     if not runs:
-        raise SystemExit(
-            f"no result of asv under {RUNS} is called {name}; `make bench-page` and `bench-gate` make them"
-        )
+        raise SystemExit(f"no result of asv under {RUNS} is called {name}: run `make bench-page` or `bench-gate`")
     return max(runs, key=lambda path: path.stat().st_mtime)
 
 

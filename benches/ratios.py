@@ -60,10 +60,6 @@ def with_ratios(method, *, floor=None, threads=1):
             place = len(values) - len(names) + at  # after what `setup_cache` returned, if anything
             return (*values[:place], impl, *values[place + 1 :])
 
-        def seconds(self, *values):
-            (found,) = in_turns(lambda: getattr(self, method)(*values))
-            return found
-
         def track_times_best_peer(self, *values):
             functions, parts = [lambda: getattr(self, method)(*values)], [1]
             for peer in peers:
@@ -80,7 +76,7 @@ def with_ratios(method, *, floor=None, threads=1):
             return min(others) / mine
 
         def track_floor_share(self, *values):
-            taken = seconds(self, *values)
+            (taken,) = in_turns(lambda: getattr(self, method)(*values))
             return floor(self) / threads / taken
 
         added = [(track_times_best_peer, "times faster")] if peers else []
