@@ -2,8 +2,9 @@
 
 ``_kernels/**/*.pyx`` becomes ``fastfedrec._kernels.*``.  Shared Cython code lives in ``_kernels/**/_*.pxd`` as inline
 functions (a compiled module under this mapping cannot be cimported by another), so one source is one extension.
-Vector code lives in ``_kernels/**/_*.cpp``, compiled once for each level (``_kernels/core/_levels.h``) into one
-static library that all extensions link; which level runs is chosen at import, so a wheel runs everywhere.
+Vector code lives in ``_kernels/**/_*.cpp``, compiled once for each level (``_kernels/core/_levels.h``) and linked into
+the extensions that include its header, the first that it includes itself; which level runs is chosen at import, so a
+wheel runs everywhere.  After a change, what includes the changed file is compiled again, and nothing else.
 ``FASTFEDREC_DEBUG=1`` builds with bounds checks.
 """
 
@@ -38,7 +39,7 @@ DIRECTIVES = {
 # Level names are those of the namespaces in _kernels/core/_levels.h.
 X86_64_LEVELS = {"plain": [], "v3": ["-march=x86-64-v3"], "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"]}
 VECTOR_SOURCES = sorted(path.as_posix() for path in Path("_kernels").rglob("_*.cpp"))
-SHARED = sorted(path.as_posix() for path in Path("_kernels").rglob("_*") if path.suffix in (".h", ".pxd", ".pxi"))
+INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
 
 OPENMP_PROBE = "#include <omp.h>\nint main() { return omp_get_max_threads() > 0 ? 0 : 1; }\n"
 
@@ -47,6 +48,27 @@ def make_description(readme):
     """What package indexes show: the README, whose relative links would lead nowhere there and become plain words."""
     text = re.sub(r"!\[([^\]]*)\]\((?!https?:)([^)]*)\)", r"(Plot: \1, `\2` of the source archive.)", readme)
     return re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1", text)
+
+
+def included(paths):
+    """These files, and every header of ours that they include, directly or not."""
+    found, waiting = set(), list(paths)
+    while waiting:
+        path = waiting.pop()
+        if path not in found and Path(path).is_file():  # a header without a place in the tree is not ours
+            found.add(path)
+            waiting += INCLUDE.findall(Path(path).read_text(encoding="utf-8"))
+    return found
+
+
+def linked(paths):
+    """The vector sources whose own header is among these files, or is included by another of those sources."""
+    own = {source: INCLUDE.search(Path(source).read_text(encoding="utf-8"))[1] for source in VECTOR_SOURCES}
+    sources, reached = [], included(paths)
+    while more := [source for source in VECTOR_SOURCES if own[source] in reached and source not in sources]:
+        sources += more
+        reached |= included(more)
+    return sources
 
 
 class BuildPython(build_py):
@@ -89,38 +111,40 @@ class BuildKernels(build_ext):
         ):
             levels = X86_64_LEVELS
         macros = [("FASTFEDREC_N_LEVELS", str(len(levels)))]
-        library = self._build_vector_code(levels, flags, macros)
+        objects = self._build_vector_code(levels, flags, macros)
         for extension in self.extensions:
             extension.define_macros = macros
             extension.extra_compile_args = flags + openmp
             extension.extra_link_args = openmp
-            extension.extra_objects = [library]
-            extension.depends = [*SHARED, library]
+            headers = included(extension.depends)  # Cython knows those that it names itself
+            extension.extra_objects = [path for source in linked(headers) for path in objects[source]]
+            extension.depends = [*headers, *extension.extra_objects, __file__]
         super().build_extensions()
 
     def _build_vector_code(self, levels, flags, macros):
-        """Compile every vector source for every level; return the static library of all of them."""
-        folder = Path(self.build_temp, "levels")
-        library = folder / "libfastfedrec_levels.a"  # what `create_static_lib` makes of the name
-        newest = max(os.path.getmtime(path) for path in [*VECTOR_SOURCES, *SHARED, __file__])
-        if self.force or not library.exists() or library.stat().st_mtime < newest:
+        """Compile for every level the vector sources that are older than what they include; return all objects."""
+        folder, objects, jobs = Path(self.build_temp, "levels"), {}, []
+        for source in VECTOR_SOURCES:
+            newest = max(os.path.getmtime(path) for path in [*included([source]), __file__])
+            for name in levels:
+                [path] = self.compiler.object_filenames([source], output_dir=str(folder / name))
+                objects.setdefault(source, []).append(path)
+                if self.force or not os.path.exists(path) or os.path.getmtime(path) < newest:
+                    jobs.append((name, source))
 
-            def compile_one(job):
-                name, source = job
-                return self.compiler.compile(
-                    [source],
-                    output_dir=str(folder / name),
-                    macros=[*macros, ("FASTFEDREC_LEVEL", name)],
-                    include_dirs=["."],
-                    extra_postargs=[*flags, *levels[name]],
-                )
+        def compile_one(job):
+            name, source = job
+            self.compiler.compile(
+                [source],
+                output_dir=str(folder / name),
+                macros=[*macros, ("FASTFEDREC_LEVEL", name)],
+                include_dirs=["."],
+                extra_postargs=[*flags, *levels[name]],
+            )
 
-            with ThreadPoolExecutor(max(int(self.parallel), 1)) as pool:
-                compiled = pool.map(compile_one, [(name, source) for name in levels for source in VECTOR_SOURCES])
-                objects = [path for paths in compiled for path in paths]
-            library.unlink(missing_ok=True)  # an archive keeps members that are no longer built
-            self.compiler.create_static_lib(objects, "fastfedrec_levels", output_dir=str(folder))
-        return str(library)
+        with ThreadPoolExecutor(max(int(self.parallel), 1)) as pool:
+            list(pool.map(compile_one, jobs))
+        return objects
 
     def _links(self, program, compile_args):
         with tempfile.TemporaryDirectory() as folder:

@@ -140,3 +140,44 @@ def test_two_modules_of_one_name_are_two():
     names = [Path(place).name for place in FOUND]
     assert names.count("model") >= 4
     assert {"systems/fedrec/model", "systems/dp_als/model"} <= set(MODULES)
+
+
+def build_script(root, monkeypatch):
+    """The functions of setup.py, as they see the tree below `root`."""
+    pytest.importorskip("Cython")
+    source = (ROOT / "setup.py").read_text(encoding="utf-8")
+    monkeypatch.chdir(root)
+    names = {"__file__": "setup.py"}
+    exec(source[: source.index("\nextensions = [")], names)
+    return names
+
+
+def test_what_includes_a_header_is_known_and_nothing_else(tmp_path, monkeypatch):
+    texts = {
+        "core/_low.h": "",
+        "a/_x.h": '#include "_kernels/core/_low.h"\n',
+        "a/_x.cpp": '#include <cmath>\n#include "_kernels/a/_x.h"\n#include "_kernels/b/_y.h"\n',
+        "b/_y.h": "",
+        "b/_y.cpp": '#include "_kernels/b/_y.h"\n',
+        "c/_z.h": "",
+        "c/_z.cpp": '#include "_kernels/c/_z.h"\n',
+    }
+    for name, text in texts.items():
+        path = tmp_path / "_kernels" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    script = build_script(tmp_path, monkeypatch)
+    assert script["included"](["_kernels/a/_x.h", "not_ours.h"]) == {"_kernels/a/_x.h", "_kernels/core/_low.h"}
+    # x calls y, whose header it includes; nobody calls z.
+    assert script["linked"](["_kernels/a/_x.h"]) == ["_kernels/a/_x.cpp", "_kernels/b/_y.cpp"]
+    assert script["linked"](["_kernels/core/_low.h"]) == []
+
+
+def test_all_vector_code_is_linked_into_some_kernel(monkeypatch):
+    script = build_script(ROOT, monkeypatch)
+    dependencies = pytest.importorskip("Cython.Build.Dependencies").create_dependency_tree()
+    found = set()
+    for name in sources(ROOT, ".pyx"):
+        found.update(script["linked"](dependencies.distutils_info(name, None, None).values.get("depends") or []))
+    assert found == set(script["VECTOR_SOURCES"])
+    assert len(found) >= 10

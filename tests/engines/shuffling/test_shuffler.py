@@ -498,7 +498,7 @@ def test_a_body_gets_no_time_for_what_it_only_promises(server):
 def test_a_slow_body_makes_way_where_all_are_taken_and_a_quick_one_does_not(server, monkeypatch):
     monkeypatch.setattr(_shuffler_server, "_SECONDS", 60.0)
     monkeypatch.setattr(_shuffler_server, "_MOST_BODIES", 2)
-    monkeypatch.setattr(_shuffler_server, "_START", 0.5)
+    monkeypatch.setattr(_shuffler_server, "_START", 60.0)
     server.shuffler.open(RUN, 0)
     length = server.shuffler.max_bytes
     with (
@@ -506,11 +506,14 @@ def test_a_slow_body_makes_way_where_all_are_taken_and_a_quick_one_does_not(serv
         socket.create_connection(server.server_address, timeout=20) as quick,
     ):
         slow.sendall(head_of_body("slow", length) + b"X")
-        quick.sendall(head_of_body("quick", length) + bytes(length - 4))  # far ahead of the slowest that may be
+        quick.sendall(head_of_body("quick", length) + bytes(length - 4))
+        patience = time.monotonic() + 20
+        while len(server._sending) < 2 and time.monotonic() < patience:
+            time.sleep(0.01)
         third = head_of_body("third", 4) + codes(1)
         answer = say(server.server_address[1], third)
         assert b" 409" in answer.split(b"\r\n")[0]  # nobody is late yet
-        time.sleep(0.7)
+        monkeypatch.setattr(_shuffler_server, "_START", 0.0)
         assert say(server.server_address[1], third).startswith(b"HTTP/1.0 200")
         assert slow.recv(100).startswith(b"HTTP/1.0 409") or not slow.recv(100)
         quick.sendall(bytes(4))

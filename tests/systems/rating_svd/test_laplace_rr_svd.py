@@ -413,7 +413,7 @@ def test_bad_data():
         LaplaceRRSVD("published").fit(Interactions.from_arrays([1, 2], [1, 1], [2.5, 3]), key=Key.from_seed(1))
     with pytest.raises(RuntimeError, match="not fitted yet"):
         LaplaceRRSVD().predict([1], [1])
-    with pytest.raises(ValueError, match="epsilon must be at most 12"):
+    with pytest.raises(ValueError, match=r"epsilon_1 \+ epsilon_2 must be at most 12"):
         LaplaceRRSVD("optimal", 10.0, 10.0).fit(random_ratings(5, 5, 1))
 
 
