@@ -120,7 +120,8 @@ def test_a_broken_proposal_cannot_break_epsilon(monkeypatch, kind, proposal, los
     sets, weights, values, gap = propose(np.arange(5.0), 2.0)
     wrong_sets = sets.copy()
     wrong_sets[0, 0] ^= True
-    monkeypatch.setattr(f"fastfedrec.mechanisms.{proposal}", lambda *_: (wrong_sets, 1.1 * weights, values, gap))
+    wrong = wrong_sets, 1.1 * weights, values, gap
+    monkeypatch.setattr(f"fastfedrec.mechanisms.ratings.{proposal}", lambda *_: wrong)
     channel = kind(2.0, 5)
     assert channel.likelihood_ratio <= naive_bounds.exp_bounds(2.0)[0]
     assert [channel.mean(x) for x in range(5)] == list(range(5))
