@@ -426,7 +426,7 @@ import os, signal, sys
 import numpy as np
 from fastfedrec import FMFLDP
 from fastfedrec.datasets import generate_implicit
-from flower_grid import KEY, MemoryGrid, serve, two_nodes
+from support.flower_grid import KEY, MemoryGrid, serve, two_nodes
 
 def tamper(reply):
     count.extend([1] * (reply.metadata.message_type == "train"))
