@@ -16,8 +16,7 @@ demo: $(VENV)/.installed-cli
 
 # All tests, against the installed package (`pytest`, never `python -m pytest`: the checkout would shadow it).
 test: $(VENV)/.installed-test
-	$(BIN)/pytest -n 2
-	$(BIN)/pytest -n 2 -m slow
+	$(BIN)/pytest -n 2 -m "not nightly"
 	$(MAKE) test-levels
 	$(MAKE) test-flower
 	$(BIN)/pytest --doctest-modules --pyargs fastfedrec -p no:cacheprovider

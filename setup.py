@@ -50,6 +50,12 @@ def make_description(readme):
     return re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1", text)
 
 
+def processors():
+    """How many there are to use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux's: a container may have fewer than the machine
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
 def included(paths):
     """These files, and every header of ours that they include, directly or not."""
     found, waiting = set(), list(paths)
@@ -89,8 +95,7 @@ class BuildKernels(build_ext):
         """Compile as many files at once as there are processors to use, unless `--parallel` says how many."""
         super().finalize_options()
         if self.parallel is None:
-            affinity = getattr(os, "sched_getaffinity", None)  # Linux's: a container may have fewer than the machine
-            self.parallel = len(affinity(0)) if affinity else os.cpu_count() or 1
+            self.parallel = processors()
 
     def build_extensions(self):
         """Build the vector code of every level, then the extensions with it."""
@@ -160,25 +165,25 @@ class BuildKernels(build_ext):
         return True
 
 
-extensions = [
-    Extension(
-        "fastfedrec." + ".".join(path.with_suffix("").parts),
-        [path.as_posix()],
-        language="c++",
-        include_dirs=["."],
+if __name__ == "__main__":  # Cython's processes may import this file again
+    extensions = [
+        Extension(
+            "fastfedrec." + ".".join(path.with_suffix("").parts),
+            [path.as_posix()],
+            language="c++",
+            include_dirs=["."],
+        )
+        for path in sorted(Path("_kernels").rglob("*.pyx"))
+    ]
+    setup(
+        long_description=make_description(Path("README.md").read_text(encoding="utf-8")),
+        long_description_content_type="text/markdown",
+        ext_modules=cythonize(
+            extensions,
+            compiler_directives=DIRECTIVES,
+            build_dir="build/cython-debug" if DEBUG else "build/cython",
+            include_path=["."],
+            nthreads=processors(),
+        ),
+        cmdclass={"build_ext": BuildKernels, "build_py": BuildPython},
     )
-    for path in sorted(Path("_kernels").rglob("*.pyx"))
-]
-
-setup(
-    long_description=make_description(Path("README.md").read_text(encoding="utf-8")),
-    long_description_content_type="text/markdown",
-    ext_modules=cythonize(
-        extensions,
-        compiler_directives=DIRECTIVES,
-        build_dir="build/cython-debug" if DEBUG else "build/cython",
-        include_path=["."],
-        nthreads=0,
-    ),
-    cmdclass={"build_ext": BuildKernels, "build_py": BuildPython},
-)

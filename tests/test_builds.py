@@ -79,7 +79,7 @@ import runpy, sys
 import Cython.Build
 Cython.Build.cythonize = lambda *arguments, **options: []
 sys.argv = ["setup.py", "build_py", "--build-lib", sys.argv[1]]
-runpy.run_path("setup.py")
+runpy.run_path("setup.py", run_name="__main__")
 """
 PROGRAM = """
 import fastfedrec
@@ -147,8 +147,8 @@ def build_script(root, monkeypatch):
     pytest.importorskip("Cython")
     source = (ROOT / "setup.py").read_text(encoding="utf-8")
     monkeypatch.chdir(root)
-    names = {"__file__": "setup.py"}
-    exec(source[: source.index("\nextensions = [")], names)
+    names = {"__file__": "setup.py", "__name__": "setup"}
+    exec(source, names)
     return names
 
 
