@@ -95,8 +95,8 @@ def _one_by_one(raw: Any, array: Any, are_alike: bool) -> list[Any]:
 
 def _as_array(raw: Any) -> Any:
     """An array where that keeps every number exactly, else a list."""
-    if isinstance(raw, np.ma.MaskedArray):
-        return raw.tolist()
+    if isinstance(raw, np.ma.MaskedArray):  # in rows that keep what is behind the mask, which single numbers do not
+        return [raw[i : i + 1] for i in range(len(raw))] if raw.ndim else raw
     if isinstance(raw, np.ndarray) or hasattr(raw, "__array__"):
         array = np.asarray(raw)
         if array.dtype.kind in "mM":
@@ -229,7 +229,7 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
     if isinstance(item, bytes | bytearray | memoryview):
         atoms += bytes(item)
         return f"{type(item).__name__} of length {len(bytes(item))}"
-    if isinstance(item, np.ma.MaskedArray) and item.ndim:  # what a mask hides, and where it does
+    if isinstance(item, np.ma.MaskedArray):  # what a mask hides, and where it does
         return f"masked {_flatten(item.data, atoms)}{_flatten_all(np.ma.getmaskarray(item).ravel().tolist(), atoms)}"
     if isinstance(item, np.ndarray) or hasattr(item, "__array__"):
         array = np.asarray(item)

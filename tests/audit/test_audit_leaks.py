@@ -159,6 +159,17 @@ LEAKS = {
     ),
     "what a mask hides": (lambda rng, n, x: [np.ma.array([1, 2], mask=[False, bool(x)])] * n, r"output\[3\]"),
     "what is behind a mask": (lambda rng, n, x: [np.ma.array([1, 2 + x], mask=[False, True])] * n, r"output\[1\]"),
+    "that a number is masked": (lambda rng, n, x: [np.ma.array(1.0, mask=bool(x))] * n, r"output\[1\]"),
+    "masked or zero": (lambda rng, n, x: [np.ma.masked if x else np.ma.array(0.0)] * n, r"output\[1\]"),
+    "what an array's mask hides": (
+        lambda rng, n, x: np.ma.array(np.ones(n), mask=np.full(n, bool(x))), r"output\[1\]"
+    ),
+    "what is behind an array's mask": (
+        lambda rng, n, x: np.ma.array(np.full(n, 1.0 + x), mask=np.full(n, True)), "output"
+    ),
+    "what is behind a mask in rows": (
+        lambda rng, n, x: np.ma.array(np.full((n, 2), 1 + x), mask=np.tile([True, False], (n, 1))), "output"
+    ),
     "dates": (lambda rng, n, x: np.datetime64("2026-01-01") + rng.integers(0, 3, n) + 3 * x, "output"),
 }  # fmt: skip
 
