@@ -1,7 +1,7 @@
-"""One fit of every system and baseline gives what it gave before the files of the package moved.
+"""One fit of every system and baseline gives what it gave when the figures beside this file were written.
 
 Each array is kept as its shape, its type and two sums: bits of a linear algebra library differ between processors.
-After a change that is meant to be seen: ``python -P tests/test_golden_fits.py`` writes the file again.
+After a change that is meant to be seen: ``PYTHONPATH=tests python -P tests/test_golden_fits.py`` writes it again.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The command line: `main` with `fit`, `evaluate` and `recommend`, and a module for each other command.
+"""The command line: `main`, and a module for each command.
 
 What commands do is elsewhere; here are arguments, and how answers are printed.
 """

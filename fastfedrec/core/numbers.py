@@ -120,4 +120,5 @@ def renamed(inner: str, outer: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise type(error)(re.sub(rf"\b{inner}\b", outer, str(error))) from None
+        error.args = (re.sub(rf"\b{re.escape(inner)}\b", lambda _: outer, str(error)),)
+        raise  # the same error, with all that it carries
