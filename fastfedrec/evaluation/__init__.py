@@ -5,8 +5,8 @@ A split of interactions is a function of `splits`; that of new users is in `new_
 """
 
 from fastfedrec.evaluation.percentiles import mean_percentile_rank
-from fastfedrec.evaluation.rankings import evaluate, parse_metrics
-from fastfedrec.evaluation.ratings import RATING_METRICS, evaluate_ratings
+from fastfedrec.evaluation.ranking_metrics import evaluate, parse_metrics
+from fastfedrec.evaluation.rating_metrics import RATING_METRICS, evaluate_ratings
 from fastfedrec.evaluation.splits import hold_out, hold_out_entries, k_fold, leave_one_out, random_split
 
 __all__ = [

@@ -16,7 +16,7 @@ from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import check_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
-from fastfedrec.evaluation.rankings import parse_metrics
+from fastfedrec.evaluation.ranking_metrics import parse_metrics
 from fastfedrec.evaluation.splits import hold_out
 
 METRICS = tuple(f"{kind}@{k}" for kind in ("hr", "ndcg") for k in (5, 10, 20, 30))

@@ -14,9 +14,9 @@ from fastfedrec.core.check import (
     plain_array,
 )
 from fastfedrec.core.randomness import Key, claim_call
-from fastfedrec.mechanisms.codes import check_integers
 from fastfedrec.mechanisms.noise.exact_sampling import accept_exp, below, exp_minus, words
 from fastfedrec.mechanisms.noise.integer_noise import extra_delta
+from fastfedrec.mechanisms.report_checks import check_integers
 
 _PURPOSE = "selection.privatize"
 _WEIGHT_BITS = 64

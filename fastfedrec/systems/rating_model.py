@@ -8,8 +8,8 @@ import numpy as np
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation.ratings import evaluate_ratings
-from fastfedrec.mechanisms.codes import check_grid
+from fastfedrec.evaluation.rating_metrics import evaluate_ratings
+from fastfedrec.mechanisms.report_checks import check_grid
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.recommender import Recommender, check_interactions

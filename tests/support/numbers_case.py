@@ -280,7 +280,7 @@ FUNCTIONS = {
     "engines.shuffling.reports.encode_reports": call(
         index=np.zeros(2, dtype=np.int64), bit=np.ones(2, dtype=np.int8), n_coordinates=10
     ),
-    "evaluation.rankings.evaluate": to(
+    "evaluation.ranking_metrics.evaluate": to(
         lambda: functools.partial(fastfedrec.evaluation.evaluate, baselines.Popularity().fit(implicit()), *split()),
         n_negatives=9, batch_size=16, key=KEY,
     ),

@@ -5,7 +5,7 @@ import numpy as np
 from benches.generated import thousand_items
 from fastfedrec import DPFMF, Key, als
 from fastfedrec.systems.dp_als.rounds import UNIT, ALSState
-from fastfedrec.systems.fmf._dp_fmf_rounds import GradientRound
+from fastfedrec.systems.fmf.dp_fmf_rounds import GradientRound
 
 N_THREADS = 2
 N_FACTORS, REGULARIZATION = 20, 1e-6

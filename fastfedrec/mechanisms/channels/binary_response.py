@@ -8,7 +8,7 @@ from fastfedrec._kernels.mechanisms.channels import binary_response as _kernel
 from fastfedrec.core.check import check_epsilon, check_out, check_real, plain_array
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
-from fastfedrec.mechanisms.codes import check_integers, check_reals
+from fastfedrec.mechanisms.report_checks import check_integers, check_reals
 
 _PURPOSE = "binary_response.privatize"
 _REMEDY = "2 * x - 1 for answers x of 0 and 1"

@@ -14,7 +14,7 @@ from fastfedrec.core.check import check_exact, check_integer, check_real
 from fastfedrec.core.numbers import is_exact
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms._nominal import NominalEpsilon
-from fastfedrec.mechanisms.codes import CODES, check_codes, check_reals, code_type, report_array
+from fastfedrec.mechanisms.report_checks import CODES, check_codes, check_reals, code_type, report_array
 
 TOTAL = 2**64
 LARGEST_EPSILON = 1000.0  # a table of 64-bit counts cannot tell a larger one from it

@@ -12,7 +12,7 @@ from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms._nominal import NominalEpsilon
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower, log_upper
-from fastfedrec.mechanisms.codes import check_codes, check_reals, report_array
+from fastfedrec.mechanisms.report_checks import check_codes, check_reals, report_array
 
 # Below this epsilon the hybrid mechanism is binary response alone (Wang et al. 2019).
 _ROOT = 405 * math.sqrt(241)

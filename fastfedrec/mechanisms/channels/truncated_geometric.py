@@ -7,7 +7,7 @@ from fractions import Fraction
 from fastfedrec.core.check import check_epsilon
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, Channel, exp_lower
 from fastfedrec.mechanisms.channels.exact_counts import unbiased_table
-from fastfedrec.mechanisms.codes import check_grid
+from fastfedrec.mechanisms.report_checks import check_grid
 
 _CONTEXT = decimal.Context(prec=60)
 

@@ -7,7 +7,7 @@ import numpy as np
 from fastfedrec.core.check import check_exact, check_integer, plain_array
 from fastfedrec.mechanisms._nominal import NominalEpsilon
 from fastfedrec.mechanisms.channels.channel import TOTAL, log_upper
-from fastfedrec.mechanisms.codes import check_codes, check_reals
+from fastfedrec.mechanisms.report_checks import check_codes, check_reals
 
 
 class FrequencyOracle(NominalEpsilon):

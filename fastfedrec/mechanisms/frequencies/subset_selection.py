@@ -9,8 +9,8 @@ from fastfedrec._kernels.mechanisms.frequencies import subset_selection as _kern
 from fastfedrec.core.check import check_epsilon, check_integer, plain_array
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, exp_lower
-from fastfedrec.mechanisms.codes import CODES, check_codes, code_type, report_array
 from fastfedrec.mechanisms.frequencies._oracle import FrequencyOracle
+from fastfedrec.mechanisms.report_checks import CODES, check_codes, code_type, report_array
 
 
 class SubsetSelection(FrequencyOracle):

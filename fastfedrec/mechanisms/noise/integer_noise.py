@@ -10,8 +10,8 @@ from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, exp_lower
-from fastfedrec.mechanisms.codes import check_integers
 from fastfedrec.mechanisms.noise.noise_table import NoiseTable
+from fastfedrec.mechanisms.report_checks import check_integers
 
 _INT64 = np.iinfo(np.int64)
 

@@ -7,8 +7,8 @@ import numpy as np
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.channels.exact_counts import proposed_table
-from fastfedrec.mechanisms.codes import check_grid
 from fastfedrec.mechanisms.ratings._kary_solutions import BAYES, find_solution, propose
+from fastfedrec.mechanisms.report_checks import check_grid
 
 VARIANCE_RATIO = 1.5
 

@@ -13,8 +13,8 @@ from fastfedrec.core.numbers import renamed
 from fastfedrec.core.randomness import Key, _as_uniform, claim_call
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.channels.exact_counts import sum_lower, unbiased_table
-from fastfedrec.mechanisms.codes import check_grid, check_reals
 from fastfedrec.mechanisms.frequencies.frequency import GRR
+from fastfedrec.mechanisms.report_checks import check_grid, check_reals
 
 _CONTEXT = decimal.Context(prec=60, Emin=-999999, Emax=999999)
 _LARGEST_GRID = 32

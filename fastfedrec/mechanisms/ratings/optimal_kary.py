@@ -7,8 +7,8 @@ import numpy as np
 from fastfedrec.core.check import check_real
 from fastfedrec.mechanisms.channels.channel import Channel, exp_lower
 from fastfedrec.mechanisms.channels.exact_counts import proposed_table
-from fastfedrec.mechanisms.codes import check_grid
 from fastfedrec.mechanisms.ratings._kary_solutions import OPTIMAL, propose, read_tables
+from fastfedrec.mechanisms.report_checks import check_grid
 
 
 class OptimalKary(Channel):

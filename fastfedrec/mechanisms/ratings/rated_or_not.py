@@ -8,8 +8,8 @@ import numpy as np
 from fastfedrec.core.check import plain_array
 from fastfedrec.mechanisms.channels.channel import Channel
 from fastfedrec.mechanisms.channels.exact_counts import unbiased_outputs
-from fastfedrec.mechanisms.codes import check_grid
 from fastfedrec.mechanisms.frequencies.frequency import GRR
+from fastfedrec.mechanisms.report_checks import check_grid
 
 
 class RatedOrNot(Channel):

@@ -16,7 +16,7 @@ from fastfedrec.core.arrays import distinct
 from fastfedrec.core.check import check_flag
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.mechanisms.codes import check_grid
+from fastfedrec.mechanisms.report_checks import check_grid
 from fastfedrec.systems.fedrec._attack_results import (
     REMEDY,
     AttackResult,

@@ -26,10 +26,10 @@ from fastfedrec.rounds.system import ArrayRule, DivergenceError
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import SavedModel, finite_or_none, rules_of
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.fedrec._rounds import FedRecRounds, FedRecState
 from fastfedrec.systems.fedrec._traffic import VectorTraffic, count_vectors
 from fastfedrec.systems.fedrec._views import Messages, RecordedRound
 from fastfedrec.systems.fedrec.attacks import run_attacks
+from fastfedrec.systems.fedrec.rounds import FedRecRounds, FedRecState
 from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, solve_ratings
 
 __all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]

@@ -13,10 +13,10 @@ from fastfedrec.core.check import check_choice, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import Update
-from fastfedrec.systems.fedrec._rounds import FedRecState
 from fastfedrec.systems.fedrec._views import ADDITIVE, PUBLISHED
 from fastfedrec.systems.fedrec.devices import count_raters
 from fastfedrec.systems.fedrec.model import FedRec
+from fastfedrec.systems.fedrec.rounds import FedRecState
 from fastfedrec.systems.rating_model import STARS
 
 __all__ = ["FedRecPlusPlus"]

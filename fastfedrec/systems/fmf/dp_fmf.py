@@ -26,7 +26,7 @@ from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import check_run_epsilon, tell_claim
 from fastfedrec.systems.dp_als.rounds import MAX_USERS, ALSState
-from fastfedrec.systems.fmf._dp_fmf_rounds import GradientRound
+from fastfedrec.systems.fmf.dp_fmf_rounds import GradientRound
 from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["DPFMF"]

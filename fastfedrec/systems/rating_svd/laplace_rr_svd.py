@@ -28,7 +28,7 @@ from fastfedrec.systems.rating_model import STARS, AdditiveModel, check_ratings,
 from fastfedrec.systems.rating_svd._biases import Biases, fit_biases, fit_hidden_biases, shrink
 from fastfedrec.systems.rating_svd._decoder import ReportDecoder
 from fastfedrec.systems.rating_svd._factors import Training, fit_published_factors, fit_residual_factors
-from fastfedrec.systems.rating_svd._rounds import RatingRounds, RatingState, truth_statement
+from fastfedrec.systems.rating_svd.rounds import RatingRounds, RatingState, truth_statement
 
 __all__ = ["LaplaceRRSVD", "RatingState"]
 

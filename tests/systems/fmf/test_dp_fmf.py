@@ -18,7 +18,7 @@ from fastfedrec.audit import audit
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.systems.dp_als.rounds import UNIT, ALSState
-from fastfedrec.systems.fmf._dp_fmf_rounds import GradientRound
+from fastfedrec.systems.fmf.dp_fmf_rounds import GradientRound
 
 KEY = Key.from_seed(1)
 

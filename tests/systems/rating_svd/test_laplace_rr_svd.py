@@ -21,7 +21,7 @@ from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.rating_svd import _biases as biases
-from fastfedrec.systems.rating_svd._rounds import RatingState
+from fastfedrec.systems.rating_svd.rounds import RatingState
 
 VARIANTS = [*GUARANTEED, "published", None]
 

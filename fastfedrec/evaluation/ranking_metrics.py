@@ -12,7 +12,7 @@ from fastfedrec.compute.ranking import held_out_ranks, held_out_ranks_factors, s
 from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation.ratings import RATING_METRICS, evaluate_ratings
+from fastfedrec.evaluation.rating_metrics import RATING_METRICS, evaluate_ratings
 
 
 def evaluate(
