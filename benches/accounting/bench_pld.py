@@ -78,7 +78,8 @@ class SmallDelta:
             4.0, neighboring="add_remove", sampling="poisson", sampling_probability=PROBABILITY, count=count
         )
         epsilon = PLDAccountant().compose(self.event).get_epsilon(delta)
-        if not 0 < epsilon <= RDPAccountant().compose(self.event).get_epsilon(delta):
+        # Where the loss distribution says no more, the Rényi bound is the answer, rounded up.
+        if not 0 < epsilon <= RDPAccountant().compose(self.event).get_epsilon(delta) * (1 + 1e-8):
             raise AssertionError(f"epsilon {epsilon:.4f} is above that of the Renyi accountant")
 
     def time_epsilon(self, count, delta):
