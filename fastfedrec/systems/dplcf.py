@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -25,6 +26,7 @@ _BLOCK_CELLS = 2**23  # answers held at once
 _CACHED_CELLS = 2**17  # similarities held at once: they stay in a cache from one operation to the next
 
 
+@dataclass(repr=False, eq=False)
 class DPLCF(Baseline):
     """Item-based nearest neighbours under local differential privacy.
 
@@ -75,10 +77,8 @@ class DPLCF(Baseline):
 
     _is_private: ClassVar[bool] = True
 
-    def __init__(self, epsilon: float = 2.5, n_neighbors: int = 50):
-        self.epsilon = epsilon
-        self.n_neighbors = n_neighbors
-        self._check_parameters()
+    epsilon: float = 2.5
+    n_neighbors: int = 50
 
     def _check_parameters(self) -> None:
         self.epsilon = check_epsilon("epsilon", self.epsilon)

@@ -61,6 +61,13 @@ class Recommender(ABC):
 
     # ---- parameters, as scikit-learn users know them ------------------------------------------------------------
 
+    def __post_init__(self) -> None:
+        """Where a class is a dataclass, whose fields are its parameters: its constructor ends here."""
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:  # noqa: B027 -- some have none
+        """Raise for a bad constructor argument, and keep each as the type that it is meant to have."""
+
     @classmethod
     @functools.cache  # of each class: a fit asks three times, and a class without a constructor of its own takes .2 ms
     def _parameter_names(cls) -> list[str]:

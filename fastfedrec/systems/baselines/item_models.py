@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -165,6 +166,7 @@ class OwnHistory(_Unprotected):
         return scores
 
 
+@dataclass(repr=False, eq=False)
 class ItemKNN(_Unprotected):
     """Item-based nearest neighbours, by cosine.
 
@@ -203,10 +205,8 @@ class ItemKNN(_Unprotected):
     _saved: ClassVar[tuple[str, ...]] = ("neighbor_items_", "neighbor_similarities_")
     _released = "exact similarities of items"
 
-    def __init__(self, n_neighbors: int = 100, shrinkage: float = 10.0):
-        self.n_neighbors = n_neighbors
-        self.shrinkage = shrinkage
-        self._check_parameters()
+    n_neighbors: int = 100
+    shrinkage: float = 10.0
 
     def _check_parameters(self) -> None:
         self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)
@@ -231,6 +231,7 @@ class ItemKNN(_Unprotected):
         return score_neighbors(own, self.neighbor_items_, self.neighbor_similarities_)
 
 
+@dataclass(repr=False, eq=False)
 class EASE(_Unprotected):
     """A linear model from items to items, without a diagonal, in closed form.
 
@@ -269,9 +270,7 @@ class EASE(_Unprotected):
     _saved: ClassVar[tuple[str, ...]] = ("item_weights_",)
     _released = "weights between items, computed from exact data"
 
-    def __init__(self, regularization: float = 250.0):
-        self.regularization = regularization
-        self._check_parameters()
+    regularization: float = 250.0
 
     def _check_parameters(self) -> None:
         self.regularization = check_real("regularization", self.regularization, low=0.0, exclusive=True)

@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
@@ -89,9 +90,6 @@ class Baseline(OwnRows):
 
     def _as_fitted(self, data: Interactions) -> Interactions:
         return data.positive() if self._keeps_values else data.binarize()
-
-    def _check_parameters(self) -> None:
-        """Raise for a bad constructor argument; here there are none."""
 
     @abstractmethod
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
@@ -180,6 +178,7 @@ class Popularity(_CountBaseline):
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
 
 
+@dataclass(repr=False, eq=False)
 class DPPopularity(_CountBaseline):
     """Item counts released once under differential privacy.
 
@@ -230,18 +229,10 @@ class DPPopularity(_CountBaseline):
 
     _is_private: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        trust: str = "central",
-        max_items_per_user: int = 10,
-        n_reports: int | str = "auto",
-    ):
-        self.epsilon = epsilon
-        self.trust = trust
-        self.max_items_per_user = max_items_per_user
-        self.n_reports = n_reports
-        self._check_parameters()
+    epsilon: float = 1.0
+    trust: str = "central"
+    max_items_per_user: int = 10
+    n_reports: int | str = "auto"
 
     def _check_parameters(self) -> None:
         self.epsilon = check_noise_epsilon("epsilon", self.epsilon)

@@ -6,6 +6,7 @@ docs/explanation/systems/dp_als/dp-als.md and docs/explanation/systems/dp_als/dp
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -36,6 +37,7 @@ _KIND_SHARES = (0.02, 0.1, 0.88)  # of a round of least squares: the users' gram
 _DISTANCE_ROOM = 2  # times what the samplers of all draws are expected to take of delta
 
 
+@dataclass(repr=False, eq=False)
 class DPALS(OwnRows):
     """Alternating least squares for implicit feedback with differentially private item factors: a baseline.
 
@@ -115,32 +117,17 @@ class DPALS(OwnRows):
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_", "item_counts_")
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        n_factors: int = 16,
-        n_rounds: int = 2,
-        n_start_rounds: int = 1,
-        max_items: int = 100,
-        sampling: str = "frequency",
-        confidence_weight: float = 4.0,
-        regularization: float = 10.0,
-        noise_regularization: float = 16.0,
-        n_users: int | None = None,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.n_factors = n_factors
-        self.n_rounds = n_rounds
-        self.n_start_rounds = n_start_rounds
-        self.max_items = max_items
-        self.sampling = sampling
-        self.confidence_weight = confidence_weight
-        self.regularization = regularization
-        self.noise_regularization = noise_regularization
-        self.n_users = n_users
-        self._check_parameters()
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    n_factors: int = 16
+    n_rounds: int = 2
+    n_start_rounds: int = 1
+    max_items: int = 100
+    sampling: str = "frequency"
+    confidence_weight: float = 4.0
+    regularization: float = 10.0
+    noise_regularization: float = 16.0
+    n_users: int | None = None
 
     def _check_parameters(self) -> None:
         self.epsilon = check_run_epsilon(self.epsilon)

@@ -8,7 +8,7 @@ the ledger says how little.  Corrections: docs/explanation/systems/fedrec/fedrec
 import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -38,6 +38,7 @@ _WIDEST_NOISE = 2.0**15  # of the counts of raters: its table takes some seconds
 _LARGEST_FACTOR = 1e3  # ratings are products of factors: beyond this training has left the scale
 
 
+@dataclass(repr=False, eq=False)
 class FedRec(OwnRows, RatingModel, FedRecRounds):
     """Federated probabilistic matrix factorisation of ratings, with virtual ratings of unrated items.
 
@@ -123,45 +124,27 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
 
-    def __init__(
-        self,
-        rho: int = 1,
-        filling: str = "hybrid",
-        t_predict: int = 10,
-        t_local: int = 10,
-        client_share: float = 1.0,
-        n_factors: int = 20,
-        n_rounds: int = 100,
-        learning_rate: float = 0.8,
-        learning_rate_decay: float = 0.9,
-        regularization: float = 0.001,
-        keep_probability: float | None = None,
-        add_probability: float | None = None,
-        clip_norm: float | None = None,
-        noise_multiplier: float = 1.0,
-        divisor: float | None = None,
-        max_items: int | None = None,
-        grid: Sequence[float] = STARS,
-    ):
+    rho: int = 1
+    filling: str = "hybrid"
+    t_predict: int = 10
+    t_local: int = 10
+    client_share: float = 1.0
+    n_factors: int = 20
+    n_rounds: int = 100
+    learning_rate: float = 0.8
+    learning_rate_decay: float = 0.9
+    regularization: float = 0.001
+    keep_probability: float | None = None
+    add_probability: float | None = None
+    clip_norm: float | None = None
+    noise_multiplier: float = 1.0
+    divisor: float | None = None
+    max_items: int | None = None
+    grid: Sequence[float] = STARS
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.rho = rho
-        self.filling = filling
-        self.t_predict = t_predict
-        self.t_local = t_local
-        self.client_share = client_share
-        self.n_factors = n_factors
-        self.n_rounds = n_rounds
-        self.learning_rate = learning_rate
-        self.learning_rate_decay = learning_rate_decay
-        self.regularization = regularization
-        self.keep_probability = keep_probability
-        self.add_probability = add_probability
-        self.clip_norm = clip_norm
-        self.noise_multiplier = noise_multiplier
-        self.divisor = divisor
-        self.max_items = max_items
-        self.grid = grid
-        self._check_parameters()
+        super().__post_init__()
 
     def _check_parameters(self) -> None:
         self.rho = check_integer("rho", self.rho, low=0, high=2**31 - 1)

@@ -7,6 +7,7 @@ docs/explanation/systems/fmf/dp-fmf-privacy.md.
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -35,6 +36,7 @@ _START = "dp_fmf.item_factors"
 _INIT_SCALE = 0.01
 
 
+@dataclass(repr=False, eq=False)
 class DPFMF(OwnRows):
     """Federated matrix factorisation whose item factors are differentially private: a baseline with a trusted server.
 
@@ -99,22 +101,12 @@ class DPFMF(OwnRows):
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_",)
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        n_factors: int = 20,
-        n_rounds: int = 10,
-        regularization: float = 1e-6,
-        n_users: int | None = None,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.n_factors = n_factors
-        self.n_rounds = n_rounds
-        self.regularization = regularization
-        self.n_users = n_users
-        self._check_parameters()
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    n_factors: int = 20
+    n_rounds: int = 10
+    regularization: float = 1e-6
+    n_users: int | None = None
 
     def _check_parameters(self) -> None:
         self.epsilon = check_run_epsilon(self.epsilon)

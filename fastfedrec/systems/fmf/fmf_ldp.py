@@ -7,6 +7,7 @@ privacy (Ammad-ud-din et al. 2019; the paper's MF-NP).  Corrections: docs/explan
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ __all__ = ["FMFLDP", "FMFState"]
 _LARGEST_FACTOR = 1e6  # of |V|: preferences are 0 and 1, so factors beyond this mean that training left the problem
 
 
+@dataclass(repr=False, eq=False)
 class FMFLDP(OwnRows, FMFRounds):
     """Federated matrix factorisation of implicit feedback under local differential privacy.
 
@@ -105,38 +107,20 @@ class FMFLDP(OwnRows, FMFRounds):
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
 
-    def __init__(
-        self,
-        n_factors: int = 5,
-        epsilon: float | None = 2.5,
-        n_reports: int = 100,
-        n_rounds: int = 20,
-        server_steps: int = 20,
-        learning_rate: float | str = "auto",
-        init_scale: float | str = "auto",
-        confidence_weight: float | str = "auto",
-        regularization: float = 1e-6,
-        delta: float = 1e-6,
-        variant: str = "guaranteed",
-        use_values: bool = False,
-        normalize: str | None = None,
-        rotate: bool = False,
-    ):
-        self.n_factors = n_factors
-        self.epsilon = epsilon
-        self.n_reports = n_reports
-        self.n_rounds = n_rounds
-        self.server_steps = server_steps
-        self.learning_rate = learning_rate
-        self.init_scale = init_scale
-        self.confidence_weight = confidence_weight
-        self.regularization = regularization
-        self.delta = delta
-        self.variant = variant
-        self.use_values = use_values
-        self.normalize = normalize
-        self.rotate = rotate
-        self._check_parameters()
+    n_factors: int = 5
+    epsilon: float | None = 2.5
+    n_reports: int = 100
+    n_rounds: int = 20
+    server_steps: int = 20
+    learning_rate: float | str = "auto"
+    init_scale: float | str = "auto"
+    confidence_weight: float | str = "auto"
+    regularization: float = 1e-6
+    delta: float = 1e-6
+    variant: str = "guaranteed"
+    use_values: bool = False
+    normalize: str | None = None
+    rotate: bool = False
 
     def _check_parameters(self) -> None:
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)

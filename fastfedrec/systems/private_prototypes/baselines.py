@@ -1,6 +1,7 @@
 """What private prototypes stand beside: one non-negative factorisation of all data, and one of each entity alone."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from fastfedrec.systems.recommender import Recommender, check_interactions
 __all__ = ["CentralNMF", "IndividualNMF"]
 
 
+@dataclass(repr=False, eq=False)
 class CentralNMF(Recommender):
     """Non-negative matrix factorisation of everybody's data in one place: what federation without loss would reach.
 
@@ -59,18 +61,10 @@ class CentralNMF(Recommender):
 
     _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_", "user_models_")
 
-    def __init__(
-        self,
-        n_factors: int = 20,
-        regularization: float = 5.0,
-        n_epochs: int = 20,
-        value_range: tuple[float, float] = (1.0, 5.0),
-    ):
-        self.n_factors = n_factors
-        self.regularization = regularization
-        self.n_epochs = n_epochs
-        self.value_range = value_range
-        self._check_parameters()
+    n_factors: int = 20
+    regularization: float = 5.0
+    n_epochs: int = 20
+    value_range: tuple[float, float] = (1.0, 5.0)
 
     def _check_parameters(self) -> None:
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=MAX_FACTORS)

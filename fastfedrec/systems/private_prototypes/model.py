@@ -7,6 +7,7 @@ docs/explanation/systems/private_prototypes/private-prototypes.md.
 import copy
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -42,6 +43,7 @@ __all__ = ["PrivatePrototypes", "PrototypeState"]
 _ROWS = "private_prototypes.rows"
 
 
+@dataclass(repr=False, eq=False)
 class PrivatePrototypes(PrototypeRounds, _EntityModels):
     """Non-negative matrix factorisation over entities, such as hospitals, that send differentially private prototypes.
 
@@ -134,42 +136,22 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         "item_factors_", "user_factors_", "user_side_item_factors_", "user_entities_", "entity_ids_", "n_prototypes_",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        n_prototypes: int | str = "auto",
-        n_factors: int = 10,
-        epsilon: float | None = 1.0,
-        delta: float | None = None,
-        max_entries: int = 150,
-        value_range: tuple[float, float] = (1.0, 5.0),
-        prototypes: str = "masked",
-        support: str = "all",
-        n_support_items: int = 200,
-        candidates: str = "public",
-        grouping: str = "random",
-        refine: bool = False,
-        max_rows_per_user: int = 1,
-        regularization: float = 5.0,
-        n_epochs: int = 20,
-        variant: str = "guaranteed",
-    ):
-        self.n_prototypes = n_prototypes
-        self.n_factors = n_factors
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_entries = max_entries
-        self.value_range = value_range
-        self.prototypes = prototypes
-        self.support = support
-        self.n_support_items = n_support_items
-        self.candidates = candidates
-        self.grouping = grouping
-        self.refine = refine
-        self.max_rows_per_user = max_rows_per_user
-        self.regularization = regularization
-        self.n_epochs = n_epochs
-        self.variant = variant
-        self._check_parameters()
+    n_prototypes: int | str = "auto"
+    n_factors: int = 10
+    epsilon: float | None = 1.0
+    delta: float | None = None
+    max_entries: int = 150
+    value_range: tuple[float, float] = (1.0, 5.0)
+    prototypes: str = "masked"
+    support: str = "all"
+    n_support_items: int = 200
+    candidates: str = "public"
+    grouping: str = "random"
+    refine: bool = False
+    max_rows_per_user: int = 1
+    regularization: float = 5.0
+    n_epochs: int = 20
+    variant: str = "guaranteed"
 
     def _check_parameters(self) -> None:
         if isinstance(self.n_prototypes, str):

@@ -8,7 +8,7 @@ user's device fine-tunes the network on that user's own data.  Corrections: docs
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -50,6 +50,7 @@ __all__ = ["PrivRec"]
 _TABLES = ("user", "item", "context")
 
 
+@dataclass(repr=False, eq=False)
 class PrivRec(_TwoTowerRecommender):
     """Federated meta-learning of a two-tower network with side features, with or without user-level privacy.
 
@@ -148,52 +149,27 @@ class PrivRec(_TwoTowerRecommender):
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("parameters_",)
 
-    def __init__(
-        self,
-        features: Mapping[str, Any] | None = None,
-        n_rounds: int | str = "auto",
-        cohort_size: int | str = "auto",
-        local_epochs: int | str = "auto",
-        learning_rate: float | str = "auto",
-        server_learning_rate: float | str = "auto",
-        negatives: int | str = "auto",
-        clip_norm: float | None = None,
-        noise_multiplier: float | None = None,
-        target_epsilon: float | None = None,
-        popularity_epsilon: float | None = None,
-        stage1: str = "none",
-        stage1_share: float = 0.5,
-        stage1_options: Mapping[str, Any] | None = None,
-        noise: str = "gaussian",
-        preset: str = "recommended",
-        delta: float = 1e-6,
-        threshold: float = 0.0,
-        batch_size: int = 32,
-        n_factors: int = 64,
-        hidden: tuple[int, ...] = (128, 64, 32, 16),
-    ):
-        self.features = features
-        self.n_rounds = n_rounds
-        self.cohort_size = cohort_size
-        self.local_epochs = local_epochs
-        self.learning_rate = learning_rate
-        self.server_learning_rate = server_learning_rate
-        self.negatives = negatives
-        self.clip_norm = clip_norm
-        self.noise_multiplier = noise_multiplier
-        self.target_epsilon = target_epsilon
-        self.popularity_epsilon = popularity_epsilon
-        self.stage1 = stage1
-        self.stage1_share = stage1_share
-        self.stage1_options = stage1_options
-        self.noise = noise
-        self.preset = preset
-        self.delta = delta
-        self.threshold = threshold
-        self.batch_size = batch_size
-        self.n_factors = n_factors
-        self.hidden = hidden
-        self._check_parameters()
+    features: Mapping[str, Any] | None = None
+    n_rounds: int | str = "auto"
+    cohort_size: int | str = "auto"
+    local_epochs: int | str = "auto"
+    learning_rate: float | str = "auto"
+    server_learning_rate: float | str = "auto"
+    negatives: int | str = "auto"
+    clip_norm: float | None = None
+    noise_multiplier: float | None = None
+    target_epsilon: float | None = None
+    popularity_epsilon: float | None = None
+    stage1: str = "none"
+    stage1_share: float = 0.5
+    stage1_options: Mapping[str, Any] | None = None
+    noise: str = "gaussian"
+    preset: str = "recommended"
+    delta: float = 1e-6
+    threshold: float = 0.0
+    batch_size: int = 32
+    n_factors: int = 64
+    hidden: tuple[int, ...] = (128, 64, 32, 16)
 
     def _check_parameters(self) -> None:
         vars(self).update(check_settings(self.get_params()))

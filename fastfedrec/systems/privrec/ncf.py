@@ -1,6 +1,7 @@
 """Neural collaborative filtering, trained centrally: a network on embeddings of users and items (He et al. 2017)."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,6 +26,7 @@ _NEGATIVES = "ncf.negatives"
 _ORDER = "ncf.order"
 
 
+@dataclass(repr=False, eq=False)
 class NCF(Baseline):
     """A network that knows every user and item by an embedding of their own, trained on all data in one place.
 
@@ -88,24 +90,13 @@ class NCF(Baseline):
     _saved: ClassVar[tuple[str, ...]] = ("weights_", "item_embeddings_", "user_embeddings_")
     _keeps_values = True
 
-    def __init__(
-        self,
-        n_epochs: int = 20,
-        learning_rate: float = 0.3,
-        negatives: int = 4,
-        batch_size: int = 64,
-        threshold: float = 0.0,
-        n_factors: int = 64,
-        hidden: tuple[int, ...] = (64, 32, 16),
-    ):
-        self.n_epochs = n_epochs
-        self.learning_rate = learning_rate
-        self.negatives = negatives
-        self.batch_size = batch_size
-        self.threshold = threshold
-        self.n_factors = n_factors
-        self.hidden = hidden
-        self._check_parameters()
+    n_epochs: int = 20
+    learning_rate: float = 0.3
+    negatives: int = 4
+    batch_size: int = 64
+    threshold: float = 0.0
+    n_factors: int = 64
+    hidden: tuple[int, ...] = (64, 32, 16)
 
     def _check_parameters(self) -> None:
         self.n_epochs = check_integer("n_epochs", self.n_epochs, low=1, high=2**32 - 1)

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -69,21 +70,16 @@ class RatingBaseline(RatingModel):
         return self
 
     @abstractmethod
-    def _check_parameters(self) -> None:
-        """Raise for a bad constructor argument."""
-
-    @abstractmethod
     def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
         """Write to the ledger, then compute."""
 
 
+@dataclass(repr=False, eq=False)
 class _Mean(RatingBaseline, AdditiveModel):
     """A mean, from ratings as they are or from private reports of them."""
 
-    def __init__(self, epsilon: float | None = None, grid: Sequence[float] = STARS):
-        self.epsilon = epsilon
-        self.grid = grid
-        self._check_parameters()
+    epsilon: float | None = None
+    grid: Sequence[float] = STARS
 
     def _check_parameters(self) -> None:
         if self.epsilon is not None:
@@ -228,6 +224,7 @@ class BiasedMF(LaplaceRRSVD):
         super().__init__(None, grid=grid)
 
 
+@dataclass(repr=False, eq=False)
 class RatingItemKNN(RatingBaseline):
     """Nearest items: a user's own ratings of the items most like this one, beside the biases.
 
@@ -277,11 +274,9 @@ class RatingItemKNN(RatingBaseline):
         "mean_", "user_biases_", "item_biases_", "neighbor_items_", "neighbor_similarities_", "user_residuals_",
     )  # fmt: skip
 
-    def __init__(self, n_neighbors: int = 200, shrinkage: float = 100.0, grid: Sequence[float] = STARS):
-        self.n_neighbors = n_neighbors
-        self.shrinkage = shrinkage
-        self.grid = grid
-        self._check_parameters()
+    n_neighbors: int = 200
+    shrinkage: float = 100.0
+    grid: Sequence[float] = STARS
 
     def _check_parameters(self) -> None:
         self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)

@@ -7,7 +7,7 @@ the variants that do are exact finite channels.  Corrections: docs/explanation/s
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -40,6 +40,7 @@ _AUTO = {
 _VARIANTS = ("optimal", "mixture", "serial", "laplace", "published")
 
 
+@dataclass(repr=False, eq=False)
 class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     """Matrix factorisation of ratings that were randomized on the users' devices.
 
@@ -127,34 +128,18 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = (*AdditiveModel._saved, "bias_prior_")
 
-    def __init__(
-        self,
-        variant: str | None = "optimal",
-        epsilon_1: float = 1.0,
-        epsilon_2: float = 1.0,
-        max_ratings: int | None = None,
-        hide_items: bool = False,
-        n_reports: int = 100,
-        grid: Sequence[float] = STARS,
-        n_factors: int = 20,
-        n_epochs: int | str = "auto",
-        learning_rate: float | str = "auto",
-        regularization: float | str = "auto",
-        prior: Sequence[float] | None = None,
-    ):
-        self.variant = variant
-        self.epsilon_1 = epsilon_1
-        self.epsilon_2 = epsilon_2
-        self.max_ratings = max_ratings
-        self.hide_items = hide_items
-        self.n_reports = n_reports
-        self.grid = grid
-        self.n_factors = n_factors
-        self.n_epochs = n_epochs
-        self.learning_rate = learning_rate
-        self.regularization = regularization
-        self.prior = prior
-        self._check_parameters()
+    variant: str | None = "optimal"
+    epsilon_1: float = 1.0
+    epsilon_2: float = 1.0
+    max_ratings: int | None = None
+    hide_items: bool = False
+    n_reports: int = 100
+    grid: Sequence[float] = STARS
+    n_factors: int = 20
+    n_epochs: int | str = "auto"
+    learning_rate: float | str = "auto"
+    regularization: float | str = "auto"
+    prior: Sequence[float] | None = None
 
     def _check_parameters(self) -> None:
         if self.variant is not None:
