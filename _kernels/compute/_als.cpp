@@ -21,6 +21,7 @@ enum {
 
 // ---- any number of factors: one user at a time, in tiles
 
+// Numbers of type S as a vector V, whose type is S or wider: exact.
 template <class V, class S>
 FASTFEDREC_INLINE V load_as(const S* from) {
     constexpr int n = sizeof(V) / sizeof(V{}[0]);
@@ -34,20 +35,26 @@ FASTFEDREC_INLINE void pack_columns(const AlsProblem<S>& problem, const int32_t*
     typedef typename Vector<T, Native<T>::LANES>::Type V;
     constexpr int lanes = Native<T>::LANES;
     V sums[NV];
+    // b, column by column of the padded row
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) sums[v] = load<V>(right + column + v * lanes);
     // Copies: for all that the compiler knows, what is stored changes `problem`.
     const S* factors = problem.item_factors + column;
     const ptrdiff_t stride = problem.stride;
+    // k: the batch's items in their order
     for (int k = 0; k < n; ++k) {
+        // items[k] < n_items (Interactions checks); int32 times ptrdiff_t is 64 bits wide
         const S* row = factors + items[k] * stride;
+        // At the end of the batch the last item is asked for again: no index beyond it is read.
         const S* later = factors + items[k + PACKED_AHEAD < n ? k + PACKED_AHEAD : n - 1] * stride;
 #pragma GCC unroll 8
         for (int v = 0; v < NV; ++v) __builtin_prefetch(later + v * lanes);
 #pragma GCC unroll 8
         for (int v = 0; v < NV; ++v) {
             const V x = load_as<V>(row + v * lanes);
+            // sqrt(w) v: the products of these rows sum to sum_i w v v'
             store(packed + k * stride + column + v * lanes, spread<V>(roots[k]) * x);
+            // b += (1 + w) v
             sums[v] = multiply_add(spread<V>(confidences[k]), x, sums[v]);
         }
     }
@@ -60,11 +67,14 @@ static void pack(const AlsProblem<S>& problem, int64_t start, int n, T* packed, 
     constexpr int lanes = Native<T>::LANES;
     T confidences[MAX_PACKED], roots[MAX_PACKED];
     for (int k = 0; k < n; ++k) {
+        // w_ui = weight * r_ui. A negative or NaN w makes NaN of the root, a pivot is then not above its least, and
+        // `_als.pxd` solves for this user.
         const T w = (T)problem.weight * (problem.values ? (T)problem.values[start + k] : 1);
         confidences[k] = 1 + w;
         roots[k] = square_root(w);
     }
     const int32_t* items = problem.indices + start;
+    // Every column of the padded row, by 8, 4, then 1 vectors: the stride is a multiple of the lanes.
     int column = 0;
     if constexpr (VECTOR_BYTES == 64)
         for (; column + 8 * lanes <= problem.stride; column += 8 * lanes)
@@ -82,23 +92,28 @@ static bool solve_one(const AlsProblem<S>& problem, const T* gram, ptrdiff_t use
     T* a = (T*)scratch;
     T* packed = a + stride * stride;
     T right[MAX_STRIDE], x[MAX_STRIDE], inverse_roots[MAX_STRIDE];
-    __builtin_memset(right, 0, stride * sizeof(T));
+    __builtin_memset(right, 0, stride * sizeof(T));  // b
+    // Items whose rows sqrt(w) v fit PACKED_BYTES: at least 32 * 1024 / (256 * 8) = 16.
     int most = PACKED_BYTES / (stride * (int)sizeof(T));
     if (most > MAX_PACKED) most = MAX_PACKED;
+    // A starts from V'V + reg I, and each batch of items is added to it in its turn.
     const T* base = gram;
     const int64_t stop = problem.indptr[user + 1];
     for (int64_t start = problem.indptr[user]; start < stop; start += most) {
         const int n = stop - start < most ? (int)(stop - start) : most;
         pack(problem, start, n, packed, right);
+        // A = V'V + reg I + sum_i w v v', b = sum_i (1 + w) v (Hu et al., equation 4)
         add_products<T>(packed, n, order, stride, base, a);
         base = a;
     }
-    if (base == gram) {
+    if (base == gram) {  // no items, so x = A^-1 0
         __builtin_memset(out, 0, n_factors * sizeof(S));
         return true;
     }
     if (!factor<T>(a, order, order, stride, pivot_tolerance(T(), n_factors), inverse_roots)) return false;
+    // R'R x = b
     solve<T>(a, order, stride, inverse_roots, right, x);
+    // Finite pivots may still give an x beyond the range of T.
     if (!is_finite(x, n_factors)) return false;
     for (int f = 0; f < n_factors; ++f) out[f] = (S)x[f];
     return true;
@@ -122,6 +137,7 @@ FASTFEDREC_INLINE void sum_rows(const AlsProblem<T>& problem, int64_t start, int
             for (int v = 0; v < nv; ++v) sums[s][f - F0][v] = V{};
     const T weight = (T)problem.weight;
     const auto add = [&](int64_t k, int s) __attribute__((always_inline)) {
+        // indices[k] < n_items (Interactions checks); 64 bits wide
         const T* row = problem.item_factors + (ptrdiff_t)problem.indices[k] * W;
         const T w = problem.values ? weight * problem.values[k] : weight;
         V x[nv], scaled[nv];
@@ -130,6 +146,7 @@ FASTFEDREC_INLINE void sum_rows(const AlsProblem<T>& problem, int64_t start, int
             x[v] = load<V>(row + v * lanes);
             scaled[v] = spread<V>(w) * x[v];
         }
+        // A_f += v_f (w v), vectors from the diagonal's on; as row F, b += v + w v.
 #pragma GCC unroll 17
         for (int f = F0; f < F1; ++f)
 #pragma GCC unroll 8
@@ -139,6 +156,7 @@ FASTFEDREC_INLINE void sum_rows(const AlsProblem<T>& problem, int64_t start, int
             }
     };
     int64_t k = start;
+    // k + s + AHEAD < stop, as s < n_sums: the index that is asked for exists.
     for (; k + n_sums + AHEAD <= stop; k += n_sums)
 #pragma GCC unroll 2
         for (int s = 0; s < n_sums; ++s) {
@@ -148,7 +166,8 @@ FASTFEDREC_INLINE void sum_rows(const AlsProblem<T>& problem, int64_t start, int
     for (; k + n_sums <= stop; k += n_sums)
 #pragma GCC unroll 2
         for (int s = 0; s < n_sums; ++s) add(k + s, s);
-    if (k < stop) add(k, 0);
+    if (k < stop) add(k, 0);  // an odd one left
+    // A = V'V + reg I + even + odd sums; b has nothing to start from.
 #pragma GCC unroll 17
     for (int f = F0; f < F1; ++f)
 #pragma GCC unroll 8
@@ -161,6 +180,7 @@ FASTFEDREC_INLINE void sum_rows(const AlsProblem<T>& problem, int64_t start, int
 }
 
 template <class T, int F, int W>
+// The first row for which no register is left; a row of A has the vectors from its diagonal on.
 constexpr int rows_end(int first) {
     constexpr int lanes = W < Native<T>::LANES ? W : Native<T>::LANES, nv = W / lanes;
     int f = first, used = 0;
@@ -193,25 +213,29 @@ static auto solve_lanes(V* a, int n, int W, T tolerance) {
     V* b = a + W * W;
     V inverses[FEW];
     V least[FEW];
+    // least: what a pivot must be above
     for (int f = 0; f < n; ++f) least[f] = a[f * W + f] * spread<V>(tolerance);
-    auto regular = a[0] == a[0];
+    auto regular = a[0] == a[0];  // -1 in every lane, but 0 where A is NaN
+    // Gaussian elimination without exchange of rows, which a symmetric positive definite A does not need.
     for (int f = 0; f < n; ++f) {
         const V* row = a + f * W;
         regular &= row[f] > least[f];
+        // After a pivot of 0 the lane is infinite or NaN, and not regular already.
         inverses[f] = spread<V>((T)-1) / row[f];
         for (int g = f + 1; g < n; ++g) {
-            const V m = row[g] * inverses[f];
+            const V m = row[g] * inverses[f];  // -a_fg / a_ff; by symmetry the multiplier of row g
             V* other = a + g * W;
-            for (int h = g; h < n; ++h) other[h] = multiply_add(m, row[h], other[h]);
+            for (int h = g; h < n; ++h) other[h] = multiply_add(m, row[h], other[h]);  // upper triangle of row g
             b[g] = multiply_add(m, b[f], b[g]);
         }
     }
+    // Backward substitution: x_f = -(sum_{g > f} a_fg x_g - b_f) / a_ff; `inverses` are negated.
     for (int f = n - 1; f >= 0; --f) {
         V sum = -b[f];
         for (int g = f + 1; g < n; ++g) sum = multiply_add(a[f * W + g], b[g], sum);
         b[f] = sum * inverses[f];
     }
-    for (int f = 0; f < n; ++f) regular &= b[f] * V{} == V{};
+    for (int f = 0; f < n; ++f) regular &= b[f] * V{} == V{};  // infinity times 0 is NaN, which equals nothing
     return regular;
 }
 
@@ -224,11 +248,14 @@ static void solve_few(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t l
     T* rows = (T*)scratch;               // (lanes, padded): the users' systems
     V* columns = (V*)(rows + lanes * padded);  // (padded,): entry by entry
     __builtin_memset(rows, 0, lanes * padded * sizeof(T));  // a short last batch leaves some as they are
+    // Users by `lanes`; this batch's systems as rows, then transposed to one user a lane.
     for (ptrdiff_t batch = first; batch < last; batch += lanes) {
         const int n_users = last - batch < lanes ? (int)(last - batch) : lanes;
         for (int user = 0; user < n_users; ++user)
+            // 1 <= n <= FEW: the caller takes other numbers elsewhere
             SUM_USER<T>[n - 1](problem, problem.indptr[batch + user], problem.indptr[batch + user + 1],
                                rows + user * padded);
+        // entry < padded: rows of A, then b as row W
         for (int entry = 0; entry < padded; entry += lanes) {
             if (entry >= n * W && entry + lanes <= W * W) continue;  // padded rows
             V block[lanes];
@@ -259,6 +286,7 @@ static void solve_shared(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_
     __builtin_memset(sums, 0, lanes * stride * sizeof(double));  // a short last batch leaves some as they are
     for (ptrdiff_t batch = first; batch < last; batch += lanes) {
         const int n_users = last - batch < lanes ? (int)(last - batch) : lanes;
+        // b = sum_i v_i in double, in the order of the user's items
         for (int user = 0; user < n_users; ++user)
             for (int f = 0; f < stride; f += lanes) {
                 V sum = V{};
@@ -274,16 +302,19 @@ static void solve_shared(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_
 #pragma GCC unroll 8
             for (int i = 0; i < lanes; ++i) x[f + i] = block[i];
         }
+        // R'y = b. The diagonal of R is positive, or factor_gram would have refused it.
         for (int f = 0; f < n; ++f) {
             x[f] /= spread<V>(r[f * stride + f]);
             for (int g = f + 1; g < n; ++g) x[g] = multiply_add(spread<V>(-r[f * stride + g]), x[f], x[g]);
         }
+        // R x = y
         for (int f = n - 1; f >= 0; --f) {
             V parts[4] = {x[f], V{}, V{}, V{}};  // four short chains of additions for a long one
             for (int g = f + 1; g < n; ++g)
                 parts[g & 3] = multiply_add(spread<V>(-r[f * stride + g]), x[g], parts[g & 3]);
             x[f] = (parts[0] + parts[1] + (parts[2] + parts[3])) / spread<V>(r[f * stride + f]);
         }
+        // Users of this batch only: a short last one has lanes that belong to nobody.
         for (int f = 0; f < n; ++f)
             for (int user = 0; user < n_users; ++user) out[(batch - first + user) * n + f] = (T)x[f][user];
     }
@@ -294,12 +325,14 @@ static void solve_shared(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_
 // See als_add_gram.
 template <class T>
 static void add_gram(const T* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed, double* gram) {
-    const ptrdiff_t at_once = ALS_PACKED_NUMBERS / stride;
+    const ptrdiff_t at_once = ALS_PACKED_NUMBERS / stride;  // at least 16, since a stride is at most MAX_STRIDE
     __builtin_memset(packed, 0, at_once * stride * sizeof(double));
     for (ptrdiff_t first = 0; first < n_rows; first += at_once) {
         const ptrdiff_t n = first + at_once < n_rows ? at_once : n_rows - first;
         for (ptrdiff_t k = 0; k < n; ++k)
+            // Columns from n_factors to `stride` stay 0.
             for (ptrdiff_t f = 0; f < n_factors; ++f) packed[k * stride + f] = rows[(first + k) * n_factors + f];
+        // gram += P'P, batch after batch
         add_products<double>(packed, n, to_blocks(n_factors), stride, gram, gram);
     }
 }
@@ -308,6 +341,7 @@ template <class T>
 static void solve_all(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, T* out,
                       unsigned char* solved) {
     const int n = problem.n_factors;
+    // w_ui = 0: A is the same for all, and its factor exists, so all are solved.
     if (problem.weight == 0) {
         solve_shared(problem, first, last, scratch, out);
         __builtin_memset(solved, 1, last - first);
@@ -315,11 +349,13 @@ static void solve_all(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t l
     }
     if (n <= FEW) solve_few(problem, first, last, scratch, out, solved);
     else
+        // One user at a time: first by conjugate gradients where V R^-1 is there, else by the matrix.
         for (ptrdiff_t u = first; u < last; ++u) {
             T* x = out + (u - first) * n;
             solved[u - first] = (problem.whitened && als_solve_whitened(problem, u, x)) ||
                                 solve_one<T>(problem, problem.gram, u, scratch, x);
         }
+    // A user whom float could not solve: the same in double.
     if constexpr (sizeof(T) == 4)
         for (ptrdiff_t u = first; u < last; ++u)
             if (!solved[u - first])

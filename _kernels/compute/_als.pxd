@@ -30,7 +30,8 @@ cdef inline bint solve_user(
     cdef double w, scaled
     memset(x, 0, n_factors * sizeof(double))
     if n == 0:
-        return True
+        return True           # b = 0
+    # w_ui = 0: A = V'V + reg I for every user, b = sum_i v_i, in the order of the items.
     if weight == 0.0:
         for j in range(n):
             row = item_factors + items[j] * n_factors
@@ -38,17 +39,20 @@ cdef inline bint solve_user(
                 x[f] += row[f]
         cholesky_solve(gram, x, n_factors)
         return True
+    # A starts from V'V + reg I; only its upper triangle is read and written.
     memcpy(a, gram, n_factors * n_factors * sizeof(double))
+    # i in I_u in the order of `items`: the sums depend on this user's items alone.
     for j in range(n):
+        # Items are below n_items (Interactions checks); the product is 64 bits wide.
         row = item_factors + items[j] * n_factors
         w = weight if values == NULL else weight * values[start + j]
         for f in range(n_factors):
             v[f] = row[f]
         for f in range(n_factors):
-            scaled = w * v[f]
-            x[f] += v[f] + scaled
+            scaled = w * v[f]  # w_ui v_if
+            x[f] += v[f] + scaled  # b_f += (1 + w_ui) v_if
             for g in range(f, n_factors):
-                a[f * n_factors + g] += scaled * v[g]
+                a[f * n_factors + g] += scaled * v[g]  # A_fg += w_ui v_if v_ig, f <= g
     if not cholesky_factor(a, n_factors):
         return False
     cholesky_solve(a, x, n_factors)

@@ -22,6 +22,7 @@ FASTFEDREC_INLINE void add_gram(const AlsProblem<T>& problem, T c, const T* p, i
     typedef typename Lanes<T, N, NV>::Wide Wide;
     if (problem.rotation) {
         const AlsRotation<T>& rotation = *problem.rotation;
+        // c (T p)_f = c (d_f p_f + above_f p_{f+1} + below_f p_{f-1}); p has zeros on both sides (WithMargins).
 #pragma GCC unroll 8
         for (int v = 0; v < (NV ? NV : stride / N); ++v) {
             const int f = v * N;
@@ -36,6 +37,7 @@ FASTFEDREC_INLINE void add_gram(const AlsProblem<T>& problem, T c, const T* p, i
     constexpr int n_rows = Lanes<T, N, NV>::ROWS;
     alignas(64) T coefficients[n_rows];
     typename Lanes<T, N, NV>::Some rows;
+    // c sum_f p_f gram_f: gram is symmetric, so its rows are its columns.
     for (int f = 0; f < stride; f += n_rows) {
 #pragma GCC unroll 8
         for (int i = 0; i < n_rows; ++i) rows.starts[i] = problem.gram + (f + i) * stride;
@@ -67,13 +69,15 @@ static T curvature(const AlsProblem<T>& problem, int64_t start, int64_t stop, co
     add_gram<N, NV>(problem, (T)1, p, stride, gram);
     gram.close(y);
     Narrow squares = Narrow{};
+    // v'p for a few rows v, then sum_i w (v'p)^2; rows beyond the last are zeros.
     const auto add = [&](Some& rows, Narrow w) __attribute__((always_inline)) {
         const Narrow products = row_products<N, NV>(rows, p, stride);
         squares = multiply_add(w * products, products, squares);
     };
     each_few<N, NV, asks_again<N, NV, T>()>(problem, problem.item_factors, start, stop, stride, add);
+    // p'(V'V + reg I) p + sum_i w (v'p)^2 = p'A p
     T sum = dot<N>(p, y, stride);
-    for (int i = 0; i < Lanes<T, N, NV>::ROWS; ++i) sum += squares[i];
+    for (int i = 0; i < Lanes<T, N, NV>::ROWS; ++i) sum += squares[i];  // lane after lane
     return sum;
 }
 
@@ -108,13 +112,15 @@ template <int N, class T>
 static bool advance(const T* product, T* x, T* r, T* p, T& squares, int stride) {
     typedef typename Vector<T, N>::Type Wide;
     T length;
-    if (!step_length(squares, dot<N>(p, product, stride), length)) return false;
+    if (!step_length(squares, dot<N>(p, product, stride), length)) return false;  // a = r'r / p'A p
+    // x += a p, r -= a A p, and r'r of the new r
     const T next = Products<N, T>().of(stride, [&](int f, Wide& sum) {
         const Wide rest = multiply_add(spread<Wide>(-length), load<Wide>(product + f), load<Wide>(r + f));
         store(x + f, multiply_add(spread<Wide>(length), load<Wide>(p + f), load<Wide>(x + f)));
         store(r + f, rest);
         sum = multiply_add(rest, rest, sum);
     });
+    // p = r + (r'r / former r'r) p; callers see to it that the former is above 0.
     combine<N>((T)1, r, next / squares, p, stride);
     squares = next;
     return true;
@@ -145,6 +151,7 @@ static bool solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, 
         return true;
     }
     bool from_zeros = true;
+    // Start: r = b - A x, or r = b where x = 0; p = r.
     for (int f = 0; f < stride; ++f) from_zeros &= x[f] == 0;
     if (from_zeros) apply<N, NV, RIGHT_SIDE>(problem, start, stop, x, r);
     else {
@@ -152,16 +159,18 @@ static bool solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, 
         apply<N, NV, RESIDUAL>(problem, start, stop, p, r);
     }
     __builtin_memcpy(p, r, stride * sizeof(T));
-    T squares = dot<N>(r, r, stride), length;
+    T squares = dot<N>(r, r, stride), length;  // r'r
     int step = 0;
     bool goes_on = squares > 0;  // not where it has overflowed, or is solved already
+    // All steps but the last, which needs less.
     for (; step + 1 < n_steps && goes_on; step += goes_on) {
         apply<N, NV, PRODUCT>(problem, start, stop, p, product);
         goes_on = advance<N>(product, x, r, p, squares, stride);
-        if (goes_on && !(squares > 0)) return true;
+        if (goes_on && !(squares > 0)) return true;  // r = 0: solved exactly
     }
     // The last step needs no residual.
     if (!goes_on || !step_length(squares, curvature<N, NV>(problem, start, stop, p, product), length)) return step > 0;
+    // x += a p
     combine<N>(length, p, (T)1, x, stride);
     return true;
 }
@@ -183,6 +192,7 @@ static bool solve_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out)
     const int n = problem.n_factors, stride = problem.stride;
     const float most = (float)n / STEP_SHARE;
     const float wanted = sizeof(T) == 4 ? 42 : 92;  // halvings of the residual's square: to 2^-21, to 2^-46
+    // y = R x; start from y = 0, so that r = Z'(1 + w)
     alignas(64) T y[LONGEST], r[LONGEST], p[LONGEST], product[LONGEST];
     T largest = problem.values ? 0 : 1;
     if (problem.values)
@@ -196,13 +206,15 @@ static bool solve_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out)
     if (!(first > (T)1e-25f)) return false;  // its fall would leave float's range
     float fallen = 0;
     for (int step = 1; fallen < wanted; ++step) {
+        // A p = Z'WZ p + p
         apply_whitened<N, NV, PRODUCT>(problem, start, stop, p, product);
         combine<N>((T)1, p, (T)1, product, stride);
         if (!advance<N>(product, y, r, p, squares, stride)) return false;
-        fallen = halvings((float)(squares / first));
+        fallen = halvings((float)(squares / first));  // 127 where squares is 0, which ends the loop
         // If it goes on to fall as on average so far. What does not fall, or is no number, falls too slowly.
         if (step * (wanted - fallen) > most * fallen || step > 2 * most) return false;
     }
+    // x = R^-1 y
     const T* roots = problem.whitened + (ptrdiff_t)stride * stride;
     solve_triangle<T>(problem.whitened, to_blocks(n), stride, roots, y, p);
     if (!is_finite(p, n)) return false;
@@ -235,9 +247,10 @@ static void solve_any_cg(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_
         });
     };
     if (!problem.rotation) {
+        // In the coordinates of the factors: one user at a time.
         alignas(64) T x[LONGEST] = {};
         for (ptrdiff_t i = 0; i < n_rows; ++i) {
-            __builtin_memcpy(x, out + i * n, n * sizeof(T));
+            __builtin_memcpy(x, out + i * n, n * sizeof(T));  // x keeps zeros from n to `stride`
             if (solve(first + i, x)) __builtin_memcpy(out + i * n, x, n * sizeof(T));
         }
         return;
@@ -250,6 +263,7 @@ static void solve_any_cg(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_
         for (ptrdiff_t i = 0; i < n_rows; ++i) __builtin_memcpy(rows + i * stride, out + i * n, n * sizeof(T));
         turn_rows(rows, problem.rotation->forth, n_rows, stride, turned);
     }
+    // Each user reads and writes its own row of `turned`.
     for (ptrdiff_t i = 0; i < n_rows; ++i) moved[i] = solve(first + i, turned + i * stride);
     turn_rows(turned, problem.rotation->back, n_rows, stride, rows);
     for (ptrdiff_t i = 0; i < n_rows; ++i)

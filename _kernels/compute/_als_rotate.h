@@ -50,20 +50,26 @@ struct Tridiagonalizer {
             double* row = a + k * stride;
             diagonal[k] = row[k];
             if (from == n) break;
+            // |x|^2 of row k right of its second entry: what is to become 0
             double squares = 0;
             for (int f = from + 1; f < n; ++f) squares += row[f] * row[f];
             beside[k] = row[from];
             if (!(squares > 0)) continue;  // nothing is to be reflected
-            const double norm = __builtin_sqrt(row[from] * row[from] + squares);
+            const double norm = __builtin_sqrt(row[from] * row[from] + squares);  // > 0, since squares > 0
+            // beside = -sign(x_1) |x|: x_1 - beside has no cancellation, and is not 0
             beside[k] = row[from] > 0 ? -norm : norm;
-            shares[k] = (beside[k] - row[from]) / beside[k];
+            shares[k] = (beside[k] - row[from]) / beside[k];  // beta of H = I - beta v v' with v_1 = 1: from 1 to 2
             const double pivot = row[from] - beside[k];
+            // v replaces row k, which reduce() does not read again.
             for (int f = from; f < n; ++f) row[f] = f == from ? 1 : row[f] / pivot;
             set_reflection(k);
-            add_rows(a, from, w);
+            add_rows(a, from, w);  // w = A v, A symmetric
+            // v'A v
             double inner = 0;
             for (int f = from; f < n; ++f) inner += w[f] * v[f];
+            // w = -beta (A v - beta (v'A v) / 2 v)
             for (int f = 0; f < stride; ++f) w[f] = f < from ? 0 : -shares[k] * (w[f] - shares[k] * inner / 2 * v[f]);
+            // H A H = A + v w' + w v'
             add_product(a, from, v, w);
             add_product(a, from, w, v);
         }
@@ -71,12 +77,14 @@ struct Tridiagonalizer {
 
     // The product of all reflections, the last one first, so that each has to do with its own rows and columns alone.
     void multiply_out() {
+        // Q = I, then H_k Q for k = n - 3, ..., 0: row n - 2 has one entry beside its diagonal, so no reflection
         for (int i = 0; i < n; ++i)
             for (int f = 0; f < stride; ++f) q[i * stride + f] = i == f;
         for (int k = n - 3; k >= 0; --k) {
             if (shares[k] == 0) continue;
             set_reflection(k);
-            add_rows(q, k + 1, w);
+            add_rows(q, k + 1, w);  // w = Q'v
+            // H_k Q = Q - beta v (v'Q), in rows and columns beyond k
             for (int f = 0; f < stride; ++f) w[f] = f > k ? -shares[k] * w[f] : 0;
             add_product(q, k + 1, v, w);
         }
@@ -94,18 +102,19 @@ static void tridiagonalize(const AlsProblem<T>& problem, double* work, const Als
             const double x = __builtin_fabs(problem.wide_gram[i * stride + f]);
             largest = x > largest ? x : largest;
         }
-    const double scale = largest > 0 ? largest : 1;
+    const double scale = largest > 0 ? largest : 1;  // entries are at most 1 then, and a sum of squares at most n
     Tridiagonalizer of{n, stride, work, work + n * stride};
     for (int i = 0; i < n; ++i)
         for (int f = 0; f < stride; ++f) of.a[i * stride + f] = f < n ? problem.wide_gram[i * stride + f] / scale : 0;
     of.reduce();
     of.multiply_out();
+    // A = Q T Q': a row x is x Q in the new coordinates, and T has `diagonal` and `beside`.
     for (int i = 0; i < stride; ++i) {
         for (int f = 0; f < stride; ++f) {
             rotation.forth[i * stride + f] = i < n ? (T)of.q[i * stride + f] : 0;
             rotation.back[i * stride + f] = f < n && i < n ? (T)of.q[f * stride + i] : 0;
         }
-        rotation.diagonal[i] = i < n ? (T)(of.diagonal[i] * scale) : 1;
+        rotation.diagonal[i] = i < n ? (T)(of.diagonal[i] * scale) : 1;  // padded unknowns keep a diagonal of 1
         rotation.above[i] = i + 1 < n ? (T)(of.beside[i] * scale) : 0;
         rotation.below[i] = i > 0 && i < n ? (T)(of.beside[i - 1] * scale) : 0;
     }
@@ -121,6 +130,7 @@ FASTFEDREC_INLINE void turn_tile(const T* from, const T* matrix, int stride, T* 
     for (int i = 0; i < TURNED_ROWS; ++i)
 #pragma GCC unroll 2
         for (int v = 0; v < NV; ++v) sums[i][v] = V{};
+    // sums_i += x_ik matrix_k, k ascending
     for (int k = 0; k < stride; ++k) {
         V row[NV];
 #pragma GCC unroll 2
@@ -142,6 +152,7 @@ template <class T>
 static void turn_rows(const T* from, const T* matrix, int n_rows, int stride, T* to) {
     constexpr int lanes = Native<T>::LANES;
     for (int f = 0; f < stride; f += 2 * lanes)
+        // ALS_ROWS_AT_ONCE is a multiple of TURNED_ROWS: a last tile reads and writes rows that `from` and `to` have.
         for (int i = 0; i < n_rows; i += TURNED_ROWS) {
             if (f + 2 * lanes <= stride) turn_tile<T, 2>(from + i * stride, matrix + f, stride, to + i * stride + f);
             else turn_tile<T, 1>(from + i * stride, matrix + f, stride, to + i * stride + f);
@@ -153,7 +164,7 @@ template <class T>
 static void turn_in_place(const AlsRotation<T>& rotation, int stride, int n_rows, char* scratch, T* rows) {
     T *from = (T*)scratch, *to = from + ALS_ROWS_AT_ONCE * stride;
     const size_t bytes = (size_t)n_rows * stride * sizeof(T);
-    __builtin_memset(from, 0, ALS_ROWS_AT_ONCE * stride * sizeof(T));
+    __builtin_memset(from, 0, ALS_ROWS_AT_ONCE * stride * sizeof(T));  // rows beyond n_rows are zeros
     __builtin_memcpy(from, rows, bytes);
     turn_rows(from, rotation.forth, n_rows, stride, to);
     __builtin_memcpy(rows, to, bytes);

@@ -34,20 +34,25 @@ static bool whiten(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last
     T* table = roots + stride;
     const T* rows[lanes];
     T inverse_roots[MAX_STRIDE], square[lanes * lanes];
+    // a = [gram | V'], V' of this block's items
     for (int f = 0; f < stride; ++f) __builtin_memcpy(a + f * width, problem.gram + f * stride, stride * sizeof(T));
     for (int k = 0; k < n; k += lanes) {
         for (int i = 0; i < lanes; ++i)
+            // Beyond the last item the row of k again: those columns are not copied out.
             rows[i] = problem.item_factors + (first + (k + i < n ? k + i : k)) * stride;
         for (int f = 0; f < stride; f += lanes) transpose_square(rows, f, a + f * width + stride + k, width);
     }
+    // [R | R^-T V']: a column of R^-T V' is a row of V R^-1
     if (!factor<T>(a, to_blocks(problem.n_factors), width, width, WHITEN_TOLERANCE, inverse_roots)) return false;
     for (int k = 0; k < n; k += lanes)
         for (int f = 0; f < stride; f += lanes) {
             for (int i = 0; i < lanes; ++i) rows[i] = a + (f + i) * width + stride + k;
             transpose_square(rows, 0, square, lanes);
+            // Rows [first, last) of the table: no other block writes them.
             for (int i = 0; i < lanes && k + i < n; ++i)
                 __builtin_memcpy(table + (first + k + i) * stride + f, square + i * lanes, lanes * sizeof(T));
         }
+    // R and the inverse roots are the same for every block: the first one alone writes them.
     if (first > 0) return true;
     for (int f = 0; f < stride; ++f) __builtin_memcpy(whitened + f * stride, a + f * width, stride * sizeof(T));
     __builtin_memcpy(roots, inverse_roots, to_blocks(problem.n_factors) * sizeof(T));

@@ -84,7 +84,9 @@ def gram(
     packed = <double*>_aligned(memory)
     padded = packed + ALS_PACKED_NUMBERS
     with nogil:
+        # One thread, rows in their order: the sum has one order.
         als_add_gram(&factors[0, 0], factors.shape[0], <int>n_factors, <int>stride, packed, padded)
+        # Only the upper triangle is filled; V'V is symmetric.
         for f in range(n_factors):
             for g in range(f, n_factors):
                 out[f, g] = out[g, f] = padded[f * stride + g]
@@ -92,6 +94,7 @@ def gram(
 
 
 cdef inline Py_ssize_t _stride(Py_ssize_t n_factors) noexcept nogil:
+    # Whole vectors of every level.
     return 8 if n_factors <= 8 else (n_factors + 15) // 16 * 16
 
 
@@ -109,6 +112,7 @@ cdef void* _open(
 ) noexcept nogil:
     """Copy item factors and gram to padded, aligned rows; return the memory to free after use, or NULL."""
     cdef Py_ssize_t stride = _stride(n_factors), f, g
+    # All sizes are products of 64 bits. calloc zeros the padded columns, so that they add nothing.
     cdef size_t gram_bytes = stride * stride * sizeof(double), rows_bytes = n_items * stride * sizeof(floating)
     cdef void* memory = calloc(2 * gram_bytes + rows_bytes + ALIGNMENT, 1)
     cdef double* wide_gram = <double*>_aligned(memory)
@@ -116,13 +120,15 @@ cdef void* _open(
     cdef floating* rows = <floating*>(_aligned(memory) + 2 * gram_bytes)
     if memory == NULL:
         return NULL
+    # Two copies of V'V + reg I: in double for users whom T cannot solve, in T for the vectors.
     for f in range(n_factors):
         for g in range(n_factors):
             wide_gram[f * stride + g] = gram[f * n_factors + g]
-    for f in range(n_factors, stride):
+    for f in range(n_factors, stride):  # padded unknowns have a pivot of 1, and are 0
         wide_gram[f * stride + f] = 1.0
     for f in range(stride * stride):
         own_gram[f] = <floating>wide_gram[f]
+    # Each row: n_factors numbers, then zeros up to `stride`.
     for f in range(n_items):
         memcpy(rows + f * stride, item_factors + f * n_factors, n_factors * sizeof(floating))
     problem.item_factors = rows
@@ -143,7 +149,7 @@ cdef void _set_users(
     const floating[::1] values,
 ):
     problem.indptr = &indptr[0]
-    problem.indices = &indices[0] if indices.shape[0] else NULL
+    problem.indices = &indices[0] if indices.shape[0] else NULL  # an empty view has no first number
     problem.values = &values[0] if values.shape[0] else NULL
 
 
@@ -180,7 +186,9 @@ cdef Py_ssize_t _solve_some(
     cdef unsigned char solved[USERS_AT_ONCE]
     cdef Py_ssize_t n_factors = problem.n_factors, singular = last, u, f
     cdef double* x = exact_scratch + (n_factors + 1) * n_factors
+    # als_solve fills solved[0, last - first), and last - first is at most USERS_AT_ONCE.
     als_solve(problem[0], first, last, scratch, out + first * n_factors, solved)
+    # What the vectors left: each user again in double, one at a time, into a row that no other thread has.
     for u in range(first, last):
         if solved[u - first]:
             continue
@@ -196,6 +204,7 @@ cdef Py_ssize_t _solve_some(
             exact_scratch,
             x,
         ):
+            # Rounded to the type of the factors once, at the end.
             for f in range(n_factors):
                 out[u * n_factors + f] = <floating>x[f]
             continue
@@ -230,29 +239,34 @@ def solve_users(
     cdef char* scratch
     cdef int thread
     if indices.shape[0] == 0:
-        return
+        return                # no user has items: all of `out` is 0 already
     shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], n_items, n_factors, confidence_weight)
     if shared == NULL:
         raise MemoryError
     _set_users(&problem, indptr, indices, values)
+    # A trial pays for itself only up to `most` (als_whitened_weight); with values the user's own largest decides.
     most = als_whitened_weight(problem)
     if confidence_weight != 0.0 and most > 0 and (values.shape[0] or confidence_weight <= most):
         shared_whitened = _open_whitened(&problem, n_items)
         if shared_whitened == NULL:
             free(shared)
             raise MemoryError
+        # Items [0, ALS_ITEMS_AT_ONCE) are done by now, with R; the rest are blocks 1, 2, ...
         n_blocks = (n_items - 1) // ALS_ITEMS_AT_ONCE if problem.whitened != NULL else 0  # but for the first
     whitened = <floating*>problem.whitened
     with nogil:
         with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
+            # Scratch of the thread's own; NULL is told by singular = -1, since a thread cannot raise here.
             own = malloc(exact_bytes + als_scratch_bytes(problem.stride) + ALIGNMENT)
             thread = threadid()
+            # Each block writes its own rows of V R^-1; the loop's end waits for all of them.
             for block in prange(n_blocks, schedule="dynamic"):
                 first = (block + 1) * ALS_ITEMS_AT_ONCE
                 if own == NULL:
                     singular[thread] = -1
                 else:
                     als_whiten(problem, first, min(first + ALS_ITEMS_AT_ONCE, n_items), _aligned(own), whitened)
+            # Blocks of users: each writes its own rows of `out`, and singular[thread] is this thread's alone.
             for first in prange(0, n_users, USERS_AT_ONCE, schedule="dynamic"):
                 if own == NULL:
                     singular[thread] = -1
@@ -269,7 +283,7 @@ def solve_users(
                         <double*>scratch,
                         &out[0, 0],
                     )
-                    if found < last and found < singular[thread]:
+                    if found < last and found < singular[thread]:  # the smallest of those this thread met
                         singular[thread] = found
             free(own)
         free(shared)
@@ -287,6 +301,7 @@ cdef void* _open_rotation(
     if memory == NULL or scratch == NULL:
         free(memory)
         free(scratch)
+        # forth, back, diagonal, above, below lie one behind the other: 2 stride^2 + 3 stride numbers
         return NULL
     rotation.forth = <floating*>_aligned(memory)
     rotation.back = rotation.forth + square
@@ -324,7 +339,7 @@ def solve_users_cg(
     cdef char* scratch
     cdef size_t own_bytes
     if indices.shape[0] == 0:
-        out[:, :] = 0
+        out[:, :] = 0         # no user has items: b = 0
         return
     shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], n_items, item_factors.shape[1], confidence_weight)
     own_bytes = als_rotated_bytes(problem.stride) if shared != NULL else 0
@@ -340,7 +355,9 @@ def solve_users_cg(
     rows = <floating*>problem.item_factors
     with nogil:
         with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
+            # Scratch of the thread's own; threadid() < n_threads.
             scratch = _aligned(memory) + threadid() * own_bytes
+            # V in the new coordinates, in place: each block of rows is one thread's; the loop's end waits for all.
             if problem.rotation != NULL:
                 for first in prange(0, n_items, ALS_ROWS_AT_ONCE, schedule="dynamic"):
                     als_turn(
@@ -350,6 +367,7 @@ def solve_users_cg(
                         scratch,
                         rows + first * problem.stride,
                     )
+            # Blocks of users: each reads all of V, and reads and writes its own rows of `out`.
             for first in prange(0, n_users, ALS_ROWS_AT_ONCE, schedule="dynamic"):
                 als_solve_cg(
                     problem, first, min(first + ALS_ROWS_AT_ONCE, n_users), n_steps, scratch, &out[first, 0]
