@@ -9,6 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from support.mechanism_table import GRID, MAKERS, NOISES, ORACLES, RANDOMIZERS, REALS, WAYS, class_of, values_of
 from support.noise_case import unrelated
 from support.significance import counts_are, mean_is, tilted
 
@@ -17,31 +18,6 @@ from fastfedrec import mechanisms as m
 from fastfedrec.mechanisms.noise.layered_gaussian import _BASE, _STDDEV
 from fastfedrec.mechanisms.noise.noise_table import _tabulate, _words
 
-GRID = [1, 2, 3, 4, 5]
-RANDOMIZERS = {
-    "BinaryResponse": m.BinaryResponse,
-    "Piecewise": m.Piecewise,
-    "Hybrid": m.Hybrid,
-    "GRR": lambda epsilon: m.GRR(epsilon, 5),
-    "OUE": lambda epsilon: m.OUE(epsilon, 5),
-    "SubsetSelection": lambda epsilon: m.SubsetSelection(epsilon, 5),
-    "RoundedLaplace": lambda epsilon: m.RoundedLaplace(epsilon, GRID),
-    "RoundedLaplace beyond the grid": lambda epsilon: m.RoundedLaplace(epsilon, GRID, reach=12),
-    "MixtureLaplaceRR": lambda epsilon: m.MixtureLaplaceRR(epsilon / 2, epsilon / 2, GRID),
-    "TruncatedGeometric": lambda epsilon: m.TruncatedGeometric(epsilon, GRID),
-    "OptimalKary": lambda epsilon: m.OptimalKary(epsilon, GRID),
-    "BayesKary": lambda epsilon: m.BayesKary(epsilon, GRID),
-    "RatedOrNot": lambda epsilon: m.RatedOrNot(epsilon, GRID),
-}
-ORACLES = ["GRR", "OUE", "SubsetSelection"]
-NOISES = {
-    "DiscreteLaplace": m.DiscreteLaplace(10**6),
-    "DiscreteLaplace by table": m.DiscreteLaplace(1000, sampler="table"),
-    "DiscreteGaussian": m.DiscreteGaussian(10**6),
-    "DiscreteGaussian by table": m.DiscreteGaussian(1000, sampler="table"),
-    "RoundedGaussian": m.RoundedGaussian(1000),
-    "LayeredGaussian": m.LayeredGaussian(2**36),
-}
 #: Worst-case variance on [0, 1] for 5 values: design page privacy.md, "Ratings on a grid", with its digits.
 VARIANCES = {
     "OptimalKary": ("4.00", "0.995", "0.214", "0.074", "0.030"),
@@ -50,13 +26,6 @@ VARIANCES = {
     "Piecewise": ("5.31", "1.31", "0.31", "0.12", "0.060"),
     "Hybrid": ("4.17", "1.07", "0.26", "0.108", "0.055"),
 }
-
-
-def values_of(name, n):
-    """Inputs of a randomizer: positions where it takes them, real numbers otherwise."""
-    if name in ("BinaryResponse", "Piecewise", "Hybrid"):
-        return np.linspace(-1, 1, n)
-    return np.arange(n) % 5
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------
@@ -92,30 +61,15 @@ def test_rounds_and_keys_of_every_randomizer_are_apart(name):
 def test_worst_variance_is_the_design_pages(name):
     for epsilon, stated in zip((0.5, 1.0, 2.0, 3.0, 4.0), VARIANCES[name], strict=True):
         mechanism = RANDOMIZERS[name](epsilon)
-        if name in ("Piecewise", "Hybrid"):
+        if name in REALS:
             variance = max(mechanism.variance(t) for t in np.linspace(-1, 1, 5)) / 2**2
         else:
             variance = (mechanism.channel() if name == "GRR" else mechanism).worst_variance / 4**2
         assert abs(variance - Fraction(stated)) <= 0.51 * 10.0 ** -len(stated.partition(".")[2])
 
 
-WAYS = {
-    **{name: lambda key, n=name: RANDOMIZERS[n](1.0).privatize(values_of(n, 3), key=key) for name in RANDOMIZERS},
-    **{name: lambda key, n=name: NOISES[n].privatize(np.zeros(3, np.int64), key=key) for name in NOISES},
-    "OUE.privatize_support": lambda key: m.OUE(1.0, 5).privatize_support([0, 1], key=key),
-    "ExponentialMechanism": lambda key: m.ExponentialMechanism(1.0).privatize([0, 1], key=key),
-    "ExponentialMechanism by Gumbel noise": lambda key: m.ExponentialMechanism(1.0, sampler="gumbel").privatize(
-        [0, 1], key=key
-    ),
-    "Channel": lambda key: m.GRR(1.0, 5).channel().privatize([0, 1], key=key),
-    "SerialLaplaceRR": lambda key: m.SerialLaplaceRR(1.0, 1.0, GRID).privatize([0, 1], key=key),
-    "PublishedLaplaceRR": lambda key: m.PublishedLaplaceRR(1.0, 1.0).privatize([0.0, 1.0], key=key),
-}
-
-
 def test_every_mechanism_that_randomizes_is_listed():
-    named = {name.split()[0].split(".")[0] for name in WAYS}
-    assert named == {name for name in m.__all__ if hasattr(getattr(m, name), "privatize")}
+    assert set(map(class_of, WAYS)) == {name for name in m.__all__ if hasattr(getattr(m, name), "privatize")}
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -130,10 +84,11 @@ def test_an_entropy_key_serves_one_call_of_any_way_to_randomize(name):
 @pytest.mark.parametrize("name", NOISES)
 def test_names_separate_rounds_purposes_and_keys_of_every_noise(name):
     """And places: no draw comes twice, at whatever shift."""
+    noise = NOISES[name]()
     draws = {
-        (seed, purpose, number): NOISES[name]
-        .add_noise(np.zeros(4000, np.int64), key=Key.from_seed(seed), purpose=purpose, round=number)
-        .astype(float)
+        (seed, purpose, number): noise.add_noise(
+            np.zeros(4000, np.int64), key=Key.from_seed(seed), purpose=purpose, round=number
+        ).astype(float)
         for seed, purpose, number in ((1, "a", 0), (2, "a", 0), (1, "ab", 0), (1, "a", 1), (1, "a.1", 0))
     }
     names = list(draws)
@@ -168,8 +123,7 @@ def test_the_distance_of_a_table_pays_for_the_tail_beyond_it():
 
 @pytest.mark.parametrize("name", [*RANDOMIZERS, *NOISES])
 def test_threads_do_not_change_what_is_drawn(name):
-    mechanism = RANDOMIZERS[name](1.0) if name in RANDOMIZERS else NOISES[name]
-    values = values_of(name, 200_000)
+    mechanism, values = MAKERS[name](), values_of(name, 200_000)
     for way in (mechanism.privatize, mechanism.privatize_support) if name == "OUE" else (mechanism.privatize,):
         one, four = (way(values, key=Key.from_seed(4), n_threads=n) for n in (1, 4))
         np.testing.assert_array_equal(one, four)
@@ -182,7 +136,7 @@ def test_threads_do_not_change_what_is_drawn(name):
 @pytest.mark.parametrize("name", [name for name in RANDOMIZERS if name not in ORACLES])
 def test_every_decoder_is_unbiased_on_what_privatize_sends(name):
     mechanism = RANDOMIZERS[name](3.0)
-    if name in ("BinaryResponse", "Piecewise", "Hybrid"):
+    if name in REALS:
         cases = [(t, t) for t in (-1.0, 0.5, 1.0)]
     else:
         cases = [(x, float(mechanism.inputs[x])) for x in range(len(mechanism.inputs))]

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.mechanism_table import CHOICES, MAKERS, OTHERS, RANDOMIZERS, WAYS, class_of, outside, values_of
 
 from fastfedrec import Key
 from fastfedrec import mechanisms as m
@@ -14,15 +15,10 @@ from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 
 INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
 TOTAL = 2**64
-ARGUMENTS = {  # (1.0, 3) for all others
-    "BinaryResponse": (1.0,), "Piecewise": (1.0,), "Hybrid": (1.0,), "RatedOrNot": (1.0, [1, 2]),
-    "PublishedLaplaceRR": (1.0, 1.0), "SerialLaplaceRR": (1.0, 1.0, 3), "MixtureLaplaceRR": (1.0, 1.0, 3),
-    "DiscreteLaplace": (2,), "DiscreteGaussian": (2,), "RoundedGaussian": (2,), "LayeredGaussian": (2**20,),
-}  # fmt: skip
-NOMINAL = [
-    "BinaryResponse", "Piecewise", "Hybrid", "GRR", "OUE", "SubsetSelection", "OptimalKary", "BayesKary",
-    "TruncatedGeometric", "RoundedLaplace", "RatedOrNot",
-]  # fmt: skip
+#: Of a nominal epsilon, which has that name; the two of a mixture are not one.
+NOMINAL = sorted(set(map(class_of, RANDOMIZERS)) - {"MixtureLaplaceRR"})
+#: What takes values of a stated range; the choices take any score.
+RANGED = sorted(set(map(class_of, WAYS)) - set(CHOICES))
 
 # ---- Oracle: what the same numbers cost in Python's own integers -----------------------------------------------------
 
@@ -97,29 +93,17 @@ def test_grids_and_priors_of_numpys_numbers():
 # ---- Bad inputs: extreme numbers -------------------------------------------------------------------------------------
 
 EXTREMES = (5e-324, 1e-200, 1e-19, 1e-3, 3.0, 36.5, 700.0, 800.0, 1e6, 1e16, 1e155, 1.7e308)
-RANDOMIZERS = {
-    "BinaryResponse": m.BinaryResponse,
-    "GRR": lambda e: m.GRR(e, 4),
-    "OUE": lambda e: m.OUE(e, 4),
-    "SubsetSelection": lambda e: m.SubsetSelection(e, 40),
-    "Piecewise": lambda e: m.Piecewise(e, 101),
-    "Hybrid": lambda e: m.Hybrid(e, 101),
-    "OptimalKary": lambda e: m.OptimalKary(e, 3),
-    "BayesKary": lambda e: m.BayesKary(e, 3),
-    "TruncatedGeometric": lambda e: m.TruncatedGeometric(e, 5),
-    "RoundedLaplace": lambda e: m.RoundedLaplace(e, 5),
-    "SerialLaplaceRR": lambda e: m.SerialLaplaceRR(e, 1.0, 5),
-    "SerialLaplaceRR, second": lambda e: m.SerialLaplaceRR(1.0, e, 5),
-    "MixtureLaplaceRR": lambda e: m.MixtureLaplaceRR(e, e, 5),
-    "RatedOrNot": lambda e: m.RatedOrNot(e, [1, 2]),
-    "PublishedLaplaceRR": lambda e: m.PublishedLaplaceRR(e, 3.0).on_grid(3),
-    "PublishedLaplaceRR, second": lambda e: m.PublishedLaplaceRR(1.0, e).on_grid(3),
-}
-
-
-def made(name):
-    """A mechanism of each kind, small."""
-    return m.GRR(1.0, 3).channel() if name == "Channel" else getattr(m, name)(*ARGUMENTS.get(name, (1.0, 3)))
+MANY = (
+    RANDOMIZERS
+    | OTHERS
+    | {
+        "SubsetSelection of 40": lambda e: m.SubsetSelection(e, 40),
+        "MixtureLaplaceRR of two": lambda e: m.MixtureLaplaceRR(e, e, 5),
+        "SerialLaplaceRR by its second": lambda e: m.SerialLaplaceRR(1.0, e, 5),
+        "PublishedLaplaceRR on a grid": lambda e: m.PublishedLaplaceRR(e, 3.0).on_grid(3),
+        "PublishedLaplaceRR by its second": lambda e: m.PublishedLaplaceRR(1.0, e).on_grid(3),
+    }
+)
 
 
 def made_or_refused(make, name):
@@ -133,17 +117,18 @@ def made_or_refused(make, name):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", RANDOMIZERS)
+@pytest.mark.parametrize("name", MANY)
 def test_extreme_epsilons(name):
     answered = 0
     for epsilon in EXTREMES:
-        mechanism = made_or_refused(lambda e=epsilon: RANDOMIZERS[name](e), "epsilon")
+        mechanism = made_or_refused(lambda e=epsilon: MANY[name](e), "epsilon")
         if mechanism is None:
             continue
         answered += 1
         assert 0 <= mechanism.epsilon <= 2 * epsilon or name.startswith("Published")
-        values = [0.5, -1.0] if name in ("BinaryResponse", "Piecewise", "Hybrid") else [0, 1]
-        mechanism.estimate(mechanism.privatize(values, key=Key.from_seed(1)))
+        reports = mechanism.privatize(values_of(name, 2), key=Key.from_seed(1))
+        if name != "PublishedLaplaceRR":  # whose reports are ratings already
+            mechanism.estimate(reports)
     assert answered >= 1
 
 
@@ -211,12 +196,11 @@ def test_extreme_published_noise():
 
 @pytest.mark.parametrize("name", NOMINAL)
 def test_an_error_names_the_argument_that_was_passed(name):
-    make, (_, *others) = getattr(m, name), ARGUMENTS.get(name, (1.0, 3))
     for wrong in (-1, 0, math.nan, math.inf, True, "1"):
         with pytest.raises((TypeError, ValueError), match=r"^nominal_epsilon must be"):
-            make(wrong, *others)
+            RANDOMIZERS[name](wrong)
     with pytest.raises(TypeError, match=rf"{name} takes nominal_epsilon, not epsilon"):
-        make(*others, epsilon=1.0)
+        getattr(m, name)(epsilon=1.0)
 
 
 def test_who_passes_epsilon_elsewhere_is_told_as_by_python():
@@ -228,7 +212,7 @@ def test_who_passes_epsilon_elsewhere_is_told_as_by_python():
 
 def test_nobodys_values_are_no_error():
     nobody = []
-    for mechanism in (*map(made, OUTSIDE), m.DiscreteLaplace(2, sampler="table")):
+    for mechanism in (make() for name, make in MAKERS.items() if name not in CHOICES):
         assert mechanism.privatize(nobody, key=Key.from_seed(1)).shape[0] == 0
         if isinstance(mechanism, m.Channel | m.Piecewise | IntegerNoise):  # shares of nobody are none
             assert mechanism.estimate(nobody).shape == (0,)
@@ -239,12 +223,9 @@ def test_nobodys_values_are_no_error():
 @pytest.mark.parametrize(
     "values", [np.array([True, False]), np.array(["1", "2"]), np.array([1j]), np.array([None]), [[1], [1, 2]]]
 )
-@pytest.mark.parametrize(
-    "name",
-    ["DiscreteLaplace", "Piecewise", "Hybrid", "OptimalKary", "GRR", "OUE", "SubsetSelection", "PublishedLaplaceRR"],
-)
+@pytest.mark.parametrize("name", [name for name in RANGED if name != "BinaryResponse"])  # it takes bool
 def test_what_is_no_number_is_refused_by_name(name, values):
-    mechanism = made(name)
+    mechanism = MAKERS[name]()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises((TypeError, ValueError), match=r"^values must be"):
@@ -258,27 +239,13 @@ def test_published_ratings_outside_the_range_are_refused():
 
 # ---- What is outside a stated range ----------------------------------------------------------------------------------
 
-OUTSIDE = {
-    "BinaryResponse": [2.0], "Piecewise": [2.0], "Hybrid": [2.0], "PublishedLaplaceRR": [2.0], "Channel": [3],
-    "OptimalKary": [3], "BayesKary": [3], "TruncatedGeometric": [3], "RoundedLaplace": [3], "SerialLaplaceRR": [3],
-    "MixtureLaplaceRR": [3], "RatedOrNot": [3], "GRR": [3], "OUE": [3], "SubsetSelection": [3],
-    "DiscreteLaplace": [2**63], "DiscreteGaussian": [2**63], "RoundedGaussian": [2**63], "LayeredGaussian": [2**63],
-}  # fmt: skip
 #: The first line of the docstring says it, or it is an error.
 RULES = ("clipped to [-1, 1]", "beyond int64 become its ends")
 
 
-def test_every_randomizer_is_tried():
-    randomizers = {name for name in m.__all__ if hasattr(getattr(m, name), "privatize")}
-    assert set(OUTSIDE) == randomizers - {"ExponentialMechanism"}  # that takes any score, and bounds its sensitivity
-
-
-@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("name", RANGED)
 def test_what_is_outside_the_range_is_refused_or_stated(name):
-    mechanism = made(name)
-    values = np.array(
-        OUTSIDE[name], dtype=np.uint64 if name.endswith(("Laplace", "Gaussian")) and OUTSIDE[name][0] > 9 else None
-    )
+    mechanism, values = MAKERS[name](), outside(name)
     first = type(mechanism).privatize.__doc__.splitlines()[0]
     if any(rule in first for rule in RULES):
         assert mechanism.privatize(values, key=Key.from_seed(1)).shape == (1,)

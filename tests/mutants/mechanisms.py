@@ -272,6 +272,13 @@ MECHANISMS = [
         ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
     ),
     Mutant(
+        "serial-without-response", "the serial mechanism leaves out its response",
+        "SerialLaplaceRR.__init__",
+        "Fraction(q * TOTAL + (p - q) * c, TOTAL**2)",
+        "Fraction(c, TOTAL)",
+        ("test_exact_epsilon_keeps_what_is_stated_and_reports_are_unbiased",),
+    ),
+    Mutant(
         "mixture-publishes-truth", "MixtureLaplaceRR tells the truth as if it had twice its epsilon",
         "MixtureLaplaceRR.__init__",
         "exp_lower(total)",

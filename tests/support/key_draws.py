@@ -19,11 +19,11 @@ from fastfedrec.mechanisms.bounded_rows import grid_candidates, limit_contributi
 from fastfedrec.systems.private_prototypes.private_kmeans import private_kmeans
 from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
 from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
+from support.mechanism_table import PARTS, WAYS
 
 DATA = Interactions.from_arrays(np.repeat(np.arange(12), 4), np.arange(48) % 7, np.arange(48) % 5 + 1.0)
 POINTS = np.linspace(-0.5, 0.5, 24).reshape(12, 2)
 ONES = np.ones(3, dtype=np.int64)
-RATINGS = (1, 2, 3, 4, 5)
 
 
 def claimed_before(key):
@@ -39,10 +39,6 @@ def kept(key):
         except ValueError:
             assert not os.path.exists(f"{folder}/key.json")  # from where the next fit would take it
             raise
-
-
-def released_counts(sampler, key):
-    return m.DiscreteLaplace(2, sampler=sampler).add_noise(ONES, key=key, purpose="test")
 
 
 def trained(key):
@@ -63,30 +59,8 @@ DRAWS = {
     "claim": lambda key: key.claim("test"),
     "claim_message": lambda key: key.claim_message("test", 0, "shard-0"),
     "add_noise after claim": claimed_before,
-    "exact laplace": lambda key: released_counts("exact", key),
-    "table laplace": lambda key: released_counts("table", key),
-    "laplace sample": lambda key: m.DiscreteLaplace(2).sample(3, key=key, purpose="test"),
-    "laplace privatize": lambda key: m.DiscreteLaplace(2).privatize(ONES, key=key),
-    "gaussian": lambda key: m.DiscreteGaussian(2).add_noise(ONES, key=key, purpose="test"),
-    "gaussian sample": lambda key: m.DiscreteGaussian(2).sample(3, key=key, purpose="test"),
-    "rounded gaussian": lambda key: m.RoundedGaussian(2).add_noise(ONES, key=key, purpose="test"),
-    "layered gaussian": lambda key: m.LayeredGaussian(1e5).add_noise(ONES, key=key, purpose="test"),
-    "exponential": lambda key: m.ExponentialMechanism(1.0).privatize(ONES, key=key),
-    "gumbel": lambda key: m.ExponentialMechanism(1.0, sampler="gumbel").privatize(ONES, key=key),
-    "binary response": lambda key: m.BinaryResponse(1.0).privatize(np.full(3, 0.5), key=key),
-    "truncated geometric": lambda key: m.TruncatedGeometric(1.0, 5).privatize(ONES, key=key),
-    "optimal kary": lambda key: m.OptimalKary(1.0, 5).privatize(ONES, key=key),
-    "bayes kary": lambda key: m.BayesKary(1.0, 5).privatize(ONES, key=key),
-    "grr": lambda key: m.GRR(1.0, 5).privatize(ONES, key=key),
-    "oue": lambda key: m.OUE(1.0, 5).privatize(ONES, key=key),
-    "piecewise": lambda key: m.Piecewise(1.0).privatize(np.zeros(3), key=key),
-    "hybrid": lambda key: m.Hybrid(1.0).privatize(np.zeros(3), key=key),
-    "subset selection": lambda key: m.SubsetSelection(1.0, 9).privatize(ONES, key=key),
-    "rated or not": lambda key: m.RatedOrNot(1.0, RATINGS).privatize(ONES, key=key),
-    "published laplace": lambda key: m.PublishedLaplaceRR(1.0, 1.0).privatize(np.full(3, 0.5), key=key),
-    "rounded laplace": lambda key: m.RoundedLaplace(1.0, RATINGS).privatize(ONES, key=key),
-    "mixture": lambda key: m.MixtureLaplaceRR(1.0, 1.0, RATINGS).privatize(ONES, key=key),
-    "serial": lambda key: m.SerialLaplaceRR(1.0, 1.0, RATINGS).privatize(ONES, key=key),
+    **WAYS,
+    **PARTS,
     "fixed size": lambda key: m.FixedSizeSampling(2).sample(9, key=key),
     "poisson": lambda key: m.PoissonSampling(0.5).sample(9, key=key),
     "limit_contributions": lambda key: limit_contributions(DATA, 2, value_range=(0.0, 5.0), key=key),

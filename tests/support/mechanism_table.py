@@ -1,0 +1,90 @@
+"""Every public mechanism that randomizes, in one table: tests that go through all of them take what they need from it.
+
+What is here is made when it is asked for, in the test, so that a test fails where its mechanism cannot be made.
+"""
+
+import numpy as np
+
+from fastfedrec import mechanisms as m
+
+GRID = [1, 2, 3, 4, 5]
+
+#: Randomizers of a nominal epsilon.  A name is that of the class, and after a space the way to make it.
+RANDOMIZERS = {
+    "BinaryResponse": m.BinaryResponse,
+    "Piecewise": m.Piecewise,
+    "Hybrid": m.Hybrid,
+    "GRR": lambda epsilon: m.GRR(epsilon, 5),
+    "OUE": lambda epsilon: m.OUE(epsilon, 5),
+    "SubsetSelection": lambda epsilon: m.SubsetSelection(epsilon, 5),
+    "RoundedLaplace": lambda epsilon: m.RoundedLaplace(epsilon, GRID),
+    "RoundedLaplace beyond the grid": lambda epsilon: m.RoundedLaplace(epsilon, GRID, reach=12),
+    "MixtureLaplaceRR": lambda epsilon: m.MixtureLaplaceRR(epsilon / 2, epsilon / 2, GRID),
+    "TruncatedGeometric": lambda epsilon: m.TruncatedGeometric(epsilon, GRID),
+    "OptimalKary": lambda epsilon: m.OptimalKary(epsilon, GRID),
+    "BayesKary": lambda epsilon: m.BayesKary(epsilon, GRID),
+    "RatedOrNot": lambda epsilon: m.RatedOrNot(epsilon, GRID),
+}
+#: Other ways to report, of an epsilon that is not what a report costs.
+OTHERS = {
+    "Channel": lambda epsilon: m.GRR(epsilon, 5).channel(),
+    "SerialLaplaceRR": lambda epsilon: m.SerialLaplaceRR(epsilon, 1.0, GRID),
+    "PublishedLaplaceRR": lambda epsilon: m.PublishedLaplaceRR(epsilon, 1.0),
+}
+#: Noise on whole numbers.
+NOISES = {
+    "DiscreteLaplace": lambda: m.DiscreteLaplace(10**6),
+    "DiscreteLaplace by table": lambda: m.DiscreteLaplace(1000, sampler="table"),
+    "DiscreteGaussian": lambda: m.DiscreteGaussian(10**6),
+    "DiscreteGaussian by table": lambda: m.DiscreteGaussian(1000, sampler="table"),
+    "RoundedGaussian": lambda: m.RoundedGaussian(1000),
+    "LayeredGaussian": lambda: m.LayeredGaussian(2**36),
+}
+#: A choice of one of several scores.
+CHOICES = {
+    "ExponentialMechanism": lambda: m.ExponentialMechanism(1.0),
+    "ExponentialMechanism by Gumbel noise": lambda: m.ExponentialMechanism(1.0, sampler="gumbel"),
+}
+#: All of them, each made small.
+MAKERS = {
+    **{name: lambda make=make: make(1.0) for name, make in (RANDOMIZERS | OTHERS).items()},
+    **NOISES,
+    **CHOICES,
+}
+
+ORACLES = ("GRR", "OUE", "SubsetSelection")
+REALS = ("BinaryResponse", "Piecewise", "Hybrid")
+
+
+def values_of(name, n):
+    """Inputs of a mechanism: real numbers where it takes them, and positions or whole numbers otherwise."""
+    if name in REALS:
+        return np.linspace(-1, 1, n)
+    return np.linspace(0, 1, n) if name == "PublishedLaplaceRR" else np.arange(n) % 5
+
+
+def outside(name):
+    """The nearest input that is outside of what a mechanism takes; of choices there is none."""
+    if name in (*REALS, "PublishedLaplaceRR"):
+        return np.array([np.nextafter(1.0, 2.0)])
+    if name in NOISES:
+        return np.array([2**63], dtype=np.uint64)
+    mechanism = MAKERS[name]()
+    return np.array([mechanism.n_values if name in ORACLES else len(mechanism.inputs)])
+
+
+#: Every call that randomizes, of a key.
+WAYS = {
+    **{name: lambda key, n=name: MAKERS[n]().privatize(values_of(n, 3), key=key) for name in MAKERS},
+    "OUE.privatize_support": lambda key: m.OUE(1.0, 5).privatize_support([0, 1], key=key),
+}
+#: And those that leave the key to be used again, by who has claimed it.
+PARTS = {
+    **{f"{n}.add_noise": lambda key, n=n: NOISES[n]().add_noise(np.ones(3, int), key=key, purpose="x") for n in NOISES},
+    **{f"{n}.sample": lambda key, n=n: NOISES[n]().sample(3, key=key, purpose="x") for n in NOISES},
+}
+
+
+def class_of(name):
+    """The class, by its name, that a line of the table is about."""
+    return name.split()[0].split(".")[0]
