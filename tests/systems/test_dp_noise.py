@@ -231,14 +231,6 @@ def test_users_without_data_leave_no_trace_where_the_number_of_users_is_public(n
     assert few == more
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_an_entropy_key_serves_one_fit_of_every_system(name):
-    key = Key.from_entropy()
-    record(name, key)
-    with pytest.raises(ValueError, match="key is single-use and was already used by"):
-        record(name, key)
-
-
 def test_privrecs_server_has_nothing_to_refuse_of_its_cohorts():
     engine = RecordingEngine(2)
     with contextlib.suppress(NoAnswerError):

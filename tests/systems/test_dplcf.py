@@ -12,7 +12,7 @@ from naive.systems import dplcf as naive
 from scipy import stats
 from support.significance import ALPHA
 
-from fastfedrec import DPLCF, Interactions, Key, load
+from fastfedrec import DPLCF, Interactions, Key
 from fastfedrec.accounting import LocalReports
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.dplcf import estimate_cooccurrences, sum_answers
@@ -128,22 +128,6 @@ def test_similarities_are_finite_and_between_0_and_1(data, epsilon):
     assert (np.diff(model.neighbor_similarities_, axis=1) <= 0).all()
 
 
-def test_recommend_save_and_load(tmp_path):
-    data = random_data(30, 11, 5)
-    model = DPLCF(3.0, 4).fit(data, key=Key.from_seed(2))
-    ids, scores = model.recommend(data.user_ids[[3, 4]], n=2)
-    row = model._score_block(np.array([3]))[0]
-    row[rows_of(data)[3]] = -np.inf
-    assert ids[0].tolist() == np.argsort(-row, kind="stable")[:2].tolist()
-    model.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert again.get_params() == {"epsilon": 3.0, "n_neighbors": 4}
-    np.testing.assert_array_equal(again.recommend(data.user_ids[[3, 4]], n=2)[1], scores)
-    model.save(tmp_path / "server", include_users=False)
-    np.testing.assert_array_equal(load(tmp_path / "server").neighbor_items_, model.neighbor_items_)
-    assert load(tmp_path / "server").interactions_.n_interactions == 0
-
-
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
@@ -172,16 +156,6 @@ def test_one_item_and_empty_users():
     assert model.score([0, 1], [0, 0]).tolist() == [0.0, 0.0]
     with pytest.raises(KeyError, match="unknown"):
         model.score([7], [0])
-
-
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-def test_threads_do_not_change_the_model():
-    data, key = random_data(80, 20, 6), Key.from_seed(2)
-    one, four = (DPLCF(1.5).fit(data, key=key, n_threads=n) for n in (1, 4))
-    np.testing.assert_array_equal(one.neighbor_items_, four.neighbor_items_)
-    np.testing.assert_array_equal(one.neighbor_similarities_, four.neighbor_similarities_)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What every model must do, run against each of them."""
 
+import inspect
 import pickle
 import subprocess
 import sys
@@ -11,19 +12,41 @@ from scipy.sparse import csr_array
 from support.models import MODELS, rated
 
 from fastfedrec import (
+    DPALS,
+    FMFLDP,
+    DPPopularity,
     FedRec,
     Interactions,
+    ItemMean,
     Key,
     LaplaceRRSVD,
     Popularity,
+    PrivRec,
     load,
 )
+from fastfedrec.engines import LocalEngine
 from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.systems.gram.gram_model import GramModel
+from fastfedrec.systems.private_prototypes.baselines import CentralNMF
 from fastfedrec.systems.privrec.ncf import NCF
 from fastfedrec.systems.recommender import Recommender
 from fastfedrec.systems.registry import SYSTEMS
 
+#: Options by which users' work, and so what threads and shards share, is another than in MODELS.
+OTHERS = [
+    FMFLDP(n_rounds=2, confidence_weight=0.5),
+    FMFLDP(n_rounds=2, epsilon=None, confidence_weight=0.5),
+    FMFLDP(n_rounds=2, normalize="l2", confidence_weight=0.5),
+    FMFLDP(n_rounds=2, normalize="l2", rotate=True, confidence_weight=0.5),
+    DPALS(8.0, n_factors=3, max_items=10, sampling="uniform"),
+    DPPopularity(30.0, trust="local"),
+    *(LaplaceRRSVD(variant) for variant in ("optimal", "mixture", "serial", "laplace", "published", None)),
+    ItemMean(1.0),
+]
 BASES = {"Baseline", "OwnRows", "_Unprotected", "RatingModel", "RatingBaseline", "AdditiveModel", "GramModel"}
+
+
+NOT_COMPARED = {"interactions_", "ledger_", "features_", "n_epochs_"}  # the last is of one fit, and not saved
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +86,7 @@ def test_recommend_is_the_order_of_score(model, data):
     ids, scores = model.recommend(user, n=50, filter_seen=False)
     assert ids.shape == scores.shape == (1, 50)
     assert (np.diff(scores[0]) <= 0).all()
+    assert sorted(ids[0]) == sorted(data.item_ids)
     np.testing.assert_allclose(model.score(np.repeat(user, 50), ids[0]), scores[0], rtol=1e-5, atol=1e-7)
     unseen, _ = model.recommend(user, n=5)
     seen = {data.item_ids[i] for i in data.indices[data.indptr[4] : data.indptr[5]]}
@@ -90,6 +114,9 @@ def test_saved_models_serve_the_same(model, data, tmp_path):
     assert type(again) is type(model)
     assert again.get_params() == model.get_params()
     assert again.ledger_.to_dict() == model.ledger_.to_dict()
+    for name, value in vars(model).items():
+        if name.endswith("_") and name not in NOT_COMPARED:
+            np.testing.assert_equal(getattr(again, name), value, err_msg=name)
     for a, b in zip(again.recommend(data.user_ids, n=7), model.recommend(data.user_ids, n=7), strict=True):
         np.testing.assert_array_equal(a, b)
     with zipfile.ZipFile(path) as file:
@@ -143,6 +170,44 @@ def test_parameters_as_scikit_learn_knows_them(model):
         copy.set_params(nonsense=1)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"interactions": np.eye(3)}, TypeError, "interactions must be Interactions, got ndarray"),
+        ({"key": 7}, TypeError, "key must be Key, got int"),
+        ({"n_threads": -1}, ValueError, "n_threads must be at least 0"),
+        ({"show_progress": "no"}, TypeError, "show_progress must be True or False"),
+        ({"ledger": {}}, TypeError, "ledger must be Ledger"),
+    ],
+)
+def test_bad_arguments_of_fit_are_named(model, data, arguments, error, message):
+    fresh = type(model)(**model.get_params())
+    with pytest.raises(error, match=message):
+        fresh.fit(**({"interactions": data} | arguments))
+
+
+def test_bad_use_of_a_model_is_named(model, data):
+    user, item = data.user_ids[:1], data.item_ids[:1]
+    for call, error, message in [
+        (lambda: model.score(["nobody"], item), KeyError, "user id 'nobody' is unknown"),
+        (lambda: model.score(data.user_ids[:2], item), ValueError, "item_ids must have one entry per user id"),
+        (lambda: model.recommend(user, n=51), ValueError, "n must be at most 50"),
+        (lambda: model.recommend(user, filter_seen="yes"), TypeError, "filter_seen must be True or False"),
+    ]:
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_an_entropy_key_serves_one_fit_of_every_system(model, data):
+    if isinstance(model, CentralNMF):
+        pytest.skip("its draws hide nothing")
+    key, name = Key.from_entropy(), type(model).__name__
+    type(model)(**model.get_params()).fit(data, key=key)
+    # Baselines of ratings collect them as LaplaceRRSVD does.
+    with pytest.raises(ValueError, match=rf"key is single-use and was already used by ({name}|LaplaceRRSVD)\.fit"):
+        type(model)(**model.get_params()).fit(data, key=key)
+
+
 def test_not_fitted_is_said(model):
     fresh = type(model)(**model.get_params())
     for call in (lambda: fresh.score(["u"], ["i"]), lambda: fresh.recommend(["u"]), lambda: fresh.save("x")):
@@ -167,3 +232,30 @@ def test_load_refuses_what_is_no_model(tmp_path, data):
     for name in ("text", "arrays.npz", "pickle.npz", "pickle"):
         with pytest.raises(ValueError, match="is not a model saved by fastfedrec"):
             load(tmp_path / name)
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    return rated(1500, 60, 3)
+
+
+@pytest.mark.parametrize("model", [*MODELS, *OTHERS], ids=repr)
+def test_threads_and_shards_do_not_change_the_model(model, crowd):
+    one, four = (type(model)(**model.get_params()).fit(crowd, key=Key.from_seed(2), n_threads=n) for n in (1, 4))
+    fits = [four]
+    if "engine" in inspect.signature(model.fit).parameters:
+        options = {"n_threads": 4, "engine": LocalEngine(n_shards=7)}
+        fits.append(type(model)(**model.get_params()).fit(crowd, key=Key.from_seed(2), **options))
+    rounded = isinstance(model, FMFLDP) and model.epsilon is None
+    rounded |= isinstance(model, PrivRec) and model.clip_norm is None
+    assert one.item_factors_.any() if isinstance(model, GramModel) and not model.gate else True
+    for name in one._saved:
+        array = getattr(one, name)
+        for number, other in enumerate(fits):
+            if number and rounded:  # float sums of seven shards are rounded in another order
+                np.testing.assert_allclose(getattr(other, name), array, rtol=1e-3, atol=1e-4)
+            else:
+                np.testing.assert_array_equal(getattr(other, name), array)

@@ -114,16 +114,6 @@ def test_bad_arguments(make, message):
         make()
 
 
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-def test_threads_do_not_change_bits():
-    data = datasets.generate_implicit(300, 80, key=Key.from_seed(3))
-    for model in (ItemKNN(7), EASE()):
-        one, four = (all_scores(model.fit(data, n_threads=n), data) for n in (1, 4))
-        np.testing.assert_array_equal(one, four)
-
-
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 

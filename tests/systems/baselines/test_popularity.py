@@ -13,7 +13,7 @@ from naive.systems.baselines import popularity as naive
 from scipy import stats
 from support.significance import ALPHA
 
-from fastfedrec import DPPopularity, Interactions, Key, Popularity, Random, load
+from fastfedrec import DPPopularity, Interactions, Key, Popularity, Random
 from fastfedrec._kernels.mechanisms import item_choice as kernel
 from fastfedrec.accounting import CentralRelease, Ledger, LocalReports, Unprotected
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
@@ -188,28 +188,6 @@ def test_a_score_does_not_depend_on_what_else_is_asked(model, data, monkeypatch)
     assert model.score([], []).shape == (0,)
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_recommend_gives_the_best_unseen_items(model, data):
-    model.fit(data, key=Key.from_seed(3))
-    ids, scores = model.recommend(data.user_ids, n=5)
-    for user, (items, values) in enumerate(zip(ids, scores, strict=True)):
-        row = model._score_block(np.array([user]))[0]
-        row[rows_of(data)[user]] = -np.inf
-        assert items.tolist() == np.argsort(-row, kind="stable")[:5].tolist()
-        np.testing.assert_array_equal(values, row[items])
-
-
-@pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_saved_models_score_alike(model, data, tmp_path):
-    model.fit(data, key=Key.from_seed(3))
-    model.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert type(again) is type(model)
-    assert again.get_params() == model.get_params()
-    users, items = np.divmod(np.arange(100), 25)
-    np.testing.assert_array_equal(again.score(users, items), model.score(users, items))
-
-
 def test_values_do_not_matter_and_zeros_do_not_count():
     rated = Interactions.from_arrays([1, 1, 2, 3], [10, 20, 10, 20], values=[5.0, 0.0, 0.5, 1.0])
     assert Popularity().fit(rated).item_counts_.tolist() == [2.0, 1.0]
@@ -241,38 +219,9 @@ def test_bad_parameters_are_refused_at_once_and_in_fit(arguments, error, message
         model.fit(data)
 
 
-def test_bad_arguments_of_fit(data):
-    with pytest.raises(TypeError, match="interactions must be Interactions"):
-        Popularity().fit(np.eye(3))
+def test_without_privacy_nobodys_data_are_refused():
     with pytest.raises(ValueError, match="interactions must not be empty"):
         Random().fit(Interactions.from_scipy(scipy.sparse.csr_array((3, 3))))
-    with pytest.raises(TypeError, match="ledger must be Ledger"):
-        DPPopularity().fit(data, ledger=[])
-    with pytest.raises(ValueError, match="n_threads must be at least 0"):
-        Popularity().fit(data, n_threads=-1)
-    with pytest.raises(TypeError, match="show_progress must be True or False"):
-        Popularity().fit(data, show_progress="no")
-    with pytest.raises(TypeError, match="key must be Key"):
-        Random().fit(data, key=1)
-    with pytest.raises(RuntimeError, match="this DPPopularity is not fitted yet"):
-        DPPopularity().score([0], [0])
-
-
-def test_entropy_key_serves_one_fit(data):
-    key = Key.from_entropy()
-    DPPopularity().fit(data, key=key)
-    with pytest.raises(ValueError, match=r"already used by DPPopularity\.fit"):
-        DPPopularity().fit(data, key=key)
-
-
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_threads_do_not_change_the_model(model, data):
-    key = Key.from_seed(9)
-    one, four = (model.fit(data, key=key, n_threads=n)._score_block(np.arange(60)) for n in (1, 4))
-    np.testing.assert_array_equal(one, four)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

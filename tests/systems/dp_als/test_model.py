@@ -15,7 +15,6 @@ from naive.systems.dp_als import model as naive
 from fastfedrec import DPALS, DPGram, Interactions, Key, Popularity, als, datasets, load
 from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
 from fastfedrec.audit import audit
-from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.systems.dp_als import rounds as rounds
 from fastfedrec.systems.dp_als.rounds import SCALE, UNIT, ALSState, CountRound, LeastSquaresRound, StartRound
 
@@ -187,16 +186,6 @@ def test_the_sensitivities_are_no_larger_than_needed():
         assert reached > float(noise.sensitivity) * 0.99, name
 
 
-@pytest.mark.parametrize("sampling", ["frequency", "uniform"])
-def test_shards_and_threads_do_not_matter(sampling):
-    data = datasets.generate_implicit(300, 60, key=KEY)
-    options = {"sampling": sampling, "n_factors": 4, "max_items": 10}
-    one = DPALS(4.0, **options).fit(data, key=Key.from_seed(2), n_threads=1)
-    many = DPALS(4.0, **options).fit(data, key=Key.from_seed(2), n_threads=4, engine=LocalEngine(n_shards=3))
-    np.testing.assert_array_equal(one.item_factors_, many.item_factors_)
-    assert one.item_counts_.any() == (sampling == "frequency")
-
-
 @pytest.mark.parametrize(
     ("epsilon", "options"),
     [(0.5, {}), (2.0, {"sampling": "uniform", "n_start_rounds": 0}), (8.0, {"n_start_rounds": 2, "n_rounds": 3})],
@@ -311,8 +300,6 @@ def test_bad_fits():
         DPALS(n_factors=8).fit(data)
     with pytest.raises(ValueError, match="delta must be above"):
         DPALS(delta=1e-25, n_factors=2).fit(data)
-    with pytest.raises(TypeError, match="ledger must be"):
-        DPALS(n_factors=2).fit(data, ledger={})
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

@@ -315,16 +315,6 @@ def test_what_is_moved():
     assert totals["upload_per_client_per_round"] == round(2 * mean * (8 * 6 + 4))
 
 
-def test_save_and_load(tmp_path):
-    data = random_ratings(20, 9, 4)
-    model = FedRec(rho=1, n_rounds=4, n_factors=3).fit(data, key=Key.from_seed(1))
-    model.save(tmp_path / "model.npz")
-    loaded = load(tmp_path / "model.npz")
-    users, items = np.divmod(np.arange(180), 9)
-    np.testing.assert_array_equal(loaded.predict(users, items), model.predict(users, items))
-    assert (loaded.n_rounds_, loaded.vectors_, loaded.records_) == (4, model.vectors_, [])
-
-
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from support.fedrec_case import RESPONSES, SHARINGS, random_ratings, small_data
 from support.interaction_case import rows_of
 from support.significance import ALPHA
 
-from fastfedrec import FedRec, FedRecPlusPlus, Key, load
+from fastfedrec import FedRec, FedRecPlusPlus, Key
 from fastfedrec.accounting import Gaussian, LocalReports, Unprotected
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.receiver import RoundReceiver
@@ -192,15 +192,6 @@ def test_vectors_are_counted_as_messages():
         assert found.denoiser_sent == pytest.approx((len(record.denoiser_sums()) + from_denoisers.sum()) / 5)
         assert found.ordinary == pytest.approx(((~from_denoisers).sum() + (~is_own).sum()) / 25)
         assert found.client == pytest.approx((5 * found.denoiser + 25 * found.ordinary) / 30)
-
-
-def test_save_and_load(tmp_path):
-    data = random_ratings(20, 9, 4)
-    model = plus_plus(2, n_rounds=3, n_factors=3).fit(data, key=Key.from_seed(1))
-    model.save(tmp_path / "model.npz")
-    loaded = load(tmp_path / "model.npz")
-    np.testing.assert_array_equal(loaded.item_factors_, model.item_factors_)
-    assert loaded.vectors_ == model.vectors_
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from fastfedrec import DPFMF, Interactions, Key, Popularity, datasets, hardware,
 from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
 from fastfedrec.audit import audit
 from fastfedrec.evaluation import evaluate, leave_one_out
-from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.systems.dp_als.rounds import UNIT, ALSState
 from fastfedrec.systems.fmf.dp_fmf_rounds import GradientRound
 
@@ -187,19 +186,6 @@ def test_bad_data():
         DPFMF(n_factors=41).fit(data, key=KEY)
     with pytest.raises(ValueError, match="delta must be above"):
         DPFMF(delta=1e-25).fit(data, key=KEY)
-
-
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n_shards", [1, 3])
-def test_threads_and_shards_do_not_change_bits(n_shards):
-    data = generated()
-    one, other = (
-        DPFMF(2.0, n_factors=5, n_rounds=3).fit(data, key=Key.from_seed(3), n_threads=n, engine=LocalEngine(shards))
-        for n, shards in ((1, 1), (4, n_shards))
-    )
-    np.testing.assert_array_equal(one.item_factors_, other.item_factors_)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

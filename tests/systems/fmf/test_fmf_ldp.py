@@ -11,7 +11,6 @@ from support.significance import ALPHA
 from support.strategies import interaction_matrices, keys, seeds
 
 from fastfedrec import FMFLDP, DivergenceError, Interactions, Key, datasets, hardware
-from fastfedrec.engines import LocalEngine
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.fmf._sparse_sums import add_sums
@@ -222,22 +221,6 @@ def test_every_user_sends_every_report_whatever_its_data(strongest, scale):
             np.testing.assert_array_equal(got[1], usual[1])
 
 
-@pytest.mark.parametrize("n_shards", [1, 7])
-@pytest.mark.parametrize("epsilon", [2.5, None])
-def test_model_does_not_depend_on_threads_or_shards(data, n_shards, epsilon):
-    def fit(n_threads, engine):
-        return FMFLDP(epsilon=epsilon, n_rounds=3).fit(
-            data, key=Key.from_seed(3), n_threads=n_threads, engine=LocalEngine(engine)
-        )
-
-    one, other = fit(1, 1), fit(4, n_shards)
-    if epsilon is not None or n_shards == 1:
-        np.testing.assert_array_equal(one.item_factors_, other.item_factors_)
-        np.testing.assert_array_equal(one.user_factors_, other.user_factors_)
-    else:  # float sums of seven shards are rounded in another order
-        np.testing.assert_allclose(one.item_factors_, other.item_factors_, rtol=1e-3, atol=1e-4)
-
-
 def test_fit_depends_on_nothing_but_data_and_key(data):
     first, again, other = (FMFLDP(n_rounds=2).fit(data, key=Key.from_seed(s)) for s in (1, 1, 2))
     np.testing.assert_array_equal(first.item_factors_, again.item_factors_)
@@ -279,18 +262,6 @@ def test_singular_system_names_the_user():
         private.fit(data, key=Key.from_seed(0))
     with pytest.raises(ValueError, match=r"user 'ann'.*singular"):
         exact.fit(data, key=Key.from_seed(0))
-
-
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("epsilon", [2.5, None])
-def test_rounds_are_bitwise_equal_on_one_and_four_threads(data, epsilon):
-    model, state = FMFLDP(epsilon=epsilon, confidence_weight=0.5), state_of(data.n_items, 5, 0)
-    one, four = (model.local_round(state, data, Key.from_seed(1), 0, n_threads=n) for n in (1, 4))
-    assert set(one.arrays) == set(four.arrays)
-    for name, array in one.arrays.items():
-        np.testing.assert_array_equal(array, four.arrays[name])
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

@@ -13,10 +13,9 @@ from support.movielens_users import hit_ratio, leave_one_out_users, resampled
 from support.significance import ALPHA
 from support.strategies import interaction_matrices, keys, seeds
 
-from fastfedrec import FMFLDP, Interactions, Key, Popularity, datasets, hardware, load
+from fastfedrec import FMFLDP, Interactions, Key, Popularity, datasets, hardware
 from fastfedrec.accounting import PLDAccountant, ShuffledReports
 from fastfedrec.audit import audit
-from fastfedrec.engines import LocalEngine
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.fmf._normal_gradients import NormalGradient
@@ -131,16 +130,6 @@ def test_shards_and_streams_add_up_to_the_whole(rotate, data, key, seed, n_shard
 
 
 @both
-@pytest.mark.parametrize("n_shards", [1, 7])
-def test_model_does_not_depend_on_threads_or_shards(data, rotate, n_shards):
-    one, other = (
-        model_of(rotate, n_rounds=3).fit(data, key=Key.from_seed(3), n_threads=n, engine=LocalEngine(shards))
-        for n, shards in ((1, 1), (4, n_shards))
-    )
-    np.testing.assert_array_equal(one.item_factors_, other.item_factors_)
-
-
-@both
 def test_the_ledger_is_that_of_plain_reports(data, rotate):
     ours, plain = (m.fit(data, key=Key.from_seed(1)) for m in (model_of(rotate, n_rounds=3), FMFLDP(n_rounds=3)))
     assert dict(ours.ledger_.events.items()) == dict(plain.ledger_.events.items())
@@ -188,13 +177,6 @@ def test_the_server_takes_coordinates_of_the_turned_gradient_and_no_others(data)
     assert model.rules(state, 4)["coordinate"].high == 64 * 8 - 1
 
 
-def test_save_and_load(data, tmp_path):
-    model = model_of(True, n_rounds=2).fit(data, key=Key.from_seed(1))
-    model.save(tmp_path / "model")
-    assert repr(load(tmp_path / "model")) == repr(model)
-    assert "rotate=True" in repr(model)
-
-
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
@@ -211,17 +193,6 @@ def test_save_and_load(data, tmp_path):
 def test_bad_parameters_are_named(parameters, message):
     with pytest.raises((ValueError, TypeError), match=message):
         FMFLDP(**parameters)
-
-
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-@both
-def test_rounds_are_bitwise_equal_on_one_and_four_threads(data, rotate):
-    model, state = model_of(rotate, confidence_weight=0.5), state_of(data.n_items, 5, 1)
-    one, four = (model.local_round(state, data, Key.from_seed(1), 0, n_threads=n) for n in (1, 4))
-    for name, array in one.arrays.items():
-        np.testing.assert_array_equal(array, four.arrays[name])
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
 from fastfedrec.audit import audit
 from fastfedrec.mechanisms import LayeredGaussian
-from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
@@ -156,14 +155,6 @@ def test_removing_a_user_takes_off_its_contribution_and_nothing_else(case, kind)
     alone = sums_of(kind, rows[:1], mean)
     rest = sums_of(kind, rows[1:], mean) if rows[1:] else np.zeros_like(whole)
     np.testing.assert_array_equal(whole, alone + rest)
-
-
-def test_shards_do_not_change_the_model():
-    data = generated()
-    whole = DPGram(2.0).fit(data, key=Key.from_seed(2))
-    parts = DPGram(2.0).fit(data, key=Key.from_seed(2), engine=LocalEngine(n_shards=3))
-    for name in whole._saved:
-        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
 
 
 def test_nobody_adds_nothing_on_either_side():
@@ -331,16 +322,6 @@ def test_one_item_and_one_user_fit(gate):
     for part in (data, data.top_items(1)):
         model = DPGram(gate=gate).fit(part, key=Key.from_seed(1))
         assert np.isfinite(model.recommend(part.user_ids, n=1, filter_seen=False)[1]).all()
-
-
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-def test_threads_do_not_change_bits():
-    data = generated()
-    one, four = (DPGram(2.0).fit(data, key=Key.from_seed(3), n_threads=n) for n in (1, 4))
-    for name in one._saved:
-        np.testing.assert_array_equal(getattr(one, name), getattr(four, name))
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from fastfedrec import Interactions, Key, Popularity, ShuffledSketchGram, datase
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
 from fastfedrec.audit import audit
 from fastfedrec.mechanisms import BinaryResponse
-from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.gram import shuffled_sketch_rounds as rounds
@@ -104,14 +103,6 @@ def test_mean_magnitude_is_the_limit_of_long_rows(n_terms):
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
-
-
-def test_shards_do_not_change_the_model():
-    data = generated()
-    whole, parts = fitted(data=data), ShuffledSketchGram(4.0).fit(data, key=KEY, engine=LocalEngine(n_shards=3))
-    assert whole.item_factors_.shape[1] > 0
-    for name in whole._saved:
-        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
 
 
 @pytest.mark.parametrize(
@@ -290,17 +281,6 @@ def test_one_item_and_few_users_fit(gate):
     for part in (data, data.top_items(1)):
         model = fitted(8.0, part, gate=gate)
         assert np.isfinite(model.recommend(part.user_ids, n=1, filter_seen=False)[1]).all()
-
-
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("gate", [True, False])
-def test_threads_do_not_change_bits(gate):
-    data = generated(2000)
-    one, four = (ShuffledSketchGram(4.0, gate=gate).fit(data, key=KEY, n_threads=n) for n in (1, 4))
-    for name in one._saved:
-        np.testing.assert_array_equal(getattr(one, name), getattr(four, name))
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

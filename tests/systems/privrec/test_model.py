@@ -424,19 +424,17 @@ def test_bad_parameters(arguments, error, message):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "fit", "error", "message"),
+    ("parameters", "error", "message"),
     [
-        ({"cohort_size": 31}, {}, ValueError, r"cohort_size must be at most the number of users \(30\), got 31"),
-        ({"features": {"user": ["wealth"]}}, {}, KeyError, "wealth"),
-        ({"features": {"context": ["hour"]}}, {}, ValueError, "need an InteractionLog"),
-        ({}, {"interactions": 3}, TypeError, "interactions must be Interactions"),
-        ({}, {"key": 3}, TypeError, "key must be Key"),
-        ({"n_factors": 10}, {}, ValueError, "n_factors"),
+        ({"cohort_size": 31}, ValueError, r"cohort_size must be at most the number of users \(30\), got 31"),
+        ({"features": {"user": ["wealth"]}}, KeyError, "wealth"),
+        ({"features": {"context": ["hour"]}}, ValueError, "need an InteractionLog"),
+        ({"n_factors": 10}, ValueError, "n_factors"),
     ],
 )
-def test_bad_fits(parameters, fit, error, message):
+def test_bad_fits(parameters, error, message):
     with pytest.raises(error, match=message):
-        PrivRec(**(SMALL | parameters)).fit(**({"interactions": small_data(), "key": KEY} | fit))
+        PrivRec(**(SMALL | parameters)).fit(small_data(), key=KEY)
 
 
 def test_bad_contexts_and_new_users():

@@ -105,12 +105,3 @@ def test_bad_widths_and_divergence():
         NCF(n_factors=10).fit(rated(), key=KEY)
     with pytest.raises(DivergenceError, match=r"diverged in epoch 0: lower learning_rate \(1e\+30\)"):
         NCF(**(SMALL | {"learning_rate": 1e30})).fit(rated(), key=KEY)
-
-
-# ---- threads ---------------------------------------------------------------------------------------------------------
-
-
-def test_threads_change_nothing():
-    one, four = (NCF(**SMALL).fit(rated(), key=KEY, n_threads=n) for n in (1, 4))
-    for name in NCF._saved:
-        np.testing.assert_array_equal(getattr(one, name), getattr(four, name))

@@ -12,7 +12,7 @@ from naive.systems.rating_svd import laplace_rr_svd as naive_means
 from scipy import stats
 from support.significance import ALPHA
 
-from fastfedrec import FedRec, Interactions, Key, LaplaceRRSVD, load
+from fastfedrec import FedRec, Interactions, Key, LaplaceRRSVD
 from fastfedrec.accounting import Ledger, LocalReports, Unprotected
 from fastfedrec.datasets import load_movielens_folds
 from fastfedrec.evaluation import evaluate, evaluate_ratings
@@ -125,19 +125,6 @@ def test_biased_mf_is_the_system_without_privacy():
     assert ours.ledger_.epsilon() == math.inf
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_recommend_save_and_load(kind, tmp_path):
-    data = random_ratings(30, 11, 5)
-    model = kind().fit(data, key=Key.from_seed(2))
-    ids, scores = model.recommend(data.user_ids[[3, 4]], n=2)
-    assert not set(ids[0]) & set(data.indices[data.indptr[3] : data.indptr[4]].tolist())
-    model.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    np.testing.assert_array_equal(again.recommend(data.user_ids[[3, 4]], n=2)[1], scores)
-    np.testing.assert_array_equal(again.predict([3], [4]), model.predict([3], [4]))
-    assert again.get_params().keys() == model.get_params().keys()
-
-
 def test_blocks_do_not_change_the_neighbors(monkeypatch):
     data = random_ratings(40, 13, 3)
     whole = RatingItemKNN(5).fit(data)
@@ -181,17 +168,6 @@ def test_bad_parameters_of_nearest_items():
         RatingItemKNN(0)
     with pytest.raises(ValueError, match="shrinkage must be at least 0"):
         RatingItemKNN(shrinkage=-1.0)
-
-
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_threads_do_not_change_the_model(kind):
-    data, key = random_ratings(300, 20, 6), Key.from_seed(2)
-    model = kind(1.0) if kind in MEANS else kind()
-    one, four = (model.fit(data, key=key, n_threads=n).score(*every_pair(data)) for n in (1, 4))
-    np.testing.assert_array_equal(one, four)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
