@@ -19,6 +19,7 @@ FASTFEDREC_INLINE void score(const Rows<T>& rows, int64_t from, int64_t to, cons
     const T* columns = centers.columns + at;
     V sums[n_sums][NV];
     Tail tails[n_sums];
+    // start[c] = -|c|^2 / 2, to which the row's x_f c_f are added.
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) {
         sums[0][v] = load<V>(centers.start + at + v * lanes);
@@ -29,7 +30,7 @@ FASTFEDREC_INLINE void score(const Rows<T>& rows, int64_t from, int64_t to, cons
         if constexpr (n_sums == 2) tails[1] = Tail{};
     }
     const auto add = [&](int64_t j, int s) __attribute__((always_inline)) {
-        const ptrdiff_t column = DENSE ? j - from : rows.indices[j];
+        const ptrdiff_t column = DENSE ? j - from : rows.indices[j];  // column < n_columns
         const T* center = columns + column * centers.stride;
         const V x = spread<V>(rows.values[j]);
 #pragma GCC unroll 8
@@ -40,6 +41,7 @@ FASTFEDREC_INLINE void score(const Rows<T>& rows, int64_t from, int64_t to, cons
         }
     };
     int64_t j = from;
+    // Entries in their order: the even ones on one sum, the odd ones on another, which are added at the end.
     for (; j + n_sums <= to; j += n_sums)
 #pragma GCC unroll 2
         for (int s = 0; s < n_sums; ++s) add(j + s, s);
@@ -76,6 +78,7 @@ static void score_row(const Rows<T>& rows, int64_t from, int64_t to, const Cente
     // Padding beyond the last cluster's vector is not read.
     ptrdiff_t left = ((centers.tail ? centers.stride : centers.n) + lanes - 1) / lanes, at = 0;
     while (left > 0) {
+        // Up to 8 vectors of clusters at a time; the tail goes with the first of them.
         const int n = left < 8 ? (int)left : 8;
         if (centers.tail && at == 0) score_vectors<T, DENSE, true>(rows, from, to, centers, at, n, scores);
         else score_vectors<T, DENSE, false>(rows, from, to, centers, at, n, scores);
@@ -106,6 +109,7 @@ FASTFEDREC_INLINE ptrdiff_t place_of_greatest(const T* scores, const Centers<T>&
     auto vector = found, one = found;
     one += 1;
     const ptrdiff_t n = centers.tail ? centers.stride : centers.n;
+    // Lane by lane the greatest so far, and the vector that it stood in; `>` keeps the first of equal ones.
     for (ptrdiff_t at = lanes; at < n; at += lanes) {
         const V x = load<V>(scores + at);
         vector += one;
@@ -115,6 +119,7 @@ FASTFEDREC_INLINE ptrdiff_t place_of_greatest(const T* scores, const Centers<T>&
     }
     const T top = greatest_lane(greatest);
     ptrdiff_t place = n;
+    // Of the lanes with that greatest value the least cluster.
 #pragma GCC unroll 16
     for (int i = 0; i < lanes; ++i) {
         const ptrdiff_t c = (ptrdiff_t)found[i] * lanes + i;
@@ -179,6 +184,7 @@ FASTFEDREC_INLINE void shift_vector(const float* from, float scale, float shift,
 void round_centers(const Centers<float>& centers, ptrdiff_t n_columns, double scale, double shift, int8_t* lines,
                    float* start) {
     float shifted[ROUNDED_LINE] = {};
+    // One line of ROUNDED_LINE clusters after another: for each column its centres in 8 bits.
     for (ptrdiff_t first = 0; first < centers.n; first += ROUNDED_LINE) {
         const ptrdiff_t left = centers.stride - first, in_body = left < ROUNDED_LINE ? left : ROUNDED_LINE;
         for (ptrdiff_t f = 0; f < n_columns; ++f, lines += ROUNDED_LINE) {
@@ -188,6 +194,7 @@ void round_centers(const Centers<float>& centers, ptrdiff_t n_columns, double sc
                 shift_vector<F4>(centers.tail + f * 4, scale, shift, shifted + left);
             uint32_t bits[ROUNDED_LINE];
             __builtin_memcpy(bits, shifted, sizeof bits);
+            // The low byte, two's complement: from -128 to 127
             for (int i = 0; i < ROUNDED_LINE; ++i) lines[i] = (int8_t)bits[i];
         }
     }
@@ -205,14 +212,16 @@ FASTFEDREC_INLINE void add_line(const int8_t* line, const int32_t* indices, cons
     while (j < n) {
         U16 halves[2 * LINE_VECTORS] = {};
         const auto add = [&](const int8_t* a, const int8_t* b, uint16_t pair) __attribute__((always_inline)) {
-            const U32 x = (U32)spread<Pair>(pair);
+            const U32 x = (U32)spread<Pair>(pair);  // two values of 8 bits without sign, for the two entries
 #pragma GCC unroll 2
             for (int v = 0; v < LINE_VECTORS; ++v) {
+                // Two values times centres: at most 256 times the largest value, so below 2^15.
                 const U32 one = load<U32>(a + v * VECTOR_BYTES), other = load<U32>(b + v * VECTOR_BYTES);
                 halves[2 * v] += (U16)byte_pairs(x, interleave_low_bytes(one, other));
                 halves[2 * v + 1] += (U16)byte_pairs(x, interleave_high_bytes(one, other));
             }
         };
+        // At most n_pairs pairs between two emptyings: the 16 bits of a sum do not overflow (`assign_rounded`).
         const int64_t end = n - j < 2 * n_pairs ? n : j + 2 * n_pairs;
         for (; j + 2 <= end; j += 2) {
             uint16_t pair;
@@ -225,8 +234,8 @@ FASTFEDREC_INLINE void add_line(const int8_t* line, const int32_t* indices, cons
         }
 #pragma GCC unroll 4
         for (int h = 0; h < 2 * LINE_VECTORS; ++h) {
-            sums[2 * h] += (I32)halves[h] << 16 >> 16;
-            sums[2 * h + 1] += (I32)halves[h] >> 16;
+            sums[2 * h] += (I32)halves[h] << 16 >> 16;  // its lower 16 bits with their sign
+            sums[2 * h + 1] += (I32)halves[h] >> 16;  // its upper 16 bits
         }
     }
 }
@@ -244,6 +253,7 @@ FASTFEDREC_INLINE ptrdiff_t label_of_row(const Rows<float>& rows, ptrdiff_t u, c
         for (int i = 0; i < LINE_SUMS; ++i) {
             const ptrdiff_t at = line * ROUNDED_LINE + i * SUM_LANES;
             const F32 sum = __builtin_convertvector(sums[i], F32);
+            // The sum in units of `step`, plus -|c|^2 / 2
             const F32 score = fused(sum, spread<F32>(rounded.step), load<F32>(rounded.start + at));
             store(bounds + at, score);
             greatest = score > greatest ? score : greatest;
@@ -253,6 +263,7 @@ FASTFEDREC_INLINE ptrdiff_t label_of_row(const Rows<float>& rows, ptrdiff_t u, c
     const float relative = (float)(n + 3) * __FLT_EPSILON__ + 1e-6f, total = rounded.totals[u];
     const float margin = 2 * (total * (.501f * rounded.step + relative * rounded.largest_center) +
                               relative * rounded.largest_start);
+    // Only clusters above this can have the greatest exact score.
     const float threshold = greatest_lane(greatest) - margin;
     ptrdiff_t place = -1;
     for (ptrdiff_t line = 0; line < rounded.n_lines; ++line) {
@@ -261,7 +272,7 @@ FASTFEDREC_INLINE ptrdiff_t label_of_row(const Rows<float>& rows, ptrdiff_t u, c
         for (int i = 0; i < LINE_SUMS; ++i)
             bits |= greater(load<F32>(bounds + line * ROUNDED_LINE + i * SUM_LANES), threshold) << (i * SUM_LANES);
         if (!bits) continue;
-        if (place >= 0 || (bits & (bits - 1))) return -1;
+        if (place >= 0 || (bits & (bits - 1))) return -1;  // two clusters are left: open
         place = line * ROUNDED_LINE + __builtin_ctzll(bits);
     }
     return place < 0 ? -1 : cluster_of(place);
@@ -276,7 +287,7 @@ ptrdiff_t nearest_rounded(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t la
             label = nearest_of_row(rows, u, centers, scores);
             ++n_open;
         }
-        labels[u] = (int32_t)label;
+        labels[u] = (int32_t)label;  // labels[u] is of row u alone
     }
     return n_open;
 }
@@ -304,20 +315,23 @@ FASTFEDREC_INLINE void add_minima(const Distances& distances, const int32_t* use
     U32 pairs[2][NV], uppers[2][NV];
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) pairs[0][v] = pairs[1][v] = uppers[0][v] = uppers[1][v] = U32{};
+    // Users in their order; whole numbers, so no order matters.
     for (ptrdiff_t i = 0; i < n; ++i) {
         const int32_t u = users[i];
-        const uint16_t* row = distances.rows + u * distances.n_candidates + at;
+        const uint16_t* row = distances.rows + u * distances.n_candidates + at;  // int32 times ptrdiff_t: 64 bits
         const U16 nearest = U16{} + distances.nearest[u], second = U16{} + distances.second[u];
 #pragma GCC unroll 8
         for (int v = 0; v < NV; ++v) {
             const U16 d = load<U16>(row + v * lanes), with_nearest = d < nearest ? d : nearest;
             const U16 more = (d < second ? d : second) - with_nearest;
+            // n < 2^16 distances below 2^16: `uppers` stay below 2^32; `pairs` may wrap, which is undone below.
             pairs[0][v] += (U32)with_nearest, uppers[0][v] += (U32)with_nearest >> 16;
             pairs[1][v] += (U32)more, uppers[1][v] += (U32)more >> 16;
         }
     }
     for (int v = 0; v < NV; ++v)
         for (int s = 0; s < 2; ++s) {
+            // Modulo 2^32 exact, since the sum of the lower distances alone is below 2^32.
             const U32 lower = pairs[s][v] - (uppers[s][v] << 16);
             int64_t* to = (s ? lost : kept) + at + v * lanes;
             for (int i = v ? 0 : skip; i < lanes; ++i) to[i] += i % 2 ? uppers[s][v][i / 2] : lower[i / 2];

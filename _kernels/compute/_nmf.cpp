@@ -7,9 +7,10 @@
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-// `right` holds the negative gradient b - Gx, so a step of one coordinate takes one row of G from it.
+// Hsieh and Dhillon's step of one coordinate: x_f <- max(0, x_f + (b - Gx)_f / G_ff).
 template <class T>
 static void descend(const T* gram, T* right, int n, int stride, int max_sweeps, T tolerance, T* x) {
+    // `right` is b - Gx throughout: when x_f moves by `change`, that times row f of G is taken from it.
     constexpr int lanes = Native<T>::LANES;
     typedef typename Vector<T, lanes>::Type V;
     const auto step = [&](int f, T change) __attribute__((always_inline)) {
@@ -18,17 +19,19 @@ static void descend(const T* gram, T* right, int n, int stride, int max_sweeps, 
             store(right + g, multiply_add(by, load<V>(gram + f * stride + g), load<V>(right + g)));
     };
     T inverses[NMF_MAX_STRIDE];
+    // `right` comes as b: take G x for the start x from it.
     for (int f = 0; f < n; ++f) {
         const T diagonal = gram[f * stride + f];
-        inverses[f] = diagonal > 0 ? 1 / diagonal : 0;
+        inverses[f] = diagonal > 0 ? 1 / diagonal : 0;  // no division by 0
         if (diagonal <= 0) x[f] = 0;  // a factor that no entry has, without regularisation: any value will do
         if (x[f] != 0) step(f, x[f]);
     }
     for (int sweep = 0; sweep < max_sweeps; ++sweep) {
         T largest = 0, change_most = 0;
+        // One sweep: factors in ascending order, each with the gradient that the ones before it left.
         for (int f = 0; f < n; ++f) {
             T to = x[f] + right[f] * inverses[f];
-            if (!(to > 0)) to = 0;
+            if (!(to > 0)) to = 0;  // and NaN becomes 0
             const T change = to - x[f], size = change < 0 ? -change : change;
             if (change == 0) continue;
             step(f, change);
@@ -53,15 +56,17 @@ template <class T>
 FASTFEDREC_INLINE void pack(const NmfProblem<T>& problem, int64_t start, int64_t item, int n, T* packed, T* right) {
     constexpr int lanes = Native<T>::LANES;
     typedef typename Vector<T, lanes>::Type V;
+    // Column by column: a row's entries in their order, so the sum has one order.
     for (int column = 0; column < problem.stride; column += lanes) {
         V sum = load<V>(right + column);
         for (int k = 0; k < n; ++k) {
+            // A row that holds every item has item k of the block at its place; others name theirs, below n_items.
             const ptrdiff_t i = problem.indices ? problem.indices[start + k] : item + k;
             const V v = load<V>(problem.item_factors + i * problem.stride + column);
             const T x = problem.values[start + k];
             if (problem.weights) {
                 const T w = problem.weights[start + k];
-                sum = multiply_add(spread<V>(w * x), v, sum);
+                sum = multiply_add(spread<V>(w * x), v, sum);  // w x v
                 store(packed + (ptrdiff_t)k * problem.stride + column, spread<V>(square_root(w)) * v);
             } else {
                 sum = multiply_add(spread<V>(x), v, sum);
@@ -74,6 +79,7 @@ FASTFEDREC_INLINE void pack(const NmfProblem<T>& problem, int64_t start, int64_t
 
 template <class T>
 static void solve_by_gram(const NmfProblem<T>& problem, ptrdiff_t row, T* gram, T* packed, T* out) {
+    // G = reg I + sum w v v' and b = sum w x v, NMF_PACKED entries at a time.
     const int stride = problem.stride, n_factors = problem.n_factors;
     const int order = to_blocks(n_factors);
     const int64_t first = problem.indptr[row], stop = problem.indptr[row + 1];
@@ -83,9 +89,11 @@ static void solve_by_gram(const NmfProblem<T>& problem, ptrdiff_t row, T* gram, 
     for (int64_t start = first; start < stop; start += NMF_PACKED) {
         const int n = stop - start < NMF_PACKED ? (int)(stop - start) : NMF_PACKED;
         pack(problem, start, start - first, n, packed, right);
+        // The first block starts from reg I, the others from the sum so far.
         add_products<T>(packed, n, order, stride, base, gram);
         base = gram;
     }
+    // The lower triangle too: `descend` takes whole rows.
     for (int f = 1; f < n_factors; ++f)
         for (int g = 0; g < f; ++g) gram[f * stride + g] = gram[g * stride + f];
     descend(gram, right, n_factors, stride, problem.max_sweeps, problem.tolerance, out);
@@ -138,6 +146,7 @@ FASTFEDREC_INLINE void turn(const NmfProblem<T>& problem, int64_t start, int n, 
     const T* values = problem.values + start;
     const char* factors = (const char*)problem.item_factors;
     const ptrdiff_t bytes = problem.stride * (ptrdiff_t)sizeof(T);
+    // One vector of entries at a time; `width` is n rounded up to whole vectors.
     for (int k = 0; k < width; k += lanes) {
         const char* rows[in_part][parts];
         T roots[lanes] = {};
@@ -156,7 +165,7 @@ FASTFEDREC_INLINE void turn(const NmfProblem<T>& problem, int64_t start, int n, 
             for (int j = n - k; j < lanes; ++j) rows[j % in_part][j / in_part] = (const char*)nothing;
             rests[0] = load<V>(x);
         }
-        if constexpr (WEIGHTED) root = load<V>(roots), rests[0] *= root;
+        if constexpr (WEIGHTED) root = load<V>(roots), rests[0] *= root;  // 0 beyond the last entry
         T* to = columns + k;
         for (int f = 0; f < order; f += in_part) {
             U32 block[in_part];
@@ -168,6 +177,7 @@ FASTFEDREC_INLINE void turn(const NmfProblem<T>& problem, int64_t start, int n, 
                 V column = (V)block[j];
                 if constexpr (WEIGHTED) column *= root;
                 store(to, column);
+                // x - u'v, one factor after the other
                 rests[j] = multiply_add(spread<V>(minus_u[f + j]), column, rests[j]);
             }
         }
@@ -186,10 +196,12 @@ FASTFEDREC_INLINE void sum_columns(const T* before, const T* minus_changes, cons
     V sums[(N_SUMS + lanes - 1) / lanes * lanes];
 #pragma GCC unroll 16
     for (int i = 0; i < (n_sums + lanes - 1) / lanes * lanes; ++i) sums[i] = V{};
+    // Whole vectors: `width` is a multiple of the lanes, and what is beyond n is 0.
     for (int k = 0; k < width; k += lanes) {
         V r = load<V>(residuals + k), c[TOGETHER];
 #pragma GCC unroll 4
         for (int i = 0; i < TOGETHER; ++i)
+            // r += what the few factors before have moved by, negated, times their columns.
             r = multiply_add(spread<V>(minus_changes[i]), load<V>(before + (ptrdiff_t)i * width + k), r);
         store(residuals + k, r);
 #pragma GCC unroll 4
@@ -215,6 +227,7 @@ FASTFEDREC_INLINE void sum_columns(const T* before, const T* minus_changes, cons
 template <class T>
 static void solve_by_sweeps(const NmfProblem<T>& problem, ptrdiff_t row, T* scratch, T* out) {
     constexpr int lanes = Native<T>::LANES;
+    // (1 + order) columns of `width` numbers: solve_row has seen to it that they fit NMF_SCRATCH.
     const int n_factors = problem.n_factors, order = (n_factors + 3) / 4 * 4;
     const int64_t start = problem.indptr[row];
     const int n = (int)(problem.indptr[row + 1] - start), width = (n + lanes - 1) / lanes * lanes;
@@ -222,13 +235,14 @@ static void solve_by_sweeps(const NmfProblem<T>& problem, ptrdiff_t row, T* scra
     T *residuals = scratch, *columns = scratch + width;
     T x[NMF_MAX_STRIDE], inverses[NMF_MAX_STRIDE], pairs[NMF_MAX_STRIDE / TOGETHER][PAIRS], sums[N_SUMS + lanes];
     for (int f = 0; f < order; ++f) {
+        // Factors from n_factors to `order` have columns of zeros: a diagonal of reg, and x stays 0.
         x[f] = f < n_factors ? out[f] : 0;
         inverses[f] = -x[f];
     }
     if (problem.weights) turn<T, true>(problem, start, n, width, order, inverses, columns, residuals);
     else turn<T, false>(problem, start, n, width, order, inverses, columns, residuals);
     T minus_changes[TOGETHER] = {};
-    const T* before = columns;
+    const T* before = columns;  // no factor has moved yet: minus_changes are 0, so any columns will do
     for (int sweep = 0; sweep < problem.max_sweeps; ++sweep)
         for (int f = 0, b = 0; f < order; f += TOGETHER, ++b) {
             const T* own = columns + (ptrdiff_t)f * width;
@@ -239,6 +253,7 @@ static void solve_by_sweeps(const NmfProblem<T>& problem, ptrdiff_t row, T* scra
                 __builtin_memcpy(pairs[b], sums + TOGETHER, sizeof pairs[b]);
 #pragma GCC unroll 4
                 for (int i = 0; i < TOGETHER; ++i) {
+                    // G_ff = sum w v_f^2 + reg; entry (i, i) of a triangle by rows is at i (i + 3) / 2.
                     const T diagonal = pair[i * (i + 3) / 2] + regularization;
                     inverses[f + i] = diagonal > 0 ? 1 / diagonal : 0;
                     x[f + i] = diagonal > 0 ? x[f + i] : 0;  // a factor that no entry has: any value will do
@@ -247,7 +262,8 @@ static void solve_by_sweeps(const NmfProblem<T>& problem, ptrdiff_t row, T* scra
             before = own;
 #pragma GCC unroll 4
             for (int i = 0; i < TOGETHER; ++i) {
-                T gradient = sums[i] - regularization * x[f + i];
+                T gradient = sums[i] - regularization * x[f + i];  // (b - Gx)_f as it was before any of these few moved
+                // Less G_fj times the change of each of the few that has moved since.
 #pragma GCC unroll 4
                 for (int j = 0; j < i; ++j) gradient += pair[i * (i + 1) / 2 + j] * minus_changes[j];
                 const T to = x[f + i] + gradient * inverses[f + i], kept = to > 0 ? to : 0;
@@ -261,6 +277,7 @@ static void solve_by_sweeps(const NmfProblem<T>& problem, ptrdiff_t row, T* scra
 template <class T>
 static void solve_row(const NmfProblem<T>& problem, ptrdiff_t row, T* gram, T* packed, T* out) {
     const int64_t n = problem.indptr[row + 1] - problem.indptr[row];
+    // width <= n + 15 and 1 + order <= n_factors + 4, whatever the lanes.
     const bool fits = (n + 16) * (problem.n_factors + 4) <= NMF_SCRATCH;
     if (!n) __builtin_memset(out, 0, problem.n_factors * sizeof(T));
     else if (fits && problem.tolerance == 0 && NMF_FEW_SWEEPS * problem.max_sweeps <= problem.n_factors)
@@ -312,6 +329,7 @@ FASTFEDREC_INLINE void move_factors(const Sums<T, LANES, NV>& sums, T regulariza
     typedef typename Vector<T, LANES>::Type V;
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) {
+        // u <- u (sum w x v) / (sum w (u'v) v + reg u)
         const V x = load<V>(u + v * LANES);
         V above = sums.above[0][v], below = sums.below[0][v];
         if constexpr (sums.N == 2) above += sums.above[1][v], below += sums.below[1][v];
@@ -354,6 +372,7 @@ static void multiply(const NmfProblem<T>& problem, ptrdiff_t row, T regularizati
             add_entries<T, LANES, NV>(rows, xs, products, sums[p]);
         }
     };
+    // A few entries at a time, in their order: the sums depend on this row alone.
     int64_t k = start;
     for (; k + n_few <= stop; k += n_few) {
 #pragma GCC unroll 8

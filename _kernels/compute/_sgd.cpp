@@ -110,6 +110,7 @@ struct Pairs {
         constexpr int parts = LINES == 4 && VECTORS_A_LINE == 1 && BIASES != SGD_BIASES_BESIDE ? 2 : VECTORS_A_LINE;
         rows.point_to(row(user_rows, u), row(item_rows, i));
         // What the sum begins with need not be added at its end; but biases that a step writes to may come late.
+        // mean + b_u + c_i - less
         const Real start = (BIASES == SGD_BIASES_BESIDE ? mean + (user_biases[u] + item_biases[i]) : mean) - less;
         Wide sums[parts] = {};
         if constexpr (BIASES != SGD_BIASES_BESIDE) sums[0][0] = start;
@@ -117,6 +118,7 @@ struct Pairs {
         for (int v = 0; v < parts; ++v)
             sums[v] = v || BIASES == SGD_BIASES_BESIDE ? rows.user(v) * rows.item(v)
                                                        : fused(rows.user(v), rows.item(v), sums[v]);
+        // p_u'q_i: the vectors of a row in turn on `parts` sums: an order that does not depend on the data.
 #pragma GCC unroll 4
         for (ptrdiff_t first = parts; first < width() / N; first += parts)
 #pragma GCC unroll 4
@@ -140,10 +142,13 @@ struct Steps {
     Mask user_moves, item_moves;
 
     explicit Steps(const SgdRates& rates)
+        // 1 - a l, of factors
         : keep((Real)(1 - rates.learning_rate * rates.regularization)),
+          // 1 - a h, of biases
           bias_keep((Real)(1 - rates.learning_rate * rates.bias_regularization)) {
         user_keep = item_keep = spread<Wide>(keep);
         user_moves = item_moves = ~Mask{};
+        // A user's row ends in (b_u, 1), an item's in (1, c_i).
         user_keep[N - 2] = item_keep[N - 1] = bias_keep;
         user_keep[N - 1] = item_keep[N - 2] = 1;
         user_moves[N - 1] = item_moves[N - 2] = 0;
@@ -153,6 +158,7 @@ struct Steps {
     FASTFEDREC_MEMBER void take(const Pairs<Real, LINES, BIASES>& pairs, const Pair<Real, LINES>& rows, ptrdiff_t u,
                                 ptrdiff_t i, Real step) const {
         if constexpr (BIASES == SGD_BIASES_BESIDE) {
+            // b_u <- (1 - a h) b_u - a g: `step` is -a g
             pairs.user_biases[u] = bias_keep * pairs.user_biases[u] + step;
             pairs.item_biases[i] = bias_keep * pairs.item_biases[i] + step;
         }
@@ -160,12 +166,14 @@ struct Steps {
         const Wide steps = spread<Wide>(step), keeps = spread<Wide>(keep);
 #pragma GCC unroll 16
         for (ptrdiff_t v = 0; v < whole; ++v) {
+            // p_u and q_i as they were: both are read before either is written
             const Wide a = rows.user(v), b = rows.item(v);
             store(rows.p + v * N, fused(steps, b, keeps * a));  // the product on the right does not wait for the slope
             store(rows.q + v * N, fused(steps, a, keeps * b));
         }
         if constexpr (BIASES == SGD_BIASES_IN_ROWS) {
             const Wide a = rows.user(whole), b = rows.item(whole);
+            // The 1 beside a bias is kept: no step, and times 1
             store(rows.p + whole * N, fused((Wide)((Mask)steps & user_moves), b, user_keep * a));
             store(rows.q + whole * N, fused((Wide)((Mask)steps & item_moves), a, item_keep * b));
         }
@@ -188,6 +196,7 @@ struct Squared {
 
     template <class Real>
     FASTFEDREC_MEMBER bool operator()(Real error, const SgdRating<Real>& to, double& total, Real& slope) const {
+        // `error` is s - r, the derivative of (s - r)^2 / 2; `total` gets w (s - r)^2, in units of 1/2.
         slope = error;
         total = fused((double)error, (double)(WEIGHTED ? error * to.weight : error), total);
         return true;
@@ -221,19 +230,21 @@ struct AnyLoss {
                 loss = (double)slope * (double)slope / 2;
                 return true;
             case SGD_ABSOLUTE:  // NaN has no sign, but its loss is NaN
-                slope = (Real)(error > 0) - (Real)(error < 0);
+                slope = (Real)(error > 0) - (Real)(error < 0);  // sign of s - r; 0 at 0
                 loss = __builtin_fabs(error);
                 return true;
             case SGD_HUBER: {
+                // (s - r)^2 / 2 within 1, |s - r| - 1/2 beyond; the derivative is s - r cut off at +-1.
                 const double clipped = error > 1 ? 1 : error < -1 ? -1 : error;
                 slope = (Real)clipped;
                 loss = clipped * (error - clipped / 2);
                 return true;
             }
             case SGD_LOGISTIC: {
+                // At most 1, so neither sigmoid nor logarithm overflows
                 const double small = __builtin_exp(-__builtin_fabs(s));
-                slope = (Real)((s >= 0 ? 1 : small) / (1 + small) - r);
-                loss = (s > 0 ? s : 0) + __builtin_log1p(small) - r * s;
+                slope = (Real)((s >= 0 ? 1 : small) / (1 + small) - r);  // sigmoid(s) - r
+                loss = (s > 0 ? s : 0) + __builtin_log1p(small) - r * s;  // log(1 + e^s) - r s
                 return true;
             }
             default: {
@@ -277,6 +288,7 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const ui
         const SgdRating<Real>& now = ratings[k];
         Real slope;
         if (!loss_of(prediction, now, total, slope)) return fail(prediction, now.rating, failed);
+        // -a w dloss/ds
         steps.take(pairs, rows, now.user, now.item, -rate * (Loss::WEIGHTED ? now.weight : 1) * slope);
         return true;
     };
@@ -284,7 +296,9 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const ui
     const auto visit = [&](ptrdiff_t k, Real& prediction, const Pair<Real, LINES>& rows, Pair<Real, LINES>& next_rows)
                            __attribute__((always_inline)) {
         const SgdRating<Real>&now = ratings[k], &next = ratings[k + 1];
+        // k < n - AHEAD in every call: the rating that is asked for exists.
         pairs.ask_for(ratings[k + AHEAD].user, ratings[k + AHEAD].item);
+        // Where they share no row, the prediction does not read what the step writes.
         if (__builtin_expect(next.user != now.user, 1) && __builtin_expect(next.item != now.item, 1)) {
             const Real after = predict(k + 1, next_rows);
             if (!take_step(k, prediction, rows)) return false;
@@ -301,6 +315,7 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const ui
     for (ptrdiff_t block = 0; block < n_blocks; ++block) {
         const ptrdiff_t end = (ptrdiff_t)starts[block + 1], far = end < n - AHEAD ? end : n - AHEAD;
         total = 0;
+        // Two at a time, so that `even` and `odd` change places without a copy.
         for (; k + 1 < far; k += 2)
             if (!visit(k, prediction, even, odd) || !visit(k + 1, prediction, odd, even)) return false;
         if (k < far) {
@@ -320,6 +335,7 @@ bool measure(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdif
     const AnyLoss loss_of(model);
     double total = 0;
     Pair<Real, LINES> rows;
+    // Ratings in their order, in double.
     for (ptrdiff_t k = 0; k < n; ++k) {
         const Real prediction = pairs.predict(ratings[k].user, ratings[k].item, 0, rows);
         Real slope;
@@ -399,6 +415,7 @@ void predict(const int64_t* users, const int64_t* items, ptrdiff_t n, const Real
         const Real *p = user_factors + users[k] * n_factors, *q = item_factors + items[k] * n_factors;
         Wide sums = Wide{};
         ptrdiff_t f = 0;
+        // Whole vectors, then the rest one by one: for each pair the same order.
         for (; f + lanes <= n_factors; f += lanes) sums = fused(load<Wide>(p + f), load<Wide>(q + f), sums);
         Real total = (Real)mean + user_biases[users[k]] + item_biases[items[k]] + lane_total(sums);
         for (; f < n_factors; ++f) total += p[f] * q[f];

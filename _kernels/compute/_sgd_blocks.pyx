@@ -36,7 +36,7 @@ def count_ids(
     """How many ratings each id has; NumPy's does not release the GIL."""
     cdef Py_ssize_t k
     with nogil:
-        for k in range(ids.shape[0]):
+        for k in range(ids.shape[0]):  # ids are below n_ids (checked by the API)
             counts[ids[k]] += 1
 
 
@@ -51,6 +51,7 @@ def count_blocks(
     """Count one task's ratings by blocks."""
     cdef Py_ssize_t n_ratings = users.shape[0], n_tasks = counts.shape[0], k
     with nogil:
+        # Each task has a run of the ratings, and its own row of `counts`.
         for k in range(task * n_ratings // n_tasks, (task + 1) * n_ratings // n_tasks):
             counts[task, user_block[users[k]] ^ item_block[items[k]]] += 1
 
@@ -73,8 +74,10 @@ def place_ratings(
     cdef bint weighted = weights.shape[0] > 0
     cdef Record record
     with nogil:
+        # The slots of a task in a block are a range of `records` that no other task writes to: sums of `counts`.
         for k in range(task * n_ratings // n_tasks, (task + 1) * n_ratings // n_tasks):
             block = user_block[users[k]] ^ item_block[items[k]]
+            # Numbers of rows: below 2^32.
             record.user, record.item = <uint32_t>user_row[users[k]], <uint32_t>item_row[items[k]]
             record.rating = ratings[k]
             record.weight = weights[k] if weighted else 1
@@ -89,6 +92,7 @@ cdef enum:
 
 cdef inline bint _apart(const Record* records, uint64_t first, uint64_t slot, const Record* rating) noexcept nogil:
     """Whether a rating shares no row with the last ones before `slot`."""
+    # Without a sign, slot - NEIGHBOURS would wrap below 0.
     cdef uint64_t other = max(first, slot - NEIGHBOURS) if slot > NEIGHBOURS else first
     while other < slot:
         if records[other].user == rating.user or records[other].item == rating.item:
@@ -103,6 +107,7 @@ cdef void _part_neighbours(Record* records, uint64_t first, uint64_t end) noexce
     for slot in range(first, end):
         other = slot
         while not _apart(records, first, slot, &records[other]):
+            # other < min(end, slot + REACH): no record beyond the block is read.
             other += 1
             if other == min(end, slot + REACH):
                 return  # too few rows are left: each search would be as long and as vain
@@ -129,6 +134,7 @@ def shuffle_blocks(
     cdef Record record
     with nogil:
         for block in range(task * n_blocks // n_tasks, (task + 1) * n_blocks // n_tasks):
+            # Fisher and Yates: a place from the block's first to `slot`; 32 bits times up to 2^32 do not wrap.
             for slot in range(starts[block], starts[block + 1]):
                 place = starts[block] + ((words[slot] >> 32) * (slot - starts[block] + 1) >> 32)
                 record = records[slot]

@@ -85,6 +85,7 @@ def squared_norms(
     cdef Py_ssize_t u, j
     cdef double total
     with nogil:
+        # Each row by itself, in double, its entries in order.
         for u in range(out.shape[0]):
             total = 0.0
             for j in range(indptr[u], indptr[u + 1]):
@@ -133,6 +134,7 @@ def assign(
     _set_centers(&centers, columns, tail, start, n_clusters)
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scores = <floating*>malloc_lines(start.shape[0] * sizeof(floating))
+        # Each block of rows is one thread's: labels, best and distances of its rows, and scratch of its own.
         for first in prange(0, n, ROWS_AT_ONCE, schedule="dynamic"):
             if scores == NULL:
                 failed |= 1
@@ -140,6 +142,7 @@ def assign(
                 last = min(first + ROWS_AT_ONCE, n)
                 nearest_centers(rows, first, last, centers, scores, &labels[0], &best[0])
                 for u in range(first, last):
+                    # |x|^2 - 2 (x'c - |c|^2 / 2); rounding may leave it below 0
                     distances[u] = max(norms[u] - 2.0 * <double>best[u], 0.0)
         free(scores)
     if failed:
@@ -160,7 +163,7 @@ def round_rows(
         for u in range(totals.shape[0]):
             total = 0
             for j in range(indptr[u], indptr[u + 1]):
-                out[j] = <uint8_t><int>(values[j] * per_unit)
+                out[j] = <uint8_t><int>(values[j] * per_unit)  # 0 to 255, so the conversion is exact
                 total += out[j]
             totals[u] = <float>total
 
@@ -185,6 +188,7 @@ def assign_rounded(
     int n_threads,
 ):
     """The labels of `assign`, and how many rows needed it."""
+    # lowest <= 0 <= highest, and not both 0: step > 0.
     cdef Py_ssize_t n = labels.shape[0], first, n_open = 0
     cdef double step = (highest - lowest) / 253.0  # one less than 8 bits hold: rounding may add one
     cdef Rows[float] rows
@@ -196,6 +200,7 @@ def assign_rounded(
     _set_rows(&rows, indptr, indices, values)
     _set_centers(&centers, columns, tail, start, n_clusters)
     round_centers(
+        # center / step + shift is then from -127.5 to 126.5, so rounded it fits 8 bits.
         centers, columns.shape[0], 1.0 / step, -127.0 - rint(lowest / step), &lines[0, 0, 0], &rounded_start[0]
     )
     rounded.values = &units[0]
@@ -206,13 +211,14 @@ def assign_rounded(
     rounded.n_lines = lines.shape[0]
     rounded.n_pairs = n_pairs
     rounded.step = <float>(step / per_unit)
-    rounded.largest_center = <float>(max(highest, -lowest) / per_unit)
+    rounded.largest_center = <float>(max(highest, -lowest) / per_unit)  # largest |c_f|, for one unit
     rounded.largest_start = 0
     for first in range(n_clusters):
-        rounded.largest_start = max(rounded.largest_start, <float>-start[first])
+        rounded.largest_start = max(rounded.largest_start, <float>-start[first])  # -start[c] = |c|^2 / 2, at least 0
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scores = <float*>malloc_lines(start.shape[0] * sizeof(float))
         bounds = <float*>malloc_lines(rounded_start.shape[0] * sizeof(float))
+        # Blocks of rows as in `assign`; n_open is added up over threads, whole numbers in any order.
         for first in prange(0, n, ROWS_AT_ONCE, schedule="dynamic"):
             if scores == NULL or bounds == NULL:
                 failed |= 1
@@ -255,11 +261,13 @@ def update_centers(
     cdef Py_ssize_t n_clusters = centers.shape[0], n_columns = centers.shape[1], c, i, f
     cdef Rows[floating] rows
     _set_rows(&rows, indptr, indices, values)
+    # Each cluster is one thread's: its row of `sums` and of `centers`, and its members in their order.
     for c in prange(
         n_clusters, nogil=True, schedule="dynamic", num_threads=n_threads, use_threads_if=n_threads > 1
     ):
         for i in range(member_starts[c], member_starts[c + 1]):
             _add_row(&rows, members[i], n_columns, signs[i], &sums[c, 0])
+        # No division by 0: an empty cluster keeps its centre
         if member_starts[c + 1] > member_starts[c] and sizes[c] > 0:
             for f in range(n_columns):
                 centers[c, f] = <floating>(sums[c, f] / <double>sizes[c])
@@ -279,6 +287,7 @@ def approach(
     cdef Py_ssize_t n = distances.shape[0], u, j
     cdef bint dense = indices.shape[0] == 0
     cdef double product
+    # Each row by itself; |x - c|^2 = |x|^2 - 2 x'c + |c|^2, at least 0.
     for u in prange(n, nogil=True, schedule="static", num_threads=n_threads, use_threads_if=n_threads > 1):
         product = 0.0
         if dense:

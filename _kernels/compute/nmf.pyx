@@ -77,6 +77,7 @@ def solve_rows(
     problem.n_factors = <int>out.shape[1]
     problem.max_sweeps = max_sweeps
     problem.tolerance = <floating>tolerance
+    # Threads take rows in turn: each reads and writes its own row of `out`, and has scratch of its own.
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scratch = <floating*>malloc_lines((NMF_SCRATCH + NMF_PACKED * stride) * sizeof(floating))
         if scratch != NULL:
@@ -102,6 +103,7 @@ def solve_rows_shared(
 ):
     """Solve all rows, which share one Gram: every entry is observed, with weight 1."""
     cdef Py_ssize_t n_rows = out.shape[0], u
+    # Each row is one thread's; `gram` is only read.
     for u in prange(
         n_rows,
         nogil=True,
@@ -132,6 +134,7 @@ def multiply_rows(
     cdef NmfProblem[floating] problem
     _set_entries(&problem, indptr, indices, values, weights, item_factors)
     problem.n_factors = n_factors
+    # Each row of `row_factors` is one thread's; item factors are only read.
     for u in prange(
         n_rows,
         nogil=True,

@@ -100,6 +100,7 @@ cdef SgdModel[floating] _model(
 cdef bint _copy_share(
     const floating* numbers, floating* kept, Py_ssize_t n, double limit, Py_ssize_t part, Py_ssize_t n_parts
 ) noexcept nogil:
+    # Equal shares: n_parts divides the number of blocks, which all have as many rows.
     cdef Py_ssize_t share = n // n_parts
     return copy_within(numbers + part * share, kept + part * share, share, limit)
 
@@ -165,14 +166,17 @@ def run_epoch(
     cdef floating* kept_items = _first(kept_item_biases)
     with nogil:
         for phase in range(n_tasks):
+            # Where the task's blocks of this phase begin: in Morton order they are n_visits blocks one after another.
             first = (_spread_bits(task) | _spread_bits(phase) << 1) * n_visits
             if not train_blocks(model, ratings, &starts[first], n_visits, rates, &losses[first], &failed[0]):
-                leave(&arrivals[0, 0], task)
+                leave(&arrivals[0, 0], task)  # the others must not wait for a task that has ended
                 with gil:
                     return NO_LOSS
             tell(&arrivals[0, 0], task, before + phase + 1)
+            # Before the next phase all have left the items' blocks of this one: no two tasks ever write to one row.
             if phase + 1 < n_tasks:
                 wait_for_all(&arrivals[0, 0], n_tasks, before + phase + 1)
+        # The task's own users, and the items of its last phase: shares that no other task writes to any more.
         usable = _copy_share(model.user_rows, &kept_user_rows[0, 0], n_user_lanes, limit, task, n_tasks)
         usable &= _copy_share(model.item_rows, &kept_item_rows[0, 0], n_item_lanes, limit, items, n_tasks)
         usable &= _copy_share(model.user_biases, kept_users, user_biases.shape[0], limit, task, n_tasks)
@@ -204,6 +208,7 @@ def sum_losses(
     cdef const SgdRating[floating]* ratings = <const SgdRating[floating]*>&records[0]
     cdef double found[2]
     with nogil:
+        # Chunks are named by `losses` alone, so a sum of them does not depend on the number of tasks.
         while chunk < n_chunks:
             first = chunk * n_ratings // n_chunks
             if not measure_ratings(model, ratings + first, (chunk + 1) * n_ratings // n_chunks - first, found):
