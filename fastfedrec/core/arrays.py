@@ -19,6 +19,14 @@ def check_rows(name: str, rows: Any, n: int) -> np.ndarray:
     return np.ascontiguousarray(rows, dtype=np.int64)
 
 
+def check_mask(mask: Any, n: int) -> np.ndarray:
+    """A mask of `n` entries, or raise."""
+    mask = plain_array("mask", mask)
+    if mask.dtype != bool or mask.shape != (n,):
+        raise ValueError(f"mask must be bool of shape ({n},), got {mask.dtype} {mask.shape}")
+    return mask
+
+
 def distinct(numbers: np.ndarray) -> np.ndarray:
     """What numbers there are, ascending.
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from fastfedrec.core.files import new_file
-from fastfedrec.core.model_files import read_model, write_model
 
 _LONGEST_TEXT = 10_000_000  # bytes; what is written here has hundreds
 
@@ -124,47 +123,3 @@ def write_document(path: str | os.PathLike, document: Mapping[str, Any]) -> None
     """
     with new_file(path, private=True) as file:
         file.write(json.dumps(document, allow_nan=False).encode())
-
-
-def read_kept(path: str | os.PathLike, fields: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and arrays of a file of arrays; to be called where `checking` names the file.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    fields : collection of str
-        Those of the header.
-
-    Returns
-    -------
-    header : dict
-        With exactly these fields; whoever uses a value checks its type.
-    arrays : dict of str to ndarray
-        As written; whoever uses one checks its type and shape.
-
-    Raises
-    ------
-    ValueError
-        Anything else.
-    """
-    header, arrays = read_model(path)
-    if type(header) is not dict or set(header) != set(fields):
-        got = sorted(header) if type(header) is dict else type(header).__name__
-        raise ValueError(f"its header must have the fields {sorted(fields)}, got {got}")
-    return header, arrays
-
-
-def write_kept(path: str | os.PathLike, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Write a file of arrays that only its owner may read.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    header : mapping of str to object
-        Plain JSON values.
-    arrays : mapping of str to ndarray
-        Numbers and text.
-    """
-    write_model(path, dict(header), dict(arrays), private=True)

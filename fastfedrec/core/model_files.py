@@ -88,7 +88,7 @@ def _read(archive: Archive, file_size: int) -> tuple[dict[str, Any], dict[str, n
     sizes = archive.sizes
     if "json" not in sizes:
         raise ValueError("it has no header")
-    most = _longest_text(file_size)
+    most = max(_LEAST_TEXT, _TEXT_RATIO * file_size)
     if sizes["json"] > most:
         raise ValueError(f"its header has {sizes['json']} bytes, more than {most}")
     document = _parse(archive.read("json"))
@@ -107,10 +107,6 @@ def _read(archive: Archive, file_size: int) -> tuple[dict[str, Any], dict[str, n
     if differing := sorted(promised.keys() ^ (sizes.keys() - {"json"})):
         raise ValueError(f"header and file do not hold the same arrays: {differing}")
     return header, {name: _kept_promise(archive, name, promise, most) for name, promise in promised.items()}
-
-
-def _longest_text(file_size: int) -> int:
-    return max(_LEAST_TEXT, _TEXT_RATIO * file_size)
 
 
 def _kept_promise(archive: Archive, name: str, promise: Any, most: int) -> np.ndarray:

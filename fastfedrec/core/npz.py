@@ -4,6 +4,7 @@ A zip can hold a thousand times its own size.  Here its directory is looked at f
 below `LEAST` + `RATIO` times the size of the file, and a writer of ours never writes a file that is above.
 """
 
+import io
 import math
 import os
 import stat
@@ -100,7 +101,7 @@ def _read_array(stream: Any, size: int) -> np.ndarray:
         raise ValueError("it does not begin as an array does")
     length = stream.read(2)
     text = stream.read(int.from_bytes(length, "little"))
-    shape, is_fortran, dtype = _parse(length + text)
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(io.BytesIO(length + text))
     if dtype.hasobject or dtype.kind not in KINDS:
         raise ValueError(f"its dtype is {dtype}, and only numbers, strings and dates are read")
     if not (isinstance(shape, tuple) and len(shape) <= _MAX_DIMENSIONS and all(n >= 0 for n in shape)):
@@ -123,12 +124,6 @@ def _read_array(stream: Any, size: int) -> np.ndarray:
     if dtype.kind == "U" and n and int(array.view(np.uint32).max()) > 0x10FFFF:
         raise ValueError("it holds what are no characters")
     return np.ascontiguousarray(array.reshape(shape[::-1]).T) if is_fortran else array.reshape(shape)
-
-
-def _parse(header: bytes) -> tuple[Any, bool, np.dtype]:
-    import io
-
-    return np.lib.format.read_array_header_1_0(io.BytesIO(header))
 
 
 def write_archive(file: BinaryIO, arrays: Mapping[str, np.ndarray], least_size: int = 0) -> None:

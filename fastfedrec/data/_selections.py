@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastfedrec.core.arrays import distinct
+from fastfedrec.core.arrays import check_mask, distinct
 from fastfedrec.core.check import check_integer, check_real, plain_array
 
 #: What the constructor of `Interactions` takes, in its order.
@@ -227,10 +227,7 @@ class Selections:
         Interactions
             Same shape.
         """
-        mask = plain_array("mask", mask)
-        if mask.dtype != bool or mask.shape != (self.n_interactions,):
-            raise ValueError(f"mask must be bool of shape ({self.n_interactions},), got {mask.dtype} {mask.shape}")
-        return self._keep(mask)
+        return self._keep(check_mask(mask, self.n_interactions))
 
     # ---- plumbing -----------------------------------------------------------------------------------------------
 
@@ -244,25 +241,24 @@ class Selections:
         if mask.all():
             return self
         ends = np.concatenate([[0], np.cumsum(mask)])
-        return self._replace(
-            indptr=ends[self.indptr],
-            indices=self.indices[mask],
-            values=None if self.values is None else self.values[mask],
-            timestamps=None if self.timestamps is None else self.timestamps[mask],
-        )
+        return self._replace(indptr=ends[self.indptr], **self._entries(mask))
+
+    def _entries(self, where: slice | np.ndarray) -> dict[str, Any]:
+        """What is stored of these interactions."""
+        columns = {"indices": self.indices, "values": self.values, "timestamps": self.timestamps}
+        return {name: None if column is None else column[where] for name, column in columns.items()}
+
+    def _users(self, rows: slice | np.ndarray) -> dict[str, Any]:
+        """What is known of these users."""
+        features = {name: column[rows] for name, column in self.user_features.items()}
+        ids, numbers = self.user_ids[rows], self.global_user_ids[rows]
+        return {"user_ids": ids, "global_user_ids": numbers, "user_features": features}
 
     def _user_range(self, start: int, stop: int) -> Self:
         # Consecutive users share the parent's arrays: a shard costs no copy.
-        low, high = int(self.indptr[start]), int(self.indptr[stop])
-        return self._replace(
-            indptr=self.indptr[start : stop + 1] - low,
-            indices=self.indices[low:high],
-            values=None if self.values is None else self.values[low:high],
-            timestamps=None if self.timestamps is None else self.timestamps[low:high],
-            user_ids=self.user_ids[start:stop],
-            global_user_ids=self.global_user_ids[start:stop],
-            user_features={name: column[start:stop] for name, column in self.user_features.items()},
-        )
+        indptr = self.indptr[start : stop + 1]
+        stored = self._entries(slice(int(indptr[0]), int(indptr[-1])))
+        return self._replace(indptr=indptr - indptr[0], **stored, **self._users(slice(start, stop)))
 
     def _take_users(self, rows: np.ndarray) -> Self:
         if len(rows) == self.n_users and (rows == np.arange(self.n_users)).all():
@@ -274,15 +270,7 @@ class Selections:
         np.cumsum(lengths, out=indptr[1:])
         where = np.arange(indptr[-1])  # the largest array here, so it is changed in place
         where += np.repeat(self.indptr[:-1][rows] - indptr[:-1], lengths)
-        return self._replace(
-            indptr=indptr,
-            indices=self.indices[where],
-            values=None if self.values is None else self.values[where],
-            timestamps=None if self.timestamps is None else self.timestamps[where],
-            user_ids=self.user_ids[rows],
-            global_user_ids=self.global_user_ids[rows],
-            user_features={name: column[rows] for name, column in self.user_features.items()},
-        )
+        return self._replace(indptr=indptr, **self._entries(where), **self._users(rows))
 
     def _take_items(self, columns: np.ndarray) -> Self:
         # The caller has dropped the interactions of all other items; ascending columns keep rows sorted.

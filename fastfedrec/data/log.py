@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastfedrec.core.arrays import check_rows
+from fastfedrec.core.arrays import check_mask, check_rows
 from fastfedrec.core.check import check_instance, check_integer, plain_array
 from fastfedrec.data.csr import Remade, check_columns
 from fastfedrec.data.ids import find_rows
@@ -166,9 +166,7 @@ class InteractionLog(Remade):
         InteractionLog
             Pairs without an entry are gone.
         """
-        mask = plain_array("mask", mask)
-        if mask.dtype != bool or mask.shape != (self.n_entries,):
-            raise ValueError(f"mask must be bool of shape ({self.n_entries},), got {mask.dtype} {mask.shape}")
+        mask = check_mask(mask, self.n_entries)
         return self._take(mask, self.interactions, self.users[mask])
 
     def select_users(self, rows: np.ndarray) -> Self:

@@ -67,7 +67,7 @@ def leave_one_out(
     words = key.words_by_user("evaluation.leave_one_out", interactions.global_user_ids[tested], size=1)[:, 0]
     held_out = np.zeros(interactions.n_interactions, dtype=bool)
     held_out[where[ends[tested] + _below(words, np.diff(ends)[tested])]] = True
-    return interactions.keep_interactions(~held_out), interactions.keep_interactions(held_out)
+    return _apart(interactions, held_out)
 
 
 def _is_latest(interactions: Interactions, candidates: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -132,6 +132,11 @@ def random_split(
     check_instance("interactions", interactions, Interactions, "use Interactions.from_arrays")
     fraction = check_real("test_fraction", test_fraction, low=0.0, high=1.0, exclusive=True)
     held_out = hold_out(interactions.indptr, interactions.global_user_ids, fraction, key=resolve_key(key))
+    return _apart(interactions, held_out)
+
+
+def _apart(interactions: Interactions, held_out: np.ndarray) -> tuple[Interactions, Interactions]:
+    """What is not held out, and what is."""
     return interactions.keep_interactions(~held_out), interactions.keep_interactions(held_out)
 
 
@@ -164,17 +169,21 @@ def hold_out(indptr: np.ndarray, global_user_ids: np.ndarray, fraction: float, *
     lengths = np.diff(indptr)
     uniform = _as_uniform(key.words_by_user("evaluation.random_split.counts", global_user_ids, size=1)[:, 0])
     counts = np.minimum(np.floor(fraction * lengths + uniform).astype(np.int64), np.maximum(lengths - 1, 0))
-    held_out = np.zeros(indptr[-1], dtype=np.uint8)
-    if held_out.size:
-        n_threads = resolve_n_threads(0)
-        failed = np.zeros(n_threads, dtype=np.int64)
-        _kernel.choose_interactions(
-            indptr, global_user_ids, counts, key.subkey("evaluation.random_split"), held_out, failed,
-            int(lengths.max()), n_threads,
-        )  # fmt: skip
+    return _choose_entries(indptr, global_user_ids, counts, key.subkey("evaluation.random_split"))
+
+
+def _choose_entries(
+    indptr: np.ndarray, users: np.ndarray, counts: np.ndarray, subkey: np.ndarray, n_threads: int = 0
+) -> np.ndarray:
+    """So many entries of each user's, drawn uniformly from the user's own stream, as a mask."""
+    chosen = np.zeros(indptr[-1], dtype=np.uint8)
+    if chosen.size:
+        n_threads = resolve_n_threads(n_threads)
+        failed, longest = np.zeros(n_threads, dtype=np.int64), int(np.diff(indptr).max())
+        _kernel.choose_interactions(indptr, users, counts, subkey, chosen, failed, longest, n_threads)
         if failed.any():
-            raise MemoryError("random_split needs a bit a thread for each interaction of the longest row")
-    return held_out.view(bool)
+            raise MemoryError("no memory for a bit a thread for each interaction of the longest row; use fewer threads")
+    return chosen.view(bool)
 
 
 def k_fold(
@@ -223,11 +232,7 @@ def k_fold(
         interactions.indptr[:-1], lengths
     )
     fold = (place + first.astype(np.int64)[users]) % n_folds
-
-    def split(held_out: np.ndarray) -> tuple[Interactions, Interactions]:
-        return interactions.keep_interactions(~held_out), interactions.keep_interactions(held_out)
-
-    return (split(fold == f) for f in range(n_folds))
+    return (_apart(interactions, fold == f) for f in range(n_folds))
 
 
 def hold_out_entries(
@@ -274,15 +279,5 @@ def hold_out_entries(
     lengths, users = interactions.interactions_per_user(), interactions.global_user_ids
     tested = _as_uniform(key.words_by_user("evaluation.hold_out_entries.users", users, size=1)[:, 0]) < fraction
     counts = np.where(tested, np.minimum(n_entries, np.maximum(lengths - 1, 0)), 0).astype(np.int64)
-    held_out = np.zeros(interactions.n_interactions, dtype=np.uint8)
-    if held_out.size:
-        n_threads = resolve_n_threads(0)
-        failed = np.zeros(n_threads, dtype=np.int64)
-        _kernel.choose_interactions(
-            interactions.indptr, users, counts, key.subkey("evaluation.hold_out_entries"), held_out, failed,
-            int(lengths.max()), n_threads,
-        )  # fmt: skip
-        if failed.any():
-            raise MemoryError("hold_out_entries needs a bit a thread for each interaction of the longest row")
-    chosen = held_out.view(bool)
-    return interactions.keep_interactions(~chosen), interactions.keep_interactions(chosen)
+    subkey = key.subkey("evaluation.hold_out_entries")
+    return _apart(interactions, _choose_entries(interactions.indptr, users, counts, subkey))

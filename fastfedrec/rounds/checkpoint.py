@@ -16,15 +16,8 @@ from fastfedrec.accounting import RoundTraffic
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.files import check_path, own_folder
 from fastfedrec.core.folder_lock import FolderLock
-from fastfedrec.core.kept_files import (
-    DamagedFileError,
-    checking,
-    is_kept,
-    read_document,
-    read_kept,
-    write_document,
-    write_kept,
-)
+from fastfedrec.core.kept_files import DamagedFileError, checking, is_kept, read_document, write_document
+from fastfedrec.core.model_files import read_model, write_model
 from fastfedrec.core.randomness import Key
 from fastfedrec.rounds.system import Update
 
@@ -145,13 +138,15 @@ class Checkpoint:
         if not is_kept(path):
             return None
         with checking(path, self._way_out):
-            header, arrays = read_kept(path, (*fields, "bound_to"))
+            header, arrays = read_model(path)
+            if set(header) != (wanted := {*fields, "bound_to"}):
+                raise ValueError(f"its header must have the fields {sorted(wanted)}, got {sorted(header)}")
         self._check_bound(path, header.pop("bound_to"))
         return header, arrays
 
     def _write(self, name: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         own_folder(self.folder)
-        write_kept(self.folder / name, {**header, "bound_to": self._bound_to}, arrays)
+        write_model(self.folder / name, {**header, "bound_to": self._bound_to}, dict(arrays), private=True)
 
     def _check_bound(self, path: Path, bound_to: Any) -> None:
         with checking(path, self._way_out):

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._kernels.evaluation import splits as _subset_kernel
 from fastfedrec._kernels.systems.fedrec import model as _kernel
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.evaluation.splits import _choose_entries
 from fastfedrec.mechanisms import Channel
 from fastfedrec.mechanisms.channels.channel import TOTAL
 from fastfedrec.rounds.system import ArrayRule
@@ -165,14 +165,9 @@ def count_raters(data: Interactions, most: int | None, key: Key, n_threads: int)
     lengths = data.interactions_per_user()
     if most is None or lengths.max() <= most:
         return np.bincount(data.indices, minlength=data.n_items)
-    chosen = np.zeros(data.n_interactions, dtype=np.uint8)
-    failed = np.zeros(n_threads, dtype=np.int64)
-    _subset_kernel.choose_interactions(
-        data.indptr, data.global_user_ids, np.minimum(lengths, most), key.subkey(_COUNTED), chosen, failed,
-        int(lengths.max()), n_threads,
-    )  # fmt: skip
-    check_memory(failed)
-    return np.bincount(data.indices[chosen.view(bool)], minlength=data.n_items)
+    counts = np.minimum(lengths, most)
+    chosen = _choose_entries(data.indptr, data.global_user_ids, counts, key.subkey(_COUNTED), n_threads)
+    return np.bincount(data.indices[chosen], minlength=data.n_items)
 
 
 def check_memory(failed: np.ndarray) -> None:

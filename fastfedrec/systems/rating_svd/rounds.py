@@ -10,7 +10,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec._kernels.evaluation import splits as _subset_kernel
 from fastfedrec._kernels.systems.rating_svd import laplace_rr_svd as _kernel
 from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
 from fastfedrec.core.check import check_instance, check_integer
@@ -20,6 +19,7 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import sort_pairs
 from fastfedrec.data.remote_users import RemoteUsers
+from fastfedrec.evaluation.splits import _choose_entries
 from fastfedrec.mechanisms import (
     BayesKary,
     Channel,
@@ -303,14 +303,8 @@ class RatingRounds(FederatedSystem):
         lengths = shard.interactions_per_user()
         if self.max_ratings is None or not shard.n_interactions or lengths.max() <= self.max_ratings:
             return np.ones(shard.n_interactions, dtype=bool)
-        chosen = np.zeros(shard.n_interactions, dtype=np.uint8)
-        failed = np.zeros(n_threads, dtype=np.int64)
-        _subset_kernel.choose_interactions(
-            shard.indptr, shard.global_user_ids, np.minimum(lengths, self.max_ratings), key.subkey(_CHOICE), chosen,
-            failed, int(lengths.max()), n_threads,
-        )  # fmt: skip
-        _check_memory(failed)
-        return chosen.view(bool)
+        counts = np.minimum(lengths, self.max_ratings)
+        return _choose_entries(shard.indptr, shard.global_user_ids, counts, key.subkey(_CHOICE), n_threads)
 
     def _report_ratings(
         self,
@@ -347,13 +341,9 @@ class RatingRounds(FederatedSystem):
             shard.indptr, shard.indices, codes, shard.global_user_ids, *channel._thresholds, items, reports, failed,
             key.subkey(_REPORTS), round_number, shard.n_items, n_threads,
         )  # fmt: skip
-        _check_memory(failed)
+        if failed.any():
+            raise MemoryError("no memory for a thread's marks, one bit an item; use fewer threads")
         return items.reshape(-1), reports.reshape(-1)
-
-
-def _check_memory(failed: np.ndarray) -> None:
-    if failed.any():
-        raise MemoryError("no memory for a thread's marks, one bit an item; use fewer threads")
 
 
 def _rows_of(users: np.ndarray, ids: np.ndarray) -> np.ndarray:
