@@ -35,6 +35,7 @@ static inline U32 rotate(U32 x) {
 // The same quarter round of N vectors of blocks.
 template <int N>
 static inline void quarter_round(U32 (*x)[16], int a, int b, int c, int d) {
+    // RFC 8439, section 2.1, each line for all vectors before the next
     for (int k = 0; k < N; ++k) x[k][a] += x[k][b], x[k][d] = rotate<16>(x[k][d] ^ x[k][a]);
     for (int k = 0; k < N; ++k) x[k][c] += x[k][d], x[k][b] = rotate<12>(x[k][b] ^ x[k][c]);
     for (int k = 0; k < N; ++k) x[k][a] += x[k][b], x[k][d] = rotate<8>(x[k][d] ^ x[k][a]);
@@ -43,6 +44,7 @@ static inline void quarter_round(U32 (*x)[16], int a, int b, int c, int d) {
 
 template <int N>
 static inline void twenty_rounds(U32 (*x)[16]) {
+    // Ten times a round of columns and a round of diagonals (section 2.3).
     for (int round = 0; round < 10; ++round) {
         quarter_round<N>(x, 0, 4, 8, 12);
         quarter_round<N>(x, 1, 5, 9, 13);
@@ -76,10 +78,11 @@ static inline void keystream(const uint32_t* state, const U32* counters, const U
     U32 x[N][16];
     for (int k = 0; k < N; ++k) {
         for (int i = 0; i < 16; ++i) x[k][i] = spread(state[i]);
-        x[k][12] = counters[k], x[k][14] = low[k], x[k][15] = high[k];
+        x[k][12] = counters[k], x[k][14] = low[k], x[k][15] = high[k];  // counter, and the nonce's user
     }
     twenty_rounds<N>(x);
     for (int k = 0; k < N; ++k) {
+        // Section 2.3: the state that a block began with is added to what the rounds made of it.
         for (int i = 0; i < 16; ++i)
             x[k][i] += i == 12 ? counters[k] : i == 14 ? low[k] : i == 15 ? high[k] : spread(state[i]);
         transpose(x[k], out + 16 * LANES * k);
@@ -89,6 +92,7 @@ static inline void keystream(const uint32_t* state, const U32* counters, const U
 int chacha20_batch(const uint32_t* state, uint32_t* out) {
     U32 counters[2], low[2] = {spread(state[14]), spread(state[14])}, high[2] = {spread(state[15]), spread(state[15])};
     for (int k = 0; k < 2; ++k)
+        // Each lane has the next counter.
         for (int lane = 0; lane < LANES; ++lane) counters[k][lane] = state[12] + LANES * k + lane;
     if (state[12] == 0) {  // many streams are short: they begin with half a batch
         keystream<1>(state, counters, low, high, out);
@@ -104,6 +108,7 @@ static inline void name_blocks(const uint64_t* users, ptrdiff_t user, uint32_t c
     uint32_t names[3][2 * LANES] = {};
     for (int lane = 0; lane < n; ++lane) {
         names[0][lane] = counter;
+        // users[user] is the user that the block belongs to: lanes beyond n are not named, and stay 0.
         names[1][lane] = (uint32_t)users[user];
         names[2][lane] = (uint32_t)(users[user] >> 32);
         const bool last = ++counter == (uint64_t)blocks_per_user;
@@ -122,8 +127,8 @@ static inline void name_blocks_of_two(const uint64_t* users, uint32_t counter, u
     U32 lane;
     for (int i = 0; i < LANES; ++i) lane[i] = i;
     for (int k = 0; k < 2; ++k, lane += (uint32_t)LANES) {
-        const U32 is_second = (U32)(lane >= blocks_per_user - counter);
-        counters[k] = lane + counter - (is_second & blocks_per_user);
+        const U32 is_second = (U32)(lane >= blocks_per_user - counter);  // beyond the first user's last block
+        counters[k] = lane + counter - (is_second & blocks_per_user);  // and there the counter starts again at 0
         low[k] = ~is_second & (uint32_t)first | is_second & (uint32_t)second;
         high[k] = ~is_second & (uint32_t)(first >> 32) | is_second & (uint32_t)(second >> 32);
     }
@@ -133,6 +138,7 @@ void chacha20_blocks(const uint32_t* state, const uint64_t* users, ptrdiff_t fir
                      ptrdiff_t blocks_per_user, uint32_t* out) {
     enum { BATCH = 2 * LANES };
     for (; n > 0; first += BATCH, n -= BATCH, out += 16 * BATCH) {
+        // Block `first` of all users set end to end is block `counter` of `user`.
         const ptrdiff_t user = first / blocks_per_user, counter = first % blocks_per_user;
         U32 counters[2], low[2], high[2];
         if (n >= BATCH && counter + BATCH <= 2 * blocks_per_user)
@@ -141,6 +147,7 @@ void chacha20_blocks(const uint32_t* state, const uint64_t* users, ptrdiff_t fir
         else
             name_blocks(users, user, (uint32_t)counter, blocks_per_user, n < BATCH ? (int)n : BATCH, counters, low,
                         high);
+        // A short last batch is made whole, and as much of it copied as was asked for.
         if (n >= BATCH) {
             keystream<2>(state, counters, low, high, out);
         } else {

@@ -32,6 +32,7 @@ cdef struct Stream:
 
 cdef inline void stream_open(Stream* s, const uint32_t* subkey, uint32_t round_number, uint64_t user) noexcept nogil:
     cdef int i
+    # Words 0 to 3: the constants "expand 32-byte k"; 4 to 11: the key; 12: the counter; 13 to 15: the nonce.
     s.state[0] = 0x61707865
     s.state[1] = 0x3320646e
     s.state[2] = 0x79622d32
@@ -49,7 +50,7 @@ cdef inline void stream_open(Stream* s, const uint32_t* subkey, uint32_t round_n
 cdef inline void stream_refill(Stream* s) noexcept nogil:
     """The next batch of words of the stream, whatever was left of the last one."""
     cdef int n_blocks = chacha20_batch(s.state, <uint32_t*>s.buffer)
-    s.state[12] += n_blocks
+    s.state[12] += n_blocks  # wraps after 2^32 blocks, 256 GiB of a stream
     s.position = 0
     s.end = 8 * n_blocks
 
@@ -69,7 +70,7 @@ cdef inline void stream_read(Stream* s, uint64_t* words, Py_ssize_t n) noexcept 
         if s.position == s.end:
             stream_refill(s)
         size = min(n, <Py_ssize_t>(s.end - s.position))
-        memcpy(words, s.buffer + s.position, size * sizeof(uint64_t))
+        memcpy(words, s.buffer + s.position, size * sizeof(uint64_t))  # never beyond what is left of the buffer
         s.position += <int>size
         words += size
         n -= size
@@ -82,6 +83,7 @@ cdef inline uint64_t stream_below(Stream* s, uint64_t bound) noexcept nogil:
 
 cdef inline double stream_uniform(Stream* s) noexcept nogil:
     """A double in (0, 1): 52 bits, at the middles of their cells (exact, so neither end is reached)."""
+    # Below 2^52, so that adding 1/2 is exact, times 2^-52.
     return (<double>(stream_next(s) >> 12) + 0.5) * 2.220446049250313e-16
 
 
@@ -99,6 +101,7 @@ cdef struct Streams:
 
 cdef inline bint streams_allocate(Streams* s, Py_ssize_t n_words) noexcept nogil:
     """Room for users of `n_words` words; False if there is none."""
+    # Words rounded up to whole blocks of 8.
     s.blocks_per_user = (n_words + 7) // 8
     s.buffer = <uint64_t*>malloc_lines(64 * (s.blocks_per_user + LARGEST_BATCH))
     return s.buffer != NULL
@@ -118,13 +121,16 @@ cdef inline void streams_open(
 cdef inline const uint64_t* streams_next(Streams* s) noexcept nogil:
     """The words of the next user, to be used before the next call."""
     cdef Py_ssize_t wanted
+    # What is kept moves to the front; behind it there is room for one user's blocks and a batch.
     if s.kept < s.blocks_per_user:
         memmove(s.buffer, s.buffer + 8 * (s.end - s.kept), 64 * s.kept)
         wanted = s.blocks_per_user - s.kept
+        # Whole batches, but no block beyond the last user's.
         wanted = min((wanted + LARGEST_BATCH - 1) // LARGEST_BATCH * LARGEST_BATCH, s.n_blocks - s.drawn)
         chacha20_blocks(s.state, s.users, s.drawn, wanted, s.blocks_per_user, <uint32_t*>(s.buffer + 8 * s.kept))
         s.drawn += wanted
         s.kept += wanted
         s.end = s.kept
     s.kept -= s.blocks_per_user
+    # The user's blocks_per_user blocks, before those that are kept.
     return s.buffer + 8 * (s.end - s.kept - s.blocks_per_user)

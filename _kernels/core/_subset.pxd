@@ -30,7 +30,9 @@ cdef inline Py_ssize_t bitmap_words(Py_ssize_t population) noexcept nogil:
 
 cdef inline void mark_next(uint64_t word, uint64_t last, uint64_t* marked) noexcept nogil:
     """One step of the algorithm: mark a rank from 0 .. last, by a random word."""
+    # The high half of word (last + 1) is at most `last`: no mark beyond the bitmap.
     cdef uint64_t rank = mulhi64(word, last + 1)
+    # Drawn already: take `last`, which no step before could draw.
     if (marked[rank >> 6] >> (rank & 63)) & 1:
         rank = last
     marked[rank >> 6] |= <uint64_t>1 << (rank & 63)
@@ -38,6 +40,7 @@ cdef inline void mark_next(uint64_t word, uint64_t last, uint64_t* marked) noexc
 
 cdef inline void mark_all(uint64_t population, uint64_t* marked) noexcept nogil:
     """Mark the ranks 0 .. population - 1, which takes no draw."""
+    # Whole words of 64 ranks, then the rest; ranks beyond stay 0.
     memset(marked, 0xFF, population >> 6 << 3)
     if population & 63:
         marked[population >> 6] = (<uint64_t>1 << (population & 63)) - 1
@@ -49,6 +52,7 @@ cdef inline void mark_subset(Stream* stream, uint64_t population, uint64_t size,
     if size == population:
         mark_all(population, marked)
     else:
+        # Floyd: ranks from 0 to `last` for last = population - size, ..., population - 1.
         for last in range(population - size, population):
             mark_next(stream_next(stream), last, marked)
 
@@ -57,8 +61,9 @@ cdef inline uint64_t unbiased_below(Stream* stream, uint64_t bound) noexcept nog
     """An exactly uniform integer in [0, bound): the high half of word x bound, drawn again where the low half is one
     of the 2^64 mod bound least (Lemire, "Fast random integer generation in an interval", 2019)."""
     cdef uint64_t word = stream_next(stream), surplus
+    # 2^64 mod bound is below `bound`: only where the low half is below that, the division is worth its time.
     if word * bound < bound:
-        surplus = (<uint64_t>0 - bound) % bound
+        surplus = (<uint64_t>0 - bound) % bound  # 2^64 mod bound
         while word * bound < surplus:
             word = stream_next(stream)
     return mulhi64(word, bound)
@@ -70,6 +75,7 @@ cdef inline void mark_unbiased_subset(
     """The same, exactly uniform: for guarantees, where a bias of population * 2^-64 a draw would count."""
     cdef uint64_t last, rank
     for last in range(population - size, population):
+        # As mark_next, with an unbiased rank.
         rank = unbiased_below(stream, last + 1)
         if (marked[rank >> 6] >> (rank & 63)) & 1:
             rank = last

@@ -33,7 +33,7 @@ def keystream_blocks(
     memcpy(state, &initial_state[0], sizeof(state))
     while block < n_blocks:
         drawn = chacha20_batch(state, blocks)
-        memcpy(&out[block, 0], blocks, min(drawn, n_blocks - block) * 64)
+        memcpy(&out[block, 0], blocks, min(drawn, n_blocks - block) * 64)  # drawn is at most 32 blocks: 512 words
         state[12] += <uint32_t>drawn
         block += drawn
 
@@ -50,6 +50,7 @@ def stream_words(
     cdef Py_ssize_t together = LARGEST_BATCH // ((n_words + 7) // 8)   # streams in one batch
     cdef Py_ssize_t n_parts = (n_words + PART - 1) // PART, first
     if together == 0:
+        # A part begins with a block (PART is a multiple of 8), so any thread can write it; no two write to one place.
         for i in prange(n_streams * n_parts, nogil=True, schedule="static", num_threads=n_threads):
             first = i % n_parts * PART
             _long_stream(
@@ -57,6 +58,7 @@ def stream_words(
                 min(PART, n_words - first),
             )
         return
+    # LARGEST_BATCH blocks at a time, each of one thread: rows of `out` of their own.
     for i in prange((n_streams + together - 1) // together, nogil=True, schedule="static", num_threads=n_threads):
         _short_streams(
             &subkey[0], round_number, &users[i * together], min(together, n_streams - i * together),
@@ -74,6 +76,7 @@ def ragged_words(
 ):
     """Write the first words of the stream (subkey, round, user), as many as each user needs."""
     cdef Py_ssize_t n_streams = users.shape[0], i
+    # Each stream has its own range of `out`.
     for i in prange(n_streams, nogil=True, schedule="dynamic", num_threads=n_threads):
         if starts[i] < starts[i + 1]:
             _long_stream(&subkey[0], round_number, users[i], 0, &out[starts[i]], starts[i + 1] - starts[i])
@@ -86,7 +89,7 @@ cdef void _long_stream(
     cdef Stream stream
     cdef Py_ssize_t i = 0
     stream_open(&stream, subkey, round_number, user)
-    stream.state[12] = <uint32_t>(first // 8)
+    stream.state[12] = <uint32_t>(first // 8)  # counter of the block that word `first` begins
     while i < n_words:
         stream_refill(&stream)
         memcpy(out + i, stream.buffer, 8 * min(<Py_ssize_t>stream.end, n_words - i))
@@ -104,6 +107,7 @@ cdef void _short_streams(
         stream.state, users, 0, n_users * blocks_per_user, blocks_per_user, <uint32_t*>stream.buffer
     )
     for u in range(n_users):
+        # At most LARGEST_BATCH blocks in all, which the stream's buffer holds.
         memcpy(out + u * n_words, stream.buffer + 8 * blocks_per_user * u, 8 * n_words)
 
 
@@ -125,21 +129,25 @@ def sort_places(
     cdef int t
     parts.n_bits = min(max(_bucket_bits(n) - BITS_PER_PART, 0), MOST_PART_BITS)
     parts.place_bits = 0
+    # As many last bits as a place needs: place < n.
     while n - 1 >> parts.place_bits:
         parts.place_bits += 1
     cdef Py_ssize_t n_parts = <Py_ssize_t>1 << parts.n_bits
     ends.resize(n_threads * n_parts)       # where each thread's words of each part end
     with nogil:
+        # Each thread counts its own run of words in its own row of `ends`.
         for t in prange(n_threads, schedule="static", num_threads=n_threads):
             _count_parts(&words[0], n * t // n_threads, n * (t + 1) // n_threads, parts, &ends[t * n_parts])
             _touch(packed, n * t // n_threads, n * (t + 1) // n_threads)
         for k in range(n_parts):
             most = max(most, _take_starts(&ends[k], n_parts, n_threads, &start))
+        # A thread's words of a part go to places that no other thread's go to: its row of `ends` says where they begin.
         for t in prange(n_threads, schedule="static", num_threads=n_threads):  # each start moves on to its end
             _deal(&words[0], n * t // n_threads, n * (t + 1) // n_threads, parts, &ends[t * n_parts], packed)
         n_buckets = <Py_ssize_t>1 << _bucket_bits(most)
         scratch.resize(n_threads * most)
         buckets.resize(n_threads * n_buckets)
+        # Each part is one thread's: its range of `packed`, and that thread's scratch.
         for k in prange(n_parts, schedule="dynamic", num_threads=n_threads):
             start = ends[(n_threads - 1) * n_parts + k - 1] if k else 0
             _sort_part(
@@ -157,7 +165,7 @@ cdef inline int _bucket_bits(Py_ssize_t n) noexcept nogil:
 
 
 cdef inline Py_ssize_t _first_bits(uint64_t word, int n_bits) noexcept nogil:
-    return word >> 1 >> (63 - n_bits)
+    return word >> 1 >> (63 - n_bits)  # by 1 and 63 - n_bits, since a shift by 64 is not defined
 
 
 cdef void _count_parts(
@@ -193,6 +201,7 @@ cdef void _deal(
     cdef int64_t* to
     for k in range(begin, end):
         to = &starts[_first_bits(words[k], parts.n_bits)]
+        # The part's bits are dropped, and the last bits make room for the place.
         packed[to[0]] = (words[k] << parts.n_bits) >> parts.place_bits << parts.place_bits | <uint64_t>k
         to[0] += 1
 
@@ -209,7 +218,7 @@ cdef void _sort_part(
         return
     memset(starts, 0, (<Py_ssize_t>1 << n_bits) * sizeof(uint32_t))
     for k in range(n):
-        starts[packed[k] >> (64 - n_bits)] += 1
+        starts[packed[k] >> (64 - n_bits)] += 1  # n_bits >= 1, so the shift is below 64
     for k in range(<Py_ssize_t>1 << n_bits):
         count = starts[k]
         starts[k] = start
@@ -222,12 +231,13 @@ cdef void _sort_part(
     if most > FEW:      # never, if words are uniform
         sort(scratch, scratch + n)
     _insert(scratch, n)
+    # Neighbours that differ in the place alone: their words are not yet compared.
     for k in range(1, n):
         any_tied |= (scratch[k - 1] ^ scratch[k]) >> parts.place_bits == 0
     if any_tied:
         _sort_tied(scratch, n, words, parts)
     for k in range(n):
-        packed[k] = scratch[k] & ((<uint64_t>1 << parts.place_bits) - 1)
+        packed[k] = scratch[k] & ((<uint64_t>1 << parts.place_bits) - 1)  # the place alone
 
 
 cdef inline void _insert(uint64_t* packed, Py_ssize_t n) noexcept nogil:

@@ -11,7 +11,7 @@ typedef unsigned __int128 uint128;
 enum Stop { NO_WORDS, TOO_LARGE };
 
 // From two words, the lower one first.
-inline uint128 whole(const uint64_t* words) { return (uint128)words[1] << 64 | words[0]; }
+inline uint128 whole(const uint64_t* words) { return (uint128)words[1] << 64 | words[0]; }  // no bit is lost
 
 struct Words {
     const uint64_t *at, *end;
@@ -23,7 +23,7 @@ struct Words {
 };
 
 inline uint128 sum(uint128 a, uint128 b) {
-    if (a > ~b) throw TOO_LARGE;
+    if (a > ~b) throw TOO_LARGE;  // a + b would wrap
     return a + b;
 }
 
@@ -32,17 +32,19 @@ inline uint128 below(uint128 bound, Words& words) {
     const uint128 last = bound - 1;
     const uint64_t high = (uint64_t)(last >> 64);
     if (last == 0) return 0;
-    const int surplus = __builtin_clzll(high ? high : (uint64_t)last);
+    const int surplus = __builtin_clzll(high ? high : (uint64_t)last);  // bits of a word beyond those that `last` needs
     uint128 number;
     do {
         number = words.next();
         if (high) number = number << 64 | words.next();
         number >>= surplus;
-    } while (number > last);
+    } while (number > last);  // what is above is drawn again, so the rest is uniform without bias
     return number;
 }
 
 // True with probability exp(-numerator / denominator), for a ratio in [0, 1].
+// k = 1, 2, ... succeeds with probability x / k, for x = numerator / denominator: the number of them before the first
+// failure is even with probability exp(-x) (Canonne, Kamath, Steinke 2020, algorithm 1).
 inline bool toss_part(uint128 numerator, uint128 denominator, Words& words) {
     bool even = true;
     for (uint128 bound = denominator; below(bound, words) < numerator; bound = sum(bound, denominator)) even = !even;
@@ -50,6 +52,7 @@ inline bool toss_part(uint128 numerator, uint128 denominator, Words& words) {
 }
 
 inline bool toss_exp(uint128 numerator, uint128 denominator, Words& words) {
+    // exp(-(x - 1)) exp(-1) for x above 1: a factor exp(-1) at a time.
     for (; numerator > denominator; numerator -= denominator)
         if (!toss_part(1, 1, words)) return false;
     return toss_part(numerator, denominator, words);
@@ -61,14 +64,16 @@ struct Laplace {
     explicit Laplace(const uint64_t* numbers) : numerator(whole(numbers)), denominator(whole(numbers + 2)) {}
 
     int64_t draw(Words& words) const {
+        // Canonne, Kamath, Steinke 2020, algorithm 2, with scale t / s for t = numerator, s = denominator.
         for (;;) {
-            uint128 size = below(numerator, words);
-            if (!toss_part(size, numerator, words)) continue;
+            uint128 size = below(numerator, words);  // uniform in [0, t)
+            if (!toss_part(size, numerator, words)) continue;  // kept with probability exp(-size / t)
+            // size + t v, v geometric: P(v) in proportion to exp(-v).
             while (toss_part(1, 1, words)) size = sum(size, numerator);
-            size /= denominator;
+            size /= denominator;  // floor: geometric with ratio exp(-s / t)
             const bool negative = below(2, words);
-            if (negative && size == 0) continue;
-            if (size > INT64_MAX) throw TOO_LARGE;
+            if (negative && size == 0) continue;  // 0 would come twice as often
+            if (size > INT64_MAX) throw TOO_LARGE;  // no int64
             return negative ? -(int64_t)size : (int64_t)size;
         }
     }
@@ -82,12 +87,14 @@ struct Gaussian {
         : proposal(numbers), step(whole(numbers + 4)), shift(whole(numbers + 6)), denominator(whole(numbers + 8)) {}
 
     int64_t draw(Words& words) const {
+        // Algorithm 3 there: Laplace proposals.
         for (;;) {
             const int64_t draw = proposal.draw(words);
             const uint128 place = (uint128)(draw < 0 ? -draw : draw) * step;
+            // The product may wrap, which a step of more than 64 bits tells; `gap` is |place - shift|.
             const uint128 gap = place > shift ? place - shift : shift - place;
             if ((step | gap) >> 64) throw TOO_LARGE;  // a product that wrapped has such a step
-            if (toss_exp(gap * gap, denominator, words)) return draw;
+            if (toss_exp(gap * gap, denominator, words)) return draw;  // gap < 2^64: its square does not wrap
         }
     }
 };

@@ -36,12 +36,14 @@ def fill_weights(
     cdef Ratio current = (<const Ratio*>&ratio[0])[0]
     cdef const Ratio* step = <const Ratio*>&ratio_of_ratios[0] if ratio_of_ratios.shape[0] else NULL
     cdef Py_ssize_t n = 1
+    # The first weight is 1, so 2^256: 256 bits stand after the point.
     out[0, :4] = 0
     out[0, 4] = 1
+    # Words 2 to 4 are 0 below 2^128.
     while n < out.shape[0] and (out[n - 1, 4] or out[n - 1, 3] or out[n - 1, 2]):
         weights[n] = scaled(weights[n - 1], current)
         if step != NULL:
-            current = scaled(current, step[0])
+            current = scaled(current, step[0])  # ratio k + 1 is ratio k times the ratio of ratios
         n += 1
     return n
 
@@ -57,7 +59,7 @@ def integrate_cells(
     cdef int n = <int>coefficients.shape[0]
     cdef Py_ssize_t x
     for x in range(weights.shape[0]):
-        out[x] = integrated(out[x], series, n, <uint64_t>x * <uint64_t>x, bits)
+        out[x] = integrated(out[x], series, n, <uint64_t>x * <uint64_t>x, bits)  # x^2 fits 64 bits for x below 2^32
 
 
 def fill_thresholds(
@@ -75,6 +77,7 @@ def fill_thresholds(
     cdef Pair found
     part.words[0] = part.words[1] = part.words[2] = part.words[3] = part.words[4] = 0
     for k in range(2 * reach):
+        # In the order -reach, ..., -1, 0, ..., reach - 1: weights are symmetric.
         add(part, terms[reach - k if k < reach else k - reach])
         found = threshold(part, whole[0], (<const Ratio*>&inverse[0])[0])
         low[k], high[k] = found.words[0], found.words[1]

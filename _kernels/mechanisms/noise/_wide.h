@@ -15,11 +15,12 @@ static inline Wide<N + M> product(const Wide<N>& a, const Wide<M>& b) {
     for (int j = 0; j < M; ++j) {
         uint64_t carry = 0;
         for (int i = 0; i < N; ++i) {
+            // At most (2^64 - 1)^2 + 2 (2^64 - 1) = 2^128 - 1: does not wrap
             const unsigned __int128 sum = (unsigned __int128)a.words[i] * b.words[j] + out.words[i + j] + carry;
             out.words[i + j] = (uint64_t)sum;
             carry = (uint64_t)(sum >> 64);
         }
-        out.words[N + j] = carry;
+        out.words[N + j] = carry;  // written for the first time: rows before reach words[N + j - 1]
     }
     return out;
 }
@@ -36,7 +37,7 @@ template <int N>
 static inline void add(Wide<N>& a, const Wide<N>& b) {
     uint64_t carry = 0;
     for (int i = 0; i < N; ++i) {
-        const unsigned __int128 sum = (unsigned __int128)a.words[i] + b.words[i] + carry;
+        const unsigned __int128 sum = (unsigned __int128)a.words[i] + b.words[i] + carry;  // below 2^65
         a.words[i] = (uint64_t)sum;
         carry = (uint64_t)(sum >> 64);
     }
@@ -47,6 +48,7 @@ template <int N>
 static inline bool subtract(Wide<N>& a, const Wide<N>& b) {
     uint64_t borrow = 0;
     for (int i = 0; i < N; ++i) {
+        // Modulo 2^128: where the difference is below 0, all high bits are 1.
         const unsigned __int128 difference = (unsigned __int128)a.words[i] - b.words[i] - borrow;
         a.words[i] = (uint64_t)difference;
         borrow = (uint64_t)(difference >> 64) & 1;
@@ -57,6 +59,7 @@ static inline bool subtract(Wide<N>& a, const Wide<N>& b) {
 // a / 2^bits, rounded down, for 0 < bits < 64.
 template <int N>
 static inline void shift_down(Wide<N>& a, int bits) {
+    // 0 < bits < 64: both shifts are defined
     for (int i = 0; i + 1 < N; ++i) a.words[i] = a.words[i] >> bits | a.words[i + 1] << (64 - bits);
     a.words[N - 1] >>= bits;
 }
@@ -74,20 +77,24 @@ static inline Ratio scaled(const Ratio& a, const Ratio& ratio) { return words_fr
 // A polynomial in `square` / 2^bits, coefficients from the last to the first, times the weight.
 static inline Weight integrated(const Weight& weight, const Coefficient* coefficients, int n, uint64_t square, int bits) {
     Coefficient sum = {};
+    // Horner: sum = sum square / 2^bits + coefficient.
     for (int j = 0; j < n; ++j) {
         Wide<7> moved = product(sum, Wide<1>{{square}});
         shift_down(moved, bits);
         sum = words_from<6, 0>(moved);
         add(sum, coefficients[j]);
     }
+    // 256 + 320 bits after the point, less 320: again 256.
     return words_from<5, 5>(product(weight, sum));
 }
 
 // 2^128 part / total, rounded down, for part < total; `inverse` is 2^448 / total, rounded down.
 static inline Wide<2> threshold(const Weight& part, const Weight& total, const Ratio& inverse) {
     Wide<2> quotient = words_from<2, 5>(product(part, inverse));  // at most 1 too small, for part < 2^320
+    // 2^128 part - total quotient, exact in eight words
     Wide<8> rest = {{0, 0, part.words[0], part.words[1], part.words[2], part.words[3], part.words[4], 0}};
     subtract(rest, words_from<8, 0>(product(total, quotient)));
+    // One more if total still goes into the rest.
     if (!subtract(rest, words_from<8, 0>(total))) add(quotient, Wide<2>{{1, 0}});
     return quotient;
 }

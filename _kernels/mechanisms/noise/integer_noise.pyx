@@ -29,8 +29,9 @@ cdef inline Py_ssize_t find(
 ) noexcept nogil:
     """How many thresholds have a smaller high half than `word`; the sentinel after the last ends the search."""
     cdef Py_ssize_t i = guide[word >> shift]
+    # guide[cell] <= the answer, and the sentinel 2^64 - 1 is below no word: the loop ends within the table.
     while high[i] < word:
-        i += 1
+        i += 1  # thresholds below the word
     return i
 
 
@@ -55,9 +56,9 @@ def lookup(
     cdef Py_ssize_t n = high.shape[0] - 1, i, found
     for i in range(words.shape[0]):
         found = find(&high[0], &guide[0], shift, words[i, 0])
-        if high[found] == words[i, 0]:
+        if high[found] == words[i, 0]:  # the low half is only compared here
             found = find_tied(&high[0], &low[0], n, found, words[i, 0], words[i, 1])
-        out[i] = found - n // 2
+        out[i] = found - n // 2  # n = 2 reach thresholds, so draws from -reach to reach
 
 
 def add_noise(
@@ -108,6 +109,7 @@ cdef void _add_blocks(
     cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
+    # A block is one thread's, and has streams of its own: neither order nor number of threads matters.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _add_block(
             &values[b * BLOCK], min(<Py_ssize_t>BLOCK, n - b * BLOCK), top, below, subkeys, n_layers, base,
@@ -126,7 +128,9 @@ cdef void _add_block(
     cdef Py_ssize_t first = 0, size, i
     cdef int layer
     for layer in range(n_layers):
+        # Layers have subkeys, so streams, of their own.
         stream_open(&streams[layer], subkeys + 8 * layer, round_number, block)
+        # What is to be taken from a sum of counts to make it a sum of draws.
         reach = base * reach + (below.n if layer else top.n) // 2
     while first < n:
         size = min(<Py_ssize_t>BATCH, n - first)
@@ -134,7 +138,7 @@ cdef void _add_block(
         for layer in range(1, n_layers):
             find_next(&streams[layer], below, found, size)
             for i in range(size):
-                sums[i] = base * sums[i] + found[i]
+                sums[i] = base * sums[i] + found[i]  # fits int64: twice the largest sum does
         add_saturating(values + first, sums, size, reach)
         first += size
 
@@ -144,9 +148,11 @@ cdef void find_next(Stream* stream, const Table* table, int64_t* found, Py_ssize
     cdef Py_ssize_t i = 0, n_words, n_found
     cdef uint64_t word
     while i < n:
+        # Each word but those after a tie is one draw.
         if stream.position == stream.end:
             stream_refill(stream)
         n_words = min(<Py_ssize_t>(stream.end - stream.position), n - i)
+        # n_words <= BATCH: a stream's buffer has no more
         n_found = find_all(table.high, table.guide, table.shift, stream.buffer + stream.position, n_words, found + i)
         stream.position += n_found
         i += n_found
@@ -168,12 +174,15 @@ cdef inline Py_ssize_t find_all(
     """
     cdef uint16_t[BATCH] unfinished
     cdef Py_ssize_t i, r, k, n_unfinished = 0
+    # A step of the search for all, without a branch.
     for r in range(n):
         i = guide[words[r] >> shift]
-        found[r] = i + <int64_t>(high[i] < words[r])
+        found[r] = i + <int64_t>(high[i] < words[r])  # i < n where high[i] < word, since the sentinel is below none
+    # Those that are not done are listed: written always, kept where the count moves on.
     for r in range(n):
         unfinished[n_unfinished] = <uint16_t>r
         n_unfinished += high[found[r]] <= words[r]
+    # In ascending order, so all before the first tie are done.
     for k in range(n_unfinished):
         r = unfinished[k]
         while high[found[r]] < words[r]:
@@ -189,7 +198,9 @@ cdef inline void add_saturating(int64_t* values, const int64_t* draws, Py_ssize_
     cdef uint64_t value, draw, total, end
     cdef Py_ssize_t i
     for i in range(n):
+        # Modulo 2^64, without sign: no overflow that is not defined.
         value, draw = <uint64_t>values[i], <uint64_t>(draws[i] - reach)
         total = value + draw
+        # Both summands of one sign and the sum of the other: beyond the end of that sign.
         end = ((<uint64_t>1 << 63) - 1) + (value >> 63)
         values[i] = <int64_t>(end if ((value ^ total) & (draw ^ total)) >> 63 else total)
