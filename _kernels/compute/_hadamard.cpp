@@ -8,6 +8,7 @@ namespace FASTFEDREC_LEVEL {
 
 template <class T>
 static inline void transform(T* x, T* scratch, int n_passes) {
+    // An odd number of passes ends where it did not begin.
     if (n_passes % 2) __builtin_memcpy(scratch, x, sizeof(T) << n_passes);
     hadamard_passes(x, scratch, n_passes);
 }

@@ -11,6 +11,7 @@ namespace FASTFEDREC_LEVEL {
 template <class T>
 static inline void hadamard_pass(const T* __restrict__ from, ptrdiff_t half, T* __restrict__ to) {
     for (ptrdiff_t i = 0; i < half; ++i) {
+        // Butterfly: i is the index without its highest bit, which becomes the lowest of 2i and 2i + 1.
         const T a = from[i], b = from[i + half];
         to[2 * i] = (T)(a + b);
         to[2 * i + 1] = (T)(a - b);

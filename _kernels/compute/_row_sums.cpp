@@ -18,8 +18,9 @@ template <int N>
 void whole(const int32_t* items, const double* weights, ptrdiff_t n, const double* rows, ptrdiff_t stride,
            double* out) {
     F64 sums[N] = {};
+    // p in order: each of N vectors of columns has one chain of additions.
     for (ptrdiff_t p = 0; p < n; ++p) {
-        const double* row = rows + items[p] * stride;
+        const double* row = rows + items[p] * stride;  // int32 times ptrdiff_t: 64 bits
         const double weight = weights[p];
         for (int k = 0; k < N; ++k) sums[k] += *(const F64Unaligned*)(row + k * LANES) * weight;
     }
@@ -36,6 +37,7 @@ void add_rows(const int64_t* indptr, const int32_t* indices, const double* weigh
         const ptrdiff_t n = indptr[user + 1] - indptr[user];
         double* to = out + user * out_stride;
         ptrdiff_t column = 0;
+        // Columns by AT_ONCE vectors, then by one, then one by one: a column's sum is the same in each way.
         for (; column + AT_ONCE * LANES <= n_columns; column += AT_ONCE * LANES)
             whole<AT_ONCE>(items, mine, n, rows + column, stride, to + column);
         for (; column + LANES <= n_columns; column += LANES)

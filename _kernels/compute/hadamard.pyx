@@ -24,5 +24,6 @@ def transform_rows(
     cdef int thread
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
+        # A row is one thread's, and so is a row of `scratch`.
         for i in prange(n_rows, schedule="static"):
             hadamard_transform(&rows[i, 0], &scratch[thread, 0], n_passes)

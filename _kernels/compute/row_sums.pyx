@@ -35,6 +35,7 @@ def sum_dense_rows(
     cdef double* copy
     if n_users == 0 or n_columns == 0:
         return
+    # A block of columns is one thread's: it writes those of all users.
     with nogil, parallel(num_threads=n_threads):
         copy = NULL
         if indices.shape[0] > n_rows:  # without memory for a copy the columns are read where they are
@@ -43,6 +44,7 @@ def sum_dense_rows(
             first = block * ROW_SUMS_COLUMNS
             width = min(n_columns - first, <Py_ssize_t>ROW_SUMS_COLUMNS)
             if copy != NULL:
+                # copy: rows of `width` numbers, at most ROW_SUMS_COLUMNS.
                 for i in range(n_rows):
                     memcpy(copy + i * width, &matrix[i, first], width * sizeof(double))
                 add_rows(
@@ -72,6 +74,7 @@ def sum_sparse_rows(
     """Each user's row of `out` belongs to one thread."""
     cdef Py_ssize_t user, p, q, item
     cdef double weight
+    # A user is one thread's; its entries in order, and for each the row's.
     for user in prange(out.shape[0], nogil=True, schedule="dynamic", chunksize=16, num_threads=n_threads):
         memset(&out[user, 0], 0, out.shape[1] * sizeof(double))
         for p in range(indptr[user], indptr[user + 1]):

@@ -37,6 +37,7 @@ def keep_entries(
                 continue
             stream_open(&stream, &subkey[0], round_number, users[u])
             memset(marked, 0, bitmap_words(n) * sizeof(uint64_t))
+            # n is at most the longest user's, for whom `marked` has room.
             mark_subset(&stream, n, max_entries, marked)
             for j in range(n):
                 kept[indptr[u] + j] = (marked[j >> 6] >> (j & 63)) & 1
@@ -55,16 +56,18 @@ def project(
     """x times the directions, shrunk into the ball."""
     cdef Py_ssize_t n_users = out.shape[0], p = out.shape[1], u, j, f
     cdef double norm
+    # Each user's row of `out` is one thread's.
     for u in prange(
         n_users, nogil=True, schedule="dynamic", chunksize=64, num_threads=n_threads, use_threads_if=n_threads > 1
     ):
         for j in range(indptr[u], indptr[u + 1]):
             for f in range(p):
-                out[u, f] += values[j] * directions[indices[j], f]
+                out[u, f] += values[j] * directions[indices[j], f]  # x V, entries in their order
         norm = 0.0
         for f in range(p):
             norm = norm + out[u, f] * out[u, f]
         norm = sqrt(norm)
         if norm > radius:
+            # The row is scaled to a norm of `radius`, up to rounding.
             for f in range(p):
                 out[u, f] *= radius / norm

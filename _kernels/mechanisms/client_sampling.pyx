@@ -31,6 +31,7 @@ def mark_poisson(
     cdef Py_ssize_t n_blocks = (n_clients + BLOCK - 1) // BLOCK, b
     if n_clients == 0:
         return
+    # A block is whole words of `marked`, so no two threads write to one word; its stream is its own.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _mark_block(
             <uint8_t*>&marked[b * BLOCK // 64], min(<Py_ssize_t>BLOCK, n_clients - b * BLOCK), &subkey[0], threshold,
@@ -46,6 +47,7 @@ cdef void _mark_block(
     cdef Py_ssize_t i = 0
     stream_open(&stream, subkey, round_number, block)
     while i < n:
+        # A stream's batch is whole blocks of 8 words, so i is a multiple of 8, and i / 8 a whole byte.
         stream_refill(&stream)
         mark_below(threshold, stream.buffer, min(<Py_ssize_t>stream.end, n - i), marks + i // 8)
         i += stream.end
@@ -79,6 +81,7 @@ def list_marked(
         _list_block(&marked[0], n_words, 0, &out[0])
         return
     with nogil:
+        # Each block counts, then writes from where the blocks before it end: ranges of `out` that do not overlap.
         for b in prange(n_blocks, schedule="static", num_threads=n_threads):
             starts[b + 1] = _count_block(&marked[b * WORDS], min(<Py_ssize_t>WORDS, n_words - b * WORDS))
         for b in range(n_blocks):
@@ -101,6 +104,7 @@ cdef void _list_block(const uint64_t* marked, Py_ssize_t n_words, int64_t first,
     cdef Py_ssize_t i, found = 0
     for i in range(n_words):
         word = marked[i]
+        # One bit a turn, the lowest first.
         while word:
             out[found] = first + 64 * i + lowest_bit(word)
             found += 1

@@ -38,15 +38,19 @@ cdef bint clip_row(const Real* row, Real* out, Py_ssize_t n, double bound, int o
             if not isfinite(row[i]):
                 memset(out, 0, n * sizeof(Real))
                 return False
+            # Finite, so `max` meets no NaN.
             largest = max(largest, fabs(<double>row[i]))
+        # largest = m 2^exponent with m from 1/2 to 1: within the bounds of the exponent, so is largest * scale.
         frexp(largest, &exponent)
         scale = ldexp(1.0, -min(max(exponent, -MAX_EXPONENT), MAX_EXPONENT))
         total = norm_sum(row, n, scale, order)
     norm = total if order == 1 else sqrt(total)
+    # Rounding errors of norm and bound are within the slack: what passes has a norm of at most `bound` exactly.
     if norm * (1.0 + slack) <= bound * scale * (1.0 - ULP):
         if out != row:
             memcpy(out, row, n * sizeof(Real))
     else:
+        # norm > 0, since bound * scale >= 0: no division by 0.
         shrink(row, n, scale, bound / norm * (1.0 - slack), out)
     return True
 
@@ -63,6 +67,7 @@ def clip_rows(
     cdef Py_ssize_t n_rows = rows.shape[0], n = rows.shape[1], r
     if n == 0:
         return
+    # Rows are independent: each thread writes its own rows of `out` and `rejected`.
     for r in prange(n_rows, nogil=True, schedule="static", num_threads=n_threads):
         rejected[r] = not clip_row(&rows[r, 0], &out[r, 0], n, bound, order)
 
@@ -78,6 +83,7 @@ def clip_ragged(
     """Clip rows of different lengths in place to the norm `bound`; an infinite one rejects without clipping."""
     cdef Py_ssize_t r
     cdef Real* row
+    # Rows do not overlap: each thread writes its own.
     for r in prange(rejected.shape[0], nogil=True, schedule="static", num_threads=n_threads):
         rejected[r] = 0
         if starts[r] < starts[r + 1]:

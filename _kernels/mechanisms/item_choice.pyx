@@ -29,11 +29,12 @@ def contributed_counts(
             wanted = max_items
             if indptr[u + 1] - indptr[u] > wanted:
                 stream_open(&stream, &subkey[0], 0, users[u])
+            # Algorithm S: item j is taken with probability wanted / left, up to the bias of stream_below.
             for j in range(indptr[u], indptr[u + 1]):
                 if wanted == 0:
                     break
                 # With no more items left than wanted, all are taken and nothing is drawn.
                 if indptr[u + 1] - j > wanted and <int64_t>stream_below(&stream, indptr[u + 1] - j) >= wanted:
                     continue
-                counts[indices[j]] += 1
+                counts[indices[j]] += 1  # Interactions checks that indices are below n_items
                 wanted -= 1

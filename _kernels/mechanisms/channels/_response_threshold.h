@@ -47,18 +47,23 @@ static inline I64 truncate(F64 values) {
 
 // Thresholds, less 2^63.
 static inline I64 response_offsets(F64 t, int64_t span) {
-    const F64 size = (F64)((U64)t & 0x7fffffffffffffff);
+    const F64 size = (F64)((U64)t & 0x7fffffffffffffff);  // |t|
+    // NaN is neither inside nor finite; infinity is not finite: both have offset 0, a fair coin.
     const I64 inside = (I64)(size < 1.0), finite = (I64)(size <= __DBL_MAX__), sign = (I64)t < 0;
     // Inside, |t| <= 1 - 2^-53, so the product is below 2^63 even where span rounds up to that as a double.
     I64 offset = FASTFEDREC_LEVEL::truncate((F64)(inside & (I64)size) * (double)span);
+    // At most span, whatever the double of span rounds to.
     offset = offset > span ? I64{} + span : offset;
+    // |t| >= 1 and finite: offset is span.
     offset |= ~inside & finite & span;
+    // Two's complement: the sign of t.
     return (offset ^ sign) - sign;
 }
 
 // Answers, +1 or -1, to as many values as a vector has.
 template <class Answer>
 static inline void respond_vector(F64 t, U64 words, int64_t span, Answer* answers) {
+    // word < 2^63 + offset, as integers with sign: both less 2^63. -1 or 1.
     const I64 offsets = response_offsets(t, span), centred = (I64)(words ^ ((uint64_t)1 << 63));
     const I64 wide = (I64)(centred >= offsets) | 1;
     if constexpr (sizeof(Answer) == 8) {
@@ -95,6 +100,7 @@ template <class Real, class Answer>
 static inline void responses(const Real* values, const uint64_t* words, ptrdiff_t n, int64_t span, Answer* answers) {
     U64 word;
     for (; n >= RESPONSES; n -= RESPONSES, values += RESPONSES, words += RESPONSES, answers += RESPONSES) {
+        // Whole vectors, then the last values beside zeros whose answers are not copied.
         __builtin_memcpy(&word, words, sizeof word);
         respond_vector(load_values(values), word, span, answers);
     }

@@ -51,6 +51,7 @@ def respond_values(
     cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
+    # A block has values, words and answers of its own.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _respond_block(&values[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], span, round_number, b)
 
@@ -84,6 +85,7 @@ def respond_memberships(
         items = &indices[0]
     if n_items == 0:
         return
+    # A user has a stream and a row of `out` of its own.
     for u in prange(n_users, nogil=True, schedule="static", num_threads=n_threads):
         _respond_row(items + indptr[u], indptr[u + 1] - indptr[u], &out[u, 0], n_items, &subkey[0], span, users[u])
 
@@ -100,6 +102,7 @@ cdef void _respond_row(
         n_words = min(<Py_ssize_t>stream.end, n_items - start)
         # As if the user had none of these items; then its own once more, for they are few.
         respond_alike(membership_threshold(False, span), stream.buffer, n_words, out + start)
+        # The user's items are ascending: j goes through them once.
         while j < n and items[j] < start + n_words:
             out[items[j]] = 1 if stream.buffer[items[j] - start] < membership_threshold(True, span) else -1
             j += 1
@@ -130,6 +133,7 @@ def sample_memberships(
         thread = threadid()
         marks = <uint8_t*>calloc(n_items, 1)
         for chunk in prange(n_chunks, schedule="static"):
+            # Each thread adds to rows of `sums` and `counts` of its own; whole numbers, in any order.
             if marks == NULL or not _sample_chunk(
                 &indptr[0], items, &users[0], chunk * CHUNK, min(n_users, (chunk + 1) * CHUNK), n_items,
                 &sums[thread, 0], &counts[thread, 0], marks, &subkey[0], span, n_reports,
@@ -157,8 +161,10 @@ cdef bint _sample_chunk(
         for j in range(indptr[u], indptr[u + 1]):
             marks[items[j]] = 1
         for r in range(n_reports):
+            # Uniform in [0, n_items), up to n_items / 2^64; no index beyond the sums.
             item = <Py_ssize_t>mulhi64(words[2 * r], n_items)
             counts[item] += 1
+            # +1 or -1, with the threshold of t = 1 where the user has the item, else of t = -1.
             sums[item] += 2 * <int64_t>(words[2 * r + 1] < threshold[marks[item]]) - 1
         for j in range(indptr[u], indptr[u + 1]):
             marks[items[j]] = 0

@@ -54,6 +54,7 @@ def sample_rows(
     cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
+    # A block has values, words and outputs of its own.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _sample_block(
             &values[0], &thresholds[0, 0], thresholds.shape[1], &last[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK),
@@ -69,5 +70,5 @@ cdef void _sample_block(
     cdef Py_ssize_t i, row
     stream_open(&stream, subkey, round_number, block)
     for i in range(start, stop):
-        row = <Py_ssize_t>values[i]
+        row = <Py_ssize_t>values[i]  # values are below n_inputs
         out[i] = <Out>table_output(thresholds + row * width, width, last[row], stream_next(&stream))

@@ -37,6 +37,7 @@ cdef struct Plan:
 
 cdef inline uint64_t _share(double part, uint64_t whole) noexcept nogil:
     """part * whole rounded toward 0 and at most `whole`, for a part in [0, 1]."""
+    # <double>whole may be above `whole`: where the product is as large, it is cut off before it is converted.
     cdef double product = part * <double>whole
     return whole if product >= <double>whole else min(<uint64_t>product, whole)
 
@@ -50,9 +51,11 @@ cdef inline void _place(
     if t - t != 0.0:          # NaN or infinite
         t = 0.0
     t = min(max(t, -1.0), 1.0)
+    # From 0 to free_cells; so is `start`, and start + window <= n_cells.
     cells = 0.5 * (t + 1.0) * <double>free_cells
     start[0] = min(<uint64_t>cells, free_cells)
     shift[0] = 0 if start[0] == free_cells else _share(cells - <double>start[0], plan.extra)
+    # half - span to half + span, so never below 0 or beyond the words that are left.
     positive[0] = plan.half + _share(t, plan.span) if t >= 0.0 else plan.half - _share(-t, plan.span)
 
 
@@ -60,11 +63,14 @@ cdef inline uint16_t _report(double t, uint64_t word, const Plan* plan) noexcept
     cdef uint64_t start, shift, positive, cell
     cdef uint64_t common = plan.n_cells * plan.low, favoured = plan.window * plan.extra
     if word < common:
+        # word < n_cells low, so low > 0 and the cell is below n_cells.
         return <uint16_t>(word // plan.low)
     word -= common
     _place(t, plan, &start, &shift, &positive)
     if word < favoured:
+        # word < window extra, so extra > 0 and cell < window.
         cell = word // plan.extra
+        # start + (word + shift) // extra: the window begins `shift` words into its first cell.
         return <uint16_t>(start + cell + (word - cell * plan.extra >= plan.extra - shift))
     return <uint16_t>(plan.plus if word - favoured < positive else plan.minus)
 
@@ -114,6 +120,7 @@ def report_values(
     cdef Plan plan = _plan(numbers)
     if n == 0:
         return
+    # A block has values, words and reports of its own.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _report_block(&values[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK), &plan, &subkey[0], round_number, b)
 

@@ -40,6 +40,7 @@ def report_values(
     cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
+    # Blocks have values, words and reports of their own: no report depends on the number of threads.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _report_block(&values[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], low, extra, round_number, b)
 
@@ -54,6 +55,7 @@ cdef void _report_block(
     stream_open(&stream, subkey, round_number, block)
     for i in range(start, stop):
         word = stream_next(&stream)
+        # low >= 1 and extra + n_values low = 2^64: the quotient is below n_values.
         out[i] = <Out>values[i] if word < extra else <Out>((word - extra) // low)
 
 
@@ -69,6 +71,7 @@ def report_bits(
     cdef Py_ssize_t n_values = out.shape[1], n = out.shape[0] * n_values, n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
+    # Blocks of bits likewise, whichever rows they cut.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _bits_block(
             &values[0], n_values, &out[0, 0], NULL, b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], low, round_number, b
@@ -90,6 +93,7 @@ def add_bits(
         return
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
+        # Each thread adds to a row of `sums` of its own; whole numbers, in any order.
         for b in prange(n_blocks, schedule="static"):
             _bits_block(
                 &values[0], n_values, NULL, &sums[thread, 0], b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], low,
@@ -107,12 +111,14 @@ cdef void _bits_block(
     cdef bint bit
     stream_open(&stream, subkey, round_number, block)
     for i in range(start, stop):
+        # P(1) = 1/2 for the own bit, low / 2^64 for another.
         threshold = <uint64_t>1 << 63 if column == <Py_ssize_t>values[row] else low
         bit = stream_next(&stream) < threshold
         if out != NULL:
             out[i] = bit
         else:
             sums[column] += bit
+        # The next bit: of the same row, or the first of the next row.
         column += 1
         if column == n_values:
             column = 0

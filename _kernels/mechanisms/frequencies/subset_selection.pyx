@@ -46,6 +46,7 @@ def report_subsets(
         return
     with nogil, parallel(num_threads=n_threads):
         marked = <uint64_t*>calloc(bitmap_words(n_values), sizeof(uint64_t))
+        # Blocks have values, words and rows of `out` of their own; `marked` is the thread's, all 0 between reports.
         for b in prange(n_blocks, schedule="static"):
             if marked == NULL:
                 failed[threadid()] = 1
@@ -68,14 +69,17 @@ cdef void _subsets_block(
     stream_open(&stream, subkey, round_number, block)
     for i in range(start, stop):
         own = <uint64_t>values[i]
-        with_own = stream_next(&stream) < p_count
+        with_own = stream_next(&stream) < p_count  # with probability p_count / 2^64
+        # Ranks 0 to n_values - 2 of the values but the own one.
         mark_unbiased_subset(&stream, last, size - with_own, marked)
+        # A mark at the own value stands for the last value, which no rank stands for.
         if (marked[own >> 6] >> (own & 63)) & 1:
             marked[own >> 6] ^= <uint64_t>1 << (own & 63)
             marked[last >> 6] |= <uint64_t>1 << (last & 63)
         if with_own:
             marked[own >> 6] |= <uint64_t>1 << (own & 63)
         for j in range(bitmap_words(n_values)):
+            # `size` marks in all, so `found` ends where the next row begins.
             word = marked[j]
             marked[j] = 0
             while word:
