@@ -2,10 +2,12 @@
 
 import decimal
 import functools
+import inspect
 import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,7 +15,6 @@ from fastfedrec._kernels.mechanisms.channels import channel as _kernel
 from fastfedrec.core.check import check_exact, check_integer, check_real
 from fastfedrec.core.numbers import is_exact
 from fastfedrec.core.randomness import Key, claim_call
-from fastfedrec.mechanisms._nominal import NominalEpsilon
 from fastfedrec.mechanisms.report_checks import CODES, check_codes, check_reals, code_type, report_array
 
 TOTAL = 2**64
@@ -66,7 +67,56 @@ def _exact_numbers(name: str, values: Sequence[Fraction | int | float]) -> tuple
     return tuple(v if is_exact(v) else check_exact(f"{name}[{i}]", v) for i, v in enumerate(values))
 
 
-class Channel(NominalEpsilon):
+class NominalEpsilon:
+    """Constructors take `nominal_epsilon`; `epsilon` is that of what runs, which is computed and at most as large."""
+
+    likelihood_ratio: Any
+
+    def __new__(cls, *_: Any, **named: Any) -> Self:
+        """Say so to who passes `epsilon=`, which Python would only call unexpected."""
+        if "epsilon" in named and "nominal_epsilon" in inspect.signature(cls.__init__).parameters:
+            raise TypeError(f"{cls.__name__} takes nominal_epsilon, not epsilon: what runs costs at most that")
+        return super().__new__(cls)
+
+    @property
+    def epsilon(self) -> float:
+        """What one report costs, in nats: log of `likelihood_ratio`, rounded up.
+
+        Returns
+        -------
+        float
+            At least 0, and at most `nominal_epsilon` where there is one.
+        """
+        ratio = self.likelihood_ratio
+        return math.inf if isinstance(ratio, float) else log_upper(ratio)
+
+
+class Decoded(NominalEpsilon):
+    """Reports are positions in `outputs`, the numbers that they stand for."""
+
+    outputs: tuple[Fraction, ...]
+
+    @functools.cached_property
+    def _decoder(self) -> np.ndarray:
+        return np.array([float(value) for value in self.outputs])
+
+    def estimate(self, reports: np.ndarray) -> np.ndarray:
+        """Decode reports, each to an unbiased estimate of its input (a real number, as it was clipped).
+
+        Parameters
+        ----------
+        reports : array_like of int
+            Positions in `outputs`.
+
+        Returns
+        -------
+        ndarray of float64
+            Same shape.
+        """
+        return self._decoder[check_codes("reports", reports, len(self.outputs))]
+
+
+class Channel(Decoded):
     """A mechanism with finitely many inputs and outputs, as integer counts out of 2^64.
 
     Output y has probability exactly ``counts[x][y] / 2**64`` on input x, because it is drawn by comparing one uniform
@@ -147,18 +197,6 @@ class Channel(NominalEpsilon):
                 return math.inf
             worst = max(worst, Fraction(max(column), min(column)))
         return worst
-
-    @property
-    def epsilon(self) -> float:
-        """What one use costs, in nats: log of `likelihood_ratio`, rounded up.
-
-        Returns
-        -------
-        float
-            At least 0.
-        """
-        ratio = self.likelihood_ratio
-        return math.inf if isinstance(ratio, float) else log_upper(ratio)
 
     def probability(self, x: int, y: int) -> Fraction:
         """The exact probability of output `y` on input `x`.
@@ -297,19 +335,3 @@ class Channel(NominalEpsilon):
             n_threads,
         )
         return out
-
-    def estimate(self, reports: np.ndarray) -> np.ndarray:
-        """Decode reports, each to an unbiased estimate of its input.
-
-        Parameters
-        ----------
-        reports : array_like of int
-            Positions in `outputs`.
-
-        Returns
-        -------
-        ndarray of float64
-            Same shape.
-        """
-        reports = check_codes("reports", reports, len(self.outputs))
-        return np.array([float(value) for value in self.outputs])[reports]

@@ -1,6 +1,5 @@
 """Piecewise (PM) and hybrid (HM) mechanisms for a real number in [-1, 1] (Wang et al. 2019)."""
 
-import functools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -10,9 +9,8 @@ import numpy as np
 from fastfedrec._kernels.mechanisms.channels import piecewise as _kernel
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.randomness import Key, claim_call
-from fastfedrec.mechanisms._nominal import NominalEpsilon
-from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower, log_upper
-from fastfedrec.mechanisms.report_checks import check_codes, check_reals, report_array
+from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, Decoded, exp_lower
+from fastfedrec.mechanisms.report_checks import check_reals, report_array
 
 # Below this epsilon the hybrid mechanism is binary response alone (Wang et al. 2019).
 _ROOT = 405 * math.sqrt(241)
@@ -20,7 +18,7 @@ _LEAST_HYBRID = math.log((-5 + 2 * math.cbrt(6353 - _ROOT) + 2 * math.cbrt(6353 
 _REMEDY = "scale them to [-1, 1]"
 
 
-class Piecewise(NominalEpsilon):
+class Piecewise(Decoded):
     """Report one of many cells: more likely one of a window around the value, equally likely one of all others.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values t are neighbours
@@ -107,21 +105,6 @@ class Piecewise(NominalEpsilon):
             At least 1.
         """
         return Fraction(self.low + self.extra, self.low)
-
-    @property
-    def epsilon(self) -> float:
-        """What one report costs, in nats: log of `likelihood_ratio`, rounded up.
-
-        Returns
-        -------
-        float
-            At most `nominal_epsilon`.
-        """
-        return log_upper(self.likelihood_ratio)
-
-    @functools.cached_property
-    def _decoder(self) -> np.ndarray:
-        return np.array([float(value) for value in self.outputs])
 
     @property
     def _numbers(self) -> np.ndarray:
@@ -226,22 +209,6 @@ class Piecewise(NominalEpsilon):
             values.reshape(-1), out.reshape(-1), self._numbers, key.subkey(self._purpose), round_number, n_threads
         )
         return out
-
-    def estimate(self, reports: np.ndarray) -> np.ndarray:
-        """Decode reports, each to an unbiased estimate of its (clipped) value.
-
-        Parameters
-        ----------
-        reports : array_like of int
-            Positions in `outputs`.
-
-        Returns
-        -------
-        ndarray of float64
-            Same shape.
-        """
-        reports = check_codes("reports", reports, len(self.outputs))
-        return self._decoder[reports]
 
 
 class Hybrid(Piecewise):

@@ -5,8 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec.core.check import check_exact, check_integer, plain_array
-from fastfedrec.mechanisms._nominal import NominalEpsilon
-from fastfedrec.mechanisms.channels.channel import TOTAL, log_upper
+from fastfedrec.mechanisms.channels.channel import TOTAL, NominalEpsilon
 from fastfedrec.mechanisms.report_checks import check_codes, check_reals
 
 
@@ -17,22 +16,16 @@ class FrequencyOracle(NominalEpsilon):
     n_values: int
     p_count: int
     q_count: int
-    likelihood_ratio: Fraction
 
     def _probabilities(self) -> tuple[Fraction, Fraction]:
         """Return p and q, exact for what runs."""
         return Fraction(self.p_count, TOTAL), Fraction(self.q_count, TOTAL)
 
-    @property
-    def epsilon(self) -> float:
-        """What one report costs, in nats: log of `likelihood_ratio`, rounded up.
-
-        Returns
-        -------
-        float
-            At most `nominal_epsilon`.
-        """
-        return log_upper(self.likelihood_ratio)
+    def _check(self, values: np.ndarray) -> np.ndarray:
+        values = check_codes("values", values, self.n_values)
+        if values.ndim != 1:
+            raise ValueError(f"values must have 1 dimension, got shape {values.shape}")
+        return values
 
     def support(self, reports: np.ndarray) -> np.ndarray:
         """How many reports support each value; adds up over shards of clients.

@@ -252,12 +252,6 @@ class OUE(FrequencyOracle):
         _kernel.add_bits(values, sums, key.subkey(self._purpose), self.q_count, round_number, n_threads)
         return sums.sum(axis=0)
 
-    def _check(self, values: np.ndarray) -> np.ndarray:
-        values = check_codes("values", values, self.n_values)
-        if values.ndim != 1:
-            raise ValueError(f"values must have 1 dimension, got shape {values.shape}")
-        return values
-
     def support(self, reports: np.ndarray) -> np.ndarray:
         """How many reports support each value; adds up over shards of clients.
 

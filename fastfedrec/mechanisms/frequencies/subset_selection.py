@@ -10,7 +10,7 @@ from fastfedrec.core.check import check_epsilon, check_integer, plain_array
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, exp_lower
 from fastfedrec.mechanisms.frequencies._oracle import FrequencyOracle
-from fastfedrec.mechanisms.report_checks import CODES, check_codes, code_type, report_array
+from fastfedrec.mechanisms.report_checks import CODES, code_type, report_array
 
 
 class SubsetSelection(FrequencyOracle):
@@ -127,9 +127,7 @@ class SubsetSelection(FrequencyOracle):
         ndarray of shape (n, subset_size), uint8 or a wider integer
             Values, ascending in each row: their order says nothing.
         """
-        values = check_codes("values", values, self.n_values)
-        if values.ndim != 1:
-            raise ValueError(f"values must have 1 dimension, got shape {values.shape}")
+        values = self._check(values)
         dtypes = CODES[CODES.index(code_type(self.n_values)) :]
         out = report_array(out, values, dtypes, shape=(len(values), self.subset_size))
         key, round_number, n_threads = claim_call("SubsetSelection.privatize", key, round, n_threads)

@@ -64,6 +64,9 @@ class DiscreteGaussian(IntegerNoise):
     True
     """
 
+    #: The pure epsilon of one release, which is infinite: the cost is `rho`.
+    epsilon = math.inf
+
     _purpose = "discrete_gaussian.privatize"
 
     def __init__(self, stddev: Fraction | int | float, *, sampler: str = "exact"):
@@ -87,17 +90,6 @@ class DiscreteGaussian(IntegerNoise):
             At least 0.
         """
         return check_exact("sensitivity", sensitivity, low=0) ** 2 / (2 * self.stddev**2)
-
-    @property
-    def epsilon(self) -> float:
-        """The pure epsilon of one release, which is infinite: the cost is `rho`.
-
-        Returns
-        -------
-        float
-            Infinity.
-        """
-        return math.inf
 
     @property
     def variance(self) -> float:

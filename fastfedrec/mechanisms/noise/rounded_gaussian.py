@@ -53,6 +53,9 @@ class RoundedGaussian(IntegerNoise):
     True
     """
 
+    #: The pure epsilon of one release, which is infinite, as for every Gaussian mechanism.
+    epsilon = math.inf
+
     _purpose = "rounded_gaussian.privatize"
 
     def __init__(self, stddev: Fraction | int | float):
@@ -80,17 +83,6 @@ class RoundedGaussian(IntegerNoise):
         except OverflowError:
             return sys.float_info.max
         return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, 0.0)
-
-    @property
-    def epsilon(self) -> float:
-        """The pure epsilon of one release, which is infinite, as for every Gaussian mechanism.
-
-        Returns
-        -------
-        float
-            Infinity.
-        """
-        return math.inf
 
     @property
     def variance(self) -> float:
