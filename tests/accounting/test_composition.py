@@ -2,6 +2,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -82,7 +83,6 @@ def test_pld_of_pure_mechanisms_is_nearly_exact(uses):
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.5, 1.0, 36.0, 38.0, 50.0, 699.0, 701.0, 745.0, 1e6, 1e300])
 @pytest.mark.parametrize("rate", [1e-300, 1e-17, 1e-16, 1e-9, 0.01, 0.999, 1.0])
 def test_sampled_pure_releases_are_not_below_the_truth_and_hardly_above(epsilon, rate):
-    mpmath = pytest.importorskip("mpmath", reason="the oracle needs mpmath")
     sampling = {"neighboring": "add_remove", "sampling": "poisson", "sampling_probability": rate}
     with mpmath.workdps(700):
         e = mpmath.mpf(epsilon)
@@ -104,7 +104,7 @@ def test_laplace_costs_at_least_the_inverse_of_its_scale(noise):
     assert cost == math.inf or cost <= 7 / noise * (1 + 1e-15)
 
 
-def zcdp_oracle(mpmath, rho, delta):
+def zcdp_oracle(rho, delta):
     """The minimum over alpha, which lies where its derivative is 0."""
     with mpmath.workdps(60):
         rho, delta = mpmath.mpf(rho), mpmath.mpf(delta)
@@ -123,8 +123,7 @@ def zcdp_oracle(mpmath, rho, delta):
 @pytest.mark.parametrize("rho", [3e-24, 1e-9, 0.01, 1.0, 1e4, 1e100, 1e300])
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 1e-3, 0.9])
 def test_zcdp_is_not_below_its_minimum_and_hardly_above(rho, delta):
-    mpmath = pytest.importorskip("mpmath", reason="the oracle needs mpmath")
-    exact = zcdp_oracle(mpmath, rho, delta)
+    exact = zcdp_oracle(rho, delta)
     event = ZCDP("z", rho, neighboring="replace", sampling="none")
     cost = ZCDPAccountant().compose(event).get_epsilon(delta)
     if -math.expm1(-rho) < delta**2:

@@ -1,3 +1,4 @@
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -50,7 +51,7 @@ def test_figures_of_the_page(n, m):
     assert epsilon == pytest.approx(WITHOUT_REPLACEMENT[n, m], abs=1e-4)
 
 
-def poisson_oracle(mpmath, order, q, z):
+def poisson_oracle(order, q, z):
     """The mean of w^order - 1 - order (w - 1), whose last part is 0, by quadrature."""
     with mpmath.workdps(40):
         order, q, z = (mpmath.mpf(value) for value in (order, q, z))
@@ -72,16 +73,14 @@ def poisson_oracle(mpmath, order, q, z):
     ],
 )  # fmt: skip
 def test_poisson_is_not_below_quadrature_and_hardly_above(order, q, z):
-    mpmath = pytest.importorskip("mpmath", reason="the quadrature needs mpmath")
-    exact = poisson_oracle(mpmath, order, q, z)
+    exact = poisson_oracle(order, q, z)
     assert exact <= poisson_divergence(order, q, z) <= exact * (1 + 1e-7)
 
 
 def test_what_needs_too_many_points_is_bounded_by_whole_orders(monkeypatch):
-    mpmath = pytest.importorskip("mpmath", reason="the quadrature needs mpmath")
     monkeypatch.setattr(_renyi, "_MOST_POINTS", 0)
     for order in (1.3, 2.7, 7.5):
-        exact, bound = poisson_oracle(mpmath, order, 0.1, 1.0), poisson_divergence(order, 0.1, 1.0)
+        exact, bound = poisson_oracle(order, 0.1, 1.0), poisson_divergence(order, 0.1, 1.0)
         assert exact <= bound <= exact * 1.8
 
 
@@ -89,7 +88,6 @@ def test_what_needs_too_many_points_is_bounded_by_whole_orders(monkeypatch):
     ("order", "q", "z"), [(2, 0.01, 1.0), (1.5, 0.3, 0.7), (1.05, 1e-6, 3.0), (9, 0.05, 2.0), (40, 1e-3, 30.0)]
 )
 def test_without_replacement_is_the_divergence_of_its_pair(order, q, z):
-    mpmath = pytest.importorskip("mpmath", reason="the quadrature needs mpmath")
     with mpmath.workdps(40):
         alpha, rate, noise = (mpmath.mpf(value) for value in (order, q, z))
 
@@ -107,7 +105,6 @@ def test_without_replacement_is_the_divergence_of_its_pair(order, q, z):
 
 @pytest.mark.parametrize("z", [0.7, 2.0])
 def test_laplace_against_quadrature(z):
-    mpmath = pytest.importorskip("mpmath", reason="the quadrature needs mpmath")
     costs = RDPAccountant().compose(Laplace(z, neighboring="replace", sampling="none"))._costs
     (divergences,) = costs.values()
     for i in (3, 19, 25):
@@ -126,7 +123,6 @@ def test_poisson_with_everybody_is_no_sampling(order, z):
 
 
 def test_public_accountant_agrees():
-    pytest.importorskip("dp_accounting", reason="the comparison needs dp-accounting")
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
@@ -141,7 +137,6 @@ def test_public_accountant_agrees():
     [(0.1, 0.5, 100), (0.01, 1.1, 2000), (1e-3, 1e3, 1), (0.5, 0.3, 1), (1e-4, 0.2, 100), (0.9, 50, 10)],
 )
 def test_never_above_the_public_accountant_with_its_own_orders(q, z, count):
-    pytest.importorskip("dp_accounting", reason="the comparison needs dp-accounting")
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
@@ -202,7 +197,6 @@ def test_delta_undoes_epsilon():
 
 @pytest.mark.parametrize("epsilon", [1e-12, 0.3, 5.0, 800.0, 1e300])
 def test_randomized_response_is_not_below_its_formula(epsilon):
-    mpmath = pytest.importorskip("mpmath", reason="the oracle needs mpmath")
     (divergences,) = RDPAccountant().compose(LocalReports("m", epsilon, 1, 10))._costs.values()
     with mpmath.workdps(60):
         e = mpmath.mpf(epsilon)
@@ -214,7 +208,6 @@ def test_randomized_response_is_not_below_its_formula(epsilon):
 
 @pytest.mark.parametrize("scale", [1e-3, 0.7, 40.0, 1e6, 1e12])
 def test_laplace_is_not_below_its_formula(scale):
-    mpmath = pytest.importorskip("mpmath", reason="the oracle needs mpmath")
     (divergences,) = RDPAccountant().compose(Laplace(scale, neighboring="replace", sampling="none"))._costs.values()
     with mpmath.workdps(60):
         s = mpmath.mpf(scale)

@@ -1,5 +1,6 @@
 """What rounding changes in a sum by FFT is below its bound, and the bound is not so large that anything would be."""
 
+import mpmath
 import numpy as np
 import pytest
 import scipy
@@ -8,7 +9,7 @@ from fastfedrec.accounting import _transform
 from fastfedrec.accounting._transform import convolve_masses, fast_length
 
 
-def binomial(mpmath, n, p, length):
+def binomial(n, p, length):
     """Exact, modulo `length`, to 40 digits."""
     masses = [mpmath.mpf(0)] * length
     with mpmath.workdps(60):
@@ -19,7 +20,7 @@ def binomial(mpmath, n, p, length):
     return masses
 
 
-def difference(mpmath, masses, exact):
+def difference(masses, exact):
     return float(mpmath.fsum(abs(mpmath.mpf(float(a)) - b) for a, b in zip(masses, exact, strict=True)))
 
 
@@ -27,10 +28,9 @@ def difference(mpmath, masses, exact):
 @pytest.mark.parametrize("p", [0.5, 0.015625])
 @pytest.mark.parametrize("least", [60, 4096, 10_125])
 def test_errors_are_below_their_bound(n, p, least):
-    mpmath = pytest.importorskip("mpmath", reason="the oracle needs mpmath")
     length = fast_length(least)
     masses, error = convolve_masses([(np.array([1 - p, p]), n)], length, 0)
-    found = difference(mpmath, masses, binomial(mpmath, n, p, length))
+    found = difference(masses, binomial(n, p, length))
     assert found <= error
     # Each use adds one error, in the Euclidean norm of a spectrum of such a length.
     assert error <= 1e-13 * n * length**0.5
@@ -38,12 +38,11 @@ def test_errors_are_below_their_bound(n, p, least):
 
 def test_a_transform_with_larger_errors_is_seen(monkeypatch):
     """The same comparison, of a transform whose values are off by a hundred times what they may be."""
-    mpmath = pytest.importorskip("mpmath", reason="the oracle needs mpmath")
     rfft = scipy.fft.rfft
     monkeypatch.setattr(scipy.fft, "rfft", lambda x: rfft(x) * (1 + 1e-12))
     n, length = 5_000, 4096
     masses, error = convolve_masses([(np.array([0.5, 0.5]), n)], length, 0)
-    assert difference(mpmath, masses, binomial(mpmath, n, 0.5, length)) > error
+    assert difference(masses, binomial(n, 0.5, length)) > error
 
 
 @pytest.mark.parametrize("length", [2, 30, 1000, 2**17, 3**10, 5**7])

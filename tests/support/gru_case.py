@@ -5,10 +5,8 @@ import itertools
 import numpy as np
 from naive.compute.networks import gru as naive
 
-from fastfedrec import Key
 from fastfedrec.compute.networks.gru import ContrastiveExamples, GRUEncoder
-
-KEY = Key.from_seed(1)
+from support.network_case import KEY, spread
 
 
 class Case:
@@ -61,10 +59,4 @@ class Case:
 
     def spread(self, updates, k):
         """A client's update with the zeros of what it does not touch."""
-        out = np.zeros(self.encoder.n_parameters, dtype=updates.values.dtype)
-        n, width = self.encoder.n_dense, self.encoder.n_factors
-        stored = updates.values[updates.starts[k] : updates.starts[k + 1]]
-        rows = updates.rows[updates.row_starts[k] : updates.row_starts[k + 1]]
-        out[:n] = stored[:n]
-        out[n:].reshape(-1, width)[rows] = stored[n:].reshape(-1, width)
-        return out
+        return spread(self.encoder, updates, k)

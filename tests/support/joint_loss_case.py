@@ -15,11 +15,10 @@ from fastfedrec.compute.networks.sequences import draw_contrastive_examples
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.data.features import Features
 from fastfedrec.datasets import generate_sequences
+from support.network_case import KEY, Fields, spread
 
-KEY = Key.from_seed(1)
 
-
-class Case:
+class Case(Fields):
     """A small network with its encoder, and examples of a few users; one has a single item, so nothing to mask."""
 
     def __init__(
@@ -77,25 +76,13 @@ class Case:
     def first_item(self):
         return self.features.user.n_values + self.features.context.n_values
 
-    def fields(self, side, entry):
-        table = getattr(self.features, side)
-        offset = {"user": 0, "context": self.features.user.n_values}.get(side, self.first_item)
-        n = table.n_features
-        places = table.indptr[entry * n : entry * n + n + 1]
-        return [(table.indices[a:b] + offset).tolist() for a, b in itertools.pairwise(places)]
-
     def client(self, k):
-        """(users' fields, items' fields, labels), and (sequences, candidates) of each masked example."""
-        first, last = self.examples.indptr[k : k + 2]
-        user = self.fields("user", self.examples.users[k])
-        contexts = self.examples.contexts[first:last]
-        users = [user + (self.fields("context", c) if self.features.context.names else []) for c in contexts]
-        items = [self.fields("item", i) for i in self.examples.items[first:last]]
+        """What it is of a network, and (sequences, candidates) of each masked example."""
         m = self.masked
         sequences = [m.items[a:b].tolist() for a, b in itertools.pairwise(m.starts)]
         each = len(sequences) // len(m.candidates)
         masked = [(sequences[each * x : each * (x + 1)], m.candidates[x]) for x in range(*m.indptr[k : k + 2])]
-        return (users, items, self.examples.labels[first:last].astype(float)), masked
+        return super().client(k), masked
 
     def words(self, k, part=""):
         user = int(self.examples.global_user_ids[k])
@@ -110,10 +97,4 @@ class Case:
 
     def spread(self, updates, k):
         """A client's update with the zeros of what it does not touch."""
-        out = np.zeros(self.joint.n_parameters, dtype=updates.values.dtype)
-        n, width = self.joint.n_dense, self.network.n_factors
-        stored = updates.values[updates.starts[k] : updates.starts[k + 1]]
-        rows = updates.rows[updates.row_starts[k] : updates.row_starts[k + 1]]
-        out[:n] = stored[:n]
-        out[n:].reshape(-1, width)[rows] = stored[n:].reshape(-1, width)
-        return out
+        return spread(self.joint, updates, k)

@@ -14,7 +14,29 @@ KEY = Key.from_seed(1)
 HIDDEN = (32, 16)
 
 
-class Case:
+class Fields:
+    """What a network's features are of the entries of its examples."""
+
+    def fields(self, side, entry):
+        """The embedding rows of each field of a user, context or item."""
+        table = getattr(self.features, side)
+        before = {"user": 0, "context": self.features.user.n_values}
+        offset = before.get(side, self.features.n_embeddings - self.features.item.n_values)
+        n = table.n_features
+        places = table.indptr[entry * n : entry * n + n + 1]
+        return [(table.indices[a:b] + offset).tolist() for a, b in itertools.pairwise(places)]
+
+    def client(self, k):
+        """(users' fields, items' fields, labels) of each example of a client."""
+        first, last = self.examples.indptr[k : k + 2]
+        user = self.fields("user", self.examples.users[k])
+        contexts = self.examples.contexts[first:last]
+        user_fields = [user + (self.fields("context", c) if self.features.context.names else []) for c in contexts]
+        items = [self.fields("item", i) for i in self.examples.items[first:last]]
+        return user_fields, items, self.examples.labels[first:last].astype(float)
+
+
+class Case(Fields):
     """A small network, its data and examples; `contexts` makes the user's side differ from example to example."""
 
     def __init__(
@@ -53,23 +75,9 @@ class Case:
         parameters = self.parameters if parameters is None else parameters
         return naive.unpack(parameters, *sizes, self.network.n_factors, self.network.hidden)
 
-    def fields(self, side, entry):
-        """The embedding rows of each field of a user, context or item."""
-        table = getattr(self.features, side)
-        before = {"user": 0, "context": self.features.user.n_values}
-        offset = before.get(side, self.features.n_embeddings - self.features.item.n_values)
-        n = table.n_features
-        places = table.indptr[entry * n : entry * n + n + 1]
-        return [(table.indices[a:b] + offset).tolist() for a, b in itertools.pairwise(places)]
-
-    def client(self, k):
-        """(users' fields, items' fields, labels) of each example of a client."""
-        first, last = self.examples.indptr[k : k + 2]
-        user = self.fields("user", self.examples.users[k])
-        contexts = self.examples.contexts[first:last]
-        user_fields = [user + (self.fields("context", c) if self.features.context.names else []) for c in contexts]
-        items = [self.fields("item", i) for i in self.examples.items[first:last]]
-        return user_fields, items, self.examples.labels[first:last].astype(float)
+    def spread(self, updates, k):
+        """A client's update with the zeros of what it does not touch."""
+        return spread(self.network, updates, k)
 
     def words(self, k, purpose="network.order", round=0):
         user = int(self.examples.global_user_ids[k])
@@ -83,10 +91,10 @@ class Case:
         return naive.pack(layers, embeddings) - self.parameters
 
 
-def spread(case, updates, k):
-    """A client's update with the zeros of what it does not touch."""
-    out = np.zeros(case.network.n_parameters, dtype=updates.values.dtype)
-    n, width = case.network.n_dense, case.network.n_factors
+def spread(network, updates, k):
+    """A client's update, of a network or an encoder or both, with the zeros of what it does not touch."""
+    out = np.zeros(network.n_parameters, dtype=updates.values.dtype)
+    n, width = network.n_dense, network.n_factors
     stored = updates.values[updates.starts[k] : updates.starts[k + 1]]
     rows = updates.rows[updates.row_starts[k] : updates.row_starts[k + 1]]
     out[:n] = stored[:n]

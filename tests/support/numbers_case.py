@@ -292,7 +292,7 @@ FUNCTIONS = {
         for train, test in fastfedrec.evaluation.k_fold(rated(), n_folds=n_folds, key=KEY)
     ], n_folds=3),
     "evaluation.splits.hold_out_entries": call(interactions=rated(), user_fraction=HALF, n_entries=2, key=KEY),
-    "evaluation.ratings.evaluate_ratings": to(
+    "evaluation.rating_metrics.evaluate_ratings": to(
         lambda: functools.partial(fastfedrec.evaluation.evaluate_ratings, fastfedrec.GlobalMean().fit(rated()),
         rated()),
         batch_size=16,

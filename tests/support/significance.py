@@ -23,6 +23,11 @@ def counts_are(observed, probabilities):
     return stats.chi2.sf(statistic, len(observed) - 1) > ALPHA
 
 
+def assert_only(consistent):
+    """Assert that `consistent(factor)` is true of factor 1 and false of 0.9 and 1.1, the negative controls."""
+    assert [bool(consistent(factor)) for factor in (1, 0.9, 1.1)] == [True, False, False]
+
+
 def tilted(probabilities, factor):
     """A control: the likeliest outcome `factor` times as likely, the others sharing the rest as before."""
     p = np.array(probabilities, dtype=float)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.network_case import Case, spread
+from support.network_case import Case
 from support.strategies import seeds
 
 from fastfedrec.compute.networks.client_examples import ClientExamples
@@ -21,7 +21,7 @@ def test_the_total_is_the_sum_in_order():
         updates = case.train()
         expected = np.zeros(case.network.n_parameters)
         for k in range(len(case.examples.users)):
-            expected += spread(case, updates, k)
+            expected += case.spread(updates, k)
         assert (updates.total() == expected).all()
 
 
@@ -44,7 +44,7 @@ def test_clipped_norms_never_exceed_the_bound(seed, bound, order, dtype):
     case = Case(seed=seed, dtype=dtype, n_users=3, n_events=10)
     free, clipped = case.train(), case.train(clip_norm=bound, clip_order=order)
     for k in range(3):
-        a, b = spread(case, free, k).astype(float), spread(case, clipped, k).astype(float)
+        a, b = case.spread(free, k).astype(float), case.spread(clipped, k).astype(float)
         assert norm_at_most(b, bound, order)
         norm = np.linalg.norm(a, order)
         np.testing.assert_allclose(b, a * min(1, bound / norm), rtol=1e-5, atol=1e-6 * np.abs(a).max())
@@ -72,7 +72,7 @@ def test_updates_do_not_depend_on_the_other_clients_and_nothing_else_changes():
     alone = ClientExamples(
         e.users[3:4], e.global_user_ids[3:4], np.array([0, b - a]), e.items[a:b], e.labels[a:b], e.contexts[a:b]
     )
-    assert spread(case, case.train(examples=alone), 0).tobytes() == spread(case, updates, 3).tobytes()
+    assert case.spread(case.train(examples=alone), 0).tobytes() == case.spread(updates, 3).tobytes()
     rows = updates.rows[updates.row_starts[3] : updates.row_starts[4]]
     assert rows.tolist() == sorted({r for side in case.client(3)[:2] for f in side for rows in f for r in rows})
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.compute.networks import two_tower as naive
 from support.child_case import run_python
-from support.network_case import KEY, Case, spread
+from support.network_case import KEY, Case
 from support.strategies import seeds
 
 from fastfedrec import Interactions, Key, hardware
@@ -44,7 +44,7 @@ def test_updates_equal_the_twin(name, dtype):
     updates = case.train()
     assert not updates.rejected.any()
     for k in range(len(case.examples.users)):
-        got, expected = spread(case, updates, k), case.expected(k)
+        got, expected = case.spread(updates, k), case.expected(k)
         np.testing.assert_allclose(got, expected, rtol=0, atol=TOLERANCE[dtype] * (1 + np.abs(expected).max()))
         assert np.abs(expected).max() > 0.01
 
@@ -69,7 +69,7 @@ def test_updates_equal_the_twin_for_any_shape(seed, dtype, **shape):
     for k in range(len(case.examples.users)):
         expected = case.expected(k)
         tolerance = 20 * TOLERANCE[dtype] * (1 + np.abs(expected).max())
-        np.testing.assert_allclose(spread(case, updates, k), expected, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(case.spread(updates, k), expected, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -106,13 +106,13 @@ def test_trajectories_equal_autograd(name):
                 torch.nn.functional.binary_cross_entropy_with_logits(logits, target).backward()
                 optimizer.step()
         end = np.concatenate([part.detach().numpy().ravel() for part in flat])
-        np.testing.assert_allclose(spread(case, updates, k), end - case.parameters, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(case.spread(updates, k), end - case.parameters, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("contexts", [0, 2])
 def test_a_step_goes_down_the_gradient_of_the_loss(contexts):
     case = Case(contexts=contexts, n_events=20, batch_size=1000)
-    got = spread(case, case.train(n_epochs=1, learning_rate=1.0), 1)
+    got = case.spread(case.train(n_epochs=1, learning_rate=1.0), 1)
     fields = case.client(1)
     rng = np.random.default_rng(0)
     places = np.r_[rng.permutation(np.flatnonzero(got))[:150], rng.permutation(len(got))[:50]]
@@ -142,7 +142,7 @@ def test_scores_equal_the_twin(name, dtype):
         got = case.network.score(case.parameters, users, contexts=contexts, n_threads=1, **answers)
         assert got.dtype == dtype
         for q, user in enumerate(users):
-            own = spread(case, updates, clients[q]).astype(float) if answers else 0
+            own = case.spread(updates, clients[q]).astype(float) if answers else 0
             user_fields = case.fields("user", user) + (case.fields("context", contexts[q]) if n_contexts else [])
             expected = naive.scores(*case.unpacked(case.parameters + own), user_fields, items)
             scale = 1 + np.abs(expected).max()
@@ -156,7 +156,7 @@ def test_every_width_of_vectors_equals_the_twin(instruction_set):
         for contexts in (0, 1):
             case = Case(contexts=contexts, n_factors=32)
             updates = case.train()
-            np.testing.assert_allclose(spread(case, updates, 2), case.expected(2), rtol=0, atol=1e-11)
+            np.testing.assert_allclose(case.spread(updates, 2), case.expected(2), rtol=0, atol=1e-11)
 
 
 # ---- invariants -------------------------------------------------------------------------------------------------
@@ -170,10 +170,10 @@ def test_a_client_without_data_and_one_with_one_item():
     )
     updates = case.train(examples=few, clip_norm=1.0)
     assert not updates.rejected.any()
-    assert not spread(case, updates, 0).any()
-    assert not spread(case, updates, 2).any()
+    assert not case.spread(updates, 0).any()
+    assert not case.spread(updates, 2).any()
     assert np.diff(updates.row_starts).tolist()[::2] == [0, 0]
-    assert spread(case, updates, 1).any()
+    assert case.spread(updates, 1).any()
     nobody = ClientExamples(
         e.users[:0], e.global_user_ids[:0], np.array([0]), e.items[:0], e.labels[:0], e.contexts[:0]
     )

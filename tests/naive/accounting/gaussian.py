@@ -2,8 +2,10 @@
 
 from fractions import Fraction
 
+import mpmath
 
-def exact_delta(mpmath, mu_squared, epsilon):
+
+def exact_delta(mu_squared, epsilon):
     """Balle and Wang (2018), Theorem 8."""
     mu_squared = Fraction(mu_squared)
     with mpmath.workdps(60):
@@ -21,7 +23,7 @@ def exact_delta(mpmath, mu_squared, epsilon):
         return mpmath.ncdf(-a) - mpmath.exp(epsilon) * mpmath.ncdf(-b)
 
 
-def sampled_delta(mpmath, noise_multiplier, rate, epsilon):
+def sampled_delta(noise_multiplier, rate, epsilon):
     """One Poisson-sampled release: the mixture against the rest, and the rest against the mixture."""
     with mpmath.workdps(60):
         z, q, e = (mpmath.mpf(value) for value in (noise_multiplier, rate, epsilon))
