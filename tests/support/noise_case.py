@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
+from fastfedrec import Key
+from fastfedrec.audit import audit
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.testing import ALPHA
 
@@ -115,6 +117,19 @@ def relations(series):
     for one, other in itertools.combinations(series, 2):
         if not unrelated(series[one], series[other]):
             yield one, other
+
+
+def mu_found(own, noise, unit, norm):
+    """The lower bound of an audit's mu, where what one user adds is `norm` times as long as it should be.
+
+    The adversary projects the noisy sums on the contribution that it looks for, which is the best test there is.
+    """
+
+    def release(present, n):
+        sums = np.tile(np.rint(norm * present * own).astype(np.int64), (n, 1))
+        return noise.add_noise(sums, key=Key.from_seed(4), purpose=f"audit.{present}") @ (own / unit) / unit
+
+    return audit(release, 0, 1, 1.0, n=400_000, measure="mu", alpha=ALPHA).lower_bound
 
 
 def gaussian_delta(epsilon, mu):

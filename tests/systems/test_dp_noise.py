@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse
 from support.noise_case import RecordingEngine, contributions, gaussian_delta, is_accounted_for, relations, spread_is
 
-from fastfedrec import DPALS, DPFMF, DPGram, Interactions, Key, NoAnswerError, PrivRec
-from fastfedrec.accounting import Gaussian
+from fastfedrec import DPALS, DPFMF, DPGram, Interactions, Key, NoAnswerError, PrivRec, datasets, load
+from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
 
 N_USERS, N_ITEMS, MAX_ITEMS = 20, 600, 10
 EPSILON, DELTA = 2.0, 1e-5  # not the delta that a ledger takes where nobody says another
@@ -147,6 +147,38 @@ def test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too(name):
     assert of_noise + of_samplers <= delta * (1 + 1e-9)
 
 
+BUDGETS = [
+    *((DPGram(epsilon, gate=False), 2) for epsilon in (0.5, 1.0, 2.0, 4.0)),
+    (DPALS(0.5, n_factors=3, max_items=5), 4),
+    (DPALS(2.0, n_factors=3, max_items=5, sampling="uniform", n_start_rounds=0), 2),
+    (DPALS(8.0, n_factors=3, max_items=5, n_start_rounds=2, n_rounds=3), 6),
+    *((DPFMF(epsilon, n_factors=4, n_rounds=n), n) for epsilon in (0.5, 2.0) for n in (1, 7)),
+]
+
+
+@pytest.mark.parametrize(("model", "n_rounds"), BUDGETS, ids=str)
+def test_the_budget_is_met_by_two_accountants(model, n_rounds):
+    epsilon, accountant = model.epsilon, PLDAccountant()
+    model.fit(datasets.generate_implicit(100, 60, key=Key.from_seed(1)), key=Key.from_seed(2))
+    events = [event for event, times in model.ledger_.events.items() for _ in range(times)]
+    assert [type(e) for e in events] == [Gaussian] * n_rounds
+    assert all((e.neighboring, e.trust, e.privacy_unit) == ("zero_out", "central", "user") for e in events)
+    # Analytic: mu^2 adds up, and the noise's sampler is paid for.
+    spent = sum(Fraction(e.noise_multiplier) ** -2 for e in events)
+    sampler = (1 + math.exp(epsilon)) * float(sum(e.distance for e in events))
+    assert 0 < sampler < 1e-9
+    # An event rounds up by some 2^-40, and gaussian_mu is rounded down by 1e-9.
+    assert spent * (1 - 1e-11) <= gaussian_mu(epsilon, 1e-6 - sampler) ** 2 <= spent * (1 + 1e-6)
+    for event in events:
+        accountant.compose(event)
+    assert accountant.get_epsilon(1e-6) == pytest.approx(epsilon, rel=2e-3)
+    # Replacing a user is up to twice the step.
+    assert 2 * epsilon < model.ledger_.epsilon("public") < 2.4 * epsilon
+    assert model.ledger_.epsilon("server") == math.inf
+    claim = f"epsilon {epsilon:g} at delta 1e-06 for one user's data against none, the user still counted (zero_out)"
+    assert claim in model.ledger_.summary()
+
+
 def test_privrecs_noise_multiplier_is_the_one_that_was_given():
     _, rounds = fits("PrivRec", 1)[0]
     assert [recorded.event.noise_multiplier for recorded in rounds] == pytest.approx([MULTIPLIER] * 3, rel=1e-9)
@@ -208,6 +240,7 @@ def test_models_show_what_was_released_and_nothing_else(name):
     else:
         np.testing.assert_array_equal(model.item_factors_, after.item_factors)
     if name == "DPALS":
+        assert first.item_counts.any()
         np.testing.assert_array_equal(model.item_counts_, first.item_counts)
         assert (rounds[-1].after.item_counts == first.item_counts).all()
 
@@ -229,6 +262,24 @@ def test_users_without_data_leave_no_trace_where_the_number_of_users_is_public(n
     few, more = released(0), released(7)
     assert "item_factors_" in few[0]
     assert few == more
+
+
+@pytest.mark.parametrize("name", ["DPGram", "DPALS", "DPFMF"])
+def test_a_public_number_of_users_is_the_only_one_that_is_told(name, tmp_path):
+    told = []
+    for n in (N_USERS, N_USERS - 1):
+        model = type(CASES[name].model)(**CASES[name].model.get_params() | {"n_users": PUBLIC})
+        model.fit(small_data().select_users(np.arange(n)), key=Key.from_seed(2))
+        model.save(tmp_path / "model", include_users=False)
+        again = load(tmp_path / "model")
+        signal = getattr(model, "signal_", None)
+        told.append((signal, model.communication_, again.communication_.rounds, again.ledger_.to_json()))
+        assert f"its number of users ({PUBLIC}) is public" in model.ledger_.summary()
+        assert {r.n_clients for r in again.communication_.rounds} == {PUBLIC}
+    assert told[0] == told[1]
+    without = model.set_params(n_users=None).fit(small_data(), key=Key.from_seed(2)).ledger_.summary()
+    assert f"its number of users ({N_USERS}) was taken from the data" in without
+    assert "adding or removing" not in without
 
 
 def test_privrecs_server_has_nothing_to_refuse_of_its_cohorts():
