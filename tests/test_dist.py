@@ -1,12 +1,12 @@
 """What `make dist` refuses to give away, and that the metadata agree with one another."""
 
-import importlib.util
 import re
 import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from support.maintainers import load_program
 
 ROOT = Path(__file__).parents[1]
 TRACKED = [
@@ -27,16 +27,9 @@ WHEEL = [
 ]
 
 
-def load_script(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def dist():
-    return load_script("dist")
+    return load_program("dist")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +68,7 @@ def test_the_description_is_the_readme_without_links_into_the_repository(dist):
 def test_every_extra_that_users_may_want_is_tried_alone(dist, settings):
     extras = set(settings["project"]["optional-dependencies"])
     assert extras > dist.FOR_DEVELOPERS
-    assert set(load_script("smoke").EXTRAS) == extras - dist.FOR_DEVELOPERS
+    assert set(load_program("smoke").EXTRAS) == extras - dist.FOR_DEVELOPERS
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ from fastfedrec.data.store import open_interactions, store_interactions
 
 QUICK = settings(suppress_health_check=list(HealthCheck))
 SEEDS = st.integers(0, 2**64)  # of what is changed: a failure is shown by one number
-NAMES = [f"{number}-{type(model).__name__}" for number, model in enumerate(MODELS)]
 
 
 @functools.cache
@@ -135,22 +134,12 @@ def is_named(message, path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("changed", [bytes_changed, fields_changed])
 @QUICK
 @given(seed=SEEDS)
-def test_files_whose_bytes_were_changed(seed, tmp_path_factory):
+def test_files_that_were_changed(changed, seed, tmp_path_factory):
     random = Random(seed)
-    path, content = tmp_path_factory.getbasetemp() / "hostile", bytes_changed(random, random.choice(contents()))
-    message, peak = use(path, content)
-    assert not message or is_named(message, path)
-    assert peak < 2 * largest_content(len(content))
-
-
-@pytest.mark.slow
-@QUICK
-@given(seed=SEEDS)
-def test_files_whose_fields_were_changed(seed, tmp_path_factory):
-    random = Random(seed)
-    path, content = tmp_path_factory.getbasetemp() / "hostile", fields_changed(random, random.choice(contents()))
+    path, content = tmp_path_factory.getbasetemp() / "hostile", changed(random, random.choice(contents()))
     message, peak = use(path, content)
     assert not message or is_named(message, path)
     assert peak < 2 * largest_content(len(content))

@@ -1,24 +1,18 @@
 """The nightly runs: all that the command offers, on data that its readers take, and what counts as a failure."""
 
-import importlib.util
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support.maintainers import load_program
 
 from fastfedrec.cli import main as cli
 from fastfedrec.datasets import load_eicu, load_frappe, load_movielens
 
-PATH = Path(__file__).parents[1] / ".ci" / "nightly.py"
-
 
 @pytest.fixture(scope="module")
 def nightly():
-    spec = importlib.util.spec_from_file_location("nightly", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program("nightly")
 
 
 class FakeRun:
@@ -41,7 +35,7 @@ def test_everything_that_the_command_offers_is_run(nightly, capsys):
     assert set(nightly.OTHER_DATA) <= {*names, *(name.split()[0] for name in names)}
     assert set(nightly.OTHER_DATA.values()) <= set(nightly.WRITERS)
     for name in names:  # each is one that the parser takes, as far as its file that is no folder
-        assert cli.main(["reproduce", *name.split(), "--quick", "--out", str(PATH)]) == 2
+        assert cli.main(["reproduce", *name.split(), "--quick", "--out", __file__]) == 2
         assert "must be a folder, and a file is there" in capsys.readouterr().err
     assert cli.main(["reproduce", "fmf-ldp", "--figure", "6", "--out", "nowhere"]) == 2
 

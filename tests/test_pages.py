@@ -1,27 +1,20 @@
 """The check of the built pages sees what it is for; links of pages that are read in the repository lead to files."""
 
-import importlib.util
 import re
 import shutil
 from pathlib import Path
 
 import pytest
+from support.maintainers import load_program
 
 ROOT = Path(__file__).parents[1]
 HEAD = '<meta name="viewport" content="width=device-width"><link href="style.css">'
 TABLE = '<div class="table-wrapper docutils"><div><table></table></div></div>'
 
 
-def load_script(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def pages():
-    return load_script("pages")
+    return load_program("pages")
 
 
 @pytest.fixture
@@ -80,7 +73,7 @@ def test_each_fault_is_named(faults_of, text, fault):
 def test_a_browser_names_the_page_that_is_too_wide(tmp_path):
     (tmp_path / "good.html").write_text(f'{HEAD}<div style="overflow-x:auto"><pre>{"wide " * 200}</pre></div>')
     (tmp_path / "too wide.html").write_text(f"{HEAD}<pre>{'wide ' * 200}</pre>")
-    found = load_script("browser").measure(tmp_path, 390, "chromium", 120)
+    found = load_program("browser").measure(tmp_path, 390, "chromium", 120)
     assert found["good.html"] == {"excess": 0, "elements": []}
     assert found["too wide.html"]["excess"] > 390
     assert found["too wide.html"]["elements"][-1].startswith("pre.: wide wide")
