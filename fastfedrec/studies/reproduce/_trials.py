@@ -11,15 +11,17 @@ from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import evaluate, evaluate_ratings
+from fastfedrec.studies.reproduce.side_by_side import RunOptions
 
 Part = TypeVar("Part")
 Folds = Sequence[tuple[Interactions, Interactions]]
 
 
-def each(parts: Iterable[Part], *, show: bool, description: str, unit: str) -> Iterator[Part]:
+def each(parts: Iterable[Part], how: RunOptions, description: str, unit: str) -> Iterator[Part]:
     """One part after another, with a bar if asked for."""
     parts = list(parts)
-    return (parts[number] for number in progress_rounds(len(parts), show=show, description=description, unit=unit))
+    bar = progress_rounds(len(parts), show=how.show_progress, description=description, unit=unit)
+    return (parts[number] for number in bar)
 
 
 def check_folds(folds: Folds, remedy: str, *, quick: bool) -> list[tuple[Interactions, Interactions]]:

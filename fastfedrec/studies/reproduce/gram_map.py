@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.accounting import ShuffledReports, calibrate_n_reports
-from fastfedrec.core.check import check_choice, check_flag, check_integer
+from fastfedrec.core.check import check_choice, check_integer
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.studies.reproduce._trials import each
-from fastfedrec.studies.reproduce.side_by_side import SideBySide, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, kept
 from fastfedrec.systems.baselines.popularity import Popularity
 from fastfedrec.systems.gram.dp_gram import DPGram
 from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL
@@ -107,10 +106,8 @@ class GainMap(SideBySide):
 
     Parameters
     ----------
-    source : str
-        Which data these are.
-    settings : dict
-        What every figure was computed with.
+    source, settings : object
+        As for `SideBySide`.
     figure : {"map", "order"}
         Which figure it is.
     cells : tuple of MapCell
@@ -185,15 +182,7 @@ class GainMap(SideBySide):
         return header, [[*row, *(found.get(epsilon, "") for epsilon in EPSILONS)] for row, found in rows.items()]
 
 
-def gain_map(
-    figure: str = "map",
-    *,
-    quick: bool = False,
-    seed: int = 0,
-    folder: str | Path | None = None,
-    n_threads: int = 0,
-    show_progress: bool = False,
-) -> GainMap:
+def gain_map(figure: str = "map", *, seed: int = 0, **options: Any) -> GainMap:
     """Measure the gain over popularity of both systems, gate off, over sizes, row lengths and epsilons.
 
     Parameters
@@ -201,16 +190,10 @@ def gain_map(
     figure : {"map", "order"}
         "map": users x items x row length x epsilon, a random item of each user held out.  "order": fewer sizes, each
         with a random item held out and with the last one drawn.
-    quick : bool
-        No more than 10,000 users and 1,000 items.
     seed : int
         Of data, split and noise: these are simulations.
-    folder : str, Path or None
-        Keep each model's finished cells of a data set there, and read those that were made with the same settings.
-    n_threads : int
-        0 for all processors; no hit ratio depends on it.
-    show_progress : bool
-        Draw a progress bar (needs tqdm).
+    **options : object
+        As for `RunOptions`; no hit ratio depends on `n_threads`.  `quick`: no more than 10,000 users and 1,000 items.
 
     Returns
     -------
@@ -218,8 +201,8 @@ def gain_map(
         Cells that need more than the limits in this module are left out, and counted.
     """
     check_choice("figure", figure, FIGURES)
-    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
-    seed, n_threads = check_integer("seed", seed, low=0, high=None), resolve_n_threads(n_threads)
+    how = RunOptions(**options)
+    seed = check_integer("seed", seed, low=0, high=None)
     settings = {
         "version": __version__,
         "seed": seed,
@@ -229,8 +212,8 @@ def gain_map(
         "least_signal": LEAST_SIGNAL,
     }
     skipped: dict[str, list[str]] = {}
-    plans = each(_plans(figure, quick, skipped), show=show_progress, description=figure, unit="data set")
-    found = (cells for plan in plans for cells in _parts(plan, settings, folder, n_threads))
+    plans = each(_plans(figure, how.quick, skipped), how, figure, "data set")
+    found = (cells for plan in plans for cells in _parts(plan, settings, how.folder, how.n_threads))
     cells = sorted((MapCell(**cell) for of_model in found for cell in of_model), key=lambda cell: cell.model)
     return GainMap(
         "GENERATED DATA (generate_implicit, movielens-1m preset), not MovieLens",

@@ -10,14 +10,13 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from fastfedrec.core.check import check_choice, check_flag
+from fastfedrec.core.check import check_choice
 from fastfedrec.core.text import format_epsilon
 from fastfedrec.core.version import __version__
 from fastfedrec.studies.reproduce._trials import Folds, check_folds, describe_folds, each, rating_errors
-from fastfedrec.studies.reproduce.side_by_side import SideBySide, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
 from fastfedrec.systems.rating_model import STARS
 from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
 from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
@@ -86,10 +85,8 @@ class RatingFigure(SideBySide):
 
     Parameters
     ----------
-    source : str
-        Which data these are.
-    settings : dict
-        What every number was computed with.
+    source, settings : object
+        As for `SideBySide`.
     figure : {"2", "3", "equal-epsilon"}
         Which one.
     cells : tuple of Cell
@@ -159,15 +156,7 @@ class RatingFigure(SideBySide):
 
 
 def rating_figure(
-    folds: Folds,
-    figure: str,
-    *,
-    epsilons: Sequence[float] | None = None,
-    quick: bool = False,
-    grid: Sequence[float] = STARS,
-    folder: str | Path | None = None,
-    n_threads: int = 0,
-    show_progress: bool = False,
+    folds: Folds, figure: str, *, epsilons: Sequence[float] | None = None, grid: Sequence[float] = STARS, **options: Any
 ) -> RatingFigure:
     """Compute one of the paper's two figures, or the comparison that it lacks.
 
@@ -180,16 +169,10 @@ def rating_figure(
         every pair of them.  "equal-epsilon": every guaranteed variant at the same exact epsilon of one rating.
     epsilons : sequence of float or None
         Of each part; for "equal-epsilon" exact ones.  None: the paper's .1, .2, ..., 3; or 0.5 to 6.
-    quick : bool
-        One split, and seven epsilons instead of thirty.
     grid : sequence of float
         The ratings there are.
-    folder : str, Path or None
-        Keep every finished pair of epsilons there, and read those that were made with the same settings.
-    n_threads : int
-        0 for all processors; no error depends on it.
-    show_progress : bool
-        Draw a progress bar (needs tqdm).
+    **options : object
+        As for `RunOptions`; no error depends on `n_threads`.  `quick`: one split, and seven epsilons instead of thirty.
 
     Returns
     -------
@@ -202,10 +185,10 @@ def rating_figure(
        Figures 2 and 3.
     """
     check_choice("figure", figure, FIGURES)
-    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
-    folds = check_folds(folds, "use datasets.load_movielens_folds or evaluation.k_fold", quick=quick)
+    how = RunOptions(**options)
+    folds = check_folds(folds, "use datasets.load_movielens_folds or evaluation.k_fold", quick=how.quick)
     if epsilons is None:
-        parts = QUICK_EPSILONS if quick else EPSILONS
+        parts = QUICK_EPSILONS if how.quick else EPSILONS
         epsilons = EXACT_EPSILONS if figure == "equal-epsilon" else parts
     if not len(epsilons):
         raise ValueError("epsilons must hold at least one value, got none; None takes the paper's")
@@ -219,11 +202,11 @@ def rating_figure(
         "grid": list(grid),
     }
     cells = []
-    for pair in each(pairs, show=show_progress, description=f"Figure {figure}", unit="cell"):
+    for pair in each(pairs, how, f"Figure {figure}", "cell"):
         models = _models_at(pair, figure, grid)
         own = settings | {"models": {name: repr(model) for name, model in models.items()}}
         name = f"{figure}-{pair[0]:g}-{pair[1]:g}"
-        cells.append(Cell(**kept(folder, name, own, functools.partial(_run, pair, models, folds, n_threads))))
+        cells.append(Cell(**kept(how.folder, name, own, functools.partial(_run, pair, models, folds, how.n_threads))))
     return RatingFigure(describe_folds(folds), own, figure, tuple(cells))
 
 

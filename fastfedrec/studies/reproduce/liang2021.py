@@ -5,10 +5,9 @@ import itertools
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from fastfedrec.core.check import check_choice, check_flag
+from fastfedrec.core.check import check_choice
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.studies.reproduce._trials import (
@@ -19,7 +18,7 @@ from fastfedrec.studies.reproduce._trials import (
     mean_and_deviation,
     rating_errors,
 )
-from fastfedrec.studies.reproduce.side_by_side import SideBySide, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
 from fastfedrec.systems.fedrec.model import FedRec
 from fastfedrec.systems.fedrec.plus_plus import FedRecPlusPlus
 from fastfedrec.systems.rating_svd.baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
@@ -124,10 +123,8 @@ class FedRecTable(SideBySide):
 
     Parameters
     ----------
-    source : str
-        Which data these are.
-    settings : dict
-        What every number was computed with.
+    source, settings : object
+        As for `SideBySide`.
     table : {"2", "communication", "client-share"}
         Which one.
     rows : tuple of ErrorRow or of VectorRow
@@ -225,15 +222,7 @@ class FedRecTable(SideBySide):
         ]
 
 
-def fedrec_table(
-    folds: Folds,
-    table: str,
-    *,
-    quick: bool = False,
-    folder: str | Path | None = None,
-    n_threads: int = 0,
-    show_progress: bool = False,
-) -> FedRecTable:
+def fedrec_table(folds: Folds, table: str, **options: Any) -> FedRecTable:
     """Compute one of the paper's tables, or the numbers behind its figure over shares of clients.
 
     Parameters
@@ -243,14 +232,8 @@ def fedrec_table(
     table : {"2", "communication", "client-share"}
         "2": MAE and RMSE of FedRec and FedRec++ over rho, and baselines.  "communication": latent vectors in a round.
         "client-share": the errors with .2, .6 and 1 of the clients in each round.
-    quick : bool
-        One split.
-    folder : str, Path or None
-        Keep every finished row there, and read those that were made with the same settings.
-    n_threads : int
-        0 for all processors; no figure depends on it.
-    show_progress : bool
-        Draw a progress bar (needs tqdm).
+    **options : object
+        As for `RunOptions`; no figure depends on `n_threads`.  `quick`: one split.
 
     Returns
     -------
@@ -262,8 +245,8 @@ def fedrec_table(
     .. [1] Liang, Pan, Ming, "FedRec++: lossless federated recommendation with explicit feedback", AAAI 2021.
     """
     check_choice("table", table, TABLES)
-    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
-    folds = check_folds(folds, "use evaluation.k_fold", quick=quick)
+    how = RunOptions(**options)
+    folds = check_folds(folds, "use evaluation.k_fold", quick=how.quick)
     n_ratings = sum(part.n_interactions for part in folds[0])
     name, learning_rate, steps = _DATASETS.get(n_ratings, _OTHER)
     settings = {
@@ -280,13 +263,13 @@ def fedrec_table(
     source = describe_folds(folds)
     if table == "communication":
         settings["n_draws"] = N_DRAWS
-        return FedRecTable(source, settings, table, _vector_rows(folds, name, n_threads))
+        return FedRecTable(source, settings, table, _vector_rows(folds, name, how.n_threads))
     rows = []
     cases = _cases(table, learning_rate, steps)
-    for algorithm, rho, share, model in each(cases, show=show_progress, description=f"Table {table}", unit="model"):
+    for algorithm, rho, share, model in each(cases, how, f"Table {table}", "model"):
         row = f"{algorithm}-{'' if rho is None else rho}-{share:g}"
-        run: Callable[[], list[dict[str, float]]] = functools.partial(list, rating_errors(model, folds, n_threads))
-        errors = kept(folder, row, settings | {"model": repr(model)}, run)
+        run: Callable[[], list[dict[str, float]]] = functools.partial(list, rating_errors(model, folds, how.n_threads))
+        errors = kept(how.folder, row, settings | {"model": repr(model)}, run)
         printed = _PAPER_ERRORS.get((name, algorithm)) if share == 1 and rho is not None else None
         mae, rmse = (tuple(error[metric] for error in errors) for metric in ("mae", "rmse"))
         rows.append(ErrorRow(algorithm, rho, share, mae, rmse, printed[rho or 0] if printed else None))

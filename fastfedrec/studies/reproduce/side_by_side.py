@@ -1,5 +1,6 @@
 """What every reproduced figure or table can do: show itself as text, as a page, as plain numbers and as a plot."""
 
+import functools
 import json
 import zlib
 from abc import ABC, abstractmethod
@@ -8,8 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fastfedrec.core.check import check_flag
 from fastfedrec.core.files import write_text
 from fastfedrec.core.text import format_table
+from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 
 Run = TypeVar("Run")
@@ -125,6 +128,34 @@ class SideBySide(ABC):
         except ImportError:
             raise ImportError("a plot needs matplotlib: pip install 'fastfedrec[plot]'") from None
         self._draw(lambda **options: Figure(layout="constrained", **options)).savefig(path, dpi=150)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a figure or table is computed; all reproductions take these options.
+
+    Parameters
+    ----------
+    quick : bool
+        Compute a smaller one; each function says what is left out.
+    folder : str, Path or None
+        Keep every finished part there, and read those that were made with the same settings; None keeps nothing.
+    n_threads : int
+        0 for all processors.
+    show_progress : bool
+        Draw a progress bar (needs tqdm).
+    """
+
+    quick: bool = False
+    folder: str | Path | None = None
+    n_threads: int = 0
+    show_progress: bool = False
+
+    def __post_init__(self) -> None:
+        set_ = functools.partial(object.__setattr__, self)
+        for name in ("quick", "show_progress"):
+            set_(name, check_flag(name, getattr(self, name)))
+        set_("n_threads", resolve_n_threads(self.n_threads))
 
 
 def kept(folder: str | Path | None, name: str, settings: dict[str, Any], run: Callable[[], Run]) -> Run:

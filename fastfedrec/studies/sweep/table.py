@@ -25,10 +25,8 @@ class Sweep(SideBySide):
 
     Parameters
     ----------
-    source : str
-        Which data these are.
-    settings : dict
-        What every figure was computed with.
+    source, settings : object
+        As for `SideBySide`.
     cells : tuple of Cell
         In the order asked for, baselines last.
     failures : tuple of dict

@@ -1,11 +1,10 @@
 """The tables of the FedRec++ paper on small data, and on MovieLens the counts of its communication table."""
 
-import json
-
 import numpy as np
 import pytest
 from conftest import find_data
 from support.fedrec_case import random_ratings
+from support.reproduce_case import written
 
 from fastfedrec import FedRec, Key
 from fastfedrec.cli.main import main
@@ -68,12 +67,10 @@ def test_tables_are_told_in_every_form(folds, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("fastfedrec.studies.reproduce.liang2021.N_DRAWS", 1)
     monkeypatch.setitem(liang2021._DATASETS, _count(), ("MovieLens 100K", 0.8, {}))
     for table, name in (("2", "table-2"), ("communication", "communication")):
-        argv = f"reproduce fedrec --table {table} --data {tmp_path} --quick --out {tmp_path / 'out'}".split()
-        assert main([*argv, "--json"]) == 0
-        document = json.loads(capsys.readouterr().out)
-        assert document == json.loads((tmp_path / "out" / f"{name}.json").read_text())
+        words = f"fedrec --table {table} --data {tmp_path} --quick"
+        document = written(words, tmp_path / "out", name, capsys)
         assert document["rows"][0]["paper"] == ([0.7418, 0.9424] if table == "2" else [0, 170, 170])
-        assert main(argv) == 0
+        assert main(["reproduce", *words.split(), "--out", str(tmp_path / "out")]) == 0
         shown = capsys.readouterr().out
         assert "FedRec++ on MovieLens 100K" in shown
         assert "Written to" in shown

@@ -6,22 +6,20 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastfedrec.accounting.views import SHORT_NAMES, View
-from fastfedrec.core.check import check_flag, check_instance, check_integer
+from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_from_json, format_epsilon
-from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import leave_one_out
 from fastfedrec.studies.reproduce._trials import each, evaluate_quietly, mean_and_deviation
-from fastfedrec.studies.reproduce.side_by_side import SideBySide, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, kept
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
 
@@ -93,10 +91,8 @@ class Figure4(SideBySide):
 
     Parameters
     ----------
-    source : str
-        Which data these are.
-    settings : dict
-        What every figure was computed with.
+    source, settings : object
+        As for `SideBySide`.
     cells : tuple of Cell
         By users, then items.
     skipped : tuple of str
@@ -164,15 +160,7 @@ class Figure4(SideBySide):
         return [*header, "seconds of training"], rows
 
 
-def figure_4(
-    data: Interactions | None = None,
-    *,
-    n_seeds: int = 3,
-    quick: bool = False,
-    folder: str | Path | None = None,
-    n_threads: int = 0,
-    show_progress: bool = False,
-) -> Figure4:
+def figure_4(data: Interactions | None = None, *, n_seeds: int = 3, **options: Any) -> Figure4:
     """Compute Figure 4 of the FMF-LDP paper: HR@10 over numbers of users and items.
 
     The paper samples its subsets from MovieLens 20M, of which it keeps users and items with at least 60 interactions.
@@ -185,14 +173,9 @@ def figure_4(
         generates data of the paper's shape.
     n_seeds : int
         Subsets, splits and noise from the seeds 0, 1, ...: these are simulations.
-    quick : bool
-        Leave out the cells of more than 10,000 users.
-    folder : str, Path or None
-        Keep every finished cell and seed there, and read those that were made with the same settings.
-    n_threads : int
-        0 for all processors; no hit ratio depends on it.
-    show_progress : bool
-        Draw a progress bar (needs tqdm).
+    **options : object
+        As for `RunOptions`; no hit ratio depends on `n_threads`.  `quick`: leave out the cells of more than 10,000
+        users.
 
     Returns
     -------
@@ -210,10 +193,9 @@ def figure_4(
        feedback", RecSys 2021.
     """
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
-    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
-    n_threads = resolve_n_threads(n_threads)
-    data, source = paper_data(data, n_threads)
-    sizes, skipped = _fitting_sizes(data, QUICK_USERS if quick else max(PUBLISHED)[0])
+    how = RunOptions(**options)
+    data, source = paper_data(data, how.n_threads)
+    sizes, skipped = _fitting_sizes(data, QUICK_USERS if how.quick else max(PUBLISHED)[0])
     settings = {
         "version": __version__,
         "source": source,
@@ -221,13 +203,13 @@ def figure_4(
         "models": {name: repr(model) for name, model in _models().items()},
         "metric": METRIC,
         "n_negatives": N_NEGATIVES,
-        "n_threads": n_threads,
+        "n_threads": how.n_threads,
     }
     runs = [(size, seed) for size in sizes for seed in range(n_seeds)]
     found: dict[tuple[int, int], list[dict[str, Any]]] = {size: [] for size in sizes}
-    for size, seed in each(runs, show=show_progress, description="Figure 4", unit="run"):
-        name, run = f"cell-{size[0]}x{size[1]}-seed-{seed}", functools.partial(_run, data, size, seed, n_threads)
-        found[size].append(kept(folder, name, settings, run))
+    for size, seed in each(runs, how, "Figure 4", "run"):
+        name, run = f"cell-{size[0]}x{size[1]}-seed-{seed}", functools.partial(_run, data, size, seed, how.n_threads)
+        found[size].append(kept(how.folder, name, settings, run))
     cells = tuple(_join(size, found[size]) for size in sorted(sizes))
     return Figure4(source, settings | {"n_seeds": n_seeds}, cells, tuple(skipped))
 

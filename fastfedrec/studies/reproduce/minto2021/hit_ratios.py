@@ -5,14 +5,12 @@ import itertools
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fastfedrec.accounting.views import SHORT_NAMES
-from fastfedrec.core.check import check_choice, check_flag, check_integer
+from fastfedrec.core.check import check_choice, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_from_json, format_epsilon
-from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import leave_one_out
@@ -27,7 +25,7 @@ from fastfedrec.studies.reproduce.minto2021.figure_4 import (
     paper_data,
     subset_of,
 )
-from fastfedrec.studies.reproduce.side_by_side import SideBySide, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
@@ -95,10 +93,8 @@ class HitRatioFigure(SideBySide):
 
     Parameters
     ----------
-    source : str
-        Which data these are.
-    settings : dict
-        What every figure was computed with.
+    source, settings : object
+        As for `SideBySide`.
     figure : str
         One of `FIGURES`.
     lines : tuple of Line
@@ -240,14 +236,7 @@ def _show(epsilon: float | str) -> str:
 
 
 def hit_ratio_figure(
-    figure: str,
-    data: Interactions | None = None,
-    *,
-    n_seeds: int = 1,
-    quick: bool = False,
-    folder: str | Path | None = None,
-    n_threads: int = 0,
-    show_progress: bool = False,
+    figure: str, data: Interactions | None = None, *, n_seeds: int = 1, **options: Any
 ) -> HitRatioFigure:
     """Compute Figure 2, 3 or 5 of the FMF-LDP paper.
 
@@ -260,14 +249,9 @@ def hit_ratio_figure(
         As in `minto2021.figure_4`; with timestamps for "5".
     n_seeds : int
         Subsets, splits and noise from the seeds 0, 1, ...: these are simulations.
-    quick : bool
-        1,000 users and items, few points: to see that everything runs.
-    folder : str, Path or None
-        Keep every finished run there, and read those that were made with the same settings.
-    n_threads : int
-        0 for all processors; no hit ratio depends on it.
-    show_progress : bool
-        Draw a progress bar (needs tqdm).
+    **options : object
+        As for `RunOptions`; no hit ratio depends on `n_threads`.  `quick`: 1,000 users and items, few points: to see
+        that everything runs.
 
     Returns
     -------
@@ -286,27 +270,26 @@ def hit_ratio_figure(
     """
     check_choice("figure", figure, FIGURES)
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
-    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
-    n_threads = resolve_n_threads(n_threads)
-    data, source = paper_data(data, n_threads, timestamps=figure == "5")
+    how = RunOptions(**options)
+    data, source = paper_data(data, how.n_threads, timestamps=figure == "5")
     sizes = ((data.n_users, data.n_items),) if figure == "5" else SIZES[figure]
-    sizes = (_QUICK_SIZE,) if quick else sizes
-    settings = {"version": __version__, "data": checksum([data]), "figure": figure, "quick": quick}
-    n_reports = N_REPORTS[figure][-1:] if quick else N_REPORTS[figure]
+    sizes = (_QUICK_SIZE,) if how.quick else sizes
+    settings = {"version": __version__, "data": checksum([data]), "figure": figure, "quick": how.quick}
+    n_reports = N_REPORTS[figure][-1:] if how.quick else N_REPORTS[figure]
 
     @functools.lru_cache(maxsize=1)
     def split(size: tuple[int, int], seed: int) -> tuple[Interactions, Interactions]:
         key = Key.from_seed(seed)
         return leave_one_out(subset_of(data, size, key), key=key, latest=figure == "5")
 
-    tasks = itertools.product(range(n_seeds), sizes, _plans(figure, n_reports, quick))
+    tasks = itertools.product(range(n_seeds), sizes, _plans(figure, n_reports, how.quick))
     lines: dict[tuple[str, str], dict[float, list[_Point]]] = {}
-    for seed, size, plan in each(tasks, show=show_progress, description=f"Figure {figure}", unit="run"):
+    for seed, size, plan in each(tasks, how, f"Figure {figure}", "run"):
         name, model, where = plan
         title = f"figure-{figure}-{size[0]}x{size[1]}-{name}-{where[0]:g}-seed-{seed}".replace(" ", "-")
-        run = functools.partial(_run, figure, model, where, split, size, seed, n_threads)
+        run = functools.partial(_run, figure, model, where, split, size, seed, how.n_threads)
         line = lines.setdefault((f"{size[0]:,} users", name), {})
-        for point in kept(folder, title, settings | {"model": repr(model), "where": list(where)}, run):
+        for point in kept(how.folder, title, settings | {"model": repr(model), "where": list(where)}, run):
             line.setdefault(point["x"], []).append(point)
     described = settings | {"n_seeds": n_seeds, "n_reports": list(n_reports)}
     return HitRatioFigure(source, described, figure, tuple(_line(figure, *of, line) for of, line in lines.items()))

@@ -8,13 +8,12 @@ import functools
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastfedrec.compute.clustering import assign_rows
-from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer
+from fastfedrec.core.check import check_choice, check_instance, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.core.version import __version__
@@ -39,7 +38,7 @@ from fastfedrec.studies.reproduce.ribero2020.models import (
     Line,
     lines_at,
 )
-from fastfedrec.studies.reproduce.side_by_side import SideBySide, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
 from fastfedrec.systems.private_prototypes.model import PrivatePrototypes
 from fastfedrec.systems.private_prototypes.server import make_prototypes
 
@@ -98,10 +97,8 @@ class PrototypeFigure(SideBySide):
 
     Parameters
     ----------
-    source : str
-        Which data these are.
-    settings : dict
-        What every number was computed with.
+    source, settings : object
+        As for `SideBySide`.
     figure : str
         One of `FIGURES`.
     cells : tuple of Cell
@@ -178,10 +175,7 @@ def prototype_figure(
     shape: tuple[int, int] | None = None,
     points: Sequence[float] | None = None,
     n_seeds: int = 1,
-    quick: bool = False,
-    folder: str | Path | None = None,
-    n_threads: int = 0,
-    show_progress: bool = False,
+    **options: Any,
 ) -> PrototypeFigure:
     """Compute one of the paper's figures, or the law with structure that it lacks.
 
@@ -201,14 +195,8 @@ def prototype_figure(
         Of the horizontal axis; None: the paper's, or for epsilon 1, 5 and 10.
     n_seeds : int
         Splits, or data sets.
-    quick : bool
-        Less data, and the first of the points.
-    folder : str, Path or None
-        Keep every finished point there, and read those that were made with the same settings.
-    n_threads : int
-        0 for all processors; no error depends on it.
-    show_progress : bool
-        Draw a progress bar (needs tqdm).
+    **options : object
+        As for `RunOptions`; no error depends on `n_threads`.  `quick`: less data, and the first of the points.
 
     Returns
     -------
@@ -221,7 +209,7 @@ def prototype_figure(
        2020.
     """
     check_choice("figure", figure, FIGURES)
-    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
+    how = RunOptions(**options)
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
     generated = figure not in ON_DATA
     if generated != (data is None):
@@ -229,20 +217,20 @@ def prototype_figure(
     if data is not None:
         check_instance("data", data, Interactions, "use datasets.load_movielens or datasets.load_eicu")
     whole = OBJECTIVE_SHAPE if figure in OBJECTIVES else SHAPE
-    n_users, n_items = shape or (QUICK_SHAPE if quick else whole) if data is None else data.shape
-    xs = (POINTS[figure][:1] if quick else POINTS[figure]) if points is None else tuple(points)
+    n_users, n_items = shape or (QUICK_SHAPE if how.quick else whole) if data is None else data.shape
+    xs = (POINTS[figure][:1] if how.quick else POINTS[figure]) if points is None else tuple(points)
     if not xs:
         raise ValueError("points must hold at least one value, got none; None takes the paper's")
     given = [] if data is None else [data]
     settings = {"version": __version__, "n_seeds": n_seeds, "shape": [n_users, n_items], "checksum": checksum(given)}
     splits = functools.cache(functools.partial(_split, figure, data, (n_users, n_items)))
     cells = []
-    for x in each(xs, show=show_progress, description=f"Figure {figure}", unit="point"):
+    for x in each(xs, how, f"Figure {figure}", "point"):
         lines = lines_at(x, figure)
         own = settings | {"models": {name: repr(line) for name, line in lines.items()}}
         n_drawn = int(x) if figure == "entity-size" else None
-        run = functools.partial(_run, x, lines, splits, n_seeds, n_drawn, n_threads)
-        cells.append(Cell(**kept(folder, f"{figure}-{x:g}", own, run)))
+        run = functools.partial(_run, x, lines, splits, n_seeds, n_drawn, how.n_threads)
+        cells.append(Cell(**kept(how.folder, f"{figure}-{x:g}", own, run)))
     kind = "Generated data" if generated else "The data given"
     if figure == "2" and n_users < _FULL_EICU:
         kind = "The demo or another part of eICU, not the paper's full data"

@@ -12,7 +12,6 @@ import numpy as np
 
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_to_json
-from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
@@ -186,11 +185,6 @@ def private_models(models: Mapping[str, Any], epsilons: Sequence[float]) -> list
         found.append((START, _changed(start, popularity_epsilon=epsilon), epsilon))
         found.append((DP_POPULARITY, DPPopularity(epsilon / 2), epsilon))  # for replacing a user, which costs twice
     return found
-
-
-def thread_counts(n_threads: int) -> list[int]:
-    """One, and what is asked for."""
-    return sorted({1, resolve_n_threads(n_threads)})
 
 
 def _changed(model: PrivRec, **parameters: Any) -> PrivRec:

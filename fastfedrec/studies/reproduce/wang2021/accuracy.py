@@ -7,20 +7,19 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastfedrec.accounting import Gaussian, PLDAccountant, RDPAccountant, published_privrec_epsilon
-from fastfedrec.core.check import check_choice, check_flag, check_integer
+from fastfedrec.core.check import check_choice, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.evaluation.new_users import METRICS, PersonalizationSplit, evaluate_personalized, personalization_split
 from fastfedrec.studies.reproduce._trials import each
-from fastfedrec.studies.reproduce.side_by_side import SideBySide, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, kept
 from fastfedrec.studies.reproduce.wang2021._runs import describe_split, first_test_users, fit_devices
 from fastfedrec.systems.baselines.item_models import EASE, ItemKNN, OwnHistory
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
@@ -62,10 +61,8 @@ class AccuracyTable(SideBySide):
 
     Parameters
     ----------
-    source : str
-        Which data these are.
-    settings : dict
-        What every number was computed with.
+    source, settings : object
+        As for `SideBySide`.
     table : {"2", "3"}
         Which one.
     rows : dict of str to dict
@@ -131,10 +128,8 @@ class EpsilonTable(SideBySide):
 
     Parameters
     ----------
-    source : str
-        What was computed.
-    settings : dict
-        What every number was computed with.
+    source, settings : object
+        As for `SideBySide`.
     table : {"4", "5"}
         Which one.
     cells : tuple of dict
@@ -222,16 +217,7 @@ def epsilon_table(table: str) -> EpsilonTable:
     return EpsilonTable(f"No data: {n_users:,} users", settings, table, tuple(cells))
 
 
-def accuracy_table(
-    data: Interactions | InteractionLog,
-    table: str,
-    *,
-    seed: int = 0,
-    quick: bool = False,
-    folder: str | Path | None = None,
-    n_threads: int = 0,
-    show_progress: bool = False,
-) -> AccuracyTable:
+def accuracy_table(data: Interactions | InteractionLog, table: str, *, seed: int = 0, **options: Any) -> AccuracyTable:
     """Compute Table 2 or 3 of the paper, with the baselines that it lacks.
 
     Parameters
@@ -242,14 +228,8 @@ def accuracy_table(
         Which one.
     seed : int
         Of the split and of every draw: these are simulations.
-    quick : bool
-        Few rounds: to see that everything runs.
-    folder : str, Path or None
-        Keep every finished model's figures there, and read those that were made with the same settings.
-    n_threads : int
-        0 for all processors; no figure depends on it.
-    show_progress : bool
-        Draw a progress bar (needs tqdm).
+    **options : object
+        As for `RunOptions`; no figure depends on `n_threads`.  `quick`: few rounds: to see that everything runs.
 
     Returns
     -------
@@ -263,20 +243,20 @@ def accuracy_table(
     """
     check_choice("table", table, tuple(PUBLISHED))
     key = Key.from_seed(check_integer("seed", seed, low=0, high=None))
-    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
+    how = RunOptions(**options)
     wanted = InteractionLog if table == "3" else Interactions
     if not isinstance(data, wanted):
         raise TypeError(f"data of table {table} must be {wanted.__name__}, got {type(data).__name__}")
     split = personalization_split(data, threshold=3.0 if table == "2" else 0.0, key=key)
-    if quick:
+    if how.quick:
         split = first_test_users(split, _QUICK_TEST_USERS)
-    models = paper_models(data, quick=quick)
-    source, settings = describe_split(split, seed, quick=quick)
+    models = paper_models(data, quick=how.quick)
+    source, settings = describe_split(split, seed, quick=how.quick)
     found = {}
-    for name, model in each(models.items(), show=show_progress, description=f"Table {table}", unit="model"):
+    for name, model in each(models.items(), how, f"Table {table}", "model"):
         own = settings | {"model": repr(model)}
-        run = functools.partial(_run, model, split, key, n_threads)
-        found[name] = kept(folder, f"table-{table}-{name.replace(' ', '-')}", own, run)
+        run = functools.partial(_run, model, split, key, how.n_threads)
+        found[name] = kept(how.folder, f"table-{table}-{name.replace(' ', '-')}", own, run)
     rows: dict[str, dict[str, dict[str, float] | None]] = {}
     for name in [*PUBLISHED[table], *(name for name in models if name not in PUBLISHED[table])]:
         printed = PUBLISHED[table].get(name)

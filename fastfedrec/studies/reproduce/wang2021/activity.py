@@ -26,10 +26,8 @@ class ActivityFigure(SideBySide):
 
     Parameters
     ----------
-    source : str
-        Which data these are.
-    settings : dict
-        What every number was computed with.
+    source, settings : object
+        As for `SideBySide`.
     n_items : int
         Of the catalogue.
     points : tuple of dict

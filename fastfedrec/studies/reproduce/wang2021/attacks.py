@@ -7,19 +7,18 @@ features.  Beside it stand two attacks that also know the user's own items, chan
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer
+from fastfedrec.core.check import check_choice, check_instance, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.studies.membership.attack import membership_loss, membership_shadow
 from fastfedrec.studies.reproduce._trials import each
-from fastfedrec.studies.reproduce.side_by_side import SideBySide, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
 from fastfedrec.systems.baselines.item_models import EASE
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
 from fastfedrec.systems.fedrec.plus_plus import FedRecPlusPlus
@@ -49,10 +48,8 @@ class MembershipTable(SideBySide):
 
     Parameters
     ----------
-    source : str
-        Which data these are.
-    settings : dict
-        What every number was computed with.
+    source, settings : object
+        As for `SideBySide`.
     table : {"6", "attacks"}
         Which one.
     rows : dict of str to dict
@@ -145,16 +142,7 @@ class MembershipTable(SideBySide):
         return figure
 
 
-def attack_table(
-    data: Interactions | None,
-    table: str,
-    *,
-    seed: int = 0,
-    quick: bool = False,
-    folder: str | Path | None = None,
-    n_threads: int = 0,
-    show_progress: bool = False,
-) -> MembershipTable:
+def attack_table(data: Interactions | None, table: str, *, seed: int = 0, **options: Any) -> MembershipTable:
     """Attack PrivRec, DP-PrivRec and LM-PrivRec as the paper does and better, or every system of the package.
 
     Parameters
@@ -165,14 +153,8 @@ def attack_table(
         Which one.
     seed : int
         Of every draw: these are simulations.
-    quick : bool
-        Few users, rounds and models: to see that everything runs.
-    folder : str, Path or None
-        Keep what was found on each target there, and read what was made with the same settings.
-    n_threads : int
-        0 for all processors.
-    show_progress : bool
-        Draw a progress bar (needs tqdm).
+    **options : object
+        As for `RunOptions`.  `quick`: few users, rounds and models: to see that everything runs.
 
     Returns
     -------
@@ -186,23 +168,25 @@ def attack_table(
     """
     check_choice("table", table, TABLES)
     key = Key.from_seed(check_integer("seed", seed, low=0, high=None))
-    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
+    how = RunOptions(**options)
     if data is None:
-        source, population = "Generated data", generated_population(quick=quick)
+        source, population = "Generated data", generated_population(quick=how.quick)
     else:
         population = check_instance("data", data, Interactions, "use datasets.load_movielens")
         source = "The data given"
-        if quick:
+        if how.quick:
             rows = key.permutation("wang2021_attacks.quick", size=population.n_users)[:_QUICK_USERS]
             population = population.select_users(np.sort(rows))
-    models = privrec_targets(population, quick=quick) if table == "6" else system_targets(population, quick=quick)
-    settings = {"version": __version__, "data": checksum([population]), "seed": seed, "quick": quick}
+    models = (
+        privrec_targets(population, quick=how.quick) if table == "6" else system_targets(population, quick=how.quick)
+    )
+    settings = {"version": __version__, "data": checksum([population]), "seed": seed, "quick": how.quick}
     rows_by_target: dict[str, dict[str, Any]] = {}
-    for name, target in each(models.items(), show=show_progress, description=f"Table {table}", unit="target"):
-        model, options = target
-        own = settings | {"model": repr(model), "attacks": _described(options)}
-        run = functools.partial(_attack, model, population, options, key, n_threads)
-        found = kept(folder, f"attack-{name.replace(' ', '-')}", own, run)
+    for name, target in each(models.items(), how, f"Table {table}", "target"):
+        model, attacks = target
+        own = settings | {"model": repr(model), "attacks": _described(attacks)}
+        run = functools.partial(_attack, model, population, attacks, key, how.n_threads)
+        found = kept(how.folder, f"attack-{name.replace(' ', '-')}", own, run)
         rows_by_target[name] = {"published": PUBLISHED.get(name) if table == "6" else None, "attacks": found}
     described = settings | {"models": {name: repr(model) for name, (model, _) in models.items()}}
     return MembershipTable(f"{source}: {population!r}, seed {seed}", described, table, rows_by_target)

@@ -8,16 +8,15 @@ not the paper's epsilon.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from fastfedrec.core.check import check_choice, check_flag, check_integer
+from fastfedrec.core.check import check_choice, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.evaluation.new_users import personalization_split
 from fastfedrec.studies.reproduce._trials import each
-from fastfedrec.studies.reproduce.side_by_side import SideBySide
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide
 from fastfedrec.studies.reproduce.wang2021._runs import (
     COHORT,
     DP_POPULARITY,
@@ -33,7 +32,6 @@ from fastfedrec.studies.reproduce.wang2021._runs import (
     describe_split,
     first_test_users,
     private_models,
-    thread_counts,
 )
 from fastfedrec.studies.reproduce.wang2021.accuracy import paper_models
 
@@ -62,10 +60,8 @@ class PrivRecFigure(SideBySide):
 
     Parameters
     ----------
-    source : str
-        Which data these are.
-    settings : dict
-        What every number was computed with.
+    source, settings : object
+        As for `SideBySide`.
     figure : str
         One of `FIGURES`.
     points : tuple of dict
@@ -181,16 +177,7 @@ class PrivRecFigure(SideBySide):
         return figure
 
 
-def privrec_figure(
-    data: Interactions | InteractionLog,
-    figure: str,
-    *,
-    seed: int = 0,
-    quick: bool = False,
-    folder: str | Path | None = None,
-    n_threads: int = 0,
-    show_progress: bool = False,
-) -> PrivRecFigure:
+def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: int = 0, **options: Any) -> PrivRecFigure:
     """Compute one of Figures 3 to 9 of the paper.
 
     Parameters
@@ -202,14 +189,9 @@ def privrec_figure(
         without privacy.  "6", "7": Hits@20 over epsilon.  "8": on users with few items.  "9": time of a round.
     seed : int
         Of the split and of every draw: these are simulations.
-    quick : bool
-        Few points and rounds: to see that everything runs.
-    folder : str, Path or None
-        Keep every finished run's figures there, and read those that were made with the same settings.
-    n_threads : int
-        0 for all processors; only Figure 9 depends on it.
-    show_progress : bool
-        Draw a progress bar (needs tqdm).
+    **options : object
+        As for `RunOptions`; `n_threads` changes nothing but Figure 9.  `quick`: few points and rounds: to see that
+        everything runs.
 
     Returns
     -------
@@ -223,7 +205,7 @@ def privrec_figure(
     """
     check_choice("figure", figure, FIGURES)
     key = Key.from_seed(check_integer("seed", seed, low=0, high=None))
-    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
+    how = RunOptions(**options)
     is_log = isinstance(data, InteractionLog)
     if not isinstance(data, Interactions | InteractionLog) or (
         figure not in OF_EITHER and is_log != (figure in OF_LOG)
@@ -233,21 +215,21 @@ def privrec_figure(
     split = personalization_split(data, threshold=0.0 if is_log else 3.0, key=key)
     if figure == "3":
         split = first_test_users(split, _TEST_USERS)
-    source, settings = describe_split(split, seed, quick=quick)
+    source, settings = describe_split(split, seed, quick=how.quick)
     described: dict[str, Any] = {}
-    models = paper_models(data, quick=quick)
+    models = paper_models(data, quick=how.quick)
     papers = models["PrivRec, the paper's E1, E2 and M"]
-    runs = Runs(split, key, n_threads, folder, settings)
-    sweeps = QUICK_SWEEPS if quick else SWEEPS
+    runs = Runs(split, key, how.n_threads, how.folder, settings)
+    sweeps = QUICK_SWEEPS if how.quick else SWEEPS
     if figure == "3":
         tasks = list(runs.sweeps(papers, sweeps))
     elif figure == "8":
         tasks = [functools.partial(runs.by_activity, name, models[name]) for name in (PRIVREC, SGD, POPULARITY)]
     elif figure == "9":
-        counts = thread_counts(n_threads)
+        counts = sorted({1, how.n_threads})
         tasks = [functools.partial(runs.milliseconds, papers, size, n) for n in counts for size in sweeps[COHORT]]
     else:
-        epsilons = EPSILONS[figure][-1:] if quick else EPSILONS[figure]
+        epsilons = EPSILONS[figure][-1:] if how.quick else EPSILONS[figure]
         panel = "k" if figure in ("4", "5") else "epsilon"
         tasks = [
             functools.partial(runs.at_epsilon, *each, panel=panel, where=None if each[2] else epsilons)
@@ -255,7 +237,7 @@ def privrec_figure(
         ]
         described = {"published": runs.published(models[f"{ONE}, epsilon 2"], 35.0 if is_log else 40.0)}
     points: list[Point] = []
-    for task in each(tasks, show=show_progress, description=f"Figure {figure}", unit="run"):
+    for task in each(tasks, how, f"Figure {figure}", "run"):
         points += task()
     described |= settings | {"models": {name: repr(model) for name, model in models.items()}}
     return PrivRecFigure(source, described, figure, tuple(points))

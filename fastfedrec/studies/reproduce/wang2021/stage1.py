@@ -9,13 +9,12 @@ import functools
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastfedrec.compute.networks.sequences import check_sequences
-from fastfedrec.core.check import check_flag, check_integer
+from fastfedrec.core.check import check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_to_json
 from fastfedrec.core.version import __version__
@@ -23,7 +22,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets.generate_sequences import generate_sequences
 from fastfedrec.evaluation.new_users import PersonalizationSplit, evaluate_personalized, personalization_split
 from fastfedrec.studies.reproduce._trials import each, mean_and_deviation
-from fastfedrec.studies.reproduce.side_by_side import SideBySide, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
 from fastfedrec.studies.reproduce.wang2021._runs import fit_devices
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
 from fastfedrec.systems.privrec.model import PrivRec
@@ -77,10 +76,8 @@ class StageOneTable(SideBySide):
 
     Parameters
     ----------
-    source : str
-        Which data these are.
-    settings : dict
-        What every number was computed with.
+    source, settings : object
+        As for `SideBySide`.
     rows : dict of str to dict
         By model: "stage1", "epsilon" ("infinite": no guarantee), and for each metric a figure a seed.
     """
@@ -136,15 +133,7 @@ class StageOneTable(SideBySide):
         return figure
 
 
-def stage1_table(
-    data: Interactions | None = None,
-    *,
-    n_seeds: int = 3,
-    quick: bool = False,
-    folder: str | Path | None = None,
-    n_threads: int = 0,
-    show_progress: bool = False,
-) -> StageOneTable:
+def stage1_table(data: Interactions | None = None, *, n_seeds: int = 3, **options: Any) -> StageOneTable:
     """Train PrivRec with each kind of first stage, at equal epsilon of the whole.
 
     Parameters
@@ -153,14 +142,9 @@ def stage1_table(
         MovieLens with all of its timestamps (100K); None generates sequences.
     n_seeds : int
         Seeds 0 to n_seeds - 1.
-    quick : bool
-        Few rounds and people: to see that everything runs.
-    folder : str, Path or None
-        Keep every finished model's figures there, and read those that were made with the same settings.
-    n_threads : int
-        0 for all processors; no figure depends on it.
-    show_progress : bool
-        Draw a progress bar (needs tqdm).
+    **options : object
+        As for `RunOptions`; no figure depends on `n_threads`.  `quick`: few rounds and people: to see that everything
+        runs.
 
     Returns
     -------
@@ -173,7 +157,7 @@ def stage1_table(
        Journal, 2021, sections 2.4 and 4.3.
     """
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
-    quick, show_progress = check_flag("quick", quick), check_flag("show_progress", show_progress)
+    how = RunOptions(**options)
     if data is not None:
         check_sequences("data", data)
     rows: dict[str, dict[str, Any]] = {}
@@ -181,23 +165,23 @@ def stage1_table(
     sizes = set()
     for seed in range(n_seeds):
         key = Key.from_seed(seed)
-        whole = generate_sequences(**(_SMALL if quick else _GENERATED), key=key) if data is None else data
+        whole = generate_sequences(**(_SMALL if how.quick else _GENERATED), key=key) if data is None else data
         public, split = _split(whole, key, 0.0 if data is None else 3.0)
-        settings = {"version": __version__, "data": checksum([whole]), "seed": seed, "quick": quick}
+        settings = {"version": __version__, "data": checksum([whole]), "seed": seed, "quick": how.quick}
         sizes.add((len(split.train_users), public.n_users, len(split.test_users)))
-        for name, model in stage_models(whole, split, quick=quick).items():
+        for name, model in stage_models(whole, split, quick=how.quick).items():
             tasks.append((seed, name, settings | {"model": repr(model)}, model, public, split, key))
-    for task in each(tasks, show=show_progress, description="stage one", unit="model"):
+    for task in each(tasks, how, "stage one", "model"):
         seed, name, settings, model, public, split, key = task
-        run = functools.partial(_run, model, public, split, key, n_threads)
-        found = kept(folder, f"stage1-{seed}-{name.replace(' ', '-').replace(',', '')}", settings, run)
+        run = functools.partial(_run, model, public, split, key, how.n_threads)
+        found = kept(how.folder, f"stage1-{seed}-{name.replace(' ', '-').replace(',', '')}", settings, run)
         row = rows.setdefault(name, {"epsilon": found["epsilon"], **{metric: [] for metric in METRICS}})
         for metric in METRICS:
             row[metric].append(found[metric])
     what = "Generated sequences" if data is None else "The data given"
     n_train, n_public, n_test = max(sizes)
     source = f"{what}: {whole!r}; {n_train:,} train users, {n_public:,} public people, {n_test:,} test users"
-    described = {"version": __version__, "seeds": n_seeds, "quick": quick}
+    described = {"version": __version__, "seeds": n_seeds, "quick": how.quick}
     models = {name: settings["model"] for _, name, settings, *_ in tasks}
     return StageOneTable(source, described | {"models": models}, rows)
 

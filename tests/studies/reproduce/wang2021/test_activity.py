@@ -1,15 +1,14 @@
 """Figure 2 of the PrivRec paper: counts that can be made by hand."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 from scipy import sparse
+from support.reproduce_case import written
 from support.wang2021_case import apps
 
-from fastfedrec import Interactions, Key, datasets, doctor
-from fastfedrec.cli.main import main
+from fastfedrec import Interactions, Key, datasets
 from fastfedrec.studies.reproduce.wang2021.activity import activity_figure
 
 
@@ -70,18 +69,13 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: with_activity([2, 5]))
     monkeypatch.setattr("fastfedrec.cli.reproduce.load_frappe", lambda path: apps())
     for path, n_users in (("ml-1m.zip", 2), ("frappe.csv", 50)):
-        argv = ["reproduce", "privrec", "--figure", "2", "--data", path, "--out", str(tmp_path)]
-        assert main(argv) == 0
-        text = capsys.readouterr().out
-        assert text.startswith("The data given: ")
-        assert f"{n_users} users" in text
-        assert "The paper: a long tail" in text
-        points = json.loads((tmp_path / "figure-2.json").read_text())["points"]
-        assert sum(point["users"] for point in points) == n_users
-        assert (tmp_path / "figure-2.png").read_bytes().startswith(b"\x89PNG")
+        document = written(f"privrec --figure 2 --data {path}", tmp_path, "figure-2", capsys)
+        assert document["source"].startswith("The data given: ")
+        assert f"{n_users} users" in document["source"]
+        assert sum(point["users"] for point in document["points"]) == n_users
         page = (tmp_path / "figure-2.md").read_text()
+        assert "The paper: a long tail" in page
         assert "![PrivRec, Figure 2" in page
-        assert f"Written on {doctor.describe_machine()}." in page
 
 
 def test_data_of_another_kind():
