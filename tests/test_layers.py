@@ -39,22 +39,20 @@ def imports(source, package_files):
     for node in import_nodes(source):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] == "fastfedrec")
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "fastfedrec":
+        elif (node.module or "").split(".")[0] == "fastfedrec":
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
                 yield node.lineno, full if full in package_files else node.module
 
 
-def room(module):
-    """The top folder that a module belongs to; a kernel's is that of its mirror."""
-    parts = [part for part in module.split(".")[1:] if part != "_kernels"]
-    return parts[0] if parts else ""
-
-
 def place(module):
     """Folders from the top; a kernel's are those of its mirror, and a test's too."""
-    parts = module.split(".")[1:]
-    return [part for part in parts if part != "_kernels"]
+    return [part for part in module.split(".")[1:] if part != "_kernels"]
+
+
+def room(module):
+    """The top folder that a module belongs to, or ""."""
+    return next(iter(place(module)), "")
 
 
 def runs_up(importing, imported):
@@ -85,11 +83,7 @@ def faults(sources, known_modules):
     for path, source in sources.items():
         importing = module_of(path)
         for line, module in imports(source, known_modules):
-            if (
-                path != "fastfedrec/__init__.py"
-                and path.startswith(("fastfedrec/", "_kernels/"))
-                and runs_up(importing, module)
-            ):
+            if path.startswith(("fastfedrec/", "_kernels/")) and runs_up(importing, module):
                 yield path, line, module, "runs up"
             if is_intrusion(importing, module):
                 yield path, line, module, "is private to its folder"

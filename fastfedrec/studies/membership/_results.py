@@ -1,17 +1,13 @@
 """What a membership attack found, beside chance, the control, the ceiling, and what a guarantee allows."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_to_json, format_table
-from fastfedrec.studies.membership._figures import Estimate, Ladder, TradeOff, ceiling_scores, chance_advantage
-
-RATES = (0.01, 0.001)
+from fastfedrec.studies.membership._figures import Estimate, TradeOff, chance_advantage
 
 
 @dataclass(frozen=True)
@@ -66,62 +62,6 @@ class MembershipResult:
     is_member: np.ndarray
     user_ids: np.ndarray
     alpha: float
-
-    @classmethod
-    def of(
-        cls,
-        attack: str,
-        target: str,
-        scores: np.ndarray,
-        is_member: np.ndarray,
-        user_ids: np.ndarray,
-        *,
-        control: np.ndarray | None,
-        rows: np.ndarray,
-        guarantee: Sequence[tuple[float, float]],
-        alpha: float,
-        n_bootstrap: int,
-        key: Key,
-    ) -> "MembershipResult":
-        """Count how good scores are.
-
-        Parameters
-        ----------
-        attack, target, scores, is_member, user_ids, guarantee, alpha : object
-            As the attributes.
-        control : ndarray of shape (n_users,) or None
-            Scores of the control.
-        rows : ndarray of shape (n_users, n_columns)
-            All that the attack looks at.
-        n_bootstrap : int
-            Replicates, for the intervals of advantage and hits.
-        key : Key
-            Source of the replicates.
-
-        Returns
-        -------
-        MembershipResult
-            With every figure.
-        """
-        ladder = Ladder(scores, is_member)
-        best = ceiling_scores(rows, is_member)
-        advantage, *hits = ladder.resampled(RATES, n_bootstrap, alpha, key)
-        return cls(
-            attack,
-            target,
-            ladder.auc(alpha),
-            None if control is None else Ladder(control, is_member).auc(alpha),
-            ladder.accuracy(),
-            advantage,
-            dict(zip(RATES, hits, strict=True)),
-            Ladder(best, is_member).auc(alpha).value,
-            float(np.maximum(best, 1 - best).mean()),
-            tuple((float(epsilon), float(delta)) for epsilon, delta in guarantee),
-            scores,
-            is_member,
-            user_ids,
-            alpha,
-        )
 
     @property
     def n_members(self) -> int:

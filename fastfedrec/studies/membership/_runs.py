@@ -133,5 +133,5 @@ def stated_guarantee(model: Any, against: str) -> tuple[tuple[float, float], ...
         except UnsupportedEventError:  # no figure is no guarantee
             continue
         if np.isfinite(epsilon):
-            found.append((epsilon, delta))
+            found.append((float(epsilon), delta))
     return tuple(found)

@@ -16,7 +16,7 @@ from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.studies.membership._figures import Estimate
+from fastfedrec.studies.membership._figures import Estimate, Ladder, ceiling_scores
 from fastfedrec.studies.membership._results import MembershipResult
 from fastfedrec.studies.membership._runs import (
     Query,
@@ -34,6 +34,7 @@ __all__ = ["Estimate", "MembershipResult", "membership_loss", "membership_shadow
 _FOREST = "membership.forest"
 _LEAF = 5  # users in a leaf of the forest, at least: fewer learn shadow users by heart
 _MOST_VALUES = 64  # of a feature, that get a column each
+_RATES = (0.01, 0.001)  # of false alarms, at which hits are counted
 _LOSSES = ("rank", "cross_entropy", "squared")
 
 
@@ -297,11 +298,26 @@ class _Common:
         self.runs = Runs(model, query, self.key, self.n_threads)
 
     def result(self, name, fitted, scores, is_member, user_ids, control, rows) -> MembershipResult:
+        """Count how good scores are: of the attack, and of its control if it has one; it looks at `rows` alone."""
         stated = stated_guarantee(fitted, self.against) if self.guarantee is None else self.guarantee
-        return MembershipResult.of(
-            name, type(fitted).__name__, scores, is_member, user_ids, control=control, rows=rows, guarantee=stated,
-            alpha=self.alpha, n_bootstrap=self.n_bootstrap, key=self.key,
-        )  # fmt: skip
+        ladder, best = Ladder(scores, is_member), ceiling_scores(rows, is_member)
+        advantage, *hits = ladder.resampled(_RATES, self.n_bootstrap, self.alpha, self.key)
+        return MembershipResult(
+            attack=name,
+            target=type(fitted).__name__,
+            auc=ladder.auc(self.alpha),
+            control=None if control is None else Ladder(control, is_member).auc(self.alpha),
+            accuracy=ladder.accuracy(),
+            advantage=advantage,
+            hits=dict(zip(_RATES, hits, strict=True)),
+            ceiling=Ladder(best, is_member).auc(self.alpha).value,
+            ceiling_accuracy=float(np.maximum(best, 1 - best).mean()),
+            guarantee=stated,
+            scores=scores,
+            is_member=is_member,
+            user_ids=user_ids,
+            alpha=self.alpha,
+        )
 
 
 def _check_enough(data: Interactions) -> Interactions:

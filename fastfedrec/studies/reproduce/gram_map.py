@@ -153,10 +153,10 @@ class GainMap(SideBySide):
             ]
         return "\n".join(sentences)
 
-    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+    def _draw(self, figure: Any) -> None:
         """Gain over signal, a panel for each model, a colour for each number of items."""
         names = list(dict.fromkeys(cell.model for cell in self.cells))
-        figure = new_figure(figsize=(5.5 * len(names) + 1, 4.5))
+        figure.set_size_inches(5.5 * len(names) + 1, 4.5)
         for panel, name in zip(figure.subplots(1, len(names), sharey=True, squeeze=False)[0], names, strict=True):
             of_model = [cell for cell in self.cells if cell.model == name]
             for n_items, latest in sorted({(cell.n_items, cell.latest) for cell in of_model}):
@@ -168,7 +168,6 @@ class GainMap(SideBySide):
             panel.set(title=name, xlabel="signal", ylabel="gain in HR@10", xscale="log")
             panel.legend(fontsize="small")
         figure.suptitle(self.source, fontsize="small")
-        return figure
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         header = ["model", "users x items", "row", "held out", "popularity"]

@@ -8,7 +8,7 @@ import functools
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,11 +121,11 @@ class RatingFigure(SideBySide):
             f"Its factors were used in {len(used)} of {len(self.cells)} cells{least}; elsewhere it is biases alone."
         )
 
-    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+    def _draw(self, figure: Any) -> None:
         """Lines over epsilon, or for Figure 3 a map of each model."""
         names = list(self.cells[0].errors)
         if self.figure != "3":
-            figure = new_figure(figsize=(7, 5))
+            figure.set_size_inches(7, 5)
             panel = figure.subplots()
             for name in names:
                 panel.plot([c.epsilon_1 for c in self.cells], [c.mean(name) for c in self.cells], ".-", label=name)
@@ -134,7 +134,7 @@ class RatingFigure(SideBySide):
             panel.legend(fontsize="small")
         else:
             first, second = (sorted({getattr(c, f"epsilon_{j}") for c in self.cells}) for j in (1, 2))
-            figure = new_figure(figsize=(4 * len(names), 4))
+            figure.set_size_inches(4 * len(names), 4)
             for panel, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
                 found = {(c.epsilon_1, c.epsilon_2): c.mean(name) for c in self.cells}
                 drawn = panel.pcolormesh(
@@ -142,7 +142,6 @@ class RatingFigure(SideBySide):
                 )
                 panel.set(title=name, xlabel="epsilon 1", ylabel="epsilon 2")
                 figure.colorbar(drawn, ax=panel)
-        return figure
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         names = list(self.cells[0].errors)
@@ -215,9 +214,7 @@ def _models_at(pair: tuple[float, float], figure: str, grid: tuple[float, ...]) 
     if figure == "equal-epsilon":
         serial = serial_epsilon(first, grid)
         return {
-            "optimal": LaplaceRRSVD("optimal", first / 2, first / 2, grid=grid),
-            "mixture": LaplaceRRSVD("mixture", first / 2, first / 2, grid=grid),
-            "laplace": LaplaceRRSVD("laplace", first / 2, first / 2, grid=grid),
+            **{name: LaplaceRRSVD(name, first / 2, first / 2, grid=grid) for name in ("optimal", "mixture", "laplace")},
             "serial": LaplaceRRSVD("serial", serial, serial, grid=grid),
             ITEM_MEAN: ItemMean(first, grid=grid),
             GLOBAL_MEAN: GlobalMean(first, grid=grid),

@@ -169,9 +169,9 @@ class FedRecTable(SideBySide):
         )
         return f"Largest distance from the paper: {mae:.4f} in MAE, {rmse:.4f} in RMSE."
 
-    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+    def _draw(self, figure: Any) -> None:
         """Lines of ours and of the paper."""
-        figure = new_figure(figsize=(9, 5))
+        figure.set_size_inches(9, 5)
         panel = figure.subplots()
         if self.table == "communication":
             labels = [row.n_denoisers for row in self.rows]
@@ -193,7 +193,6 @@ class FedRecTable(SideBySide):
             panel.tick_params(axis="x", rotation=90)
         panel.legend(fontsize="small")
         panel.set_title(self.title, fontsize="small")
-        return figure
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         if self.table == "communication":

@@ -63,8 +63,8 @@ class SideBySide(ABC):
         """Header and cells of the table."""
 
     @abstractmethod
-    def _draw(self, new_figure: Callable[..., Any]) -> Any:
-        """Draw on what ``new_figure(figsize=...)`` gives, and return it."""
+    def _draw(self, figure: Any) -> None:
+        """Draw on an empty figure of matplotlib, whose size is to be set."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings.
@@ -127,7 +127,9 @@ class SideBySide(ABC):
             from matplotlib.figure import Figure  # no pyplot: nothing global is touched, and PNG needs no display
         except ImportError:
             raise ImportError("a plot needs matplotlib: pip install 'fastfedrec[plot]'") from None
-        self._draw(lambda **options: Figure(layout="constrained", **options)).savefig(path, dpi=150)
+        figure = Figure(layout="constrained")
+        self._draw(figure)
+        figure.savefig(path, dpi=150)
 
 
 @dataclass(frozen=True)

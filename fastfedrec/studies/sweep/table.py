@@ -5,7 +5,6 @@ import importlib.util
 import io
 import json
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -208,9 +207,9 @@ class Sweep(SideBySide):
             )
         return header, rows
 
-    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+    def _draw(self, figure: Any) -> None:
         """Utility over true epsilon, a panel for each trust model; what has no guarantee there is a level."""
-        figure = new_figure(figsize=(5 * len(TRUST_VIEWS) + 1, 4.5))
+        figure.set_size_inches(5 * len(TRUST_VIEWS) + 1, 4.5)
         systems = list(dict.fromkeys(cell.system for cell in self.cells))
         panels = figure.subplots(1, len(TRUST_VIEWS), sharey=True)
         for panel, trust in zip(panels, TRUST_VIEWS, strict=True):
@@ -233,4 +232,3 @@ class Sweep(SideBySide):
             panel.legend(fontsize="x-small")
         panels[0].set_ylabel(self.metric)
         figure.suptitle(self.source, fontsize="small")
-        return figure

@@ -327,38 +327,43 @@ def test_progress_counts_models(data, capsys):
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-def test_bad_inputs(data):
-    for attack in (shadow, loss):
-        with pytest.raises(TypeError, match="data must be Interactions"):
-            attack(Popularity(), 1, 1)
-        with pytest.raises(ValueError, match="data must have at least 8 users with an item, got 3"):
-            attack(Popularity(), data.select_users(np.arange(3)), 1)
-        with pytest.raises(TypeError, match="model must have a method fit, or be a function"):
-            attack(1, data, 1)
-        with pytest.raises(TypeError, match=r"model\(\) must return something with a method fit, got dict"):
-            attack(dict, data, 1)
-        with pytest.raises(TypeError, match="query must be a function or None"):
-            attack(Popularity(), data, 1, query=1)
-        with pytest.raises(ValueError, match=r"guarantee must hold pairs \(epsilon, delta\), got 1"):
-            attack(Popularity(), data, 1, guarantee=[1, 2])
-        with pytest.raises(ValueError, match="against must be"):
-            attack(Popularity(), data, 1, against="everybody")
-        with pytest.raises(TypeError, match="NCF learns an embedding of each user"):
-            attack(NCF(n_epochs=1, n_factors=16, hidden=(16,)), data, 1)
-    with pytest.raises(KeyError, match=r"features names \['height'\]; the users of data have \['age', 'sex'\]"):
-        shadow(Popularity(), data, 1, features=["height"])
-    with pytest.raises(TypeError, match="features must be a list of names"):
-        shadow(Popularity(), data, 1, features="age")
-    with pytest.raises(ValueError, match="n_top must be"):
-        shadow(Popularity(), data, 1, n_top=41)
-    with pytest.raises(ValueError, match="loss must be"):
-        loss(Popularity(), data, 1, loss="hinge")
-    with pytest.raises(ValueError, match="loss must return one finite number a user"):
-        loss(Popularity(), data, 1, loss=lambda scores, users: scores)
-    with pytest.raises(ValueError, match="data must have at least 8 users with an item, got 0"):
-        loss(Popularity(), data, 1, threshold=2.0)
-    with pytest.raises(ValueError, match="n_reference_users must be None where n_references is 0"):
-        loss(Popularity(), data, 1, n_references=0, n_reference_users=20)
+@pytest.mark.parametrize("attack", [shadow, loss])
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"data": 1}, TypeError, "data must be Interactions"),
+        ({"data": population(3)}, ValueError, "data must have at least 8 users with an item, got 3"),
+        ({"model": 1}, TypeError, "model must have a method fit, or be a function"),
+        ({"model": dict}, TypeError, r"model\(\) must return something with a method fit, got dict"),
+        ({"query": 1}, TypeError, "query must be a function or None"),
+        ({"guarantee": [1, 2]}, ValueError, r"guarantee must hold pairs \(epsilon, delta\), got 1"),
+        ({"against": "everybody"}, ValueError, "against must be"),
+        ({"model": NCF(n_epochs=1, n_factors=16, hidden=(16,))}, TypeError, "NCF learns an embedding of each user"),
+    ],
+)
+def test_bad_inputs(data, attack, changed, error, message):
+    with pytest.raises(error, match=message):
+        attack(**({"model": Popularity(), "data": data, "seed": 1} | changed))
+
+
+@pytest.mark.parametrize(
+    ("attack", "options", "error", "message"),
+    [
+        (shadow, {"features": ["height"]}, KeyError, r"names \['height'\]; the users of data have \['age', 'sex'\]"),
+        (shadow, {"features": "age"}, TypeError, "features must be a list of names"),
+        (shadow, {"n_top": 41}, ValueError, "n_top must be"),
+        (loss, {"loss": "hinge"}, ValueError, "loss must be"),
+        (loss, {"loss": lambda scores, users: scores}, ValueError, "loss must return one finite number a user"),
+        (loss, {"threshold": 2.0}, ValueError, "data must have at least 8 users with an item, got 0"),
+        (
+            loss, {"n_references": 0, "n_reference_users": 20}, ValueError,
+            "n_reference_users must be None where n_references is 0",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_options(data, attack, options, error, message):
+    with pytest.raises(error, match=message):
+        attack(Popularity(), data, 1, **options)
 
 
 def test_without_scikit_learn_the_message_says_what_to_install(data, monkeypatch):

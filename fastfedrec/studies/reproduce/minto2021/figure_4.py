@@ -4,7 +4,7 @@ import functools
 import statistics
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,10 +124,10 @@ class Figure4(SideBySide):
             sentences.append(f"{name}: above popularity in {won} of {len(self.cells)} cells.")
         return "\n".join(sentences)
 
-    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+    def _draw(self, figure: Any) -> None:
         """A panel for each number of users."""
         users = sorted({cell.n_users for cell in self.cells})
-        figure = new_figure(figsize=(4 * len(users) + 1, 4.5))
+        figure.set_size_inches(4 * len(users) + 1, 4.5)
         panels = figure.subplots(1, len(users), sharey=True, squeeze=False)[0]
         for panel, n_users in zip(panels, users, strict=True):
             cells = [cell for cell in self.cells if cell.n_users == n_users]
@@ -141,7 +141,6 @@ class Figure4(SideBySide):
         panels[0].set_ylabel(METRIC.upper())
         panels[0].legend(fontsize="small")
         figure.suptitle(self.source, fontsize="small")
-        return figure
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         names = list(self.cells[0].hit_ratios)

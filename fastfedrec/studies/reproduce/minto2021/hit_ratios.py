@@ -214,10 +214,10 @@ class HitRatioFigure(SideBySide):
         paper = f" [{line.published[n]:.4f}]" if line.published else ""
         return f"{mean_and_deviation(values)}{paper}" + ("" if cost is None else f" ({_show(cost)})")
 
-    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+    def _draw(self, figure: Any) -> None:
         """The paper's variant dashed, its printed figures in black."""
         panels = self._panels
-        figure = new_figure(figsize=(4 * len(panels) + 1, 4.5))
+        figure.set_size_inches(4 * len(panels) + 1, 4.5)
         for axes, panel in zip(figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True):
             for line in (line for line in self.lines if line.panel == panel):
                 axes.plot(line.x, line.means, "--" if AS_PUBLISHED in line.model else "-", marker=".", label=line.model)
@@ -228,7 +228,6 @@ class HitRatioFigure(SideBySide):
             axes.legend(fontsize="x-small")
         figure.supylabel(self._measured)
         figure.suptitle(self.source, fontsize="small")
-        return figure
 
 
 def _show(epsilon: float | str) -> str:

@@ -136,9 +136,9 @@ class PrototypeFigure(SideBySide):
                 lines.append(f"{metric}: {name} is below {other} in {n_below} of {len(self.cells)} cells.")
         return "\n".join(lines)
 
-    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+    def _draw(self, figure: Any) -> None:
         metrics = self.cells[0].errors
-        figure = new_figure(figsize=(5 * len(metrics), 4))
+        figure.set_size_inches(5 * len(metrics), 4)
         for panel, (metric, by_model) in zip(
             figure.subplots(1, len(metrics), squeeze=False)[0], metrics.items(), strict=True
         ):
@@ -146,7 +146,6 @@ class PrototypeFigure(SideBySide):
                 panel.plot([c.x for c in self.cells], [c.mean(metric, name) for c in self.cells], ".-", label=name)
             panel.set(xlabel=AXES[self.figure], ylabel=metric)
         panel.legend(fontsize="small")
-        return figure
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         metrics = list(self.cells[0].errors)

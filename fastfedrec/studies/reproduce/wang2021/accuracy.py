@@ -5,7 +5,6 @@ Table 1 is notation.  Table 6 (membership inference): `attacks`.  Figures: `figu
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,8 +107,8 @@ class AccuracyTable(SideBySide):
                     body.append([name, label, *(f"{found[metric]:.3f}" for metric in METRICS)])
         return ["model", "", *(metric.upper() for metric in METRICS)], body
 
-    def _draw(self, new_figure: Callable[..., Any]) -> Any:
-        figure = new_figure(figsize=(9, 4.5))
+    def _draw(self, figure: Any) -> None:
+        figure.set_size_inches(9, 4.5)
         panel = figure.subplots()
         cutoffs = [5, 10, 20, 30]
         for name, row in self.rows.items():
@@ -119,7 +118,6 @@ class AccuracyTable(SideBySide):
                     panel.plot(cutoffs, [found[f"hr@{k}"] for k in cutoffs], style, label=f"{name}, {kind}")
         panel.set(xlabel="k", ylabel="HR@k", title=self.title)
         panel.legend(fontsize="x-small", ncols=2, bbox_to_anchor=(1.01, 1), loc="upper left")
-        return figure
 
 
 @dataclass(frozen=True)
@@ -172,8 +170,8 @@ class EpsilonTable(SideBySide):
         ]
         return ["cohort", "delta", "as published", "Renyi, 1000 rounds", "upper bound"], body
 
-    def _draw(self, new_figure: Callable[..., Any]) -> Any:
-        figure = new_figure(figsize=(7, 5))
+    def _draw(self, figure: Any) -> None:
+        figure.set_size_inches(7, 5)
         panel = figure.subplots()
         for name, style in (("published", "--"), ("upper_bound", "-")):
             for delta in _DELTAS:
@@ -182,7 +180,6 @@ class EpsilonTable(SideBySide):
                 panel.semilogy(x, [cell[name] for cell in cells], style, marker=".", label=f"{name}, delta {delta:g}")
         panel.set(xlabel="users of a round", ylabel="epsilon", title=self.title)
         panel.legend(fontsize="small")
-        return figure
 
 
 def epsilon_table(table: str) -> EpsilonTable:

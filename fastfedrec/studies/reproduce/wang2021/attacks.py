@@ -5,7 +5,6 @@ features.  Beside it stand two attacks that also know the user's own items, chan
 """
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,9 +125,9 @@ class MembershipTable(SideBySide):
         columns = ["accuracy", "accuracy's ceiling", "AUC", "control", "AUC's ceiling", "allowed", "hits at 1%"]
         return ["target", "attack", *(["published"] if printed else []), *columns], body
 
-    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+    def _draw(self, figure: Any) -> None:
         cells = [(name, attack, found) for name, row in self.rows.items() for attack, found in row["attacks"].items()]
-        figure = new_figure(figsize=(8, 0.9 + 0.24 * len(cells)))
+        figure.set_size_inches(8, 0.9 + 0.24 * len(cells))
         panel = figure.subplots()
         for place, (_, _, found) in enumerate(cells):
             auc = found["figures"][0]
@@ -139,7 +138,6 @@ class MembershipTable(SideBySide):
         panel.set_yticks(range(len(cells)), [f"{name}, {attack}" for name, attack, _ in cells], fontsize="x-small")
         panel.invert_yaxis()
         panel.set(xlabel="AUC (bar: allowed by the guarantee)", title=self.title, xlim=(0.35, 1.02))
-        return figure
 
 
 def attack_table(data: Interactions | None, table: str, *, seed: int = 0, **options: Any) -> MembershipTable:

@@ -6,7 +6,6 @@ not the paper's epsilon.
 """
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,9 +161,9 @@ class PrivRecFigure(SideBySide):
         ]  # fmt: skip
         return ["over", "", "model", self._measured, "epsilon"], body
 
-    def _draw(self, new_figure: Callable[..., Any]) -> Any:
+    def _draw(self, figure: Any) -> None:
         panels = self._panels
-        figure = new_figure(figsize=(1 + 4 * len(panels), 4))
+        figure.set_size_inches(1 + 4 * len(panels), 4)
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False, sharey=True)[0], panels, strict=True):
             for model in dict.fromkeys(p["model"] for p in self.points if p["panel"] == panel):
                 curve = self.curve(panel, model)
@@ -174,7 +173,6 @@ class PrivRecFigure(SideBySide):
             axes.set_yscale("log" if self.figure == "9" else "linear")
             axes.legend(fontsize="x-small")
         figure.supylabel(self._measured)
-        return figure
 
 
 def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: int = 0, **options: Any) -> PrivRecFigure:

@@ -7,7 +7,6 @@ beside the others at what the ledger proves for the whole.
 
 import functools
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,14 +122,13 @@ class StageOneTable(SideBySide):
             body.append([name, cost, *(mean_and_deviation(row[metric], deviation=" ({:.3f})") for metric in METRICS)])
         return ["model", "epsilon", *(metric.upper() for metric in METRICS)], body
 
-    def _draw(self, new_figure: Callable[..., Any]) -> Any:
-        figure = new_figure(figsize=(8, 5))
+    def _draw(self, figure: Any) -> None:
+        figure.set_size_inches(8, 5)
         panel = figure.subplots()
         names = list(self.rows)[::-1]
         panel.barh(names, [statistics.fmean(self.rows[name]["hr@10"]) for name in names])
         panel.set(xlabel="HR@10", title=self.title)
         panel.tick_params(axis="y", labelsize="x-small")
-        return figure
 
 
 def stage1_table(data: Interactions | None = None, *, n_seeds: int = 3, **options: Any) -> StageOneTable:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from support.reproduce_case import told, written
-from support.wang2021_case import apps, movies
+from support.wang2021_case import apps, movies, small_networks
 
-from fastfedrec import Key, Popularity, PrivRec
+from fastfedrec import Key, Popularity
 from fastfedrec.evaluation.new_users import METRICS, evaluate_personalized, personalization_split
 from fastfedrec.studies.reproduce.wang2021 import accuracy as wang2021
 from fastfedrec.studies.reproduce.wang2021.accuracy import PUBLISHED, accuracy_table, epsilon_table
@@ -28,16 +28,8 @@ PROVEN = {"4": {5: (0.2268, 0.879), 20: (0.9925, 1.425)}, "5": {2: (0.6099, 1.16
 @pytest.fixture
 def tiny(monkeypatch):
     """Networks that train in no time."""
-    models = wang2021.paper_models
-
-    def smaller(*arguments, **options):
-        found = models(*arguments, **options)
-        for model in found.values():
-            if isinstance(model, PrivRec):
-                model.set_params(n_factors=16, hidden=(16,), n_rounds=2, local_epochs=1, learning_rate=0.05)
-        return found
-
-    monkeypatch.setattr(wang2021, "paper_models", smaller)
+    fewer = {"n_rounds": 2, "local_epochs": 1, "learning_rate": 0.05}
+    monkeypatch.setattr(wang2021, "paper_models", small_networks(wang2021.paper_models, **fewer))
 
 
 # ---- oracle: what is printed, and by hand ----------------------------------------------------------------------------

@@ -6,12 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.reproduce_case import told, written
-from support.wang2021_case import apps, movies
+from support.wang2021_case import apps, movies, small_networks
 
 from fastfedrec import DPPopularity, Key, PrivRec, datasets
 from fastfedrec.evaluation.new_users import evaluate_personalized, personalization_split
 from fastfedrec.studies.reproduce.wang2021 import _runs
-from fastfedrec.studies.reproduce.wang2021 import accuracy as wang2021
 from fastfedrec.studies.reproduce.wang2021 import figures as wang2021_figures
 from fastfedrec.studies.reproduce.wang2021._runs import first_test_users, only_test_users
 from fastfedrec.studies.reproduce.wang2021.figures import FIGURES, PrivRecFigure, privrec_figure
@@ -20,16 +19,7 @@ from fastfedrec.studies.reproduce.wang2021.figures import FIGURES, PrivRecFigure
 @pytest.fixture
 def tiny(monkeypatch):
     """Networks that train in no time."""
-    models = wang2021.paper_models
-
-    def smaller(data, **options):
-        found = models(data, **options)
-        for model in found.values():
-            if isinstance(model, PrivRec):
-                model.set_params(n_factors=16, hidden=(16,))
-        return found
-
-    monkeypatch.setattr(wang2021_figures, "paper_models", smaller)
+    monkeypatch.setattr(wang2021_figures, "paper_models", small_networks(wang2021_figures.paper_models))
 
 
 def data_of(figure):

@@ -3,28 +3,20 @@
 import numpy as np
 import pytest
 from support.reproduce_case import told, written
+from support.wang2021_case import small_networks
 
-from fastfedrec import Interactions, Key, Popularity, PrivRec
+from fastfedrec import Interactions, Key, Popularity
 from fastfedrec.datasets import generate_sequences
 from fastfedrec.evaluation.new_users import evaluate_personalized
-from fastfedrec.studies.reproduce.wang2021 import stage1 as stage1
+from fastfedrec.studies.reproduce.wang2021 import stage1
 from fastfedrec.studies.reproduce.wang2021.stage1 import EPSILON, StageOneTable, stage1_table
 
 
 @pytest.fixture(scope="module")
 def tiny():
     """Networks that train in no time."""
-    models = stage1.stage_models
-
-    def smaller(*arguments, **options):
-        found = models(*arguments, **options)
-        for model in found.values():
-            if isinstance(model, PrivRec):
-                model.set_params(n_factors=16, hidden=(16,))
-        return found
-
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(stage1, "stage_models", smaller)
+        patched.setattr(stage1, "stage_models", small_networks(stage1.stage_models))
         yield
 
 
