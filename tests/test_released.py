@@ -79,8 +79,8 @@ class ScriptedEngine(LocalEngine):
         super().__init__()
         self._script, self.messages = list(messages), []
 
-    def _answers(self, system, state, placed, *arguments):
-        for own in super()._answers(system, state, placed, *arguments):
+    def _answers(self, *arguments):
+        for own in super()._answers(*arguments):
             # The senders and numbers of users of this run, and the other's content.
             sent = dataclasses.replace(own, arrays=self._script.pop(0).arrays) if self._script else own
             self.messages.append(sent)

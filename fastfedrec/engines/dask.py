@@ -169,14 +169,9 @@ class DaskEngine(Engine):
         receiver.add(level[0].result())
 
     def _answers(
-        self,
-        system: FederatedSystem,
-        state: Any,
-        placed: Mapping[str, "Future"],
-        key: Key,
-        round_number: int,
-        n_threads: int,
+        self, receiver: RoundReceiver, placed: Mapping[str, "Future"], key: Key, n_threads: int
     ) -> Iterable[Update]:
+        system, state, round_number = receiver.system, receiver.state, receiver.round
         bare = _without_results(system)
         answers = [
             self.client.submit(

@@ -160,24 +160,15 @@ class Engine(ABC):
 
     def _collect(self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int) -> None:
         """Have every shard answer the receiver's round, and the receiver look at each answer."""
-        system, state, round_number = receiver.system, receiver.state, receiver.round
-        for message in self._answers(system, state, placed, key, round_number, n_threads):
+        for message in self._answers(receiver, placed, key, n_threads):
             receiver.receive(message)
 
     def _settle(self, receiver: RoundReceiver) -> None:  # noqa: B027 -- most engines keep nothing
         """What is to be done once it is certain that the server moves by what was heard, and before it does."""
 
     @abstractmethod
-    def _answers(
-        self,
-        system: FederatedSystem,
-        state: Any,
-        placed: Mapping[str, Any],
-        key: Key,
-        round_number: int,
-        n_threads: int,
-    ) -> Iterable[Any]:
-        """What each shard answers in a round, in the shards' order: updates of floats are added in it."""
+    def _answers(self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int) -> Iterable[Any]:
+        """What each shard answers in the receiver's round, in the shards' order: updates of floats are added in it."""
 
 
 def _unanswered(system: FederatedSystem, round_number: int) -> str:

@@ -1,12 +1,12 @@
 """The local engine: all shards in this process, one after the other, threads within each."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
-from fastfedrec.rounds.system import FederatedSystem, Update
+from fastfedrec.rounds.receiver import RoundReceiver
+from fastfedrec.rounds.system import Update
 
 
 class LocalEngine(Engine):
@@ -24,13 +24,8 @@ class LocalEngine(Engine):
     """
 
     def _answers(
-        self,
-        system: FederatedSystem,
-        state: Any,
-        placed: Mapping[str, Interactions],
-        key: Key,
-        round_number: int,
-        n_threads: int,
+        self, receiver: RoundReceiver, placed: Mapping[str, Interactions], key: Key, n_threads: int
     ) -> Iterable[Update]:
+        system, state, round_number = receiver.system, receiver.state, receiver.round
         for name, shard in placed.items():
             yield system.local_round(state, shard, key, round_number, sender=name, n_threads=n_threads)

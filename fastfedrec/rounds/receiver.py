@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastfedrec.rounds.system import FederatedSystem, Update
+from fastfedrec.rounds.system import FederatedSystem, Update, find_violation
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,6 @@ class RoundReceiver:
         n_asked = self.expected[message.sender]
         if type(message.n_clients) is not int or not self._can_speak_for(message.n_clients, n_asked):
             return f"it claims {message.n_clients!r} clients, and {n_asked} were asked"
-        rules = self.system.rules(self.state, message.n_clients)
-        if type(message.arrays) is not dict or set(message.arrays) != set(rules):
-            return f"it must have the fields {sorted(rules)}, got {sorted(map(str, message.arrays))}"
-        for name, rule in rules.items():
-            if violation := rule.violation(message.arrays[name]):
-                return f"field {name!r} {violation}"
+        if violation := find_violation(self.system.rules(self.state, message.n_clients), message.arrays):
+            return violation
         return self.system.inconsistency(self.state, message)

@@ -95,6 +95,29 @@ class ArrayRule:
         return None
 
 
+def find_violation(rules: Mapping[str, ArrayRule], arrays: Any) -> str | None:
+    """Why the fields of a message are refused.
+
+    Parameters
+    ----------
+    rules : mapping of str to ArrayRule
+        The fields that there must be, and no others.
+    arrays : object
+        Anything a stranger sent.
+
+    Returns
+    -------
+    str or None
+        None where nothing is wrong.
+    """
+    if type(arrays) is not dict or set(arrays) != set(rules):
+        return f"it must have the fields {sorted(rules)}, got {sorted(map(str, arrays))}"
+    for name, rule in rules.items():
+        if violation := rule.violation(arrays[name]):
+            return f"field {name!r} {violation}"
+    return None
+
+
 class FederatedSystem(ABC):
     """What an engine and a server need of a system."""
 

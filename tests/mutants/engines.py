@@ -91,8 +91,8 @@ ENGINES = [
         ("test_bad_messages_are_named_and_count_as_zero",),
     ),
     Mutant(
-        "rules-are-skipped", "a server does not look at what is in a field", "RoundReceiver._reason_to_reject",
-        "(violation := rule.violation(message.arrays[name]))",
+        "rules-are-skipped", "a server does not look at what is in a field", "find_violation",
+        "(violation := rule.violation(arrays[name]))",
         "(violation := None)",
         ("test_bad_messages_are_named_and_count_as_zero",),
     ),

@@ -1,7 +1,7 @@
 """Which systems run where the data stay on nodes, and how."""
 
 from fastfedrec.engines.deployment.deployed_fit import TERMS, FitDeployment
-from fastfedrec.engines.deployment.deployment import Deployment, FMFDeployment, PrototypesDeployment
+from fastfedrec.engines.deployment.deployment import FMFDeployment, OwnDeployment, PrototypesDeployment
 from fastfedrec.rounds.system import FederatedSystem
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
 from fastfedrec.systems.private_prototypes.model import PrivatePrototypes
@@ -14,7 +14,7 @@ _KINDS: dict[type, type] = {
 }
 
 
-def deployment_of(system: FederatedSystem | Recommender) -> Deployment:
+def deployment_of(system: FederatedSystem | Recommender) -> FitDeployment | OwnDeployment:
     """Both ends of a system, or a TypeError where it has none."""
     for kind, deployment in _KINDS.items():
         if isinstance(system, kind):

@@ -26,12 +26,13 @@ from fastfedrec.engines.flower.wire.updates import pack_update, read_update, spl
 from fastfedrec.engines.shuffling.reports import encode_reports
 from fastfedrec.engines.shuffling.shuffler import ShufflerClient, ShufflerError
 from fastfedrec.rounds.checkpoint import OtherRunError
-from fastfedrec.rounds.system import ArrayRule, Update
+from fastfedrec.rounds.system import ArrayRule, Update, find_violation
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message, RecordDict
 
 _MOST_PHASES = 100  # that a server may speak of
+_SINGLE_REPORTS = {"index": ArrayRule(np.int64, (None,), 0), "bit": ArrayRule(np.uint8, (None,), 0, 1)}
 _LOG = logging.getLogger("fastfedrec")
 
 
@@ -86,20 +87,19 @@ class Node:
             try:
                 content = work(message, context)
             except RefusalError as error:
-                content = RecordDict({"config": config_record({"refusal": str(error)})})
+                refusal = str(error)
             except DamagedFileError as error:
                 _LOG.exception("a request of the server could not be answered")
                 refusal = f"a file that this node keeps ({error.name}) is damaged; its own log says what to do"
-                content = RecordDict({"config": config_record({"refusal": refusal})})
             except OtherRunError:
                 _LOG.exception("a request of the server could not be answered")
                 refusal = "this node's data or settings are not those with which it began this run; see its own log"
-                content = RecordDict({"config": config_record({"refusal": refusal})})
             except Exception as error:  # its text may quote data
                 _LOG.exception("a request of the server failed")
                 refusal = f"the node failed ({type(error).__name__}); its own log says why"
-                content = RecordDict({"config": config_record({"refusal": refusal})})
-            return Message(content, reply_to=message)
+            else:
+                return Message(content, reply_to=message)
+            return Message(RecordDict({"config": config_record({"refusal": refusal})}), reply_to=message)
 
         return handle
 
@@ -182,16 +182,11 @@ class Node:
     def _objection(self, rounds: NodeRounds, state: Any, kept: Update) -> str | None:
         """What is wrong with an answer that was found on disk, in the form in which it is sent."""
         if self._min_crowd is not None:
-            rules = {"index": ArrayRule(np.int64, (None,), 0), "bit": ArrayRule(np.uint8, (None,), 0, 1)}
-            arrays = kept.arrays
-        else:
-            rules = dict(rounds.system.rules(state, kept.n_clients))
-            arrays, told = split_update(kept.arrays)
-            arrays = read_update(arrays, told, rules, sum(array.nbytes for array in arrays.values()) * 8 + 8)
-        if set(arrays) != set(rules):
-            return f"it must have the fields {sorted(rules)}, got {sorted(arrays)}"
-        wrong = ((name, rule.violation(arrays[name])) for name, rule in rules.items())
-        return next((f"field {name!r} {violation}" for name, violation in wrong if violation), None)
+            return find_violation(_SINGLE_REPORTS, kept.arrays)
+        rules = rounds.system.rules(state, kept.n_clients)
+        arrays, told = split_update(kept.arrays)
+        room = sum(array.nbytes for array in arrays.values()) * 8 + 8
+        return find_violation(rules, read_update(arrays, told, rules, room))
 
     def _work(
         self,

@@ -214,12 +214,14 @@ def server_app(
         deployment = deployment_of(system)
         if isinstance(deployment, PrototypesDeployment):
             deployment.public_sizes = public_sizes
-        arguments = ids, n_nodes, folder, seed, options
         with nullcontext() if folder is None else FolderLock(folder):
-            if isinstance(deployment, OwnDeployment):
-                on_finish(*_serve(grid, deployment, *arguments))
-            elif isinstance(deployment, FitDeployment):
-                on_finish(*_serve_fit(grid, deployment, *arguments))
+            opening = _Opening.of(grid, deployment, ids, folder, seed, options)
+            if isinstance(deployment, FitDeployment):
+                model = _serve_fit(opening, deployment, ids, n_nodes)
+            else:
+                model = _serve(opening, deployment, ids, n_nodes)
+            opening.engine.rejections = opening.engine.refused + opening.engine.rejections
+            on_finish(model, opening.engine)
 
     return app
 
@@ -254,17 +256,15 @@ class _Opening:
     ) -> Self:
         """Nobody is asked yet."""
         request = {"system": name_system(deployment, options.get("min_crowd")), "items": digest_of_items(item_ids)}
-        kept = None if folder is None else Checkpoint(folder, digests(request | {"seed": seed}))
-        found = (
-            None
-            if kept is None
-            else kept.restore(_FIT_FIELDS if isinstance(deployment, FitDeployment) else _OWN_FIELDS)
-        )
-        if kept is not None and found is not None:
-            with kept.checking_state():
-                _check_members(found[0])
-                if isinstance(deployment, FitDeployment):
-                    _check_people(found[0]["members"], found[1], deployment.names_users)
+        kept = found = None
+        if folder is not None:
+            kept, has_fit = Checkpoint(folder, digests(request | {"seed": seed})), isinstance(deployment, FitDeployment)
+            found = kept.restore(_FIT_FIELDS if has_fit else _OWN_FIELDS)
+            if found is not None:
+                with kept.checking_state():
+                    _check_members(found[0])
+                    if has_fit:
+                        _check_people(found[0]["members"], found[1], deployment.names_users)
         request["run"] = found[0]["run"] if found else secrets.token_hex(16)
         key = None if seed is None else Key.from_seed(seed)
         records = None
@@ -278,17 +278,8 @@ class _Opening:
         return cls(engine, key, request["run"], kept, records, found)
 
 
-def _serve_fit(
-    grid: "Grid",
-    deployment: FitDeployment,
-    item_ids: np.ndarray,
-    n_nodes: int,
-    folder: str | os.PathLike | None,
-    seed: int | None,
-    options: Mapping[str, Any],
-) -> tuple[Any, FlowerEngine]:
-    """A whole run by the system's own `fit`; one that is resumed hears again what was heard."""
-    opening = _Opening.of(grid, deployment, item_ids, folder, seed, options)
+def _serve_fit(opening: _Opening, deployment: FitDeployment, item_ids: np.ndarray, n_nodes: int) -> Any:
+    """The model of a whole run by the system's own `fit`; one that is resumed hears again what was heard."""
     engine, kept = opening.engine, opening.kept
     if opening.found:
         header, people = opening.found
@@ -298,22 +289,11 @@ def _serve_fit(
         if kept is not None:  # before anybody is asked: a server that is killed now comes back as the same run
             kept.keep_state({"run": opening.run, "members": engine.members}, engine.people)
     engine.records = opening.records
-    model = deployment.fit(engine, item_ids, engine.people or engine.members, opening.key)
-    engine.rejections = engine.refused + engine.rejections
-    return model, engine
+    return deployment.fit(engine, item_ids, engine.people or engine.members, opening.key)
 
 
-def _serve(
-    grid: "Grid",
-    deployment: OwnDeployment,
-    item_ids: np.ndarray,
-    n_nodes: int,
-    folder: str | os.PathLike | None,
-    seed: int | None,
-    options: Mapping[str, Any],
-) -> tuple[Any, FlowerEngine]:
-    """A whole run, or what is left of it."""
-    opening = _Opening.of(grid, deployment, item_ids, folder, seed, options)
+def _serve(opening: _Opening, deployment: OwnDeployment, item_ids: np.ndarray, n_nodes: int) -> Any:
+    """The model of a whole run, or of what is left of it."""
     engine, key, kept = opening.engine, opening.key, opening.kept
     model = deployment.model
     if kept is not None and opening.found:
@@ -354,8 +334,7 @@ def _serve(
         communication=model.communication_,
         after_round=keep,
     )
-    engine.rejections = engine.refused + engine.rejections
-    return deployment.finish(state), engine
+    return deployment.finish(state)
 
 
 def _traffic(rounds: Sequence[Sequence[int]]) -> CommunicationLedger:

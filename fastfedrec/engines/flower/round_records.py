@@ -8,7 +8,7 @@ from fastfedrec.core.check import check_integer
 from fastfedrec.core.kept_files import checking
 from fastfedrec.rounds.checkpoint import Checkpoint, read_traffic
 from fastfedrec.rounds.receiver import Heard, Rejection, RoundReceiver
-from fastfedrec.rounds.system import Update
+from fastfedrec.rounds.system import Update, find_violation
 
 _FIELDS = ("n_clients", "answered", "traffic", "rejections")
 
@@ -30,7 +30,8 @@ class RoundRecords(Checkpoint):
             total = Update(receiver.round, "merged", check_integer("n_clients", header["n_clients"], low=0), arrays)
             if total.n_clients > sum(receiver.expected[sender] for sender in answered):
                 raise ValueError(f"n_clients must be at most those who answered, got {total.n_clients}")
-            _check_arrays(total, receiver)
+            if violation := find_violation(receiver.system.rules(receiver.state, total.n_clients), arrays):
+                raise ValueError(violation)
             rejections = tuple(
                 Rejection(check_integer("round", number, low=-1), _text(sender), _text(reason))
                 for number, sender, reason in header["rejections"]
@@ -44,16 +45,6 @@ class RoundRecords(Checkpoint):
             "rejections": [astuple(rejection) for rejection in heard.rejections],
         }  # fmt: skip
         self._write(_name(phase, heard.total.round), header, heard.total.arrays)
-
-
-def _check_arrays(total: Update, receiver: RoundReceiver) -> None:
-    """Raise for a sum that no messages of this round can have."""
-    rules = receiver.system.rules(receiver.state, total.n_clients)
-    if set(total.arrays) != set(rules):
-        raise ValueError(f"it must have the fields {sorted(rules)}, got {sorted(total.arrays)}")
-    for name, rule in rules.items():
-        if violation := rule.violation(total.arrays[name]):
-            raise ValueError(f"field {name!r} {violation}")
 
 
 def _text(value: Any) -> str:

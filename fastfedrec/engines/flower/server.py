@@ -276,14 +276,9 @@ class FlowerEngine(Engine):
         return replace(event, separable=False) if isinstance(event, LocalReports) else event
 
     def _answers(
-        self,
-        system: FederatedSystem,
-        state: Any,
-        placed: Mapping[str, Any],
-        key: Key,
-        round_number: int,
-        n_threads: int,
+        self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int
     ) -> Iterable[Update]:
+        system, state, round_number = receiver.system, receiver.state, receiver.round
         question = self._question(state, round_number)
         replies = self._exchange(question, placed)
         self._count(question, replies)

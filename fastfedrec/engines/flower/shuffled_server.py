@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.events import Event, LocalReports
 from fastfedrec.core.randomness import Key
-from fastfedrec.data.interactions import Interactions
 from fastfedrec.engines.flower.server import FlowerEngine
 from fastfedrec.engines.shuffling.reports import decode_reports
 from fastfedrec.engines.shuffling.shuffler import ShufflerClient, ShufflerError
@@ -55,14 +54,9 @@ class ShuffledFlowerEngine(FlowerEngine):
             ledger.note("a round's reports left their users and no batch came: it is counted as without a shuffler")
 
     def _answers(
-        self,
-        system: FederatedSystem,
-        state: Any,
-        placed: Mapping[str, Interactions],
-        key: Key,
-        round_number: int,
-        n_threads: int,
+        self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int
     ) -> Iterable[Update]:
+        state, round_number = receiver.state, receiver.round
         question = self._question(state, round_number)
         deadline = time.monotonic() + self._round_timeout
         replies: list[tuple[str, Message]] = []
