@@ -15,7 +15,7 @@ from fastfedrec.accounting import (
     composed_epsilon,
 )
 from fastfedrec.accounting.views import SHORT_NAMES, VIEWS
-from fastfedrec.cli.outputs import print_json
+from fastfedrec.cli.outputs import make_axes, print_json
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
 from fastfedrec.mechanisms import BinaryResponse
@@ -138,12 +138,7 @@ def _report(
 
 
 def _plot(path: Path, rounds: Sequence[int], curves: dict[str, list[float]]) -> None:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("--plot needs matplotlib: pip install 'fastfedrec[plot]'") from None
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = make_axes()
     for name, values in curves.items():
         axes.plot(rounds, values, marker="o", markersize=3, label=name)
     axes.set(xlabel="rounds", ylabel="epsilon (nats)", xscale="log", yscale="log")

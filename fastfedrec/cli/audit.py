@@ -10,7 +10,7 @@ from fastfedrec.accounting import Gaussian, PLDAccountant, calibrate_noise_multi
 from fastfedrec.audit import AuditResult, audit
 from fastfedrec.audit.cases import CASES, Case
 from fastfedrec.audit.draws import draw_outputs
-from fastfedrec.cli.outputs import print_json
+from fastfedrec.cli.outputs import make_axes, print_json
 from fastfedrec.core.check import check_epsilon, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
@@ -152,15 +152,10 @@ def _score(name: str, outputs: np.ndarray) -> np.ndarray:
 
 
 def _plot(path: Path, name: str, case: Case) -> None:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("--plot needs matplotlib: pip install 'fastfedrec[plot]'") from None
+    figure, axes = make_axes()
     if path.is_dir() or not path.parent.is_dir():
         raise ValueError(f"--plot {path} must be a file in a folder that exists")
     loss, probability = _loss_distribution(name, case)
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
     axes.step(loss, np.cumsum(probability), where="post")
     if case.measure == "epsilon":  # a claim in mu bounds no single loss
         for sign in (-1, 1):

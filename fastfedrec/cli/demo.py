@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import SHORT_NAMES
-from fastfedrec.cli.inputs import UsageError, natural
-from fastfedrec.cli.outputs import EPSILON_LEGEND, missing_extra, print_json
+from fastfedrec.cli.inputs import check_folder, natural
+from fastfedrec.cli.outputs import EPSILON_LEGEND, can_show_progress, describe, make_axes, missing_extra, print_json
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_from_json, format_epsilon, format_table
 from fastfedrec.core.version import __version__
@@ -38,8 +37,7 @@ def add_demo(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _demo(arguments: argparse.Namespace) -> None:
-    if arguments.out.exists() and not arguments.out.is_dir():
-        raise UsageError(f"--out {arguments.out} must be a folder, and a file is there")
+    check_folder(arguments.out)
 
     def show(text: str) -> None:
         if not arguments.json:
@@ -71,9 +69,8 @@ def run_demo(out: Path, *, seed: int | None, show: Callable[[str], None]) -> dic
     )
     train, test = leave_one_out(data, key=public_key)
     comparison = _Comparison(train, test, public_key, noise_key)
-    if problem := missing_extra("tqdm", "no progress bar"):
-        print(f"fastfedrec: {problem}", file=sys.stderr)
-    private = comparison.train(PRIVATE, FMFLDP(), show_progress=problem is None)
+    show_progress = can_show_progress()
+    private = comparison.train(PRIVATE, FMFLDP(), show_progress=show_progress)
     total = private.ledger_.epsilon()
     for name, model in (
         ("Random", Random()),
@@ -83,7 +80,7 @@ def run_demo(out: Path, *, seed: int | None, show: Callable[[str], None]) -> dic
         ("DPLCF, same total", DPLCF(split_epsilon(total, data.n_items))),
     ):
         comparison.add(name, model)
-    comparison.train(TWIN, FMFLDP(epsilon=None), show_progress=problem is None)
+    comparison.train(TWIN, FMFLDP(epsilon=None), show_progress=show_progress)
 
     results = comparison.results
     show(_format_results(results))
@@ -101,12 +98,7 @@ def run_demo(out: Path, *, seed: int | None, show: Callable[[str], None]) -> dic
     show(f"{seconds:.0f} s in all")
     return {
         "version": __version__,
-        "data": {
-            "n_users": data.n_users,
-            "n_items": data.n_items,
-            "n_interactions": data.n_interactions,
-            "preset": PRESET,
-        },
+        "data": {**describe(data), "preset": PRESET},
         "noise": "entropy" if seed is None else f"seed {seed} (simulation)",
         "n_negatives": N_NEGATIVES,
         "results": results,
@@ -195,11 +187,9 @@ def _plain_words(ledger: Ledger) -> str:
 def _plot_curves(
     path: Path, curves: dict[str, list[float]], results: dict[str, dict[str, Any]], *, n_measured: int
 ) -> None:
-    from matplotlib.figure import Figure  # no pyplot: nothing global is touched, and PNG needs no display
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = make_axes()
     for name, values in curves.items():
         axes.plot(range(1, len(values) + 1), values, marker="o", markersize=3, label=name)
     for name, style in (("Popularity", "--"), ("Random", ":")):

@@ -72,6 +72,12 @@ def make_system(name: str, assignments: Sequence[str]) -> Any:
     )
 
 
+def check_folder(out: Path) -> None:
+    """Refuse an --out that cannot be a folder."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out} must be a folder, and a file is there")
+
+
 def add_catalogue(command: argparse.ArgumentParser) -> None:
     """The arguments that name a public list of items."""
     command.add_argument(

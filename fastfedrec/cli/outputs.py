@@ -21,11 +21,26 @@ def missing_extra(module: str, loss: str) -> str | None:
     return f"{loss}: {module} is not installed; pip install 'fastfedrec[cli]'"
 
 
-def can_show_progress() -> bool:
-    """Whether there is a progress bar; where not, standard error has been told."""
-    if problem := missing_extra("tqdm", "no progress bar"):
+def has_extra(module: str, loss: str) -> bool:
+    """Whether an optional package is there; where not, standard error has been told what is lost."""
+    if problem := missing_extra(module, loss):
         print(f"fastfedrec: {problem}", file=sys.stderr)
     return problem is None
+
+
+def can_show_progress() -> bool:
+    """Whether there is a progress bar; where not, standard error has been told."""
+    return has_extra("tqdm", "no progress bar")
+
+
+def make_axes() -> tuple[Any, Any]:
+    """A figure of one plot, and its axes; without pyplot, so that nothing global is touched and no display needed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("--plot needs matplotlib: pip install 'fastfedrec[plot]'") from None
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    return figure, figure.subplots()
 
 
 def describe(data: Interactions) -> dict[str, int]:

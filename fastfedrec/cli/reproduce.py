@@ -3,12 +3,12 @@
 import argparse
 import functools
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.cli.outputs import missing_extra
+from fastfedrec.cli.inputs import check_folder
+from fastfedrec.cli.outputs import can_show_progress, has_extra
 from fastfedrec.core import doctor
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.files import write_text
@@ -104,8 +104,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
 def run_reproduce(arguments: argparse.Namespace) -> None:
     """Compute, show, and write the same as JSON, as a page and as a plot."""
     out = arguments.out
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} must be a folder, and a file is there")
+    check_folder(out)
     is_table = arguments.table is not None
     wanted = arguments.table if is_table else arguments.figure
     if wanted not in (_TABLES if is_table else _FIGURES).get(arguments.system, ()):
@@ -115,14 +114,11 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
             if arguments.system in names
         ]
         raise ValueError("; ".join(offered))
-    no_bar = missing_extra("tqdm", "no progress bar")
-    no_plot = missing_extra("matplotlib", "no plot")
-    for problem in filter(None, (no_bar, no_plot)):
-        print(f"fastfedrec: {problem}", file=sys.stderr)
+    show_progress, can_plot = can_show_progress(), has_extra("matplotlib", "no plot")
     how = {"quick": arguments.quick, "folder": out / "cells", "n_threads": arguments.threads}
-    figure = _COMPUTE[arguments.system](arguments, how | {"show_progress": no_bar is None})
+    figure = _COMPUTE[arguments.system](arguments, how | {"show_progress": show_progress})
     name = f"{'table' if is_table else 'figure'}-{wanted}" if wanted.isdigit() else wanted
-    plot = None if no_plot else f"{name}.png"
+    plot = f"{name}.png" if can_plot else None
     machine = doctor.describe_machine()
     document = json.dumps(figure.to_dict() | {"machine": machine}, indent=2, allow_nan=False)
     out.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,14 @@ from fastfedrec.cli.inputs import (
     DATA_HELP,
     UsageError,
     add_catalogue,
+    check_folder,
     load_data,
     natural,
     parse_literal,
     positive,
     split_assignments,
 )
-from fastfedrec.cli.outputs import missing_extra, print_json
+from fastfedrec.cli.outputs import can_show_progress, has_extra, print_json
 from fastfedrec.studies.sweep.cells import TRUST_VIEWS
 from fastfedrec.systems.registry import SYSTEMS, system_class
 
@@ -95,17 +95,14 @@ def run_sweep(arguments: argparse.Namespace) -> None:
     from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, grid, sweep
 
     out = arguments.out
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"--out {out} must be a folder, and a file is there")
-    no_bar = missing_extra("tqdm", "no progress bar")
-    no_plot = None if arguments.advice else missing_extra("matplotlib", "no plot")
-    for problem in filter(None, (no_bar, no_plot)):
-        print(f"fastfedrec: {problem}", file=sys.stderr)
+    check_folder(out)
+    show_progress = can_show_progress()
     if arguments.advice:
         if arguments.system:
             raise UsageError("--advice has its own systems; leave --system out")
-        _measure_advice(arguments, no_bar is None)
+        _measure_advice(arguments, show_progress)
         return
+    has_extra("matplotlib", "no plot")
     if not arguments.system:
         raise UsageError(f"--system is required; there are {', '.join(SYSTEMS)}")
     settings: list[Setting] = []
@@ -132,7 +129,7 @@ def run_sweep(arguments: argparse.Namespace) -> None:
         delta=arguments.delta,
         with_baselines=not arguments.no_baselines,
         source=arguments.data and f"{arguments.data}: {data!r}",
-        show_progress=no_bar is None,
+        show_progress=show_progress,
     )
     names = found.write(out)
     if arguments.json:
