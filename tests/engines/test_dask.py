@@ -56,11 +56,6 @@ def client():
         yield client
 
 
-@pytest.fixture(scope="module")
-def data():
-    return generate_implicit(300, 60, key=KEY, ratings=True)
-
-
 def scores(model, data):
     return model.score(data.user_ids[:50], data.item_ids[np.arange(50) % 60])
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.spoiled_files import SPOIL
 
 from fastfedrec import Interactions, Key, PrivRec
 from fastfedrec.core.kept_files import DamagedFileError
 from fastfedrec.core.model_files import read_model, write_model
 from fastfedrec.data.digest import data_parts, digests
 from fastfedrec.data.log import InteractionLog
-from fastfedrec.engines.deployment.node_memory import NodeMemory, RefusalError
+from fastfedrec.engines.deployment.node_memory import NodeMemory
 from fastfedrec.engines.shuffling.shuffler import Shuffler
 from fastfedrec.rounds.checkpoint import Checkpoint
 from fastfedrec.rounds.system import Update
@@ -258,18 +259,6 @@ def test_a_key_is_whole_or_not_there(tmp_path, monkeypatch, stops):
 
 # ---- damaged files --------------------------------------------------------------------------------------------------
 
-SPOIL = {
-    "empty": lambda content: b"",
-    "half": lambda content: content[: len(content) // 2],
-    "text": lambda content: b"not what was written",
-    "a number": lambda content: b"7",
-    "a list": lambda content: b"[]",
-    "nothing in it": lambda content: b"{}",
-    "zeros": lambda content: bytes(len(content)),
-    "not utf-8": lambda content: b"\xff" * 8,
-    "deep": lambda content: b"[" * 100_000,
-}
-
 
 @pytest.mark.parametrize("spoiled", SPOIL)
 @pytest.mark.parametrize("name", ["key.json", "state", "message-shard-0"])
@@ -419,75 +408,3 @@ def test_a_link_or_a_folder_in_the_place_of_a_file_is_not_taken_for_a_new_run(tm
     path.symlink_to(tmp_path / "nowhere")
     with pytest.raises((DamagedFileError, OSError, ValueError)):
         read()
-
-
-# ---- what a node keeps ----------------------------------------------------------------------------------------------
-
-RUN, BOUND = "a" * 32, digests({"system": "x", "data": 1})
-
-
-def answered(folder, round_number=1):
-    memory = NodeMemory(folder, 1).of_run(RUN, BOUND)
-    secret = memory.key()._secret
-    memory.keep_answer(Update(round_number, "north", 5, {"total": np.arange(3)}), 10, {"factors": np.ones(2)})
-    return memory, secret
-
-
-def kept(memory, round_number=1, complaint=None, n_users=10):
-    return memory.answer(round_number, "north", n_users, lambda update: complaint)
-
-
-def test_a_node_finds_its_answer_its_key_and_its_devices_again(tmp_path):
-    memory, secret = answered(tmp_path)
-    assert kept(memory).arrays["total"].tolist() == [0, 1, 2]
-    assert set(kept(memory).arrays) == {"total"}
-    assert memory.key()._secret == secret
-    assert memory.devices(dict)["factors"].tolist() == [1, 1]
-    assert kept(memory, 2) is None
-    with pytest.raises(RefusalError, match="round 0 is over"):
-        kept(memory, 0)
-    with pytest.raises(RefusalError, match="n_users must be 10"):
-        kept(memory, n_users=11)
-
-
-def test_a_node_that_has_sent_nothing_draws_a_new_key(tmp_path):
-    # Its answer may have been deleted, and the same noise on another state would cancel.
-    memory, secret = answered(tmp_path)
-    (memory.folder / "answer").unlink()
-    assert memory.key()._secret != secret
-
-
-def test_a_node_without_its_key_answers_no_more(tmp_path):
-    memory, _ = answered(tmp_path)
-    (memory.folder / "key.json").unlink()
-    with pytest.raises(DamagedFileError, match=r"answer' is damaged: it is of a run whose key .* in the next run"):
-        memory.key()
-
-
-def test_a_node_with_other_data_answers_no_more(tmp_path):
-    answered(tmp_path)
-    memory = NodeMemory(tmp_path, 1).of_run(RUN, digests({"system": "x", "data": 2}))
-    for asks in (memory.key, lambda: kept(memory), lambda: memory.devices(dict)):
-        with pytest.raises(ValueError, match=r"holds a run on other data .*made with other data"):
-            asks()
-
-
-@pytest.mark.parametrize("spoiled", SPOIL)
-@pytest.mark.parametrize("name", ["key.json", "answer"])
-def test_a_nodes_damaged_file_is_named(tmp_path, name, spoiled):
-    memory, _ = answered(tmp_path)
-    path = memory.folder / name
-    path.write_bytes(SPOIL[spoiled](path.read_bytes()))
-    with pytest.raises(DamagedFileError, match=f"{name}' is damaged: .*; this node can answer no more in this run"):
-        (memory.key if name == "key.json" else lambda: kept(memory))()
-
-
-def test_an_answer_is_looked_at_before_it_is_sent_again(tmp_path):
-    memory, _ = answered(tmp_path)
-    with pytest.raises(DamagedFileError, match="answer' is damaged: field 'total' must be at most 1"):
-        kept(memory, complaint="field 'total' must be at most 1")
-    header, arrays = read_model(memory.folder / "answer")
-    for change in ({"n_users": "10"}, {"round": -1}, {"n_clients": 0.5}, {"more": 1}):
-        write_model(memory.folder / "answer", header | change, arrays)
-        with pytest.raises(DamagedFileError, match="answer' is damaged"):
-            kept(memory)

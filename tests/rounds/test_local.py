@@ -29,8 +29,8 @@ def data():
     return datasets.generate_implicit(50, 40, key=Key.from_seed(1))
 
 
-def run(engine, system, data, **options):
-    ledger, communication = Ledger(), CommunicationLedger()
+def run(engine, system, data, ledger=None, **options):
+    ledger, communication = Ledger() if ledger is None else ledger, CommunicationLedger()
     state = engine.run(
         system, np.zeros(data.n_items, dtype=np.int64), data, key=Key.from_seed(0), n_rounds=3, ledger=ledger,
         communication=communication, **options,
@@ -87,9 +87,9 @@ class Deaf(LocalEngine):
         super().__init__(2)
         self._is_lost, self._says = is_lost, says
 
-    def _answers(self, system, state, placed, key, round_number, n_threads):
-        lost = self._is_lost(round_number)
-        for update in super()._answers(system, state, placed, key, round_number, n_threads):
+    def _answers(self, receiver, *arguments):
+        lost = self._is_lost(receiver.round)
+        for update in super()._answers(receiver, *arguments):
             if not lost or self._says is not None:
                 yield replace(update, **self._says) if lost else update
 
@@ -110,12 +110,17 @@ SYSTEMS = {
 WITH_RATINGS = ("LaplaceRRSVD", "FedRec", "FedRecPlusPlus", "PrivatePrototypes")
 
 
+def case(name):
+    """A new model of this name, people whom it fits, and what else its `fit` takes."""
+    people = datasets.generate_implicit(50, 40, key=Key.from_seed(1), ratings=name in WITH_RATINGS)
+    options = {"entities": np.arange(50) % 2} if name == "PrivatePrototypes" else {}
+    return type(SYSTEMS[name])(**SYSTEMS[name].get_params()), people, options
+
+
 @pytest.mark.parametrize("says", [None, {"n_clients": 10**9}])
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_run_that_nobody_answered_has_no_model(name, says):
-    people = datasets.generate_implicit(50, 40, key=Key.from_seed(1), ratings=name in WITH_RATINGS)
-    model, engine, ledger = type(SYSTEMS[name])(**SYSTEMS[name].get_params()), Deaf(says=says), Ledger()
-    options = {"entities": np.arange(50) % 2} if name == "PrivatePrototypes" else {}
+    (model, people, options), engine, ledger = case(name), Deaf(says=says), Ledger()
     with pytest.raises(
         NoAnswerError, match=r"nobody answered .* so there is no model .*(no acceptable|claims)"
     ) as caught:
@@ -143,11 +148,8 @@ def test_a_round_that_nobody_answered_among_others_is_a_note(data, lost):
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_round_in_the_middle_that_nobody_answered_is_said_by_every_system(name):
     """Of all rounds the second: a system of several kinds of rounds has no model without one of them."""
-    people = datasets.generate_implicit(50, 40, key=Key.from_seed(1), ratings=name in WITH_RATINGS)
-    calls = count()
+    (model, people, options), calls = case(name), count()
     engine = Deaf(lambda round_number: next(calls) == 1)
-    model = type(SYSTEMS[name])(**SYSTEMS[name].get_params())
-    options = {"entities": np.arange(50) % 2} if name == "PrivatePrototypes" else {}
     try:
         ledger = model.fit(people, key=Key.from_seed(2), engine=engine, **options).ledger_
     except NoAnswerError as error:
@@ -179,11 +181,8 @@ def test_people_without_data_answer(data):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_shards_without_users_change_nothing(name):
-    people = datasets.generate_implicit(50, 40, key=Key.from_seed(1), ratings=name in WITH_RATINGS)
-    few, many = (
-        type(SYSTEMS[name])(**SYSTEMS[name].get_params()).fit(people, key=Key.from_seed(2), engine=engine)
-        for engine in (LocalEngine(), LocalEngine(60))
-    )
+    _, people, _ = case(name)
+    few, many = (case(name)[0].fit(people, key=Key.from_seed(2), engine=LocalEngine(n)) for n in (1, 60))
     users, items = people.user_ids, np.resize(people.item_ids, 50)
     np.testing.assert_allclose(many.score(users, items), few.score(users, items), rtol=1e-5, atol=1e-7)
     assert many.ledger_.to_dict() == few.ledger_.to_dict()
@@ -196,10 +195,7 @@ def test_ledger_is_written_before_messages_are_made(data):
 
     ledger = Ledger()
     with pytest.raises(RuntimeError, match="power cut"):
-        LocalEngine().run(
-            Fails(), np.zeros(40, dtype=np.int64), data, key=Key.from_seed(0), n_rounds=3, ledger=ledger,
-            communication=CommunicationLedger(),
-        )  # fmt: skip
+        run(LocalEngine(), Fails(), data, ledger)
     assert sum(ledger.events.values()) == 1
 
 

@@ -1,6 +1,19 @@
-"""What tests of flower share."""
+"""The systems that are tested on Flower: those with a server beside their `fit`, and those whose `fit` is it."""
 
-from fastfedrec import FMFLDP, PrivatePrototypes
+import numpy as np
+
+from fastfedrec import (
+    DPALS,
+    DPFMF,
+    FMFLDP,
+    DPGram,
+    FedRec,
+    FedRecPlusPlus,
+    LaplaceRRSVD,
+    PrivatePrototypes,
+    PrivRec,
+    ShuffledSketchGram,
+)
 
 FMF = {
     "reports": FMFLDP(n_rounds=3),
@@ -19,3 +32,48 @@ PROTOTYPES = {
     "published": PrivatePrototypes(2, prototypes="zero_filled", grouping="kmeans", variant="published"),
     "exact": PrivatePrototypes(n_prototypes=3, epsilon=None),
 }
+
+
+SMALL = {"n_rounds": 2, "cohort_size": 50, "local_epochs": 1, "n_factors": 16, "hidden": (16,)}
+
+
+CENTRAL = {
+    "dp_gram": DPGram(1.0, gate=False),
+    "dp_gram gated": DPGram(1.0),
+    "dp_als": DPALS(1.0, n_factors=4),
+    "dp_fmf": DPFMF(1.0, n_factors=4, n_rounds=2),
+}
+
+
+RATINGS = {
+    "laplace_rr_svd": LaplaceRRSVD(max_ratings=20, n_factors=2, n_epochs=2),
+    "laplace_rr_svd hidden": LaplaceRRSVD(hide_items=True, n_reports=10),
+    "laplace_rr_svd exact": LaplaceRRSVD(None, max_ratings=100, n_factors=2, n_epochs=2),
+}
+
+
+SIMULATED = {
+    "shuffled_sketch": ShuffledSketchGram(1.0, gate=False),
+    "shuffled_sketch gated": ShuffledSketchGram(1.0),
+    "privrec": PrivRec(**SMALL, clip_norm=0.1, noise_multiplier=1.0),
+    "privrec laplace": PrivRec(**SMALL, clip_norm=0.01, noise_multiplier=1.0, noise="laplace"),
+    "privrec exact": PrivRec(**SMALL),
+    "fedrec": FedRec(1, n_rounds=4, t_predict=2, n_factors=4),
+    "fedrec central": FedRec(0, n_rounds=2, n_factors=4, client_share=0.5, clip_norm=1.0, divisor=9.0),
+    "fedrec_plus_plus": FedRecPlusPlus(n_rounds=3, n_factors=4),
+    "fedrec_plus_plus published": FedRecPlusPlus(2, "published", n_rounds=3, n_factors=4),
+}
+
+
+SYSTEMS = CENTRAL | RATINGS | SIMULATED
+
+
+def fitted(model):
+    """All that a server has fitted; FedRec's users' own factors it never has."""
+    kept = [name for name in model._saved if not (isinstance(model, FedRec) and name == "user_factors_")]
+    return {name: getattr(model, name) for name in kept}
+
+
+def assert_same(one, other):
+    for name, array in fitted(one).items():
+        np.testing.assert_array_equal(fitted(other)[name], array, err_msg=name)

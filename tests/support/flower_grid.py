@@ -92,7 +92,7 @@ def serve(system, data, grid, **options):
 
 
 def two_nodes(system, data, names="ab", folder=None, **options):
-    """Two nodes of a simulation, with folders where devices remember something."""
+    """Two nodes; of a simulation unless a seed of None is given, with folders where something is kept."""
     app = client_app(system, of_node(data), **({"seed": SEED} | options))
     kept = {name: {} if folder is None else {"folder": str(folder / name)} for name in names}
     return {11 + place: (app, {"name": name} | kept[name]) for place, name in enumerate(names)}
@@ -100,12 +100,28 @@ def two_nodes(system, data, names="ab", folder=None, **options):
 
 def in_folders(system, data, folder, **options):
     """Two nodes of a deployment."""
-    app = client_app(system, of_node(data), **options)
-    return {node: (app, {"name": name, "folder": str(folder / name)}) for node, name in ((11, "a"), (12, "b"))}
+    return two_nodes(system, data, folder=folder, seed=None, **options)
 
 
 def requests_of(grid, kind="train"):
     return [message for message in grid.asked if message.metadata.message_type == kind]
+
+
+def refusal_of(system, data, change):
+    """What a node says to the last request of a run, changed on its way."""
+    nodes = two_nodes(system, data)
+    grid = MemoryGrid(nodes)
+    serve(system, data, grid)
+    message = requests_of(grid)[-1]
+    change(message.content)
+    node = message.metadata.dst_node_id
+    app, config = nodes[node]
+    return app(message, make_context(node, config)).content["config"]["refusal"]
+
+
+def set_value(record, name, value):
+    """Such a change, of one value."""
+    return lambda content: content[record].__setitem__(name, value)
 
 
 # ---- misfortunes ----------------------------------------------------------------------------------------------------

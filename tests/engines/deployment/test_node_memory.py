@@ -4,9 +4,12 @@ import fcntl
 
 import numpy as np
 import pytest
+from support.spoiled_files import SPOIL
 
 from fastfedrec import Key
 from fastfedrec.accounting import RoundTraffic
+from fastfedrec.core.kept_files import DamagedFileError
+from fastfedrec.core.model_files import read_model, write_model
 from fastfedrec.engines.deployment.node_memory import NodeMemory, RefusalError
 from fastfedrec.engines.flower.round_records import RoundRecords
 from fastfedrec.mechanisms import LayeredGaussian
@@ -25,14 +28,19 @@ def sound(kept):
     return None
 
 
-def of_run(folder, run=RUN, max_runs=None):
-    return NodeMemory(folder, max_runs).of_run(run, {"run": run})
+def of_run(folder, run=RUN, max_runs=None, **bound_to):
+    return NodeMemory(folder, max_runs).of_run(run, {"run": run} | bound_to)
 
 
 @pytest.fixture
-def answered(tmp_path):
+def key(tmp_path):
+    """Of the node before it answers."""
+    return of_run(tmp_path).key()
+
+
+@pytest.fixture
+def answered(tmp_path, key):
     memory = of_run(tmp_path)
-    memory.key()
     memory.keep_answer(update(1, [5, -2]), 10, {"factors": np.array([0.5])})
     return memory
 
@@ -65,11 +73,49 @@ def test_no_more_runs_than_were_agreed_to(answered, tmp_path):
         of_run(tmp_path, OTHER, max_runs=1)
 
 
-def test_each_run_has_a_key_of_its_own_that_is_kept(answered, tmp_path):
-    key, other = of_run(tmp_path).key(), of_run(tmp_path, OTHER).key()
+def test_each_run_has_a_key_of_its_own_that_is_kept(key, answered, tmp_path):
+    other = of_run(tmp_path, OTHER).key()
     assert not key.is_simulation
     assert (key.words("test", size=4) != other.words("test", size=4)).all()
     np.testing.assert_array_equal(of_run(tmp_path).key().words("test", size=4), key.words("test", size=4))
+
+
+def test_a_node_that_has_sent_nothing_draws_a_new_key(key, answered):
+    # Its answer may have been deleted, and the same noise on another state would cancel.
+    (answered.folder / "answer").unlink()
+    assert answered.key()._secret != key._secret
+
+
+def test_a_node_without_its_key_answers_no_more(answered):
+    (answered.folder / "key.json").unlink()
+    with pytest.raises(DamagedFileError, match=r"answer' is damaged: it is of a run whose key .* in the next run"):
+        answered.key()
+
+
+def test_a_node_with_other_data_answers_no_more(answered, tmp_path):
+    memory = of_run(tmp_path, data="another digest")
+    for asks in (memory.key, lambda: memory.answer(1, "north", 10, sound), lambda: memory.devices(dict)):
+        with pytest.raises(ValueError, match=r"holds a run on other data .*made with other data"):
+            asks()
+
+
+@pytest.mark.parametrize("spoiled", SPOIL)
+@pytest.mark.parametrize("name", ["key.json", "answer"])
+def test_a_nodes_damaged_file_is_named(answered, name, spoiled):
+    path = answered.folder / name
+    path.write_bytes(SPOIL[spoiled](path.read_bytes()))
+    with pytest.raises(DamagedFileError, match=f"{name}' is damaged: .*; this node can answer no more in this run"):
+        (answered.key if name == "key.json" else lambda: answered.answer(1, "north", 10, sound))()
+
+
+def test_an_answer_is_looked_at_before_it_is_sent_again(answered):
+    with pytest.raises(DamagedFileError, match="answer' is damaged: field 'total' must be at most 1"):
+        answered.answer(1, "north", 10, lambda kept: "field 'total' must be at most 1")
+    header, arrays = read_model(answered.folder / "answer")
+    for change in ({"n_users": "10"}, {"round": -1}, {"n_clients": 0.5}, {"more": 1}):
+        write_model(answered.folder / "answer", header | change, arrays)
+        with pytest.raises(DamagedFileError, match="answer' is damaged"):
+            answered.answer(1, "north", 10, sound)
 
 
 def test_a_server_recalls_what_it_heard(tmp_path):

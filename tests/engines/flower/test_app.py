@@ -23,7 +23,6 @@ from flwr.app import Array, ArrayRecord, Message, RecordDict
 from support.flower_case import FMF, PROTOTYPES
 from support.flower_grid import (
     HALF,
-    KEY,
     SEED,
     KilledError,
     MemoryGrid,
@@ -40,16 +39,9 @@ from fastfedrec import FMFLDP, DPGram, Key, NoAnswerError, PrivatePrototypes, lo
 from fastfedrec.core.folder_lock import FolderInUseError, FolderLock
 from fastfedrec.core.kept_files import DamagedFileError
 from fastfedrec.core.model_files import read_model, write_model
-from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines import LocalEngine
 from fastfedrec.engines.flower import client_app, server_app
 from fastfedrec.engines.flower._node import digest_of_items
-
-
-@pytest.fixture(scope="module")
-def data():
-    return generate_implicit(300, 60, key=KEY, ratings=True)
-
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
 

@@ -9,42 +9,24 @@ pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
 from flwr.app import Array, Error, Message, MetricRecord
 from support.flower_grid import (
-    KEY,
     SEED,
     MemoryGrid,
-    in_folders,
     make_context,
     of_node,
+    refusal_of,
     requests_of,
     serve,
+    set_value,
     spoil,
     two_nodes,
 )
 
 from fastfedrec import FMFLDP, DPPopularity, Key, PrivatePrototypes
-from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines.flower import client_app, server_app
 from fastfedrec.engines.flower.wire.records import array_record, read_arrays
 from fastfedrec.rounds.system import DivergenceError
 
-
-@pytest.fixture(scope="module")
-def data():
-    return generate_implicit(300, 60, key=KEY, ratings=True)
-
-
 # ---- what a node refuses --------------------------------------------------------------------------------------------
-
-
-def ask(system, data, change, tmp_path=None, node_system=None):
-    """What a node says to a request that was changed on its way."""
-    nodes = two_nodes(system, data) if tmp_path is None else in_folders(system, data, tmp_path)
-    grid = MemoryGrid(nodes)
-    serve(system, data, grid, seed=SEED if tmp_path is None else None)
-    message = requests_of(grid)[-1]
-    change(message.content)
-    app, config = nodes[message.metadata.dst_node_id]
-    return app(message, make_context(11, config)).content["config"]["refusal"]
 
 
 def test_a_node_whose_data_become_of_other_items_refuses_the_round_it_answered_before(data):
@@ -62,10 +44,6 @@ def test_a_node_whose_data_become_of_other_items_refuses_the_round_it_answered_b
     assert "not those of the server's catalogue" in answer()["config"]["refusal"]
     held.clear()
     assert "update" in answer()
-
-
-def set_value(record, name, value):
-    return lambda content: content[record].__setitem__(name, value)
 
 
 @pytest.mark.parametrize(
@@ -87,14 +65,14 @@ def set_value(record, name, value):
     ],
 )
 def test_a_node_refuses_what_its_users_did_not_agree_to(data, change, reason):
-    assert reason in ask(FMFLDP(n_rounds=1), data, change)
+    assert reason in refusal_of(FMFLDP(n_rounds=1), data, change)
 
 
 def test_an_entity_refuses_more_prototypes_than_its_budget_is_for(data):
     system = PrivatePrototypes(n_prototypes=2)
-    refusal = ask(system, data, set_value("request", "state.n-prototypes", ["2", "3"]))
+    refusal = refusal_of(system, data, set_value("request", "state.n-prototypes", ["2", "3"]))
     assert "3 prototypes are asked for, and n_prototypes is 2" in refusal
-    assert "hold 'b' once" in ask(system, data, set_value("request", "state.names", ["b", "b"]))
+    assert "hold 'b' once" in refusal_of(system, data, set_value("request", "state.names", ["b", "b"]))
 
 
 def test_a_node_that_fails_tells_nothing_of_its_data(data, caplog):

@@ -5,20 +5,13 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
-from support.flower_case import FMF, PROTOTYPES
-from support.flower_grid import HALF, KEY, SEED, MemoryGrid, serve
-from support.flower_systems_case import RATINGS, SYSTEMS, assert_same
+from support.flower_case import FMF, PROTOTYPES, RATINGS, SYSTEMS, assert_same
+from support.flower_grid import HALF, SEED, MemoryGrid, serve
 
 from fastfedrec import FMFLDP, DPGram, PrivatePrototypes
-from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines.flower import client_app
 
 NOBODY, ALL = np.zeros(0, dtype=np.int64), np.arange(300)
-
-
-@pytest.fixture(scope="module")
-def data():
-    return generate_implicit(300, 60, key=KEY, ratings=True)
 
 
 def nodes_of(system, folder, seed, **shards):

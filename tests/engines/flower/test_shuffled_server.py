@@ -6,23 +6,17 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
 from flwr.app import Message, RecordDict
-from support.flower_grid import KEY, SEED, MemoryGrid, in_folders, of_node, requests_of, serve, two_nodes
+from support.flower_grid import KEY, SEED, KilledError, MemoryGrid, in_folders, of_node, requests_of, serve, two_nodes
 from support.shuffler_process import ShufflerProcess
 
 from fastfedrec import FMFLDP, Key, NoAnswerError, PrivatePrototypes
 from fastfedrec.accounting import Ledger, ShuffledReports, shuffled_epsilon
-from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines.flower import client_app, server_app
 from fastfedrec.engines.flower.wire.records import config_record
 
 SYSTEM = FMFLDP(epsilon=1.0, n_reports=10, n_rounds=3, n_factors=2)
 CROWD = 250
 LOCAL = 3 * 10 * 1.0
-
-
-@pytest.fixture(scope="module")
-def data():
-    return generate_implicit(300, 60, key=KEY, ratings=True)
 
 
 @pytest.fixture
@@ -103,9 +97,6 @@ def test_what_the_server_gets_from_nodes_is_no_report(data, shuffler):
 def test_keys_of_their_own_and_a_server_that_comes_back(data, shuffler, tmp_path):
     hop = shuffler()
     nodes = through(hop, in_folders(SYSTEM, data, tmp_path, min_crowd=CROWD))
-
-    class KilledError(Exception):
-        pass
 
     class Dying:  # the batch of round 1 is on its way when the server dies
         def __init__(self, client):

@@ -11,21 +11,22 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
 from flwr.app import Array
+from support.flower_case import CENTRAL, RATINGS, SIMULATED, SYSTEMS, assert_same, fitted
 from support.flower_grid import (
     HALF,
-    KEY,
     SEED,
     KilledError,
     MemoryGrid,
     dies,
     in_folders,
     make_context,
+    refusal_of,
     requests_of,
     serve,
+    set_value,
     spoil,
     two_nodes,
 )
-from support.flower_systems_case import CENTRAL, RATINGS, SIMULATED, SYSTEMS, assert_same, fitted
 
 from fastfedrec import (
     DPGram,
@@ -37,15 +38,8 @@ from fastfedrec import (
     PrivRec,
     load,
 )
-from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines import LocalEngine
 from fastfedrec.engines.flower import client_app, server_app
-
-
-@pytest.fixture(scope="module")
-def data():
-    return generate_implicit(300, 60, key=KEY, ratings=True)
-
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
@@ -192,21 +186,6 @@ def test_a_server_that_dies_comes_back(data, tmp_path, name, after, is_simulatio
 
 
 # ---- what a node refuses --------------------------------------------------------------------------------------------
-
-
-def refusal_of(system, data, change, place=-1):
-    """What a node says to a request that was changed on its way."""
-    nodes = two_nodes(system, data)
-    grid = MemoryGrid(nodes)
-    serve(system, data, grid)
-    message = requests_of(grid)[place]
-    change(message.content)
-    app, config = nodes[message.metadata.dst_node_id]
-    return app(message, make_context(11, config)).content["config"]["refusal"]
-
-
-def set_value(record, name, value):
-    return lambda content: content[record].__setitem__(name, value)
 
 
 FAR = np.full(60, 2**60)

@@ -23,7 +23,7 @@ from fastfedrec import FMFLDP, Key
 from fastfedrec.cli.main import main
 from fastfedrec.core.kept_files import DamagedFileError
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.engines.shuffling import server as _shuffler_server
+from fastfedrec.engines.shuffling import server as server_module
 from fastfedrec.engines.shuffling.reports import decode_reports, encode_reports
 from fastfedrec.engines.shuffling.shuffler import Shuffler, ShufflerClient, ShufflerError
 
@@ -37,6 +37,19 @@ def codes(*values):
 
 def make(folder, min_crowd=2, n_reports=1, n_coordinates=10, **options):
     return Shuffler(min_crowd, n_reports, n_coordinates, folder, **options)
+
+
+def opened(folder, sent=(), *, round_number=0, **options):
+    """A shuffler with an open round, to which some nodes have sent: pairs of a name and reports."""
+    shuffler = make(folder, **options)
+    shuffler.open(RUN, round_number)
+    for name, reports in sent:
+        shuffler.submit(RUN, round_number, name, reports)
+    return shuffler
+
+
+def codes_of(batch):
+    return np.frombuffer(batch, dtype="<u4")
 
 
 @pytest.fixture
@@ -69,8 +82,7 @@ def test_a_batch_adds_up_to_what_shards_would_have_sent(tmp_path):
     data, system, key = generate_implicit(60, 40, key=Key.from_seed(7)), FMFLDP(n_reports=5), Key.from_seed(3)
     state = system.initial_state(40, key)
     size = state.item_factors.size
-    shuffler = make(tmp_path, 60, 5, size)
-    shuffler.open(RUN, 2)
+    shuffler = opened(tmp_path, round_number=2, min_crowd=60, n_reports=5, n_coordinates=size)
     for name, shard in zip("ab", data.shard(2), strict=True):
         shuffler.submit(RUN, 2, name, encode_reports(*system.report_stream(state, shard, key, 2), size))
     index, bit = decode_reports(shuffler.release(RUN, 2), size)
@@ -84,8 +96,7 @@ def test_a_batch_adds_up_to_what_shards_would_have_sent(tmp_path):
 
 
 def test_too_few_users_are_not_released(tmp_path):
-    shuffler = make(tmp_path, 3)
-    shuffler.open(RUN, 0)
+    shuffler = opened(tmp_path, min_crowd=3)
     for name, n_users in (("a", 0), ("b", 0), ("c", 4)):
         with pytest.raises(ShufflerError, match=rf"users have sent reports, and a batch takes {max(3, n_users)}"):
             shuffler.release(RUN, 0, n_users)
@@ -94,40 +105,29 @@ def test_too_few_users_are_not_released(tmp_path):
 
 
 def test_users_count_and_not_reports(tmp_path):
-    shuffler = make(tmp_path, 2, n_reports=4)
-    shuffler.open(RUN, 0)
-    shuffler.submit(RUN, 0, "a", codes(1, 2, 3, 4))
+    shuffler = opened(tmp_path, [("a", codes(1, 2, 3, 4))], n_reports=4)
     with pytest.raises(ShufflerError, match="1 users have sent reports"):
         shuffler.release(RUN, 0)
 
 
 def test_a_node_without_users_is_heard_and_is_nobody(tmp_path):
-    shuffler = make(tmp_path)
-    shuffler.open(RUN, 0)
-    shuffler.submit(RUN, 0, "nobody", b"")
-    shuffler.submit(RUN, 0, "a", codes(1))
+    shuffler = opened(tmp_path, [("nobody", b""), ("a", codes(1))])
     with pytest.raises(ShufflerError, match="1 users have sent reports"):
         shuffler.release(RUN, 0)
     assert not shuffler.wants(RUN, 0, "nobody")
     shuffler.submit(RUN, 0, "b", codes(2))
-    assert sorted(np.frombuffer(shuffler.release(RUN, 0), dtype="<u4")) == [1, 2]
+    assert sorted(codes_of(shuffler.release(RUN, 0))) == [1, 2]
 
 
 def test_what_is_sent_twice_counts_once(tmp_path):
-    shuffler = make(tmp_path)
-    shuffler.open(RUN, 0)
-    shuffler.submit(RUN, 0, "a", codes(1))
-    shuffler.submit(RUN, 0, "a", codes(2))
+    shuffler = opened(tmp_path, [("a", codes(1)), ("a", codes(2))])
     with pytest.raises(ShufflerError, match="1 users have sent reports"):
         shuffler.release(RUN, 0)
 
 
 def test_a_round_is_released_once(tmp_path):
     """Two batches of which one lacks a node would show that node's reports; a lost answer is sent again as it was."""
-    shuffler = make(tmp_path)
-    shuffler.open(RUN, 0)
-    for name in "ab":
-        shuffler.submit(RUN, 0, name, codes(*range(1)))
+    shuffler = opened(tmp_path, [("a", codes(0)), ("b", codes(0))])
     first = shuffler.release(RUN, 0)
     with pytest.raises(ShufflerError, match="the round is over"):
         shuffler.submit(RUN, 0, "c", codes(1))
@@ -148,43 +148,32 @@ def test_a_round_is_released_once(tmp_path):
 def test_batches_of_the_same_reports_come_in_orders_that_nobody_knows(tmp_path):
     sent, batches = np.arange(200), []
     for folder in ("one", "two"):
-        shuffler = make(tmp_path / folder, n_coordinates=1000)
-        shuffler.open(RUN, 0)
-        for name, part in zip("ab", np.split(sent, 2), strict=True):
-            shuffler.submit(RUN, 0, name, codes(*part))
-        batches.append(np.frombuffer(shuffler.release(RUN, 0), "<u4"))
+        halves = [(name, codes(*part)) for name, part in zip("ab", np.split(sent, 2), strict=True)]
+        batches.append(codes_of(opened(tmp_path / folder, halves, n_coordinates=1000).release(RUN, 0)))
         np.testing.assert_array_equal(np.sort(batches[-1]), sent)
     for one, other in ((batches[0], sent), (batches[1], sent), batches):
         assert (one == other).mean() < 0.1
 
 
 def test_reports_of_a_round_that_was_given_up_are_in_no_later_batch(tmp_path):
-    shuffler = make(tmp_path)
-    shuffler.open(RUN, 0)
-    shuffler.submit(RUN, 0, "north", codes(7))
+    shuffler = opened(tmp_path, [("north", codes(7))])
     shuffler.open(RUN, 1)
     for name, code in (("south", 1), ("west", 2)):
         shuffler.submit(RUN, 1, name, codes(code))
-    assert sorted(np.frombuffer(shuffler.release(RUN, 1), "<u4")) == [1, 2]
+    assert sorted(codes_of(shuffler.release(RUN, 1))) == [1, 2]
 
 
 def test_what_was_released_is_forgotten(tmp_path):
     """No sender's name and no body of reports stays anywhere in it."""
-    shuffler = make(tmp_path)
-    shuffler.open(RUN, 0)
-    for name, code in (("north", 7), ("south", 9)):
-        shuffler.submit(RUN, 0, name, codes(code))
+    shuffler = opened(tmp_path, [("north", codes(7)), ("south", codes(9))])
     assert "north" in repr(vars(shuffler))
-    assert sorted(np.frombuffer(shuffler.release(RUN, 0), "<u4")) == [7, 9]
+    assert sorted(codes_of(shuffler.release(RUN, 0))) == [7, 9]
     assert "north" not in repr(vars(shuffler))
     assert "south" not in repr(vars(shuffler))
 
 
 def test_a_round_that_was_not_released_is_opened_anew_and_empty(tmp_path):
-    shuffler = make(tmp_path)
-    shuffler.open(RUN, 0)
-    shuffler.submit(RUN, 0, "a", codes(1))
-    shuffler.close()
+    opened(tmp_path, [("a", codes(1))]).close()
     again = make(tmp_path)
     with pytest.raises(ShufflerError, match="not open"):
         again.submit(RUN, 0, "b", codes(1))
@@ -195,10 +184,7 @@ def test_a_round_that_was_not_released_is_opened_anew_and_empty(tmp_path):
 
 
 def test_nothing_but_the_numbers_of_rounds_is_written(tmp_path):
-    shuffler = make(tmp_path / "own")
-    shuffler.open(RUN, 4)
-    for name in ("north", "south"):
-        shuffler.submit(RUN, 4, name, codes(1))
+    shuffler = opened(tmp_path / "own", [("north", codes(1)), ("south", codes(1))], round_number=4)
     assert os.listdir(tmp_path / "own") == ["lock"]
     shuffler.release(RUN, 4)
     assert sorted(os.listdir(tmp_path / "own")) == ["lock", "released.json"]
@@ -207,22 +193,6 @@ def test_nothing_but_the_numbers_of_rounds_is_written(tmp_path):
     assert json.loads(path.read_text()) == {RUN: 4}
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert "north" not in repr(vars(shuffler))
-
-
-def test_a_batch_that_could_not_be_written_down_is_not_released(tmp_path, monkeypatch):
-    shuffler = make(tmp_path)
-    shuffler.open(RUN, 0)
-    for name in "ab":
-        shuffler.submit(RUN, 0, name, codes(1))
-
-    def fail(descriptor):
-        raise OSError("disk full")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("os.fsync", fail)
-        with pytest.raises(OSError, match="disk full"):
-            shuffler.release(RUN, 0)
-    assert shuffler.release(RUN, 0) == codes(1, 1)
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -239,8 +209,7 @@ def test_a_batch_that_could_not_be_written_down_is_not_released(tmp_path, monkey
     ],
 )
 def test_unsound_reports_are_refused(tmp_path, body, reason):
-    shuffler = make(tmp_path, n_reports=2, max_users=3)
-    shuffler.open(RUN, 0)
+    shuffler = opened(tmp_path, n_reports=2, max_users=3)
     with pytest.raises(ShufflerError, match=reason):
         shuffler.submit(RUN, 0, "a", body)
 
@@ -252,10 +221,7 @@ def test_rounds_have_plain_names(tmp_path, run, round_number):
 
 
 def test_no_more_nodes_than_were_agreed_to(tmp_path):
-    shuffler = make(tmp_path, max_nodes=2)
-    shuffler.open(RUN, 0)
-    for name in "aba":
-        shuffler.submit(RUN, 0, name, codes(1))
+    shuffler = opened(tmp_path, [(name, codes(1)) for name in "aba"], max_nodes=2)
     with pytest.raises(ShufflerError, match="2 nodes have sent"):
         shuffler.submit(RUN, 0, "c", codes(1))
 
@@ -320,6 +286,10 @@ def test_who_may_do_what(process):
         server.release(RUN, 0, max_bytes=7)
     assert server.release(RUN, 0, max_bytes=8) == codes(1, 1)
     assert there.log() == ""
+
+
+def head_of_body(name, n_bytes):
+    return f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: {name}\r\nContent-Length: {n_bytes}\r\n\r\n".encode()
 
 
 def say(port, text, and_close=True):
@@ -429,12 +399,11 @@ def test_unfinished_bodies_of_one_name_take_the_memory_of_one(process):
     there = process(2, 100, 10)  # 100,000 users with 100 reports of 4 bytes: 40 MB
     there.client("server").open(RUN, 0)
     before, open_ones = memory_of(there.process), []
-    head = f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: mallory\r\nContent-Length: 40000000\r\n\r\n".encode()
     for _ in range(16):
         connection = socket.create_connection(("127.0.0.1", there.port), timeout=20)
         open_ones.append(connection)
         with contextlib.suppress(OSError):  # it is refused, and cut off
-            connection.sendall(head + bytes(30_000_000))
+            connection.sendall(head_of_body("mallory", 40_000_000) + bytes(30_000_000))
     assert memory_of(there.process) - before < 100e6
     there.client("a").submit(RUN, 0, codes(*range(2)) * 50)  # others are heard meanwhile
     for connection in open_ones:
@@ -443,32 +412,35 @@ def test_unfinished_bodies_of_one_name_take_the_memory_of_one(process):
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """In this process, with little patience."""
-    monkeypatch.setattr(_shuffler_server, "_SECONDS", 1.0)
-    shuffler = make(tmp_path)
-    with _shuffler_server.ShufflerServer(shuffler, ("127.0.0.1", 0), None, "server") as server:
+    """In this process, with little patience and an open round."""
+    monkeypatch.setattr(server_module, "_SECONDS", 1.0)
+    with server_module.ShufflerServer(opened(tmp_path), ("127.0.0.1", 0), None, "server") as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
 
 
-@pytest.mark.parametrize("head", [b"GET /about HT", f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: a\r\n".encode()])
-def test_a_message_has_so_much_time_in_all(server, head):
+def seconds_until_cut_off(server, head):
+    """Of somebody who is never silent for long."""
     with socket.create_connection(server.server_address, timeout=20) as connection:
         begun = time.monotonic()
         connection.sendall(head)
         with contextlib.suppress(OSError):
-            while time.monotonic() - begun < 20:  # never silent for long
+            while time.monotonic() - begun < 20:
                 connection.sendall(b"X")
-                time.sleep(0.1)
-        assert 1.0 <= time.monotonic() - begun < 10
+                time.sleep(0.05)
+        return time.monotonic() - begun
+
+
+@pytest.mark.parametrize("head", [b"GET /about HT", f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: a\r\n".encode()])
+def test_a_message_has_so_much_time_in_all(server, head):
+    assert 1.0 <= seconds_until_cut_off(server, head) < 10
 
 
 def test_a_body_has_the_time_that_its_bytes_may_take(server, monkeypatch):
-    monkeypatch.setattr(_shuffler_server, "_SLOWEST", 4.0)  # bytes a second
-    server.shuffler.open(RUN, 0)
+    monkeypatch.setattr(server_module, "_SLOWEST", 4.0)  # bytes a second
     with socket.create_connection(server.server_address, timeout=20) as connection:
-        connection.sendall(f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: a\r\nContent-Length: 8\r\n\r\n".encode())
+        connection.sendall(head_of_body("a", 8))
         time.sleep(0.5)
         connection.sendall(codes(1))
         time.sleep(1.0)  # together more than a message has without a body
@@ -476,30 +448,17 @@ def test_a_body_has_the_time_that_its_bytes_may_take(server, monkeypatch):
         assert connection.makefile("rb").read().startswith(b"HTTP/1.0 200")
 
 
-def head_of_body(name, n_bytes):
-    return f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: {name}\r\nContent-Length: {n_bytes}\r\n\r\n".encode()
-
-
 def test_a_body_gets_no_time_for_what_it_only_promises(server):
-    server.shuffler.open(RUN, 0)
     length = server.shuffler.max_bytes
     assert length > 100_000
-    with socket.create_connection(server.server_address, timeout=20) as connection:
-        begun = time.monotonic()
-        connection.sendall(head_of_body("a", length))
-        with contextlib.suppress(OSError):
-            while time.monotonic() - begun < 20:
-                connection.sendall(b"X")
-                time.sleep(0.05)
-        assert 1.0 <= time.monotonic() - begun < 5
+    assert 1.0 <= seconds_until_cut_off(server, head_of_body("a", length)) < 5
     server.shuffler.submit(RUN, 0, "a", codes(1))  # nothing of it was taken
 
 
 def test_a_slow_body_makes_way_where_all_are_taken_and_a_quick_one_does_not(server, monkeypatch):
-    monkeypatch.setattr(_shuffler_server, "_SECONDS", 60.0)
-    monkeypatch.setattr(_shuffler_server, "_MOST_BODIES", 2)
-    monkeypatch.setattr(_shuffler_server, "_START", 60.0)
-    server.shuffler.open(RUN, 0)
+    monkeypatch.setattr(server_module, "_SECONDS", 60.0)
+    monkeypatch.setattr(server_module, "_MOST_BODIES", 2)
+    monkeypatch.setattr(server_module, "_START", 60.0)
     length = server.shuffler.max_bytes
     with (
         socket.create_connection(server.server_address, timeout=20) as slow,
@@ -513,7 +472,7 @@ def test_a_slow_body_makes_way_where_all_are_taken_and_a_quick_one_does_not(serv
         third = head_of_body("third", 4) + codes(1)
         answer = say(server.server_address[1], third)
         assert b" 409" in answer.split(b"\r\n")[0]  # nobody is late yet
-        monkeypatch.setattr(_shuffler_server, "_START", 0.0)
+        monkeypatch.setattr(server_module, "_START", 0.0)
         assert say(server.server_address[1], third).startswith(b"HTTP/1.0 200")
         assert slow.recv(100).startswith(b"HTTP/1.0 409") or not slow.recv(100)
         quick.sendall(bytes(4))
@@ -521,8 +480,8 @@ def test_a_slow_body_makes_way_where_all_are_taken_and_a_quick_one_does_not(serv
 
 
 def test_one_body_of_a_name_and_few_at_a_time_are_read(server, monkeypatch):
-    monkeypatch.setattr(_shuffler_server, "_MOST_BODIES", 2)
-    server.served.connection = _shuffler_server._Connection(None)
+    monkeypatch.setattr(server_module, "_MOST_BODIES", 2)
+    server.served.connection = server_module._Connection(None)
     with server.receiving("a"):
         with pytest.raises(ShufflerError, match="another message of this node") as caught, server.receiving("a"):
             pass
@@ -540,12 +499,10 @@ def test_one_body_of_a_name_and_few_at_a_time_are_read(server, monkeypatch):
 
 
 def test_a_body_that_is_here_is_not_read_again(server):
-    server.shuffler.open(RUN, 0)
     server.shuffler.submit(RUN, 0, "a", codes(1))
-    text = f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: a\r\nContent-Length: 4\r\n\r\n"  # and no body
-    assert say(server.server_address[1], text.encode()).startswith(b"HTTP/1.0 200")
-    other = text.replace("X-Name: a", "X-Name: b").replace(f"{RUN}/0", f"{RUN}/1")
-    assert b"409" in say(server.server_address[1], other.encode()).split(b"\r\n")[0]
+    assert say(server.server_address[1], head_of_body("a", 4)).startswith(b"HTTP/1.0 200")  # and no body
+    other = head_of_body("b", 4).replace(f"{RUN}/0".encode(), f"{RUN}/1".encode())
+    assert b"409" in say(server.server_address[1], other).split(b"\r\n")[0]
 
 
 DAMAGED = [b"", b"{", b"7", b"[]", bytes(40), b"\xff" * 8, b"[" * 100_000]
@@ -565,10 +522,7 @@ def test_a_damaged_list_of_released_rounds_is_named_with_the_way_out(tmp_path, c
 
 
 def test_the_list_of_released_rounds_is_whole_or_as_it_was(tmp_path, monkeypatch):
-    shuffler = make(tmp_path)
-    shuffler.open(RUN, 0)
-    for name in "ab":
-        shuffler.submit(RUN, 0, name, codes(1))
+    shuffler = opened(tmp_path, [("a", codes(1)), ("b", codes(1))])
 
     def full(descriptor):
         raise OSError(28, "No space left on device")
@@ -597,7 +551,7 @@ def test_sigkill_in_mid_round(process):
     with pytest.raises(ShufflerError, match="1 users have sent reports"):
         server.release(RUN, 0, max_bytes=99)
     a.submit(RUN, 0, codes(1))
-    assert sorted(np.frombuffer(server.release(RUN, 0, max_bytes=99), dtype="<u4")) == [1, 2]
+    assert sorted(codes_of(server.release(RUN, 0, max_bytes=99))) == [1, 2]
     there.kill()
     there.start()
     with pytest.raises(ShufflerError, match="released before"):
@@ -639,7 +593,7 @@ def orders(folder, n):
         shuffler.open(RUN, number)
         for name, code in zip("abc", (6, 2, 4), strict=True):
             shuffler.submit(RUN, number, name, codes(code))
-        found[tuple(np.frombuffer(shuffler.release(RUN, number), dtype="<u4").tolist())] += 1
+        found[tuple(codes_of(shuffler.release(RUN, number)).tolist())] += 1
     shuffler.close()
     return list(found.values())
 
