@@ -57,7 +57,8 @@ static inline Vector push(Vector a, Vector b) {
 // Places that are left where too few columns were offered go to the first of those that were taken.
 static inline void fill_up(int32_t* columns, ptrdiff_t n, const uint64_t* taken) {
     ptrdiff_t filled = n;
-    while (filled && columns[filled - 1] == INT32_MAX) --filled;
+    while (filled && columns[filled - 1] == INT32_MAX) --filled;  // from the end: places that nobody has taken
+    // There are as many taken columns as places are left, since n <= n_items.
     for (ptrdiff_t word = 0; filled < n; ++word)
         for (uint64_t bits = taken[word]; bits && filled < n; bits &= bits - 1)
             columns[filled++] = (int32_t)(64 * word + __builtin_ctzll(bits));
@@ -67,7 +68,9 @@ static inline void fill_up(int32_t* columns, ptrdiff_t n, const uint64_t* taken)
 static inline void mark_taken(const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items, uint64_t* taken) {
     const ptrdiff_t n_words = bitmap_words(n_items);
     for (ptrdiff_t word = 0; word < n_words; ++word) taken[word] = 0;
+    // Seen items are below n_items.
     for (ptrdiff_t i = 0; i < n_seen; ++i) taken[seen[i] >> 6] |= (uint64_t)1 << (seen[i] & 63);
+    // The bits from n_items on.
     if (n_items & 63) taken[n_words - 1] |= ~(uint64_t)0 << (n_items & 63);
 }
 
@@ -101,22 +104,24 @@ struct ShortList {
         }
     }
 
-    Real threshold() const { return ((const Real*)scores)[n - 1]; }
+    Real threshold() const { return ((const Real*)scores)[n - 1]; }  // 1 <= n <= SHORT
 
     void offer(uint64_t bits, const Real* offered, ptrdiff_t first) {
         Integers c[N_VECTORS];
         Vector s[N_VECTORS];
         __builtin_memcpy(c, columns, sizeof c);
         __builtin_memcpy(s, scores, sizeof s);
+        // One newcomer a turn, in ascending order of columns.
         for (; bits; bits &= bits - 1) {
             const int i = __builtin_ctzll(bits);
             const Vector score = offered[i] - Vector{};
             const Integers column = Integers{} + (typename S::Integer)(first + i);
+            // From the last vector to the first, as each takes the last lane of the one before it.
             for (int t = N_VECTORS - 1; t >= 0; --t) {
                 // Each place keeps what it has, or takes the newcomer, or takes what the place before it had.
                 const Vector before = push(t ? s[t - 1] : infinity - Vector{}, s[t]);
                 const Integers column_before = push(t ? c[t - 1] : Integers{}, c[t]);
-                const Integers keeps = s[t] >= score, is_next = before >= score;
+                const Integers keeps = s[t] >= score, is_next = before >= score;  // the same score: who was first stays
                 c[t] = keeps ? c[t] : is_next ? column : column_before;
                 s[t] = keeps ? s[t] : is_next ? score : before;
             }
@@ -152,13 +157,14 @@ static inline Key* partition(Key* begin, Key* end) {
         const Key* const from = begin + (3 * i + 1) * step;
         thirds[i] = median(from[-step], from[0], from[step]);
     }
+    // Median of nine, so that a side has a part of the keys at least in the usual case.
     const Key pivot = median(thirds[0], thirds[1], thirds[2]);
     Key* middle = begin;
     for (Key* next = begin; next < end; ++next) {
         const Key key = *next;
         *next = *middle;
         *middle = key;
-        middle += key >= pivot;
+        middle += key >= pivot;  // the greater side grows
     }
     return middle;
 }
@@ -167,6 +173,7 @@ template <class Key>
 static inline void sort_few(Key* begin, ptrdiff_t n) {
     Key keys[SMALL];
     for (ptrdiff_t i = 0; i < n; ++i) keys[i] = begin[i];
+    // Each key goes to its place: how many are greater; all are different, so no two share one.
     for (ptrdiff_t i = 0; i < n; ++i) {
         ptrdiff_t place = 0;
         for (ptrdiff_t j = 0; j < n; ++j) place += keys[j] > keys[i];
@@ -187,6 +194,7 @@ static void sort(Key* begin, Key* end) {
 // Puts the greatest before `cut`, in any order.
 template <class Key>
 static void select(Key* begin, Key* cut, Key* end) {
+    // The n greatest are before `cut`: go on with the side that `cut` lies in.
     while (begin < cut && cut < end) {
         if (end - begin <= SMALL) return sort_few(begin, end - begin);
         Key* const middle = partition(begin, end);
@@ -225,6 +233,7 @@ struct LongList {
 
     void offer(uint64_t bits, const Real* offered, ptrdiff_t first) {
         if (bits == ~(uint64_t)0) {  // then the next keys do not wait for each other
+            // Before each call size <= capacity - 64, so that 64 more fit.
             for (int i = 0; i < 64; ++i) keys[size + i] = key(offered[i], (uint32_t)(first + i));
             size += 64;
             bits = 0;
@@ -234,6 +243,7 @@ struct LongList {
             keys[size++] = key(offered[i], (uint32_t)(first + i));
         }
         if (size <= capacity - 64) return;
+        // Too full for the next 64: keep the n best, n <= capacity - 64.
         select(keys, keys + n, keys + size);
         size = n;
         Key least = keys[0];
@@ -241,6 +251,7 @@ struct LongList {
         worst = score(least);
     }
 
+    // n best, in descending order of keys: of equal scores the smaller column first.
     void close() {
         if (size > n) select(keys, keys + n, keys + size);
         size = size < n ? size : n;
@@ -253,7 +264,7 @@ struct LongList {
 
     // The bits of numbers of one sign ascend with them, or descend where it is negative.
     static Key key(Real score, uint32_t column) {
-        score += Real(0);
+        score += Real(0);  // -0 + 0 is 0
         Integer bits;
         __builtin_memcpy(&bits, &score, sizeof bits);
         const Unsigned ordered = (Unsigned)(bits ^ (bits >> (8 * sizeof(Real) - 1) | SIGN));

@@ -18,10 +18,12 @@ static inline void tile(const Real* x, const Real* items, ptrdiff_t n_factors, p
     typedef Shape<Real> S;
     Vector sums[TILE_USERS][TILE_VECTORS] = {};  // in registers, where the caller's array is not
     const Real* lines[TILE_VECTORS];
+    // Where each vector of items lies: a line of the factor f is S::LINE numbers after the one of f - 1.
     for (int t = 0; t < TILE_VECTORS; ++t) {
         const ptrdiff_t column = first + t * S::LANES, within = column % S::LINE;
         lines[t] = items + (column - within) * n_factors + within;
     }
+    // s_ui += x_uf v_if, f ascending: one chain of fused additions for each score.
     for (ptrdiff_t f = 0; f < n_factors; ++f) {
         Vector v[TILE_VECTORS];
         for (int t = 0; t < TILE_VECTORS; ++t) v[t] = load(lines[t] + f * S::LINE);
@@ -44,6 +46,7 @@ static ptrdiff_t recommend(const Real* users, const int64_t* rows, ptrdiff_t n_u
     const ptrdiff_t n_words = bitmap_words(n_items), capacity = list_capacity(n, n_items);
     Vector not_finite[BLOCK_USERS] = {};  // 0, or NaN
     Selection best[BLOCK_USERS];
+    // Lists of users that the block has; out rows are theirs alone, so no other thread writes to them.
     for (ptrdiff_t u = 0; u < n_users; ++u) {
         best[u].open(out_items + rows[u] * n, out_scores + rows[u] * n, n,
                      candidates + u * list_bytes(n, n_items, sizeof(Real)), capacity);
@@ -51,6 +54,7 @@ static ptrdiff_t recommend(const Real* users, const int64_t* rows, ptrdiff_t n_u
     }
     // The last tile compares the scores of six users too; those that the block does not have have no list to offer to.
     for (ptrdiff_t u = n_users; u < BLOCK_USERS; ++u) best[u].open(nullptr, nullptr, n, candidates, 0);
+    // x: for each tile of users factor after factor, six users side by side; zeros for users that there are not.
     for (ptrdiff_t u = 0; u < BLOCK_USERS; ++u)
         for (ptrdiff_t f = 0; f < n_factors; ++f)
             x[(u / TILE_USERS * n_factors + f) * TILE_USERS + u % TILE_USERS] =
@@ -69,12 +73,16 @@ static ptrdiff_t recommend(const Real* users, const int64_t* rows, ptrdiff_t n_u
                 const Real threshold = best[u].threshold();
                 above[i] = 0;
                 for (int t = 0; t < TILE_VECTORS; ++t) {
+                    // Bit t LANES + lane: whether that score is above the worst of the user's best.
                     above[i] |= greater(scores[i][t], threshold) << (t * S::LANES);
+                    // 0 stays 0 while scores are finite, and infinity or NaN times 0 is NaN.
                     not_finite[u] = fused(scores[i][t], Vector{}, not_finite[u]);
                 }
+                // A tile is at most 64 items and begins at a multiple of its width: its bits lie in one word.
                 above[i] &= ~(taken[u * n_words + (first >> 6)] >> (first & 63));
                 any |= (unsigned)(above[i] != 0) << i;
             }
+            // Users beyond the last have no list; their words of `taken` were not written.
             if (n_users - start < TILE_USERS) any &= (1u << (n_users - start)) - 1;
             for (; any; any &= any - 1) {
                 const int i = __builtin_ctz(any);
@@ -85,7 +93,7 @@ static ptrdiff_t recommend(const Real* users, const int64_t* rows, ptrdiff_t n_u
     for (ptrdiff_t u = n_users - 1; u >= 0; --u) {
         best[u].close();
         fill_up(out_items + rows[u] * n, n, taken + u * n_words);
-        for (int lane = 0; lane < S::LANES; ++lane)
+        for (int lane = 0; lane < S::LANES; ++lane)  // NaN is not 0 either
             if (not_finite[u][lane] != 0) first_bad = u;
     }
     return first_bad;
@@ -110,7 +118,7 @@ static bool best_of_row(const Real* scores, ptrdiff_t n_items, const int32_t* se
     best.open(out_items, out_scores, n, candidates, list_capacity(n, n_items));
     mark_taken(seen, n_seen, n_items, taken);
     for (ptrdiff_t first = 0; first < n_items; first += 64) {
-        Real last[64] = {};
+        Real last[64] = {};  // the last items, and zeros in place of those that there are not
         const Real* offered = scores + first;
         if (n_items - first < 64) {
             __builtin_memcpy(last, offered, (n_items - first) * sizeof(Real));
@@ -123,6 +131,7 @@ static bool best_of_row(const Real* scores, ptrdiff_t n_items, const int32_t* se
             bits |= greater(v, threshold) << (t * S::LANES);
             not_finite[t] = fused(v, typename S::Vector{}, not_finite[t]);
         }
+        // Bits beyond the last item are taken (mark_taken), so the zeros there are not offered.
         best.offer(bits & ~taken[first >> 6], offered, first);
     }
     best.close();
@@ -151,12 +160,15 @@ void unseen_items(uint64_t* marked, const int32_t* seen, ptrdiff_t n_seen, ptrdi
     mark_taken(seen, n_seen, n_items, taken);
     ptrdiff_t rank = 0;
     for (ptrdiff_t word = 0; word < n_words; ++word) {
+        // `rank` unseen items lie before this word: its marks begin at that bit. `marked` has a word to spare.
         const int shift = rank & 63;
         const uint64_t* from = marked + (rank >> 6);
+        // Mark k goes to the k-th bit of the word that is not taken; a shift by 63 - shift is always defined.
         uint64_t bits = _pdep_u64(from[0] >> shift | (from[1] << 1) << (63 - shift), ~taken[word]);
-        rank += 64 - __builtin_popcountll(taken[word]);
+        rank += 64 - __builtin_popcountll(taken[word]);  // the unseen items of this word
         int32_t* const end = out + __builtin_popcountll(bits);
         do  // most words have no more than four: a loop of their exact number would be mispredicted
+            // Up to 4 numbers too many, which the next word writes over: `out` has room for 4 past the last.
             for (int i = 0; i < 4; ++i, bits &= bits - 1) *out++ = (int32_t)(64 * word + _tzcnt_u64(bits));
         while (bits);
         out = end;
@@ -167,6 +179,7 @@ void unseen_items(uint64_t* marked, const int32_t* seen, ptrdiff_t n_seen, ptrdi
     for (ptrdiff_t word = 0; word < n_words; ++word) {
         for (uint64_t bits = marked[word]; bits; bits &= bits - 1) {
             const ptrdiff_t rank = 64 * word + __builtin_ctzll(bits);
+            // The unseen item of this rank: `rank` plus the seen items below it; both ascend, so one walk does.
             while (below < n_seen && seen[below] - below <= rank) ++below;
             *out++ = (int32_t)(rank + below);
         }

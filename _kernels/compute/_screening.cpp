@@ -83,12 +83,13 @@ static inline Quantized quantize(const Real* row, ptrdiff_t n_factors, int bias,
     const ptrdiff_t n = quartets(n_factors);
     Four peaks{}, squares{};
     Real longest = 0;
+    // The largest factor, and the squares of a chunk: of the first two of each quartet, and of the last two.
     for (ptrdiff_t k = 0; k < n; ++k) {
         const Four v = quartet(row, n_factors, k);
         peaks = v > peaks ? v : peaks;
         peaks = -v > peaks ? -v : peaks;
         squares += v * v;
-        if (k % CHUNK == CHUNK - 1 || k == n - 1) {
+        if (k % CHUNK == CHUNK - 1 || k == n - 1) {  // the end of a chunk
             const Real low = squares[0] + squares[1], high = squares[2] + squares[3];
             longest = low > longest ? low : longest;
             longest = high > longest ? high : longest;
@@ -102,6 +103,7 @@ static inline Quantized quantize(const Real* row, ptrdiff_t n_factors, int bias,
     const bool ordinary = peak >= Real(1e-12) && peak <= Real(1e12);
     if (ordinary) {
         // A pair of every quartet of a chunk is 32 numbers, and rounding adds at most half a step to each.
+        // |x_k| <= LONGEST - 2.9 before rounding, and sqrt(32) / 2 < 2.9 more after it: |x_k| <= LONGEST.
         const Real by_length = Real(LONGEST - 2.9) / __builtin_sqrt(longest);
         scale = LARGEST / peak;
         if (by_length < scale) scale = by_length;
@@ -109,11 +111,13 @@ static inline Quantized quantize(const Real* row, ptrdiff_t n_factors, int bias,
     }
     Singles whole{}, rounded{}, residual{};
     for (ptrdiff_t k = 0; k < n; ++k) {
+        // `shifted` has the nearest integer in its low bits.
         const Singles v = __builtin_convertvector(quartet(row, n_factors, k) * scale, Singles), shifted = v + ROUND;
         const Singles integer = shifted - ROUND, rest = v - integer;
         whole += v * v;
         rounded += integer * integer;
         residual += rest * rest;
+        // Its low byte: with `bias` from 0 to 180 for an item, else from -90 to 90.
         const Bytes bytes = __builtin_convertvector((Integers)shifted + bias, Bytes);
         __builtin_memcpy(out + (k + heads * (k / CHUNK + 1)) * stride, &bytes, 4);
     }
@@ -146,7 +150,7 @@ void Screening<Real>::screened_items(const Real* items, ptrdiff_t first, ptrdiff
         Quantized q = {0, 0, 0, 0};
         if (i < n_items) q = quantize(items + i * n_factors, n_factors, LARGEST, 0, line, SCREENED_ITEMS);
         else
-            for (ptrdiff_t k = 0; k < n; ++k) line[k * SCREENED_ITEMS] = 0;
+            for (ptrdiff_t k = 0; k < n; ++k) line[k * SCREENED_ITEMS] = 0;  // zeros, for items that there are not
         bound[0] = q.step;
         bound[SCREENED_ITEMS] = (float)q.residual;
         bound[2 * SCREENED_ITEMS] = (float)q.whole;
@@ -159,6 +163,7 @@ static inline int32_t start_of_chunk(const int32_t* x, ptrdiff_t n) {
     for (ptrdiff_t k = 0; k < n; ++k) {
         int8_t bytes[4];
         __builtin_memcpy(bytes, x + k * TILE_USERS, 4);
+        // Modulo 2^16: x'(y + LARGEST) - LARGEST sum(x) = x'y.
         halves[0] -= (uint16_t)(LARGEST * (bytes[0] + bytes[1]));
         halves[1] -= (uint16_t)(LARGEST * (bytes[2] + bytes[3]));
     }
@@ -178,6 +183,7 @@ FASTFEDREC_INLINE void add_products(const int32_t* x, const uint8_t* lines, ptrd
             __builtin_memcpy(&v[t], lines + t / PER_LINE * apart + t % PER_LINE * VECTOR_BYTES, sizeof v[t]);
         for (int u = 0; u < TILE_USERS; ++u) {
             const Halves spread = (Halves)(x[u] - Sums{});
+            // Two products of 8 bits in 16: at most 2 * 180 * 90 = 32400.
             for (int t = 0; t < TILE_VECTORS; ++t) sums[u][t] += (Halves)byte_pairs((U32)v[t], (U32)spread);
         }
     }
@@ -199,6 +205,7 @@ static inline void tile(const int32_t* x, const uint8_t* lines, ptrdiff_t n_quar
         x += CHUNK * TILE_USERS;
         lines += CHUNK * LINE_BYTES;
         for (int u = 0; u < TILE_USERS; ++u)
+            // The 16-bit sums of a chunk are added in pairs to 32 bits, and to those of the chunks before.
             for (int t = 0; t < TILE_VECTORS; ++t) out[u][t] = add_halves(sums[u][t]) + (begin ? out[u][t] : Sums{});
     }
 }
@@ -251,6 +258,7 @@ ptrdiff_t Screening<Real>::recommend_screened(const Real* users, ptrdiff_t n_use
             unsigned any = 0;
 #pragma GCC unroll 6
             for (int i = 0; i < TILE_USERS; ++i) {
+                // Candidates are items whose upper bound is above the n-th greatest lower bound so far.
                 const Candidates& of = candidates[start + i];
                 above[i] = 0;
                 for (int t = 0; t < TILE_VECTORS; ++t)
@@ -273,7 +281,7 @@ ptrdiff_t Screening<Real>::recommend_screened(const Real* users, ptrdiff_t n_use
     }
     ptrdiff_t n_left = 0;
     for (ptrdiff_t u = 0; u < n_users; ++u) {
-        left[u] = candidates[u].gave_up();
+        left[u] = candidates[u].gave_up();  // no result: this user is left to `recommend_block`
         if (!left[u]) {
             left[u] = !best_of_candidates(users + u * n_factors, n_factors, items, candidates[u],
                                           out_items + u * n, out_scores + u * n, n);

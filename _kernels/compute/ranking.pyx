@@ -100,6 +100,7 @@ def sample_unseen(
         if streams != NULL and not streams_allocate(streams, n):
             free(streams)
             streams = NULL
+        # Each block of rows is one thread's: rows of `out`, and streams, of their own.
         for start in prange(0, n_rows, SAMPLED_ROWS, schedule="dynamic"):
             if marked == NULL or taken == NULL or drawn == NULL or streams == NULL:
                 failed[threadid()] = 1
@@ -150,6 +151,7 @@ cdef inline void sample_block(
     cdef Py_ssize_t n_drawing = 0, n_seen, n_unseen, i, j
     cdef const uint64_t* words
     for i in range(n_rows):
+        # counts[i] = min(n, unseen): fewer than unseen means n.
         if counts[i] < n_items - (indptr[rows[i] + 1] - indptr[rows[i]]):
             drawing[n_drawing] = users[i]
             n_drawing += 1
@@ -164,7 +166,7 @@ cdef inline void sample_block(
         else:
             mark_all(n_unseen, marked)
         unseen_items(marked, indices + indptr[rows[i]], n_seen, n_items, taken, drawn)
-        memcpy(out + i * n, drawn, counts[i] * sizeof(int32_t))
+        memcpy(out + i * n, drawn, counts[i] * sizeof(int32_t))  # at most n of the n + 4 numbers of `drawn`
         memset(out + i * n + counts[i], 0xFF, (n - counts[i]) * sizeof(int32_t))  # -1
 
 
@@ -181,6 +183,7 @@ def held_out_ranks(
     cdef const floating* scores = NULL
     if other_scores.shape[0] and n:
         scores = &other_scores[0, 0]
+    # Each held-out item has a place of its own in `out`.
     for i in prange(held_out_scores.shape[0], nogil=True, schedule="static", num_threads=n_threads):
         out[i] = rank(held_out_scores[i], scores + rows[i] * n, counts[rows[i]])
 
@@ -224,11 +227,13 @@ def held_out_ranks_factors(
         sum_steps = <float*>malloc(held_out_sums(n) * sizeof(float))
         if items == NULL or steps == NULL or x == NULL or sums == NULL or sum_steps == NULL:
             wrong[thread] = NO_MEMORY
+        # Each block of items is one thread's; all threads meet at the end of the loop, before any reads `items`.
         for i in prange(0, n_items, HELD_OUT_ROWS, schedule="static"):
             if items != NULL and steps != NULL:
                 wrong[thread] |= quantize_items(
                     &item_factors[i, 0], min(HELD_OUT_ROWS, n_items - i), n_factors, items + i * length, steps + i
                 )
+        # Rows of users by blocks: `out` has a range for the held-out items of each.
         for r in prange(0, n_rows, HELD_OUT_ROWS, schedule="dynamic"):
             if not wrong[thread] & NO_MEMORY:
                 wrong[thread] |= held_out_block(
@@ -275,6 +280,7 @@ def top_k(
     with nogil, parallel(num_threads=n_threads):
         taken = <uint64_t*>malloc(bitmap_words(n_items) * sizeof(uint64_t))
         candidates = <char*>malloc(1 + list_bytes(n, n_items, sizeof(floating)))
+        # Each row is one thread's, and so are its rows of `out_items` and `out_scores`.
         for r in prange(n_rows, schedule="static"):
             if taken == NULL or candidates == NULL:
                 failed[threadid()] = -1
@@ -327,9 +333,11 @@ def recommend_screened(
         candidates = <char*>malloc(screened_candidates_bytes())
         if lines == NULL or bounds == NULL or x == NULL or taken == NULL or candidates == NULL:
             gave_up[thread] = 1
+        # Copies of 64 items at a time; all threads meet at the end of the loop.
         for word in prange(n_words, schedule="static"):
             if lines != NULL and bounds != NULL:  # for the other threads too
                 screened_items(&item_factors[0, 0], 64 * word, n_items, n_factors, lines, bounds)
+        # A block of users is one thread's: its rows of the results and of `left`.
         for block in prange((n_users + BLOCK_USERS - 1) // BLOCK_USERS, schedule="dynamic"):
             if not gave_up[thread]:
                 start = block * BLOCK_USERS
@@ -388,6 +396,7 @@ def recommend_factors(
         x = <floating*>malloc(BLOCK_USERS * n_factors * sizeof(floating))
         taken = <uint64_t*>malloc(BLOCK_USERS * n_words * sizeof(uint64_t))
         candidates = <char*>malloc(1 + BLOCK_USERS * list_bytes(n, n_items, sizeof(floating)))
+        # A block of users is one thread's; `rows` are distinct, so its rows of the results are its alone.
         for block in prange((n_rows + BLOCK_USERS - 1) // BLOCK_USERS, schedule="dynamic"):
             if items == NULL or x == NULL or taken == NULL or candidates == NULL:
                 failed[thread] = -1
