@@ -27,11 +27,13 @@ def draw_examples(
     with nogil:
         for client in range(users.shape[0]):
             user, at = users[client], starts[client]
+            # Positives first: the user's events.
             first, n_positives = event_starts[user], event_starts[user + 1] - event_starts[user]
             for k in range(n_positives):
                 items[at + k], labels[at + k] = events[first + k], 1
             n_negatives = word_starts[client + 1] - word_starts[client]
             n, seen = 0, visited_starts[user]
+            # Both ascend, so one walk leaves the items that are not visited.
             for item in range(n_items if n_negatives else 0):
                 if seen < visited_starts[user + 1] and visited[seen] == item:
                     seen += 1
@@ -39,12 +41,14 @@ def draw_examples(
                     unvisited[n] = <int32_t>item
                     n += 1
             for k in range(n_negatives):
+                # Draw k of a shuffle: from places k to n - 1. Negatives are at most n, so k < n.
                 half = words[word_starts[client] + k] >> 32
                 other = k + <Py_ssize_t>(half * <uint64_t>(n - k) >> 32)
                 items[at + n_positives + k], labels[at + n_positives + k] = unvisited[other], 0
                 unvisited[other] = unvisited[k]
             if event_contexts.shape[0]:
                 for k in range(n_positives + n_negatives):
+                    # No negatives without positives, so no division by 0
                     contexts[at + k] = event_contexts[first + k % n_positives]
     free(unvisited)
 
@@ -85,6 +89,7 @@ def touched_rows(
     if seen == NULL:
         raise MemoryError
     with nogil:
+        # Row by row the last client that used it: `seen` needs no clearing between clients.
         for client in range(users.shape[0]):
             mark, n_touched = client + 1, 0
             if starts[client] < starts[client + 1]:

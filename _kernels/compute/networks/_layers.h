@@ -40,6 +40,7 @@ FASTFEDREC_INLINE void multiply_tile(const T* a, ptrdiff_t a_stride, const T* b,
     for (int i = 0; i < TILE_ROWS; ++i)
 #pragma GCC unroll 2
         for (int v = 0; v < NV; ++v) sums[i][v] = FRESH ? V{} : load<V>(c + i * c_stride + v * lanes);
+    // c_ij += sum_k a_ik b_kj, k ascending: one chain of fused additions for each number of c.
     for (ptrdiff_t k = 0; k < n; ++k, a += SIDE == ROWS_OF ? 1 : a_stride, b += b_stride) {
         V row[NV];
 #pragma GCC unroll 2
@@ -61,6 +62,7 @@ FASTFEDREC_INLINE void multiply_tile(const T* a, ptrdiff_t a_stride, const T* b,
 template <Side SIDE, bool FRESH, class T>
 static void multiply(const T* a, ptrdiff_t a_stride, const T* b, ptrdiff_t b_stride, ptrdiff_t n, T* c,
                      ptrdiff_t c_stride, ptrdiff_t n_rows, ptrdiff_t n_columns) {
+    // n_rows is a multiple of 16, so of TILE_ROWS; n_columns is whole vectors: no tile goes beyond c.
     constexpr int lanes = Native<T>::LANES;
     for (ptrdiff_t i = 0; i < n_rows; i += TILE_ROWS) {
         const T* left = a + (SIDE == ROWS_OF ? i * a_stride : i);
@@ -111,6 +113,7 @@ FASTFEDREC_INLINE void rectify(T* x, ptrdiff_t n) {
 template <class T>
 static void forward(const Layer<T>& layer, const T* x, T* y, ptrdiff_t stride, ptrdiff_t n_columns) {
     typedef NativeVector<T> V;
+    // y = b, then + W'x, then relu.
     for (ptrdiff_t o = 0; o < layer.n_out; ++o)
         for (ptrdiff_t j = 0; j < n_columns; j += Native<T>::LANES) store(y + o * stride + j, spread<V>(layer.bias[o]));
     multiply<COLUMNS_OF, false>(layer.weights, layer.n_out, x, stride, layer.n_in, y, stride, layer.n_out, n_columns);
@@ -124,14 +127,18 @@ static void backward(const Layer<T>& layer, const T* x, const T* y, T* dx, T* dy
     typedef NativeVector<T> V;
     constexpr int lanes = Native<T>::LANES;
     const ptrdiff_t n_out = layer.n_out, n_columns = whole_vectors<T>(n);
+    // dy = 0 where y = 0: the derivative of relu.
     for (ptrdiff_t o = 0; o < n_out; ++o)
         for (ptrdiff_t j = 0; j < n_columns; j += lanes) {
             const V step = load<V>(dy + o * stride + j);
             store(dy + o * stride + j, load<V>(y + o * stride + j) > 0 ? step : V{});
         }
+    // dx = W dy, by the weights before the step.
     multiply<ROWS_OF, true>(layer.weights, n_out, dy, stride, n_out, dx, stride, layer.n_in, n_columns);
     transpose_block(dy, stride, n_out, n_columns, by_example, n_out);
+    // W += x dy' over the n examples.
     multiply<ROWS_OF, false>(x, stride, by_example, n_out, n, layer.weights, n_out, layer.n_in, n_out);
+    // Bias by bias the sum over examples in their order.
     for (ptrdiff_t o = 0; o < n_out; o += lanes) {
         V sum = V{};
         for (ptrdiff_t j = 0; j < n; ++j) sum += load<V>(by_example + j * n_out + o);
@@ -146,6 +153,7 @@ static void forward_one(const Layer<T>& layer, const T* x, T* y) {
     typedef NativeVector<T> V;
     constexpr int lanes = Native<T>::LANES;
     for (ptrdiff_t o = 0; o < layer.n_out; o += lanes) {
+        // Inputs are a multiple of 16, so an even number.
         V even = load<V>(layer.bias + o), odd = V{};
         for (ptrdiff_t i = 0; i < layer.n_in; i += 2) {
             const T* w = layer.weights + i * layer.n_out + o;
@@ -167,6 +175,7 @@ static void backward_one(const Layer<T>& layer, const T* x, T* dx, const T* dy) 
         for (int k = 0; k < lanes; ++k, w += layer.n_out) {
             V sum = V{};
             for (ptrdiff_t o = 0; o < layer.n_out; o += lanes) {
+                // Each weight is read for dx before it is written: dx = W dy with the old W, then W + x dy'.
                 const V step = load<V>(dy + o), old = load<V>(w + o);
                 sum = multiply_add(old, step, sum);
                 store(w + o, multiply_add(spread<V>(x[i + k]), step, old));

@@ -66,12 +66,13 @@ static void gather(const T* embeddings, const int32_t* slots, const NetworkTable
     typedef NativeVector<T> V;
     const int64_t* starts = table.starts + entry * table.n_fields;
     for (ptrdiff_t f = 0; f < table.n_fields; ++f, out += width) {
+        // The field's rows are numbers starts[f] to starts[f + 1] - 1.
         const int64_t first = starts[f], n = starts[f + 1] - first;
         if (n == 1) {
             copy_numbers(embeddings + row_of(slots, table.rows[first]) * width, width, out);
             continue;
         }
-        const V share = spread<V>(T(1) / T(n ? n : 1));
+        const V share = spread<V>(T(1) / T(n ? n : 1));  // no division by 0
         for (ptrdiff_t j = 0; j < width; j += Native<T>::LANES) {
             V sum = V{};
             for (int64_t k = first; k < first + n; ++k)
@@ -88,7 +89,7 @@ static void scatter(T* embeddings, const int32_t* slots, const NetworkTable& tab
     typedef NativeVector<T> V;
     const int64_t* starts = table.starts + entry * table.n_fields;
     for (ptrdiff_t f = 0; f < table.n_fields; ++f, steps += width) {
-        const int64_t n = starts[f + 1] - starts[f];
+        const int64_t n = starts[f + 1] - starts[f];  // the same shares as in `gather`: the derivative of a mean
         const V share = spread<V>(T(1) / T(n ? n : 1));
         for (int64_t k = starts[f]; k < starts[f + 1]; ++k) {
             T* row = embeddings + row_of(slots, table.rows[k]) * width;
@@ -152,7 +153,7 @@ static void step_user(T* weights, T* embeddings, const int32_t* slots, int64_t u
     const Layer<T> tower = layer_of(room.network, weights, 0);
     backward_one(users_part(room.network, weights), room.user_y, room.user_dy, room.sums);
     for (ptrdiff_t o = 0; o < tower.n_out; ++o) {
-        if (!(room.user_y[o] > 0)) room.user_dy[o] = 0;
+        if (!(room.user_y[o] > 0)) room.user_dy[o] = 0;  // relu: no step where it cut off
         tower.bias[o] += room.user_dy[o];
     }
     backward_one(tower, room.user_x, room.user_dx, room.user_dy);
@@ -166,6 +167,7 @@ static void run_output(T* weights, const Room<T>& room, ptrdiff_t n_columns) {
     const ptrdiff_t last = room.network.n_layers - 1, stride = room.network.n_columns;
     const Layer<T> layer = layer_of(room.network, weights, last);
     const T* x = room.inputs_of(last, room.inputs);
+    // z = w'x + b, example by example in lanes.
     for (ptrdiff_t j = 0; j < n_columns; j += Native<T>::LANES) {
         V even = spread<V>(layer.bias[0]), odd = V{};
         for (ptrdiff_t i = 0; i < layer.n_in; i += 2) {
@@ -187,12 +189,14 @@ static void step_output(T* weights, const Room<T>& room, const int64_t* batch, p
     const T* x = room.inputs_of(last, room.inputs);
     T *dx = room.inputs_of(last, room.steps), *steps = room.sums;
     for (ptrdiff_t j = 0; j < n; ++j) {
+        // At most 1: neither exponential nor quotient overflows
         const double small = __builtin_exp(-__builtin_fabs((double)steps[j]));
         const double probability = (steps[j] >= 0 ? 1 : small) / (1 + small);
+        // -rate dz = rate (label - sigmoid(z)) / n (Wang et al. 2021, equation 2)
         steps[j] = (T)(network.learning_rate * (network.labels[batch[j]] - probability) / n);
         layer.bias[0] += steps[j];
     }
-    for (ptrdiff_t j = n; j < n_columns; ++j) steps[j] = 0;
+    for (ptrdiff_t j = n; j < n_columns; ++j) steps[j] = 0;  // columns beyond the last example count for nothing
     for (ptrdiff_t i = 0; i < layer.n_in; i += lanes) {
         V sums[lanes];
         for (int k = 0; k < lanes; ++k) {
@@ -200,7 +204,7 @@ static void step_output(T* weights, const Room<T>& room, const int64_t* batch, p
             sums[k] = V{};
             for (ptrdiff_t j = 0; j < n_columns; j += lanes) {
                 const V step = load<V>(steps + j);
-                store(dx + (i + k) * stride + j, weight * step);
+                store(dx + (i + k) * stride + j, weight * step);  // dx = w dz, by the weight before its step
                 sums[k] = multiply_add(load<V>(x + (i + k) * stride + j), step, sums[k]);
             }
         }
@@ -218,6 +222,7 @@ static void step_batch(const Network& network, T* weights, T* embeddings, const 
     const ptrdiff_t last = network.n_layers - 1, of_items = width * stride;
     const ptrdiff_t n_user = network.layers[0].n_in, n_item = network.layers[1].n_in;
 
+    // Forward: embeddings, towers, hidden layers, logits.
     for (ptrdiff_t j = 0; j < n; ++j)
         gather(embeddings, slots, network.items, network.example_items[batch[j]], width, room.by_example + j * n_item);
     turn_rows(room, 1, n);
@@ -239,6 +244,7 @@ static void step_batch(const Network& network, T* weights, T* embeddings, const 
     for (ptrdiff_t k = 3; k < last; ++k) run_layer(weights, room, k, n_columns);
     run_output(weights, room, n_columns);
 
+    // Backward, from the last layer to the first: each step is taken where its product arises.
     step_output(weights, room, batch, n);
     for (ptrdiff_t k = last - 1; k > 2; --k) step_layer(weights, room, k, n);
     if (alone) {
@@ -265,6 +271,7 @@ static void step_batch(const Network& network, T* weights, T* embeddings, const 
 
 // Fisher and Yates, from half a word a draw; the place of the next half.
 FASTFEDREC_INLINE int64_t shuffle(int64_t* order, ptrdiff_t n, const uint64_t* words, int64_t draws) {
+    // k = n - 1, ..., 1: `other` is from 0 to k, 32 bits times at most n.
     for (ptrdiff_t k = n - 1; k > 0; --k, ++draws) {
         const int64_t half = words[draws >> 1] >> (32 * (draws & 1)) & 0xffffffff, other = half * (k + 1) >> 32;
         const int64_t moved = order[k];
@@ -283,6 +290,7 @@ static void train(const Network& network, const NetworkClients<T>& clients, ptrd
     const int32_t* mine = clients.touched + clients.row_starts[client];
     const ptrdiff_t n_mine = clients.row_starts[client + 1] - clients.row_starts[client];
     copy_numbers(clients.parameters, n_dense, weights);
+    // The client's own copy of the rows it touches, side by side; slots says where each is.
     for (ptrdiff_t k = 0; k < n_mine; ++k) {
         slots[mine[k]] = (int32_t)k;
         copy_numbers(table + mine[k] * width, width, embeddings + k * width);
@@ -291,6 +299,7 @@ static void train(const Network& network, const NetworkClients<T>& clients, ptrd
     const ptrdiff_t n = clients.starts[client + 1] - first;
     for (ptrdiff_t k = 0; k < n; ++k) turn[k] = first + k;
     int64_t draws = 2 * clients.word_starts[client];
+    // Epochs of batches in shuffled order: theta_tau of Wang et al. 2021, equation 6.
     for (ptrdiff_t epoch = 0; epoch < clients.n_epochs; ++epoch) {
         draws = shuffle(turn, n, clients.words, draws);
         for (ptrdiff_t at = 0; at < n; at += clients.batch_size) {
@@ -299,6 +308,7 @@ static void train(const Network& network, const NetworkClients<T>& clients, ptrd
         }
     }
     T* update = clients.out + clients.out_starts[client];
+    // What the client sends: theta_tau - theta_0, dense weights, then touched rows.
     for (ptrdiff_t k = 0; k < n_dense; ++k) update[k] = weights[k] - clients.parameters[k];
     update += n_dense;
     for (ptrdiff_t k = 0; k < n_mine; ++k)
@@ -341,11 +351,13 @@ static void score(const Network& network, const NetworkQueries<T>& queries, ptrd
     const ptrdiff_t n_embedded = queries.n_parameters - n_dense, n_items = queries.n_items;
     const Room<T> room(network, memory);
     T* weights = memory + network_room(network);
+    // Multiples of NETWORK_COLUMNS, so that each part begins at a vector
     T* embeddings = weights + (n_dense + NETWORK_COLUMNS - 1) / NETWORK_COLUMNS * NETWORK_COLUMNS;
     T* from_items = embeddings + n_embedded;
     T* y = room.outputs_of(2, room.inputs);
     for (ptrdiff_t place = first; place < last; ++place) {
         const int64_t query = queries.order[place], client = queries.clients[query];
+        // Queries of one client come together: its weights, and what items add to layer 2, once for all of them.
         if (place == first || client != queries.clients[queries.order[place - 1]]) {
             copy_numbers(queries.parameters, n_dense, weights);
             copy_numbers(queries.parameters + n_dense, n_embedded, embeddings);
@@ -359,6 +371,7 @@ static void score(const Network& network, const NetworkQueries<T>& queries, ptrd
         gather_user(network, embeddings, (const int32_t*)nullptr, queries.users[query], queries.contexts[query],
                     room.user_x);
         run_user(weights, room);
+        // Blocks of items: relu of what items and the user add to layer 2, then the layers behind it.
         for (ptrdiff_t at = 0; at < n_items; at += NETWORK_BLOCK) {
             const ptrdiff_t n = n_items - at < NETWORK_BLOCK ? n_items - at : NETWORK_BLOCK;
             const ptrdiff_t n_columns = whole_vectors<T>(n);
@@ -370,7 +383,7 @@ static void score(const Network& network, const NetworkQueries<T>& queries, ptrd
             }
             for (ptrdiff_t k = 3; k + 1 < network.n_layers; ++k) run_layer(weights, room, k, n_columns);
             run_output(weights, room, n_columns);
-            copy_numbers(room.sums, n, queries.out + query * n_items + at);
+            copy_numbers(room.sums, n, queries.out + query * n_items + at);  // query has its own row of `out`
         }
     }
 }

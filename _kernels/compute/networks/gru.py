@@ -40,6 +40,7 @@ ENCODE_BLOCK = 64  # sequences
 @compile_part
 def contrast(anchor, d_anchor, places, rows, d_rows, chances, learning_rate):
     """The steps of a loss -log(exp(a'b_0) / sum_k exp(a'b_k)), where b_k is row places[k]."""
+    # a'b_k, and the largest of them: exponents are at most 0, so none overflows.
     highest = -np.inf
     for k in range(len(places)):
         total = rows.dtype.type(0)
@@ -48,10 +49,12 @@ def contrast(anchor, d_anchor, places, rows, d_rows, chances, learning_rate):
         chances[k] = total
         highest = total if k == 0 or total > highest else highest
     total = 0.0
+    # Softmax: total is at least 1, from the largest, so no division by 0.
     for k in range(len(places)):
         chances[k] = math.exp(chances[k] - highest)
         total += chances[k]
     for k in range(len(places)):
+        # -rate d loss / d(a'b_k) = rate (1[k = 0] - softmax_k)
         step = rows.dtype.type(learning_rate * ((k == 0) - chances[k] / total))
         for j in range(len(anchor)):
             d_anchor[j] += step * rows[places[k], j]
@@ -77,6 +80,7 @@ def step_batch(w, e, slots, items, starts, candidates, batch, room, learning_rat
     transpose(last, last_rows, width, n_last, lanes)
     fill(room.d_last_rows[: width * n_last], 0)
     place = np.empty(len(chosen), dtype=np.int64)
+    # place[k]: the column in which `run` has sequence k.
     for c in range(len(chosen)):
         place[order[c]] = c
 
@@ -96,6 +100,7 @@ def step_batch(w, e, slots, items, starts, candidates, batch, room, learning_rat
     fill(room.d_item_rows[: width * n_items], 0)
 
     numbers = np.arange(n_items)
+    # Example by example: its item losses, then its segment losses (Wang et al. 2021, equations 8 and 9).
     for b in range(n):
         mine = place[b * each : (b + 1) * each]
         of_item, of_segment = mine[0], mine[1]
@@ -105,12 +110,14 @@ def step_batch(w, e, slots, items, starts, candidates, batch, room, learning_rat
         contrast(last_rows[of_segment], d_last_rows[of_segment], mine[2:], last_rows, d_last_rows, room.chances,
                  learning_rate * segment_weight / n)  # fmt: skip
 
+    # Back through the items' layer, then through time.
     transpose(d_item_rows, d_item_y, n_items, width, lanes)
     backward(weights.items, weights.item_bias, item_x, item_y, d_item_x, d_item_y, room.by_example, room.sums,
              n * n_candidates, lanes, rows)  # fmt: skip
     transpose(d_item_x, d_item_rows, width, n_items, lanes)
     transpose(d_last_rows, room.d_state[: width * n_last].reshape(width, n_last), n_last, width, lanes)
     run_back(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows)
+    # Candidates may repeat: their steps are added one after the other.
     for b in range(n):
         for k in range(n_candidates):
             row = e[slots[candidates[batch[b], k]]]
@@ -158,6 +165,7 @@ def train_clients(
     w = aligned_zeros(parameters, n_dense)
     room = make_room(memory, width, *room_shape)
     place = take_next(counter)
+    # Clients in `order`, each by the thread that takes it from the counter; its range of `out` is its own.
     while place < len(order):
         client = order[place]
         copy(parameters[:n_dense], w)

@@ -227,6 +227,7 @@ def train_clients(
         memory = <floating*>_on_line(allocated)
         slots = <int32_t*>malloc(max(n_embeddings, 1) * sizeof(int32_t))
         turn = <int64_t*>malloc(n_turn * sizeof(int64_t))
+        # A client is one thread's: it reads shared parameters, and writes its own range of `out`.
         for k in prange(n_clients, schedule="dynamic", chunksize=1):
             if allocated == NULL or slots == NULL or turn == NULL:
                 failed |= 1
@@ -252,6 +253,7 @@ def add_updates(
     cdef Py_ssize_t client
     cdef const int32_t* rows = &touched[0] if touched.shape[0] else NULL
     with nogil:
+        # Clients in their order, so the sum has one order.
         for client in range(starts.shape[0] - 1):
             network_add_double(
                 &values[starts[client]], rows + row_starts[client], row_starts[client + 1] - row_starts[client],
@@ -298,6 +300,7 @@ def score_items(
     queries.out = &out[0, 0]
     queries.n_items = out.shape[1]
     n_numbers = network_score_room(network, queries.n_parameters, queries.n_items)
+    # A run of queries is one thread's: each query has its own row of `out`.
     for t in prange(
         n_threads, nogil=True, schedule="static", chunksize=1, num_threads=n_threads, use_threads_if=n_threads > 1
     ):
