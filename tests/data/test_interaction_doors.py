@@ -83,10 +83,10 @@ def test_one_wrong_entry_is_seen_wherever_it_is(at, n_threads, row_length):
     indptr = np.append(np.arange(0, 10_000, row_length), 10_000)
     values, sparse = np.ones(10_000), np.empty(0, dtype=np.float32)
     assert _kernel.find_fault(indptr, indices, values, row_length, True, n_threads) == (KINDS["sound"], 0)
-    for wrong, kind in ((row_length, "column"), (-1, "column"), (2**31 - 1, "column"), (-(2**31), "column")):
+    for wrong in (row_length, -1, 2**31 - 1, -(2**31)):
         spoiled = indices.copy()
         spoiled[at] = wrong
-        assert _kernel.find_fault(indptr, spoiled, sparse, row_length, True, n_threads) == (KINDS[kind], at)
+        assert _kernel.find_fault(indptr, spoiled, sparse, row_length, True, n_threads) == (KINDS["column"], at)
     if at % row_length:
         spoiled = indices.copy()
         spoiled[at] = spoiled[at - 1]
@@ -368,11 +368,15 @@ def test_short_lists_are_refused():
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "lil", "dok", "dia"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8])
-def test_a_sound_matrix_of_any_format_is_taken(kind, dtype):
+@pytest.mark.parametrize("make", [scipy.sparse.csr_array, scipy.sparse.csr_matrix])
+def test_a_sound_matrix_of_any_format_is_taken(kind, dtype, make):
     dense = np.array([[1, 2, 0, 0], [0, 0, 3, 0], [0, 0, 0, 0], [4, 0, 0, 5]], dtype=dtype)
-    data = Interactions.from_scipy(scipy.sparse.csr_array(dense).asformat(kind))
+    data = Interactions.from_scipy(make(dense).asformat(kind), item_ids=list("abcd"))
     np.testing.assert_array_equal(data.to_scipy().toarray(), dense)
     assert_well_formed(data)
+    assert data.interactions_per_user().tolist() == [2, 1, 0, 2]
+    assert data.interactions_per_item().tolist() == [2, 1, 1, 1]
+    assert (data.user_ids.tolist(), data.item_ids.tolist()) == ([0, 1, 2, 3], list("abcd"))
     assert data.catalogue == "public"
 
 
@@ -444,26 +448,28 @@ def test_a_matrix_in_the_other_byte_order_is_refused_by_name():
     assert Interactions.from_scipy(indices).to_scipy().toarray().tolist() == [[1, 2, 0], [0, 0, 3]]
 
 
-@pytest.mark.parametrize("name", ["rows", "columns"])
+@pytest.mark.parametrize("axis", ["row", "column"])
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
         (np.ma.array([0, 1], mask=[0, 1]), r"\[1\] is missing"),
         (np.ma.array([True, False, False], mask=[0, 0, 1]), r"\[2\] is missing"),
         ([0, -1], r"must lie in \[0, 3\), got -1 to 0"),
+        ([99], r"must lie in \[0, 3\), got 99 to 99"),
         ([0, 3], r"must lie in \[0, 3\), got 0 to 3"),
-        ([0.0, 1.0], "must be a one-dimensional array of"),
+        ([0.0, 1.0], "must be a one-dimensional array of {axis} numbers"),
+        ([[0]], "must be a one-dimensional array of {axis} numbers"),
         ([True, False], r"must be a mask of shape \(3,\), got \(2,\)"),
         ([True] * 4, r"must be a mask of shape \(3,\), got \(4,\)"),
         (np.array([2**64 - 1], dtype=np.uint64), r"must lie in \[0, 3\)"),
-        (1, "must be a one-dimensional array of"),
+        (1, "must be a one-dimensional array of {axis} numbers"),
         (pd.array([0, None], dtype="Int64"), r"\[1\] is missing"),
     ],
 )
-def test_selections_of_strangers(name, chosen, message):
+def test_selections_of_strangers(axis, chosen, message):
     data = Interactions.from_arrays([1, 2, 3], [4, 5, 6])
-    with pytest.raises(ValueError, match=rf"^{name}.*{message}"):
-        (data.select_users if name == "rows" else data.select_items)(chosen)
+    with pytest.raises(ValueError, match=rf"^{axis}s.*{message.replace('{axis}', axis)}"):
+        (data.select_users if axis == "row" else data.select_items)(chosen)
 
 
 @pytest.mark.parametrize(

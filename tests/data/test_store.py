@@ -14,8 +14,7 @@ import pytest
 import scipy.sparse
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.interaction_case import assert_well_formed
-from support.store_case import assert_same
+from support.interaction_case import assert_same, assert_well_formed
 
 from fastfedrec import FMFLDP, Interactions, Key
 from fastfedrec.data.store import StoredInteractions, open_interactions, store_interactions
@@ -180,10 +179,7 @@ def test_damage_is_named(folder, name, spoil, message):
 def test_a_folder_says_where_its_items_came_from(data, folder):
     counts = data.top_items(20)
     store_interactions(counts, folder.with_name("counts"))
-    assert (open_interactions(folder).catalogue, open_interactions(folder.with_name("counts")).catalogue) == (
-        "public",
-        "counts",
-    )
+    assert [open_interactions(folder.with_name(name)).catalogue for name in ("data", "counts")] == ["public", "counts"]
     document = json.loads((folder / "interactions.json").read_text())
     (folder / "interactions.json").write_text(json.dumps(document | {"catalogue": "mine"}))
     with pytest.raises(ValueError, match=r"interactions.json: catalogue must be one of 'public', .* got 'mine'"):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from naive.datasets import eicu as naive
+from support.interaction_case import assert_well_formed, table_of
 
 from fastfedrec.datasets import eicu, load_eicu
 
@@ -90,6 +91,21 @@ def test_counts_of_blocks_are_added_up(tmp_path, monkeypatch):
     assert_equals_twin(load_eicu(write(tmp_path / "eicu")), FILES, "patients")
 
 
+def test_a_list_of_tests_and_medicines(tmp_path):
+    folder, listed = write(tmp_path / "eicu"), ["lab bun", "medication 2812", "lab potassium", "medication aspirin"]
+    with pytest.raises(ValueError, match="item_ids does not list 'lab Hgb', an item of the data"):
+        load_eicu(folder, item_ids=listed)
+    data = load_eicu(folder, item_ids=listed, unlisted="drop")
+    assert_well_formed(data)
+    assert (data.item_ids.tolist(), data.catalogue) == (listed, "public")
+    assert data.item_features["kind"].tolist() == ["lab", "medication", "lab", "medication"]
+    assert data.item_features["name"].tolist() == ["bun", "WARFARIN, 5 MG", "", "aspirin"]
+    everything = table_of(load_eicu(folder))
+    assert table_of(data) == {u: {i: n for i, n in row.items() if i in listed} for u, row in everything.items()}
+    whole = load_eicu(folder, item_ids=[*listed, "lab Hgb", "medication 1820"])
+    assert (table_of(whole), load_eicu(folder).catalogue) == (everything, "data")
+
+
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
@@ -114,11 +130,7 @@ def test_bad_arguments(tmp_path):
         (changed("lab", "labname", "name"), KeyError, r"lab\.csv\.gz must have the column 'labname', got \['labid'"),
         (changed("lab", "3,7,5", "3,x,5"), ValueError, "line 4: patientunitstayid must be a whole number, got 'x'"),
         (changed("lab", "3,7,5", "3,7"), ValueError, "line 4: expected 5 fields"),
-        (
-            FILES | {"medication": MEDICATION},
-            ValueError,
-            r"medication\.csv\.gz, line 2: the file ends without a single",
-        ),
+        (FILES | {"medication": MEDICATION}, ValueError, r"medication\.csv\.gz, line 2: the file ends without a"),
     ],
 )
 def test_malformed_files(tmp_path, files, error, message):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.datasets import generate as naive
+from support.interaction_case import assert_same
 from support.significance import ALPHA
 
 from fastfedrec import Key
@@ -13,17 +14,6 @@ from fastfedrec.datasets import _topics as topics
 from fastfedrec.datasets import generate_implicit, load_movielens
 
 SIZES = [("movielens-1m", 31), ("movielens-1m", 150), ("movielens-20m", 93), ("movielens-20m", 130)]
-
-
-def assert_same(a, b):
-    assert (a.indptr == b.indptr).all()
-    assert (a.indices == b.indices).all()
-    for one, other in ((a.values, b.values), (a.timestamps, b.timestamps)):
-        assert (one is None) == (other is None)
-        assert one is None or (one == other).all()
-    assert (a.user_ids == b.user_ids).all()
-    assert (a.global_user_ids == b.global_user_ids).all()
-    assert a.n_items == b.n_items
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------

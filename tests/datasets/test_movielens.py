@@ -3,8 +3,10 @@ import zipfile
 import numpy as np
 import pytest
 from naive.datasets import movielens as naive
+from support.interaction_case import assert_same, table_of
 
 from fastfedrec import Interactions
+from fastfedrec.cli.main import main
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
 from fastfedrec.datasets import load_movielens, zip_regions
 
@@ -66,13 +68,12 @@ def write_zip(path, files, top="", compression=zipfile.ZIP_DEFLATED):
     return path
 
 
-def assert_same(a, b):
-    assert (a.user_ids == b.user_ids).all()
-    assert (a.item_ids == b.item_ids).all()
-    assert (a.to_scipy() != b.to_scipy()).nnz == 0
-    assert (a.timestamps == b.timestamps).all()
-    for one, other in ((a.user_features, b.user_features), (a.item_features, b.item_features)):
-        assert {k: v.tolist() for k, v in one.items()} == {k: v.tolist() for k, v in other.items()}
+@pytest.fixture(params=["folder", "zip"])
+def put(request, tmp_path):
+    """Writes the files of a data set to a folder, or into a zip."""
+    if request.param == "zip":
+        return lambda files: write_zip(tmp_path / "x.zip", files)
+    return lambda files: write_folder(tmp_path / "x", files)
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -197,6 +198,27 @@ def test_counts_of_the_real_data(data_path, name, n_users, n_items, histogram):
         assert (data.timestamps != MISSING_TIMESTAMP).sum() == 399_984
 
 
+def test_the_publishers_list(tmp_path):
+    """Every movie of the file, in its order, which is not that of the ids here."""
+    header, *rows = FILES_CSV["movies.csv"].splitlines(keepends=True)
+    path = write_folder(tmp_path, FILES_CSV, **{"movies.csv": "".join([header, *rows[::-1]])})
+    data = load_movielens(path, item_ids="published")
+    assert (data.item_ids.tolist(), data.catalogue) == ([30, 6, 5], "public")
+    assert data.item_features["title"].tolist() == ['"Daisy" (1958)', "Unrated (2000)", "Misérables, Les (1995)"]
+    assert table_of(data) == {1: {30: 0.5, 5: 5.0}, 2: {30: 4.5}}
+    assert load_movielens(path).catalogue == "data"
+    chosen = load_movielens(path, item_ids=[5, 6], unlisted="drop")
+    assert (table_of(chosen), chosen.item_features["genres"].tolist()) == ({1: {5: 5.0}}, [("Drama", "War"), ("War",)])
+    for wrong, message in (
+        ([5, 6], r"items\[0\] is 30, which item_ids does not list"),
+        ([5, 30, 40], r"item_ids lists 40, which has no row in .*movies.csv; leave it out"),
+        ("all", "item_ids must be one of 'published', got 'all'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load_movielens(path, item_ids=wrong)
+    assert main(["fit", "popularity", "--data", str(path), "--catalogue", "published"]) == 0
+
+
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
@@ -223,12 +245,10 @@ def test_two_data_sets_in_one_folder(tmp_path):
     [("100k", "u.user"), ("100k", "u.item"), ("1m", "users.dat"), ("1m", "movies.dat"), ("10m", "movies.dat"),
      ("csv", "movies.csv")],
 )  # fmt: skip
-@pytest.mark.parametrize("zipped", [False, True])
-def test_missing_member(tmp_path, layout, member, zipped):
+def test_missing_member(put, layout, member):
     files = {k: v for k, v in LAYOUTS[layout].items() if k != member}
-    path = write_zip(tmp_path / "x.zip", files) if zipped else write_folder(tmp_path / "x", files)
     with pytest.raises(FileNotFoundError, match=rf"{member} is missing"):
-        load_movielens(path)
+        load_movielens(put(files))
 
 
 def test_what_could_be_1m_or_10m_is_refused(tmp_path):
@@ -236,16 +256,11 @@ def test_what_could_be_1m_or_10m_is_refused(tmp_path):
         load_movielens(write_folder(tmp_path, FILES_10M, **{"tags.dat": None}))
 
 
-def test_file_that_is_no_zip(tmp_path):
-    (tmp_path / "x.zip").write_bytes(b"not a zip")
-    with pytest.raises(ValueError, match=r"x\.zip' is no readable zip .*download it again"):
-        load_movielens(tmp_path / "x.zip")
-
-
-def test_truncated_zip(tmp_path):
+@pytest.mark.parametrize("spoil", [lambda raw: b"not a zip", lambda raw: raw[:-60]])
+def test_file_that_is_no_zip(tmp_path, spoil):
     path = write_zip(tmp_path / "x.zip", FILES_1M)
-    path.write_bytes(path.read_bytes()[:-60])
-    with pytest.raises(ValueError, match="no readable zip"):
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"x\.zip' is no readable zip .*download it again"):
         load_movielens(path)
 
 
@@ -260,73 +275,54 @@ def test_damaged_zip(tmp_path, compression):
         load_movielens(path)
 
 
-RATING_ERRORS = [
-    ("1::5::5", "line 2: expected 4 fields .*got 3: '1::5::5'"),
-    ("1::5::5::0::0", "line 2: expected 4 fields .*got 5"),
-    ("1\t5\t5\t0", "line 2: expected 4 fields .*got 1"),
-    ("", "line 2: expected 4 fields .*got 1"),
-    ("one::5::5::0", "line 2: user must be a whole number, got 'one'"),
-    ("1::::5::0", "line 2: item must be a whole number, got ''"),
-    ("1::-5::5::0", "line 2: item must be a whole number, got '-5'"),
-    ("1::5::5::12345678901234567890", "line 2: timestamp must be a whole number, got '12345678901234567890'"),
-    ("1::5::0::0", "line 2: rating must be an integer from 1 to 5, got '0'"),
-    ("1::5::6::0", "line 2: rating must be an integer from 1 to 5, got '6'"),
-    ("1::5::4.5::0", "line 2: rating must be an integer from 1 to 5, got '4.5'"),
-    ("1::5::nan::0", "line 2: rating must be an integer from 1 to 5, got 'nan'"),
-    ("2::30::1::9", r"line 2: user 2 rates item 30 a second time \(first in line 1\)"),
-    ("9::30::1::9", r"line 2: user 9 has no row in users\.dat"),
-    ("1::9::1::9", r"line 2: item 9 has no row in movies\.dat"),
-]
-
-
-@pytest.mark.parametrize(("line", "message"), RATING_ERRORS)
-@pytest.mark.parametrize("zipped", [False, True])
-def test_malformed_ratings(tmp_path, line, message, zipped):
-    files = FILES_1M | {"ratings.dat": f"2::30::4::978300760\n{line}\n1::5::5::978302109\n"}
-    path = write_zip(tmp_path / "x.zip", files) if zipped else write_folder(tmp_path / "x", files)
-    with pytest.raises(ValueError, match=rf"ratings\.dat, {message}"):
-        load_movielens(path)
-
-
-def test_malformed_ratings_of_100k(tmp_path):
-    with pytest.raises(ValueError, match=r"u\.data, line 1: expected 4 fields .*'\\t', got 1"):
-        load_movielens(write_folder(tmp_path, FILES_100K, **{"u.data": "1::5::5::0\n"}))
+#: By layout: the line below the first rating, and what is said of it.
+RATING_ERRORS = {
+    "1m": [
+        ("1::5::5", "expected 4 fields .*got 3: '1::5::5'"),
+        ("1::5::5::0::0", "expected 4 fields .*got 5"),
+        ("1\t5\t5\t0", "expected 4 fields .*got 1"),
+        ("", "expected 4 fields .*got 1"),
+        ("one::5::5::0", "user must be a whole number, got 'one'"),
+        ("1::::5::0", "item must be a whole number, got ''"),
+        ("1::-5::5::0", "item must be a whole number, got '-5'"),
+        ("1::5::5::12345678901234567890", "timestamp must be a whole number, got '12345678901234567890'"),
+        ("1::5::0::0", "rating must be an integer from 1 to 5, got '0'"),
+        ("1::5::6::0", "rating must be an integer from 1 to 5, got '6'"),
+        ("1::5::4.5::0", "rating must be an integer from 1 to 5, got '4.5'"),
+        ("1::5::nan::0", "rating must be an integer from 1 to 5, got 'nan'"),
+        ("2::30::1::9", r"user 2 rates item 30 a second time \(first in line 1\)"),
+        ("9::30::1::9", r"user 9 has no row in users\.dat"),
+        ("1::9::1::9", r"item 9 has no row in movies\.dat"),
+    ],
+    "csv": [
+        ("3,5,4.5", r"expected 4 fields \(user, item, rating, timestamp\) separated by ',', got 3: '3,5,4\.5'"),
+        ("3,5,4.5,1,1", "expected 4 fields .*got 5"),
+        ("", "expected 4 fields .*got 1"),
+        ("3,5,4.7,1", "rating must be 0.5 to 5 in half steps, got '4.7'"),
+        ("3,5,0,1", "rating must be 0.5 to 5 in half steps, got '0'"),
+        ("3,5,5.5,1", "rating must be 0.5 to 5 in half steps, got '5.5'"),
+        ("3,5,,1", "rating must be 0.5 to 5 in half steps, got ''"),
+        ("three,5,4.5,1", "user must be a whole number, got 'three'"),
+        ("3,5.0,4.5,1", "item must be a whole number, got '5.0'"),
+        ("3,5,4.5,yesterday", "timestamp must be a whole number, got 'yesterday'"),
+        ('3,"5",4.5,1', "item must be a whole number, got '\"5\"'"),
+        ("1,30,2.0,1", r"user 1 rates item 30 a second time \(first in line 2\)"),
+        ("3,7,2.0,1", r"item 7 has no row in movies\.csv"),
+    ],
+    "100k": [("1::5::5::0", r"expected 4 fields .*'\\t', got 1")],
+    "10m": [("1::5::4.25::0", "rating must be 0.5 to 5 in half steps, got '4.25'")],
+}
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("3,5,4.5", r"line 3: expected 4 fields \(user, item, rating, timestamp\) separated by ',', got 3: '3,5,4\.5'"),
-        ("3,5,4.5,1,1", "line 3: expected 4 fields .*got 5"),
-        ("", "line 3: expected 4 fields .*got 1"),
-        ("3,5,4.7,1", "line 3: rating must be 0.5 to 5 in half steps, got '4.7'"),
-        ("3,5,0,1", "line 3: rating must be 0.5 to 5 in half steps, got '0'"),
-        ("3,5,5.5,1", "line 3: rating must be 0.5 to 5 in half steps, got '5.5'"),
-        ("3,5,,1", "line 3: rating must be 0.5 to 5 in half steps, got ''"),
-        ("three,5,4.5,1", "line 3: user must be a whole number, got 'three'"),
-        ("3,5.0,4.5,1", "line 3: item must be a whole number, got '5.0'"),
-        ("3,5,4.5,yesterday", "line 3: timestamp must be a whole number, got 'yesterday'"),
-        ('3,"5",4.5,1', "line 3: item must be a whole number, got '\"5\"'"),
-        ("1,30,2.0,1", r"line 3: user 1 rates item 30 a second time \(first in line 2\)"),
-        ("3,7,2.0,1", r"line 3: item 7 has no row in movies\.csv"),
-    ],
+    ("layout", "line", "message"), [(layout, *case) for layout, cases in RATING_ERRORS.items() for case in cases]
 )
-@pytest.mark.parametrize("zipped", [False, True])
-def test_malformed_ratings_of_a_csv(tmp_path, line, message, zipped):
-    header, first, *rest = FILES_CSV["ratings.csv"].split("\n")
-    files = FILES_CSV | {"ratings.csv": "\n".join([header, first, line, *rest])}
-    path = write_zip(tmp_path / "x.zip", files) if zipped else write_folder(tmp_path / "x", files)
-    with pytest.raises(ValueError, match=rf"ratings\.csv, {message}"):
-        load_movielens(path)
-
-
-def test_half_stars_are_refused_where_there_are_none_and_quarters_where_there_are(tmp_path):
-    half = FILES_1M["ratings.dat"].replace("::4::", "::4.5::")
-    with pytest.raises(ValueError, match=r"line 1: rating must be an integer from 1 to 5, got '4\.5'"):
-        load_movielens(write_folder(tmp_path / "a", FILES_1M, **{"ratings.dat": half}))
-    quarter = FILES_10M["ratings.dat"].replace("::4.5::", "::4.25::")
-    with pytest.raises(ValueError, match=r"line 1: rating must be 0\.5 to 5 in half steps, got '4\.25'"):
-        load_movielens(write_folder(tmp_path / "b", FILES_10M, **{"ratings.dat": quarter}))
+def test_malformed_ratings(put, layout, line, message):
+    name, first = {"100k": ("u.data", 1), "csv": ("ratings.csv", 2)}.get(layout, ("ratings.dat", 1))
+    lines = LAYOUTS[layout][name].split("\n")
+    files = LAYOUTS[layout] | {name: "\n".join([*lines[:first], line, *lines[first:]])}
+    with pytest.raises(ValueError, match=rf"{name}, line {first + 1}: {message}"):
+        load_movielens(put(files))
 
 
 @pytest.mark.parametrize("name", ["ratings.csv", "movies.csv"])

@@ -152,6 +152,16 @@ def test_the_unpacked_folder_goes_before_the_tar(tmp_path):
     assert load_netflix(write(tmp_path / "nf", "movies")).n_interactions == 6
 
 
+def test_the_publishers_list(tmp_path):
+    """Every movie of the file, in its order, which is not that of the ids here."""
+    path = write(tmp_path / "nf", "movies", titles="".join(TITLES.splitlines(keepends=True)[::-1]))
+    data = load_netflix(path, item_ids="published")
+    assert (data.item_ids.tolist(), data.catalogue) == ([17770, 5, 2, 1], "public")
+    assert data.item_features["title"].tolist() == ["Alien", "Chump", "Eros, Élise, and 1", "Dinosaur Planet"]
+    assert load_netflix(path).catalogue == "data"
+    assert load_netflix(path, item_ids=[1], unlisted="drop").item_ids.tolist() == [1]
+
+
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.store_case import assert_same
+from support.interaction_case import assert_same
 
 from fastfedrec.datasets import load_table, store_table, stored_tables
 

@@ -73,10 +73,14 @@ def assert_well_formed(data):
 
 
 def assert_same(left, right):
+    """The same to the last array and its type, features in the same order."""
     assert left.catalogue == right.catalogue
     for name in ARRAYS:
-        np.testing.assert_array_equal(getattr(left, name), getattr(right, name), err_msg=name)
+        ours, theirs = getattr(left, name), getattr(right, name)
+        assert (ours is None) == (theirs is None), name
+        if ours is not None:
+            np.testing.assert_array_equal(ours, theirs, err_msg=name)
+            assert ours.dtype == theirs.dtype, name
     for features in ("user_features", "item_features"):
-        assert {k: v.tolist() for k, v in getattr(left, features).items()} == {
-            k: v.tolist() for k, v in getattr(right, features).items()
-        }
+        ours, theirs = ([(k, v.tolist()) for k, v in getattr(data, features).items()] for data in (left, right))
+        assert ours == theirs
