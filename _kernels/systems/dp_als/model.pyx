@@ -34,6 +34,7 @@ cdef void _sum_item(
     cdef int64_t* out
     sums[:] = 0
     products[:] = 0
+    # Users of the item; whole numbers, so their order does not matter.
     for entry in range(first, last):
         x = &rows[users[entry], 0]
         for f in range(n_factors):
@@ -42,8 +43,8 @@ cdef void _sum_item(
             out = &products[0]
             for f in range(n_factors):
                 for g in range(f, n_factors):
-                    out[g - f] += x[f] * x[g]
-                out += n_factors - f
+                    out[g - f] += x[f] * x[g]  # sum_u x_uf x_ug
+                out += n_factors - f  # the next row of the triangle
 
 
 def mark_lowest(
@@ -61,6 +62,7 @@ def mark_lowest(
     cdef bint failed = False
     with nogil, parallel(num_threads=n_threads):
         own = <int32_t*>malloc(ranks.shape[0] * sizeof(int32_t))
+        # A user's marks are one thread's.
         for user in prange(n_users, schedule="dynamic", chunksize=64):
             length = indptr[user + 1] - indptr[user]
             if own == NULL:
@@ -69,6 +71,7 @@ def mark_lowest(
                 for p in range(indptr[user], indptr[user + 1]):
                     marks[p] = 1
             else:
+                # Ranks are all different: as many as n are at most the n-th lowest.
                 for p in range(length):
                     own[p] = ranks[items[indptr[user] + p]]
                 nth_element(own, own + n - 1, own + length)

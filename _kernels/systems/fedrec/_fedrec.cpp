@@ -45,12 +45,13 @@ struct Step {
                     double* x) {
         const ptrdiff_t n_vectors = vectors_of<N>(plan), width = n_vectors * FEDREC_LANES;
         for (ptrdiff_t v = 0; v < n_vectors; ++v) store(gradient + v * FEDREC_LANES, D8{});
+        // (x'v - r) v added over the rated items, four at a time; rows beyond n are zeros and add nothing.
         for (ptrdiff_t j = 0; j < n; j += FEDREC_ROWS) {
             const double* const rows = rated + j * width;
             D4 quarters[FEDREC_ROWS];
 #pragma GCC unroll 4
             for (int i = 0; i < FEDREC_ROWS; ++i) quarters[i] = quarters_of_dot<N>(x, rows + i * width, n_vectors);
-            const D4 errors = lane_sums<FEDREC_ROWS>(quarters) - load<D4>(ratings + j);
+            const D4 errors = lane_sums<FEDREC_ROWS>(quarters) - load<D4>(ratings + j);  // x'v - r
 #pragma GCC unroll 4
             for (ptrdiff_t v = 0; v < n_vectors; ++v) {
                 const double* const at = rows + v * FEDREC_LANES;
@@ -60,6 +61,7 @@ struct Step {
                 store(gradient + v * FEDREC_LANES, load<D8>(gradient + v * FEDREC_LANES) + (first + last));
             }
         }
+        // x <- x - rate (mean of e v + reg x): Liang et al. 2021, equation 7; n > 0.
         for (ptrdiff_t v = 0; v < n_vectors; ++v) {
             const D8 old = load<D8>(x + v * FEDREC_LANES), mean = load<D8>(gradient + v * FEDREC_LANES) / (double)n;
             store(x + v * FEDREC_LANES, old - plan.learning_rate * (mean + plan.regularization * old));
@@ -76,6 +78,7 @@ struct Errors {
             D4 quarters[FEDREC_ROWS];
 #pragma GCC unroll 4
             for (int i = 0; i < FEDREC_ROWS; ++i) {
+                // Beyond n the last item again: its error is computed, and not written.
                 const ptrdiff_t k = j + i < n ? j + i : n - 1;
                 quarters[i] = quarters_of_dot<N>(xs[k], plan.factors + items[k] * width, n_vectors);
             }
@@ -91,11 +94,14 @@ template <bool TOWARD_ZERO>
 FASTFEDREC_INLINE W8 to_fixed(const D8& value, double limit) {
     const D8 most = spread<D8>(limit);
     const double magic = 6755399441055744.0;
+    // NaN is not below `most`: it becomes `most`.
     D8 x = value < most ? value : most;
     x = x > -most ? x : -most;
+    // |x| <= limit < 2^51, so the sum is from 2^52 to 2^53, where doubles are whole numbers.
     D8 shifted = x + magic;
     if (TOWARD_ZERO) {
         const D8 nearest = shifted - magic;
+        // The nearest integer was beyond x: one step back toward zero.
         const I8 is_over = (x > 0.0) & (nearest > x), is_under = (x < 0.0) & (nearest < x);  // -1 where true
         shifted = (D8)((I8)shifted + is_over - is_under);
     }
@@ -112,11 +118,12 @@ FASTFEDREC_INLINE void words_of(const FedRecPlan& plan, const double* x, double 
 #pragma GCC unroll 4
         for (ptrdiff_t v = 0; v < n_vectors; ++v) {
             const D8 own = load<D8>(x + v * FEDREC_LANES), item = load<D8>(row + v * FEDREC_LANES);
+            // scale (e x + reg v): equation 3.
             const D8 gradient = scale * (errors[j] * own + plan.regularization * item);
             // A user who has diverged sends zeros: whether it sends must not depend on its data.
             store(word + v * FEDREC_LANES, scale == 0.0 ? W8{} : to_fixed<TOWARD_ZERO>(gradient, plan.limit));
         }
-        word[plan.n_factors] = 1;
+        word[plan.n_factors] = 1;  // after the factors the 1 that counts the user; width > n_factors
     }
 }
 
@@ -134,6 +141,7 @@ struct Add {
     static void run(const FedRecPlan& plan, const int32_t* items, const uint64_t* words, const uint64_t* kept,
                     const uint64_t* masks, ptrdiff_t n, uint64_t* sums) {
         const ptrdiff_t n_vectors = vectors_of<N>(plan), width = n_vectors * FEDREC_LANES;
+        // Each item has one row of sums; additions modulo 2^64, so in any order.
         for (ptrdiff_t j = 0; j < n; ++j) {
             if (!masks && !kept[j]) continue;
             uint64_t* const sum = sums + items[j] * width;

@@ -46,12 +46,15 @@ cdef inline void mark_by_weight(
         if at < n_rated and rated[at] == item:
             at += 1
         else:
+            # -log(u) / weight is exponential with that rate: the smallest `size` of them are the sample.
             races[rank] = -log(stream_uniform(&stream)) / weights[item]
+            # A second copy, which nth_element puts in another order.
             races[n_unrated + rank] = races[rank]
             rank += 1
     if 0 < size < n_unrated:
         nth_element(races + n_unrated, races + n_unrated + size - 1, races + 2 * n_unrated)
         last = races[n_unrated + size - 1]
+    # In ascending order of ranks; of equal numbers no more than `size` are taken.
     for rank in range(n_unrated):
         if races[rank] <= last and n < size:
             set_mark(marked, rank)
@@ -68,6 +71,7 @@ cdef inline Py_ssize_t mark_by_response(
     cdef uint64_t word
     stream_open(&stream, subkey, round_number, user)
     for item in range(n_items):
+        # One word an item, rated or not: which word an item reads does not depend on the data.
         word = stream_next(&stream)
         if at < n_rated and rated[at] == item:
             kept[at] = word < keep
@@ -86,6 +90,7 @@ cdef inline void write_spoken(
 ) noexcept nogil:
     """The rated and the marked items in ascending order, so that their order tells nothing; marks are cleared."""
     cdef Py_ssize_t item, rank = 0, at = 0, n = 0
+    # Both ascend: `rank` counts the items that are not rated.
     for item in range(n_items):
         if at < n_rated and rated[at] == item:
             items[n] = <int32_t>item
@@ -98,5 +103,6 @@ cdef inline void write_spoken(
                 kinds[n] = VIRTUAL
                 n += 1
             rank += 1
+    # All 0 again for the next user.
     for rank in range(bitmap_words(n_items)):
         marked[rank] = 0

@@ -120,14 +120,17 @@ cdef inline void train(const Round* plan, const User* user, Scratch* s) noexcept
     memcpy(s.x, s.old, width * sizeof(double))
     memcpy(s.copy, s.old, width * sizeof(double))  # with nothing to train on it predicts a rating of 0
     if n:
+        # x <- x - rate (mean of e v + reg x) (Liang et al. 2021, equation 7).
         fedrec_step(plan.plan, s.rated, s.ratings, n, s.gradient, s.x)
         if plan.n_local:
+            # Equation 1, second case: virtual ratings are predictions of a copy that has been trained further.
             memcpy(s.copy, s.x, width * sizeof(double))   # the first local step is the one just taken
             for _step_number in range(1, plan.n_local):
                 fedrec_step(plan.plan, s.rated, s.ratings, n, s.gradient, s.copy)
             for f in range(width):
                 s.copy[f] = s.old[f] - s.copy[f]          # so that x'v - (copy)'v is one product
         else:
+            # Equation 1, first case: they are the user's mean; n > 0.
             for j in range(n):
                 mean += s.ratings[j]
             mean /= n
@@ -148,6 +151,7 @@ cdef inline double shrinkage_of(const Round* plan, const User* user, const Scrat
     cdef Py_ssize_t d = plan.plan.n_factors, j, f
     cdef double total = 0.0, g, slack = <double>(user.n * d + 8) * 2.220446049250313e-16  # of that many roundings
     cdef const double* v
+    # |scale g|^2 over all g that count: equation 3 at each item.
     for j in range(user.n):
         # What a denoiser takes away again does not count.
         if user.kinds[j] == RATED or (user.kinds[j] == VIRTUAL and plan.sharing == PLAIN):
@@ -155,9 +159,9 @@ cdef inline double shrinkage_of(const Round* plan, const User* user, const Scrat
             for f in range(d):
                 g = plan.scale * (s.errors[j] * s.old[f] + plan.plan.regularization * v[f])
                 total += g * g
-    if not total < 1e300:
+    if not total < 1e300:  # NaN and overflow too: such a user sends zeros
         return 0.0
-    return min(1.0, plan.clip_norm / max(sqrt(total), 1e-300)) * (1.0 - slack)
+    return min(1.0, plan.clip_norm / max(sqrt(total), 1e-300)) * (1.0 - slack)  # no division by 0
 
 
 cdef inline void send(const Round* plan, const User* user, Scratch* s) noexcept nogil:
@@ -185,6 +189,7 @@ cdef inline void send(const Round* plan, const User* user, Scratch* s) noexcept 
         for j in range(n):
             address(plan, user, user.kinds[first + j], &to_server[j], &to_denoiser[j])
         if plan.sharing == ADDITIVE:
+            # A mask for each word of what is sent; where a rated item is withheld, nothing is.
             for j in range(n):
                 if user.kinds[first + j] != WITHHELD:
                     stream_read(&stream, s.masks + j * width, d + 1)

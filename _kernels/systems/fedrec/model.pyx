@@ -60,6 +60,7 @@ def fill(
         races = <double*>malloc(2 * n_items * sizeof(double))
         if marked == NULL or races == NULL:
             failed[thread] = 1
+        # A user is one thread's, with ranges of `items` and `kinds` of its own.
         for u in prange(n_users, schedule="dynamic", chunksize=CHUNK):
             n_rated = indptr[u + 1] - indptr[u]
             size = spoken_indptr[u + 1] - spoken_indptr[u] - n_rated
@@ -107,6 +108,7 @@ def respond(
         kept = <uint8_t*>malloc(n_items + 1)
         if marked == NULL or kept == NULL:
             failed[thread] = 1
+        # A user is one thread's: n_added[u], and its ranges of `items` and `kinds`.
         for u in prange(n_users, schedule="dynamic", chunksize=CHUNK):
             n_rated = indptr[u + 1] - indptr[u]
             rated = NULL
@@ -184,6 +186,7 @@ def add_gradients(
     cdef int thread
     if items.shape[0] == 0:
         return
+    # Room for the longest user, padded to whole groups of rows.
     for u in range(n_users):
         longest = max(longest, indptr[u + 1] - indptr[u])
     longest = (longest + 2 * ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT  # and room for rows that fill up the last few
@@ -202,6 +205,7 @@ def add_gradients(
         thread = threadid()
         if thread and not allocate(&scratches[thread], n_items, width, longest, False):
             failed[thread] = 1
+        # A chunk of users is one thread's: it writes these users' factors and messages, and adds to sums of its own.
         for chunk in prange(n_chunks, schedule="dynamic"):
             if not failed[thread]:
                 _chunk(
@@ -209,6 +213,7 @@ def add_gradients(
                     &users[0], &roles[0], &user_factors[0, 0], messages, chunk * CHUNK,
                     min(n_users, (chunk + 1) * CHUNK),
                 )
+    # Threads' sums in their order; modulo 2^64, so the order does not matter.
     for thread in range(n_threads):
         if scratches[thread].memory != NULL:
             _add_sums(&sums[0, 0, 0], scratches[thread].server, n_items, d + 1, width)

@@ -22,6 +22,7 @@ static inline F64 load(const double* from) {
 // out = sum_f coefficients[f] * vectors[f]
 static inline void combine(const double* vectors, const double* coefficients, ptrdiff_t n_vectors, ptrdiff_t width,
                            double* out) {
+    // Chunks of 8 columns; f ascending, one chain of additions for each column.
     for (ptrdiff_t chunk = 0; chunk < width; chunk += 8) {
         F64 sum[PER_CHUNK] = {};
         for (ptrdiff_t f = 0; f < n_vectors; ++f)
@@ -34,13 +35,14 @@ static inline void combine(const double* vectors, const double* coefficients, pt
 void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t mark, uint8_t* marks, double* scratch,
                double* x) {
     const ptrdiff_t width = round.width;
+    // b = sum of v_i over the user's items, chunk by chunk (Minto et al. 2021, equation 4, with c = 1).
     for (ptrdiff_t chunk = 0; chunk < width; chunk += 8) {
         F64 sums[4][PER_CHUNK] = {};  // of every fourth item: one sum alone would wait for itself
         const double* rows = round.rows + chunk;
         ptrdiff_t j = 0;
         for (; j + 4 <= n; j += 4)
             for (int s = 0; s < 4; ++s) {
-                const ptrdiff_t item = items[j + s];
+                const ptrdiff_t item = items[j + s];  // items are below n_items
                 for (int c = 0; c < PER_CHUNK; ++c) sums[s][c] += load(rows + item * width + LANES * c);
                 marks[item] = mark;
             }
@@ -49,9 +51,11 @@ void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t
             for (int c = 0; c < PER_CHUNK; ++c) sums[s][c] += load(rows + item * width + LANES * c);
             marks[item] = mark;
         }
+        // Always ((0 + 1) + (2 + 3)), whatever the level.
         for (int c = 0; c < PER_CHUNK; ++c) sums[0][c] = (sums[0][c] + sums[1][c]) + (sums[2][c] + sums[3][c]);
         __builtin_memcpy(scratch + chunk, sums[0], sizeof sums[0]);
     }
+    // x = M'M b = (V'V + reg I)^-1 b.
     combine(round.columns, scratch, round.n_factors, width, scratch + width);
     combine(round.inverse, scratch + width, round.n_factors, width, x);
 }
@@ -66,10 +70,11 @@ static inline void draw_coordinates(ptrdiff_t n_rows, ptrdiff_t n_columns, const
         __builtin_memcpy(&a, words + 2 * LANES * c, sizeof a);
         __builtin_memcpy(&b, words + 2 * LANES * c + LANES, sizeof b);
         const U64 word = even_lanes(a, b), answer = odd_lanes(a, b);
+        // word n_items = i 2^64 + rest, and rest n_factors = f 2^64 + ...; n_items and n_factors are below 2^32.
         const U64 low = product_of_low_halves(word, n_items);
-        const U64 high = product_of_low_halves(word >> 32, n_items) + (low >> 32);
-        const U64 i = high >> 32;
-        const U64 f =
+        const U64 high = product_of_low_halves(word >> 32, n_items) + (low >> 32);  // below 2^64
+        const U64 i = high >> 32;  // below n_items
+        const U64 f =  // below n_factors
             (product_of_low_halves(high, n_factors) + (product_of_low_halves(low, n_factors) >> 32)) >> 32;
         const U64 coordinate = product_of_low_halves(i, n_factors) + f;
         __builtin_memcpy(item + LANES * c, &i, sizeof i);
@@ -120,6 +125,7 @@ static inline void predict(const double* x, const double* rows, ptrdiff_t width,
 #endif
 }
 
+// Minto et al. 2021, Algorithm 1, for each report: lines 2 and 4 draw, line 3 projects, lines 5 to 10 answer.
 int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* words, int64_t* coordinates,
                     int64_t* answers) {
     const double scale = round.scale;
@@ -131,6 +137,7 @@ int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* 
     int64_t clipped = 0;
     for (ptrdiff_t start = 0; start < round.n_reports; start += TILE) {
         const int n = round.n_reports - start < TILE ? (int)(round.n_reports - start) : TILE;
+        // Up to 7 places beyond n: TILE is a multiple of 8, and the callers' arrays have room.
         for (int r = 0; r < n; r += 8)
             draw_coordinates(round.n_items, round.n_factors, words + 2 * (start + r), item + r, factor + r,
                              coordinates + start + r, answer_words + r);
@@ -147,10 +154,12 @@ int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* 
         else
             for (int r = 0; r < n; r += 8) predict(x, round.rows, round.width, item + r, prediction + r);
         for (int r = 0; r < n; ++r) {
-            const double preference = is_own[r] ? 1.0 : 0.0;
+            const double preference = is_own[r] ? 1.0 : 0.0;  // p_ui
+            // -2 times equation 5: g = -2 c_ui (p_ui - x_u'v_i) x_uf.
             gradient[r] = scale * confidence[r] * (prediction[r] - preference) * x_factor[r];
             clipped += __builtin_fabs(gradient[r]) > 1.0;
         }
+        // Cut off at [-1, 1] and answered there; NaN and infinity as 0.
         responses(gradient, answer_words, n, span, answers + start);
     }
     return clipped;
@@ -161,6 +170,7 @@ double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUse
     double squares[WIDE] = {}, x_square = 0.0;  // in a fixed number of sums, whatever the level
     for (ptrdiff_t start = 0; start < normal.length; start += WIDE) {
         float y[WIDE] = {};
+        // x_u'v_i in float, f ascending.
         for (ptrdiff_t f = 0; f < round.n_factors; ++f) {
             const float x = (float)user.x[f];
             const float* const row = normal.rows + f * normal.length + start;
@@ -169,6 +179,7 @@ double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUse
         __builtin_memcpy(residual + start, y, sizeof y);
     }
     for (ptrdiff_t j = 0; j < user.n_own; ++j) {
+        // c (x'v - 1) at the user's items; at the others c = 1 and p = 0, so x'v as it is.
         float* const r = residual + user.items[j];
         *r = (float)((user.confidence ? user.confidence[j] : 1.0) * ((double)*r - 1.0));
     }
@@ -176,8 +187,9 @@ double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUse
         for (int c = 0; c < WIDE; ++c) squares[c] += (double)residual[start + c] * (double)residual[start + c];
     for (int c = 1; c < WIDE; ++c) squares[0] += squares[c];
     for (ptrdiff_t f = 0; f < round.n_factors; ++f) x_square += user.x[f] * user.x[f];
+    // |c (x'v - p) x'| = |c (x'v - p)| |x|, of rank one.
     const double inverse = 1.0 / (__builtin_sqrt(squares[0]) * __builtin_sqrt(x_square));
-    return inverse <= __DBL_MAX__ ? inverse : 0.0;
+    return inverse <= __DBL_MAX__ ? inverse : 0.0;  // also 0 for infinity and NaN: no division by 0 goes on
 }
 
 int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, const FMFUser& user,
@@ -205,6 +217,7 @@ int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, c
         for (int r = 0; r < n; ++r) {
             const float* const mix = normal.mix + factor[r] * n_factors;
             float value = 0.0f;
+            // Column `factor` of the gradient times the rotation: f ascending.
             for (ptrdiff_t f = 0; f < n_factors; ++f) value += mix[f] * rotated[f * length + row[r]];
             values[r] = value;
         }
@@ -226,10 +239,12 @@ void fmf_add_gradient(const FMFRound& round, const FMFNormal& normal, const FMFU
     // The room is far beyond the rounding errors of the norms, so that no vector is longer than it should be.
     const double room = 1.0 - 1.0 / (1 << 30);
     const double of_row = normal.scale * room * inverse * x_norm, of_x = normal.scale * room / x_norm;
+    // Norms are at most normal.scale < 2^31, so neither conversion overflows.
     for (ptrdiff_t i = 0; i < normal.length; ++i) whole[i] = (int32_t)(of_row * (double)residual[i]);
     for (ptrdiff_t f = 0; f < round.n_factors; ++f) {
         const int64_t x = (int64_t)(of_x * user.x[f]);
         int64_t* const sum = sums + f * normal.length;
+        // At most scale^2 for each user: 2^36 for the caller's scale, so sums of 2^27 users fit.
         for (ptrdiff_t i = 0; i < normal.length; ++i) sum[i] += x * whole[i];
     }
 }

@@ -125,6 +125,7 @@ cdef void _solve_and_mark(
 ) noexcept nogil:
     """The user's factors into `x`, its items into `marks`, and where the weight is not 0 their confidence."""
     cdef Py_ssize_t j
+    # A mark tells this user's items from those of earlier users; 0 is no user's.
     s.mark += 1
     if s.mark == 0:           # the marks of earlier users are wiped out once in 255 users, not after each
         memset(s.marks, 0, plan.n_items)
@@ -167,6 +168,7 @@ cdef void _pad_rows(
     const floating* item_factors, const double* inverse, double* rows, FMFRound* plan
 ) noexcept nogil:
     """Everything that all users read, in rows of `width` doubles."""
+    # V, then the columns of M = R^-T, then its rows; zeros up to `width`.
     cdef Py_ssize_t width = plan.width, n_factors = plan.n_factors, item, f, g
     cdef double* columns = rows + plan.n_items * width
     for item in range(plan.n_items):
@@ -247,6 +249,7 @@ def private_round(
         scratch = <Scratch*>malloc(sizeof(Scratch))
         if scratch == NULL or not _allocate(scratch, &plan, &normal, confidence_weight != 0.0):
             failed[thread] = 1
+        # A chunk of users is one thread's: it has a row of `sums`, and each user its own range of reports.
         for chunk in prange(n_chunks, schedule="dynamic"):
             if not failed[thread]:
                 clipped[thread] += _report_chunk(
@@ -302,6 +305,7 @@ cdef int64_t _report_chunk(
             s, plan, items + indptr[u], values, indptr[u], indptr[u + 1] - indptr[u], item_factors, gram, weight
         )
         clipped += _report(s, plan, normal, items + indptr[u], indptr[u + 1] - indptr[u], weight != 0.0)
+        # Coordinates are below n_items n_factors (or n_rows n_columns), as many as `sums` has.
         if coordinates == NULL:
             for r in range(k):
                 sums[s.coordinates[r]] += s.answers[r]
@@ -350,6 +354,7 @@ def gradient_sums(
         scratch = <Scratch*>malloc(sizeof(Scratch))
         if scratch == NULL or not _allocate(scratch, &plan, &normal, False):
             failed[thread] = 1
+        # Each thread adds to its own sums; whole numbers, in any order.
         for u in prange(n_users, schedule="dynamic", chunksize=CHUNK):
             if not failed[thread]:
                 _solve_and_mark(
@@ -402,6 +407,7 @@ def interaction_gradient(
         data = &values[0]
     if indices.shape[0] == 0:
         return
+    # A block of users is one thread's, and has an `out` of its own; blocks do not depend on n_threads.
     for b in prange(n_blocks, nogil=True, schedule="static", chunksize=1, num_threads=n_threads):
         _gradient_block(
             &indptr[0], &indices[0], data, &item_factors[0, 0], &user_factors[0, 0], &out[b, 0, 0],
@@ -419,6 +425,7 @@ cdef void _gradient_block(
     cdef double extra, coefficient
     for u in range(start, stop):
         x = user_factors + u * n_factors
+        # i in I_u: out_i += ((c - 1) x'v_i - c) x, with c - 1 = weight r_ui.
         for j in range(indptr[u], indptr[u + 1]):
             v = item_factors + indices[j] * n_factors
             extra = weight if values == NULL else weight * values[j]

@@ -9,6 +9,7 @@ typedef unsigned __int128 uint128;
 
 // The largest w with w * w <= x.
 inline uint64_t floor_sqrt(uint128 x) {
+    // sqrt of a double is off by rounding only: a step or two, by exact products.
     uint64_t w = (uint64_t)std::sqrt((double)x);
     while ((uint128)w * w > x) --w;
     while ((uint128)(w + 1) * (w + 1) <= x) ++w;
@@ -22,6 +23,7 @@ inline int64_t share_of_unit(uint64_t unit, uint64_t n) { return (int64_t)floor_
 struct Moments {
     uint128 second = 0, fourth = 0;
     void add(int64_t z) {
+        // z^2 is exact, below 2^127; sums are taken modulo 2^128, and exact where the last ones fit.
         uint128 square = (uint128)((__int128)z * z);
         second += square;
         fourth += square * square;

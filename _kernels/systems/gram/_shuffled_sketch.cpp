@@ -12,6 +12,7 @@ struct SmallHadamard {
     int16_t rows[BLOCK][BLOCK];
 };
 
+// H_ij = (-1)^popcount(i & j).
 static constexpr SmallHadamard make_small() {
     SmallHadamard h = {};
     for (unsigned i = 0; i < BLOCK; ++i) {
@@ -34,11 +35,13 @@ static inline void rotate(const int16_t* __restrict__ signs, const int32_t* __re
                           ptrdiff_t length, int16_t* __restrict__ sketch) {
     __builtin_memset(sketch, 0, sizeof(int16_t) * length);
     const ptrdiff_t width = length < BLOCK ? length : BLOCK;
+    // D x: items are below `length`, so block + width is within the sketch.
     for (ptrdiff_t k = 0; k < n; ++k) {
         const int16_t* const row = SMALL.rows[items[k] & (BLOCK - 1)];
         const int16_t sign = signs[items[k]];
         int16_t* const block = sketch + (items[k] & ~(int32_t)(BLOCK - 1));
         if (width == BLOCK)
+            // At most n <= length <= 2^14 in absolute value (MAX_CELLS), which 16 bits hold.
             for (ptrdiff_t i = 0; i < BLOCK; ++i) block[i] = (int16_t)(block[i] + sign * row[i]);
         else
             for (ptrdiff_t i = 0; i < width; ++i) block[i] = (int16_t)(block[i] + sign * row[i]);
@@ -47,6 +50,7 @@ static inline void rotate(const int16_t* __restrict__ signs, const int32_t* __re
         for (ptrdiff_t start = 0; start < length; start += 2 * half) {
             int16_t* const __restrict__ low = sketch + start;
             int16_t* const __restrict__ high = low + half;
+            // Butterfly of two halves: sums and differences, still at most n in absolute value.
             for (ptrdiff_t i = 0; i < half; ++i) {
                 const int16_t x = low[i], y = high[i];
                 low[i] = (int16_t)(x + y);
@@ -59,10 +63,12 @@ static inline void rotate(const int16_t* __restrict__ signs, const int32_t* __re
 // One term of a place: a public hash (SplitMix64, Steele, Lea, Flood 2014), whose high half chooses the rotation and
 // whose low bits the row and the column in it.
 static inline uint32_t cell_of(uint32_t place, uint64_t term, uint64_t n_rotations, int bits) {
+    // SplitMix64's steps of a counter; arithmetic modulo 2^64.
     uint64_t z = (((uint64_t)term << 32 | place) + 1) * 0x9e3779b97f4a7c15;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
     z = (z ^ z >> 27) * 0x94d049bb133111eb;
     z ^= z >> 31;
+    // Rotation: high half times n_rotations over 2^32, below n_rotations; the low `bits` are row and column.
     return (uint32_t)(((z >> 32) * n_rotations >> 32) << bits | (z & (((uint64_t)1 << bits) - 1)));
 }
 
@@ -90,10 +96,11 @@ static inline void signs_of_values(const int16_t* __restrict__ sketches, const u
             } else {
                 // Of the rotation in the cell's high bits, the row of one side and the column of the other.
                 const uint32_t row = cell >> n_passes, side = row & ~last;
+                // a_row b_column: each at most 2^14, so a product is below 2^31.
                 value += (int32_t)sketches[row + side] * sketches[2 * side + last + 1 + (cell & last)];
             }
         }
-        signs[report] = (uint8_t)((value >= 0) + (value > 0));
+        signs[report] = (uint8_t)((value >= 0) + (value > 0));  // 0, 1 or 2
     }
 }
 
@@ -110,6 +117,7 @@ void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, c
     else
         signs_of_values<2>(sketches, cells, plan.n_passes, plan.n_terms, n_reports, bits);
     const uint64_t span = (uint64_t)plan.span, fair = (uint64_t)1 << 63;  // 0 is answered by a fair coin
+    // Threshold 2^63 + sign span.
     for (ptrdiff_t report = 0; report < n_reports; ++report)
         bits[report] = response(words[2 * report + 1], fair + ((uint64_t)bits[report] - 1) * span) > 0;
 }

@@ -31,7 +31,7 @@ def share_sums(
     with nogil:
         for u in range(indptr.shape[0] - 1):
             if indptr[u + 1] > indptr[u]:
-                share = share_of_unit(unit, indptr[u + 1] - indptr[u])
+                share = share_of_unit(unit, indptr[u + 1] - indptr[u])  # n > 0 here
                 for p in range(indptr[u], indptr[u + 1]):
                     sums[indices[p]] += share
 
@@ -50,8 +50,10 @@ def weigh_users(
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, u, i
     cdef Moments nobody
     with nogil:
+        # Moments of a user without items: z = -mean everywhere.
         for i in range(mean.shape[0]):
             nobody.add(mean[i])
+    # Each user has places of its own in `shares` and `weights`.
     for u in prange(n_users, nogil=True, schedule="static", num_threads=n_threads):
         shares[u] = 0
         weights[u] = 0
@@ -64,6 +66,7 @@ cdef inline uint64_t weigh(
     Moments moments, const int32_t* items, Py_ssize_t n, const int64_t* mean, int64_t share, uint64_t unit
 ) noexcept nogil:
     cdef Py_ssize_t p
+    # At the user's items z changes from -mean to a - mean.
     for p in range(n):
         moments.remove(mean[items[p]])
         moments.add(share - mean[items[p]])
@@ -87,6 +90,7 @@ def add_pairs(
     with nogil:
         for i in range(n_items + 1):
             starts[i] = 0
+        # A counting sort of the block's entries by item.
         for p in range(indptr[0], indptr[n_users]):
             starts[indices[p] + 1] += 1
         for i in range(n_items):
@@ -99,6 +103,7 @@ def add_pairs(
                 starts[indices[p]] = k + 1
                 item_sums[indices[p]] += weights[u] * <uint64_t>shares[u]
     # starts[i] is now where item i's users end.
+    # Row i of the pairs is one thread's.
     for i in prange(n_items - 1, nogil=True, schedule="dynamic", num_threads=n_threads):
         add_row(
             &indptr[0], &indices[0], &shares[0], &weights[0], &places[0], &owners[0], starts[i - 1] if i else 0,
@@ -120,6 +125,7 @@ cdef inline void add_row(
     for k in range(first, last):
         u = owners[k]
         product = weights[u] * <uint64_t>(shares[u] * shares[u])
+        # Items of user u that are later than this one: indices ascend within a user.
         for p in range(places[k] + 1, indptr[u + 1]):
             row[indices[p]] += product
 
@@ -135,9 +141,11 @@ def center_pairs(
     cdef Py_ssize_t n_items = mean.shape[0], i, j
     cdef uint64_t own, rest
     cdef uint64_t* row
+    # A row of pairs is one thread's; arithmetic modulo 2^64.
     for i in prange(n_items - 1, nogil=True, schedule="static", num_threads=n_threads):
         row = &pair_sums[row_start(i, n_items)] - (i + 1)
         own = <uint64_t>mean[i]
         rest = item_sums[i] - total_weight * own
         for j in range(i + 1, n_items):
+            # - s_i mean_j - mean_i s_j + W mean_i mean_j
             row[j] = row[j] - own * item_sums[j] - rest * <uint64_t>mean[j]

@@ -110,6 +110,7 @@ def private_round(
         scratch = <Scratch*>calloc(1, sizeof(Scratch))
         if scratch == NULL or not _allocate(scratch, &plan, chunk):
             failed[thread] = 1
+        # A chunk of users is one thread's: its range of `terms`, `ends` and reports.
         for c in prange(n_chunks, schedule="dynamic"):
             if not failed[thread]:
                 start = c * chunk
@@ -151,11 +152,12 @@ def add_terms(
     """Add +1 or -1 to the cell of each term."""
     cdef Py_ssize_t bucket, c, i
     cdef const uint32_t* of_chunk
+    # A bucket is one thread's: no other thread writes to its cells.
     for bucket in prange(ends.shape[1], schedule="dynamic", nogil=True, num_threads=n_threads):
         for c in range(ends.shape[0]):
             of_chunk = &terms[c * chunk_terms]
             for i in range(ends[c, bucket - 1] if bucket else 0, ends[c, bucket]):
-                sums[of_chunk[i] >> 1] += 2 * <int64_t>(of_chunk[i] & 1) - 1
+                sums[of_chunk[i] >> 1] += 2 * <int64_t>(of_chunk[i] & 1) - 1  # +1 or -1
 
 
 cdef void _order(
@@ -168,6 +170,7 @@ cdef void _order(
     cdef const uint8_t* bits
     cdef int32_t before = 0, n
     memset(ends, 0, n_buckets * sizeof(int32_t))
+    # Counting sort by bucket: cells >> shift is below n_buckets.
     for i in range(n_lists * k):
         ends[s.cells[i] >> shift] += 1
     for i in range(n_buckets):
@@ -216,6 +219,7 @@ def decode_pairs(
     cdef int thread
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
+        # Rows, then columns: each is one thread's, and all threads meet between the loops.
         for i in prange(length, schedule="static"):
             _turn_row(&sums[i, 0], &signs[1, 0], &scratch[thread, 0], n_items, n_passes, &half[i, 0])
         for block in prange(n_blocks, schedule="static"):
@@ -232,6 +236,7 @@ cdef void _turn_row(
 ) noexcept nogil:
     """H and the signs of the items, for one row of the sums."""
     cdef Py_ssize_t i
+    # H row, then the signs of the items; places beyond n_items are dropped.
     memcpy(scratch, row, sizeof(int64_t) << n_passes)
     hadamard_transform(scratch, scratch + (<Py_ssize_t>1 << n_passes), n_passes)
     for i in range(n_items):
@@ -247,6 +252,7 @@ cdef void _turn_columns(
     cdef Py_ssize_t n_columns = min(COLUMNS, n_items - first)
     cdef int64_t* column
     cdef int64_t* out
+    # A few columns side by side: a line of `half` is read once.
     for i in range(length):
         for c in range(n_columns):
             scratch[c * length + i] = half[i, first + c]

@@ -46,6 +46,7 @@ def grid_distances(
     for u in prange(
         n_users, nogil=True, schedule="static", num_threads=n_threads, use_threads_if=n_threads > 1
     ):
+        # |x - c|^2 in levels, to the nearest; NaN is not below LARGEST and becomes it.
         for i in range(candidates.shape[0]):
             total = 0.0
             for f in range(p):
@@ -63,6 +64,7 @@ cdef inline void _nearest_two(
     # near ones the first is the least.
     cdef uint64_t least = (<uint64_t>1 << 48) - 1, next_one = least, x
     cdef Py_ssize_t c
+    # The first of equal distances: c is in the low half of x.
     for c in range(n):
         x = <uint64_t>distances[chosen[c]] << 32 | <uint64_t>c
         next_one = min(next_one, max(least, x))
@@ -79,6 +81,7 @@ cdef inline void _add_block(
     cdef Distances distances
     cdef Py_ssize_t u, c
     cdef int32_t first = 0
+    # Counting sort of the users by their cluster: n_users <= USERS_AT_ONCE, clusters are below n_clusters.
     memset(ends, 0, (n_clusters + 1) * sizeof(int32_t))
     for u in range(n_users):
         _nearest_two(
@@ -92,6 +95,7 @@ cdef inline void _add_block(
         block.users[ends[c]] = <int32_t>u
         ends[c] += 1
     distances.rows, distances.nearest, distances.second, distances.n_candidates = rows, block.nearest, block.second, n
+    # Each cluster's users: less than 2^16 of them, as add_minima wants.
     for c in range(n_clusters):
         if ends[c] > first:
             add_minima(distances, block.users + first, ends[c] - first, kept, lost + c * n)
@@ -117,6 +121,7 @@ def swap_sums(
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1 and n_users > USERS_AT_ONCE):
         block = <Block*>malloc(sizeof(Block))
         ends = <int32_t*>malloc((n_clusters + 1) * sizeof(int32_t))
+        # Each thread adds to its own `kept` and `lost`; whole numbers, in any order.
         for first in prange(0, n_users, USERS_AT_ONCE, schedule="dynamic"):
             if block == NULL or ends == NULL:
                 failed |= 1
@@ -147,8 +152,10 @@ def weights(
     cdef uint64_t x, w
     with nogil:
         for i in range(losses.shape[0]):
+            # x is the exponent in units of 2^-32, cut off at `deepest`.
             x = <uint64_t>min(losses[i] - best, farthest)
             x = min(mulhi64(x << shift, multiplier), deepest)
+            # exp(-x) = exp(-its high bits) times four more factors of 7 bits each.
             w = mulhi64(coarse[x >> 28], fine[0, (x >> 21) & 127])
             w = mulhi64(w, fine[1, (x >> 14) & 127])
             w = mulhi64(w, fine[2, (x >> 7) & 127])

@@ -29,6 +29,7 @@ def report_ratings(
 ):
     """One report, so one word, a rating."""
     cdef Py_ssize_t n_users = users.shape[0], u
+    # A user has a stream and a range of `out` of its own.
     for u in prange(n_users, nogil=True, schedule="dynamic", chunksize=64, num_threads=n_threads):
         _report_row(codes, indptr[u], indptr[u + 1], thresholds, last, out, &subkey[0], round_number, users[u])
 
@@ -41,7 +42,7 @@ cdef void _report_row(
     cdef int64_t i, code
     stream_open(&stream, subkey, round_number, user)
     for i in range(start, stop):
-        code = codes[i]
+        code = codes[i]  # below n_inputs
         out[i] = <uint16_t>table_output(&thresholds[code, 0], thresholds.shape[1], last[code], stream_next(&stream))
 
 
@@ -65,6 +66,7 @@ def report_items(
     cdef uint64_t* marked
     with nogil, parallel(num_threads=n_threads):
         marked = <uint64_t*>calloc(bitmap_words(n_items) + 1, sizeof(uint64_t))
+        # A user has a stream and rows of `items` and `out` of its own; `marked` is the thread's, all 0 between users.
         for u in prange(n_users, schedule="dynamic", chunksize=16):
             if marked == NULL:
                 failed[threadid()] = 1
@@ -87,6 +89,7 @@ cdef void _report_items(
     cdef int64_t item, code
     stream_open(&stream, subkey, round_number, user)
     mark_subset(&stream, n_items, items.shape[0], marked)
+    # Marked items ascend, and so do the user's: one walk along both.
     for word in range(bitmap_words(n_items)):
         while marked[word]:
             item = 64 * word + lowest_bit(marked[word])
@@ -113,6 +116,7 @@ def sum_by_row(
     if columns.shape[0] == 0:
         out[:] = 0
         return
+    # Each row has its own sum, over its columns in order.
     for row in prange(out.shape[0], nogil=True, schedule="guided", num_threads=n_threads):
         out[row] = _sum_of(&columns[0], starts[row], starts[row + 1], &of_columns[0])
 
@@ -147,12 +151,14 @@ def maximize_shares(
         for z in range(n_outputs):
             total += counts[z]
         for _step in range(n_steps):
+            # Expectation: the chance of output z under these shares.
             for z in range(n_outputs):
                 predicted = 0
                 for x in range(n_inputs):
                     predicted += shares[x] * table[x, z]
-                ratios[z] = counts[z] / max(predicted, DBL_MIN)
+                ratios[z] = counts[z] / max(predicted, DBL_MIN)  # no division by 0
             change = 0
+            # Maximization: the part of the reports that input x accounts for, with the prior's pseudo-reports.
             for x in range(n_inputs):
                 share = 0
                 for z in range(n_outputs):
