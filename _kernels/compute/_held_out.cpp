@@ -63,11 +63,12 @@ struct Row {
     void line(ptrdiff_t f, Vector out[VECTORS]) const {
         const Real* from = numbers + f;
         Real copy[LINE];
-        if (end - from < LINE) {
+        if (end - from < LINE) {  // no number beyond `end` is read
             for (int i = 0; i < LINE; ++i) copy[i] = i < end - from ? from[i] : Real(0);
             from = copy;
         }
         for (int t = 0; t < VECTORS; ++t) out[t] = load<Vector>(from + t * LANES);
+        // Numbers of the next row are masked out.
         if (n - f < LINE) {
             Integers lane;
             for (int i = 0; i < LANES; ++i) lane[i] = i;
@@ -135,6 +136,7 @@ static inline void quantize(const Row<Real>& row, Real scale, int16_t* out) {
         Shorts line[Row<Real>::VECTORS];
         row.line(f, v);
         for (int t = 0; t < Row<Real>::VECTORS; ++t)
+            // |v scale| <= 32767, so the low 16 bits are the whole integer.
             line[t] = __builtin_convertvector((Integers)(v[t] * scale + Lane<Real>::ROUND), Shorts);
         if (LINE > 8 && length == 8) __builtin_memcpy(out, line, 16);
         else __builtin_memcpy(out + f, line, LINE * sizeof *out);
@@ -144,6 +146,7 @@ static inline void quantize(const Row<Real>& row, Real scale, int16_t* out) {
 
 // What rows are scaled to: an item's magnitudes have the sum `items`, and no number of a user is greater than `users`.
 // So a sum of products is a 32-bit integer, with some room for rounding.
+// sum_f |x_f y_f| is at most about users (items + n / 2) = 2.1e9, below 2^31.
 struct Scales {
     double items, users;
     explicit Scales(ptrdiff_t n_factors) {
@@ -164,6 +167,7 @@ static inline Real product(const Row<Real>& x, const Row<Real>& y) {
         Vector a[Row<Real>::VECTORS], b[Row<Real>::VECTORS];
         x.line(f, a);
         y.line(f, b);
+        // Line by line: `sums` has one chain of additions for each place in a line, so one order at every level.
         for (int t = 0; t < Row<Real>::VECTORS; ++t) sums[t] += a[t] * b[t];
     }
     Quarter q[4];
@@ -210,6 +214,7 @@ static bool in_range(const int32_t* columns, ptrdiff_t n_rows, ptrdiff_t n_colum
     enum { LANES = VECTOR_BYTES / sizeof(int32_t) };
     U32 beyond = {};
     bool rest = true;
+    // Only the first counts[r] columns of a row: what is behind them is not read as an index.
     for (ptrdiff_t r = 0; r < n_rows; ++r, columns += n_columns) {
         ptrdiff_t i = 0;
         for (; i + LANES <= counts[r]; i += LANES) beyond |= load<U32>(columns + i) >= limit;  // so is a negative one
@@ -249,15 +254,18 @@ static inline double rank_among(Real score, const Scaled<Real>& user, const int3
                                 ptrdiff_t n, const Exact& exact) {
     enum { LANES = VECTOR_BYTES / sizeof(float) };
     const float scaled = (float)(score * user.scale);
+    // (sum - uncertainty) step > score: greater whatever the rounding.
     const auto is_above = [&](ptrdiff_t i) __attribute__((always_inline)) {
         const Floats least = __builtin_convertvector(load<Sums>(sums + i), Floats) - user.uncertainty;
         return (Sums)(least * load<Floats>(steps + i) > scaled);
     };
+    // (sum + uncertainty) step < score: less whatever the rounding.
     const auto is_below = [&](ptrdiff_t i) __attribute__((always_inline)) {
         const Floats most = __builtin_convertvector(load<Sums>(sums + i), Floats) + user.uncertainty;
         return (Sums)(most * load<Floats>(steps + i) < scaled);
     };
     Sums n_above = {}, near = {};
+    // The last vector ends in sums that are below any score (`quantized_products`).
     for (ptrdiff_t i = 0; i < n; i += LANES) {
         const Sums above = is_above(i);
         n_above -= above;
@@ -270,10 +278,10 @@ static inline double rank_among(Real score, const Scaled<Real>& user, const int3
         for (ptrdiff_t i = 0; i < n; i += LANES)
             for (uint64_t bits = mask(~(is_above(i) | is_below(i))); bits; bits &= bits - 1) {
                 const ptrdiff_t k = i + __builtin_ctzll(bits);
-                if (k >= n) break;
+                if (k >= n) break;  // beyond the last sum
                 const Real other = exact(k);
                 finite &= other - other == 0;
-                twice += 2 * (other > score) + (other == score);
+                twice += 2 * (other > score) + (other == score);  // greater ones count 1, equal ones 1/2
             }
     return finite ? 1.0 + 0.5 * (double)twice : __builtin_nan("");
 }
@@ -300,7 +308,7 @@ int HeldOut<Real>::block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factor
     const Scales scales(n_factors);
     Scaled<Real> scaled[HELD_OUT_ROWS];
     for (ptrdiff_t r = 0; r < n_rows; ++r) wrong |= quantize_user(user(r), scales, x + r * length, scaled + r);
-    if (wrong) return wrong;
+    if (wrong) return wrong;  // before any column is used as an index
 
     for (ptrdiff_t r = 0; r < n_rows; ++r) {
         const int32_t* const columns = others + r * n_others;
@@ -310,6 +318,7 @@ int HeldOut<Real>::block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factor
         if (indptr[r] == indptr[r + 1]) continue;
         quantized_products(x + r * length, quantized, steps, length, columns, counts[r], sums, sum_steps);
         bool finite = true;
+        // Each held-out item of the user, among the same other items.
         for (ptrdiff_t h = indptr[r]; h < indptr[r + 1]; ++h) {
             const Real score = product(user(r), item(held_out[h]));
             out[h] = rank_among(score, scaled[r], sums, sum_steps, counts[r],

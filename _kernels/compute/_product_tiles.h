@@ -25,7 +25,7 @@ FASTFEDREC_INLINE int to_blocks(int n) { return (n + BLOCK - 1) / BLOCK * BLOCK;
 template <class T>
 static inline bool is_finite(const T* x, int n) {
     T sum = 0;
-    for (int f = 0; f < n; ++f) sum += x[f] * 0;
+    for (int f = 0; f < n; ++f) sum += x[f] * 0;  // infinity and NaN times 0 are NaN
     return sum == 0;
 }
 
@@ -68,6 +68,7 @@ FASTFEDREC_INLINE void products(const T* p, ptrdiff_t stride, ptrdiff_t n, ptrdi
         for (int v = 0; v < NV; ++v) sums[i][v] = V{};
     const T* left = p + row;
     const T* right = p + column;
+    // Rows of p in their order: one chain of fused additions for each entry of the tile.
     for (ptrdiff_t k = 0; k < n; ++k, left += stride, right += stride) {
         V b[NV];
 #pragma GCC unroll 3
@@ -128,6 +129,7 @@ FASTFEDREC_INLINE void update_low_tile(const T* p, ptrdiff_t n, ptrdiff_t row, p
         for (int v = 0; v < NV; ++v) sums[i][v] = V{};
     const T* left = p + row;
     const T* right = p + column;
+    // Rows of p in their order, as in `products`.
     for (ptrdiff_t k = 0; k < n; ++k, left += stride, right += stride) {
         V b[NV];
 #pragma GCC unroll 3
@@ -139,6 +141,7 @@ FASTFEDREC_INLINE void update_low_tile(const T* p, ptrdiff_t n, ptrdiff_t row, p
             for (int v = 0; v < NV; ++v) sums[i][v] = multiply_add(l, b[v], sums[i][v]);
         }
     }
+    // `base` may be `a`: each entry is read once, and then written.
 #pragma GCC unroll 4
     for (int i = 0; i < LOW_ROWS; ++i)
 #pragma GCC unroll 3
@@ -154,6 +157,7 @@ template <class T, bool SUBTRACT>
 FASTFEDREC_INLINE void update_block(const T* p, ptrdiff_t n, ptrdiff_t row, ptrdiff_t column, ptrdiff_t end,
                                     ptrdiff_t stride, const T* base, T* a) {
     constexpr ptrdiff_t lanes = Native<T>::LANES;
+    // The end of the last tile is that of the rows: end - column is whole vectors.
     for (ptrdiff_t low = row; low < row + BLOCK; low += LOW_ROWS) {
         ptrdiff_t at = column, left = (end - column) / lanes;  // vectors; a single one at the end is the dearest
         for (; left == LOW_VECTORS || left > 4; left -= LOW_VECTORS, at += LOW_VECTORS * lanes)
@@ -166,6 +170,7 @@ FASTFEDREC_INLINE void update_block(const T* p, ptrdiff_t n, ptrdiff_t row, ptrd
 // a = base + P'P for the n rows of p; `order` is a multiple of 8.
 template <class T>
 static void add_products(const T* p, ptrdiff_t n, ptrdiff_t order, ptrdiff_t stride, const T* base, T* a) {
+    // Row blocks of the upper triangle: columns from the block's first row on.
     for (ptrdiff_t row = 0; row < order; row += BLOCK) {
         if constexpr (IS_LOW) {
             update_block<T, false>(p, n, row, row, order, stride, base, a);
@@ -212,21 +217,25 @@ FASTFEDREC_INLINE bool factor_block(const T* a, ptrdiff_t stride, const T* least
     V d[BLOCK];
     T pivots[BLOCK];
     bool regular = true;
+    // Rows of the 8 x 8 block.
 #pragma GCC unroll 8
     for (int i = 0; i < BLOCK; ++i) d[i] = load<V>(a + i * stride);
+    // Elimination of row i from the rows below: row k -= (d_ik / d_ii) row i, by symmetry from row i alone.
 #pragma GCC unroll 8
     for (int i = 0; i < BLOCK; ++i) {
         pivots[i] = d[i][i];
         regular &= pivots[i] > least[i];
+        // A pivot of 0 gives infinity or NaN, and `regular` is false already.
         const V m = d[i] * spread<V>(-1 / pivots[i]);
         store(out.minus_multipliers[i], m);
 #pragma GCC unroll 8
         for (int k = i + 1; k < BLOCK; ++k) d[k] = multiply_add(spread<V>(m[k]), d[i], d[k]);
     }
-    for (int i = 0; i < BLOCK; ++i) out.inverse_roots[i] = 1 / square_root(pivots[i]);
+    for (int i = 0; i < BLOCK; ++i) out.inverse_roots[i] = 1 / square_root(pivots[i]);  // 1 / r_ii
     return regular;
 }
 
+// The same elimination of columns to the right; rows of R are then those over the roots of their pivots.
 template <class T, int NV, int N>
 FASTFEDREC_INLINE void eliminate(const Elimination<T>& by, Tile<T, NV, N>& tile) {
     typedef typename Tile<T, NV, N>::V V;
@@ -248,9 +257,11 @@ FASTFEDREC_INLINE void eliminate(const Elimination<T>& by, Tile<T, NV, N>& tile)
 // diagonal entry it began as.
 template <class T>
 static bool factor(T* a, ptrdiff_t order, ptrdiff_t width, ptrdiff_t stride, T tolerance, T* inverse_roots) {
+    // Block of rows by block of rows: rows above are those of R already, those below are not touched yet.
     for (ptrdiff_t row = 0; row < order; row += BLOCK) {
         T least[BLOCK];
         Elimination<T> elimination;
+        // The diagonal as it was before anything was taken from it.
         for (int i = 0; i < BLOCK; ++i) least[i] = tolerance * a[(row + i) * (stride + 1)];
         bool regular = true;
         const auto factor_diagonal = [&]() {
@@ -291,14 +302,17 @@ static void solve_transposed(const T* r, ptrdiff_t order, ptrdiff_t stride, cons
     typedef typename Vector<T, BLOCK>::Type V;
     typedef typename Vector<T, Native<T>::LANES>::Type Wide;
     constexpr ptrdiff_t lanes = Native<T>::LANES;
+    // Forward substitution, a block of 8 unknowns at a time.
     for (ptrdiff_t row = 0; row < order; row += BLOCK) {
         const T* rows = r + row * stride;
         const V inverses = load<V>(inverse_roots + row);
         V t = load<V>(b + row) * inverses;  // of a unit diagonal, so that y is what remains of t
+        // Unknown i of the block is t_i; the ones after it lose r_ij t_i / r_jj.
 #pragma GCC unroll 8
         for (int i = 0; i < BLOCK - 1; ++i)
             t = multiply_add(spread<V>(t[i]), taken<true>(load<V>(rows + i * stride + row) * inverses, i), t);
         store(y + row, t);
+        // b less these rows' part, from the vector on in which the next block begins: what is before is not read again.
         for (ptrdiff_t column = (row + BLOCK) / lanes * lanes; column < order; column += lanes) {
             Wide even = load<Wide>(b + column), odd = Wide{};
 #pragma GCC unroll 8
@@ -316,6 +330,7 @@ template <class T>
 static void solve_triangle(const T* r, ptrdiff_t order, ptrdiff_t stride, const T* inverse_roots, const T* y, T* x) {
     typedef typename Vector<T, BLOCK>::Type V;
     __builtin_memset(x, 0, stride * sizeof(T));
+    // Backward substitution, the last block first.
     for (ptrdiff_t row = order - BLOCK; row >= 0; row -= BLOCK) {
         const T* rows = r + row * stride;
         V sums[BLOCK], columns[BLOCK];
@@ -325,6 +340,7 @@ static void solve_triangle(const T* r, ptrdiff_t order, ptrdiff_t stride, const 
             sums[i] = V{};
         }
         transpose<BLOCK>(columns);
+        // sums_i = sum over known unknowns r_ij x_j, by 8 lanes.
         for (ptrdiff_t column = row + BLOCK; column < order; column += BLOCK) {
             const V known = load<V>(x + column);
 #pragma GCC unroll 8

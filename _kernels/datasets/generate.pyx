@@ -84,6 +84,7 @@ cdef void _alias_row(uint64_t* weight, uint64_t* alias, int32_t* stack, Py_ssize
         else:
             n_large += 1
             stack[n_items - n_large] = <int32_t>i
+    # A small item is filled up from a large one; weights add up to n_items 2^32, so a small one leaves a large one.
     while n_small:
         n_small -= 1
         small = stack[n_small]
@@ -110,6 +111,7 @@ def expected_shares(
     """Sum over users of 1 - exp(-t_u w_ui), the chance to hold item i, with t_u such that n_u items are expected."""
     cdef Py_ssize_t n_blocks = out.shape[0], n_users = shares.shape[0], n_items = topics.shape[1], b, u
     with nogil, parallel(num_threads=n_threads):
+        # Each block of users has its own row of `out`, and each thread its own weights: no sum depends on the threads.
         for b in prange(n_blocks, schedule="dynamic", chunksize=1):
             for u in range(b * n_users // n_blocks, (b + 1) * n_users // n_blocks):
                 times[u] = _add_expected(
@@ -178,6 +180,7 @@ cdef int64_t _one_length(
     cdef Py_ssize_t low = 0, high = n, middle
     stream_open(&stream, subkey, 0, user)
     coin = <uint32_t>(stream_next(&stream) >> 32)
+    # Binary search: the first j with thresholds[j] > coin.
     while low < high:
         middle = (low + high) // 2
         if thresholds[middle] <= coin:
@@ -237,6 +240,7 @@ def draw_users(
         scratch = _new_scratch(n_items)
         if scratch == NULL:
             failed[thread] = 1
+        # A user is one thread's: its ranges of the outputs, and scratch of the thread's own.
         for u in prange(n_users, schedule="dynamic", chunksize=32):
             if scratch != NULL:
                 _draw_user(
@@ -289,10 +293,11 @@ cdef void _draw_user(
         draw += 1
         coin = stream_next(&stream) >> 32
         k = 0
+        # The last of `cumulative` is 2^32, above every coin: k < n_topics.
         while s.cumulative[k] <= coin:
             k += 1
         word = stream_next(&stream)
-        cell = mulhi64(word, n_items)
+        cell = mulhi64(word, n_items)  # below n_items
         coin = (word * n_items) >> 32 & <uint64_t>0xFFFFFFFF  # what is left of the word within its cell
         word = tables.alias[<uint64_t>k * n_items + cell]
         item = <int32_t>cell if coin < word >> 32 else <int32_t>(word & <uint64_t>0xFFFFFFFF)
@@ -351,9 +356,11 @@ cdef void _race(const Tables* tables, Scratch* s, Stream* stream, int64_t found,
             s.weights[word & <uint64_t>0xFFFFFFFF] += s.shares[k] * (TWO_32 - own)
     for i in range(n_items):
         if not s.seen[i >> 6] >> (i & 63) & 1:
+            # A uniform is in (0, 1), so its logarithm is finite.
             s.arrivals[n].first = -log(stream_uniform(stream)) / s.weights[i]
             s.arrivals[n].second = <int32_t>i
             n += 1
+    # length - found <= n: a length is at most n_items, and `found` of these are seen.
     partial_sort(s.arrivals, s.arrivals + (length - found), s.arrivals + n)
     for i in range(length - found):
         k = s.arrivals[i].second

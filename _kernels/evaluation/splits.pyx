@@ -26,6 +26,7 @@ def choose_interactions(
     with nogil, parallel(num_threads=n_threads):
         marked = <uint64_t*>calloc(bitmap_words(longest) + 1, sizeof(uint64_t))
         stream = <Stream*>malloc(sizeof(Stream))
+        # A user is one thread's: its range of `out`; `marked` is the thread's, all 0 between users.
         for u in prange(n_users, schedule="dynamic", chunksize=64):
             if marked == NULL or stream == NULL:
                 failed[threadid()] = 1

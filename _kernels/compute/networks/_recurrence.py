@@ -153,9 +153,11 @@ def whole(n, lanes):
 def lay_out(starts, chosen, lanes):
     """(chosen sequences, the longest first; how many run at each step; first column of each step, and the end)."""
     n_steps = 0
+    # The longest sequence has a column at every step.
     for s in chosen:
         n_steps = max(n_steps, starts[s + 1] - starts[s])
     running, firsts = np.zeros(n_steps, dtype=np.int64), np.zeros(n_steps + 1, dtype=np.int64)
+    # A sequence of length l starts at step n_steps - l, so that all end together.
     for s in chosen:
         running[n_steps - (starts[s + 1] - starts[s])] += 1
     places = np.zeros(n_steps, dtype=np.int64)  # a counting sort
@@ -164,6 +166,7 @@ def lay_out(starts, chosen, lanes):
             places[t] = running[t - 1]
             running[t] += running[t - 1]
         firsts[t + 1] = firsts[t] + whole(running[t], lanes)
+    # Column of each sequence: those that start first come first.
     order = np.empty(len(chosen), dtype=np.int64)
     for k in range(len(chosen)):
         t = n_steps - (starts[chosen[k] + 1] - starts[chosen[k]])
@@ -179,9 +182,9 @@ def squash(gates, width, n):
     both = gates[width * n : 3 * width * n]
     one, two = gates.dtype.type(1), gates.dtype.type(2)
     for k in range(len(both)):
-        both[k] = one / (two + expm1(-both[k]))
+        both[k] = one / (two + expm1(-both[k]))  # sigmoid(x) = 1 / (1 + e^-x), e^-x = 1 + expm1(-x)
     for k in range(len(new)):  # tanh
-        less = expm1(two * (new[k] + r[k] * hidden[k]))
+        less = expm1(two * (new[k] + r[k] * hidden[k]))  # tanh(y) = expm1(2y) / (expm1(2y) + 2), y = n_x + r n_h
         new[k] = less / (less + two)
 
 
@@ -196,6 +199,7 @@ def run(weights, e, slots, items, starts, chosen, order, running, firsts, room, 
         step_rows = room.step_rows[width * first : width * (first + n)].reshape(n, width)
         for c in range(n):
             if c < running[t]:
+                # x_t, the embedding of the sequence's item at this step
                 copy(e[slots[items[starts[chosen[order[c]] + 1] - n_steps + t]]], step_rows[c])
             else:
                 fill(step_rows[c], 0)
@@ -204,11 +208,12 @@ def run(weights, e, slots, items, starts, chosen, order, running, firsts, room, 
         flat = room.gates[4 * width * first : 4 * width * (first + n)]
         gates = flat.reshape(4 * width, n)
         for o in range(width):
-            fill(gates[o], own_bias[o])
+            fill(gates[o], own_bias[o])  # c
             fill(gates[width + o], bias[o] + own_bias[width + o])
             fill(gates[2 * width + o], bias[width + o] + own_bias[2 * width + o])
             fill(gates[3 * width + o], bias[2 * width + o])
         states = room.states[width * first : width * (first + n)]
+        # W x for the gates r, z, n_x; U h for n_h, r, z.
         add_product(weights.inputs, 1, 3 * width, x, gates[width:], n, lanes, rows)
         if t:  # the first states are zeros
             add_product(weights.states, 1, 3 * width, states.reshape(width, n), gates[: 3 * width], n, lanes, rows)
@@ -219,9 +224,10 @@ def run(weights, e, slots, items, starts, chosen, order, running, firsts, room, 
         if n_next == n:
             advance(states, z, new, after.reshape(-1))
         else:
+            # More sequences run at the next step: the states have more columns there.
             advance(states, z, new, room.spare[: width * n])
             copy_columns(room.spare[: width * n].reshape(width, n), after, n)
-        clear_columns(after, running[t])
+        clear_columns(after, running[t])  # those that start then start from 0
 
 
 @compile_part
@@ -254,16 +260,16 @@ def unsquash(gates, states, d_state, spare, width, n):
     hidden, r, z, new = gates[:size], gates[size : 2 * size], gates[2 * size : 3 * size], gates[3 * size :]
     one = gates.dtype.type(1)
     for k in range(size):
-        spare[k] = d_state[k] * (states[k] - new[k]) * z[k] * (one - z[k])
+        spare[k] = d_state[k] * (states[k] - new[k]) * z[k] * (one - z[k])  # dz = dh' (h - n) z (1 - z)
     for k in range(size):
-        new[k] = d_state[k] * (one - z[k]) * (one - new[k] * new[k])
+        new[k] = d_state[k] * (one - z[k]) * (one - new[k] * new[k])  # dn = dh' (1 - z) (1 - n^2)
     for k in range(size):
-        d_state[k] *= z[k]
+        d_state[k] *= z[k]  # dh = z dh', and U's part in `run_back`
     copy(spare, z)
     for k in range(size):
-        spare[k] = new[k] * r[k]
+        spare[k] = new[k] * r[k]  # dn_h = dn r
     for k in range(size):
-        r[k] = new[k] * hidden[k] * r[k] * (one - r[k])
+        r[k] = new[k] * hidden[k] * r[k] * (one - r[k])  # dr = dn n_h r (1 - r)
     copy(spare, hidden)
 
 
@@ -280,10 +286,12 @@ def run_back(weights, e, slots, items, starts, chosen, order, running, firsts, r
         unsquash(flat, states, d_state, room.spare[: width * n], width, n)
         d_x = room.x[: width * n].reshape(width, n)
         fill(room.x[: width * n], 0)
+        # dx = W d(r, z, n_x), by the weights before the step.
         add_product(weights.inputs, 3 * width, 1, gates[width:], d_x, n, lanes, rows)
         d_rows = room.spare[: width * n].reshape(n, width)
         transpose(d_x, d_rows, width, n, lanes)
         for c in range(running[t]):
+            # A row may come more than once: its steps are added one after the other.
             row = e[slots[items[starts[chosen[order[c]] + 1] - n_steps + t]]]
             for j in range(width):
                 row[j] += d_rows[c, j]
@@ -294,6 +302,7 @@ def run_back(weights, e, slots, items, starts, chosen, order, running, firsts, r
         transpose(states.reshape(width, n), state_rows, width, n, lanes)
         if t:
             d_before = d_state.reshape(width, n)
+            # dh = z dh' + U d(n_h, r, z).
             add_product(weights.states, 3 * width, 1, gates[: 3 * width], d_before, n, lanes, rows)
             n_before = first - firsts[t - 1]
             if n_before < n:

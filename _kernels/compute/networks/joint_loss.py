@@ -122,6 +122,7 @@ def train_clients(
         for _ in range(n_epochs):
             draws = shuffle(turn, words, draws)
             for b in range(0, len(turn), batch_size):
+                # Both steps start from the same embeddings: the network's on e itself, the encoder's on a copy.
                 copy(flat, before)
                 copy(flat, after)
                 step_examples(examples, w, e, slots, users[client], turn[b : b + batch_size], room)
@@ -133,7 +134,7 @@ def train_clients(
                                masked[at : at + sequence_batch_size], sequence_room,
                                sequence_rate, 1.0, 1.0, lanes, rows)  # fmt: skip
                 at += sequence_batch_size
-                add_moves(e, e_after, e_before)
+                add_moves(e, e_after, e_before)  # e += after - before: the encoder's part of the step
         update = out[out_starts[client] : out_starts[client + 1]]
         for k in range(n_network):
             update[k] = w[k] - parameters[k]
