@@ -67,7 +67,7 @@ def _exact_numbers(name: str, values: Sequence[Fraction | int | float]) -> tuple
     return tuple(v if is_exact(v) else check_exact(f"{name}[{i}]", v) for i, v in enumerate(values))
 
 
-class NominalEpsilon:
+class _NominalEpsilon:
     """Constructors take `nominal_epsilon`; `epsilon` is that of what runs, which is computed and at most as large."""
 
     likelihood_ratio: Any
@@ -91,7 +91,7 @@ class NominalEpsilon:
         return math.inf if isinstance(ratio, float) else log_upper(ratio)
 
 
-class Decoded(NominalEpsilon):
+class _Decoded(_NominalEpsilon):
     """Reports are positions in `outputs`, the numbers that they stand for."""
 
     outputs: tuple[Fraction, ...]
@@ -116,7 +116,7 @@ class Decoded(NominalEpsilon):
         return self._decoder[check_codes("reports", reports, len(self.outputs))]
 
 
-class Channel(Decoded):
+class Channel(_Decoded):
     """A mechanism with finitely many inputs and outputs, as integer counts out of 2^64.
 
     Output y has probability exactly ``counts[x][y] / 2**64`` on input x, because it is drawn by comparing one uniform

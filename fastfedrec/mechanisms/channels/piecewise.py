@@ -9,7 +9,7 @@ import numpy as np
 from fastfedrec._kernels.mechanisms.channels import piecewise as _kernel
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.randomness import Key, claim_call
-from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, Decoded, exp_lower
+from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, _Decoded, exp_lower
 from fastfedrec.mechanisms.report_checks import check_reals, report_array
 
 # Below this epsilon the hybrid mechanism is binary response alone (Wang et al. 2019).
@@ -18,7 +18,7 @@ _LEAST_HYBRID = math.log((-5 + 2 * math.cbrt(6353 - _ROOT) + 2 * math.cbrt(6353 
 _REMEDY = "scale them to [-1, 1]"
 
 
-class Piecewise(Decoded):
+class Piecewise(_Decoded):
     """Report one of many cells: more likely one of a window around the value, equally likely one of all others.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values t are neighbours

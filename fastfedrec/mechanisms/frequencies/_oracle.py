@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec.core.check import check_exact, check_integer, plain_array
-from fastfedrec.mechanisms.channels.channel import TOTAL, NominalEpsilon
+from fastfedrec.mechanisms.channels.channel import TOTAL, _NominalEpsilon
 from fastfedrec.mechanisms.report_checks import check_codes, check_reals
 
 
-class FrequencyOracle(NominalEpsilon):
+class FrequencyOracle(_NominalEpsilon):
     """A report supports a value with probability p if it is the own one, and with probability q if it is another."""
 
     nominal_epsilon: float
