@@ -1,6 +1,7 @@
 """What every system with a guarantee must hold: nobody's data, or lack of them, make a fit fail, warn or tell."""
 
 import json
+import re
 import warnings
 
 import numpy as np
@@ -27,6 +28,7 @@ from fastfedrec import (
     choose_items,
     load,
 )
+from fastfedrec.core import names
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.engines.deployment.deployments import deployment_of
 from fastfedrec.rounds.local import LocalEngine
@@ -77,6 +79,23 @@ OF_SOMEBODY = {
     "FedRecPlusPlus": lambda: FedRecPlusPlus(divisor=5.0, min_clients_per_denoiser=1, **CENTRAL),
 }
 PRIVATE = OF_NOBODY | OF_SOMEBODY
+# They hide the value of a rating, not that there are ratings, and ask for some.
+OF_RATINGS = {"GlobalMean", "ItemMean", "UserMean"}
+NOTHING_CLAIMED = re.compile(r"None|Nothing is sent|The model depends on no interaction")
+
+
+def with_guarantee():
+    """Models whose docstring claims one."""
+    for place in names.SYSTEMS.values():
+        kind = getattr(fastfedrec, place.rpartition(".")[2])
+        said = re.search(r"\*\*Guarantee(\.\*\*|\*\* \()\s*(.*)", kind.__doc__)
+        assert said, f"the docstring of {kind.__name__} needs a **Guarantee.**, also where it is None"
+        if said[1].endswith("(") or not NOTHING_CLAIMED.match(said[2]) or "by default" in said[2]:
+            yield kind.__name__
+
+
+def unlisted(listed):
+    return {name for name in with_guarantee() if name not in OF_RATINGS | {name.split()[0] for name in listed}}
 
 
 def of(dense, dtype=np.float64):
@@ -109,6 +128,15 @@ def told(model):
     """Everything that the ledger says, but for numbers of users."""
     document = model.ledger_.to_dict()
     return json.dumps([document["events"], document["epsilon"], document["notes"]])
+
+
+# ---- the lists ------------------------------------------------------------------------------------------------------
+
+
+def test_every_model_with_a_guarantee_is_listed():
+    assert unlisted(PRIVATE) == set(), "each has a line in OF_NOBODY or in OF_SOMEBODY"
+    for name in {name.split()[0] for name in PRIVATE}:
+        assert unlisted([other for other in PRIVATE if other.split()[0] != name]) == {name}
 
 
 # ---- whether there is anybody ---------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def test_the_first_item_is_the_best():
     data = Interactions.from_arrays([1, 1, 2], [10, 30, 20])
     assert Toy().fit(data).recommend([2], n=1)[0].tolist() == [[10]]
 ''',
-    "docs/explanation/systems/toy/toy.md": "# A toy\n\nItems in the order in which they are listed.\n",
+    "docs/explanation/systems/toy/toy.md": "# A toy\n\n`Toy`: items in the order in which they are listed.\n",
 }
 USE = """
 import fastfedrec
@@ -111,7 +111,7 @@ def check(tree, *more):
     """The tests of the tree."""
     tests = ["tests/test_layers.py", "tests/test_conventions.py", EVERY_MODEL, *more]
     chosen = "mirror or has_a_page or layer or imports or rooms or circle or private or short or numpydoc_toy or first"
-    chosen += " or every_model_is_here"
+    chosen += " or every_model_is_here or on_a_page"
     return run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests)
 
 
@@ -179,12 +179,14 @@ def test_without_its_line_a_system_is_not_known(tree):
     ("left_out", "named"),
     [
         ("page", "systems.toy.model"),
+        ("explanation", "name them on a page of docs/explanation/systems/"),
         ("tests", "tests/systems/toy/test_model.py"),
         ("models", EVERY_MODEL),
     ],
 )
 def test_where_a_step_is_left_out_the_tests_of_the_tree_fail(tree, left_out, named):
-    without = ["tests/systems/toy/test_model.py"] if left_out == "tests" else ()
+    files = {"tests": "tests/systems/toy/test_model.py", "explanation": "docs/explanation/systems/toy/toy.md"}
+    without = [files[left_out]] if left_out in files else ()
     add_toy(tree, page=left_out != "page", models=left_out != "models", without=without)
     checked = check(tree)
     assert checked.returncode == 1

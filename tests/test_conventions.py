@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import fastfedrec
+from fastfedrec import accounting, evaluation, mechanisms
 from fastfedrec.core import names
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,6 +88,53 @@ def test_every_module_that_public_names_come_from_has_a_page():
     }
     for name in REFERENCE:
         importlib.import_module(name)
+
+
+def asked_to_export():
+    """(module, name) of what CONTRIBUTING asks a folder's `__init__.py` to export: randomizers, accountants, splits."""
+    for name in FOUND.values():
+        module = importlib.import_module(name)
+        for attribute, value in vars(module).items():
+            if attribute.startswith("_") or getattr(value, "__module__", None) != name:
+                continue
+            kind, folder = inspect.isclass(value), name.split(".")[1]
+            if (
+                (folder == "mechanisms" and kind and hasattr(value, "privatize"))
+                or (folder == "accounting" and kind and issubclass(value, accounting.Accountant))
+                or (name == "fastfedrec.evaluation.splits" and inspect.isfunction(value))
+            ):
+                yield name, attribute
+
+
+def not_exported(exported):
+    bases = {"IntegerNoise"}
+    return [
+        f"{module}.{name}: export it by {module.split('.')[1]}/__init__.py, __all__ too"
+        for module, name in asked_to_export()
+        if name not in exported[module.split(".")[1]] and name not in bases
+    ]
+
+
+def test_folders_export_their_randomizers_accountants_and_splits():
+    exported = {m.__name__.split(".")[1]: set(m.__all__) for m in (accounting, evaluation, mechanisms)}
+    assert not_exported(exported) == []
+    for folder, name in (("mechanisms", "GRR"), ("accounting", "PLDAccountant"), ("evaluation", "random_split")):
+        without = exported | {folder: exported[folder] - {name}}
+        assert [line.split(":")[0].rpartition(".")[2] for line in not_exported(without)] == [name]
+
+
+def unexplained(classes, folder):
+    """Those that no page of a folder of `docs/explanation/` names."""
+    pages = "\n".join(path.read_text() for path in sorted((ROOT / "docs/explanation" / folder).rglob("*.md")))
+    return {name for name in classes if not re.search(rf"\b{name}\b", pages)}
+
+
+def test_every_model_and_randomizer_is_on_a_page_of_explanation():
+    models = {place.rpartition(".")[2] for place in names.SYSTEMS.values()}
+    assert unexplained(models, "systems") == set(), "name them on a page of docs/explanation/systems/"
+    randomizers = {name for name in mechanisms.__all__ if hasattr(getattr(mechanisms, name), "privatize")}
+    assert unexplained(randomizers, "mechanisms") == set(), "name them on a page of docs/explanation/mechanisms/"
+    assert unexplained({"FMFLDP", "FMFLPD"}, "systems") == {"FMFLPD"}
 
 
 def test_the_five_trees_mirror_each_other():

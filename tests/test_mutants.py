@@ -81,7 +81,7 @@ def test_every_mechanism_has_a_mutant():
 
 
 def test_the_page_lists_all_mutants():
-    assert PAGE.read_text() == with_lists(PAGE.read_text(), MUTANTS)
+    assert PAGE.read_text() == with_lists(PAGE.read_text(), MUTANTS), "PYTHONPATH=tests python -P -m mutants --page"
 
 
 # ---- the runner ------------------------------------------------------------------------------------------------------

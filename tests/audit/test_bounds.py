@@ -324,9 +324,10 @@ def marked(names):
 
 
 def test_every_mechanism_of_the_package_is_audited():
-    assert {entry.of for entry in CASES.values()} == set(mechanisms.__all__)
+    audited = {entry.of for entry in CASES.values()}
+    assert audited == set(mechanisms.__all__), "each has an entry in CASES of fastfedrec/audit/cases.py"
     table = [line.split("`")[1] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
-    assert table == list(CASES)
+    assert table == list(CASES), f"the rows of {PAGE.name} are those of CASES, in that order"
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,8 @@ def test_worst_variance_is_the_design_pages(name):
 
 
 def test_every_mechanism_that_randomizes_is_listed():
-    assert set(map(class_of, WAYS)) == {name for name in m.__all__ if hasattr(getattr(m, name), "privatize")}
+    randomizers = {name for name in m.__all__ if hasattr(getattr(m, name), "privatize")}
+    assert set(map(class_of, WAYS)) == randomizers, "each has a line in tests/support/mechanism_table.py"
 
 
 @pytest.mark.parametrize("name", WAYS)

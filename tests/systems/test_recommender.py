@@ -61,15 +61,13 @@ def model(request, data):
 
 
 def test_every_model_is_here_and_has_a_name_for_the_command_line_and_for_load():
-    assert (
-        {type(m).__name__ for m in MODELS}
-        == set(SYSTEMS.values())
-        == {
-            name
-            for name, kind in Recommender._registry.items()
-            if kind.__module__.startswith("fastfedrec.") and not name.startswith("_") and name not in BASES
-        }
-    )
+    classes = {
+        name
+        for name, kind in Recommender._registry.items()
+        if kind.__module__.startswith("fastfedrec.") and not name.startswith("_") and name not in BASES
+    }
+    assert classes == set(SYSTEMS.values()), "each class has a line of SYSTEMS in core/names.py, or of BASES here"
+    assert {type(m).__name__ for m in MODELS} == classes, "each class has a small one in tests/support/models.py"
 
 
 def test_scores_are_of_pairs_and_do_not_depend_on_the_batch(model, data):
