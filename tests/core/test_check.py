@@ -21,19 +21,8 @@ from fastfedrec.core.check import (
 
 INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
 FLOATS = (np.float16, np.float32, np.float64, np.longdouble)
-NO_NUMBERS = [
-    True,
-    np.True_,
-    np.array(True),
-    np.array(True, dtype=object),
-    "5",
-    np.str_("5"),
-    None,
-    5j,
-    [5],
-    np.array([5]),
-]
-NO_NUMBERS += [np.timedelta64(5, "s"), np.ma.masked, np.ma.array(5, mask=True)]
+NO_NUMBERS = [True, np.True_, np.array(True), np.array(True, dtype=object), "5", np.str_("5"), None, 5j, [5]]
+NO_NUMBERS += [np.array([5]), np.timedelta64(5, "s"), np.ma.masked, np.ma.array(5, mask=True)]
 
 # ---- Oracle: what a number is, as Python has it ----------------------------------------------------------------------
 

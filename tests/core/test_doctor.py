@@ -4,7 +4,6 @@ import copy
 import json
 import os
 import shutil
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import threadpoolctl
+from support.thread_case import run_python
 
 from fastfedrec import __version__, doctor, hardware
 from fastfedrec._kernels.core import hardware as kernel
@@ -32,17 +32,6 @@ HEALTHY = {
 
 def problems(found):
     return [problem for conflicts in CONFLICTS for problem, _ in conflicts(found)]
-
-
-def run_python(code, **environment):
-    return subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        env=os.environ | environment,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    ).stdout
 
 
 # ---- oracle -----------------------------------------------------------------------------------------------------
@@ -93,7 +82,7 @@ def test_it_shows_the_variables_that_govern_threads(monkeypatch):
 
 def test_numba_is_described_but_not_imported():
     code = "import sys; from fastfedrec import doctor; print(doctor.report()['numba'], 'numba' in sys.modules)"
-    printed = run_python(code, NUMBA_THREADING_LAYER="workqueue")
+    printed = run_python("-c", code, NUMBA_THREADING_LAYER="workqueue")
     assert "'threading_layer': 'workqueue'" in printed
     assert printed.endswith("False\n")
 
@@ -108,7 +97,7 @@ def test_a_forked_child_is_told():
         "    print(found['threads']['forked'], found['threads']['n'], found['conflicts'][0]['problem'], flush=True)\n"
         "    os._exit(0)"
     )
-    assert run_python(code).startswith("True 1 This process is a fork")
+    assert run_python("-c", code).startswith("True 1 This process is a fork")
 
 
 # ---- invariants: conflicts --------------------------------------------------------------------------------------
@@ -185,7 +174,7 @@ def test_runtimes_that_must_not_meet_are_seen_in_a_process(tmp_path):
         f"kept = [ctypes.CDLL(f'{tmp_path}/{{name}}') for name in ('libomp.so', 'libiomp5.so')]\n"
         "print(*(conflict['problem'] for conflict in doctor.report()['conflicts']), sep='\\n')"
     )
-    assert "Intel (libiomp) and LLVM (libomp)" in run_python(code)
+    assert "Intel (libiomp) and LLVM (libomp)" in run_python("-c", code)
 
 
 # ---- bad inputs: what is missing --------------------------------------------------------------------------------
@@ -247,16 +236,8 @@ def test_the_command_prints_the_report(capsys, monkeypatch):
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     assert main(["doctor"]) == 0
     text = capsys.readouterr().out
-    for part in (
-        __version__,
-        hardware.instruction_set(),
-        "threads",
-        "affinity",
-        "Numba",
-        "extra [plot]",
-        np.__version__,
-    ):
-        assert part in text
+    found = __version__, hardware.instruction_set(), np.__version__
+    assert all(part in text for part in (*found, "threads", "affinity", "Numba", "extra [plot]"))
     assert "Known conflicts:" in text
     assert "Remedy: unset NUMBA_DISABLE_JIT." in text
     assert main(["doctor", "--json"]) == 0

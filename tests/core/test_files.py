@@ -71,16 +71,6 @@ def test_a_new_file_has_the_mode_of_new_files(tmp_path):
     assert _mode(tmp_path / "private") == 0o600
 
 
-def test_a_link_is_neither_followed_nor_replaced(tmp_path):
-    target = tmp_path / "target"
-    target.write_text("theirs")
-    (tmp_path / "link").symlink_to(target)
-    with pytest.raises(ValueError, match="is a link"):
-        write_text(tmp_path / "link", "ours")
-    assert target.read_text() == "theirs"
-    assert (tmp_path / "link").is_symlink()
-
-
 def test_a_link_that_was_planted_beside_the_path_is_not_followed(tmp_path):
     # A name that could be guessed would be written through.
     target = tmp_path / "target"
@@ -90,20 +80,20 @@ def test_a_link_that_was_planted_beside_the_path_is_not_followed(tmp_path):
     assert target.read_text() == "theirs"
 
 
-def test_what_is_no_ordinary_file_is_not_replaced(tmp_path):
+def test_what_is_no_ordinary_file_is_neither_followed_nor_replaced(tmp_path):
+    (tmp_path / "kept").write_text("theirs")
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    (tmp_path / "dangling").symlink_to(tmp_path / "absent")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    for name, what in (("folder", "is a folder"), ("pipe", "is no ordinary file")):
-        with pytest.raises(ValueError, match=what):
-            write_text(tmp_path / name, "text")
-    with pytest.raises(ValueError, match="is no ordinary file"):
-        write_text("/dev/null", "text")
+    kinds = {"link": "a link", "dangling": "a link", "folder": "a folder", "pipe": "no ordinary file"}
+    for name, what in (kinds | {"/dev/null": "no ordinary file"}).items():
+        with pytest.raises(ValueError, match=f"{name}' is {what}, which is not replaced"):
+            write_text(tmp_path / name, "ours")
+    assert (tmp_path / "kept").read_text() == "theirs"
+    assert sorted(os.listdir(tmp_path)) == ["dangling", "folder", "kept", "link", "pipe"]
+    assert (tmp_path / "link").is_symlink()
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="missing"):
-        write_text(Path(tmp_path, "missing", "model.npz"), "text")
 
 
 def test_a_folder_that_is_not_there_is_named_and_not_what_stands_for_the_file_in_it(tmp_path):

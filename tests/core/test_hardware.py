@@ -1,6 +1,7 @@
 """Which vector code runs: what the processor has, chosen, forced, restored, and in every kernel that has any."""
 
 import ast
+import importlib
 import json
 import os
 import platform
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from naive.core import hardware as naive
+from support.thread_case import run_python
 
 from fastfedrec import Key, hardware
 from fastfedrec._kernels.core import hardware as kernel
@@ -55,10 +57,8 @@ def test_instruction_sets_are_those_the_operating_system_names():
 
 def test_the_best_is_used_from_the_start():
     code = "from fastfedrec import hardware; print(hardware.instruction_set(), hardware.instruction_sets()[-1])"
-    words = subprocess.run(
-        [sys.executable, "-P", "-c", code], capture_output=True, check=True, text=True
-    ).stdout.split()
-    assert words[0] == words[1]
+    used, best = run_python("-c", code).split()
+    assert used == best
 
 
 def test_another_is_used_in_a_block_and_the_previous_one_after_it():
@@ -79,8 +79,6 @@ def test_the_previous_one_is_used_again_after_an_error():
 
 
 def test_every_kernel_with_vector_code_can_be_told_its_level():
-    import importlib
-
     found = {}
     for name, path in kernels():
         module = importlib.import_module(f"fastfedrec._kernels.{name}")
@@ -144,19 +142,8 @@ def shared_between_levels(sources, folder):
     for level, flags in levels.items():
         for source in sources:
             target = folder / f"{level}-{source.stem}.o"
-            macros = [f"-DFASTFEDREC_LEVEL={level}", f"-DFASTFEDREC_N_LEVELS={len(levels)}"]
-            command = [
-                compiler,
-                "-std=c++17",
-                "-O0",
-                *flags,
-                *macros,
-                f"-I{KERNELS.parent}",
-                "-c",
-                source,
-                "-o",
-                target,
-            ]
+            flags_of_ours = f"-DFASTFEDREC_LEVEL={level}", f"-DFASTFEDREC_N_LEVELS={len(levels)}", f"-I{KERNELS.parent}"
+            command = [compiler, "-std=c++17", "-O0", *flags, *flags_of_ours, "-c", source, "-o", target]
             subprocess.run(command, check=True, capture_output=True)
             listing = subprocess.run([nm, "--defined-only", "--extern-only", target], capture_output=True, text=True)
             names = {line.split()[-1] for line in listing.stdout.splitlines()}

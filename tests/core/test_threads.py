@@ -355,12 +355,22 @@ def test_limits_that_belong_to_a_thread_are_restored_in_that_thread(monkeypatch,
     assert seen == ([1, 1, 5, 4] if own_limits else [5, 4, 5, 4])
 
 
-@needs_fork
-def test_a_child_forked_while_another_thread_was_inside_has_its_blas_again():
-    code = (
+def print_with_three_blas_threads(code):
+    """What a process of its own prints, in which BLAS has three threads and `t` is this module."""
+    printed = run_python(
+        "-c",
         "import os, threading, threadpoolctl, numpy, core.test_threads as t\n"
         "threadpoolctl.threadpool_limits(3, user_api='blas')\n"
-        "if t.blas_threads() != {3}: print('no limit'); os._exit(0)\n"
+        f"if t.blas_threads() != {{3}}: print('no limit'); os._exit(0)\n{code}",
+    )
+    if printed == "no limit\n":
+        pytest.skip("no BLAS here that takes a number of threads")
+    return printed
+
+
+@needs_fork
+def test_a_child_forked_while_another_thread_was_inside_has_its_blas_again():
+    printed = print_with_three_blas_threads(
         "inside, leave = threading.Event(), threading.Event()\n"
         "def other():\n"
         "    with t.one_blas_thread():\n"
@@ -375,27 +385,18 @@ def test_a_child_forked_while_another_thread_was_inside_has_its_blas_again():
         "        status += 0 if t.blas_threads() == {1} else 2\n"
         "    os._exit(status + (0 if t.blas_threads() == {3} else 4))"
     )
-    printed = run_python("-c", code)
-    if printed == "no limit\n":
-        pytest.skip("no BLAS here that takes a number of threads")
     assert printed == "0 {1}\n{3}\n"
 
 
 @needs_fork
 def test_a_child_forked_inside_a_block_is_still_inside():
-    code = (
-        "import os, threadpoolctl, numpy, core.test_threads as t\n"
-        "threadpoolctl.threadpool_limits(3, user_api='blas')\n"
-        "if t.blas_threads() != {3}: print('no limit'); os._exit(0)\n"
+    printed = print_with_three_blas_threads(
         "with t.one_blas_thread():\n"
         "    child = os.fork()\n"
         "    held = t.blas_threads()\n"
         "if not child: os._exit(0 if (held, t.blas_threads()) == ({1}, {3}) else 1)\n"
         "print(os.waitpid(child, 0)[1], held, t.blas_threads())"
     )
-    printed = run_python("-c", code)
-    if printed == "no limit\n":
-        pytest.skip("no BLAS here that takes a number of threads")
     assert printed == "0 {1} {3}\n"
 
 

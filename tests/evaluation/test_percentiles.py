@@ -9,10 +9,7 @@ from naive.evaluation import splits as naive
 from support.evaluation_case import KEY, Table, interactions, random_table
 
 from fastfedrec import Interactions
-from fastfedrec.evaluation import (
-    hold_out_entries,
-    mean_percentile_rank,
-)
+from fastfedrec.evaluation import hold_out_entries, mean_percentile_rank
 
 
 @given(interactions(), st.booleans(), st.integers(1, 500))

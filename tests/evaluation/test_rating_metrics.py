@@ -5,11 +5,7 @@ import pytest
 import scipy.sparse
 
 from fastfedrec import Interactions
-from fastfedrec.evaluation import (
-    evaluate,
-    evaluate_ratings,
-    k_fold,
-)
+from fastfedrec.evaluation import evaluate, evaluate_ratings, k_fold
 
 
 class Predicts:
