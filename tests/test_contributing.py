@@ -110,8 +110,7 @@ def run(tree, *command):
 def check(tree, *more):
     """The tests of the tree."""
     tests = ["tests/test_layers.py", "tests/test_conventions.py", EVERY_MODEL, *more]
-    chosen = "mirror or has_a_page or layer or imports or rooms or circle or private or short or numpydoc_toy or first"
-    chosen += " or every_model_is_here or on_a_page"
+    chosen = "mirror or has_a_page or on_a_page or layer or short or numpydoc_toy or first or every_model_is_here"
     return run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests)
 
 

@@ -29,7 +29,7 @@ WHEEL = [
 
 @pytest.fixture(scope="module")
 def dist():
-    return load_program("dist")
+    return load_program(".ci/dist")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_the_description_is_the_readme_without_links_into_the_repository(dist):
 def test_every_extra_that_users_may_want_is_tried_alone(dist, settings):
     extras = set(settings["project"]["optional-dependencies"])
     assert extras > dist.FOR_DEVELOPERS
-    assert set(load_program("smoke").EXTRAS) == extras - dist.FOR_DEVELOPERS
+    assert set(load_program(".ci/smoke").EXTRAS) == extras - dist.FOR_DEVELOPERS
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------

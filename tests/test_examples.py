@@ -1,34 +1,23 @@
 """The two examples of other projects that call the backend; those of Flower are in test_processes.py."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.sparse
+from support.maintainers import load_program
 
 from fastfedrec import Key, datasets
-
-EXAMPLES = Path(__file__).parents[1] / "examples"
-
-
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
 def swapped_als():
     pytest.importorskip("implicit", reason="compares with the package implicit")
-    return load(EXAMPLES / "implicit_als" / "swapped_als.py")
+    return load_program("examples/implicit_als/swapped_als")
 
 
 @pytest.fixture(scope="module")
 def private_rounds():
     pytest.importorskip("torch", reason="trains with PyTorch")
-    return load(EXAMPLES / "pytorch" / "private_rounds.py")
+    return load_program("examples/pytorch/private_rounds")
 
 
 # ---- oracle ----------------------------------------------------------------------------------------------------------

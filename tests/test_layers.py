@@ -18,7 +18,7 @@ LAYERS = (
     ("engines", "studies"),
     ("cli",),
 )
-LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+LEVEL = {top: level for level, tops in enumerate(LAYERS) for top in tops}
 
 
 def module_of(path):
@@ -50,14 +50,14 @@ def place(module):
     return [part for part in module.split(".")[1:] if part != "_kernels"]
 
 
-def room(module):
+def top_folder(module):
     """The top folder that a module belongs to, or ""."""
     return next(iter(place(module)), "")
 
 
 def runs_up(importing, imported):
     """Whether an import goes up the list of layers."""
-    here, there = room(importing), room(imported)
+    here, there = top_folder(importing), top_folder(imported)
     if there == "" or here == there:
         return False  # the package itself, whose names are found when they are used
     return here in LEVEL and there in LEVEL and LEVEL[there] > LEVEL[here]
@@ -99,35 +99,34 @@ def told(found):
 
 
 def test_every_folder_is_in_a_layer():
-    rooms = {room(module) for module in MODULES} - {""}
-    assert rooms == set(LEVEL)
+    assert {top_folder(module) for module in MODULES} - {""} == set(LEVEL)
 
 
 def test_imports_run_down_and_what_is_private_stays_in_its_folder():
     assert told(faults(PACKAGE, MODULES)) == []
 
 
-def imports_between(sources, rooms_of):
-    """{room: rooms that it imports from}."""
+def imports_between(sources, folder_of):
+    """{folder: folders that it imports from}."""
     edges = {}
     for path, source in sources.items():
-        here = rooms_of(module_of(path))
+        here = folder_of(module_of(path))
         for _, module in imports(source, MODULES):
-            there = rooms_of(module)
+            there = folder_of(module)
             if here and there and here != there:
                 edges.setdefault(here, set()).add(there)
     return edges
 
 
-def inner_room(module):
+def inner_folder(module):
     """The package or module of `systems/`, `engines/` or `studies/` that something belongs to."""
     parts = module.split(".")
     return ".".join(parts[1:3]) if len(parts) > 2 and parts[1] in ("systems", "engines", "studies") else ""
 
 
-@pytest.mark.parametrize("rooms_of", [room, inner_room])
-def test_no_two_rooms_import_from_each_other(rooms_of):
-    edges = imports_between(PACKAGE, rooms_of)
+@pytest.mark.parametrize("folder_of", [top_folder, inner_folder])
+def test_no_two_folders_import_from_each_other(folder_of):
+    edges = imports_between(PACKAGE, folder_of)
     assert len(edges) >= 10
     graphlib.TopologicalSorter(edges).prepare()  # raises where there is a circle
 
@@ -138,7 +137,7 @@ def test_a_circle_is_seen():
         "fastfedrec/systems/gram/dp_gram.py": "from fastfedrec.systems.fmf import dp_fmf",
     }
     with pytest.raises(graphlib.CycleError):
-        graphlib.TopologicalSorter(imports_between(sources, inner_room)).prepare()
+        graphlib.TopologicalSorter(imports_between(sources, inner_folder)).prepare()
 
 
 def test_tests_and_benchmarks_keep_what_is_private_in_its_folder():

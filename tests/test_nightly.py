@@ -12,7 +12,7 @@ from fastfedrec.datasets import load_eicu, load_frappe, load_movielens
 
 @pytest.fixture(scope="module")
 def nightly():
-    return load_program("nightly")
+    return load_program(".ci/nightly")
 
 
 class FakeRun:

@@ -14,7 +14,7 @@ TABLE = '<div class="table-wrapper docutils"><div><table></table></div></div>'
 
 @pytest.fixture(scope="module")
 def pages():
-    return load_program("pages")
+    return load_program(".ci/pages")
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_each_fault_is_named(faults_of, text, fault):
 def test_a_browser_names_the_page_that_is_too_wide(tmp_path):
     (tmp_path / "good.html").write_text(f'{HEAD}<div style="overflow-x:auto"><pre>{"wide " * 200}</pre></div>')
     (tmp_path / "too wide.html").write_text(f"{HEAD}<pre>{'wide ' * 200}</pre>")
-    found = load_program("browser").measure(tmp_path, 390, "chromium", 120)
+    found = load_program(".ci/browser").measure(tmp_path, 390, "chromium", 120)
     assert found["good.html"] == {"excess": 0, "elements": []}
     assert found["too wide.html"]["excess"] > 390
     assert found["too wide.html"]["elements"][-1].startswith("pre.: wide wide")

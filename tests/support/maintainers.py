@@ -1,12 +1,13 @@
-"""The programs of maintainers in `.ci/`, which no package holds."""
+"""Programs of the checkout that no package holds: those of maintainers, in `.ci/`, and examples."""
 
 import importlib.util
 from pathlib import Path
 
 
 def load_program(name):
-    """A program as a module."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / ".ci" / f"{name}.py")
+    """A program as a module, by its path below the checkout without the suffix."""
+    path = Path(__file__).parents[2] / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -4,7 +4,7 @@ import numpy as np
 
 from benches.ratios import times_faster
 from fastfedrec import Key
-from fastfedrec.studies.membership._figures import Ladder
+from fastfedrec.studies.membership._figures import RocCurve
 
 RATES = (0.01, 0.001)
 N_REPLICATES = 1000
@@ -25,8 +25,8 @@ class _Scores:
         self._check()
 
     def _fastfedrec(self):
-        ladder = Ladder(self.scores, self.is_member)
-        return [ladder.auc(0.05), *ladder.resampled(RATES, N_REPLICATES, 0.05, self.key)]
+        curve = RocCurve(self.scores, self.is_member)
+        return [curve.auc(0.05), *curve.resampled(RATES, N_REPLICATES, 0.05, self.key)]
 
     def _peer(self):
         members, others = np.flatnonzero(self.is_member), np.flatnonzero(~self.is_member)

@@ -36,8 +36,8 @@ class Estimate:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-class Ladder:
-    """Users by falling score: how many members, and how many others, stand on each step of equal scores."""
+class RocCurve:
+    """The ROC curve of scores: how many members, and how many others, have each of them, the highest first."""
 
     def __init__(self, scores: np.ndarray, is_member: np.ndarray):
         _, steps = np.unique(-scores, return_inverse=True)

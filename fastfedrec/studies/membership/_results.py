@@ -65,56 +65,32 @@ class MembershipResult:
 
     @property
     def n_members(self) -> int:
-        """Users whom the target was fitted on.
-
-        Returns
-        -------
-        int
-            Those who were attacked.
-        """
+        """Users who were attacked, and whom the target was fitted on."""
         return int(self.is_member.sum())
 
     @property
     def n_others(self) -> int:
-        """Users of the same population whom it was not fitted on.
-
-        Returns
-        -------
-        int
-            Those who were attacked.
-        """
+        """Users who were attacked, of the same population, whom it was not fitted on."""
         return len(self.is_member) - self.n_members
 
     @property
     def chance_advantage(self) -> float:
         """What the advantage stays below at chance, but with probability `alpha`.
 
-        Returns
-        -------
-        float
-            By Kolmogorov's distribution; with few users it errs upward.
+        By Kolmogorov's distribution; with few users it errs upward.
         """
         return chance_advantage(self.n_members, self.n_others, self.alpha)
 
     @property
     def beats_chance(self) -> bool:
-        """Whether the whole interval of the AUC is above .5.
-
-        Returns
-        -------
-        bool
-            At chance true with probability about `alpha` / 2.
-        """
+        """Whether the whole interval of the AUC is above .5; at chance true with probability about `alpha` / 2."""
         return self.auc.low > 0.5
 
     @property
     def bounds(self) -> dict[str, float]:
         """What the guarantee leaves to any attack whatever, in expectation over the target's own randomness.
 
-        Returns
-        -------
-        dict of str to float
-            "auc", "accuracy", "advantage", and "hits" with each rate; all 1 without a guarantee.
+        "auc", "accuracy", "advantage", and "hits" with each rate; all 1 without a guarantee.
         """
         allowed = TradeOff(self.guarantee)
         advantage = allowed.advantage()

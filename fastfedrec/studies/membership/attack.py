@@ -16,7 +16,7 @@ from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.studies.membership._figures import Estimate, Ladder, ceiling_scores
+from fastfedrec.studies.membership._figures import Estimate, RocCurve, ceiling_scores
 from fastfedrec.studies.membership._results import MembershipResult
 from fastfedrec.studies.membership._runs import (
     Query,
@@ -300,17 +300,17 @@ class _Common:
     def result(self, name, fitted, scores, is_member, user_ids, control, rows) -> MembershipResult:
         """Count how good scores are: of the attack, and of its control if it has one; it looks at `rows` alone."""
         stated = stated_guarantee(fitted, self.against) if self.guarantee is None else self.guarantee
-        ladder, best = Ladder(scores, is_member), ceiling_scores(rows, is_member)
-        advantage, *hits = ladder.resampled(_RATES, self.n_bootstrap, self.alpha, self.key)
+        curve, best = RocCurve(scores, is_member), ceiling_scores(rows, is_member)
+        advantage, *hits = curve.resampled(_RATES, self.n_bootstrap, self.alpha, self.key)
         return MembershipResult(
             attack=name,
             target=type(fitted).__name__,
-            auc=ladder.auc(self.alpha),
-            control=None if control is None else Ladder(control, is_member).auc(self.alpha),
-            accuracy=ladder.accuracy(),
+            auc=curve.auc(self.alpha),
+            control=None if control is None else RocCurve(control, is_member).auc(self.alpha),
+            accuracy=curve.accuracy(),
             advantage=advantage,
             hits=dict(zip(_RATES, hits, strict=True)),
-            ceiling=Ladder(best, is_member).auc(self.alpha).value,
+            ceiling=RocCurve(best, is_member).auc(self.alpha).value,
             ceiling_accuracy=float(np.maximum(best, 1 - best).mean()),
             guarantee=stated,
             scores=scores,

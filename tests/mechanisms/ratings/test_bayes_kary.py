@@ -16,7 +16,7 @@ from fastfedrec.mechanisms.ratings import _bayes_kary_solver as solver
 from fastfedrec.mechanisms.ratings._kary_solutions import read_tables
 from fastfedrec.mechanisms.ratings.bayes_kary import explained_share
 
-tables = load_program("kary_tables")
+tables = load_program(".ci/kary_tables")
 
 STARS = [1, 2, 3, 4, 5]
 UNIFORM = (0.2,) * 5

@@ -15,7 +15,7 @@ from fastfedrec.mechanisms import GRR, BayesKary, BinaryResponse, OptimalKary, T
 from fastfedrec.mechanisms.ratings import _optimal_kary_solver as solver
 from fastfedrec.mechanisms.ratings._kary_solutions import propose, read_tables
 
-tables = load_program("kary_tables")
+tables = load_program(".ci/kary_tables")
 
 UNIT = [0, 0.25, 0.5, 0.75, 1]
 

@@ -12,7 +12,7 @@ from scipy import stats
 from support.significance import mean_is
 
 from fastfedrec import EASE, FMFLDP, DPPopularity, Interactions, Key, Popularity, PrivRec, attacks, datasets
-from fastfedrec.studies.membership._figures import Ladder, TradeOff, ceiling_scores, chance_advantage
+from fastfedrec.studies.membership._figures import RocCurve, TradeOff, ceiling_scores, chance_advantage
 from fastfedrec.studies.membership.attack import _profile_columns, membership_loss, membership_shadow
 from fastfedrec.systems.privrec.ncf import NCF
 from fastfedrec.testing import ALPHA
@@ -107,8 +107,8 @@ def test_figures_equal_naive_counts(users):
     scores, is_member = (np.array(column) for column in zip(*users, strict=True))
     members, others = scores[is_member], scores[~is_member]
     wins = np.array([[(m > o) + (m == o) / 2 for o in others] for m in members])
-    ladder = Ladder(scores.astype(float), is_member)
-    found = ladder.auc(0.05)
+    curve = RocCurve(scores.astype(float), is_member)
+    found = curve.auc(0.05)
     assert found.value == pytest.approx(wins.mean())
     if 0 < found.value < 1:
         per_member, per_other = wins.mean(axis=1), wins.mean(axis=0)
@@ -118,7 +118,7 @@ def test_figures_equal_naive_counts(users):
             odds = found.value / (1 - found.value) * math.exp(side * half)
             assert limit == pytest.approx(odds / (1 + odds), abs=1e-5)
     rates = {t: ((members >= t).mean(), (others >= t).mean()) for t in set(scores.tolist())}
-    advantage, at_10, at_half = ladder.resampled((0.1, 0.5), 100, 0.05, Key.from_seed(1))
+    advantage, at_10, at_half = curve.resampled((0.1, 0.5), 100, 0.05, Key.from_seed(1))
     assert advantage.value == pytest.approx(max(0, *(true - false for true, false in rates.values())))
     for rate, estimate in ((0.1, at_10), (0.5, at_half)):
         assert estimate.value == max([0.0, *(true for true, false in rates.values() if false <= rate)])
@@ -128,14 +128,14 @@ def test_figures_equal_naive_counts(users):
         for order in (np.lexsort((is_member, -scores)), np.lexsort((~is_member, -scores)))
     ]
     worst, best = ((call == is_member).mean() for call in calls)
-    assert worst - 1e-12 <= ladder.accuracy() <= best + 1e-12
+    assert worst - 1e-12 <= curve.accuracy() <= best + 1e-12
 
 
 def test_replicates_equal_drawing_users_one_by_one():
     rng = np.random.default_rng(1)
     scores, is_member = rng.integers(0, 40, 50).astype(float), np.arange(50) < 20
     key, rates = Key.from_seed(3), (0.1,)
-    found = Ladder(scores, is_member).resampled(rates, 100, 0.1, key)
+    found = RocCurve(scores, is_member).resampled(rates, 100, 0.1, key)
     drawn = []
     words = [
         key.words("membership.bootstrap", round=side, size=100 * n) >> np.uint64(32) for side, n in enumerate((20, 30))
@@ -154,11 +154,11 @@ def test_replicates_equal_drawing_users_one_by_one():
 
 def test_intervals_where_every_pair_is_ordered_alike():
     scores, is_member = np.arange(30.0), np.arange(30) >= 20
-    found = Ladder(scores, is_member).auc(0.05)
+    found = RocCurve(scores, is_member).auc(0.05)
     assert found.value == found.high == 1
     assert found.low == pytest.approx(0.025 ** (1 / 10))  # Clopper and Pearson for 10 of 10
-    assert Ladder(scores, ~is_member).auc(0.05).high == pytest.approx(1 - 0.025 ** (1 / 10))
-    assert Ladder(np.zeros(30), is_member).auc(0.05).low == 0.5
+    assert RocCurve(scores, ~is_member).auc(0.05).high == pytest.approx(1 - 0.025 ** (1 / 10))
+    assert RocCurve(np.zeros(30), is_member).auc(0.05).low == 0.5
 
 
 @given(guarantee=st.lists(st.tuples(st.floats(0, 8), st.floats(0, 0.2)), max_size=4))
@@ -259,7 +259,7 @@ def test_without_history_users_of_one_answer_cannot_be_told_apart(data):
     cells = data.select_users(data.user_index(found.user_ids)).user_features["age"]  # which gives the sex as well
     assert len(np.unique(found.scores)) <= 4
     shares = np.array([found.is_member[cells == cell].mean() for cell in cells])
-    assert found.ceiling == pytest.approx(Ladder(shares, found.is_member).auc(0.05).value)
+    assert found.ceiling == pytest.approx(RocCurve(shares, found.is_member).auc(0.05).value)
     assert found.ceiling_accuracy == pytest.approx(np.maximum(shares, 1 - shares).mean())
     assert found.auc.value <= found.ceiling < 0.75
     assert found.accuracy <= found.ceiling_accuracy < 0.75
@@ -392,10 +392,10 @@ def test_a_seed_repeats_an_attack_on_any_number_of_threads(data):
 @pytest.mark.parametrize("shift", [0.0, 1.0, 2.5])
 def test_intervals_of_the_auc_miss_as_often_as_stated(shift):
     rng, truth, is_member = np.random.default_rng(1), stats.norm.cdf(shift / math.sqrt(2)), np.arange(120) < 60
-    ladders = [Ladder(rng.normal(size=120) + shift * is_member, is_member) for _ in range(4000)]
+    curves = [RocCurve(rng.normal(size=120) + shift * is_member, is_member) for _ in range(4000)]
 
     def missed(alpha):
-        found = [ladder.auc(alpha) for ladder in ladders]
+        found = [curve.auc(alpha) for curve in curves]
         return sum(not estimate.low <= truth <= estimate.high for estimate in found)
 
     least, most = (stats.binom.isf(p, 4000, share) for p, share in ((1 - ALPHA, 0.045), (ALPHA, 0.055)))
