@@ -34,6 +34,7 @@ FASTFEDREC_INLINE typename Lanes<T, N, NV>::Narrow row_products(const typename L
     Wide sums[n_rows];
 #pragma GCC unroll 8
     for (int i = 0; i < n_rows; ++i) sums[i] = Wide{};
+    // Lane by lane over the row: v'p is the sum of the lanes.
 #pragma GCC unroll 8
     for (int v = 0; v < (NV ? NV : stride / N); ++v) {
         const Wide x = load<Wide>(p + v * N);
@@ -110,6 +111,7 @@ static constexpr bool asks_again() {
 // The halves are added first, and their halves, so that no lane waits for all before it.
 template <int N, class T>
 FASTFEDREC_INLINE T lanes_total(const typename Vector<T, N>::Type& x) {
+    // Halves of halves: an order that the number of lanes fixes.
     if constexpr (N == 2) return x[0] + x[1];
     else {
         typedef typename Vector<T, N / 2>::Type Half;
@@ -128,6 +130,7 @@ struct Products {
     template <class Function>
     FASTFEDREC_MEMBER T of(int n, Function take) {
         int f = 0;
+        // Vectors of n in turn to TURNS sums, the rest to the first: an order that n fixes.
         for (; f + TURNS * N <= n; f += TURNS * N)
 #pragma GCC unroll 4
             for (int i = 0; i < TURNS; ++i) take(f + i * N, sums[i]);
@@ -158,18 +161,21 @@ FASTFEDREC_INLINE void each_few(const AlsProblem<T>& problem, const T* table, in
     const T* const zeros = zero_row<T>();
     const Narrow weight = spread<Narrow>((T)problem.weight);
     typename Lanes<T, N, NV>::Some rows;
+    // k: the user's items in order, n_rows at a time.
     for (int64_t k = start; k < stop; k += n_rows) {
         Narrow w = weight;
+        // indices[k + i] < n_items (Interactions checks); 64 bits wide
         if (k + n_rows <= stop) {
 #pragma GCC unroll 8
             for (int i = 0; i < n_rows; ++i) rows.starts[i] = table + (ptrdiff_t)problem.indices[k + i] * stride;
             if (problem.values) w *= load<Narrow>(problem.values + k);
         } else
             for (int i = 0; i < n_rows; ++i) {
+                // Beyond the last item a row of zeros, whose coefficient counts for nothing.
                 rows.starts[i] = k + i < stop ? table + (ptrdiff_t)problem.indices[k + i] * stride : zeros;
                 if (problem.values && k + i < stop) w[i] *= problem.values[k + i];
             }
-        if (ASKS_AHEAD && k + ahead + n_rows <= stop)
+        if (ASKS_AHEAD && k + ahead + n_rows <= stop)  // k + ahead + i < stop: the index that is asked for exists
             for (int i = 0; i < n_rows; ++i)
                 for (int f = 0; f < stride; f += line)
                     __builtin_prefetch(table + (ptrdiff_t)problem.indices[k + ahead + i] * stride + f);
@@ -213,6 +219,7 @@ FASTFEDREC_INLINE void add_items(const AlsProblem<T>& problem, const T* table, i
     const Narrow one = spread<Narrow>((T)1);
     alignas(64) T coefficients[n_rows] = {};
     const auto set_coefficients = [&](Narrow w, Narrow products) __attribute__((always_inline)) {
+        // w v'p, or 1 + w - w v'p for the residual
         store(coefficients, WANT == RESIDUAL ? one + w - w * products : w * products);
     };
     if constexpr (WANT != RIGHT_SIDE && NV > 0 && !Some::HELD) {
@@ -223,7 +230,7 @@ FASTFEDREC_INLINE void add_items(const AlsProblem<T>& problem, const T* table, i
             before = rows;
         };
         each_few<N, NV, asks>(problem, table, start, stop, stride, add);
-        sum.add(before, coefficients);
+        sum.add(before, coefficients);  // the last rows, which no later ones were beside
         return;
     }
     const auto add = [&](Some& rows, Narrow w) __attribute__((always_inline)) {

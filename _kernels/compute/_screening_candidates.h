@@ -17,6 +17,7 @@ struct Scaled {
     float step, per_residual, per_length;
     bool ordinary() const { return step > 0 && per_length < __builtin_inff(); }
     Floats margin(const float* bound) const {
+        // |x y - x' y'| <= per_residual |d| + per_length |y|: what rounding took from the item, and the item's length.
         return per_residual * load(bound + SCREENED_ITEMS) + per_length * load(bound + 2 * SCREENED_ITEMS);
     }
     Floats upper(Sums sums, const float* bound) const {
@@ -64,7 +65,7 @@ struct Candidates {
 
     void give_up() { threshold = __builtin_inff(); }  // then no upper bound is above it
     bool gave_up() const { return threshold == __builtin_inff(); }
-    int32_t least() const { return ((const int32_t*)best)[n - 1]; }
+    int32_t least() const { return ((const int32_t*)best)[n - 1]; }  // 1 <= n <= SHORT
 
     // Mostly it is one item: a branch on whether its lower bound is above the threshold would be mispredicted.
     void offer(uint64_t bits, const int32_t* lower, const float* upper, ptrdiff_t first) {
@@ -73,12 +74,14 @@ struct Candidates {
         Candidate* next = list + size;
         do {
             const int i = __builtin_ctzll(bits);
+            // Each place keeps the greater of its own bound and the lesser of the newcomer's and the place before's.
             const Integers bound = lower[i] - Integers{};
             for (int t = N_VECTORS - 1; t >= 0; --t) {
                 const Integers before = push(t ? b[t - 1] : INT32_MAX - Integers{}, b[t]);
                 const Integers least = before < bound ? before : bound;
                 b[t] = b[t] > least ? b[t] : least;
             }
+            // Before each call size <= SCREENED_CANDIDATES - 64, so that 64 more fit.
             *next++ = {(int32_t)(first + i), lower[i], upper[i]};
         } while (bits &= bits - 1);
         __builtin_memcpy(best, b, sizeof b);
@@ -92,7 +95,7 @@ struct Candidates {
     void drop() {
         ptrdiff_t kept = 0;
         for (ptrdiff_t i = 0; i < size; ++i) {
-            const Candidate candidate = list[i];
+            const Candidate candidate = list[i];  // kept <= i
             list[kept] = candidate;
             kept += !candidate.is_below(threshold);
         }
@@ -105,6 +108,7 @@ template <class Real>
 static inline typename Shape<Real>::Vector pieces(const Real* const* rows, ptrdiff_t f) {
     enum { PIECE = 16 / sizeof(Real) };
     __m128i piece[VECTOR_BYTES / 16];
+    // The caller sees to it that f + PIECE <= n_factors: nothing beyond a row is read.
     for (int i = 0; i < VECTOR_BYTES / 16; ++i) piece[i] = _mm_loadu_si128((const __m128i*)(rows[i * PIECE] + f));
     const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(piece[0]), piece[1], 1);
 #if defined(__AVX512BW__)
@@ -140,6 +144,7 @@ static void exact_scores(const Real* x, ptrdiff_t n_factors, const Real* items,
     for (ptrdiff_t start = 0; start < n; start += GROUPS * N_LANES) {
         const Real* rows[GROUPS * N_LANES];
         for (ptrdiff_t i = 0; i < GROUPS * N_LANES; ++i)
+            // Beyond the last the first again: its scores are written behind the others, where `scores` has room.
             rows[i] = items + columns[start + i < n ? start + i : start] * n_factors;
         Vector s[GROUPS] = {};
         ptrdiff_t f = 0;
@@ -150,6 +155,7 @@ static void exact_scores(const Real* x, ptrdiff_t n_factors, const Real* items,
 #pragma GCC unroll 4
                 for (int q = 0; q < PIECE; ++q) v[q] = pieces(rows + g * N_LANES + q, f);
                 transpose_pieces(v);
+                // f ascending: the chain of additions of `recommend_block`.
 #pragma GCC unroll 4
                 for (int q = 0; q < PIECE; ++q) s[g] = fused(x[f + q] - Vector{}, v[q], s[g]);
             }
@@ -183,11 +189,12 @@ static void write_best(const Real* scores, const typename Shape<Real>::Integer* 
         __builtin_memcpy(&c, columns + start, sizeof c);
         for (ptrdiff_t i = 0; i < n_scores; ++i) {
             const Vector other = scores[i] - Vector{};
-            before -= (other > s) | ((other == s) & (columns[i] - Integers{} < c));
+            before -= (other > s) | ((other == s) & (columns[i] - Integers{} < c));  // -1 for each that is before
         }
         typename Shape<Real>::Integer place[N_LANES];
         __builtin_memcpy(place, &before, sizeof place);
         for (int i = 0; i < N_LANES && start + i < n_scores; ++i) {
+            // A place counts other items alone, so it is below n_scores.
             sorted_scores[place[i]] = scores[start + i];
             sorted_columns[place[i]] = (int32_t)columns[start + i];
         }
@@ -213,6 +220,7 @@ static bool best_of_candidates(const Real* x, ptrdiff_t n_factors, const Real* i
     for (ptrdiff_t i = 0; i < candidates.size; ++i) {
         const Candidates::Candidate candidate = candidates.list[i];
         const bool is_known = candidate.lower >= least_bound;
+        // Written always, kept where the count moves on: n_known and n_others are at most i.
         columns[n_known] = candidate.column;
         others[n_others] = candidate;
         n_known += is_known;
@@ -228,6 +236,7 @@ static bool best_of_candidates(const Real* x, ptrdiff_t n_factors, const Real* i
     ptrdiff_t n_scores = n_known;
     if (n_others) {  // then n are known
         const float scaled = (float)(least / candidates.user.step);
+        // A little less than the least of the known scores, in the user's steps, for its own rounding.
         const float below = scaled - 1e-6f * (scaled < 0 ? -scaled : scaled);
         for (ptrdiff_t i = 0; i < n_others; ++i) {
             columns[n_scores] = others[i].column;
@@ -240,7 +249,7 @@ static bool best_of_candidates(const Real* x, ptrdiff_t n_factors, const Real* i
             finite &= scores[i] - scores[i] == 0;
             scores[n_scores] = scores[i];
             columns[n_scores] = columns[i];
-            n_scores += !(scores[i] < least);
+            n_scores += !(scores[i] < least);  // below the least of n known ones: not among the n best
         }
     }
     write_best(scores, columns, n_scores, out_items, out_scores, n);
