@@ -3,7 +3,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,16 +49,6 @@ def test_zcdp_figures_of_the_design_page(rho, epsilon):
     # design page on privacy, section "Accounting", at delta = 1e-5
     event = ZCDP("discrete Gaussian", rho, neighboring="replace", sampling="none")
     assert ZCDPAccountant().compose(event).get_epsilon(1e-5) == pytest.approx(epsilon, rel=5e-3)
-
-
-@given(st.floats(1e-4, 30), st.floats(1e-9, 0.5))
-def test_zcdp_is_the_minimum_over_alpha(rho, delta):
-    event = ZCDP("z", rho, neighboring="replace", sampling="none")
-    epsilon = ZCDPAccountant().compose(event).get_epsilon(delta)
-    alphas = 1 + np.exp(np.linspace(-12, 12, 997))
-    bounds = rho * alphas + np.log(1 / (alphas * delta)) / (alphas - 1) + np.log(1 - 1 / alphas)
-    assert epsilon <= max(0, bounds.min()) * (1 + 1e-5) + 1e-9
-    assert ZCDPAccountant().compose(event).get_delta(epsilon) <= delta * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("accountant", ALL)
@@ -120,8 +109,10 @@ def zcdp_oracle(rho, delta):
         )
 
 
-@pytest.mark.parametrize("rho", [3e-24, 1e-9, 0.01, 1.0, 1e4, 1e100, 1e300])
-@pytest.mark.parametrize("delta", [1e-300, 1e-12, 1e-3, 0.9])
+@given(
+    rho=st.sampled_from([3e-24, 1e-9, 1e100, 1e300]) | st.floats(-4, 4).map(lambda x: 10**x),
+    delta=st.sampled_from([1e-300, 1e-12, 0.9]) | st.floats(-9, -0.3).map(lambda x: 10**x),
+)
 def test_zcdp_is_not_below_its_minimum_and_hardly_above(rho, delta):
     exact = zcdp_oracle(rho, delta)
     event = ZCDP("z", rho, neighboring="replace", sampling="none")

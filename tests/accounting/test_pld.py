@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtr
+from support.noise_case import gaussian_delta
 
 from fastfedrec.accounting import (
     CentralRelease,
@@ -50,11 +51,6 @@ def fixed(z, n, m, **fields):
 
 def pld(event, count=1):
     return PLDAccountant().compose(event, count)
-
-
-def gaussian_delta(mu, epsilon):
-    """Exact delta of a Gaussian with sensitivity over standard deviation mu (Balle and Wang, 2018, Theorem 8)."""
-    return ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu)
 
 
 def divergence(p, q, epsilon, edges):
@@ -106,7 +102,7 @@ def test_plain_gaussian_is_the_closed_form(z, count):
     closed, grid = pld(plain(z), count), pld(poisson(z, 1.0), count)
     for epsilon in (0.0, mu / 2, mu**2 / 2 + mu, mu**2 / 2 + 4 * mu):
         exact = closed.get_delta(epsilon)
-        assert exact == pytest.approx(gaussian_delta(mu, epsilon), rel=1e-6)
+        assert exact == pytest.approx(gaussian_delta(epsilon, mu), rel=1e-6)
         assert exact <= grid.get_delta(epsilon) <= exact * (1 + 1e-4) + 1e-5 * mu / 10 + 2e-10
     for delta in (1e-3, 1e-9, 1e-12, 1e-50, 1e-250):
         exact = closed.get_epsilon(delta)
@@ -393,7 +389,7 @@ def test_different_events_add_up_like_one_gaussian():
     mixed = PLDAccountant().compose(plain(2.0), 5).compose(plain(0.8)).compose(plain(11.0), 40)
     mu = math.sqrt(5 / 4 + 1 / 0.64 + 40 / 121)
     for epsilon in (0.5, 3.0, 9.0):
-        exact = gaussian_delta(mu, epsilon)
+        exact = gaussian_delta(epsilon, mu)
         assert exact <= mixed.get_delta(epsilon) <= exact * (1 + 1e-4) + 1e-9
 
 
@@ -401,7 +397,7 @@ def test_millions_of_uses_stay_above_the_closed_form():
     mu = math.sqrt(5e7) / 2e4
     total = pld(plain(2e4), 50_000_000)
     for epsilon in (0.1, 0.5, 1.0):
-        exact = gaussian_delta(mu, epsilon)
+        exact = gaussian_delta(epsilon, mu)
         assert exact <= total.get_delta(epsilon) <= exact * (1 + 1e-3)
 
 
