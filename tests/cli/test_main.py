@@ -32,6 +32,7 @@ from fastfedrec.evaluation import evaluate, evaluate_ratings, leave_one_out, ran
 from fastfedrec.studies.reproduce.ribero2020.models import FIGURES as PROTOTYPE_FIGURES
 
 DATA = "generated:400x300"
+GAUSSIAN = "account gaussian --noise-multiplier 1 --neighboring"
 FIT = ["fit", "fmf-ldp", "--data", DATA, "--set", "n_rounds=3", "n_reports=20"]
 
 
@@ -39,10 +40,27 @@ def generated():
     return datasets.generate_implicit(400, 300, key=Key.from_seed(0))
 
 
+def save_ratings(path):
+    """Random ratings of 40 people, in SciPy's format, and as they are read."""
+    matrix = scipy.sparse.csr_array(np.random.default_rng(1).integers(0, 6, (40, 25)).astype(np.float32))
+    scipy.sparse.save_npz(path, matrix)
+    return Interactions.from_scipy(matrix)
+
+
 def run_json(capsys, *argv):
     """Exit status 0, and nothing but one JSON document on stdout."""
     assert main([*map(str, argv), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
+
+
+def refusal(capsys, *argv):
+    """What is said on standard error of a command that is refused: no traceback; and nothing on standard output."""
+    capsys.readouterr()
+    assert main(list(map(str, argv))) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+    return captured.err
 
 
 @pytest.fixture
@@ -103,9 +121,7 @@ def test_evaluate_equals_the_python_interface(capsys):
 
 
 def test_ratings_are_evaluated_by_their_errors(tmp_path, capsys):
-    dense = np.random.default_rng(1).integers(0, 6, (40, 25)).astype(np.float32)
-    scipy.sparse.save_npz(tmp_path / "ratings.npz", scipy.sparse.csr_array(dense))
-    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    data = save_ratings(tmp_path / "ratings.npz")
     argv = ["evaluate", "laplace-rr-svd", "--data", tmp_path / "ratings.npz", "--set", "epsilon_1=2.0"]
     document = run_json(capsys, *argv, "--metrics", "rmse,mae", "--seeds", 2)
     assert list(document["results"]) == ["LaplaceRRSVD", "GlobalMean", "ItemMean"]
@@ -124,10 +140,8 @@ def test_ratings_are_evaluated_by_their_errors(tmp_path, capsys):
 
 
 def test_rating_baselines_are_systems_with_their_own_parameters(tmp_path, capsys):
-    dense = scipy.sparse.csr_array(np.random.default_rng(1).integers(0, 6, (40, 25)).astype(np.float32))
-    scipy.sparse.save_npz(tmp_path / "ratings.npz", dense)
     key = Key.from_seed(0)
-    train, test = random_split(Interactions.from_scipy(dense), test_fraction=0.2, key=key)
+    train, test = random_split(save_ratings(tmp_path / "ratings.npz"), test_fraction=0.2, key=key)
     for name, model in (
         ("global-mean", GlobalMean(epsilon=0.5)),  # and not the mean without privacy that stands beside other models
         ("user-mean", UserMean(epsilon=0.5)),
@@ -151,8 +165,7 @@ def test_rating_baselines_are_systems_with_their_own_parameters(tmp_path, capsys
 def test_a_matrix_that_unpacks_to_more_than_its_file_may_is_not_read(tmp_path, capsys):
     sound = {"format": b"csr", "shape": (2, 9), "indptr": np.zeros(3, dtype=np.int32)}
     np.savez_compressed(tmp_path / "bomb.npz", data=np.zeros(2**24), indices=np.zeros(2**24, dtype=np.int32), **sound)
-    assert main(["fit", "popularity", "--data", str(tmp_path / "bomb.npz")]) == 2
-    assert "it would unpack to 201327" in capsys.readouterr().err
+    assert "it would unpack to 201327" in refusal(capsys, "fit", "popularity", "--data", tmp_path / "bomb.npz")
 
 
 @pytest.mark.parametrize(
@@ -165,9 +178,8 @@ def test_a_matrix_whose_places_would_be_rounded_is_not_read(tmp_path, capsys, fo
     members = dict(np.load(tmp_path / "sound.npz"))
     assert name in members, members.keys()
     np.savez(tmp_path / "wrong.npz", **members | {name: members[name] + 0.4})
-    capsys.readouterr()
-    assert main(["fit", "popularity", "--data", str(tmp_path / "wrong.npz")]) == 2
-    assert f"{name} must hold integers, got dtype float64" in capsys.readouterr().err
+    said = refusal(capsys, "fit", "popularity", "--data", tmp_path / "wrong.npz")
+    assert f"{name} must hold integers, got dtype float64" in said
 
 
 def test_every_kind_of_data(tmp_path, capsys):
@@ -324,56 +336,11 @@ def test_the_installed_script():
 # ---- bad inputs ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        ([], "arguments are required: COMMAND"),
-        (["demo", "--se", "1"], "unrecognized arguments"),
-        (["fit"], "arguments are required: SYSTEM, --data; see fastfedrec fit --help"),
-        (["fit", "svd", "--data", DATA], "unknown system 'svd'; there are fmf-ldp"),
-        (["fit", "fmf-ldp", "--data", DATA, "--set", "epsilon"], "--set takes NAME=VALUE, got 'epsilon'"),
-        (["fit", "fmf-ldp", "--data", DATA, "--set", "eps=1"], "has no parameter 'eps'; it has n_factors, epsilon"),
-        (["fit", "random", "--data", DATA, "--set", "eps=1"], "Random has no parameter 'eps'; it has none"),
-        (["fit", "dplcf", "--data", DATA, "--set", "epsilon=1", "epsilon=2"], "--set gives 'epsilon' twice"),
-        (["fit", "fmf-ldp", "--data", DATA, "--set", "epsilon=-1"], "epsilon must be greater than 0"),
-        (["fit", "fmf-ldp", "--data", DATA, "--set", "epsilon=much"], "epsilon must be a real number"),
-        (["fit", "random", "--data", DATA, "--seed", "-1"], "--seed: must be a whole number of at least 0, got '-1'"),
-        (["fit", "random", "--data", DATA, "--top-items", "0"], "--top-items: must be a whole number of at least 1"),
-        (["fit", "random", "--data", "generated:5"], "--data must be like generated:50000x1000"),
-        (["fit", "random", "--data", "generated:50x5"], "n_items must be at least 31"),
-        (["fit", "random", "--data", "absent"], "path 'absent' does not exist"),
-        (["fit", "random", "--data", "absent.npz"], "absent.npz"),
-        (["fit", "random", "--data", DATA, "--min-interactions", "301"], "has no interactions left"),
-        (["fit", "random", "--data", DATA, "--out", "absent/model"], "must be a file in a folder that exists"),
-        (["evaluate", "random", "--data", DATA, "--metrics", "auc"], "unknown metric 'auc'"),
-        (["evaluate", "random", "--data", DATA, "--metrics", "rmse"], "Random predicts no ratings"),
-        (["evaluate", "laplace-rr-svd", "--data", DATA, "--metrics", "rmse,mrr"], "unknown metric 'rmse'"),
-        (["fit", "fedrec", "--data", DATA], f"FedRec fits ratings, and {DATA} has none"),
-        (["evaluate", "laplace-rr-svd", "--data", DATA], f"LaplaceRRSVD fits ratings, and {DATA} has none"),
-        (["evaluate", "popularity", "--metrics", "rmse", "--data", DATA], "Popularity predicts no ratings"),
-        (["sweep", "--system", "fedrec", "--data", DATA, "--out", "x"], f"FedRec fits ratings, and {DATA} has none"),
-        (["evaluate", "random", "--data", DATA, "--negatives", "some"], "--negatives: must be a whole number"),
-        (["evaluate", "random", "--data", DATA, "--seeds", "0"], "--seeds: must be a whole number of at least 1"),
-        (["recommend", "absent", "--users", "1"], "absent"),
-        (["recommend", "absent"], "arguments are required: --users"),
-    ],
-)
-def test_errors_are_one_line(capsys, argv, message):
-    assert main(argv) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    last = captured.err.splitlines()[-1]
-    assert last.startswith("fastfedrec: error: ")
-    assert message in last
-    assert len([line for line in captured.err.splitlines() if "Traceback" in line]) == 0
-
-
 def test_a_table_without_ratings_is_told_by_its_columns_and_not_by_its_rows(tmp_path, capsys):
     path = tmp_path / "table.csv"
     path.write_text("user,item\n1,2\n1,3\n2,3\n")
     for name in ("laplace-rr-svd", "fedrec"):
-        assert main(["fit", name, "--data", str(path)]) == 2
-        assert "fits ratings, and " in (error := capsys.readouterr().err)
+        assert "fits ratings, and " in (error := refusal(capsys, "fit", name, "--data", path))
         assert "has no column 'value', only ['user', 'item']" in error
     for value in (1, 3):  # all ratings are 1, or one is not
         path.write_text(f"user,item,value\n1,2,1\n1,3,{value}\n2,3,1\n")
@@ -387,18 +354,16 @@ def test_a_model_is_saved_without_users_where_that_is_said(tmp_path, capsys):
         assert said in capsys.readouterr().out.splitlines()[-1]
         assert fastfedrec.load(path).interactions_.n_users == n_users
         assert path.stat().st_mode & 0o077 == (0 if n_users else 0o066 & path.stat().st_mode)
-    assert main(["recommend", str(path), "--users", "1"]) == 2
-    assert "was saved without users" in capsys.readouterr().err
-    assert main(["fit", "popularity", "--data", DATA, "--without-users"]) == 2
-    assert "--without-users is about the file of --out" in capsys.readouterr().err
+    assert "was saved without users" in refusal(capsys, "recommend", path, "--users", 1)
+    said = refusal(capsys, "fit", "popularity", "--data", DATA, "--without-users")
+    assert "--without-users is about the file of --out" in said
 
 
 def test_no_budget_is_spent_on_what_could_not_be_saved(tmp_path, capsys, monkeypatch):
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     monkeypatch.setattr("fastfedrec.cli.fit.load_data", lambda *_: pytest.fail("it was begun"))
     for path, message in ((tmp_path / "link", "is a link"), ("/dev/null", "is no ordinary file")):
-        assert main(["fit", "popularity", "--data", DATA, "--out", str(path)]) == 2
-        assert message in capsys.readouterr().err
+        assert message in refusal(capsys, "fit", "popularity", "--data", DATA, "--out", path)
 
 
 @pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt, 130), (ArithmeticError, 2)])
@@ -434,9 +399,7 @@ def test_errors_about_saved_models(tmp_path, capsys):
         (["fit", "random", "--data", tmp_path / "names.csv"], "user='user' is not a column"),
         (["demo", "--out", path], "must be a folder, and a file is there"),
     ):
-        capsys.readouterr()
-        assert main(list(map(str, argv))) == 2
-        assert message in capsys.readouterr().err
+        assert message in refusal(capsys, *argv)
 
 
 def test_debug_shows_the_traceback(capsys):
@@ -481,10 +444,8 @@ def test_threads_reach_the_system(monkeypatch, capsys, argv):
 
 
 def test_account_of_reports_equals_the_ledger(capsys, tmp_path):
-    plot = tmp_path / "curve.png"
-    arguments = ["account", "reports", "--users", "50000", "--rounds", "20"]
-    assert main([*arguments, "--json", "--plot", str(plot)]) == 0
-    document = json.loads(capsys.readouterr().out)
+    plot, arguments = tmp_path / "curve.png", ["account", "reports", "--users", "50000", "--rounds", "20"]
+    document = run_json(capsys, *arguments, "--plot", plot)
     assert document["rounds"] == [1, 2, 5, 10, 20]
     shuffled = document["epsilon"]["shuffled"]
     assert shuffled == sorted(shuffled)
@@ -496,9 +457,8 @@ def test_account_of_reports_equals_the_ledger(capsys, tmp_path):
 
 
 def test_account_of_gaussian_noise(capsys):
-    arguments = ["account", "gaussian", "--noise-multiplier", "1", "--neighboring", "replace", "--rounds", "1000"]
-    assert main([*arguments, "--users", "4800", "--cohort", "20", "--json"]) == 0
-    epsilon = json.loads(capsys.readouterr().out)["epsilon"]
+    arguments = f"{GAUSSIAN} replace --rounds 1000 --users 4800 --cohort 20".split()
+    epsilon = run_json(capsys, *arguments)["epsilon"]
     assert epsilon["PLD"][-1] == pytest.approx(0.9925, abs=5e-4)  # design page on sampling without replacement
     assert epsilon["RDP"][-1] == pytest.approx(1.4253, abs=2e-4)
 
@@ -506,19 +466,42 @@ def test_account_of_gaussian_noise(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("", "arguments are required: COMMAND"),
+        ("demo --se 1", "unrecognized arguments"),
+        ("fit", "arguments are required: SYSTEM, --data; see fastfedrec fit --help"),
+        (f"fit svd --data {DATA}", "unknown system 'svd'; there are fmf-ldp"),
+        (f"fit fmf-ldp --data {DATA} --set epsilon", "--set takes NAME=VALUE, got 'epsilon'"),
+        (f"fit fmf-ldp --data {DATA} --set eps=1", "has no parameter 'eps'; it has n_factors, epsilon"),
+        (f"fit random --data {DATA} --set eps=1", "Random has no parameter 'eps'; it has none"),
+        (f"fit dplcf --data {DATA} --set epsilon=1 epsilon=2", "--set gives 'epsilon' twice"),
+        (f"fit fmf-ldp --data {DATA} --set epsilon=-1", "epsilon must be greater than 0"),
+        (f"fit fmf-ldp --data {DATA} --set epsilon=much", "epsilon must be a real number"),
+        (f"fit random --data {DATA} --seed -1", "--seed: must be a whole number of at least 0, got '-1'"),
+        (f"fit random --data {DATA} --top-items 0", "--top-items: must be a whole number of at least 1"),
+        ("fit random --data generated:5", "--data must be like generated:50000x1000"),
+        ("fit random --data generated:50x5", "n_items must be at least 31"),
+        ("fit random --data absent", "path 'absent' does not exist"),
+        ("fit random --data absent.npz", "absent.npz"),
+        (f"fit random --data {DATA} --min-interactions 301", "has no interactions left"),
+        (f"fit random --data {DATA} --out absent/model", "must be a file in a folder that exists"),
+        (f"evaluate random --data {DATA} --metrics auc", "unknown metric 'auc'"),
+        (f"evaluate random --data {DATA} --metrics rmse", "Random predicts no ratings"),
+        (f"evaluate laplace-rr-svd --data {DATA} --metrics rmse,mrr", "unknown metric 'rmse'"),
+        (f"fit fedrec --data {DATA}", f"FedRec fits ratings, and {DATA} has none"),
+        (f"evaluate laplace-rr-svd --data {DATA}", f"LaplaceRRSVD fits ratings, and {DATA} has none"),
+        (f"evaluate popularity --metrics rmse --data {DATA}", "Popularity predicts no ratings"),
+        (f"sweep --system fedrec --data {DATA} --out x", f"FedRec fits ratings, and {DATA} has none"),
+        (f"evaluate random --data {DATA} --negatives some", "--negatives: must be a whole number"),
+        (f"evaluate random --data {DATA} --seeds 0", "--seeds: must be a whole number of at least 1"),
+        ("recommend absent --users 1", "absent"),
+        ("recommend absent", "arguments are required: --users"),
         ("account reports --users 0", "--users must be at least 1"),
         ("account reports --users 10 --epsilon -1", "epsilon must be greater than 0"),
         ("account reports --users 10 --rounds 0", "--rounds must be at least 1"),
         ("account reports --users 10 --delta 1", "delta must be less than 1"),
-        ("account gaussian --noise-multiplier 1 --neighboring replace --users 5", "without_replacement"),
-        (
-            "account gaussian --noise-multiplier 1 --neighboring replace --sampling-probability .1 --cohort 2",
-            "exclude",
-        ),
-        (
-            "account gaussian --noise-multiplier 1 --neighboring zero_out --users 10 --cohort 1",
-            "no theorem is known",
-        ),
+        (f"{GAUSSIAN} replace --users 5", "without_replacement"),
+        (f"{GAUSSIAN} replace --sampling-probability .1 --cohort 2", "exclude"),
+        (f"{GAUSSIAN} zero_out --users 10 --cohort 1", "no theorem is known"),
         ("reproduce fmf-ldp", "one of the arguments --figure --table is required"),
         ("reproduce privrec", "one of the arguments --figure --table is required"),
         ("reproduce dp-fmf --figure 4", "invalid choice: 'dp-fmf'"),
@@ -561,8 +544,7 @@ def test_account_of_gaussian_noise(capsys):
 )
 def test_commands_refuse(capsys, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    assert main(arguments.split()) == 2
-    captured = capsys.readouterr()
-    assert message in captured.err.splitlines()[-1]
-    assert captured.out == ""
+    last = refusal(capsys, *arguments.split()).splitlines()[-1]
+    assert last.startswith("fastfedrec: error: ")
+    assert message in last
     assert list(tmp_path.iterdir()) == []
