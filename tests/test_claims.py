@@ -30,7 +30,7 @@ from fastfedrec import (
 )
 from fastfedrec.core import names
 from fastfedrec.data.log import InteractionLog
-from fastfedrec.engines.deployment.deployments import deployment_of
+from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.systems.recommender import Recommender
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fastfedrec import DPALS, DPFMF, FMFLDP, DPGram, Interactions, Key, PrivRec
-from fastfedrec.engines.deployment.deployments import deployment_of
+from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.systems.dp_als.rounds import UNIT
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE as GRAM_SCALE
 from fastfedrec.systems.gram.dp_gram_rounds import UNIT as GRAM_UNIT

@@ -5,19 +5,15 @@ Where data stay with their owners, the server has public numbers only, and a nod
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import FederatedSystem, Update
-from fastfedrec.systems.fmf.fmf_ldp import FMFLDP, FMFState
-from fastfedrec.systems.private_prototypes.budget import MAX_PROTOTYPES
-from fastfedrec.systems.private_prototypes.model import PrivatePrototypes, PrototypeState
 
 
 @dataclass(frozen=True)
@@ -118,155 +114,3 @@ class Deployment(ABC):
     def n_coordinates(self, state: Any) -> int:
         """What a report may be about."""
         raise NotImplementedError
-
-
-class OwnDeployment(Deployment):
-    """A system that has rounds of one kind only, and a server here beside its `fit`."""
-
-    state_type: type
-    n_rounds: int
-
-    def count_clients(self, shard: Interactions) -> int:
-        return self.model.count_clients(shard)
-
-    def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
-        if phase:
-            raise ValueError(f"phase must be 0, got {phase}")
-        return NodeRounds(self.model, self.state_type, self.n_rounds)
-
-    def open(self, item_ids: np.ndarray, senders: Sequence[str], ledger: Ledger) -> None:
-        """Get ready for a run, or for the rest of one: a model of the catalogue and of no users."""
-        empty = np.zeros(0, dtype=np.int64)
-        self.model.interactions_ = Interactions(np.zeros(1, dtype=np.int64), empty, None, None, empty, item_ids, empty)
-        self.model.ledger_, self.model.communication_ = ledger, CommunicationLedger()
-
-    @abstractmethod
-    def new_ledger(self) -> Ledger:
-        """As `fit` starts one."""
-
-    @abstractmethod
-    def start(self, senders: Sequence[str], key: Key) -> Any:
-        """The first state; what the rounds' events cannot say goes into the ledger."""
-
-    def check(self, state: Any, round_number: int) -> None:
-        """Raise where training has left the numbers in which the model means anything."""
-
-    @abstractmethod
-    def finish(self, state: Any) -> Any:
-        """The fitted model, without users."""
-
-
-class FMFDeployment(OwnDeployment):
-    """FMF-LDP: the model serves a node's own users by `with_users`."""
-
-    state_type = FMFState
-
-    def __init__(self, model: FMFLDP):
-        super().__init__(model)
-        self.n_rounds = model.n_rounds
-
-    def prepare(self, data: Interactions) -> Interactions:
-        return self.model._as_fitted(data)
-
-    def objection(self, rounds: NodeRounds, state: FMFState, shard: Interactions, sender: str) -> str | None:
-        factors, expected = state.item_factors, (shard.n_items, self.model.n_factors)
-        if factors.shape != expected or factors.dtype != np.float32:
-            return f"item_factors must be float32 of shape {expected}, got {factors.dtype} {factors.shape}"
-        if not np.isfinite(factors).all():
-            return "item_factors hold NaN or infinite entries"
-        if state.rotation and not self.model.rotate:
-            return "a rotation was sent, and rotate is False"
-        return None
-
-    def new_ledger(self) -> Ledger:
-        return Ledger(self.model.delta)
-
-    def start(self, senders: Sequence[str], key: Key) -> FMFState:
-        self.model._tell(self.model.ledger_)
-        return self.model.initial_state(self.model.interactions_.n_items, key)
-
-    def check(self, state: FMFState, round_number: int) -> None:
-        self.model._check_convergence(state, round_number)
-
-    def finish(self, state: FMFState) -> FMFLDP:
-        self.model.item_factors_ = state.item_factors
-        self.model.user_factors_ = np.zeros((0, self.model.n_factors), dtype=np.float32)
-        self.model._finish()
-        return self.model
-
-    def largest_update(self, system: FederatedSystem, state: FMFState, n_clients: int) -> int:
-        if self.model.epsilon is None:
-            return 8 * state.item_factors.size
-        return 16 * min(self.model._n_coordinates(state), n_clients * self.model.n_reports) + 8
-
-    def check_separable(self) -> int:
-        if self.model.epsilon is None:
-            raise ValueError("epsilon must be given behind a shuffler: without it there are no reports")
-        return self.model.n_reports
-
-    def single_reports(
-        self, state: FMFState, shard: Interactions, key: Key, round_number: int, sender: str, n_threads: int
-    ) -> Update:
-        index, bit = self.model.report_stream(state, shard, key, round_number, sender=sender, n_threads=n_threads)
-        return Update(round_number, sender, shard.n_users, {"index": index, "bit": bit})
-
-    def add_up(self, state: FMFState, index: np.ndarray, bit: np.ndarray, round_number: int, sender: str) -> Update:
-        n_users = len(index) // self.model.n_reports
-        return self.model.collect_reports(state, index, bit, round_number, sender=sender, n_clients=n_users)
-
-    def n_coordinates(self, state: FMFState) -> int:
-        return self.model._n_coordinates(state)
-
-
-class PrototypesDeployment(OwnDeployment):
-    """Private prototypes: a node is an entity; the model serves its users by `serve`."""
-
-    state_type = PrototypeState
-    n_rounds = 1
-
-    def __init__(self, model: PrivatePrototypes):
-        super().__init__(model)
-        self.public_sizes: Mapping[str, int] | None = None
-        if model.grouping == "exemplars":
-            raise ValueError("grouping='exemplars' sends users' rows as they are and is never deployed")
-        if model.refine:
-            raise ValueError("refine=True is each entity's own work on its own data; deploy with refine=False")
-
-    def objection(self, rounds: NodeRounds, state: PrototypeState, shard: Interactions, sender: str) -> str | None:
-        if state.n_items != shard.n_items:
-            return f"n_items must be {shard.n_items}, got {state.n_items}"
-        if state.names.count(sender) != 1 or len(state.n_prototypes) != len(state.names):
-            return f"names must hold {sender!r} once, with a number of prototypes each"
-        # The budget rests on this number, so it is no server's to raise.
-        asked, own = state.n_prototypes[state.names.index(sender)], self.model.n_prototypes
-        if not (1 <= asked <= MAX_PROTOTYPES if isinstance(own, str) else asked == own):
-            return f"{asked} prototypes are asked for, and n_prototypes is {own!r}"
-        return None
-
-    def open(self, item_ids: np.ndarray, senders: Sequence[str], ledger: Ledger) -> None:
-        super().open(item_ids, senders, ledger)
-        model = self.model
-        model.entity_ids_, model.user_entities_ = np.array(senders), np.zeros(0, dtype=np.int64)
-        model.n_prototypes_ = model._plan_prototypes(
-            model._check_sizes(self.public_sizes, model.entity_ids_), model.interactions_
-        )
-        model._announced = model.budget(len(item_ids))
-
-    def new_ledger(self) -> Ledger:
-        return Ledger() if self.model.delta is None else Ledger(self.model.delta)
-
-    def start(self, senders: Sequence[str], key: Key) -> PrototypeState:
-        self.model._tell(self.model.ledger_, key)
-        planned = tuple(self.model.n_prototypes_.tolist())
-        return self.model.initial_state(tuple(senders), planned, self.model.interactions_.n_items, key)
-
-    def finish(self, state: PrototypeState) -> PrivatePrototypes:
-        model = self.model
-        model.item_factors_ = model._train(state, 1)
-        model.user_factors_ = np.zeros((0, model.n_factors))
-        model.user_side_item_factors_ = np.zeros((0, *model.item_factors_.shape))
-        model._finish()
-        return model
-
-    def largest_update(self, system: FederatedSystem, state: PrototypeState, n_clients: int) -> int:
-        return 8 * max(state.n_prototypes) * (1 + 3 * self.model._n_support(state.n_items))

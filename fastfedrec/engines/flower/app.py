@@ -17,10 +17,11 @@ from fastfedrec.core.threads import check_n_threads
 from fastfedrec.data.digest import digests
 from fastfedrec.data.ids import axis_ids
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.engines.deployment.deployed_fit import FitDeployment
-from fastfedrec.engines.deployment.deployment import Deployment, OwnDeployment, PrototypesDeployment
-from fastfedrec.engines.deployment.deployments import deployment_of
+from fastfedrec.engines.deployment.deployment import Deployment
+from fastfedrec.engines.deployment.deployment_of import deployment_of
+from fastfedrec.engines.deployment.fit_as_server import FitDeployment
 from fastfedrec.engines.deployment.node_memory import check_run_name
+from fastfedrec.engines.deployment.own_server import OwnDeployment, PrototypesDeployment
 from fastfedrec.engines.flower._node import Node, digest_of_items, name_system
 from fastfedrec.engines.flower.round_records import RoundRecords
 from fastfedrec.engines.flower.server import FlowerEngine

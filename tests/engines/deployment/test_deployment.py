@@ -5,7 +5,7 @@ import pytest
 
 from fastfedrec import FMFLDP, DPGram, Interactions, Key, LaplaceRRSVD, PrivatePrototypes, PrivRec, ShuffledSketchGram
 from fastfedrec.accounting import Ledger, LocalReports, ShuffledReports
-from fastfedrec.engines.deployment.deployments import deployment_of
+from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.engines.flower.server import FlowerEngine
 from fastfedrec.engines.flower.shuffled_server import ShuffledFlowerEngine
 from fastfedrec.rounds.system import Update

@@ -1,7 +1,7 @@
 """Which systems run where the data stay on nodes, and how."""
 
-from fastfedrec.engines.deployment.deployed_fit import TERMS, FitDeployment
-from fastfedrec.engines.deployment.deployment import FMFDeployment, OwnDeployment, PrototypesDeployment
+from fastfedrec.engines.deployment.fit_as_server import TERMS, FitDeployment
+from fastfedrec.engines.deployment.own_server import FMFDeployment, OwnDeployment, PrototypesDeployment
 from fastfedrec.rounds.system import FederatedSystem
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
 from fastfedrec.systems.private_prototypes.model import PrivatePrototypes
