@@ -37,28 +37,19 @@ def _als(data, size, n_threads):
     return lambda: als.solve_users(data, item_factors, regularization=0.1, confidence_weight=2.0, n_threads=n_threads)
 
 
-def _round_of(model):
+def _round_of(make, source=lambda data: data):
+    """A round of what `make` makes for a size; `source` is what of the data its first state is made of."""
+
     def case(data, size, n_threads):
-        state = model.initial_state(N_ITEMS, KEY)
+        model = make(size)
+        state = model.initial_state(source(data), KEY)
         return lambda: model.local_round(state, data, KEY, 0, n_threads=n_threads)
 
     return case
 
 
-def _fmf_ldp_reports(data, size, n_threads):
-    return _round_of(FMFLDP(n_reports=size))(data, size, n_threads)
-
-
-def _laplace_rr_svd(data, size, n_threads):
-    model = LaplaceRRSVD(max_ratings=N_ITEMS)  # nobody has more: which size trims users would be a matter of chance
-    state = model.initial_state(data, KEY)
-    return lambda: model.local_round(state, data, KEY, 0, n_threads=n_threads)
-
-
-def _fedrec(data, size, n_threads):
-    model = FedRec(rho=1, t_predict=0, n_factors=5)
-    state = model.initial_state(data, KEY)
-    return lambda: model.local_round(state, data, KEY, 0, n_threads=n_threads)
+def _fmf_ldp(make):
+    return _round_of(make, lambda data: data.n_items)
 
 
 def _sketch(data, size, n_threads):
@@ -113,16 +104,18 @@ def _noise(data, size, n_threads):
     return lambda: noise.privatize(values, key=KEY, n_threads=n_threads)
 
 
+_BOTH = ("users", "interactions a user")
 CASES = {
-    "als.solve_users": (_als, ("users", "interactions a user")),
-    "FMFLDP.local_round": (_round_of(FMFLDP()), ("users", "interactions a user")),
-    "FMFLDP.local_round, reports": (_fmf_ldp_reports, ("reports a user",)),
+    "als.solve_users": (_als, _BOTH),
+    "FMFLDP.local_round": (_fmf_ldp(lambda size: FMFLDP()), _BOTH),
+    "FMFLDP.local_round, reports": (_fmf_ldp(lambda size: FMFLDP(n_reports=size)), ("reports a user",)),
     "ShuffledSketchGram, reports": (_sketch, ("users", "reports a user")),
-    "LaplaceRRSVD.local_round": (_laplace_rr_svd, ("users", "interactions a user")),
-    "FedRec.local_round": (_fedrec, ("users", "interactions a user")),
-    "sgd.fit_factors": (_sgd, ("users", "interactions a user")),
-    "nmf.fit_nmf": (_nmf, ("users", "interactions a user")),
-    "clustering.assign_rows": (_clustering, ("users", "interactions a user")),
+    # Nobody has more ratings: which size trims users would be a matter of chance.
+    "LaplaceRRSVD.local_round": (_round_of(lambda size: LaplaceRRSVD(max_ratings=N_ITEMS)), _BOTH),
+    "FedRec.local_round": (_round_of(lambda size: FedRec(rho=1, t_predict=0, n_factors=5)), _BOTH),
+    "sgd.fit_factors": (_sgd, _BOTH),
+    "nmf.fit_nmf": (_nmf, _BOTH),
+    "clustering.assign_rows": (_clustering, _BOTH),
     "evaluate": (_evaluate, ("users",)),
     "recommend_factors": (_recommend, ("users",)),
     "sample_unseen": (_unseen, ("users",)),

@@ -10,16 +10,6 @@ N_THREADS = 2
 SHAPE = (4_096, 1_024)
 
 
-def _numpy(values):
-    """Ten passes of sums and differences, each over all rows at once."""
-    out, half = values.copy(), 1
-    while half < SHAPE[1]:
-        pairs = out.reshape(len(out), -1, 2, half)
-        out = np.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], axis=2).reshape(SHAPE)
-        half *= 2
-    return out
-
-
 def _floor(case):
     """Each number read once and written once; ten additions a number are less."""
     return 2 * case.values.nbytes / triad_bytes_per_second()
@@ -44,4 +34,10 @@ class Transform:
         return hadamard_transform(self.values, n_threads=N_THREADS)
 
     def _numpy(self):
-        return _numpy(self.values)
+        """Ten passes of sums and differences, each over all rows at once."""
+        out, half = self.values.copy(), 1
+        while half < SHAPE[1]:
+            pairs = out.reshape(len(out), -1, 2, half)
+            out = np.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], axis=2).reshape(SHAPE)
+            half *= 2
+        return out

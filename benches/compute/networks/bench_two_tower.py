@@ -30,7 +30,6 @@ def _problem():
     network = TwoTower(Features.from_interactions(data, user=list(users), item=["genres"]))
     rows = np.flatnonzero(data.interactions_per_user() >= N_EXAMPLES // 5)[:N_CLIENTS]
     drawn = draw_examples(data, Events.from_interactions(data), rows, 4, key=KEY)
-    kept = (drawn.indptr[:-1, None] + np.arange(N_EXAMPLES)).ravel()
     kept = np.concatenate([
         np.random.default_rng(k).permutation(np.arange(a, b))[:N_EXAMPLES]
         for k, (a, b) in enumerate(zip(drawn.indptr[:-1], drawn.indptr[1:], strict=True))

@@ -6,7 +6,7 @@ import numpy as np
 
 from benches.floors import fastest
 from benches.generated import random_interactions
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer, times_faster
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer, times_faster, times_of_part
 from fastfedrec import Key, hardware
 from fastfedrec._kernels.mechanisms.channels import binary_response as kernel
 from fastfedrec.mechanisms import BinaryResponse
@@ -77,12 +77,7 @@ class InstructionSets(OnInstructionSet):
         BinaryResponse(EPSILON).privatize(self.values, key=Key.from_seed(0), out=self.out, n_threads=1)
 
     def _times(self, other, part):
-        some = self.bits[: len(self.bits) // part]
-        try:
-            other(some[:10])
-        except ImportError:
-            return math.nan  # n/a: the peer is not installed
-        return part * times_faster(lambda: other(some), self._privatize)
+        return times_of_part(other, self.bits, part, self._privatize)
 
     def track_draws_per_second(self, instruction_set):
         return len(self.bits) / fastest(self._privatize)

@@ -13,6 +13,20 @@ N_ITEMS = 100
 SIZES = {GRR: 1_000_000, OUE: 50_000}
 
 
+def draw_items(n_items, size):
+    """An item of each client."""
+    popularity = 1 / np.arange(1, n_items + 1) ** 0.9
+    return np.random.default_rng(1).choice(n_items, size, p=popularity / popularity.sum())
+
+
+def check(name, oracle, values, reports):
+    """Raise where reports do not tell of the items of which they were made."""
+    true = np.bincount(values, minlength=oracle.n_values) / len(values)
+    worst = abs(oracle.estimate(reports) - true).max()
+    if worst > 7 * math.sqrt(oracle.variance(float(true.max()), len(values))):
+        raise AssertionError(f"{name} gives a frequency that is off by {worst:.4f}")
+
+
 def _floor(case):
     """A word a report of GRR, and a word a bit of OUE."""
     return keystream_seconds(len(case.values) * (1 if isinstance(case.oracle, GRR) else N_ITEMS))
@@ -29,14 +43,8 @@ class PrivatizeItems:
         kind = {"GRR": GRR, "OUE": OUE}[oracle]
         self.oracle = kind(EPSILON, N_ITEMS)
         self.run = getattr(self, f"_{impl}_{oracle.lower()}" if impl == "numpy" else "_fastfedrec")
-        popularity = 1 / np.arange(1, N_ITEMS + 1) ** 0.9
-        popularity /= popularity.sum()
-        rng = np.random.default_rng(1)
-        self.values = rng.choice(N_ITEMS, SIZES[kind], p=popularity).astype(np.uint8)
-        true = np.bincount(self.values, minlength=N_ITEMS) / len(self.values)
-        worst = abs(self.oracle.estimate(self.run(self.values)) - true).max()
-        if worst > 7 * math.sqrt(self.oracle.variance(float(true.max()), len(self.values))):
-            raise AssertionError(f"{impl} {oracle} gives a frequency that is off by {worst:.4f}")
+        self.values = draw_items(N_ITEMS, SIZES[kind]).astype(np.uint8)
+        check(f"{impl} {oracle}", self.oracle, self.values, self.run(self.values))
 
     def time_privatize(self, oracle, impl):
         self.run(self.values)

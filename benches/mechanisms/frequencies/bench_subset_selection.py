@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from benches.mechanisms.frequencies.bench_frequency import check, draw_items
 from benches.ratios import keystream_seconds, with_ratios
 from fastfedrec import Key
 from fastfedrec.mechanisms import SubsetSelection
@@ -28,13 +29,8 @@ class PrivatizeItems:
     def setup(self, impl, n_items):
         self.oracle = SubsetSelection(EPSILON, n_items)
         self.run = self._fastfedrec if impl == "fastfedrec" else self._numpy
-        popularity = 1 / np.arange(1, n_items + 1) ** 0.9
-        popularity /= popularity.sum()
-        self.values = np.random.default_rng(1).choice(n_items, SIZES[n_items], p=popularity).astype(np.uint16)
-        true = np.bincount(self.values, minlength=n_items) / len(self.values)
-        worst = abs(self.oracle.estimate(self.run()) - true).max()
-        if worst > 7 * math.sqrt(self.oracle.variance(float(true.max()), len(self.values))):
-            raise AssertionError(f"{impl} gives a frequency that is off by {worst:.4f}")
+        self.values = draw_items(n_items, SIZES[n_items]).astype(np.uint16)
+        check(impl, self.oracle, self.values, self.run())
 
     def time_privatize(self, impl, n_items):
         self.run()

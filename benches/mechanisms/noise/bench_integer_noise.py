@@ -3,21 +3,22 @@
 import numpy as np
 
 from benches.floors import fastest
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer, times_faster
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer, times_faster, times_of_part
 from fastfedrec import Key, hardware
 from fastfedrec.mechanisms import DiscreteGaussian, DiscreteLaplace, LayeredGaussian, RoundedGaussian
 
 SCALE = 10
 
 
+KINDS = {"laplace": DiscreteLaplace, "gaussian": DiscreteGaussian}
+
+
 def _fastfedrec(values, distribution):
-    kinds = {"laplace": DiscreteLaplace, "gaussian": DiscreteGaussian}
-    return kinds[distribution](SCALE, sampler="table").privatize(values, key=Key.from_seed(0), n_threads=1)
+    return KINDS[distribution](SCALE, sampler="table").privatize(values, key=Key.from_seed(0), n_threads=1)
 
 
 def _exact(values, distribution):
-    kinds = {"laplace": DiscreteLaplace, "gaussian": DiscreteGaussian}
-    return kinds[distribution](SCALE).privatize(values, key=Key.from_seed(0))
+    return KINDS[distribution](SCALE).privatize(values, key=Key.from_seed(0))
 
 
 def _rounded(values, distribution):
@@ -116,8 +117,7 @@ class InstructionSets(OnInstructionSet):
         self.distribution = mechanism.removeprefix("discrete_")
         self.values = np.arange(1_000_000)
         self.out = np.empty_like(self.values)
-        kinds = {"laplace": DiscreteLaplace, "gaussian": DiscreteGaussian}
-        self.noise = kinds[self.distribution](SCALE, sampler="table")
+        self.noise = KINDS[self.distribution](SCALE, sampler="table")
         with hardware.use_instruction_set("plain"):
             expected = _fastfedrec(self.values, self.distribution)
         np.testing.assert_array_equal(_fastfedrec(self.values, self.distribution), expected)
@@ -126,12 +126,7 @@ class InstructionSets(OnInstructionSet):
         self.noise.privatize(self.values, key=Key.from_seed(0), out=self.out, n_threads=1)
 
     def _times(self, other, part):
-        some = self.values[: len(self.values) // part]
-        try:
-            other(some[:2], self.distribution)
-        except ImportError:
-            return np.nan  # n/a: the peer is not installed
-        return part * times_faster(lambda: other(some, self.distribution), self._add)
+        return times_of_part(lambda values: other(values, self.distribution), self.values, part, self._add)
 
     def track_draws_per_second(self, mechanism, instruction_set):
         return len(self.values) / fastest(self._add)

@@ -35,6 +35,16 @@ def numpy_round(item_factors, shard, seed):
     return sums
 
 
+def _check(update, theirs, n_users, least):
+    """Raise where an update and NumPy's sums do not estimate the same: their correlation must be `least` or more."""
+    ours = np.zeros(len(theirs))
+    ours[update.arrays["coordinate"]] = update.arrays["total"]
+    # Each report moves one coordinate by +-1: the squared difference of the sums is about two a report.
+    spread = np.sum((ours - theirs) ** 2) / (2 * n_users * N_REPORTS)
+    if not 0.8 < spread < 1.2 or np.corrcoef(ours, theirs)[0, 1] < least:
+        raise AssertionError(f"the two rounds do not estimate the same (spread {spread:.3f})")
+
+
 class Round:
     """One round at 20,000 x 1,000; the two sums estimate the same gradient, which is checked."""
 
@@ -52,18 +62,10 @@ class Round:
         factors = (0.02 * Key.from_seed(2).normal("bench", size=5_000).reshape(1_000, 5)).astype(np.float32)
         self.state = FMFState(factors)
         if impl == "numpy":
-            self._check(data)
-
-    def _check(self, data):
-        shard = data.shard(4)[0]
-        update = self.model.local_round(self.state, shard, Key.from_seed(3), 0)
-        ours = np.zeros(5_000)
-        ours[update.arrays["coordinate"]] = update.arrays["total"]
-        theirs = numpy_round(self.state.item_factors.astype(np.float64), shard, seed=4)
-        # Each report moves one coordinate by +-1: the squared difference of the sums is about two a report.
-        spread = np.sum((ours - theirs) ** 2) / (2 * shard.n_users * N_REPORTS)
-        if not 0.8 < spread < 1.2 or np.corrcoef(ours, theirs)[0, 1] < 0.3:
-            raise AssertionError(f"the two rounds do not estimate the same gradient (spread {spread:.3f})")
+            shard = data.shard(4)[0]
+            update = self.model.local_round(self.state, shard, Key.from_seed(3), 0)
+            theirs = numpy_round(self.state.item_factors.astype(np.float64), shard, seed=4)
+            _check(update, theirs, shard.n_users, 0.3)
 
     def time_round(self, data, impl, n_threads):
         if impl == "numpy":
@@ -87,12 +89,7 @@ class NormalizedRound(OnInstructionSet):
         self.state = self.model.initial_state(data.n_items, Key.from_seed(2))
         shard = data.shard(40)[0]
         update = self.model.local_round(self.state, shard, Key.from_seed(3), 0)
-        ours = np.zeros(1024 * 8)
-        ours[update.arrays["coordinate"]] = update.arrays["total"]
-        theirs = self._numpy(shard)
-        spread = np.sum((ours - theirs) ** 2) / (2 * shard.n_users * N_REPORTS)
-        if not 0.8 < spread < 1.2 or np.corrcoef(ours, theirs)[0, 1] < 0.05:
-            raise AssertionError(f"the two rounds do not estimate the same numbers (spread {spread:.3f})")
+        _check(update, self._numpy(shard), shard.n_users, 0.05)
 
     def _numpy(self, shard):
         """As `numpy_round`, with one transform of the whole gradient, pass by pass."""
