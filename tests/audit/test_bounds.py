@@ -21,7 +21,7 @@ from fastfedrec.audit import bounds as module
 from fastfedrec.audit._events import candidates, lowest_bit
 from fastfedrec.audit._outputs import Raised, read_outputs
 from fastfedrec.audit.cases import CASES
-from fastfedrec.cli import audit as _cli_audit
+from fastfedrec.cli import audit as cli_audit
 from fastfedrec.cli.main import main
 from fastfedrec.mechanisms import BinaryResponse, Channel, DiscreteLaplace
 
@@ -336,7 +336,7 @@ def test_every_mechanism_of_the_package_is_audited():
 def test_half_the_noise_is_found_and_the_whole_is_not(name):
     # A tenth of the draws that the command takes, so that it can run on every change; two choices hide more.
     n = 60_000 if name == "exponential-mechanism-two" else 20_000
-    whole, half = (_cli_audit.audit_case(CASES[name].make(1.0, factor, Key.from_seed(2)), n) for factor in (1, 2))
+    whole, half = (cli_audit.audit_case(CASES[name].make(1.0, factor, Key.from_seed(2)), n) for factor in (1, 2))
     assert half.verdict == "violated"
     assert whole.verdict == ("consistent" if CASES[name].is_sound else "violated")
 
@@ -346,7 +346,7 @@ def test_the_table_of_the_page_is_what_the_program_finds(name):
     (line,) = (line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{name}` |"))
     shown = [cell.strip() for cell in line.strip("| ").split("|")]
     entry = CASES[name]
-    whole, half = (_cli_audit.audit_case(entry.make(1.0, factor, Key.from_seed(1))) for factor in (1, 2))
+    whole, half = (cli_audit.audit_case(entry.make(1.0, factor, Key.from_seed(1))) for factor in (1, 2))
     assert shown[1] == f"{whole.measure} 1"
     assert (shown[3], shown[4], shown[6]) == (whole.verdict, entry.broken, half.verdict)
     assert [float(shown[2]), float(shown[5])] == pytest.approx([whole.lower_bound, half.lower_bound], abs=0.02)
@@ -374,7 +374,7 @@ def test_every_mechanism_of_the_package_is_consistent_with_its_claim(name, capsy
 @pytest.mark.parametrize("name", SOUND)
 def test_plotted_loss_adds_up_and_stays_within_a_pure_claim(name):
     case = CASES[name].make(1.0, 1, Key.from_seed(1))
-    loss, probability = _cli_audit._loss_distribution(name, case)
+    loss, probability = cli_audit._loss_distribution(name, case)
     assert probability.sum() == pytest.approx(1, rel=1e-9)
     assert (np.diff(loss) > 0).all()
     assert 0.01 < np.average(loss, weights=probability) < 1
@@ -395,7 +395,7 @@ def test_command_finds_half_of_the_noise_missing(capsys):
 
 
 def test_command_audits_them_all(capsys, monkeypatch):
-    monkeypatch.setattr(_cli_audit, "CASES", {name: CASES[name] for name in ("grr", "rounded-gaussian")})
+    monkeypatch.setattr(cli_audit, "CASES", {name: CASES[name] for name in ("grr", "rounded-gaussian")})
     assert main(["audit", "all", "--seed", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     page = PAGE.read_text().splitlines()

@@ -16,7 +16,7 @@ from fastfedrec.systems.private_prototypes import private_kmeans as kmeans_modul
 from fastfedrec.systems.private_prototypes import private_lloyd as lloyd_module
 from fastfedrec.systems.private_prototypes import prototypes as prototypes_module
 from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
-from fastfedrec.systems.privrec import start as _privrec_start
+from fastfedrec.systems.privrec import start as privrec_start
 from fastfedrec.systems.privrec.start import release_popularity
 
 KEY = Key.from_seed(46)
@@ -80,11 +80,11 @@ def test_a_user_with_everything_moves_counts_by_no_more_than_agreed(name):
     assert 0 < moved <= 10
 
 
-def test_privrec_starts_from_counts_that_were_recorded_and_from_no_others(monkeypatch):
+def testprivrec_starts_from_counts_that_were_recorded_and_from_no_others(monkeypatch):
     found = []
-    start = _privrec_start.popularity_start
+    start = privrec_start.popularity_start
     record = lambda *arguments: found.append(arguments[2]) or start(*arguments)  # noqa: E731
-    monkeypatch.setattr(_privrec_start, "popularity_start", record)
+    monkeypatch.setattr(privrec_start, "popularity_start", record)
     data = sparse_rows(20, 60)
     options = {"n_factors": 16, "hidden": (16,), "n_rounds": 0}
     model = PrivRec(popularity_epsilon=0.5, **options).fit(data, key=KEY)
