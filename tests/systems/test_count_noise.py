@@ -80,7 +80,7 @@ def test_a_user_with_everything_moves_counts_by_no_more_than_agreed(name):
     assert 0 < moved <= 10
 
 
-def testprivrec_starts_from_counts_that_were_recorded_and_from_no_others(monkeypatch):
+def test_privrec_starts_from_counts_that_were_recorded_and_from_no_others(monkeypatch):
     found = []
     start = privrec_start.popularity_start
     record = lambda *arguments: found.append(arguments[2]) or start(*arguments)  # noqa: E731
