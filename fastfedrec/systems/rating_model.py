@@ -1,5 +1,6 @@
 """What every fitted model of ratings offers beside score and recommend: predictions on the scale of the ratings."""
 
+from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
@@ -22,15 +23,18 @@ _BLOCK_CELLS = 2**22  # entries of users' systems held at once
 _LEAST_RIDGE = 1e-9  # keeps a user with fewer ratings than factors from having no solution
 
 
-class RatingModel(Recommender):
-    """A model whose scores are ratings."""
+class ValueModel(Recommender):
+    """A model whose scores are values that users have for items."""
 
-    grid: Sequence[float]
+    @property
+    @abstractmethod
+    def _bounds(self) -> tuple[float, float]:
+        """The least and the largest value that is predicted."""
 
     def predict(
         self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray
     ) -> np.ndarray:
-        """The rating that each user is predicted to give the item beside it.
+        """The rating, or other value, that each user is predicted to have for the item beside it.
 
         Parameters
         ----------
@@ -40,7 +44,7 @@ class RatingModel(Recommender):
         Returns
         -------
         ndarray of shape (n,), float64
-            Within the range of `grid`: scores are cut off only here, at the end.
+            Within `grid`, or `value_range`: scores are cut off only here, at the end.
 
         Raises
         ------
@@ -48,7 +52,17 @@ class RatingModel(Recommender):
             An id the model was not fitted on.
         """
         model = self._fitted()
-        return np.clip(model.score(user_ids, item_ids), model.grid[0], model.grid[-1])
+        return np.clip(model.score(user_ids, item_ids), *model._bounds)
+
+
+class RatingModel(ValueModel):
+    """A model whose scores are ratings."""
+
+    grid: Sequence[float]
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return self.grid[0], self.grid[-1]
 
     def evaluate(self, test: Interactions, metrics: Sequence[str] = ("rmse", "mae")) -> dict[str, float]:
         """The errors of predicted test ratings, by `fastfedrec.evaluation.evaluate_ratings`.

@@ -43,7 +43,9 @@ OTHERS = [
     *(LaplaceRRSVD(variant) for variant in ("optimal", "mixture", "serial", "laplace", "published", None)),
     ItemMean(1.0),
 ]
-BASES = {"Baseline", "OwnRows", "_Unprotected", "RatingModel", "RatingBaseline", "AdditiveModel", "GramModel"}
+BASES = {
+    "Baseline", "OwnRows", "_Unprotected", "ValueModel", "RatingModel", "RatingBaseline", "AdditiveModel", "GramModel",
+}  # fmt: skip
 
 
 NOT_COMPARED = {"interactions_", "ledger_", "features_", "n_epochs_"}  # the last is of one fit, and not saved

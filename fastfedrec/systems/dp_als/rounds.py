@@ -123,11 +123,6 @@ class NoisyRound(FederatedSystem):
         """Add up one shard's contributions, exactly."""
         return Update(round, sender, shard.n_users, self._sums(state, shard, key, resolve_n_threads(n_threads)))
 
-    def merge(self, a: Update, b: Update) -> Update:
-        """Add two updates of one round; integer sums are exact, so in any order."""
-        sums = {name: a.arrays[name] + b.arrays[name] for name in self.shapes}
-        return Update(a.round, "merged", a.n_clients + b.n_clients, sums)
-
     def apply(self, state: ALSState, update: Update) -> ALSState:
         """Add the noise, and learn from it."""
         noisy = {

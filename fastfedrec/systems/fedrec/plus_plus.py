@@ -113,24 +113,9 @@ class FedRecPlusPlus(FedRec):
         self.min_clients_per_denoiser = min_clients_per_denoiser
         self.fill_by = fill_by
         super().__init__(
-            rho,
-            filling,
-            t_predict,
-            t_local,
-            client_share,
-            n_factors,
-            n_rounds,
-            learning_rate,
-            learning_rate_decay,
-            regularization,
-            keep_probability,
-            add_probability,
-            clip_norm,
-            noise_multiplier,
-            divisor,
-            max_items,
-            grid,
-        )
+            rho, filling, t_predict, t_local, client_share, n_factors, n_rounds, learning_rate, learning_rate_decay,
+            regularization, keep_probability, add_probability, clip_norm, noise_multiplier, divisor, max_items, grid,
+        )  # fmt: skip
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

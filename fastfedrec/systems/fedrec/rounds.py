@@ -262,11 +262,6 @@ class FedRecRounds(FederatedSystem):
             )
         return Update(round, sender, shard.n_users, dict(zip(self._fields, sums, strict=True)))
 
-    def merge(self, a: Update, b: Update) -> Update:
-        """Add two updates of one round, modulo 2^64: in any order."""
-        arrays = {name: a.arrays[name] + b.arrays[name] for name in self._fields}
-        return Update(a.round, "merged", a.n_clients + b.n_clients, arrays)
-
     def apply(self, state: FedRecState, update: Update) -> FedRecState:
         """Take one step along the mean gradient of each item that somebody spoke of."""
         total = self.real_sums(update)

@@ -94,8 +94,7 @@ class NoisySum(FederatedSystem):
         """Add two updates of one round; integer sums are exact, so in any order."""
         if a.n_clients == 0:  # zeros, by the rules; and a copy of the others' sums may be gigabytes
             return Update(a.round, "merged", b.n_clients, b.arrays)
-        sums = a.arrays[self._field] + b.arrays[self._field]
-        return Update(a.round, "merged", a.n_clients + b.n_clients, {self._field: sums})
+        return super().merge(a, b)
 
     def apply(self, state: GramState, update: Update) -> GramState:
         """Add the noise."""

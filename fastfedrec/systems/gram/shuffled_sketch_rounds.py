@@ -224,8 +224,7 @@ class SketchRound(FederatedSystem):
         """Add two updates of one round; integer sums are exact, so in any order."""
         if a.n_clients == 0:  # zeros, by the rules; and a copy of the others' sums may be gigabytes
             return Update(a.round, "merged", b.n_clients, b.arrays)
-        arrays = {name: a.arrays[name] + b.arrays[name] for name in a.arrays}
-        return Update(a.round, "merged", a.n_clients + b.n_clients, arrays)
+        return super().merge(a, b)
 
     def apply(self, state: SketchState, update: Update) -> SketchState:
         """Turn the answers back: D1 H C H D2 added up over rotations, and its transpose; exact in whole numbers."""

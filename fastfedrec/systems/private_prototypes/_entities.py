@@ -1,6 +1,5 @@
 """What entities of private prototypes keep to themselves: their users' factors, refined item factors, predictions."""
 
-from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,12 +7,12 @@ import numpy as np
 from fastfedrec.compute.nmf import solve_rows_nonnegative
 from fastfedrec.core.threads import one_blas_thread, threads_for_rows
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.systems.recommender import Recommender
+from fastfedrec.systems.rating_model import ValueModel
 
 _REFINING_EPOCHS = 5
 
 
-class _EntityModels(Recommender):
+class _EntityModels(ValueModel):
     """A model of each entity, around item factors that came from a server."""
 
     refine: bool
@@ -76,29 +75,10 @@ class _EntityModels(Recommender):
 
     # ---- use ----------------------------------------------------------------------------------------------------
 
-    def predict(
-        self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray
-    ) -> np.ndarray:
-        """The value that each user is predicted to have for the item beside it.
-
-        Parameters
-        ----------
-        user_ids, item_ids : array_like of shape (n,)
-            External ids, taken in pairs.
-
-        Returns
-        -------
-        ndarray of shape (n,), float64
-            Within `value_range` where prototypes are masked, else from 0 to its upper end.
-
-        Raises
-        ------
-        KeyError
-            An id the model was not fitted on.
-        """
-        model = self._fitted()
-        low, high = model.value_range
-        return np.clip(model.score(user_ids, item_ids), low if model.prototypes == "masked" else 0.0, high)
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        low, high = self.value_range
+        return low if self.prototypes == "masked" else 0.0, high  # a mean over zeros may be below the range
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         if not self.refine:

@@ -17,13 +17,14 @@ from fastfedrec.rounds.fit import resolve_ledger
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.private_prototypes.server import encode_labels
-from fastfedrec.systems.recommender import Recommender, check_interactions
+from fastfedrec.systems.rating_model import ValueModel
+from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["CentralNMF", "IndividualNMF"]
 
 
 @dataclass(repr=False, eq=False)
-class CentralNMF(Recommender):
+class CentralNMF(ValueModel):
     """Non-negative matrix factorisation of everybody's data in one place: what federation without loss would reach.
 
     **Guarantee.** None: a server sees all data, and the ledger says so.
@@ -139,28 +140,9 @@ class CentralNMF(Recommender):
     def _models(self, labels: np.ndarray) -> np.ndarray:
         return np.zeros_like(labels)
 
-    def predict(
-        self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray
-    ) -> np.ndarray:
-        """The value that each user is predicted to have for the item beside it.
-
-        Parameters
-        ----------
-        user_ids, item_ids : array_like of shape (n,)
-            External ids, taken in pairs.
-
-        Returns
-        -------
-        ndarray of shape (n,), float64
-            Within `value_range`.
-
-        Raises
-        ------
-        KeyError
-            An id the model was not fitted on.
-        """
-        model = self._fitted()
-        return np.clip(model.score(user_ids, item_ids), *model.value_range)
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return self.value_range
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_users, n_items = self.interactions_.shape

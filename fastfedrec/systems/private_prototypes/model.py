@@ -67,7 +67,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
     max_entries : int
         Kept of a user, at random; public.
     value_range : tuple of float
-        Values are clipped to it; public.
+        Values are clipped to it; public.  So are predictions, whose lower end is 0 where prototypes are zero-filled.
     prototypes : {"masked", "zero_filled"}
         A mean over those who have a value, which predicts well, or over all users of a group, which ranks well.
     support : {"all", "gumbel"}

@@ -141,11 +141,6 @@ class CohortRounds(FederatedSystem):
             self.checkpoint.keep_message(update)
         return update
 
-    def merge(self, a: Update, b: Update) -> Update:
-        """Add two sums; exact where there is noise, for they are integers."""
-        total = a.arrays["total"] + b.arrays["total"]
-        return Update(a.round, "merged", a.n_clients + b.n_clients, {"total": total})
-
     def apply(self, state: PrivRecState, update: Update) -> PrivRecState:
         """Add noise, divide by the planned size of the cohort, and step along the mean (equation 6)."""
         total = update.arrays["total"]
