@@ -85,6 +85,7 @@ def look_up_ids(
     cdef int t
     if n == 0:
         return
+    # Threads have ranges of `out` of their own.
     for t in prange(n_threads, nogil=True, schedule="static", num_threads=n_threads):
         look_up_range(&ids[0], n * t // n_threads, n * (t + 1) // n_threads, &rows[0], &out[0])
 
@@ -107,6 +108,7 @@ cdef bint is_sorted(const UserRow* user, const int32_t* item, Py_ssize_t begin, 
     while start < end:
         falls = 0
         for k in range(start, min(start + BLOCK, end)):
+            # Also against the last pair of the range before
             falls |= (user[k] < user[k - 1]) | ((user[k] == user[k - 1]) & (item[k] < item[k - 1]))
         if falls:
             return False
@@ -116,6 +118,7 @@ cdef bint is_sorted(const UserRow* user, const int32_t* item, Py_ssize_t begin, 
 
 cdef void find_starts(const UserRow* user, Py_ssize_t begin, Py_ssize_t end, int64_t* indptr) noexcept nogil:
     """Where users' pairs begin in a range of pairs in order: a count would wait for itself at each pair of a user."""
+    # A row's start is written by one range: the one with the first pair of this row or of a later one.
     cdef Py_ssize_t k, row = user[begin - 1] + 1 if begin else 0
     for k in range(begin, end):
         while row <= user[k]:
@@ -140,6 +143,7 @@ cdef void take_starts(int64_t* counts, Py_ssize_t n_rows, int n_threads) noexcep
     cdef Py_ssize_t row
     cdef int64_t start = 0, count
     cdef int t
+    # Row by row, and within a row thread by thread: so the order is stable, whatever the number of threads.
     for row in range(n_rows):
         for t in range(n_threads):
             count = counts[t * n_rows + row]
@@ -154,6 +158,7 @@ cdef void deal_to_items(
     cdef Py_ssize_t k
     cdef int64_t to
     for k in range(begin, end):
+        # Places of a thread and item are its own: no two threads write to one.
         to = starts[item[k]]
         by_item[2 * to] = <Position>user[k]
         by_item[2 * to + 1] = <Position>k
@@ -190,11 +195,13 @@ def sort_pairs(
         if not falls:
             for t in prange(n_threads, schedule="static", num_threads=n_threads):
                 find_starts(&user_rows[0], n * t // n_threads, n * (t + 1) // n_threads, &indptr[0])
+            # Users behind the last pair have none.
             for k in range(<Py_ssize_t>user_rows[n - 1] + 1, n_users + 1):
                 indptr[k] = n
             with gil:
                 return False
         starts.resize(n_threads * max(n_users, n_items))
+        # A counting sort by item, then by user: the second is stable, so a user's pairs stay in order of items.
         for t in prange(n_threads, schedule="static", num_threads=n_threads):
             count_items(&item_rows[0], n * t // n_threads, n * (t + 1) // n_threads, &starts[t * n_items])
         take_starts(starts.data(), n_items, n_threads)
@@ -255,7 +262,7 @@ cdef int find_fault_in(
         stop, first = min(start + BLOCK, end), row
         outside, falls, unfit = 0, 0, 0
         for k in range(start, stop):
-            outside |= <uint32_t>item[k] >= n_items
+            outside |= <uint32_t>item[k] >= n_items  # a negative one is at least 2^31 without its sign
         for k in range(max(start, 1), stop if rising else 0):
             falls += item[k] <= item[k - 1]
         if values:
@@ -281,6 +288,7 @@ cdef int name_fault(
         begins = False
         while row < n_rows and indptr[row] <= k:
             begins, row = True, row + 1
+        # One of the three is found before the block ends: `find_fault_in` has counted it.
         where[0] = k
         if <uint32_t>item[k] >= n_items:
             return COLUMN
@@ -327,6 +335,7 @@ def find_fault(
             &indptr[0], n_rows, &indices[0], first_value, <uint32_t>n_items, rising,
             n * t // n_threads, n * (t + 1) // n_threads, &where[t]
         )
+    # Ranges in their order: the first fault of all, whatever the number of threads.
     for t in range(n_threads):
         if kinds[t] != SOUND:
             return kinds[t], where[t]
