@@ -201,14 +201,15 @@ def test_bad_reports_are_left_out(data):
 
 @pytest.mark.parametrize("strongest", [1.0, 1e12, 1e200, 1e308])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e12])
-def test_every_user_sends_every_report_whatever_its_data(strongest, scale):
+@pytest.mark.parametrize("options", [{}, {"normalize": "l2"}, {"normalize": "l2", "rotate": True}], ids=str)
+def test_every_user_sends_every_report_whatever_its_data(options, strongest, scale):
     # Whether a client answers must not depend on its data: not on an empty row, nor on values that make its own
     # system singular or overflow. The other users' reports do not change either.
     ordinary = np.array([[0.0, 0, 0], [1, 0, 1], [1, 1, 1]])
     extreme = ordinary.copy()
     extreme[2] *= strongest
-    model = FMFLDP(2, 1.0, n_reports=13, regularization=1.0, confidence_weight=1.0, use_values=True)
-    state = state_of(3, 2, 5, scale)
+    model = FMFLDP(2, 1.0, n_reports=13, regularization=1.0, confidence_weight=1.0, use_values=True, **options)
+    state = replace(state_of(3, 2, 5, scale), rotation=5)
 
     def reports_of(matrix):
         key, users = Key.from_seed(1), Interactions.from_scipy(csr_array(matrix)).shard(3)

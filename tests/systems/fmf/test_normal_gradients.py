@@ -147,28 +147,6 @@ def test_each_round_turns_anew_and_runs_differ():
     assert FMFLDP().initial_state(50, Key.from_seed(1)).rotation == 0
 
 
-@both
-@pytest.mark.parametrize("strongest", [1e12, 1e200, 1e308])
-@pytest.mark.parametrize("scale", [1e-3, 1e12])
-def test_every_user_sends_every_report_whatever_its_data(rotate, strongest, scale):
-    ordinary = np.array([[0.0, 0, 0], [1, 0, 1], [1, 1, 1]])
-    extreme = ordinary.copy()
-    extreme[2] *= strongest
-    model = model_of(rotate, n_factors=2, n_reports=13, regularization=1.0, confidence_weight=1.0, use_values=True)
-    state, key = state_of(3, 2, 5, scale), Key.from_seed(1)
-    for user in range(3):
-        usual, got = (
-            model.report_stream(
-                state, Interactions.from_scipy(csr_array(m)).shard(3)[user], key, 0, shuffle_key=Key.from_seed(2)
-            )
-            for m in (ordinary, extreme)
-        )
-        assert len(got[0]) == 13
-        np.testing.assert_array_equal(got[0], usual[0])  # what reports are about is drawn without the data
-        if user < 2:
-            np.testing.assert_array_equal(got[1], usual[1])
-
-
 def test_the_server_takes_coordinates_of_the_turned_gradient_and_no_others(data):
     model, state = model_of(True, n_reports=5), state_of(data.n_items, 5, 1)
     index = np.array([0, 64 * 8 - 1, 64 * 8, -1])  # 60 items and 5 factors, each up to the next power of two
