@@ -19,12 +19,15 @@ from fastfedrec import (
     DPPopularity,
     FedRec,
     FedRecPlusPlus,
+    GlobalMean,
     Interactions,
+    ItemMean,
     Key,
     LaplaceRRSVD,
     PrivatePrototypes,
     PrivRec,
     ShuffledSketchGram,
+    UserMean,
     choose_items,
     load,
 )
@@ -79,8 +82,12 @@ OF_SOMEBODY = {
     "FedRecPlusPlus": lambda: FedRecPlusPlus(divisor=5.0, min_clients_per_denoiser=1, **CENTRAL),
 }
 PRIVATE = OF_NOBODY | OF_SOMEBODY
-# They hide the value of a rating, not that there are ratings, and ask for some.
-OF_RATINGS = {"GlobalMean", "ItemMean", "UserMean"}
+# They hide the value of a rating, and not who has rated what, which the ledger counts.
+OF_VALUES = {
+    "GlobalMean": lambda: GlobalMean(1.0),
+    "ItemMean": lambda: ItemMean(1.0),
+    "UserMean": lambda: UserMean(1.0),
+}
 NOTHING_CLAIMED = re.compile(r"None|Nothing is sent|The model depends on no interaction")
 
 
@@ -95,7 +102,7 @@ def with_guarantee():
 
 
 def unlisted(listed):
-    return {name for name in with_guarantee() if name not in OF_RATINGS | {name.split()[0] for name in listed}}
+    return {name for name in with_guarantee() if name not in {name.split()[0] for name in [*listed, *OF_VALUES]}}
 
 
 def of(dense, dtype=np.float64):
@@ -121,7 +128,7 @@ def fit(name, data, **options):
     """Fit without a word."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return PRIVATE[name]().fit(data, key=KEY, **options)
+        return (PRIVATE | OF_VALUES)[name]().fit(data, key=KEY, **options)
 
 
 def told(model):
@@ -202,7 +209,7 @@ def test_an_entity_without_rows_sends_noise_like_any_other(name):
     assert "the list of entities was taken from the data: not covered" in unlisted.ledger_.summary()
 
 
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("name", PRIVATE | OF_VALUES)
 def test_whether_all_ratings_are_1_is_not_told(name):
     """Ratings that are all 1 are stored like none: one user's rating of 2 must not decide whether there is a model."""
     ones = (ratings() > 0).astype(float)

@@ -30,6 +30,11 @@ _NO_DEVIATION = 0.5  # similarity to a neighbour without deviation, so that few 
 class RatingBaseline(RatingModel):
     """A model of ratings that is fitted in one step."""
 
+    @property
+    def _is_private(self) -> bool:
+        """Whether ratings are hidden: then none decides whether there is a model."""
+        return False
+
     @transactional
     def fit(
         self,
@@ -60,7 +65,7 @@ class RatingBaseline(RatingModel):
             This model, fitted.
         """
         self._check_parameters()
-        data = check_ratings(interactions)
+        data = check_ratings(interactions, is_private=self._is_private, least_users=1)
         key = resolve_key(key)
         ledger = resolve_ledger(ledger)
         n_threads = resolve_n_threads(n_threads)
@@ -80,6 +85,10 @@ class _Mean(RatingBaseline, AdditiveModel):
 
     epsilon: float | None = None
     grid: Sequence[float] = STARS
+
+    @property
+    def _is_private(self) -> bool:
+        return self.epsilon is not None
 
     def _check_parameters(self) -> None:
         if self.epsilon is not None:
@@ -130,7 +139,7 @@ class GlobalMean(_Mean):
     """
 
     def _fit_means(self, users: np.ndarray, items: np.ndarray, values: np.ndarray) -> float:
-        return float(values.mean())
+        return float(values.mean()) if len(values) else 0.0  # as LaplaceRRSVD has it
 
 
 class UserMean(_Mean):
