@@ -1,6 +1,8 @@
 # Each target sets itself up in .venv and needs nothing but Python 3.11 to 3.14 and a C++ compiler.
 PYTHON ?= python3
 VENV := .venv
+# Most modules of what is installed are never imported: each is compiled when it is.
+INSTALL := pip install --quiet --disable-pip-version-check --no-compile
 BIN := $(VENV)/bin
 KERNELS := $(shell find _kernels -name '[a-z]*.pyx')
 KERNEL_TESTS := $(join $(patsubst _kernels/%,tests/%,$(dir $(KERNELS))),$(patsubst %.pyx,test_%.py,$(notdir $(KERNELS))))
@@ -8,7 +10,7 @@ KERNEL_TESTS += tests/evaluation/test_ranking_metrics.py tests/systems/fmf/test_
 SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json') \
 	$(shell find _kernels -name '*.p[yx]*' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: demo test test-fast test-levels test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench lint clean
+.PHONY: demo test test-fast test-plain test-levels test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench lint clean
 
 # The main job: private federated training on generated data, compared, accounted for and plotted.
 demo: $(VENV)/.installed-cli
@@ -17,14 +19,18 @@ demo: $(VENV)/.installed-cli
 # All tests, against the installed package (`pytest`, never `python -m pytest`: the checkout would shadow it).
 test: $(VENV)/.installed-test
 	$(BIN)/pytest -n 2 -m "not nightly"
-	$(MAKE) test-levels
+	$(MAKE) test-plain
 	$(MAKE) test-flower
 	$(BIN)/pytest --doctest-modules --pyargs fastfedrec -p no:cacheprovider
 	$(BIN)/pytest --doctest-glob='*.md' README.md docs
 
-# The kernels' tests once more on every other instruction set that this processor has.
+# The kernels' tests once more without vector instructions.
+test-plain: $(VENV)/.installed-test
+	$(BIN)/pytest -q -n 2 --instruction-set=plain $(KERNEL_TESTS)
+
+# And on every instruction set between that and the best of this processor.
 test-levels: $(VENV)/.installed-test
-	for name in $$($(BIN)/python -P -c 'from fastfedrec import hardware; print(*hardware.instruction_sets()[:-1])'); do \
+	for name in $$($(BIN)/python -P -c 'from fastfedrec import hardware; print(*hardware.instruction_sets()[1:-1])'); do \
 		$(BIN)/pytest -q -n 2 --instruction-set=$$name $(KERNEL_TESTS) || exit 1; \
 	done
 
@@ -32,7 +38,7 @@ test-levels: $(VENV)/.installed-test
 # With Python 3.11 or 3.12: the lowest Numba knows no later one.
 test-lowest: $(VENV)/.built
 	$(PYTHON) -m venv $(VENV)-lowest
-	$(VENV)-lowest/bin/pip install --quiet --disable-pip-version-check "$$(echo $(VENV)/wheel/*.whl)[cli,dask,attacks]" \
+	$(VENV)-lowest/bin/$(INSTALL) "$$(echo $(VENV)/wheel/*.whl)[cli,dask,attacks]" \
 		$$(grep -E '^(dependencies|dask) = ' pyproject.toml | grep -o '"[^"]*"' | tr -d '"' | sed 's/>=/==/') \
 		"pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6.100" "pandas>=2.2" "polars>=1.0" "pyarrow>=16" "mpmath>=1.3" \
 		"dp-accounting>=0.4" "numpydoc>=1.8"
@@ -49,14 +55,14 @@ test-flower-slow: $(VENV)-flower/.installed
 
 $(VENV)-flower/.installed: $(VENV)/.built
 	$(PYTHON) -m venv $(VENV)-flower
-	$(VENV)-flower/bin/pip install --quiet --disable-pip-version-check "$$(echo $(VENV)/wheel/*.whl)[cli,flower]" \
+	$(VENV)-flower/bin/$(INSTALL) "$$(echo $(VENV)/wheel/*.whl)[cli,flower]" \
 		"pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6.100"
-	$(VENV)-flower/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps $(VENV)/wheel/*.whl
+	$(VENV)-flower/bin/$(INSTALL) --force-reinstall --no-deps $(VENV)/wheel/*.whl
 	$(VENV)-flower/bin/python -c "import flwr"  # without it the tests would be skipped, not fail
 	@touch $@
 
 # With `make -k` one that fails does not keep the other from running.
-nightly: reproduce-quick mutants test-nightly fuzz test-flower-slow test-lowest
+nightly: reproduce-quick mutants test-nightly test-levels fuzz test-flower-slow test-lowest
 
 ONLY ?=
 
@@ -86,7 +92,7 @@ docs: $(VENV)/.installed-docs
 # The source archive, and a wheel built from it and tried on every Python at hand; VERSIONS="3.11 3.12" are only these.
 dist:
 	$(PYTHON) -m venv $(VENV)-dist
-	$(VENV)-dist/bin/pip install --quiet --disable-pip-version-check "build>=1.2" "twine>=6"
+	$(VENV)-dist/bin/$(INSTALL) "build>=1.2" "twine>=6"
 	$(VENV)-dist/bin/python -P .ci/dist.py $(if $(VERSIONS),--python $(VERSIONS))
 
 bench: $(VENV)/.installed-bench
@@ -116,14 +122,14 @@ lint: $(VENV)/.installed-test
 
 # The extra is the part of the stamp's name after "installed-".
 $(VENV)/.installed-%: $(VENV)/.built
-	$(BIN)/pip install --quiet --disable-pip-version-check "$$(echo $(VENV)/wheel/*.whl)[$*]"
+	$(BIN)/$(INSTALL) "$$(echo $(VENV)/wheel/*.whl)[$*]"
 	@touch $@
 
 # One wheel serves all extras; a changed source builds and installs it again.
 $(VENV)/.built: $(SOURCES) | $(VENV)/bin/python
 	rm -rf $(VENV)/wheel
 	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(VENV)/wheel .
-	$(BIN)/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps $(VENV)/wheel/*.whl
+	$(BIN)/$(INSTALL) --force-reinstall --no-deps $(VENV)/wheel/*.whl
 	@touch $@
 
 $(VENV)/bin/python:

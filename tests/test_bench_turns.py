@@ -46,7 +46,7 @@ def test_both_are_there_where_two_take_hardly_longer_than_one(monkeypatch, alone
         assert floors.both_processors() is there
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_neighbours_are_seen():
     """With every processor taken by others, two threads seldom have one each."""
     floors.both_processors()  # what one thread takes by itself is measured, before there are others

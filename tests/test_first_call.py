@@ -61,7 +61,7 @@ def contents(folder):
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_compiles_in_a_second_process_and_no_system_in_any(tmp_path):
     first = compiled_by_each_system(tmp_path)
     kept = contents(tmp_path)

@@ -370,8 +370,7 @@ def test_every_mechanism_of_the_package_is_consistent_with_its_claim(name, capsy
             assert 1.5 * (1 - unspent) < table["lower_bound"] <= table["overall"] <= 1.5
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("name", marked(SOUND))
 def test_plotted_loss_adds_up_and_stays_within_a_pure_claim(name):
     case = CASES[name].make(1.0, 1, Key.from_seed(1))
     loss, probability = cli_audit._loss_distribution(name, case)

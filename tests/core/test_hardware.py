@@ -190,7 +190,7 @@ def test_vector_code_includes_no_header_that_may_hold_inline_functions(tmp_path)
     assert included(bad) == {"algorithm"}
 
 
-@pytest.mark.slow  # it compiles every vector source for every level
+@pytest.mark.nightly  # it compiles every vector source for every level
 @needs_levels
 def test_no_symbol_is_shared_between_levels(tmp_path):
     assert shared_between_levels(sorted(KERNELS.rglob("_*.cpp")), tmp_path) == set()

@@ -271,7 +271,7 @@ class Dawdling(DaskEngine):
         super()._collect(*arguments)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_share_of_the_engine_is_what_it_says(client, tmp_path):
     """Pauses in the kernels are found in the kernels, pauses of the engine in the engine, and neither in processors."""
     bench, n_items, n_rounds = load_benches("engines.bench_dask"), 20_000, 4

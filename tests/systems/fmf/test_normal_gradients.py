@@ -256,7 +256,7 @@ def test_rotated_reports_beat_plain_ones_at_the_same_cost():
     assert found["rotated"]["hr@10"] > found["plain"]["hr@10"] + 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_turned_reports_on_movielens():
     train, test = resampled(*leave_one_out_users(), 50_000)
 

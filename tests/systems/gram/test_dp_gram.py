@@ -302,7 +302,7 @@ def movielens():
     return leave_one_out_users()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_movielens_users_resampled(movielens):
     train, test = resampled(*movielens, 50_000)
     assert hit_ratio(Popularity().fit(train), train, test) == pytest.approx(0.326, abs=0.01)

@@ -393,7 +393,7 @@ def test_audit_finds_no_more_than_the_claim_and_catches_broken_ones():
     assert bound(2.5, 1) > claim  # a shuffler that keeps each user's reports apart
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_movielens_users_resampled():
     train, test = resampled(*leave_one_out_users(), 50_000)
     assert hit_ratio(Popularity().fit(train), train, test) == pytest.approx(0.326, abs=0.01)

@@ -485,7 +485,7 @@ def figures(model, movielens, n_seeds=3, **options):
 ONE_MEAN = {"n_prototypes": 1, "n_factors": 1, "regularization": 1.0, "delta": 1e-5}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("parameters", "rmse", "rank"),
     [

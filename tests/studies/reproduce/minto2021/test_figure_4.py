@@ -190,7 +190,7 @@ def test_threads_change_no_hit_ratio(small):
 # ---- statistics: the claims of docs/explanation/systems/fmf/fmf-ldp.md -----------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_figure_on_generated_data():
     figure = figure_4(n_seeds=1, quick=True)
     found = {(cell.n_users, cell.n_items): {n: v[0] for n, v in cell.hit_ratios.items()} for cell in figure.cells}
