@@ -5,11 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec.core.check import plain_array
 from fastfedrec.mechanisms.channels.channel import Channel
 from fastfedrec.mechanisms.channels.exact_counts import unbiased_outputs
 from fastfedrec.mechanisms.frequencies.frequency import GRR
-from fastfedrec.mechanisms.report_checks import check_grid
+from fastfedrec.mechanisms.report_checks import check_codes, check_grid
 
 
 class RatedOrNot(Channel):
@@ -80,5 +79,5 @@ class RatedOrNot(Channel):
         ndarray of float64
             Same shape; not confined to 0 and 1.
         """
-        self.estimate(reports)  # refuses what is no report
-        return np.array([float(value) for value in self.rated_outputs])[plain_array("reports", reports)]
+        reports = check_codes("reports", reports, len(self.outputs))
+        return np.array([float(value) for value in self.rated_outputs])[reports]
