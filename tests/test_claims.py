@@ -227,6 +227,13 @@ def test_whether_all_ratings_are_1_is_not_told(name):
             assert np.isfinite(scores).all()
 
 
+@pytest.mark.parametrize("name", OF_VALUES)
+def test_a_private_mean_of_no_ratings_is_a_number(name):
+    model = fit(name, nobody_has_anything(3))
+    assert np.isfinite(model.score([0, 2], [1, 5])).all()
+    assert model.predict([0], [1]) == 1.0  # the least of the grid
+
+
 @pytest.mark.parametrize("name", PRIVATE)
 def test_whether_a_node_takes_part_does_not_depend_on_its_rows(name):
     model = PRIVATE[name]()
