@@ -201,7 +201,8 @@ int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, c
         float* const column = rotated + f * length;
         float* const start = normal.n_passes % 2 ? between : column;  // where the passes want it
         const float* const signs = normal.signs + f * length;
-        // Each number has norm 1 before it is turned, so none leaves the range of floats.
+        // The matrix has norm 1 before it is turned. Where the residual is so short that x is infinite, so are entries,
+        // or NaN, and `responses` answers those with a fair coin.
         const float x = (float)(normal.scale * inverse * user.x[f]);
         for (ptrdiff_t i = 0; i < length; ++i) start[i] = x * signs[i] * residual[i];
         if (normal.n_passes) hadamard_passes(column, between, normal.n_passes);

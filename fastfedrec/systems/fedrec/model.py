@@ -143,7 +143,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
     grid: Sequence[float] = STARS
 
     def __post_init__(self) -> None:
-        super().__init__()
+        super().__init__()  # of FedRecRounds: a run's devices, records and key
         super().__post_init__()
 
     def _check_parameters(self) -> None:
