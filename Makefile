@@ -17,7 +17,7 @@ demo: $(VENV)/.installed-cli
 	$(BIN)/fastfedrec demo --out demo-output
 
 # All tests, against the installed package (`pytest`, never `python -m pytest`: the checkout would shadow it).
-test: $(VENV)/.installed-test
+test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 -m "not nightly"
 	$(MAKE) test-plain
 	$(MAKE) test-flower
@@ -25,11 +25,11 @@ test: $(VENV)/.installed-test
 	$(BIN)/pytest --doctest-glob='*.md' README.md docs
 
 # The kernels' tests once more without vector instructions.
-test-plain: $(VENV)/.installed-test
+test-plain: $(VENV)/.installed-dev
 	$(BIN)/pytest -q -n 2 --instruction-set=plain $(KERNEL_TESTS)
 
 # And on every instruction set between that and the best of this processor.
-test-levels: $(VENV)/.installed-test
+test-levels: $(VENV)/.installed-dev
 	for name in $$($(BIN)/python -P -c 'from fastfedrec import hardware; print(*hardware.instruction_sets()[1:-1])'); do \
 		$(BIN)/pytest -q -n 2 --instruction-set=$$name $(KERNEL_TESTS) || exit 1; \
 	done
@@ -67,22 +67,22 @@ nightly: reproduce-quick mutants test-nightly test-levels fuzz test-flower-slow 
 ONLY ?=
 
 # Each mutant in a copy of the installed package, and the tests that must kill it; ONLY names some. See the page of them.
-mutants: $(VENV)/.installed-test
+mutants: $(VENV)/.installed-dev
 	PYTHONPATH=tests $(BIN)/python -P -m mutants --only '$(ONLY)'
 
 # Real data at full size, quality after minutes of training, thousands of random points.
-test-nightly: $(VENV)/.installed-test
+test-nightly: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 -m nightly
 
 # A thousand changed files each: models by their bytes and by their fields, ledgers, stores.
-fuzz: $(VENV)/.installed-test
+fuzz: $(VENV)/.installed-dev
 	$(BIN)/pytest -m slow --profile nightly tests/test_hostile_files.py
 
 # Every paper's figures and tables with --quick, one after another, timed, on generated data.
-reproduce-quick: $(VENV)/.installed-test
+reproduce-quick: $(VENV)/.installed-dev
 	$(BIN)/python -P .ci/nightly.py --out nightly-output
 
-test-fast: $(VENV)/.installed-test
+test-fast: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2
 
 docs: $(VENV)/.installed-docs
@@ -114,7 +114,7 @@ bench-gate: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv continuous --factor 1e9 --bench '^(?=.*[.]track).*($(BENCH))' $(BASE) HEAD
 	$(BIN)/python -m benches.figures --gate $(BASE) HEAD
 
-lint: $(VENV)/.installed-test
+lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint _kernels  # it runs pycodestyle by name

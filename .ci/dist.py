@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_IN_SOURCES = {".gitignore"}
-FOR_DEVELOPERS = {"test", "docs", "bench", "bench-lenskit"}  # extras that the checkout's own targets install
+FOR_DEVELOPERS = {"dev", "docs", "bench", "bench-lenskit"}  # extras that the checkout's own targets install
 
 
 def supported(requires, classifiers):

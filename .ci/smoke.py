@@ -86,6 +86,25 @@ def check_plot():
         assert plot.stat().st_size > 1000
 
 
+def check_data():
+    """A file by the reader of the extra."""
+    from fastfedrec import datasets
+
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "table.csv").write_text("user,item\nann,7\nann,8\nbob,7\n")
+        data = datasets.load_table(Path(folder, "table.csv"), user="user", item="item")
+    assert (data.n_users, data.n_items, data.n_interactions) == (2, 2, 3)
+
+
+def check_testing():
+    """Data that hypothesis draws."""
+    from hypothesis import find
+
+    from fastfedrec.testing import interactions
+
+    assert find(interactions(), lambda data: data.n_interactions > 1).n_interactions == 2
+
+
 def check_cli():
     """A progress bar, and plots."""
     from fastfedrec import FMFLDP
@@ -127,6 +146,8 @@ def check_attacks():
 
 EXTRAS = {
     "plot": check_plot,
+    "data": check_data,
+    "testing": check_testing,
     "cli": check_cli,
     "dask": check_dask,
     "flower": check_flower,

@@ -2,7 +2,7 @@
 
 Each assertion carries its own negative control: the same check must reject a mechanism that is wrong by a stated share.
 A check that cannot tell fails as well, because it would pass for anything.  Hypothesis, which the functions that
-draw data need, comes with ``pip install 'fastfedrec[test]'``.
+draw data need, comes with ``pip install 'fastfedrec[testing]'``.
 """
 
 import math
@@ -29,6 +29,14 @@ _N_ROWS = 128  # of each kind, in `assert_clipped`
 
 
 # ---- data to draw --------------------------------------------------------------------------------------------------
+
+
+def _strategies() -> Any:
+    try:
+        from hypothesis import strategies
+    except ImportError:
+        raise ImportError("data are drawn by hypothesis: pip install 'fastfedrec[testing]'") from None
+    return strategies
 
 
 def interactions(
@@ -59,7 +67,7 @@ def interactions(
     ...     assert data.interactions_per_user().sum() == data.n_interactions > 0
     >>> test_every_interaction_has_a_user()
     """
-    from hypothesis import strategies as st
+    st = _strategies()
     from scipy.sparse import csr_array
 
     max_users, min_items = check_integer("max_users", max_users, low=1), check_integer("min_items", min_items, low=1)
@@ -104,7 +112,7 @@ def shards(*, max_shards: int = 4, **options: Any) -> "SearchStrategy[list[Inter
     ...     assert users.tolist() == list(range(len(users)))
     >>> test_users_keep_their_global_ids()
     """
-    from hypothesis import strategies as st
+    st = _strategies()
 
     max_shards = check_integer("max_shards", max_shards, low=1)
     return st.builds(
@@ -145,7 +153,7 @@ def mechanism_inputs(
     ...     assert answers.shape == values.shape and (abs(answers) == 1).all()
     >>> test_every_value_is_answered()
     """
-    from hypothesis import strategies as st
+    st = _strategies()
 
     low = check_real("low", low)
     high = check_real("high", high, low=low)

@@ -29,7 +29,7 @@ def test_every_package_that_tests_need_is_installed(name):
         found = importlib.util.find_spec(name)
     except ModuleNotFoundError:
         found = None
-    assert found, f"{name} is not installed; pip install '.[test]' has everything that tests need"
+    assert found, f"{name} is not installed; pip install '.[dev]' has everything that tests need"
 
 
 def test_a_missing_package_is_one_failure(tmp_path):
