@@ -22,6 +22,7 @@ from fastfedrec.accounting.events import (
 )
 from fastfedrec.accounting.views import VIEWS, View, composed_epsilon, seen_event
 from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
+from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
 
 _RESTATED = {
@@ -367,6 +368,17 @@ class Ledger:
         kind = ", simulation" if self.is_simulation else ""
         total = format_epsilon(self.epsilon())
         return f"<Ledger: {sum(self.events.values())} events, epsilon {total} against the server{kind}>"
+
+    def _repr_html_(self) -> str:
+        total = [(VIEWS[view], format_epsilon(self.epsilon(view))) for view in VIEWS] if self.events else []
+        events = [(event.mechanism, times) for event, times in self.events.items()]
+        notes = [(text,) for text in (*self._preconditions(), *self.notes)]
+        tables = (
+            html_table(("protected from", "epsilon, in all"), total),
+            html_table(("what was done", "times"), events),
+        )
+        more = [html_table(("what the figures rest on",), notes)] if notes else []
+        return html_card("Privacy ledger: in nats, for replacing all data of one user", {}, *tables, *more)
 
 
 def _describe(event: Event) -> str:

@@ -1,5 +1,6 @@
-"""Progress bars on long work, when asked for."""
+"""Progress bars on long work: when asked for, and where somebody sees them."""
 
+import sys
 from collections.abc import Iterator
 
 
@@ -11,7 +12,8 @@ def progress_rounds(n_rounds: int, *, show: bool, description: str, unit: str = 
     n_rounds : int
         How many.
     show : bool
-        Whether to draw a bar (on standard error).
+        Whether to draw a bar: in a notebook, or on standard error where that is a terminal.  In a file of logs there
+        is none.
     description : str
         What is going on.
     unit : str
@@ -35,4 +37,21 @@ def progress_rounds(n_rounds: int, *, show: bool, description: str, unit: str = 
         raise ImportError(
             "show_progress=True needs tqdm: pip install 'fastfedrec[cli]', or pass show_progress=False"
         ) from None
-    return iter(tqdm(range(n_rounds), desc=description, unit=unit))
+    return iter(tqdm(range(n_rounds), desc=description, unit=unit, disable=not is_watched()))
+
+
+def is_watched() -> bool:
+    """Whether somebody sees what is drawn on standard error: it is a terminal, or this is a notebook.
+
+    Returns
+    -------
+    bool
+        False where standard error is a file, a pipe or closed.
+    """
+    try:
+        if sys.stderr.isatty():
+            return True
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        pass
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")

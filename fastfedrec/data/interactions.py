@@ -7,6 +7,7 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike
 
+from fastfedrec.core.html import html_card
 from fastfedrec.data._selections import FIELDS, Selections
 from fastfedrec.data.csr import check_columns, check_fields, check_item_count, own_array
 from fastfedrec.data.ids import IdIndex, axis_ids, rows_on
@@ -427,6 +428,19 @@ class Interactions(Selections):
         kind = "" if self.values is None else " with values"
         sizes = f"{self.n_users:,} users x {self.n_items:,} items, {self.n_interactions:,} interactions"
         return f"<Interactions: {sizes}{kind}>"
+
+    def _repr_html_(self) -> str:
+        cells = max(self.n_users * self.n_items, 1)
+        facts = {
+            "users": f"{self.n_users:,}",
+            "items": f"{self.n_items:,} (catalogue: {self.catalogue})",
+            "interactions": f"{self.n_interactions:,}, {self.n_interactions / cells:.2%} of all",
+            "values": "none: each counts 1" if self.values is None else self.values.dtype,
+            "timestamps": "none" if self.timestamps is None else "with each interaction",
+            "user features": ", ".join(map(str, self.user_features)) or "none",
+            "item features": ", ".join(map(str, self.item_features)) or "none",
+        }
+        return html_card("Interactions", facts)
 
 
 def _owned(array: np.ndarray) -> np.ndarray:

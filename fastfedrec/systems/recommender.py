@@ -14,6 +14,7 @@ import numpy as np
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.compute import ranking
 from fastfedrec.core.check import check_flag, check_instance, check_integer
+from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.model_files import not_a_model, write_model
 from fastfedrec.core.names import HOMES, find
 from fastfedrec.data.interactions import Interactions
@@ -112,6 +113,13 @@ class Recommender(ABC):
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({arguments})"
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, Any] = {"data": "not fitted"}
+        if "interactions_" in vars(self):
+            facts = {"data": repr(self.interactions_).strip("<>"), "privacy": repr(self.ledger_).strip("<>")}
+        parameters = html_table(("parameter", "value"), [(name, repr(v)) for name, v in self.get_params().items()])
+        return html_card(type(self).__name__, facts, *[parameters] * bool(self.get_params()))
 
     # ---- use ----------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from fastfedrec import (
 from fastfedrec.cli import demo
 from fastfedrec.cli.inputs import make_system
 from fastfedrec.cli.main import _build_parser, main
+from fastfedrec.core import progress
 from fastfedrec.evaluation import evaluate, evaluate_ratings, leave_one_out, random_split
 from fastfedrec.studies.reproduce.ribero2020.models import FIGURES as PROTOTYPE_FIGURES
 
@@ -255,7 +256,8 @@ def test_a_fit_without_a_seed_is_no_simulation(capsys):
     assert first["epsilon"]["server"] == 3 * 20 * 2.5
 
 
-def test_text_of_fit(tmp_path, capsys):
+def test_text_of_fit(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "is_watched", lambda: True)
     assert main([*FIT, "--seed", "1"]) == 0
     captured = capsys.readouterr()
     for part in ("150.0", "SIMULATION", "Communication ledger", "was not saved"):
@@ -274,7 +276,8 @@ def test_text_of_evaluate_and_recommend(tmp_path, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
-def test_demo(tmp_path, capsys, small_demo):
+def test_demo(tmp_path, capsys, small_demo, monkeypatch):
+    monkeypatch.setattr(progress, "is_watched", lambda: True)
     assert main(["demo", "--seed", "1", "--out", str(tmp_path / "new" / "folder")]) == 0
     captured = capsys.readouterr()
     plot = tmp_path / "new" / "folder" / "learning-curve.png"

@@ -1,3 +1,4 @@
+import logging
 from dataclasses import replace
 from itertools import count
 
@@ -21,6 +22,7 @@ from fastfedrec import (
     datasets,
 )
 from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec.core import progress
 from fastfedrec.engines import LocalEngine
 
 
@@ -199,11 +201,27 @@ def test_ledger_is_written_before_messages_are_made(data):
     assert sum(ledger.events.values()) == 1
 
 
-def test_progress_bar_is_drawn_only_when_asked(data, capsys):
+def test_progress_bar_is_drawn_only_when_asked_and_watched(data, capsys, monkeypatch):
+    run(LocalEngine(), Adder(), data, show_progress=True)
+    assert capsys.readouterr().err == ""  # which is no terminal
+    monkeypatch.setattr(progress, "is_watched", lambda: True)
     run(LocalEngine(), Adder(), data)
     assert capsys.readouterr().err == ""
     run(LocalEngine(), Adder(), data, show_progress=True)
     assert "Adder" in capsys.readouterr().err
+
+
+def test_a_round_is_a_line_of_the_log_that_says_nothing_of_people(data, caplog, capsys):
+    run(LocalEngine(3), Adder(), data)
+    assert caplog.records == []  # silent unless asked for
+    with caplog.at_level(logging.INFO, logger="fastfedrec"):
+        run(LocalEngine(3), Adder(), data)
+    n_rounds = len(caplog.records)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Adder: round {number} of {n_rounds} is done" for number in range(1, n_rounds + 1)
+    ]
+    assert {(record.name, record.levelname) for record in caplog.records} == {("fastfedrec", "INFO")}
+    assert capsys.readouterr() == ("", "")
 
 
 def test_bad_number_of_shards():

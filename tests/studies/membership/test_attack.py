@@ -12,6 +12,7 @@ from scipy import stats
 from support.significance import mean_is
 
 from fastfedrec import EASE, FMFLDP, DPPopularity, Interactions, Key, Popularity, PrivRec, attacks, datasets
+from fastfedrec.core import progress
 from fastfedrec.studies.membership._figures import RocCurve, TradeOff, ceiling_scores, chance_advantage
 from fastfedrec.studies.membership.attack import _profile_columns, membership_loss, membership_shadow
 from fastfedrec.systems.privrec.ncf import NCF
@@ -318,7 +319,8 @@ def test_results_are_told_in_every_form(data):
     assert chance_advantage(60, 60, 0.05) == pytest.approx(1.3581 * math.sqrt(2 / 60), abs=1e-4)  # Kolmogorov's table
 
 
-def test_progress_counts_models(data, capsys):
+def test_progress_counts_models(data, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "is_watched", lambda: True)
     shadow(Popularity(), data, 1, show_progress=True)
     assert "shadow models: 100%" in (shown := capsys.readouterr().err)
     assert "3/3" in shown

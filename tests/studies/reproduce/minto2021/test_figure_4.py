@@ -9,6 +9,7 @@ from support.reproduce_case import told, written
 
 from fastfedrec import FMFLDP, Interactions, Key, Popularity, datasets
 from fastfedrec.cli.main import main
+from fastfedrec.core import progress
 from fastfedrec.evaluation import evaluate, leave_one_out
 from fastfedrec.studies.reproduce.minto2021 import figure_4 as minto2021
 from fastfedrec.studies.reproduce.minto2021.figure_4 import AS_PUBLISHED, OURS, POPULARITY, PUBLISHED, TWIN, figure_4
@@ -131,7 +132,8 @@ def test_what_is_shown(small, tmp_path):
     assert f"FMF-LDP: above popularity in {won} of 3 cells." in text
 
 
-def test_the_command(small, tmp_path, capsys):
+def test_the_command(small, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "is_watched", lambda: True)
     words, out = "fmf-ldp --figure 4 --quick", tmp_path / "new" / "out"
     assert main(["reproduce", *words.split(), "--out", str(out)]) == 0
     captured = capsys.readouterr()
