@@ -31,6 +31,7 @@ from fastfedrec import (
     choose_items,
     load,
 )
+from fastfedrec.accounting import Ledger
 from fastfedrec.core import names
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.engines.deployment.deployment_of import deployment_of
@@ -284,6 +285,24 @@ def test_no_value_of_one_user_makes_a_private_fit_fail_or_warn(name, value):
     model = fit(name, of(dense))
     assert told(model) == told(fit(name, of(ratings())))
     assert np.isfinite(model.recommend(range(40), n=3, filter_seen=False)[1]).all()
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_one_dislike_is_a_rating_or_no_interaction_and_what_is_refused_has_cost_nothing(name):
+    """Counts are at least 0: the door refuses others before anything is drawn, and `positive` shuts that door."""
+    dense = ratings()
+    dense[0, 0] = -1
+    data, ledger = of(dense), Ledger()
+    model = PRIVATE[name]()
+    if isinstance(model, LaplaceRRSVD | FedRec | PrivatePrototypes):  # of ratings: moved to the nearest on the scale
+        assert told(fit(name, data)) == told(fit(name, of(ratings())))
+        return
+    key = Key.from_entropy()
+    with pytest.raises(ValueError, match=f"{type(model).__name__} is for implicit feedback"):
+        model.fit(data, key=key, ledger=ledger)
+    assert not ledger.events
+    key.claim("it is not used up")
+    assert told(fit(name, data.positive())) == told(fit(name, of(ratings())))
 
 
 def file_form(model, path):

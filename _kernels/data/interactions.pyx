@@ -48,7 +48,7 @@ cpdef enum:
     END = 3                   # the last row does not end with the entries
     COLUMN = 4                # entry: its column is below 0, or not below the number of columns
     ORDER = 5                 # entry: its column is not above the one before it in its row
-    VALUE = 6                 # entry: its value is not finite, or below 0
+    VALUE = 6                 # entry: its value is not finite
 
 cdef enum:
     BLOCK = 4096              # pairs that are compared without a branch
@@ -242,7 +242,7 @@ cdef Py_ssize_t find_fall(const int64_t* indptr, Py_ssize_t n_rows) noexcept nog
 
 
 cdef inline bint is_value(Value value) noexcept nogil:
-    return (value >= 0) & (value <= DBL_MAX)    # of a float, infinity alone is above it
+    return (value >= -DBL_MAX) & (value <= DBL_MAX)    # of floats, infinities alone are beyond it
 
 
 cdef int find_fault_in(

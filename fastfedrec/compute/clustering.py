@@ -266,7 +266,9 @@ class _Rounded:
         """Nothing where it would not pay, or where values are no small multiples of 1, 1/2 or 1/4."""
         if hardware.instruction_set() == "plain" or n_clusters < _FEWEST or not len(data.indices):
             return None
-        highest = float(data.values.max())
+        lowest, highest = float(data.values.min()), float(data.values.max())
+        if lowest < 0:  # multiples are written without a sign
+            return None
         fitting = (u for u in (1.0, 2.0, 4.0) if highest * u < 32 and _kernel.are_multiples(data.values, u))
         if data.values.dtype != np.float32 or (per_unit := next(fitting, None)) is None:
             return None

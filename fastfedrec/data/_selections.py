@@ -100,7 +100,7 @@ class Selections:
         return self._keep(self.values > threshold)._replace(values=None)
 
     def positive(self) -> Self:
-        """Drop explicit zeros: the interactions that count as implicit feedback, with their values.
+        """Drop values of 0 and below: the interactions that count as implicit feedback, with their values.
 
         Returns
         -------

@@ -42,7 +42,7 @@ def check_csr(
     indices : ndarray of shape (n,), int32
         Must lie in [0, n_columns), and rise within a row.
     values : ndarray of shape (n,), float32 or float64, or None
-        Must be finite and at least 0.
+        Must be finite.
     n_columns : int
         Below 2**31.
     name : callable
@@ -69,7 +69,7 @@ def _fault(kind, where, indptr, indices, values, n_columns, name):
     row, column = int(np.searchsorted(indptr, where, side="right")) - 1, int(indices[where])
     if kind == _kernel.VALUE:
         got = f"{values[where]} in row {row}, column {column}"
-        return f"{name('values')} must be finite and at least 0, got {got}; drop or replace it"
+        return f"{name('values')} must be finite, got {got}; drop or replace it"
     if kind == _kernel.ORDER:
         got = f"{indices[where - 1]} and then {column} in row {row}"
         return f"{name('indices')} must rise within a row, got {got}; from_arrays sorts, and merges what stands twice"

@@ -8,6 +8,7 @@ import scipy
 from numpy.typing import DTypeLike
 
 from fastfedrec.core.html import html_card
+from fastfedrec.data._frames import present, read_columns
 from fastfedrec.data._selections import FIELDS, Selections
 from fastfedrec.data.csr import check_columns, check_fields, check_item_count, own_array
 from fastfedrec.data.ids import IdIndex, axis_ids, rows_on
@@ -41,7 +42,7 @@ class Interactions(Selections):
     indices : array_like of shape (n_interactions,), int
         Item of each interaction, from 0, ascending within a row.
     values : array_like of shape (n_interactions,) or None
-        float32 or float64, finite and at least 0; None where every value is 1.
+        float32 or float64, finite; None where every value is 1.
     timestamps : array_like of shape (n_interactions,), int, or None
         Seconds, or whatever unit the source uses; `MISSING_TIMESTAMP` where one is not known.
     user_ids, item_ids : array_like of shape (n_users,) and (n_items,)
@@ -139,12 +140,13 @@ class Interactions(Selections):
         users, items : array_like of shape (n,)
             External ids: any hashable; None and NaN are refused.
         values : array_like of shape (n,) or None
-            Ratings or counts, finite and at least 0 (an explicit 0 is kept); None makes each row a count of 1.
+            Ratings or counts, finite (an explicit 0 is kept); None makes each row a count of 1.  Ratings may be below
+            0; models of counts refuse them.
         timestamps : array_like of shape (n,) or None
             Integers; kept beside their interaction.
-        duplicates : {"sum", "last", "max", "error"} or None
+        duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
             What becomes of a user-item pair that stands twice.  None sums, and warns where `values` were given,
-            because the sum of two ratings is no rating.  The latest timestamp is kept ("last": the last row's).
+            because the sum of two ratings is no rating.  The latest timestamp is kept ("first" and "last": that row's).
         user_ids, item_ids : array_like or None
             All users, or the whole catalogue, distinct and in this order, with those of whom there is no row.  None:
             those that appear.  A list of items that is taken from the data is not covered by a guarantee; give a
@@ -160,7 +162,7 @@ class Interactions(Selections):
         Raises
         ------
         ValueError
-            Different lengths, a missing id, a value that is NaN, infinite or negative, an id that is not listed; the
+            Different lengths, a missing id, a value that is NaN or infinite, an id that is not listed; the
             row is named.
 
         Examples
@@ -237,13 +239,17 @@ class Interactions(Selections):
         """
         if not scipy.sparse.issparse(matrix):
             raise TypeError(f"matrix must be a SciPy sparse matrix, got {type(matrix).__name__}; see from_arrays")
+        return cls._of_matrix("matrix", matrix, user_ids, item_ids)
+
+    @classmethod
+    def _of_matrix(cls, name: str, matrix: Any, user_ids: Any, item_ids: Any) -> Self:
         if matrix.ndim != 2:
-            raise ValueError(f"matrix must have 2 dimensions, got shape {matrix.shape}")
+            raise ValueError(f"{name} must have 2 dimensions, got shape {matrix.shape}")
         n_users, n_items = matrix.shape
         check_item_count(n_items)
-        indptr, indices, data = checked_csr("matrix", matrix)
+        indptr, indices, data = checked_csr(name, matrix)
         return cls(
-            _owned(indptr), _owned(indices), compact_values(check_values("matrix.data", data, len(data))), None,
+            _owned(indptr), _owned(indices), compact_values(check_values(f"{name}.data", data, len(data))), None,
             axis_ids("user_ids", user_ids, n_users), axis_ids("item_ids", item_ids, n_items),
             np.arange(n_users, dtype=np.uint64),
         )  # fmt: skip
@@ -266,13 +272,13 @@ class Interactions(Selections):
 
         Parameters
         ----------
-        frame : pandas.DataFrame, polars.DataFrame or pyarrow.Table
-            Anything whose columns are read by name and offer ``to_numpy``.
+        frame : pandas.DataFrame, polars.DataFrame, polars.LazyFrame or pyarrow.Table
+            Of a lazy frame only these columns are read.
         user, item : str
             Names of the id columns.
         value, timestamp : str or None
             Names of the value and timestamp columns, if any.
-        duplicates : {"sum", "last", "max", "error"} or None
+        duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
             As in `from_arrays`.
         user_ids, item_ids : array_like or None
             As in `from_arrays`.
@@ -289,28 +295,14 @@ class Interactions(Selections):
         KeyError
             A column that is not there; the columns that are get listed.
         """
-        if hasattr(frame, "collect") or not hasattr(frame, "columns"):  # a polars LazyFrame has not read anything
-            remedy = "; call its collect()" if hasattr(frame, "collect") else ""
-            kinds = "a pandas or polars DataFrame, or a pyarrow Table"
-            raise TypeError(f"frame must be {kinds}, got {type(frame).__name__}{remedy}")
-        names = list(getattr(frame, "column_names", frame.columns))  # pyarrow's `columns` are the data
-
-        def column(argument, name):
-            if names.count(name) != 1:
-                what = "stands there more than once" if name in names else "is not a column"
-                raise KeyError(f"{argument}={name!r} {what}; the frame has {names}")
-            series = frame[name]
-            missing = np.asarray(series.is_null() if hasattr(series, "is_null") else series.isna())
-            if missing.any():
-                problem = f"has {missing.sum()} missing entries, the first at position {missing.argmax()}"
-                raise ValueError(f"column {name!r} ({argument}) {problem}; drop or fill those rows")
-            return series.to_numpy()
-
+        wanted = {"user": user, "item": item, "value": value, "timestamp": timestamp}
+        columns = read_columns(frame, wanted)
+        found = {argument: present(argument, wanted[argument], column) for argument, column in columns.items()}
         return cls.from_arrays(
-            column("user", user),
-            column("item", item),
-            None if value is None else column("value", value),
-            None if timestamp is None else column("timestamp", timestamp),
+            found["user"],
+            found["item"],
+            found.get("value"),
+            found.get("timestamp"),
             duplicates=duplicates,
             user_ids=user_ids,
             item_ids=item_ids,

@@ -13,7 +13,7 @@ from fastfedrec.data.ids import entry_at, id_at
 
 _LEAST_PAIRS = 250_000  # that are worth a thread
 
-DUPLICATES = ("sum", "last", "max", "error")
+DUPLICATES = ("sum", "mean", "first", "last", "max", "error")
 
 
 def check_values(name: str, values: Any, length: int) -> np.ndarray:
@@ -23,13 +23,7 @@ def check_values(name: str, values: Any, length: int) -> np.ndarray:
         array = array.astype(np.float32)
     if array.dtype.kind == "f" and array.dtype.itemsize == 2:
         array = array.astype(np.float32)
-    array = check_array(name, array, ndim=1, shape=(length,))
-    if (negative := np.flatnonzero(array < 0)).size:
-        where = negative[0]
-        raise ValueError(
-            f"{name} must be at least 0, got {array[where]} at position {where}; shift the scale, or drop those rows"
-        )
-    return array
+    return check_array(name, array, ndim=1, shape=(length,))
 
 
 UNLISTED = ("error", "drop")
@@ -116,6 +110,14 @@ def in_order(array: np.ndarray, order: np.ndarray) -> np.ndarray:
     return out
 
 
+def summed_warning(n_duplicates: int) -> str:
+    """What is said where nobody has said what becomes of repeated pairs."""
+    return (
+        f"{n_duplicates} rows repeat a user-item pair and their values were summed; choose duplicates='sum', 'mean', "
+        "'first', 'last', 'max' or 'error' to say what is meant"
+    )
+
+
 def merge_duplicates(indptr, item_rows, values, timestamps, duplicates, user_ids, item_ids):
     """Merge equal neighbours of pairs sorted by (user, item), and move the users' starts."""
     if duplicates is not None:
@@ -131,25 +133,25 @@ def merge_duplicates(indptr, item_rows, values, timestamps, duplicates, user_ids
         user = id_at(user_ids, int(np.searchsorted(indptr, where, side="right")) - 1)
         raise ValueError(
             f"{n_duplicates} rows repeat a user-item pair, the first user {user!r} and item "
-            f"{id_at(item_ids, item_rows[where])!r}; choose duplicates='sum', 'last' or 'max'"
+            f"{id_at(item_ids, item_rows[where])!r}; choose one of duplicates='sum', "
+            "'mean', 'first', 'last' and 'max'"
         )
     if duplicates is None and values is not None:
-        warnings.warn(
-            f"{n_duplicates} rows repeat a user-item pair and their values were summed; choose duplicates='sum', "
-            "'last', 'max' or 'error' to say what is meant",
-            stacklevel=3,
-        )
+        warnings.warn(summed_warning(n_duplicates), stacklevel=3)
     first = np.flatnonzero(starts)
     last = np.append(first[1:], len(starts)) - 1
     if values is None:
         values = np.ones(len(starts), dtype=np.float64)
-    if duplicates == "last":
-        merged = values[last]
-    else:
-        with np.errstate(over="ignore"):
-            merged = (np.maximum if duplicates == "max" else np.add).reduceat(values.astype(np.float64), first)
-        if not np.isfinite(merged).all():
-            raise ValueError("values of a repeated user-item pair sum to infinity; rescale them")
+    if duplicates in ("first", "last"):
+        kept = first if duplicates == "first" else last
+        values, timestamps = values[kept], None if timestamps is None else timestamps[kept]
+        return np.searchsorted(first, indptr), item_rows[first], values, timestamps
+    with np.errstate(over="ignore", invalid="ignore"):
+        merged = (np.maximum if duplicates == "max" else np.add).reduceat(values.astype(np.float64), first)
+    if not np.isfinite(merged).all():
+        raise ValueError("values of a repeated user-item pair sum to infinity; rescale them")
+    if duplicates == "mean":
+        merged /= last - first + 1
     if timestamps is not None:
-        timestamps = timestamps[last] if duplicates == "last" else np.maximum.reduceat(timestamps, first)
+        timestamps = np.maximum.reduceat(timestamps, first)
     return np.searchsorted(first, indptr), item_rows[first], merged, timestamps

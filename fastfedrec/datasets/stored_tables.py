@@ -12,7 +12,15 @@ import numpy as np
 from fastfedrec.core.check import check_choice
 from fastfedrec.data.csr import check_item_count
 from fastfedrec.data.ids import Coded, IdIndex, axis_ids, check_kinds, encode_ids, id_at
-from fastfedrec.data.pairs import DUPLICATES, UNLISTED, check_timestamps, check_values, merge_duplicates, sort_pairs
+from fastfedrec.data.pairs import (
+    DUPLICATES,
+    UNLISTED,
+    check_timestamps,
+    check_values,
+    merge_duplicates,
+    sort_pairs,
+    summed_warning,
+)
 from fastfedrec.data.store import StoredInteractions, open_interactions
 from fastfedrec.data.store_files import new_folder, write_array, write_document
 from fastfedrec.datasets.columns import ColumnReader, Field
@@ -232,11 +240,7 @@ def _write_rows(
         if time is not None:
             final.append("timestamps", time)
     if n_merged and duplicates is None and "value" in extra:
-        warnings.warn(
-            f"{n_merged} rows repeat a user-item pair and their values were summed; choose duplicates='sum', "
-            "'last', 'max' or 'error' to say what is meant",
-            stacklevel=3,
-        )
+        warnings.warn(summed_warning(n_merged), stacklevel=3)
     for name, array in {
         "indptr": starts,
         "user_ids": user_ids,

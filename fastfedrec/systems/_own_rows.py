@@ -6,19 +6,21 @@ its user's own: from that user's row alone, so that whoever else is served with 
 
 from typing import Self
 
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.systems.recommender import Recommender, check_interactions
+from fastfedrec.systems._inputs import check_interactions
+from fastfedrec.systems.recommender import Recommender
 
 
 class OwnRows(Recommender):
     """A model that serves anybody who has rows over its items."""
 
-    def with_users(self, interactions: Interactions) -> Self:
+    def with_users(self, interactions: InteractionsLike) -> Self:
         """Serve other users with what was released, without refitting and at no cost to anybody.
 
         Parameters
         ----------
-        interactions : Interactions
+        interactions : Interactions, SciPy sparse matrix or array, or frame
             Their data, over the same items and as `fit` takes them; a user may have nothing.
 
         Returns
@@ -32,7 +34,9 @@ class OwnRows(Recommender):
             Other items than the model was fitted on, or no user.
         """
         model = self._fitted()
-        return model._serving(model._as_fitted(check_interactions(interactions, may_be_empty=True, least_users=1)))
+        items = model.interactions_.item_ids
+        data = check_interactions(interactions, may_be_empty=True, least_users=1, item_ids=items)
+        return model._serving(model._as_fitted(data))
 
     def _as_fitted(self, data: Interactions) -> Interactions:
         """Rows as `fit` looks at them."""

@@ -8,12 +8,14 @@ import numpy as np
 
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.rating_metrics import evaluate_ratings
 from fastfedrec.mechanisms.report_checks import check_grid
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._inputs import check_interactions
 from fastfedrec.systems._saved import rules_of
-from fastfedrec.systems.recommender import Recommender, check_interactions
+from fastfedrec.systems.recommender import Recommender
 
 STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
 HALF_STARS = tuple(j / 2 for j in range(1, 11))
@@ -126,7 +128,7 @@ class AdditiveModel(RatingModel):
             return left @ right.T
 
 
-def check_ratings(interactions: Interactions, *, is_private: bool = False, least_users: int = 0) -> Interactions:
+def check_ratings(interactions: InteractionsLike, *, is_private: bool = False, least_users: int = 0) -> Interactions:
     """Return interactions with ratings as values, or raise.
 
     A private fit asks for nothing, and takes each as a 1 where there are none: ratings that are all 1 are not stored,

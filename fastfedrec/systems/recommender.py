@@ -13,12 +13,11 @@ import numpy as np
 
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.compute import ranking
-from fastfedrec.core.check import check_flag, check_instance, check_integer
+from fastfedrec.core.check import check_flag, check_integer
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.model_files import not_a_model, write_model
 from fastfedrec.core.names import HOMES, find
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.data.remote_users import RemoteUsers
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._saved import SavedModel, data_fields
 from fastfedrec.systems._transaction import Account, Unfinished
@@ -371,29 +370,3 @@ def load(path: Any) -> Recommender:
 def _is_same(now: Any, then: Any) -> bool:
     plain = (int, float, str, tuple, type(None))
     return now is then or (type(now) is type(then) and isinstance(now, plain) and now == then)
-
-
-def check_interactions(interactions: Any, *, may_be_empty: bool = False, least_users: int = 0) -> Interactions:
-    """Check what `fit` was given.
-
-    Parameters
-    ----------
-    interactions : object
-        What the caller passed.
-    may_be_empty : bool
-        Whether nobody need have anything: what a private fit releases must not depend on whether somebody has.
-    least_users : int
-        How many users there must be, with or without data.
-
-    Returns
-    -------
-    Interactions
-        With items, and unless it may be empty, with interactions.
-    """
-    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
-    has_to_say = not ((may_be_empty and interactions.n_items) or isinstance(interactions, RemoteUsers))
-    if has_to_say and interactions.n_interactions == 0:
-        raise ValueError(f"interactions must not be empty, got {interactions!r}")
-    if interactions.n_users < least_users:
-        raise ValueError(f"interactions must have a user, whose number is public, got {interactions!r}")
-    return interactions

@@ -48,7 +48,7 @@ def cases(draw):
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-@given(cases(), st.sampled_from(["sum", "last", "max"]))
+@given(cases(), st.sampled_from(["sum", "mean", "first", "last", "max"]))
 def test_listed_axes_equal_the_twin(case, duplicates):
     users, items, values, user_ids, item_ids = case
     options = {"duplicates": duplicates, "user_ids": user_ids, "item_ids": item_ids}

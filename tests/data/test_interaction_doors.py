@@ -92,11 +92,12 @@ def test_one_wrong_entry_is_seen_wherever_it_is(at, n_threads, row_length):
         spoiled[at] = spoiled[at - 1]
         assert _kernel.find_fault(indptr, spoiled, values, row_length, True, n_threads) == (KINDS["order"], at)
         assert _kernel.find_fault(indptr, spoiled, values, row_length, False, n_threads) == (KINDS["sound"], 0)
-    for wrong in (np.nan, np.inf, -np.inf, -1e-300, -1.0):
+    for wrong in (np.nan, np.inf, -np.inf):
         values[at] = wrong
         assert _kernel.find_fault(indptr, indices, values, row_length, True, n_threads) == (KINDS["value"], at)
-    values[at] = -0.0
-    assert _kernel.find_fault(indptr, indices, values, row_length, True, n_threads) == (KINDS["sound"], 0)
+    for sound in (-0.0, -1.0, -np.finfo(float).max, np.finfo(float).max, 5e-324):
+        values[at] = sound
+        assert _kernel.find_fault(indptr, indices, values, row_length, True, n_threads) == (KINDS["sound"], 0)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -219,9 +220,9 @@ HIDDEN = np.ma.array([1.0, 2.0, 999.0, 4.0, 5.0], mask=[0, 0, 1, 0, 0])
         ("indices", [0, 3, 0, 0, 2], ValueError, "indices must rise within a row, got 0 and then 0 in row 2"),
         ("indices", [3, 0, 0, 1, 2], ValueError, "indices must rise within a row, got 3 and then 0 in row 0"),
         ("values", [1, 2, 3, 4], ValueError, r"values must have shape \(5,\), got \(4,\)"),
-        ("values", [1, 2, -3.5, 4, 5], ValueError, "values must be finite and at least 0, got -3.5 in row 2, column 0"),
-        ("values", [1, 2, np.nan, 4, 5], ValueError, "values must be finite .*, got nan in row 2, column 0"),
-        ("values", [1, 2, 3, 4, np.inf], ValueError, "values must be finite .*, got inf in row 2, column 2"),
+        ("values", [1, 2, np.inf, 4, 5], ValueError, "values must be finite, got inf in row 2, column 0"),
+        ("values", [1, 2, np.nan, 4, 5], ValueError, "values must be finite, got nan in row 2, column 0"),
+        ("values", [1, 2, 3, 4, np.inf], ValueError, "values must be finite, got inf in row 2, column 2"),
         ("values", list("abcde"), TypeError, "values must be an array of float32 or float64"),
         ("values", HIDDEN, ValueError, r"values\[2\] is missing \(masked or null\)"),
         ("timestamps", [1, 2, 3], ValueError, "timestamps must have 5 entries, one for each interaction, got 3"),
@@ -616,7 +617,7 @@ def test_what_random_split_chooses_from_is_looked_at():
         lambda a: a.update(indptr=a["indptr"] + 7),
         lambda a: a.update(indptr=a["indptr"][::-1]),
         lambda a: a.update(data=a["data"][:-1]),
-        lambda a: a.update(data=-a["data"]),
+        lambda a: a.update(data=a["data"] * np.nan),
         lambda a: a.update(shape=np.array([3, 1])),
         lambda a: a.update(shape=np.array([-3, 4])),
         lambda a: a.update(format=np.array("nonsense")),

@@ -52,7 +52,7 @@ def random_table(n, seed, text):
     seed=st.integers(0, 999),
     text=st.booleans(),
     suffix=st.sampled_from(["csv", "parquet"]),
-    duplicates=st.sampled_from(["sum", "last", "max"]),
+    duplicates=st.sampled_from(["sum", "mean", "first", "last", "max"]),
     n_roles=st.integers(2, 4),
     block=st.integers(4, 20),
 )
@@ -108,7 +108,7 @@ def test_nothing_is_left_behind_by_a_bad_file(tmp_path):
         store_table(path, tmp_path / "stored", user="who", item="what", value="stars")
     assert [p.name for p in tmp_path.iterdir()] == ["table.csv"]
     with pytest.raises(ValueError, match="duplicates must be"):
-        store_table(path, tmp_path / "stored", user="who", item="what", duplicates="first")
+        store_table(path, tmp_path / "stored", user="who", item="what", duplicates="least")
 
 
 def test_ids_that_need_memory_are_refused(tmp_path):

@@ -65,7 +65,6 @@ def assert_well_formed(data):
     if data.values is not None:
         assert data.values.dtype in (np.float32, np.float64)
         assert np.isfinite(data.values).all()
-        assert (data.values >= 0).all()
         assert len(data.values) == data.n_interactions
     assert data.timestamps is None or len(data.timestamps) == data.n_interactions
     for features, length in ((data.user_features, data.n_users), (data.item_features, data.n_items)):

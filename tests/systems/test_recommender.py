@@ -173,7 +173,7 @@ def test_parameters_as_scikit_learn_knows_them(model):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"interactions": np.eye(3)}, TypeError, "interactions must be Interactions, got ndarray"),
+        ({"interactions": np.eye(3)}, TypeError, "interactions must be Interactions, a SciPy .* got ndarray"),
         ({"key": 7}, TypeError, "key must be Key, got int"),
         ({"n_threads": -1}, ValueError, "n_threads must be at least 0"),
         ({"show_progress": "no"}, TypeError, "show_progress must be True or False"),

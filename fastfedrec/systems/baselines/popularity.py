@@ -22,14 +22,15 @@ from fastfedrec.core.check import (
 )
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.rounds.fit import resolve_ledger
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.recommender import check_interactions
 
 _SEED = "random.seed"
 _SCORES = "random.scores"
@@ -48,10 +49,15 @@ class Baseline(OwnRows):
     _keeps_values: ClassVar[bool] = False  # otherwise what is stored counts once
     _is_private: ClassVar[bool] = False  # then a fit releases as much of nobody as of anybody
 
+    @property
+    def _ignores_values(self) -> bool:
+        """Whether all values above 0 count alike, so that a fit without a guarantee says so where they vary."""
+        return not self._keeps_values
+
     @transactional
     def fit(
         self,
-        interactions: Interactions,
+        interactions: InteractionsLike,
         key: Key | None = None,
         n_threads: int = 0,
         show_progress: bool = False,
@@ -61,8 +67,9 @@ class Baseline(OwnRows):
 
         Parameters
         ----------
-        interactions : Interactions
-            Entries with value 0 are no interactions; values matter only where the model's own page says so.
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            As `fastfedrec.data.conversion.as_interactions` takes it.  Entries with value 0 are no interactions, and
+            values below 0 are refused; values matter only where the model's own page says so.
         key : Key or None
             Source of every draw; None draws one from entropy.  An entropy key serves one fit.
         n_threads : int
@@ -76,9 +83,16 @@ class Baseline(OwnRows):
         -------
         Baseline
             This model, fitted.
+
+        Warns
+        -----
+        UserWarning
+            Values vary, and the model ignores them.  A model with a guarantee never says so: one user's value may be
+            why.
         """
         self._check_parameters()
-        data = self._as_fitted(check_interactions(interactions, may_be_empty=self._is_private))
+        checked = check_counts(self, interactions, is_private=self._is_private, ignores_values=self._ignores_values)
+        data = self._as_fitted(checked)
         key = resolve_key(key)
         ledger = resolve_ledger(ledger)
         n_threads = resolve_n_threads(n_threads)
@@ -120,6 +134,7 @@ class Random(Baseline):
     """
 
     _saved: ClassVar[tuple[str, ...]] = ("seed_",)
+    _ignores_values = False  # nothing that anybody has matters
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         self.seed_ = key.words(_SEED, size=1)

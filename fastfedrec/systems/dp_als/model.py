@@ -17,16 +17,17 @@ from fastfedrec.compute import als
 from fastfedrec.core.check import check_choice, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import check_run_epsilon, tell_claim
 from fastfedrec.systems.dp_als.rounds import MAX_USERS, ALSState, CountRound, LeastSquaresRound, NoisyRound, StartRound
-from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["DPALS"]
 
@@ -149,7 +150,7 @@ class DPALS(OwnRows):
     @transactional
     def fit(
         self,
-        interactions: Interactions,
+        interactions: InteractionsLike,
         key: Key | None = None,
         n_threads: int = 0,
         show_progress: bool = False,
@@ -161,8 +162,8 @@ class DPALS(OwnRows):
 
         Parameters
         ----------
-        interactions : Interactions
-            Entries with value 0 are no interactions; values do not matter otherwise.
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.
         key : Key or None
             Source of the first projection, of the users' draws and of the server's noise; None draws one from entropy.
             An entropy key serves one fit.
@@ -181,7 +182,7 @@ class DPALS(OwnRows):
             This model, fitted.
         """
         self._check_parameters()
-        data = check_interactions(interactions, may_be_empty=True).binarize()
+        data = check_counts(self, interactions, is_private=True).binarize()
         check_integer("the number of users in interactions", data.n_users, high=MAX_USERS)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         phases = self._plan(data, fit.key)

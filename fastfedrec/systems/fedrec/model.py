@@ -18,6 +18,7 @@ from fastfedrec.core.arrays import distinct
 from fastfedrec.core.check import check_choice, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.remote_users import RemoteUsers
 from fastfedrec.rounds.engine import Engine
@@ -203,7 +204,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
     @transactional
     def fit(
         self,
-        interactions: Interactions,
+        interactions: InteractionsLike,
         key: Key | None = None,
         n_threads: int = 0,
         show_progress: bool = False,
@@ -216,7 +217,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
 
         Parameters
         ----------
-        interactions : Interactions
+        interactions : Interactions, SciPy sparse matrix or array, or frame
             Ratings as values; every stored one counts, whatever its value.  Under a guarantee data without values are
             not refused, and each counts as 1: whether all ratings are 1 is what no fit may tell.
         key : Key or None

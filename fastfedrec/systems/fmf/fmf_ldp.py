@@ -17,15 +17,16 @@ from fastfedrec.compute import als, ranking
 from fastfedrec.core.check import check_callback, check_choice, check_epsilon, check_flag, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFRounds, FMFState
-from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["FMFLDP", "FMFState"]
 
@@ -155,7 +156,7 @@ class FMFLDP(OwnRows, FMFRounds):
     @transactional
     def fit(
         self,
-        interactions: Interactions,
+        interactions: InteractionsLike,
         key: Key | None = None,
         n_threads: int = 0,
         show_progress: bool = False,
@@ -169,8 +170,9 @@ class FMFLDP(OwnRows, FMFRounds):
 
         Parameters
         ----------
-        interactions : Interactions
-            Entries with value 0 are no interactions.  A user without any still sends reports, of a zero gradient.
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            Entries with value 0 are no interactions, and one below 0 is refused.  A user without any still sends
+            reports, of a zero gradient.
         key : Key or None
             Source of every draw; None draws one from entropy.  An entropy key serves one fit.
         n_threads : int
@@ -197,7 +199,9 @@ class FMFLDP(OwnRows, FMFRounds):
             The factors left the finite range; the message names the round and what to change.
         """
         self._check_parameters()
-        data = self._as_fitted(check_interactions(interactions, may_be_empty=self.epsilon is not None))
+        data = self._as_fitted(
+            check_counts(self, interactions, is_private=self.epsilon is not None, ignores_values=not self.use_values)
+        )
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         diagnostics, callback = check_flag("diagnostics", diagnostics), check_callback("callback", callback)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)

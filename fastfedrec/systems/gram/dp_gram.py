@@ -14,15 +14,16 @@ import numpy as np
 from fastfedrec.accounting import Ledger, gaussian_mu
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.randomness import Key
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import check_run_epsilon, layered_noise, tell_claim
 from fastfedrec.systems.gram._spectrum import shrink_spectrum
 from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, NoisySum, PairSum, ShareSum
 from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL, GramModel
-from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["DPGram"]
 
@@ -129,7 +130,7 @@ class DPGram(GramModel):
     @transactional
     def fit(
         self,
-        interactions: Interactions,
+        interactions: InteractionsLike,
         key: Key | None = None,
         n_threads: int = 0,
         show_progress: bool = False,
@@ -141,8 +142,8 @@ class DPGram(GramModel):
 
         Parameters
         ----------
-        interactions : Interactions
-            Entries with value 0 are no interactions; values do not matter otherwise.
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.
         key : Key or None
             Source of the server's noise; None draws one from entropy.  An entropy key serves one fit.
         n_threads : int
@@ -160,7 +161,7 @@ class DPGram(GramModel):
             This model, fitted.
         """
         self._check_parameters()
-        data = check_interactions(interactions, may_be_empty=True).binarize()
+        data = check_counts(self, interactions, is_private=True).binarize()
         check_integer("the number of users in interactions", data.n_users, high=MAX_USERS)
         n_users = self.n_users or max(data.n_users, 1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)

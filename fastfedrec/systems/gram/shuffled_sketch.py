@@ -15,16 +15,17 @@ from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibr
 from fastfedrec.core.check import check_epsilon, check_integer, check_real
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.randomness import Key
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.gram._spectrum import shrink_spectrum
 from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL, GramModel
 from fastfedrec.systems.gram.shuffled_sketch_rounds import MAX_CELLS, N_TERMS, SketchRound, SketchState
-from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["ShuffledSketchGram", "mean_magnitude"]
 
@@ -140,7 +141,7 @@ class ShuffledSketchGram(GramModel):
     @transactional
     def fit(
         self,
-        interactions: Interactions,
+        interactions: InteractionsLike,
         key: Key | None = None,
         n_threads: int = 0,
         show_progress: bool = False,
@@ -152,9 +153,9 @@ class ShuffledSketchGram(GramModel):
 
         Parameters
         ----------
-        interactions : Interactions
-            Entries with value 0 are no interactions; values do not matter otherwise.  A user without any sends as many
-            reports, all of them fair coins.
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.  A
+            user without any sends as many reports, all of them fair coins.
         key : Key or None
             Source of the public signs and of every report; None draws one from entropy.  An entropy key serves one
             fit.
@@ -178,7 +179,7 @@ class ShuffledSketchGram(GramModel):
             Not even one report fits the budget, or there are too many items for `n_rotations`.
         """
         self._check_parameters()
-        data = check_interactions(interactions, may_be_empty=True, least_users=1).binarize()
+        data = check_counts(self, interactions, is_private=True, least_users=1).binarize()
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         ((system, state, _),) = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)

@@ -11,14 +11,14 @@ from fastfedrec.compute.nmf import MAX_FACTORS, fit_nmf, solve_rows_nonnegative
 from fastfedrec.core.check import check_flag, check_integer, check_real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads, threads_for_rows
-from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.mechanisms.bounded_rows import check_value_range
 from fastfedrec.rounds.fit import resolve_ledger
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._inputs import check_interactions
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.private_prototypes.server import encode_labels
 from fastfedrec.systems.rating_model import ValueModel
-from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["CentralNMF", "IndividualNMF"]
 
@@ -76,7 +76,7 @@ class CentralNMF(ValueModel):
     @transactional
     def fit(
         self,
-        interactions: Interactions,
+        interactions: InteractionsLike,
         entities: Sequence[Hashable] | np.ndarray | None = None,
         key: Key | None = None,
         n_threads: int = 0,
@@ -87,7 +87,7 @@ class CentralNMF(ValueModel):
 
         Parameters
         ----------
-        interactions : Interactions
+        interactions : Interactions, SciPy sparse matrix or array, or frame
             Ratings or counts as values; ones where there are none.
         entities : array_like of shape (n_users,) or None
             Who holds each row; None is one entity.
@@ -107,6 +107,12 @@ class CentralNMF(ValueModel):
         """
         self._check_parameters()
         data = check_interactions(interactions)
+        if data.values is not None and (lowest := float(data.values.min())) < 0:
+            name = type(self).__name__
+            raise ValueError(
+                f"{name} has no factor below 0: values of interactions must be at least 0, got {lowest:g}; shift the "
+                "scale, or use another model of ratings"
+            )
         _, labels = encode_labels("entities", entities, data.n_users)
         key = resolve_key(key)
         ledger = resolve_ledger(ledger)

@@ -24,19 +24,20 @@ from fastfedrec.core.check import (
 )
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.ids import encode_ids, id_at
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms.bounded_rows import check_value_range
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._inputs import check_interactions
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.private_prototypes._entities import _EntityModels
 from fastfedrec.systems.private_prototypes.budget import choose_n_prototypes
 from fastfedrec.systems.private_prototypes.rounds import PrototypeRounds, PrototypeState
 from fastfedrec.systems.private_prototypes.server import Sums, encode_labels, factorize, make_prototypes
-from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["PrivatePrototypes", "PrototypeState"]
 
@@ -191,7 +192,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
     @transactional
     def fit(
         self,
-        interactions: Interactions,
+        interactions: InteractionsLike,
         entities: Sequence[Hashable] | np.ndarray | None = None,
         users: Sequence[Hashable] | np.ndarray | None = None,
         key: Key | None = None,
@@ -206,8 +207,9 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
 
         Parameters
         ----------
-        interactions : Interactions
-            Ratings or counts as values; ones where there are none.
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            Ratings or counts as values; ones where there are none.  What is outside of `value_range`, also below 0, is
+            moved to its ends.
         entities : array_like of shape (n_users,) or None
             Who holds each row; None is one entity.
         users : array_like of shape (n_users,) or None
@@ -261,13 +263,17 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         return self
 
     def serve(
-        self, interactions: Interactions, entities: Sequence[Hashable] | np.ndarray | None = None, *, n_threads: int = 0
+        self,
+        interactions: InteractionsLike,
+        entities: Sequence[Hashable] | np.ndarray | None = None,
+        *,
+        n_threads: int = 0,
     ) -> Self:
         """The same item factors for other users, of known or new entities, solved for without fitting again.
 
         Parameters
         ----------
-        interactions : Interactions
+        interactions : Interactions, SciPy sparse matrix or array, or frame
             On the same items.
         entities : array_like of shape (n_users,) or None
             Who holds each row; a new entity, or None, uses the server's item factors.
@@ -280,8 +286,9 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
             A model of these users, which cost nothing: they send nothing.
         """
         fitted = self._fitted()
-        data = check_interactions(interactions, may_be_empty=True, least_users=1)
-        if not np.array_equal(data.item_ids, fitted.interactions_.item_ids):
+        items = fitted.interactions_.item_ids
+        data = check_interactions(interactions, may_be_empty=True, least_users=1, item_ids=items)
+        if not np.array_equal(data.item_ids, items):
             raise ValueError("interactions must have the items that the model was fitted on; use select_items")
         labels, rows = encode_labels("entities", entities, data.n_users)
         known = {id_at(fitted.entity_ids_, h): h for h in range(len(fitted.entity_ids_))}

@@ -19,6 +19,7 @@ from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.core.check import check_callback, check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.digest import data_parts, digests
 from fastfedrec.data.features import Features
 from fastfedrec.data.interactions import Interactions
@@ -27,6 +28,7 @@ from fastfedrec.rounds.checkpoint import Checkpoint
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Phase, resolve_engine, resolve_ledger
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.privrec import start as first
@@ -43,7 +45,6 @@ from fastfedrec.systems.privrec.stage1 import (
     public_note,
     with_embeddings,
 )
-from fastfedrec.systems.recommender import check_interactions
 
 __all__ = ["PrivRec"]
 
@@ -182,7 +183,7 @@ class PrivRec(_TwoTowerRecommender):
     @transactional
     def fit(
         self,
-        interactions: Interactions | InteractionLog,
+        interactions: InteractionsLike | InteractionLog,
         key: Key | None = None,
         n_threads: int = 0,
         show_progress: bool = False,
@@ -197,8 +198,8 @@ class PrivRec(_TwoTowerRecommender):
 
         Parameters
         ----------
-        interactions : Interactions or InteractionLog
-            Everything that a user has visited.  A client without positives sends zeros.
+        interactions : Interactions, InteractionLog, SciPy sparse matrix or array, or frame
+            Everything that a user has visited; a value below 0 is refused.  A client without positives sends zeros.
         key : Key or None
             Source of every draw; None draws one from entropy.  An entropy key serves one fit.
         n_threads : int
@@ -233,7 +234,10 @@ class PrivRec(_TwoTowerRecommender):
         self._check_parameters()
         visited = interactions.interactions if isinstance(interactions, InteractionLog) else interactions
         private = is_private(self.get_params())
-        visited = check_interactions(visited, may_be_empty=private, least_users=1)
+        visited = check_counts(
+            self, visited, is_private=private, least_users=1,
+            ignores_values=visited is interactions and self.threshold == 0,
+        )  # fmt: skip
         data = interactions if isinstance(interactions, InteractionLog) else visited
         if checkpoint is not None and ledger is not None:
             raise ValueError("ledger must be None with a checkpoint, which keeps the ledger of its own run")

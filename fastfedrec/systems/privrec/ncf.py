@@ -106,6 +106,10 @@ class NCF(Baseline):
         self.threshold = check_real("threshold", self.threshold, low=0.0)
         self.n_factors, self.hidden = check_widths(self.n_factors, self.hidden)
 
+    @property
+    def _ignores_values(self) -> bool:
+        return self.threshold == 0
+
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         self.ledger_.record(Unprotected("a network trained on exact data"), simulation=key.is_simulation)
         network = self._network

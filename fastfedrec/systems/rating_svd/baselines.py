@@ -12,6 +12,7 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.core.check import check_epsilon, check_flag, check_integer, check_real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.fit import Fit, resolve_ledger
 from fastfedrec.rounds.system import ArrayRule
@@ -38,7 +39,7 @@ class RatingBaseline(RatingModel):
     @transactional
     def fit(
         self,
-        interactions: Interactions,
+        interactions: InteractionsLike,
         key: Key | None = None,
         n_threads: int = 0,
         show_progress: bool = False,
@@ -48,7 +49,7 @@ class RatingBaseline(RatingModel):
 
         Parameters
         ----------
-        interactions : Interactions
+        interactions : Interactions, SciPy sparse matrix or array, or frame
             Ratings as values; every stored one counts, whatever its value.
         key : Key or None
             Source of every draw; None draws one from entropy.  An entropy key serves one fit.

@@ -16,6 +16,7 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.compute.sgd import MAX_FACTORS
 from fastfedrec.core.check import check_choice, check_epsilon, check_flag, check_integer, check_real
 from fastfedrec.core.randomness import Key
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import Channel, RatedOrNot
 from fastfedrec.mechanisms.ratings.bayes_kary import check_prior
@@ -172,7 +173,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     @transactional
     def fit(
         self,
-        interactions: Interactions,
+        interactions: InteractionsLike,
         key: Key | None = None,
         n_threads: int = 0,
         show_progress: bool = False,
@@ -184,7 +185,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
 
         Parameters
         ----------
-        interactions : Interactions
+        interactions : Interactions, SciPy sparse matrix or array, or frame
             Ratings as values; every stored one counts, whatever its value.  Under a guarantee data without values are
             not refused, and each counts as 1: whether all ratings are 1 is what no fit may tell.
         key : Key or None

@@ -1,25 +1,25 @@
 """Readable twin of data.interactions: a dict of dicts, {user: {item: value}}, insertion order meaning nothing."""
 
-
-def merge(old, new, duplicates):
-    if duplicates in (None, "sum"):
-        return old + new
-    return max(old, new) if duplicates == "max" else new
+MERGE = {
+    None: sum, "sum": sum, "mean": lambda values: sum(values) / len(values), "first": lambda values: values[0],
+    "last": lambda values: values[-1], "max": max,
+}  # fmt: skip
 
 
 def from_rows(users, items, values=None, duplicates=None):
     table = {}
     for row, (user, item) in enumerate(zip(users, items, strict=True)):
         value = 1.0 if values is None else float(values[row])
-        mine = table.setdefault(user, {})
-        mine[item] = merge(mine[item], value, duplicates) if item in mine else value
-    return table
+        table.setdefault(user, {}).setdefault(item, []).append(value)
+    return {user: {item: MERGE[duplicates](values) for item, values in row.items()} for user, row in table.items()}
 
 
 def newest(users, items, timestamps, duplicates=None):
-    """{(user, item): timestamp}: the latest, or with "last" that of the last row."""
+    """{(user, item): timestamp}: the latest, or with "first" and "last" that of the row."""
     out = {}
     for pair, time in zip(zip(users, items, strict=True), timestamps, strict=True):
+        if duplicates == "first" and pair in out:
+            continue
         out[pair] = time if duplicates == "last" or pair not in out else max(out[pair], time)
     return out
 
@@ -81,6 +81,6 @@ def find_fault(indptr, indices, values, n_items, rising=True):
                 return "column", k
             if rising and k > indptr[row] and indices[k] <= indices[k - 1]:
                 return "order", k
-            if values is not None and not (0 <= values[k] < float("inf")):
+            if values is not None and not (-float("inf") < values[k] < float("inf")):
                 return "value", k
     return "sound", 0

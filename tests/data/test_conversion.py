@@ -1,0 +1,90 @@
+"""The door that every `fit` has: what people have becomes the same `Interactions`."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+from support.interaction_case import assert_same
+
+from fastfedrec import Interactions
+from fastfedrec.data.conversion import as_interactions
+from fastfedrec.data.remote_users import RemoteUsers
+
+DENSE = np.array([[1.0, 0, -2], [0, 0, 0], [0, 3, 0.5]])
+COLUMNS = {
+    "user": [2, 0, 2, 0],
+    "item": ["b", "a", "c", "c"],
+    "value": [3.0, 1.0, 0.5, -2.0],
+    "timestamp": [4, 3, 2, 1],
+}
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "lil", "dok", "dia"])
+@pytest.mark.parametrize("family", ["matrix", "array"])
+def test_a_matrix_is_as_from_scipy(kind, family):
+    matrix = getattr(scipy.sparse, f"{kind}_{family}")(DENSE)
+    data = as_interactions("interactions", matrix)
+    assert_same(data, Interactions.from_scipy(scipy.sparse.csr_array(DENSE)))
+    assert data.catalogue == "public"
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table])
+def test_a_frame_is_as_from_dataframe_with_the_columns_that_it_has(library):
+    data = as_interactions("interactions", library(COLUMNS | {"other": [0, 0, 0, 0]}))
+    expected = Interactions.from_arrays(*(COLUMNS[name] for name in ("user", "item", "value", "timestamp")))
+    assert_same(data, expected)
+    assert data.catalogue == "data"
+    pairs = as_interactions("interactions", library({name: COLUMNS[name] for name in ("user", "item")}))
+    assert pairs.values is None
+    assert pairs.timestamps is None
+
+
+def test_interactions_are_returned_as_they_are():
+    for data in (Interactions.from_arrays([1], [2]), RemoteUsers.numbered(3, np.arange(2))):
+        assert as_interactions("interactions", data) is data
+
+
+def test_items_that_are_known_are_those_of_a_frame_and_of_a_matrix_with_as_many_columns():
+    items = np.array(["a", "b", "c", "d"])
+    frame = as_interactions("interactions", pd.DataFrame(COLUMNS), item_ids=items)
+    assert frame.item_ids.tolist() == ["a", "b", "c", "d"]
+    assert frame.catalogue == "public"
+    matrix = scipy.sparse.csr_array((2, 4))
+    assert as_interactions("interactions", matrix, item_ids=items).item_ids.tolist() == ["a", "b", "c", "d"]
+    assert as_interactions("interactions", matrix[:, :3], item_ids=items).item_ids.tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match=r"items\[0\] is 'b', which item_ids does not list"):
+        as_interactions("interactions", pd.DataFrame(COLUMNS), item_ids=items[[0, 2]])
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (DENSE, TypeError, "must be Interactions, a SciPy .* got ndarray; make a matrix sparse with scipy.sparse.csr"),
+        ([[1, 2]], TypeError, "must be Interactions, a SciPy .* got list; see Interactions.from_arrays"),
+        (None, TypeError, "must be Interactions, a SciPy .* got NoneType"),
+        (pd.Series([1]), TypeError, "must be Interactions, a SciPy .* got Series"),
+        (scipy.sparse.coo_array(np.ones(3)), ValueError, r"data must have 2 dimensions, got shape \(3,\)"),
+        (scipy.sparse.csr_array([[np.nan]]), ValueError, r"data.data must be finite, got nan"),
+        (pl.DataFrame({"userId": [1], "item": [1]}), KeyError, r"data must have the columns 'user' and 'item', the "
+         r"frame has \['userId', 'item'\]; rename them, or use Interactions.from_dataframe"),
+        (pd.DataFrame({"user": [1, None], "item": [1, 2]}), ValueError, r"column 'user' \(user\) has 1 missing"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_names_the_argument_and_what_to_do(given, error, message):
+    with pytest.raises(error, match=message):
+        as_interactions("data", given)
+
+
+def test_rows_that_lead_out_of_a_matrix_are_refused_by_the_name_of_the_argument():
+    matrix = scipy.sparse.csr_array(DENSE)
+    matrix.indices[0] = 9
+    with pytest.raises(ValueError, match=r"interactions.indices must lie in \[0, 3\), got 9 in row 0"):
+        as_interactions("interactions", matrix)
