@@ -17,6 +17,7 @@ LAYERS = (
     ("systems", "testing"),
     ("engines", "studies"),
     ("cli",),
+    ("__main__",),
 )
 LEVEL = {top: level for level, tops in enumerate(LAYERS) for top in tops}
 

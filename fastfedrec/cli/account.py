@@ -15,7 +15,7 @@ from fastfedrec.accounting import (
     composed_epsilon,
 )
 from fastfedrec.accounting.views import SHORT_NAMES, VIEWS
-from fastfedrec.cli.outputs import make_axes, print_json
+from fastfedrec.cli.outputs import make_axes
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
 from fastfedrec.mechanisms import BinaryResponse
@@ -26,18 +26,28 @@ def add_account(commands: Any, common: argparse.ArgumentParser) -> None:
     text = "What a run would cost a user in privacy, before any run, with the curve over rounds."
     kinds = commands.add_parser("account", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
 
-    def add(name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
-        command = kinds.add_parser(name, parents=[common], help=text, description=text)
+    def add(name: str, run: Callable[[argparse.Namespace], Any], text: str, example: str) -> argparse.ArgumentParser:
+        command = kinds.add_parser(name, parents=[common], help=text, description=text, examples=[example])
         command.set_defaults(run=run)
         return command
 
-    reports = add("reports", run_reports, "Local reports, without and with a shuffler.")
-    reports.add_argument("--epsilon", type=float, default=2.5, help="of one report, in nats (2.5)")
-    reports.add_argument("--reports", type=int, default=100, metavar="N", help="reports of a user in a round (100)")
+    reports = add(
+        "reports",
+        run_reports,
+        "Local reports, without and with a shuffler.",
+        "fastfedrec account reports --users 50000 --rounds 20",
+    )
+    reports.add_argument("--epsilon", type=float, default=2.5, help="of one report, in nats")
+    reports.add_argument("--reports", type=int, default=100, metavar="N", help="reports of a user in a round")
     reports.add_argument("--users", type=int, required=True, metavar="N", help="users who report in every round")
     _add_run(reports, 20)
 
-    gaussian = add("gaussian", run_gaussian, "Gaussian noise added by a trusted server.")
+    gaussian = add(
+        "gaussian",
+        run_gaussian,
+        "Gaussian noise added by a trusted server.",
+        "fastfedrec account gaussian --noise-multiplier 1 --neighboring replace --users 4800 --cohort 20 --rounds 1000",
+    )
     gaussian.add_argument(
         "--noise-multiplier", type=float, required=True, metavar="Z", help="stddev of the noise / sensitivity"
     )
@@ -51,12 +61,12 @@ def add_account(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _add_run(command: argparse.ArgumentParser, rounds: int) -> None:
-    command.add_argument("--rounds", type=int, default=rounds, metavar="N", help=f"rounds ({rounds})")
-    command.add_argument("--delta", type=float, default=1e-6, help="for figures that are not pure (1e-6)")
+    command.add_argument("--rounds", type=int, default=rounds, metavar="N", help="how many")
+    command.add_argument("--delta", type=float, default=1e-6, help="for figures that are not pure")
     command.add_argument("--plot", type=Path, metavar="FILE", help="draw the cost over rounds (needs matplotlib)")
 
 
-def run_reports(arguments: argparse.Namespace) -> None:
+def run_reports(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Answer for binary responses, as every system here sends them."""
     check_integer("--users", arguments.users, low=1)
     check_integer("--reports", arguments.reports, low=1)
@@ -70,10 +80,10 @@ def run_reports(arguments: argparse.Namespace) -> None:
     curves = {
         name: [composed_epsilon({event: n}, view, ledger.delta) for n in rounds] for view, name in SHORT_NAMES.items()
     }
-    _report(arguments, rounds, curves, ledger.summary(), {"ledger": ledger.to_dict()})
+    return _report(arguments, rounds, curves, ledger.summary(), {"ledger": ledger.to_dict()})
 
 
-def run_gaussian(arguments: argparse.Namespace) -> None:
+def run_gaussian(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Answer for the Gaussian mechanism by every accountant that can."""
     sampling = {
         (False, False): "none",
@@ -106,7 +116,7 @@ def run_gaussian(arguments: argparse.Namespace) -> None:
         f"{event}\nepsilon in nats at delta {arguments.delta:g}, against {VIEWS['public']}; upper bounds, the lower "
         "one holds\nif the sampling is secret and the server adds the noise"
     )
-    _report(arguments, rounds, curves, text, {"event": str(event)})
+    return _report(arguments, rounds, curves, text, {"event": str(event)})
 
 
 def _milestones(rounds: int) -> list[int]:
@@ -123,18 +133,16 @@ def _report(
     curves: dict[str, list[float]],
     text: str,
     details: dict[str, Any],
-) -> None:
+) -> dict[str, Any] | str:
     if arguments.plot is not None:
         _plot(arguments.plot, rounds, curves)
     if arguments.json:
         epsilon = {name: [epsilon_to_json(e) for e in values] for name, values in curves.items()}
         document = {"rounds": list(rounds), "epsilon": epsilon, "delta": arguments.delta} | details
-        print_json(document | {"plot": arguments.plot and str(arguments.plot)})
-        return
+        return document | {"plot": arguments.plot and str(arguments.plot)}
     rows = [(n, *(format_epsilon(values[i]) for values in curves.values())) for i, n in enumerate(rounds)]
-    print(text + "\n\nover rounds:\n" + format_table(("rounds", *curves), rows))
-    if arguments.plot is not None:
-        print(f"\nPlot: {arguments.plot}")
+    plot = f"\n\nPlot: {arguments.plot}" if arguments.plot is not None else ""
+    return text + "\n\nover rounds:\n" + format_table(("rounds", *curves), rows) + plot
 
 
 def _plot(path: Path, rounds: Sequence[int], curves: dict[str, list[float]]) -> None:

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +11,10 @@ from fastfedrec.accounting import Gaussian, PLDAccountant, calibrate_noise_multi
 from fastfedrec.audit import AuditResult, audit
 from fastfedrec.audit.cases import CASES, Case
 from fastfedrec.audit.draws import draw_outputs
-from fastfedrec.cli.outputs import make_axes, print_json
+from fastfedrec.cli.outputs import make_axes, show
 from fastfedrec.core.check import check_epsilon, check_integer
 from fastfedrec.core.randomness import Key
+from fastfedrec.core.text import did_you_mean
 from fastfedrec.core.version import __version__
 from fastfedrec.mechanisms.channels.channel import TOTAL
 from fastfedrec.testing import ALPHA
@@ -25,7 +27,10 @@ _DELTA = 1e-6  # of an epsilon of Gaussian noise
 def add_audit(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Describe the command to the parser of `main`."""
     command = add(
-        "audit", run_audit, "Look for evidence against a mechanism's claim, on its exact table and by drawing."
+        "audit",
+        run_audit,
+        "Look for evidence against a mechanism's claim, on its exact table and by drawing.",
+        ["fastfedrec audit binary-response --epsilon 2", "fastfedrec audit discrete-gaussian --half-noise"],
     )
     command.add_argument("mechanism", metavar="NAME", help=f"{', '.join(CASES)}; or {_ALL}, for a table of them all")
     command.add_argument(
@@ -40,16 +45,17 @@ def add_audit(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument("--plot", type=Path, metavar="FILE", help="draw the privacy loss (needs matplotlib)")
 
 
-def run_audit(arguments: argparse.Namespace) -> None:
+def run_audit(arguments: argparse.Namespace) -> dict[str, Any] | str | None:
     """Audit the table where there is one, and the sampler; at `ALPHA`, so that a sound one is never called broken."""
     seed = None if arguments.seed is None else check_integer("--seed", arguments.seed, low=0)
     if arguments.mechanism == _ALL:
         if arguments.epsilon is not None or arguments.plot is not None or arguments.half_noise:
             raise ValueError("--epsilon, --half-noise and --plot are for one mechanism; 'all' claims 1 for each")
         _print_all(seed, as_json=arguments.json)
-        return
+        return None
     if arguments.mechanism not in CASES:
-        raise ValueError(f"unknown mechanism {arguments.mechanism!r}; there are {', '.join(CASES)}, and {_ALL}")
+        meant = did_you_mean(arguments.mechanism, [*CASES, _ALL])
+        raise ValueError(f"unknown mechanism {arguments.mechanism!r}{meant}; there are {', '.join(CASES)}, and {_ALL}")
     entry = CASES[arguments.mechanism]
     claim = check_epsilon("--epsilon", 1.0 if arguments.epsilon is None else arguments.epsilon)
     if entry.measure == "mu":
@@ -63,7 +69,7 @@ def run_audit(arguments: argparse.Namespace) -> None:
         results["table"] = audit(*case.table, case.claim, delta=case.delta)
     results["sampler"] = audit_case(case)
     if arguments.json:
-        document = {
+        return {
             "version": __version__,
             "mechanism": arguments.mechanism,
             "half_noise": arguments.half_noise,
@@ -71,14 +77,10 @@ def run_audit(arguments: argparse.Namespace) -> None:
             "results": {name: result.to_dict() for name, result in results.items()},
             "plot": None if arguments.plot is None else str(arguments.plot),
         }
-        print_json(document)
-        return
     broken = f", with half of its noise ({entry.broken})" if arguments.half_noise else ""
-    print(f"{arguments.mechanism}{broken}, inputs {case.inputs[0]} and {case.inputs[1]}")
-    for name, result in results.items():
-        print(f"\n{name}\n{result}")
-    if arguments.plot is not None:
-        print(f"\nPlot: {arguments.plot}")
+    parts = [f"{arguments.mechanism}{broken}, inputs {case.inputs[0]} and {case.inputs[1]}"]
+    parts += [f"{name}\n{result}" for name, result in results.items()]
+    return "\n\n".join([*parts, *([f"Plot: {arguments.plot}"] if arguments.plot is not None else [])])
 
 
 def audit_case(case: Case, n: int | None = None) -> AuditResult:
@@ -103,20 +105,19 @@ def _print_all(seed: int | None, *, as_json: bool) -> None:
     """Every mechanism as it is, and with half of its noise, each claimed at 1."""
     rows = []
     if not as_json:
-        print("| mechanism | claim | as it is | | half the noise is | found | |\n|---|---|---|---|---|---|---|")
+        show("| mechanism | claim | as it is | | half the noise is | found | |\n|---|---|---|---|---|---|---|")
     for name, entry in CASES.items():
         whole, half = (audit_case(entry.make(1.0, factor, _key(seed))) for factor in (1, 2))
         if as_json:
             row = {"mechanism": name, "half_noise_is": entry.broken, "is_sound": entry.is_sound}
             rows.append(row | {"as_it_is": whole.to_dict(), "half_noise": half.to_dict()})
         else:
-            print(
+            show(
                 f"| `{name}` | {whole.measure} 1 | {whole.lower_bound:.2f} | {whole.verdict} "
-                f"| {entry.broken} | {half.lower_bound:.2f} | {half.verdict} |",
-                flush=True,
+                f"| {entry.broken} | {half.lower_bound:.2f} | {half.verdict} |"
             )
     if as_json:
-        print_json({"version": __version__, "mechanisms": rows})
+        show({"version": __version__, "mechanisms": rows})
 
 
 def _loss_distribution(name: str, case: Case) -> tuple[np.ndarray, np.ndarray]:

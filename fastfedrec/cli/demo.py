@@ -10,7 +10,7 @@ from typing import Any
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.cli.inputs import check_folder, natural
-from fastfedrec.cli.outputs import EPSILON_LEGEND, can_show_progress, describe, make_axes, missing_extra, print_json
+from fastfedrec.cli.outputs import EPSILON_LEGEND, can_show_progress, describe, make_axes, missing_extra, show
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_from_json, format_epsilon, format_table
 from fastfedrec.core.version import __version__
@@ -31,25 +31,29 @@ PRIVATE, TWIN = "FMF-LDP (private)", "FMF-LDP without privacy"
 
 def add_demo(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Describe the command to the parser of `main`."""
-    command = add("demo", _demo, "Train privately on generated data, compare, account, and plot.")
+    command = add(
+        "demo",
+        _demo,
+        "Train privately on generated data, compare, account, and plot.",
+        ["fastfedrec demo --out demo-output"],
+    )
     command.add_argument("--out", type=Path, default=Path("demo-output"), metavar="DIR", help="folder for the plot")
     command.add_argument("--seed", type=natural, metavar="N", help="simulate: take the noise from a seed")
 
 
-def _demo(arguments: argparse.Namespace) -> None:
+def _demo(arguments: argparse.Namespace) -> dict[str, Any] | None:
     check_folder(arguments.out)
 
-    def show(text: str) -> None:
+    def tell(text: str) -> None:
         if not arguments.json:
-            print(text + "\n", flush=True)
+            show(text + "\n")
 
-    document = run_demo(arguments.out, seed=arguments.seed, show=show)
-    if arguments.json:
-        print_json(document)
+    document = run_demo(arguments.out, seed=arguments.seed, tell=tell, quiet=arguments.quiet)
+    return document if arguments.json else None
 
 
-def run_demo(out: Path, *, seed: int | None, show: Callable[[str], None]) -> dict[str, Any]:
-    """Run the demo; `show` gets the report piece by piece, and the same comes back as plain numbers.
+def run_demo(out: Path, *, seed: int | None, tell: Callable[[str], None], quiet: bool = False) -> dict[str, Any]:
+    """Run the demo; `tell` gets the report piece by piece, and the same comes back as plain numbers.
 
     The data, the split and the negatives come from a seed in any case, because nobody's privacy rests on them.  The
     noise comes from the operating system unless a seed is given.
@@ -58,8 +62,8 @@ def run_demo(out: Path, *, seed: int | None, show: Callable[[str], None]) -> dic
     public_key = Key.from_seed(0 if seed is None else seed)
     noise_key = None if seed is None else public_key
     data = generate_implicit(N_USERS, N_ITEMS, key=public_key, preset=PRESET)
-    show(f"Data: {data!r}, generated (preset {PRESET!r}): no real person's")
-    show(
+    tell(f"Data: {data!r}, generated (preset {PRESET!r}): no real person's")
+    tell(
         f"Protocol: leave one out, {N_NEGATIVES} unseen negatives, every model with its default settings\n"
         + (
             "Noise: from the operating system's entropy; no one can repeat it"
@@ -69,7 +73,7 @@ def run_demo(out: Path, *, seed: int | None, show: Callable[[str], None]) -> dic
     )
     train, test = leave_one_out(data, key=public_key)
     comparison = _Comparison(train, test, public_key, noise_key)
-    show_progress = can_show_progress()
+    show_progress = can_show_progress(quiet)
     private = comparison.train(PRIVATE, FMFLDP(), show_progress=show_progress)
     total = private.ledger_.epsilon()
     for name, model in (
@@ -83,10 +87,10 @@ def run_demo(out: Path, *, seed: int | None, show: Callable[[str], None]) -> dic
     comparison.train(TWIN, FMFLDP(epsilon=None), show_progress=show_progress)
 
     results = comparison.results
-    show(_format_results(results))
-    show(_verdict(results, n_tested=test.n_interactions))
-    show(private.ledger_.summary() + "\n" + _plain_words(private.ledger_))
-    show(private.communication_.summary())
+    tell(_format_results(results))
+    tell(_verdict(results, n_tested=test.n_interactions))
+    tell(private.ledger_.summary() + "\n" + _plain_words(private.ledger_))
+    tell(private.communication_.summary())
     plot_problem = missing_extra("matplotlib", "no plot of the learning curve")
     plot = None
     if plot_problem is None:
@@ -94,8 +98,8 @@ def run_demo(out: Path, *, seed: int | None, show: Callable[[str], None]) -> dic
         out.mkdir(parents=True, exist_ok=True)
         _plot_curves(plot, comparison.curves, results, n_measured=comparison.n_measured)
     seconds = time.perf_counter() - started
-    show(plot_problem or f"Learning curve: {plot}")
-    show(f"{seconds:.0f} s in all")
+    tell(plot_problem or f"Learning curve: {plot}")
+    tell(f"{seconds:.0f} s in all")
     return {
         "version": __version__,
         "data": {**describe(data), "preset": PRESET},

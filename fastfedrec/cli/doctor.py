@@ -1,7 +1,6 @@
 """The command ``fastfedrec doctor``: what the package finds here, and known conflicts with their remedies."""
 
 import argparse
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,13 +9,18 @@ from fastfedrec.core import doctor
 
 def add_doctor(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Describe the command to the parser of `main`."""
-    add("doctor", run_doctor, "Instruction sets, threads, BLAS, OpenMP, Numba and packages; known conflicts.")
+    add(
+        "doctor",
+        run_doctor,
+        "Instruction sets, threads, BLAS, OpenMP, Numba and packages; known conflicts.",
+        ["fastfedrec doctor"],
+    )
 
 
-def run_doctor(arguments: argparse.Namespace) -> None:
+def run_doctor(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Show what there is; a conflict is no error."""
     found = doctor.report()
-    print(json.dumps(found, indent=2, allow_nan=False) if arguments.json else _format(found))
+    return found if arguments.json else _format(found)
 
 
 def _format(found: dict[str, Any]) -> str:

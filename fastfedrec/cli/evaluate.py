@@ -8,7 +8,7 @@ from typing import Any
 
 from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, positive
-from fastfedrec.cli.outputs import EPSILON_LEGEND, can_show_progress, describe, print_json
+from fastfedrec.cli.outputs import EPSILON_LEGEND, can_show_progress, describe
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import NOT_COVERED, epsilon_from_json, format_epsilon, format_table
 from fastfedrec.core.version import __version__
@@ -32,6 +32,10 @@ def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
         "evaluate",
         run_evaluate,
         "Leave one interaction of each user out, train, and rank it; mean and deviation over seeds.",
+        [
+            "fastfedrec evaluate dp-gram --data generated:5000x300 --negatives all",
+            "fastfedrec evaluate laplace-rr-svd --data ml-100k.zip --metrics rmse,mae",
+        ],
     )
     add_system_and_data(command)
     command.add_argument("--metrics", default="hr@10,ndcg@10", help="hr@K, ndcg@K, mrr; or rmse, mae")
@@ -43,7 +47,7 @@ def _negatives(text: str) -> int | None:
     return None if text == "all" else positive(text)
 
 
-def run_evaluate(arguments: argparse.Namespace) -> None:
+def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Fit and measure under every seed."""
     if arguments.system.lower() not in SYSTEMS and Path(arguments.system).is_file():
         raise UsageError(
@@ -62,7 +66,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     for baseline in baselines:
         models.setdefault(type(baseline).__name__, baseline)  # the model may be one of them, with its own parameters
     data = load_data(arguments, map(type, models.values()))
-    show_progress = can_show_progress()
+    show_progress = can_show_progress(arguments.quiet)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in models}
     for seed in range(arguments.seeds):
         key = Key.from_seed(seed)
@@ -85,21 +89,18 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     results = {name: {m: _summarize([run[m] for run in runs]) for m in metrics} for name, runs in found.items()}
     epsilons = {name: candidate.ledger_.to_dict()["epsilon"] for name, candidate in models.items()}
     if arguments.json:
-        print_json(
-            {
-                "version": __version__,
-                "system": type(model).__name__,
-                "parameters": model.get_params(),
-                "data": {"source": arguments.data, **describe(data)},
-                "n_negatives": None if of_ratings else arguments.negatives,
-                "seeds": list(range(arguments.seeds)),
-                "results": results,
-                "epsilon": epsilons,
-                "not_covered": NOT_COVERED,
-                "catalogue": catalogue_note(data) or "the list of items is public",
-            }
-        )
-        return
+        return {
+            "version": __version__,
+            "system": type(model).__name__,
+            "parameters": model.get_params(),
+            "data": {"source": arguments.data, **describe(data)},
+            "n_negatives": None if of_ratings else arguments.negatives,
+            "seeds": list(range(arguments.seeds)),
+            "results": results,
+            "epsilon": epsilons,
+            "not_covered": NOT_COVERED,
+            "catalogue": catalogue_note(data) or "the list of items is public",
+        }
     rows = [
         (
             name,
@@ -115,11 +116,15 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     header = ("", *(text for m in metrics for text in (m, "+-")), *(f"epsilon, {who}" for who in SHORT_NAMES.values()))
     negatives = "all unseen items" if arguments.negatives is None else f"{arguments.negatives} unseen items"
     split = "a fifth of each user's ratings held out" if of_ratings else f"leave one out, against {negatives}"
-    print(f"{model!r}\n{data!r}, {split}, seeds 0 to {arguments.seeds - 1} (simulations)\n")
-    print(format_table(header, rows))
-    print(EPSILON_LEGEND)
-    if note := catalogue_note(data):
-        print(f"{note[0].upper()}{note[1:]}.")
+    note = catalogue_note(data)
+    return "\n".join(
+        [
+            f"{model!r}\n{data!r}, {split}, seeds 0 to {arguments.seeds - 1} (simulations)\n",
+            format_table(header, rows),
+            EPSILON_LEGEND,
+            *([f"{note[0].upper()}{note[1:]}."] if note else []),
+        ]
+    )
 
 
 def _summarize(values: list[float]) -> dict[str, Any]:

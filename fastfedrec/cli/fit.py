@@ -4,9 +4,10 @@ import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, natural
-from fastfedrec.cli.outputs import can_show_progress, describe, print_json
+from fastfedrec.cli.outputs import can_show_progress, describe
 from fastfedrec.core.files import check_place
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
@@ -17,16 +18,25 @@ _EXACT = "sizes of the data and fit's duration are exact, and no guarantee cover
 
 def add_fit(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Describe the command to the parser of `main`."""
-    command = add("fit", run_fit, "Train a system, and show what it cost in privacy and bytes.")
+    command = add(
+        "fit",
+        run_fit,
+        "Train a system, and show what it cost in privacy and bytes.",
+        [
+            "fastfedrec fit dp-gram --data generated:5000x300 --set epsilon=2",
+            "fastfedrec fit fmf-ldp --data ml-20m.zip --catalogue published --out model.npz --no-users",
+            "fastfedrec fit laplace-rr-svd --data ratings.csv --set epsilon_1=2 epsilon_2=1 --out model.npz",
+        ],
+    )
     add_system_and_data(command)
     command.add_argument("--seed", type=natural, metavar="N", help="simulate: take the noise from a seed, not entropy")
     command.add_argument("--out", type=Path, metavar="FILE", help="save the model here, with the users' data")
     command.add_argument(
-        "--without-users", action="store_true", help="save nothing of the users, so that others may have it"
+        "--no-users", action="store_true", help="save nothing of the users, so that others may have it"
     )
 
 
-def run_fit(arguments: argparse.Namespace) -> None:
+def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Check where the model goes, train it, save it, and say what it cost."""
     model = make_system(arguments.system, arguments.set)
     out = arguments.out
@@ -34,38 +44,34 @@ def run_fit(arguments: argparse.Namespace) -> None:
         if out.is_dir() or not out.parent.is_dir():
             raise UsageError(f"--out {out} must be a file in a folder that exists")
         check_place(out)
-    elif arguments.without_users:
-        raise UsageError("--without-users is about the file of --out, which is not given")
+    elif arguments.no_users:
+        raise UsageError("--no-users is about the file of --out, which is not given")
     data = load_data(arguments, [type(model)])
     key = None if arguments.seed is None else Key.from_seed(arguments.seed)
     started = time.perf_counter()
-    model.fit(data, key=key, n_threads=arguments.threads, show_progress=can_show_progress())
+    model.fit(data, key=key, n_threads=arguments.threads, show_progress=can_show_progress(arguments.quiet))
     seconds = time.perf_counter() - started
     if out is not None:
-        model.save(out, include_users=not arguments.without_users)
+        model.save(out, include_users=not arguments.no_users)
     communication = getattr(model, "communication_", None)  # models fitted in one step keep none
     if arguments.json:
-        print_json(
-            {
-                "version": __version__,
-                "system": type(model).__name__,
-                "parameters": model.get_params(),
-                "seed": arguments.seed,
-                "data": {"source": arguments.data, **describe(data)},
-                "fit_seconds": seconds,
-                "privacy": model.ledger_.to_dict(),
-                "not_covered": _EXACT,
-                "communication": None if communication is None else communication.to_dict(),
-                "model": None if out is None else str(out),
-            }
-        )
-        return
-    print(f"{model!r}\nfitted in {seconds:.1f} s on {data!r}\n({_EXACT})\n\n{model.ledger_.summary()}\n")
-    if communication is not None:
-        print(communication.summary() + "\n")
+        return {
+            "version": __version__,
+            "system": type(model).__name__,
+            "parameters": model.get_params(),
+            "seed": arguments.seed,
+            "data": {"source": arguments.data, **describe(data)},
+            "fit_seconds": seconds,
+            "privacy": model.ledger_.to_dict(),
+            "not_covered": _EXACT,
+            "communication": None if communication is None else communication.to_dict(),
+            "model": None if out is None else str(out),
+        }
     if out is None:
-        print("The model was not saved; --out FILE saves it.")
-    elif arguments.without_users:
-        print(f"Saved: {out} (without users: it serves those whose data are brought to with_users)")
+        saved = "The model was not saved; --out FILE saves it."
+    elif arguments.no_users:
+        saved = f"Saved: {out} (without users: it serves those whose data are brought to with_users)"
     else:
-        print(f"Saved: {out} (with users' own data, so only its owner may read it; --without-users leaves them out)")
+        saved = f"Saved: {out} (with users' own data, so only its owner may read it; --no-users leaves them out)"
+    parts = [f"{model!r}\nfitted in {seconds:.1f} s on {data!r}\n({_EXACT})", model.ledger_.summary().rstrip()]
+    return "\n\n".join([*parts, *([communication.summary()] if communication is not None else []), saved])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.cli.completion import complete_set, complete_system
 from fastfedrec.core.npz import Archive
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
@@ -92,9 +93,12 @@ def add_catalogue(command: argparse.ArgumentParser) -> None:
 
 def add_system_and_data(command: argparse.ArgumentParser) -> None:
     """The arguments that name a system, its parameters and data."""
-    command.add_argument("system", metavar="SYSTEM", help=", ".join(registry.SYSTEMS))
+    system = command.add_argument("system", metavar="SYSTEM", help=", ".join(registry.SYSTEMS))
     command.add_argument("--data", required=True, metavar="PATH", help=DATA_HELP)
-    command.add_argument("--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="its parameters")
+    values = command.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="its parameters; see systems SYSTEM"
+    )
+    system.completer, values.completer = complete_system, complete_set  # type: ignore[attr-defined]
     add_catalogue(command)
     command.add_argument(
         "--top-items", type=positive, metavar="N",
@@ -103,7 +107,7 @@ def add_system_and_data(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--min-interactions", type=positive, metavar="N", help="then keep users with N items, and items with a user"
     )
-    command.add_argument("--threads", type=natural, default=0, metavar="N", help="0 (all); changes no result")
+    command.add_argument("--threads", type=natural, default=0, metavar="N", help="0: all there are; changes no result")
 
 
 def _read_catalogue(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -5,21 +5,31 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from contextlib import suppress
+from typing import Any
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.cli.account import add_account
 from fastfedrec.cli.audit import add_audit
+from fastfedrec.cli.completion import complete
 from fastfedrec.cli.demo import add_demo
 from fastfedrec.cli.doctor import add_doctor
 from fastfedrec.cli.evaluate import add_evaluate
 from fastfedrec.cli.fit import add_fit
-from fastfedrec.cli.inputs import UsageError
+from fastfedrec.cli.outputs import NobodyReadsError, any_terminal, close_output, show
+from fastfedrec.cli.parsing import Parser
 from fastfedrec.cli.recommend import add_recommend
 from fastfedrec.cli.reproduce import add_reproduce
 from fastfedrec.cli.shuffler import add_shuffler
 from fastfedrec.cli.sweep import add_sweep
+from fastfedrec.cli.systems import add_systems
 from fastfedrec.core.version import __version__
+
+_EXAMPLES = (
+    "fastfedrec systems",
+    "fastfedrec fit dp-gram --data generated:5000x300 --set epsilon=2 --out model.npz --no-users",
+    "fastfedrec ledger model.npz --html ledger.html",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,61 +43,76 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 2 after an error, which is one line on standard error; 130 where it was interrupted.
+        0; 2 after an error, which is one line on standard error; 130 where it was interrupted; 141 where nobody read
+        on before it was done, and nothing is said.
     """
     debug = False
-    try:
-        arguments = _build_parser().parse_args(argv)
-        debug = arguments.debug
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning  # type: ignore[assignment]
-            arguments.run(arguments)
-    except KeyboardInterrupt as error:
-        print("fastfedrec: interrupted", file=sys.stderr)
-        _show_what_was_spent(error)
-        return 130
-    except Exception as error:
-        if debug:
-            traceback.print_exc()
-        # A KeyError's text is the repr of its message.
-        message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-        print(f"fastfedrec: error: {' '.join(message.split()) or type(error).__name__}", file=sys.stderr)
-        _show_what_was_spent(error)
-        return 2
+    with any_terminal():
+        try:
+            parser = build_parser()
+            complete(parser)
+            arguments = parser.parse_args(argv)
+            debug = arguments.debug
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning  # type: ignore[assignment]
+                answer = arguments.run(arguments)
+            if answer is not None:
+                with suppress(NobodyReadsError):  # the work is done all the same
+                    show(answer)
+        except NobodyReadsError:
+            return 141  # as of a program that the signal ends
+        except KeyboardInterrupt as error:
+            _tell("interrupted")
+            _show_what_was_spent(error)
+            return 130
+        except Exception as error:
+            if debug:
+                traceback.print_exc()
+            # A KeyError's text is the repr of its message.
+            message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+            _tell(f"error: {' '.join(message.split()) or type(error).__name__}")
+            _show_what_was_spent(error)
+            return 2
+        finally:
+            close_output()
     return 0
+
+
+def _tell(text: str) -> None:
+    with suppress(NobodyReadsError):
+        show(f"fastfedrec: {text}", file=sys.stderr)
 
 
 def _show_what_was_spent(error: BaseException) -> None:
     """After a fit that did not finish: what its rounds have cost all the same."""
     ledger = getattr(error, "ledger", None)
     if isinstance(ledger, Ledger) and ledger.events:
-        print("fastfedrec: the model is not there, but this was spent:\n\n" + ledger.summary(), file=sys.stderr)
+        _tell("the model is not there, but this was spent:\n\n" + ledger.summary())
 
 
 def _show_warning(message: Warning | str, *_: Any) -> None:
-    print(f"fastfedrec: warning: {message}", file=sys.stderr)
+    _tell(f"warning: {message}")
 
 
-class _Parser(argparse.ArgumentParser):
-    """Raises where argparse would print a page and exit; takes no abbreviated options."""
+def build_parser() -> Parser:
+    """The parser of all commands.
 
-    def __init__(self, **arguments: Any):
-        super().__init__(allow_abbrev=False, **arguments)
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; see {self.prog} --help")
-
-
-def _build_parser() -> _Parser:
-    parser = _Parser(prog="fastfedrec", description="Private federated recommenders, compiled.")
+    Returns
+    -------
+    Parser
+        Its namespace has `run`, a function of the namespace that returns what is to be printed: text, a document for
+        JSON, or None where it has printed everything itself.
+    """
+    parser = Parser(prog="fastfedrec", description="Private federated recommenders, compiled.", examples=_EXAMPLES)
     parser.add_argument("--version", action="version", version=f"fastfedrec {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    common = _Parser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    common.add_argument("--quiet", action="store_true", help="no progress, no remarks: the answer, warnings and errors")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
-    def add(name: str, run: Any, text: str) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, parents=[common], help=text, description=text)
+    def add(name: str, run: Any, text: str, examples: Sequence[str] = ()) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, parents=[common], help=text, description=text, examples=examples)
         command.set_defaults(run=run)
         return command
 
@@ -99,6 +124,7 @@ def _build_parser() -> _Parser:
     add_audit(add)
     add_reproduce(add)
     add_sweep(add)
+    add_systems(add)
     add_doctor(add)
     add_shuffler(add)
     return parser

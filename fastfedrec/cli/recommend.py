@@ -8,21 +8,25 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.cli.inputs import UsageError, parse_literal, positive
-from fastfedrec.cli.outputs import print_json
 from fastfedrec.core.text import format_table
 from fastfedrec.systems.recommender import load
 
 
 def add_recommend(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Describe the command to the parser of `main`."""
-    command = add("recommend", run_recommend, "Best items of some users, from a saved model.")
+    command = add(
+        "recommend",
+        run_recommend,
+        "Best items of some users, from a saved model.",
+        ["fastfedrec recommend model.npz --users 17 42 -n 5"],
+    )
     command.add_argument("file", metavar="FILE", type=Path, help="as saved by fit --out")
     command.add_argument("--users", nargs="+", required=True, metavar="ID", help="external user ids")
-    command.add_argument("-n", type=positive, default=10, metavar="N", help="items for each user (10)")
+    command.add_argument("-n", type=positive, default=10, metavar="N", help="items for each user")
     command.add_argument("--include-seen", action="store_true", help="also items that the user has")
 
 
-def run_recommend(arguments: argparse.Namespace) -> None:
+def run_recommend(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Answer."""
     model = load(arguments.file)
     if not model.interactions_.n_users:
@@ -35,22 +39,19 @@ def run_recommend(arguments: argparse.Namespace) -> None:
         for i, s in zip(ids, scores, strict=True)
     ]
     if arguments.json:
-        print_json(
-            {
-                "model": str(arguments.file),
-                "recommendations": [
-                    {"user": user, "items": [item for item, _ in best], "scores": [score for _, score in best]}
-                    for user, best in zip(users, lists, strict=True)
-                ],
-            }
-        )
-        return
+        return {
+            "model": str(arguments.file),
+            "recommendations": [
+                {"user": user, "items": [item for item, _ in best], "scores": [score for _, score in best]}
+                for user, best in zip(users, lists, strict=True)
+            ],
+        }
     rows = [
         (user, place, item, f"{score:.4g}")
         for user, best in zip(users, lists, strict=True)
         for place, (item, score) in enumerate(best, start=1)
     ]
-    print(format_table(("user", "place", "item", "score"), rows))
+    return format_table(("user", "place", "item", "score"), rows)
 
 
 def _convert_ids(texts: Sequence[str], known: np.ndarray) -> list[Any]:

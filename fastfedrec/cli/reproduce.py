@@ -54,6 +54,10 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "reproduce",
         run_reproduce,
         "A paper's figure or table side by side with ours; finished parts are kept and not repeated.",
+        [
+            "fastfedrec reproduce fmf-ldp --figure 4 --quick",
+            "fastfedrec reproduce privrec --table 2 --data ml-1m.zip",
+        ],
     )
     command.add_argument(
         "system",
@@ -98,10 +102,10 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--seeds", type=int, metavar="N", help="runs with seeds 0 to N - 1 (fmf-ldp, stage1: 3, with --quick 1; else 1)"
     )
-    command.add_argument("--threads", type=int, default=0, metavar="N", help="0 (all); changes no hit ratio")
+    command.add_argument("--threads", type=int, default=0, metavar="N", help="0: all there are; changes no hit ratio")
 
 
-def run_reproduce(arguments: argparse.Namespace) -> None:
+def run_reproduce(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Compute, show, and write the same as JSON, as a page and as a plot."""
     out = arguments.out
     check_folder(out)
@@ -114,22 +118,23 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
             if arguments.system in names
         ]
         raise ValueError("; ".join(offered))
-    show_progress, can_plot = can_show_progress(), has_extra("matplotlib", "no plot")
+    show_progress, can_plot = (
+        can_show_progress(arguments.quiet),
+        has_extra("matplotlib", "no plot", quiet=arguments.quiet),
+    )
     how = {"quick": arguments.quick, "folder": out / "cells", "n_threads": arguments.threads}
     figure = _COMPUTE[arguments.system](arguments, how | {"show_progress": show_progress})
     name = f"{'table' if is_table else 'figure'}-{wanted}" if wanted.isdigit() else wanted
     plot = f"{name}.png" if can_plot else None
     machine = doctor.describe_machine()
-    document = json.dumps(figure.to_dict() | {"machine": machine}, indent=2, allow_nan=False)
+    document = figure.to_dict() | {"machine": machine}
     out.mkdir(parents=True, exist_ok=True)
-    write_text(out / f"{name}.json", document)
+    write_text(out / f"{name}.json", json.dumps(document, indent=2, allow_nan=False))
     write_text(out / f"{name}.md", figure.to_markdown(plot=plot, machine=machine))
     if plot:
         figure.plot(out / plot)
-    if arguments.json:
-        print(document)
-    else:
-        print(f"{figure.summary()}\n\nWritten to {out}: {name}.json, .md{', .png' if plot else ''}")
+    written = f"Written to {out}: {name}.json, .md{', .png' if plot else ''}"
+    return document if arguments.json else f"{figure.summary()}\n\n{written}"
 
 
 def _compute_gram(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:

@@ -6,23 +6,31 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from fastfedrec.cli.outputs import show
+
 
 def add_shuffler(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Describe the command to the parser of `main`."""
-    command = add("shuffler", run_shuffler, "Pass on nodes' reports to the server, in whole batches and random order.")
+    command = add(
+        "shuffler",
+        run_shuffler,
+        "Pass on nodes' reports to the server, in whole batches and random order.",
+        [
+            "fastfedrec shuffler --listen 127.0.0.1:9099 --min-crowd 1000 --reports 100 --coordinates 5000 "
+            "--folder released --insecure"
+        ],
+    )
     command.add_argument("--listen", required=True, metavar="HOST:PORT", help="where to wait for nodes and the server")
     command.add_argument("--min-crowd", type=int, required=True, metavar="N", help="fewest users that make a batch")
     command.add_argument("--reports", type=int, required=True, metavar="N", help="reports of a user in a round")
     command.add_argument("--coordinates", type=int, required=True, metavar="N", help="items times factors")
     command.add_argument("--folder", type=Path, required=True, metavar="DIR", help="keeps which rounds were released")
-    command.add_argument(
-        "--max-users", type=int, default=100_000, metavar="N", help="for whom a node may send (100000)"
-    )
-    command.add_argument("--max-nodes", type=int, default=1_000, metavar="N", help="nodes in a round (1000)")
+    command.add_argument("--max-users", type=int, default=100_000, metavar="N", help="for whom a node may send")
+    command.add_argument("--max-nodes", type=int, default=1_000, metavar="N", help="nodes in a round")
     command.add_argument("--authority", metavar="FILE", help="who signed everybody's certificates (PEM)")
     command.add_argument("--certificate", metavar="FILE", help="the shuffler's own (PEM)")
     command.add_argument("--private-key", metavar="FILE", help="of that certificate (PEM)")
-    command.add_argument("--server-name", default="server", metavar="NAME", help="in the server's certificate (server)")
+    command.add_argument("--server-name", default="server", metavar="NAME", help="in the server's certificate")
     command.add_argument("--insecure", action="store_true", help="no TLS: on this machine's loopback only")
 
 
@@ -50,7 +58,7 @@ def run_shuffler(arguments: argparse.Namespace) -> None:
     tls = None if arguments.insecure else make_tls(*files)
     with ShufflerServer(shuffler, (host, int(port)), tls, arguments.server_name) as server:
         address = f"{host}:{server.server_address[1]}"
-        print(json.dumps({"listening": address}) if arguments.json else f"listening on {address}", flush=True)
+        show(json.dumps({"listening": address}) if arguments.json else f"listening on {address}")
         server.serve_forever()
 
 

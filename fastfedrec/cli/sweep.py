@@ -1,11 +1,11 @@
 """The commands ``fastfedrec sweep`` and ``fastfedrec advise``."""
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fastfedrec.cli.completion import complete_set, complete_system
 from fastfedrec.cli.inputs import (
     DATA_HELP,
     UsageError,
@@ -17,7 +17,7 @@ from fastfedrec.cli.inputs import (
     positive,
     split_assignments,
 )
-from fastfedrec.cli.outputs import can_show_progress, has_extra, print_json
+from fastfedrec.cli.outputs import can_show_progress, has_extra
 from fastfedrec.studies.sweep.cells import TRUST_VIEWS
 from fastfedrec.systems.registry import SYSTEMS, system_class
 
@@ -46,13 +46,18 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
         "sweep",
         run_sweep,
         "Any parameters of any systems on one data set: utility over true epsilon, and the front in each trust model.",
+        [
+            "fastfedrec sweep --system dp-gram --set epsilon=0.5,1,2 --users 5000 --items 300 --seeds 1",
+            "fastfedrec sweep --system dp-gram --system fmf-ldp --set epsilon=2,4 --data ratings.csv --jobs 2",
+        ],
     )
-    command.add_argument(
+    system = command.add_argument(
         "--system", action=_AddSystem, default=[], metavar="SYSTEM", help=f"once for each: {', '.join(SYSTEMS)}"
     )
-    command.add_argument(
+    values = command.add_argument(
         "--set", nargs="+", action=_AddValues, metavar="NAME=V1,V2", help="values of the system before it, all combined"
     )
+    system.completer, values.completer = complete_system, complete_set  # type: ignore[attr-defined]
     source = command.add_mutually_exclusive_group(required=True)
     source.add_argument("--data", metavar="PATH", help=DATA_HELP)
     source.add_argument("--users", type=positive, metavar="N", help="with --items: generate data, anew for each seed")
@@ -68,41 +73,47 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--min-interactions", type=positive, metavar="N", help="of --data: then keep users with N items"
     )
-    command.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs with seeds 0 to N - 1 (3)")
+    command.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs with seeds 0 to N - 1")
     command.add_argument("--metrics", default="hr@10,ndcg@10", help="hr@K, ndcg@K, mrr; fronts go by the first")
-    command.add_argument("--delta", type=float, default=1e-6, help="at which ledgers are read (1e-6)")
+    command.add_argument("--delta", type=float, default=1e-6, help="at which ledgers are read")
     command.add_argument("--no-baselines", action="store_true", help="nothing but the systems named")
-    command.add_argument("--jobs", type=positive, default=1, metavar="N", help="runs at a time, each in a process (1)")
-    command.add_argument("--threads", type=natural, default=0, metavar="N", help="of all jobs together; 0 (all)")
+    command.add_argument("--jobs", type=positive, default=1, metavar="N", help="runs at a time, each in a process")
+    command.add_argument(
+        "--threads", type=natural, default=0, metavar="N", help="of all jobs together; 0: all there are"
+    )
     command.add_argument(
         "--out", type=Path, default=Path("sweep-output"), metavar="DIR", help="folder for all that is written"
     )
 
-    command = add("advise", run_advise, "Which system, at which setting, for so many users and items and one budget.")
+    command = add(
+        "advise",
+        run_advise,
+        "Which system, at which setting, for so many users and items and one budget.",
+        ["fastfedrec advise --users 20000 --items 500 --epsilon 2 --trust central"],
+    )
     command.add_argument("--users", type=positive, required=True, metavar="N", help="of your data")
     command.add_argument("--items", type=positive, required=True, metavar="N", help="of your data")
     command.add_argument(
         "--epsilon", type=float, required=True, help="of the whole run, in nats, for replacing all data of one user"
     )
     command.add_argument("--trust", required=True, choices=list(TRUST_VIEWS), help="whom one trusts with the data")
-    command.add_argument("--delta", type=float, default=1e-6, help="of the whole run (1e-6)")
+    command.add_argument("--delta", type=float, default=1e-6, help="of the whole run")
     command.add_argument("--row-length", type=float, metavar="N", help="items of a user, on average, where it is known")
     command.add_argument("--measured", type=Path, metavar="FILE", help="answer from these sweeps (of sweep --advice)")
 
 
-def run_sweep(arguments: argparse.Namespace) -> None:
+def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Run, show, and write the same as JSON, CSV, a page and a plot."""
     from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, grid, sweep
 
     out = arguments.out
     check_folder(out)
-    show_progress = can_show_progress()
+    show_progress = can_show_progress(arguments.quiet)
     if arguments.advice:
         if arguments.system:
             raise UsageError("--advice has its own systems; leave --system out")
-        _measure_advice(arguments, show_progress)
-        return
-    has_extra("matplotlib", "no plot")
+        return _measure_advice(arguments, show_progress)
+    has_extra("matplotlib", "no plot", quiet=arguments.quiet)
     if not arguments.system:
         raise UsageError(f"--system is required; there are {', '.join(SYSTEMS)}")
     settings: list[Setting] = []
@@ -133,23 +144,20 @@ def run_sweep(arguments: argparse.Namespace) -> None:
     )
     names = found.write(out)
     if arguments.json:
-        print((out / "sweep.json").read_text())
-    else:
-        print(f"{found.summary()}\n\nWritten to {out}: {', '.join(names)}; each run in {out / 'cells'}")
+        return found.to_dict()
+    return f"{found.summary()}\n\nWritten to {out}: {', '.join(names)}; each run in {out / 'cells'}"
 
 
-def _measure_advice(arguments: argparse.Namespace, show_progress: bool) -> None:
+def _measure_advice(arguments: argparse.Namespace, show_progress: bool) -> dict[str, Any] | str:
     from fastfedrec.studies.advise.grid import measure
 
     document, failures = measure(
         arguments.out, n_jobs=arguments.jobs, n_threads=arguments.threads, show_progress=show_progress
     )
     if arguments.json:
-        print_json({**document, "failures": failures})
-        return
-    for failure in failures:
-        print(f"failed: {failure['system']} {failure['parameters']}, seed {failure['seed']}: {failure['error']}")
-    print(f"{len(document['rows'])} settings written to {arguments.out / 'advice.json'}")
+        return {**document, "failures": failures}
+    lines = [f"failed: {f['system']} {f['parameters']}, seed {f['seed']}: {f['error']}" for f in failures]
+    return "\n".join([*lines, f"{len(document['rows'])} settings written to {arguments.out / 'advice.json'}"])
 
 
 def split_values(text: str) -> Sequence[str]:
@@ -179,7 +187,7 @@ def split_values(text: str) -> Sequence[str]:
     return values
 
 
-def run_advise(arguments: argparse.Namespace) -> None:
+def run_advise(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Answer."""
     from fastfedrec.studies.advise.advice import advise
 
@@ -192,4 +200,4 @@ def run_advise(arguments: argparse.Namespace) -> None:
         row_length=arguments.row_length,
         measured=arguments.measured,
     )
-    print(json.dumps(found.to_dict(), indent=2, allow_nan=False) if arguments.json else found.summary())
+    return found.to_dict() if arguments.json else found.summary()

@@ -186,7 +186,10 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
         Anything else.
     """
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {show(value)}")
+        from fastfedrec.core.text import did_you_mean  # only an error needs it
+
+        meant = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {show(value)}{meant}")
     return value if type(value) is str else next(choice for choice in choices if choice == value)
 
 

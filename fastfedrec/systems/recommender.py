@@ -17,6 +17,7 @@ from fastfedrec.core.check import check_flag, check_integer
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.model_files import not_a_model, write_model
 from fastfedrec.core.names import HOMES, find
+from fastfedrec.core.text import did_you_mean
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._saved import SavedModel, data_fields
@@ -103,7 +104,9 @@ class Recommender(ABC):
         """
         unknown = sorted(set(parameters) - set(self._parameter_names()))
         if unknown:
-            raise ValueError(f"unknown parameters {unknown}; {type(self).__name__} has {self._parameter_names()}")
+            known = self._parameter_names()
+            meant = did_you_mean(unknown[0], known)
+            raise ValueError(f"unknown parameters {unknown}{meant}; {type(self).__name__} has {known}")
         new = type(self)(**(self.get_params() | parameters)).get_params()
         # At once: what cannot be is refused before anything is changed, and a number is kept as the constructor has it.
         vars(self).update({self._attributes.get(name, name): new[name] for name in parameters})

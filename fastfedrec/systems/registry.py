@@ -3,6 +3,7 @@
 from typing import Any
 
 from fastfedrec.core import names
+from fastfedrec.core.text import did_you_mean
 
 #: Name to class, as `fastfedrec` has it.
 SYSTEMS: dict[str, str] = {name: place.rpartition(".")[2] for name, place in names.SYSTEMS.items()}
@@ -30,7 +31,8 @@ def system_class(name: str) -> Any:
     for known, home in SYSTEMS.items():
         if plain in (known.replace("-", ""), home.lower()):
             return names.find(home)
-    raise ValueError(f"unknown system {name!r}; there are {', '.join(SYSTEMS)}")
+    meant = did_you_mean(name, [*SYSTEMS, *SYSTEMS.values()])
+    raise ValueError(f"unknown system {name!r}{meant}; there are {', '.join(SYSTEMS)}")
 
 
 def make_system(name: str, parameters: dict[str, Any]) -> Any:
@@ -58,5 +60,6 @@ def make_system(name: str, parameters: dict[str, Any]) -> Any:
     for parameter in parameters:
         if parameter not in known:
             valid = f"it has {', '.join(known)}" if known else "it has none"
-            raise ValueError(f"{kind.__name__} has no parameter {parameter!r}; {valid}")
+            meant = did_you_mean(parameter, known)
+            raise ValueError(f"{kind.__name__} has no parameter {parameter!r}{meant}; {valid}")
     return kind(**parameters)

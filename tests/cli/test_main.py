@@ -27,7 +27,7 @@ from fastfedrec import (
 )
 from fastfedrec.cli import demo
 from fastfedrec.cli.inputs import make_system
-from fastfedrec.cli.main import _build_parser, main
+from fastfedrec.cli.main import build_parser, main
 from fastfedrec.core import progress
 from fastfedrec.evaluation import evaluate, evaluate_ratings, leave_one_out, random_split
 from fastfedrec.studies.reproduce.ribero2020.models import FIGURES as PROTOTYPE_FIGURES
@@ -245,7 +245,7 @@ def test_set_reads_python_values(epsilon, n_reports, variant):
 
 
 def test_set_may_be_repeated():
-    arguments = _build_parser().parse_args(["fit", "x", "--data", "y", "--set", "a=1", "b=2", "--set", "c=3"])
+    arguments = build_parser().parse_args(["fit", "x", "--data", "y", "--set", "a=1", "b=2", "--set", "c=3"])
     assert arguments.set == ["a=1", "b=2", "c=3"]
 
 
@@ -351,15 +351,15 @@ def test_a_table_without_ratings_is_told_by_its_columns_and_not_by_its_rows(tmp_
 
 
 def test_a_model_is_saved_without_users_where_that_is_said(tmp_path, capsys):
-    for options, n_users, said in (([], 400, "only its owner may read it"), (["--without-users"], 0, "without users")):
+    for options, n_users, said in (([], 400, "only its owner may read it"), (["--no-users"], 0, "without users")):
         path = tmp_path / f"model of {n_users}"
         assert main(["fit", "popularity", "--data", DATA, "--out", str(path), *options]) == 0
         assert said in capsys.readouterr().out.splitlines()[-1]
         assert fastfedrec.load(path).interactions_.n_users == n_users
         assert path.stat().st_mode & 0o077 == (0 if n_users else 0o066 & path.stat().st_mode)
     assert "was saved without users" in refusal(capsys, "recommend", path, "--users", 1)
-    said = refusal(capsys, "fit", "popularity", "--data", DATA, "--without-users")
-    assert "--without-users is about the file of --out" in said
+    said = refusal(capsys, "fit", "popularity", "--data", DATA, "--no-users")
+    assert "--no-users is about the file of --out" in said
 
 
 def test_no_budget_is_spent_on_what_could_not_be_saved(tmp_path, capsys, monkeypatch):
@@ -474,7 +474,10 @@ def test_account_of_gaussian_noise(capsys):
         ("fit", "arguments are required: SYSTEM, --data; see fastfedrec fit --help"),
         (f"fit svd --data {DATA}", "unknown system 'svd'; there are fmf-ldp"),
         (f"fit fmf-ldp --data {DATA} --set epsilon", "--set takes NAME=VALUE, got 'epsilon'"),
-        (f"fit fmf-ldp --data {DATA} --set eps=1", "has no parameter 'eps'; it has n_factors, epsilon"),
+        (
+            f"fit fmf-ldp --data {DATA} --set eps=1",
+            "has no parameter 'eps' (did you mean 'epsilon'?); it has n_factors, epsilon",
+        ),
         (f"fit random --data {DATA} --set eps=1", "Random has no parameter 'eps'; it has none"),
         (f"fit dplcf --data {DATA} --set epsilon=1 epsilon=2", "--set gives 'epsilon' twice"),
         (f"fit fmf-ldp --data {DATA} --set epsilon=-1", "epsilon must be greater than 0"),

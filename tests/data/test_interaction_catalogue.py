@@ -14,7 +14,7 @@ from naive.data import interactions as naive
 from support.interaction_case import assert_same, assert_well_formed, table_of
 
 from fastfedrec import Interactions, datasets, load
-from fastfedrec.cli.main import _build_parser, main
+from fastfedrec.cli.main import build_parser, main
 from fastfedrec.data.ids import Coded
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.datasets import load_table, store_table, stored_tables
@@ -131,7 +131,7 @@ def test_one_rule_everywhere_for_what_a_list_does_not_hold():
             assert argument in parameters, (name, argument)
             assert parameters[argument].kind is inspect.Parameter.KEYWORD_ONLY, name
             assert parameters[argument].default == default, name
-    actions = {a.dest: a for a in _build_parser()._actions}["command"].choices
+    actions = {a.dest: a for a in build_parser()._actions}["command"].choices
     for name in ("fit", "evaluate", "sweep"):
         options = {text for action in actions[name]._actions for text in action.option_strings}
         assert {"--data", "--catalogue", "--drop-unlisted"} <= options, name

@@ -68,9 +68,9 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
     n_rounds : int
         How often the server asks.
     learning_rate, learning_rate_decay, regularization : float
-        The step of round t is ``learning_rate * learning_rate_decay**t``.
+        The first round's step; what each round's step is multiplied by for the next; of users' and items' factors.
     keep_probability, add_probability : float or None
-        For "randomized_response", both in (0, 1); for "hybrid", None.
+        Both in (0, 1) for "randomized_response", and None for "hybrid".
     clip_norm : float or None
         Norm to which each user's gradients, of all items together, are clipped for central privacy; None for none.
     noise_multiplier : float

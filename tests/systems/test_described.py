@@ -1,0 +1,90 @@
+"""Whom each system asks to trust is what its ledger says."""
+
+import math
+
+import pytest
+from support.models import MODELS, rated
+
+from fastfedrec import FMFLDP, DPGram, FedRec, GlobalMean, Key
+from fastfedrec.core.names import SYSTEMS, find
+from fastfedrec.systems.described import describe_system
+
+VIEWS = {"local": "server", "shuffle": "shuffled_server", "central": "public", "entity": "server"}
+TRUST = {
+    "fmf-ldp": ["local"],
+    "dplcf": ["local"],
+    "laplace-rr-svd": ["local"],
+    "fedrec": ["none", "local", "central"],
+    "fedrec-plus-plus": ["none"],
+    "private-prototypes": ["entity"],
+    "privrec": ["none", "central"],
+    "dp-gram": ["central"],
+    "shuffled-sketch-gram": ["shuffle"],
+    "dp-als": ["central"],
+    "dp-fmf": ["central"],
+    "dp-popularity": ["local", "central"],
+    "global-mean": ["none", "local"],
+    "user-mean": ["none", "local"],
+    "item-mean": ["none", "local"],
+}
+
+#: FedRec where it is private, which is in no list of models.
+ASKED_FOR = FedRec(n_factors=2, n_rounds=2, clip_norm=0.5, noise_multiplier=2.0, divisor=5.0)
+
+
+# ---- oracle --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_trust_is_read_off_the_guarantee(name):
+    assert describe_system(name)["trust"] == TRUST.get(name, ["none"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_no_trust_is_claimed_that_no_ledger_has(name):
+    """Each word but "none" has a model whose ledger is finite in its view, or is of one rating's value."""
+    kind = find(SYSTEMS[name].rpartition(".")[2])
+    found, data = describe_system(name), rated(80, 50, 1)
+    models = [model for model in (*MODELS, ASKED_FOR) if type(model) is kind]
+    ledgers = [model.fit(data, key=Key.from_seed(1)).ledger_ for model in models]
+    if found["trust"][0] == "none":
+        ledger = kind().fit(data, key=Key.from_seed(1)).ledger_
+        assert all(ledger.epsilon(view) == (math.inf if ledger.events else 0) for view in VIEWS.values())
+    of_ratings = "one rating" in found["guarantee"] or "which items a user speaks of" in found["guarantee"]
+    for trust in found["trust"]:
+        if trust != "none" and not (trust == "local" and of_ratings):
+            assert any(0 < ledger.epsilon(VIEWS[trust]) < math.inf for ledger in ledgers), trust
+
+
+# ---- invariants ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_parameter_has_a_type_a_default_and_a_sentence(name):
+    found = describe_system(name)
+    kind = find(found["class"])
+    assert {p["name"]: p["default"] for p in found["parameters"]} == kind().get_params()
+    for parameter in found["parameters"]:
+        assert parameter["type"]
+        assert parameter["description"][0].isupper() or not parameter["description"][0].isalpha()
+        assert "As for" not in parameter["description"]
+
+
+def test_parameters_that_are_described_together_have_a_sentence_each():
+    said = {p["name"]: p["description"] for p in describe_system("fmf-ldp")["parameters"]}
+    assert said["learning_rate"] == "Step size."
+    assert said["confidence_weight"] == "Weight of an interaction beyond 1."
+
+
+@pytest.mark.parametrize(("spelling", "kind"), [("DPGram", DPGram), ("fmf-ldp", FMFLDP), ("global_mean", GlobalMean)])
+def test_by_any_spelling(spelling, kind):
+    assert describe_system(spelling)["class"] == kind.__name__
+
+
+# ---- bad inputs ----------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_system_is_refused():
+    with pytest.raises(ValueError, match="unknown system 'dp-grm'"):
+        describe_system("dp-grm")
