@@ -10,7 +10,7 @@ KERNEL_TESTS += tests/evaluation/test_ranking_metrics.py tests/systems/fmf/test_
 SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json') \
 	$(shell find _kernels -name '*.p[yx]*' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: demo test test-fast test-plain test-levels test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench lint clean
+.PHONY: demo environments test test-fast test-plain test-levels test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench lint clean
 
 # The main job: private federated training on generated data, compared, accounted for and plotted.
 demo: $(VENV)/.installed-cli
@@ -21,8 +21,13 @@ test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 -m "not nightly"
 	$(MAKE) test-plain
 	$(MAKE) test-flower
+	$(MAKE) -j 2 test-docstrings test-pages
+
+# Every example that is written down; an example takes milliseconds, and a second process its own seconds to start.
+test-docstrings: $(VENV)/.installed-dev
 	$(BIN)/pytest --doctest-modules --pyargs fastfedrec -p no:cacheprovider
-	$(BIN)/pytest --doctest-glob='*.md' README.md docs
+test-pages: $(VENV)/.installed-dev
+	$(BIN)/pytest --doctest-glob='*.md' README.md docs -p no:cacheprovider
 
 # The kernels' tests once more without vector instructions.
 test-plain: $(VENV)/.installed-dev
@@ -33,6 +38,11 @@ test-levels: $(VENV)/.installed-dev
 	for name in $$($(BIN)/python -P -c 'from fastfedrec import hardware; print(*hardware.instruction_sets()[1:-1])'); do \
 		$(BIN)/pytest -q -n 2 --instruction-set=$$name $(KERNEL_TESTS) || exit 1; \
 	done
+
+# Whatever the first four targets install: what pip unpacks in one environment, beside what it unpacks in the other.
+environments: $(VENV)/.built
+	$(MAKE) -j 2 $(VENV)/.installed-dev $(VENV)-flower/.installed
+	$(MAKE) $(VENV)/.installed-cli $(VENV)/.installed-docs
 
 # The fast tests with the lowest versions of what the package and its Dask engine require; `test` takes the newest.
 # With Python 3.11 or 3.12: the lowest Numba knows no later one.
@@ -74,9 +84,11 @@ mutants: $(VENV)/.installed-dev
 test-nightly: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 -m nightly
 
-# A thousand changed files each: models by their bytes and by their fields, ledgers, stores.
+# A thousand changed files each: models by their bytes and by their fields, ledgers, stores.  And every fast test with
+# other examples than those of all other runs.
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/pytest -m slow --profile nightly tests/test_hostile_files.py
+	$(BIN)/pytest -n 2 --profile dev
 
 # Every paper's figures and tables with --quick, one after another, timed, on generated data.
 reproduce-quick: $(VENV)/.installed-dev
