@@ -2,39 +2,10 @@
 #include "_kernels/compute/_ranking.h"
 
 #include "_kernels/compute/_best_n.h"
+#include "_kernels/compute/_score_tiles.h"
 
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
-
-// A tile of scores is TILE_USERS x TILE_VECTORS accumulators: most of the registers, so that each number that is
-// loaded is used several times.
-enum { TILE_USERS = 6, TILE_VECTORS = VECTOR_BYTES == 64 ? 4 : 2 };
-
-// Scores of TILE_USERS users (x: a factor of all of them, then the next) and TILE_ITEMS items from column `first` on.
-// Each is a sum over the factors in ascending order, so it does not depend on what else the tile holds.
-template <class Real, class Vector = typename Shape<Real>::Vector>
-static inline void tile(const Real* x, const Real* items, ptrdiff_t n_factors, ptrdiff_t first,
-                        Vector scores[TILE_USERS][TILE_VECTORS]) {
-    typedef Shape<Real> S;
-    Vector sums[TILE_USERS][TILE_VECTORS] = {};  // in registers, where the caller's array is not
-    const Real* lines[TILE_VECTORS];
-    // Where each vector of items lies: a line of the factor f is S::LINE numbers after the one of f - 1.
-    for (int t = 0; t < TILE_VECTORS; ++t) {
-        const ptrdiff_t column = first + t * S::LANES, within = column % S::LINE;
-        lines[t] = items + (column - within) * n_factors + within;
-    }
-    // s_ui += x_uf v_if, f ascending: one chain of fused additions for each score.
-    for (ptrdiff_t f = 0; f < n_factors; ++f) {
-        Vector v[TILE_VECTORS];
-        for (int t = 0; t < TILE_VECTORS; ++t) v[t] = load(lines[t] + f * S::LINE);
-        for (int u = 0; u < TILE_USERS; ++u) {
-            const Vector spread = x[f * TILE_USERS + u] - Vector{};
-            for (int t = 0; t < TILE_VECTORS; ++t) sums[u][t] = fused(spread, v[t], sums[u][t]);
-        }
-    }
-    for (int u = 0; u < TILE_USERS; ++u)
-        for (int t = 0; t < TILE_VECTORS; ++t) scores[u][t] = sums[u][t];
-}
 
 template <class Selection, class Real>
 static ptrdiff_t recommend(const Real* users, const int64_t* rows, ptrdiff_t n_users, ptrdiff_t n_factors,
@@ -54,11 +25,7 @@ static ptrdiff_t recommend(const Real* users, const int64_t* rows, ptrdiff_t n_u
     }
     // The last tile compares the scores of six users too; those that the block does not have have no list to offer to.
     for (ptrdiff_t u = n_users; u < BLOCK_USERS; ++u) best[u].open(nullptr, nullptr, n, candidates, 0);
-    // x: for each tile of users factor after factor, six users side by side; zeros for users that there are not.
-    for (ptrdiff_t u = 0; u < BLOCK_USERS; ++u)
-        for (ptrdiff_t f = 0; f < n_factors; ++f)
-            x[(u / TILE_USERS * n_factors + f) * TILE_USERS + u % TILE_USERS] =
-                u < n_users ? users[rows[u] * n_factors + f] : Real(0);
+    pack_users(users, rows, n_users, n_factors, x);
     // The items of one tile stay in the first cache for all users of the block.
     for (ptrdiff_t first = 0; first < n_items; first += TILE_VECTORS * S::LANES)
         for (ptrdiff_t start = 0; start < n_users; start += TILE_USERS) {

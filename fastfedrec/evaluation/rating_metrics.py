@@ -51,9 +51,7 @@ def evaluate_ratings(
     >>> evaluate_ratings(Three(), Interactions.from_arrays([1, 2], [10, 10], [5, 3]))
     {'rmse': 1.4142135623730951, 'mae': 1.0}
     """
-    name = type(model).__name__
-    if not callable(getattr(model, "predict", None)):
-        raise TypeError(f"model must have a method predict(user_ids, item_ids), {name} has none")
+    check_predicts(model)
     check_instance("test", test, Interactions, "use evaluation.k_fold")
     if isinstance(metrics, str) or not metrics or (unknown := [m for m in metrics if m not in RATING_METRICS]):
         raise ValueError(
@@ -66,10 +64,57 @@ def evaluate_ratings(
     users = test.user_ids[np.repeat(np.arange(test.n_users), test.interactions_per_user())]
     items = test.item_ids[test.indices]
     ratings = test.values_or_ones()
-    errors = np.empty(len(ratings))
+    errors = predict_errors(model, users, items, ratings, batch_size)
+    return {m: RATING_METRICS[m](errors) for m in metrics}
+
+
+def check_predicts(model: Any) -> None:
+    """Raise for a model that predicts no ratings.
+
+    Parameters
+    ----------
+    model : object
+        Any.
+
+    Raises
+    ------
+    TypeError
+        It has no method `predict`.
+    """
+    if not callable(getattr(model, "predict", None)):
+        raise TypeError(f"model must have a method predict(user_ids, item_ids), {type(model).__name__} has none")
+
+
+def predict_errors(
+    model: Any, user_ids: np.ndarray, item_ids: np.ndarray, ratings: np.ndarray, batch_size: int
+) -> np.ndarray:
+    """Predicted less given rating of each pair.
+
+    Parameters
+    ----------
+    model : object
+        As for `evaluate_ratings`.
+    user_ids, item_ids : ndarray of shape (n,)
+        External ids.
+    ratings : ndarray of shape (n,), float64
+        What was given.
+    batch_size : int
+        Pairs in one call.
+
+    Returns
+    -------
+    ndarray of shape (n,), float64
+        Finite.
+
+    Raises
+    ------
+    ValueError
+        Predictions that are not finite or of the wrong shape.
+    """
+    name, errors = type(model).__name__, np.empty(len(ratings))
     for start in range(0, len(errors), batch_size):
         block = slice(start, start + batch_size)
-        predicted = np.asarray(model.predict(users[block], items[block]), dtype=np.float64)
+        predicted = np.asarray(model.predict(user_ids[block], item_ids[block]), dtype=np.float64)
         if predicted.shape != errors[block].shape:
             raise ValueError(
                 f"{name}.predict must return one rating a pair, shape {errors[block].shape}, got {predicted.shape}"
@@ -80,4 +125,4 @@ def evaluate_ratings(
             f"{name}.predict returned {int((~np.isfinite(errors)).sum())} ratings that are not finite; has the model "
             "diverged?"
         )
-    return {m: RATING_METRICS[m](errors) for m in metrics}
+    return errors

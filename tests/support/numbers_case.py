@@ -414,6 +414,10 @@ FUNCTIONS = {
     "compute.ranking.held_out_ranks": call(
         held_out_scores=np.ones(2), other_scores=np.ones((2, 3)), counts=np.array([3, 3]),
     ),
+    "compute.places.places": call(scores=np.ones((2, 5)), held_out=([0, 1, 2], [3, 4])),
+    "compute.places.places_factors": call(
+        user_factors=np.ones((2, 3)), item_factors=np.ones((5, 3)), held_out=([0, 1, 2], [3, 4])
+    ),
     "compute.ranking.recommend_factors": call(user_factors=np.ones((2, 3)), item_factors=np.ones((5, 3)), n=2),
     "compute.ranking.sample_unseen": call(interactions=implicit(), rows=np.arange(3), n=2, key=KEY, purpose="x"),
     "compute.ranking.top_k": call(scores=np.ones((2, 5)), n=2),
@@ -541,6 +545,7 @@ EXEMPT = {
         "systems.rating_svd.baselines.collect_ratings",
         "systems.gram.shuffled_sketch.mean_magnitude", "systems.baselines.item_models.neighbor_rules",
         "systems.recommender.check_interactions", "compute.ranking.held_out_ranks_factors",
+        "evaluation.rating_metrics.predict_errors",
     ),
     "takes the exact fraction that accountants hold": (
         "accounting.gaussian.gaussian_delta", "accounting.gaussian.gaussian_epsilon",

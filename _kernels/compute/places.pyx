@@ -1,0 +1,152 @@
+"""Places of held-out items among all that a user has not seen (docs/explanation/evaluation/metrics.md).
+
+    above_i = #{unseen j: s_j > s_i}        same_i = #{unseen j: s_j = s_i}, i itself among them
+
+Everything that ranking metrics need follows from these two counts.  Scores of a block of users are computed part after
+part of the items, as `recommend_factors` computes them, compared with those of the held-out items, and dropped.  What
+runs in vectors is in `_places.cpp`.  Counts are whole numbers, each of one user alone: they do not depend on threads.
+Inputs are trusted.
+"""
+from cython cimport floating
+from cython.parallel cimport parallel, prange, threadid
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
+
+from _kernels.core._lines cimport malloc_lines
+
+include "_kernels/core/_level.pxi"
+
+cdef extern from "_kernels/compute/_ranking.h" namespace "fastfedrec" nogil:
+    const Py_ssize_t BLOCK_USERS
+    Py_ssize_t bitmap_words(Py_ssize_t n) noexcept
+    void pack_items[Real](const Real* items, Py_ssize_t n_items, Py_ssize_t n_factors, Real* out) noexcept
+
+cdef extern from "_kernels/compute/_places.h" namespace "fastfedrec" nogil:
+    Py_ssize_t places_numbers(Py_ssize_t n_factors, Py_ssize_t n_held_out) noexcept
+    Py_ssize_t places_counts(Py_ssize_t n_held_out) noexcept
+    Py_ssize_t places_of_factors[Real](
+        const Real* users, Py_ssize_t n_users, Py_ssize_t n_factors, const Real* item_rows, const Real* items,
+        Py_ssize_t n_items, const int64_t* indptr, const int32_t* held_out, const int64_t* seen_indptr,
+        const int32_t* seen, Real* numbers, int64_t* counts, int64_t* above,
+        int64_t* same
+    ) noexcept
+    Py_ssize_t places_of_scores[Real](
+        const Real* scores, Py_ssize_t n_users, Py_ssize_t n_items, const int64_t* indptr, const int32_t* held_out,
+        const int64_t* seen_indptr, const int32_t* seen, Real* numbers, int64_t* counts, int64_t* above,
+        int64_t* same
+    ) noexcept
+
+
+def places_factors(
+    const floating[:, ::1] user_factors,   # IN  (n_rows, n_factors)
+    const floating[:, ::1] item_factors,   # IN  (n_items, n_factors)
+    const int64_t[::1] indptr,             # IN  (n_rows + 1,), where the held-out items of each row begin
+    const int32_t[::1] held_out,           # IN  (n_held_out,), not empty
+    const int64_t[::1] seen_indptr,        # IN  (n_rows + 1,)
+    const int32_t[::1] seen,               # IN  (n_seen,), ascending within a row
+    int64_t[::1] above,                    # OUT (n_held_out,)
+    int64_t[::1] same,                     # OUT (n_held_out,)
+    int64_t[::1] failed,                   # OUT (n_threads,), n_rows; first row whose scores overflow, -1 no memory
+    int n_threads,
+):
+    """Greater and equal inner products among the unseen items of each held-out item's row."""
+    cdef Py_ssize_t n_rows = user_factors.shape[0], n_factors = user_factors.shape[1], n_items = item_factors.shape[0]
+    cdef Py_ssize_t n_most = most_held_out(&indptr[0], n_rows), start, n_block, bad
+    cdef floating* items = <floating*>malloc_lines(64 * bitmap_words(n_items) * n_factors * sizeof(floating))
+    cdef floating* numbers
+    cdef int64_t* counts
+    cdef int thread
+    cdef const int32_t* seen_items = NULL
+    if seen.shape[0]:
+        seen_items = &seen[0]
+    if items != NULL:
+        pack_items(&item_factors[0, 0], n_items, n_factors, items)
+    with nogil, parallel(num_threads=n_threads):
+        thread = threadid()
+        numbers = <floating*>malloc(places_numbers(n_factors, n_most) * sizeof(floating))
+        counts = <int64_t*>malloc(places_counts(n_most) * sizeof(int64_t))
+        # A block of rows is one thread's, and so are the places of its held-out items.
+        for start in prange(0, n_rows, BLOCK_USERS, schedule="dynamic"):
+            if items == NULL or numbers == NULL or counts == NULL:
+                failed[thread] = -1
+            else:
+                n_block = min(BLOCK_USERS, n_rows - start)
+                bad = places_of_factors(
+                    &user_factors[start, 0],
+                    n_block,
+                    n_factors,
+                    &item_factors[0, 0],
+                    <const floating*>items,
+                    n_items,
+                    &indptr[start],
+                    &held_out[0],
+                    &seen_indptr[start],
+                    seen_items,
+                    numbers,
+                    counts,
+                    &above[0],
+                    &same[0],
+                )
+                if bad < n_block and start + bad < failed[thread]:
+                    failed[thread] = start + bad
+        free(numbers)
+        free(counts)
+    free(items)
+
+
+def places_scores(
+    const floating[:, ::1] scores,         # IN  (n_rows, n_items)
+    const int64_t[::1] indptr,             # IN  (n_rows + 1,), where the held-out items of each row begin
+    const int32_t[::1] held_out,           # IN  (n_held_out,), not empty
+    const int64_t[::1] seen_indptr,        # IN  (n_rows + 1,)
+    const int32_t[::1] seen,               # IN  (n_seen,), ascending within a row
+    int64_t[::1] above,                    # OUT (n_held_out,)
+    int64_t[::1] same,                     # OUT (n_held_out,)
+    int64_t[::1] failed,                   # OUT (n_threads,), n_rows; first row with a NaN, -1 no memory
+    int n_threads,
+):
+    """The same from scores."""
+    cdef Py_ssize_t n_rows = scores.shape[0], n_items = scores.shape[1]
+    cdef Py_ssize_t n_most = most_held_out(&indptr[0], n_rows), start, n_block, bad
+    cdef floating* numbers
+    cdef int64_t* counts
+    cdef int thread
+    cdef const int32_t* seen_items = NULL
+    if seen.shape[0]:
+        seen_items = &seen[0]
+    with nogil, parallel(num_threads=n_threads):
+        thread = threadid()
+        numbers = <floating*>malloc(places_numbers(0, n_most) * sizeof(floating))
+        counts = <int64_t*>malloc(places_counts(n_most) * sizeof(int64_t))
+        # A block of rows is one thread's, and so are the places of its held-out items.
+        for start in prange(0, n_rows, BLOCK_USERS, schedule="dynamic"):
+            if numbers == NULL or counts == NULL:
+                failed[thread] = -1
+            else:
+                n_block = min(BLOCK_USERS, n_rows - start)
+                bad = places_of_scores(
+                    &scores[start, 0],
+                    n_block,
+                    n_items,
+                    &indptr[start],
+                    &held_out[0],
+                    &seen_indptr[start],
+                    seen_items,
+                    numbers,
+                    counts,
+                    &above[0],
+                    &same[0],
+                )
+                if bad < n_block and start + bad < failed[thread]:
+                    failed[thread] = start + bad
+        free(numbers)
+        free(counts)
+
+
+cdef Py_ssize_t most_held_out(const int64_t* indptr, Py_ssize_t n_rows) noexcept nogil:
+    """The most held-out items of any block of rows."""
+    cdef Py_ssize_t start = 0, most = 0
+    while start < n_rows:
+        most = max(most, indptr[min(start + BLOCK_USERS, n_rows)] - indptr[start])
+        start += BLOCK_USERS
+    return most
