@@ -101,7 +101,7 @@ def asked_to_export():
             if (
                 (folder == "mechanisms" and kind and hasattr(value, "privatize"))
                 or (folder == "accounting" and kind and issubclass(value, accounting.Accountant))
-                or (name == "fastfedrec.evaluation.splits" and inspect.isfunction(value))
+                or (folder == "evaluation" and kind and issubclass(value, evaluation.Splitter))
             ):
                 yield name, attribute
 
@@ -118,7 +118,7 @@ def not_exported(exported):
 def test_folders_export_their_randomizers_accountants_and_splits():
     exported = {m.__name__.split(".")[1]: set(m.__all__) for m in (accounting, evaluation, mechanisms)}
     assert not_exported(exported) == []
-    for folder, name in (("mechanisms", "GRR"), ("accounting", "PLDAccountant"), ("evaluation", "random_split")):
+    for folder, name in (("mechanisms", "GRR"), ("accounting", "PLDAccountant"), ("evaluation", "UserHoldout")):
         without = exported | {folder: exported[folder] - {name}}
         assert [line.split(":")[0].rpartition(".")[2] for line in not_exported(without)] == [name]
 

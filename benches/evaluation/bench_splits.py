@@ -6,7 +6,7 @@ import scipy.sparse
 from benches.floors import floor_seconds
 from benches.ratios import keystream_seconds, with_ratios
 from fastfedrec import Interactions, Key, hardware
-from fastfedrec.evaluation import evaluate, leave_one_out, random_split
+from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, evaluate
 
 N_ITEMS, N_FACTORS = 1_000, 5
 
@@ -55,7 +55,7 @@ class Evaluate:
 
     def setup(self, impl, n_users):
         self.data = random_interactions(n_users)
-        self.train, self.test = leave_one_out(self.data, key=Key.from_seed(0))
+        self.train, self.test = next(LeaveOneOut().split(self.data, key=Key.from_seed(0)))
         self.model = (FactorModelThatShowsThem if impl == "fastfedrec_factors" else FactorModel)(self.data)
         hit_rate = self._run(impl)
         if abs(hit_rate - 0.1) > 6 * np.sqrt(0.09 / n_users):  # the model is random: 10 of 100 places
@@ -88,14 +88,14 @@ class Split:
     def setup(self):
         self.data = random_interactions(50_000)
         lengths = self.data.interactions_per_user()
-        if (leave_one_out(self.data, key=Key.from_seed(0))[1].interactions_per_user() != 1).any():
-            raise AssertionError("leave_one_out did not hold out one of each")
-        held_out = random_split(self.data, test_fraction=0.2, key=Key.from_seed(0))[1].interactions_per_user()
+        if (next(LeaveOneOut().split(self.data, key=Key.from_seed(0))).test.interactions_per_user() != 1).any():
+            raise AssertionError("LeaveOneOut did not hold out one of each")
+        held_out = next(RandomHoldout(share=0.2).split(self.data, key=Key.from_seed(0))).test.interactions_per_user()
         if (abs(held_out - 0.2 * lengths) >= 1).any():
-            raise AssertionError("random_split did not hold out a fifth of each")
+            raise AssertionError("RandomHoldout did not hold out a fifth of each")
 
     def time_leave_one_out(self):
-        leave_one_out(self.data, key=Key.from_seed(0))
+        next(LeaveOneOut().split(self.data, key=Key.from_seed(0)))
 
     def time_random_split(self):
-        random_split(self.data, test_fraction=0.2, key=Key.from_seed(0))
+        next(RandomHoldout(share=0.2).split(self.data, key=Key.from_seed(0)))

@@ -12,14 +12,14 @@ import matplotlib.pyplot as plt
 
 from fastfedrec import DPGram, Key, Popularity
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import LeaveOneOut, evaluate
 
 # %%
 # Six thousand users with 30 items each on average, of 300.  One item of each is held out.
 
 EPSILONS = [0.05, 0.1, 0.2, 0.5, 1.0, 2.0]
 data = generate_implicit(6000, 300, key=Key.from_seed(1), mean_interactions=30)
-train, test = leave_one_out(data, key=Key.from_seed(2))
+train, test = next(LeaveOneOut().split(data, key=Key.from_seed(2)))
 
 
 def hit_ratio(model):

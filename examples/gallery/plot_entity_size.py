@@ -12,7 +12,7 @@ import numpy as np
 
 from fastfedrec import Key, PrivatePrototypes
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import evaluate_ratings, k_fold
+from fastfedrec.evaluation import KFold, evaluate_ratings
 from fastfedrec.systems.rating_svd.baselines import GlobalMean
 
 # %%
@@ -23,7 +23,7 @@ BUDGETS = {"epsilon 1": 1.0, "epsilon 5": 5.0, "no privacy": None}
 fits, errors = {}, {name: [] for name in (*BUDGETS, "global mean")}
 for size in SIZES:
     data = generate_implicit(4 * size, 100, key=Key.from_seed(1), ratings=True, mean_interactions=30)
-    train, test = next(k_fold(data, n_folds=5, key=Key.from_seed(2)))
+    train, test = next(KFold(5).split(data, key=Key.from_seed(2)))
     entities = np.arange(data.n_users) % 4
     for name, epsilon in BUDGETS.items():
         model = PrivatePrototypes(n_prototypes=1, n_factors=1, epsilon=epsilon, max_entries=30)

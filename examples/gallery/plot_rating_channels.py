@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 
 from fastfedrec import Key, LaplaceRRSVD
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import evaluate_ratings, k_fold
+from fastfedrec.evaluation import KFold, evaluate_ratings
 from fastfedrec.systems.rating_svd.baselines import ItemMean
 
 # %%
@@ -20,7 +20,7 @@ from fastfedrec.systems.rating_svd.baselines import ItemMean
 
 TOTALS = [1.0, 2.0, 4.0]
 data = generate_implicit(2000, 300, key=Key.from_seed(1), ratings=True, mean_interactions=60)
-train, test = next(k_fold(data, n_folds=5, key=Key.from_seed(2)))
+train, test = next(KFold(5).split(data, key=Key.from_seed(2)))
 
 
 def fitted(variant, total):

@@ -16,7 +16,7 @@ from fastfedrec.core.text import epsilon_from_json, format_epsilon, format_table
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import LeaveOneOut, evaluate
 from fastfedrec.systems.baselines.popularity import Baseline, DPPopularity, Popularity, Random, split_epsilon
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
@@ -71,7 +71,7 @@ def run_demo(out: Path, *, seed: int | None, tell: Callable[[str], None], quiet:
             else f"Noise: from seed {seed}: a SIMULATION, which protects nobody from whoever knows the seed"
         )
     )
-    train, test = leave_one_out(data, key=public_key)
+    train, test = next(LeaveOneOut().split(data, key=public_key))
     comparison = _Comparison(train, test, public_key, noise_key)
     show_progress = can_show_progress(quiet)
     private = comparison.train(PRIVATE, FMFLDP(), show_progress=show_progress)

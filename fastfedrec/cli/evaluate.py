@@ -12,14 +12,7 @@ from fastfedrec.cli.outputs import EPSILON_LEGEND, can_show_progress, describe
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import NOT_COVERED, epsilon_from_json, format_epsilon, format_table
 from fastfedrec.core.version import __version__
-from fastfedrec.evaluation import (
-    RATING_METRICS,
-    evaluate,
-    evaluate_ratings,
-    leave_one_out,
-    parse_metrics,
-    random_split,
-)
+from fastfedrec.evaluation import RATING_METRICS, LeaveOneOut, RandomHoldout, evaluate, evaluate_ratings, parse_metrics
 from fastfedrec.systems.baselines.popularity import Popularity, Random
 from fastfedrec.systems.claims import catalogue_note
 from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
@@ -67,10 +60,11 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         models.setdefault(type(baseline).__name__, baseline)  # the model may be one of them, with its own parameters
     data = load_data(arguments, map(type, models.values()))
     show_progress = can_show_progress(arguments.quiet)
+    splitter = RandomHoldout(share=0.2) if of_ratings else LeaveOneOut()
     found: dict[str, list[dict[str, float]]] = {name: [] for name in models}
     for seed in range(arguments.seeds):
         key = Key.from_seed(seed)
-        train, test = random_split(data, test_fraction=0.2, key=key) if of_ratings else leave_one_out(data, key=key)
+        train, test = next(splitter.split(data, key=key))
         for name, candidate in models.items():
             candidate.fit(train, key=key, n_threads=arguments.threads, show_progress=show_progress)
             found[name].append(

@@ -14,9 +14,9 @@ from fastfedrec.core.check import check_integer
 from fastfedrec.core.files import write_text
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.datasets import load_eicu, load_frappe, load_movielens, load_movielens_folds
+from fastfedrec.datasets import load_eicu, load_frappe, load_movielens
 from fastfedrec.datasets.files import Files
-from fastfedrec.evaluation import k_fold
+from fastfedrec.evaluation import KFold, PublishedFolds, Splitter
 from fastfedrec.studies.reproduce import liang2021
 from fastfedrec.studies.reproduce.gram_map import FIGURES as GRAM_FIGURES
 from fastfedrec.studies.reproduce.gram_map import gain_map
@@ -172,16 +172,18 @@ def _check_ratings(arguments: argparse.Namespace) -> None:
 def _compute_jeyamohan(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
     _check_ratings(arguments)
     if any(member.name == "u1.base" for member in Files(arguments.data, "MovieLens zip").members):
-        folds = load_movielens_folds(arguments.data)
+        splitter: Splitter = PublishedFolds(arguments.data)
     else:
-        folds = list(k_fold(load_movielens(arguments.data), n_folds=5, key=Key.from_seed(0)))
-    has_halves = bool((folds[0][0].values_or_ones() % 1).any())
+        splitter = KFold(5)
+    data = load_movielens(arguments.data)
+    folds = list(splitter.split(data, key=Key.from_seed(0)))
+    has_halves = bool((data.values_or_ones() % 1).any())
     return rating_figure(folds, arguments.figure, grid=HALF_STARS if has_halves else STARS, **how)
 
 
 def _compute_liang(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
     _check_ratings(arguments)
-    folds = list(k_fold(load_movielens(arguments.data), n_folds=5, key=Key.from_seed(0)))
+    folds = list(KFold(5).split(load_movielens(arguments.data), key=Key.from_seed(0)))
     return fedrec_table(folds, arguments.table, **how)
 
 

@@ -1,23 +1,30 @@
 """Splits into train and test, and what a model's scores and predictions are worth.
 
-A split of interactions is a function of `splits`; that of new users is in `new_users`.  Attacks on models are in
+A split is a value, a `Splitter`: `next(LeaveOneOut().split(data, key=key))`.  The task of PrivRec's paper, with its own
+split, is in `new_users`.  Attacks on models are in
 `studies.membership`; audits of privacy claims are in `audit`.
 """
 
 from fastfedrec.evaluation.percentiles import mean_percentile_rank
+from fastfedrec.evaluation.published_folds import PublishedFolds
 from fastfedrec.evaluation.ranking_metrics import evaluate, parse_metrics
 from fastfedrec.evaluation.rating_metrics import RATING_METRICS, evaluate_ratings
-from fastfedrec.evaluation.splits import hold_out, hold_out_entries, k_fold, leave_one_out, random_split
+from fastfedrec.evaluation.splits import KFold, LeaveOneOut, RandomHoldout, Split, Splitter
+from fastfedrec.evaluation.temporal_split import TemporalSplit
+from fastfedrec.evaluation.user_holdout import UserHoldout
 
 __all__ = [
     "RATING_METRICS",
+    "KFold",
+    "LeaveOneOut",
+    "PublishedFolds",
+    "RandomHoldout",
+    "Split",
+    "Splitter",
+    "TemporalSplit",
+    "UserHoldout",
     "evaluate",
     "evaluate_ratings",
-    "hold_out",
-    "hold_out_entries",
-    "k_fold",
-    "leave_one_out",
     "mean_percentile_rank",
     "parse_metrics",
-    "random_split",
 ]

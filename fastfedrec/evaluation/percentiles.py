@@ -20,7 +20,7 @@ def mean_percentile_rank(
     test : Interactions
         Interactions of at least one user, with ratings or counts as values; ones where there are none.
     seen : Interactions or None
-        On the same axes, as `hold_out_entries` returns it: items that are not ranked for the users who have them.  None
+        On the same axes, as `RandomHoldout` makes it: items that are not ranked for the users who have them.  None
         ranks every item.
     batch_size : int
         Comparisons of scores held at once, exceeded only by a single user's.  The result does not depend on it.
@@ -53,12 +53,12 @@ def mean_percentile_rank(
     """
     if not callable(getattr(model, "score", None)):
         raise TypeError(f"model must have a method score(user_ids, item_ids), {type(model).__name__} has none")
-    check_instance("test", test, Interactions, "use evaluation.hold_out_entries")
+    check_instance("test", test, Interactions, "use evaluation.RandomHoldout")
     if seen is not None:
-        check_instance("seen", seen, Interactions, "use evaluation.hold_out_entries")
+        check_instance("seen", seen, Interactions, "use evaluation.RandomHoldout")
         same = np.array_equal(seen.user_ids, test.user_ids) and np.array_equal(seen.item_ids, test.item_ids)
         if not same:
-            raise ValueError("seen and test must have the same users and items; use hold_out_entries")
+            raise ValueError("seen and test must have the same users and items; use RandomHoldout")
     batch_size = check_integer("batch_size", batch_size, low=1)
     total = float(test.values_or_ones().sum())
     if not total > 0:

@@ -38,7 +38,7 @@ def evaluate(
         for each id: ranks are then computed from them (`ranking.held_out_ranks_factors`), which is faster, and
         ``score`` is not called.
     train, test : Interactions
-        Same users and items, as `leave_one_out` and `random_split` return.
+        Same users and items, as a `Splitter` makes them of one data set.
     metrics : sequence of str
         ``"hr@K"`` (rank <= K), ``"ndcg@K"`` (1 / log2(1 + rank) where rank <= K, else 0) and ``"mrr"`` (1 / rank), for
         any K of at least 1, in either case.  Or, of a model that predicts ratings, ``"rmse"`` and ``"mae"`` alone: then
@@ -80,9 +80,9 @@ def evaluate(
     Examples
     --------
     >>> from fastfedrec import Interactions, Key
-    >>> from fastfedrec.evaluation import evaluate, leave_one_out
+    >>> from fastfedrec.evaluation import LeaveOneOut, evaluate
     >>> data = Interactions.from_arrays([1, 1, 2, 2, 3, 3], [10, 11, 10, 12, 10, 13])
-    >>> train, test = leave_one_out(data, key=Key.from_seed(1))
+    >>> train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
     >>> class LowIdsFirst:
     ...     def score(self, user_ids, item_ids):
     ...         return -item_ids
@@ -95,15 +95,15 @@ def evaluate(
             return evaluate_ratings(model, test, metrics=metrics, batch_size=batch_size)
     if not callable(getattr(model, "score", None)):
         raise TypeError(f"model must have a method score(user_ids, item_ids), {type(model).__name__} has none")
-    check_instance("train", train, Interactions, "use evaluation.leave_one_out")
-    check_instance("test", test, Interactions, "use evaluation.leave_one_out")
+    check_instance("train", train, Interactions, "use evaluation.LeaveOneOut")
+    check_instance("test", test, Interactions, "use evaluation.LeaveOneOut")
     _check_same_axes(train, test)
     functions = parse_metrics(metrics)
     wanted = None if n_negatives is None else check_integer("n_negatives", n_negatives, low=1)
     batch_size = check_integer("batch_size", batch_size, low=1)
     key = resolve_key(key)
     if not test.n_interactions:
-        raise ValueError("test has no interactions; leave_one_out tests only users with at least 2")
+        raise ValueError("test has no interactions; LeaveOneOut tests only users with at least 2")
     seen = _union(train, test)
     unseen = seen.n_items - seen.interactions_per_user()
     test = _drop_unrankable(test, unseen, wanted)
@@ -193,7 +193,7 @@ def _check_same_axes(train: Interactions, test: Interactions) -> None:
             detail = f"got {len(ours)} in both but with other ids or in another order"
         else:
             continue
-        raise ValueError(f"train and test must have the same {axis}, {detail}; use leave_one_out or random_split")
+        raise ValueError(f"train and test must have the same {axis}, {detail}; use LeaveOneOut or RandomHoldout")
 
 
 def _union(train: Interactions, test: Interactions) -> Interactions:

@@ -52,7 +52,7 @@ def evaluate_ratings(
     {'rmse': 1.4142135623730951, 'mae': 1.0}
     """
     check_predicts(model)
-    check_instance("test", test, Interactions, "use evaluation.k_fold")
+    check_instance("test", test, Interactions, "use evaluation.KFold")
     if isinstance(metrics, str) or not metrics or (unknown := [m for m in metrics if m not in RATING_METRICS]):
         raise ValueError(
             f"metrics must be a sequence out of {list(RATING_METRICS)}, got {metrics!r}"

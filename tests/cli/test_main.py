@@ -29,7 +29,7 @@ from fastfedrec.cli import demo
 from fastfedrec.cli.inputs import make_system
 from fastfedrec.cli.main import build_parser, main
 from fastfedrec.core import progress
-from fastfedrec.evaluation import evaluate, evaluate_ratings, leave_one_out, random_split
+from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, evaluate, evaluate_ratings
 from fastfedrec.studies.reproduce.ribero2020.models import FIGURES as PROTOTYPE_FIGURES
 
 DATA = "generated:400x300"
@@ -110,7 +110,7 @@ def test_evaluate_equals_the_python_interface(capsys):
     for name, model in (("FMFLDP", FMFLDP(n_rounds=2)), ("Popularity", Popularity())):
         for seed in range(2):
             key = Key.from_seed(seed)
-            train, test = leave_one_out(generated(), key=key)
+            train, test = next(LeaveOneOut().split(generated(), key=key))
             model.fit(train, key=key)
             expected = evaluate(model, train, test, metrics=["hr@5", "mrr"], n_negatives=50, key=key)
             for metric, value in expected.items():
@@ -129,7 +129,7 @@ def test_ratings_are_evaluated_by_their_errors(tmp_path, capsys):
     assert document["n_negatives"] is None
     for seed in range(2):
         key = Key.from_seed(seed)
-        train, test = random_split(data, test_fraction=0.2, key=key)
+        train, test = next(RandomHoldout(share=0.2).split(data, key=key))
         expected = evaluate_ratings(LaplaceRRSVD(epsilon_1=2.0).fit(train, key=key), test)
         assert {m: document["results"]["LaplaceRRSVD"][m]["values"][seed] for m in ("rmse", "mae")} == expected
     assert main([*map(str, argv), "--metrics", "rmse", "--seeds", "1"]) == 0
@@ -142,7 +142,7 @@ def test_ratings_are_evaluated_by_their_errors(tmp_path, capsys):
 
 def test_rating_baselines_are_systems_with_their_own_parameters(tmp_path, capsys):
     key = Key.from_seed(0)
-    train, test = random_split(save_ratings(tmp_path / "ratings.npz"), test_fraction=0.2, key=key)
+    train, test = next(RandomHoldout(share=0.2).split(save_ratings(tmp_path / "ratings.npz"), key=key))
     for name, model in (
         ("global-mean", GlobalMean(epsilon=0.5)),  # and not the mean without privacy that stands beside other models
         ("user-mean", UserMean(epsilon=0.5)),

@@ -27,7 +27,7 @@ from fastfedrec.data.csr import check_csr
 from fastfedrec.data.features import Features, FeatureTable
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.datasets import load_table, store_table
-from fastfedrec.evaluation import hold_out
+from fastfedrec.evaluation.splits import hold_out
 
 KINDS = {name: getattr(_kernel, name.upper()) for name in ("sound", "start", "fall", "end", "column", "order", "value")}
 
@@ -595,7 +595,7 @@ def test_updates_of_strangers():
             replace(sound, **change).total()
 
 
-def test_what_random_split_chooses_from_is_looked_at():
+def test_what_a_random_holdout_chooses_from_is_looked_at():
     key = Key.from_seed(0)
     assert hold_out([0, 3, 5], [1, 2], 0.5, key=key).shape == (5,)
     for indptr, ids, message in (

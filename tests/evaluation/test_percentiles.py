@@ -9,14 +9,14 @@ from naive.evaluation import splits as naive
 from support.evaluation_case import KEY, Table, interactions, random_table
 
 from fastfedrec import Interactions
-from fastfedrec.evaluation import hold_out_entries, mean_percentile_rank
+from fastfedrec.evaluation import RandomHoldout, mean_percentile_rank
 
 
 @given(interactions(), st.booleans(), st.integers(1, 500))
 @settings(deadline=None)
 def test_percentile_rank_equals_naive(data, with_seen, batch_size):
     data = data._replace(values=(1.0 + np.arange(data.n_interactions) % 5).astype(np.float32))
-    train, test = hold_out_entries(data, user_fraction=1.0, n_entries=3, key=KEY)
+    train, test = next(RandomHoldout(n=3).split(data, key=KEY))
     seen, model = (train if with_seen else None), random_table(data)
     if not test.n_interactions:
         with pytest.raises(ValueError, match="test must hold interactions"):
@@ -54,7 +54,3 @@ def test_bad_inputs_of_percentile_evaluation():
         mean_percentile_rank(Table(test, np.array([[1, np.nan], [1, 1]])), test)
     with pytest.raises(ValueError, match="score must return one score a pair"):
         mean_percentile_rank(type("M", (), {"score": lambda self, u, i: 3.0})(), test)
-    with pytest.raises(ValueError, match="n_entries must be at least 1"):
-        hold_out_entries(test, n_entries=0, key=None)
-    with pytest.raises(ValueError, match=r"user_fraction must be at most 1\.0, got 2\.0"):
-        hold_out_entries(test, user_fraction=2.0, key=None)

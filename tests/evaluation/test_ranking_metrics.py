@@ -11,7 +11,7 @@ from naive.evaluation import splits as naive
 from support.evaluation_case import KEY, Table, dense_data, interactions, random_table
 
 from fastfedrec import Interactions, Key
-from fastfedrec.evaluation import evaluate, leave_one_out, random_split
+from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, evaluate
 
 # ---- oracle ------------------------------------------------------------------------------------------------------
 
@@ -20,7 +20,7 @@ from fastfedrec.evaluation import evaluate, leave_one_out, random_split
 @settings(deadline=None)
 @pytest.mark.filterwarnings("ignore:.*tested users have")
 def test_evaluate_equals_naive(data, n_negatives, dtype):
-    train, test = random_split(data, test_fraction=0.3, key=KEY)
+    train, test = next(RandomHoldout(share=0.3).split(data, key=KEY))
     tested = test.interactions_per_user() > 0
     if not (tested & (data.interactions_per_user() < data.n_items)).any():
         with pytest.raises(ValueError, match=r"test has no interactions|nothing to rank against"):
@@ -51,7 +51,7 @@ def test_metrics_by_hand():
 @pytest.mark.parametrize("n_negatives", [10, None])
 def test_batches_do_not_change_the_result_and_bound_the_calls(n_negatives):
     data = dense_data()
-    train, test = random_split(data, test_fraction=0.2, key=KEY)
+    train, test = next(RandomHoldout(share=0.2).split(data, key=KEY))
     model = random_table(data)
     whole = evaluate(model, train, test, n_negatives=n_negatives, key=KEY)
     assert len(model.calls) == 1
@@ -86,7 +86,7 @@ class FactorsOnly(Factors):
 @pytest.mark.parametrize("n_negatives", [10, None])
 def test_factors_give_what_their_scores_give(n_negatives, batch_size):
     data = dense_data()
-    train, test = random_split(data, test_fraction=0.2, key=KEY)
+    train, test = next(RandomHoldout(share=0.2).split(data, key=KEY))
     results = [
         evaluate(
             model, train, test, metrics=["hr@3", "ndcg@5", "mrr"], n_negatives=n_negatives, key=KEY,
@@ -101,7 +101,7 @@ def test_factors_give_what_their_scores_give(n_negatives, batch_size):
 @pytest.mark.parametrize(("which", "what"), [(0, "user"), (1, "item")])
 def test_factors_without_a_row_for_each_id_are_refused(which, what):
     data = dense_data()
-    train, test = leave_one_out(data, key=KEY)
+    train, test = next(LeaveOneOut().split(data, key=KEY))
 
     class Short(FactorsOnly):
         def factors(self, user_ids, item_ids):
@@ -114,14 +114,14 @@ def test_factors_without_a_row_for_each_id_are_refused(which, what):
 
 def test_a_constant_model_ranks_in_the_middle():
     data = dense_data()
-    train, test = leave_one_out(data, key=KEY)
+    train, test = next(LeaveOneOut().split(data, key=KEY))
     got = evaluate(Table(data, np.zeros(data.shape)), train, test, metrics=["hr@10", "hr@11", "mrr"], n_negatives=20)
     assert got == {"hr@10": 0.0, "hr@11": 1.0, "mrr": pytest.approx(1 / 11)}
 
 
 def test_a_model_that_knows_the_test_is_perfect_and_its_opposite_last():
     data = dense_data()
-    train, test = leave_one_out(data, key=KEY)
+    train, test = next(LeaveOneOut().split(data, key=KEY))
     answers = test.to_scipy().toarray() - train.to_scipy().toarray()
     assert evaluate(Table(data, answers), train, test, metrics=["hr@1", "ndcg@1", "mrr"], n_negatives=20) == {
         "hr@1": 1.0, "ndcg@1": 1.0, "mrr": 1.0,
@@ -133,7 +133,7 @@ def test_a_model_that_knows_the_test_is_perfect_and_its_opposite_last():
 
 def test_models_are_asked_about_test_items_and_unseen_items_only():
     data = dense_data()
-    train, test = random_split(data, test_fraction=0.3, key=KEY)
+    train, test = next(RandomHoldout(share=0.3).split(data, key=KEY))
     asked = np.zeros(data.shape, dtype=int)
 
     class Spy:
@@ -150,7 +150,7 @@ def test_models_are_asked_about_test_items_and_unseen_items_only():
 
 def test_one_key_gives_the_same_negatives_to_every_model_and_none_gives_new_ones():
     data = dense_data()
-    train, test = leave_one_out(data, key=KEY)
+    train, test = next(LeaveOneOut().split(data, key=KEY))
     key = Key.from_entropy()
     model = random_table(data, n_levels=10**6)
     assert evaluate(model, train, test, n_negatives=5, key=key) == evaluate(model, train, test, n_negatives=5, key=key)
@@ -159,7 +159,7 @@ def test_one_key_gives_the_same_negatives_to_every_model_and_none_gives_new_ones
 
 def test_explicit_zeros_are_interactions():
     data = Interactions.from_arrays([1, 1, 1, 2], [5, 6, 7, 8], [0.0, 0.0, 0.0, 1.0])
-    train, test = leave_one_out(data, key=KEY)
+    train, test = next(LeaveOneOut().split(data, key=KEY))
     model = Table(data, np.zeros(data.shape))
     evaluate(model, train, test, n_negatives=None)
     assert model.calls == [2]  # the test item and item 8: the two other zeros are seen
@@ -167,7 +167,7 @@ def test_explicit_zeros_are_interactions():
 
 def test_metric_names_are_kept_as_given():
     data = dense_data()
-    train, test = leave_one_out(data, key=KEY)
+    train, test = next(LeaveOneOut().split(data, key=KEY))
     got = evaluate(random_table(data), train, test, metrics=iter(["MRR", "mrr", "Hr@3"]), n_negatives=9, key=KEY)
     assert list(got) == ["MRR", "mrr", "Hr@3"]
     assert got["MRR"] == got["mrr"]
@@ -179,7 +179,7 @@ def test_users_with_few_or_no_unseen_items_are_counted_in_one_warning():
     mask[0, 4:] = 0  # 2 unseen
     mask[1, 1:5] = 0  # 4 unseen
     data = Interactions.from_scipy(scipy.sparse.csr_array(mask))
-    train, test = leave_one_out(data, key=KEY)
+    train, test = next(LeaveOneOut().split(data, key=KEY))
     model = Table(data, np.zeros(data.shape))
     with pytest.warns(UserWarning, match="2 of 3 tested users have fewer than n_negatives=3") as caught:
         got = evaluate(model, train, test, metrics=["mrr"], n_negatives=3)
@@ -236,14 +236,14 @@ def score_returning(value):
 )
 def test_bad_input_is_named(change, error, message):
     data = dense_data()
-    train, test = leave_one_out(data, key=KEY)
+    train, test = next(LeaveOneOut().split(data, key=KEY))
     arguments = {"model": random_table(data), "train": train, "test": test, "n_negatives": 5} | change
     with pytest.raises(error, match=message):
         evaluate(**arguments)
 
 
 def test_axes_in_another_order_are_refused():
-    train, test = leave_one_out(dense_data(), key=KEY)
+    train, test = next(LeaveOneOut().split(dense_data(), key=KEY))
     with pytest.raises(ValueError, match="same users, got 40 in both but with other ids or in another order"):
         evaluate(random_table(train), train, test.select_users(np.arange(40)[::-1]))
 
@@ -253,12 +253,12 @@ def test_nothing_to_evaluate_is_refused():
     with pytest.raises(ValueError, match="test has no interactions"):
         evaluate(random_table(data), data, data.keep_interactions(np.zeros(6, dtype=bool)))
     with pytest.raises(ValueError, match="every tested user has seen every item"):
-        evaluate(random_table(data), *leave_one_out(data, key=KEY))
+        evaluate(random_table(data), *next(LeaveOneOut().split(data, key=KEY)))
 
 
 def test_nan_names_class_user_and_item():
     data = Interactions.from_arrays(["ann", "ann", "bob", "bob"], ["a", "b", "c", "d"])
-    train, test = leave_one_out(data, key=KEY)
+    train, test = next(LeaveOneOut().split(data, key=KEY))
     model = Table(data, np.zeros(data.shape))
     model.scores[1] = np.nan
     with pytest.raises(ValueError, match=r"Table.score returned NaN for 3 of 6 pairs, .* user 'bob' and item '[cd]'"):
@@ -270,7 +270,7 @@ def test_nan_names_class_user_and_item():
 
 def test_threads_do_not_change_the_bits():
     data = dense_data(300)
-    train, test = random_split(data, test_fraction=0.3, key=KEY)
+    train, test = next(RandomHoldout(share=0.3).split(data, key=KEY))
     model = random_table(data, n_levels=10)
     results = [evaluate(model, train, test, n_negatives=10, key=KEY, n_threads=n) for n in (1, 4)]
     assert results[0] == results[1]
@@ -287,7 +287,7 @@ def test_popularity_on_movielens_1m(data_path):
     data = data.filter_core(min_interactions_per_user=20, min_interactions_per_item=1)
     hits = []
     for seed in range(3):
-        train, test = leave_one_out(data, key=Key.from_seed(seed))
+        train, test = next(LeaveOneOut().split(data, key=Key.from_seed(seed)))
         popularity = Table(data, np.broadcast_to(train.interactions_per_item(), data.shape))
         hits.append(evaluate(popularity, train, test, key=Key.from_seed(seed))["hr@10"])
     assert np.mean(hits) == pytest.approx(0.346, abs=0.015)

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 from fastfedrec import Interactions
-from fastfedrec.evaluation import evaluate, evaluate_ratings, k_fold
+from fastfedrec.evaluation import evaluate, evaluate_ratings
 
 
 class Predicts:
@@ -45,7 +45,3 @@ def test_bad_inputs_of_rating_evaluation():
         evaluate_ratings(Predicts([[np.nan, 1], [1, 1]]), test)
     with pytest.raises(ValueError, match="must return one rating a pair"):
         evaluate_ratings(type("M", (), {"predict": lambda self, u, i: 3.0})(), test)
-    with pytest.raises(ValueError, match="n_folds must be at least 2"):
-        k_fold(test, n_folds=1, key=None)
-    with pytest.raises(TypeError, match="interactions must be Interactions"):
-        k_fold([[1]], key=None)

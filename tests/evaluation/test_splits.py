@@ -1,9 +1,13 @@
 """Splits, folds and held-out entries: against the naive twins, and by their own laws."""
 
+import dataclasses
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from naive.evaluation import splits as naive
 from scipy.stats import chisquare
@@ -12,7 +16,7 @@ from support.significance import ALPHA, assert_only, counts_are, share_is, tilte
 
 from fastfedrec import Interactions, Key
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
-from fastfedrec.evaluation import hold_out_entries, k_fold, leave_one_out, random_split
+from fastfedrec.evaluation import KFold, LeaveOneOut, PublishedFolds, RandomHoldout, TemporalSplit, UserHoldout
 
 
 def held_out(test):
@@ -35,7 +39,7 @@ def assert_partition(data, train, test):
 @given(interactions())
 @settings(deadline=None)
 def test_leave_one_out_equals_naive(data):
-    train, test = leave_one_out(data, key=KEY)
+    train, test = next(LeaveOneOut().split(data, key=KEY))
     assert held_out(test) == {u: [item] for u, item in naive.leave_one_out(data, KEY).items()}
     assert_partition(data, train, test)
 
@@ -43,7 +47,7 @@ def test_leave_one_out_equals_naive(data):
 @given(interactions(timestamps=True))
 @settings(deadline=None)
 def test_leave_latest_out_equals_naive(data):
-    train, test = leave_one_out(data, key=KEY, latest=True)
+    train, test = next(LeaveOneOut(latest=True).split(data, key=KEY))
     assert held_out(test) == {u: [item] for u, item in naive.leave_one_out(data, KEY, latest=True).items()}
     assert_partition(data, train, test)
 
@@ -51,7 +55,7 @@ def test_leave_latest_out_equals_naive(data):
 @given(interactions(), st.floats(0.001, 0.999))
 @settings(deadline=None)
 def test_random_split_equals_naive(data, test_fraction):
-    train, test = random_split(data, test_fraction=test_fraction, key=KEY)
+    train, test = next(RandomHoldout(share=test_fraction).split(data, key=KEY))
     assert naive.as_sets(test) == naive.random_split(data, test_fraction, KEY)
     assert_partition(data, train, test)
     assert (train.interactions_per_user() >= np.minimum(data.interactions_per_user(), 1)).all()
@@ -63,9 +67,9 @@ def test_random_split_equals_naive(data, test_fraction):
 def test_splits_do_not_depend_on_shards():
     data = dense_data()
     for split in (
-        lambda part: leave_one_out(part, key=KEY)[1],
-        lambda part: random_split(part, test_fraction=0.25, key=KEY)[1],
-        lambda part: hold_out_entries(part, user_fraction=0.5, n_entries=3, key=KEY)[1],
+        lambda part: next(LeaveOneOut().split(part, key=KEY)).test,
+        lambda part: next(RandomHoldout(share=0.25).split(part, key=KEY)).test,
+        lambda part: next(RandomHoldout(n=3, user_share=0.5).split(part, key=KEY)).test,
     ):
         parts = [split(shard).indices for shard in data.shard(7)]
         assert (np.concatenate(parts) == split(data).indices).all()
@@ -74,27 +78,61 @@ def test_splits_do_not_depend_on_shards():
 def test_splits_keep_values_timestamps_and_features():
     data = Interactions.from_arrays([1, 1, 2, 2], [5, 6, 5, 7], [2.0, 3.0, 4.0, 5.0], [10, 20, 40, 30])
     data = data.with_features(user_features={"age": [20, 30]}, item_features={"year": [1990, 1991, 1992]})
-    train, test = leave_one_out(data, key=KEY, latest=True)
+    train, test = next(LeaveOneOut(latest=True).split(data, key=KEY))
     assert test.values.tolist() == [3.0, 4.0]
     assert train.timestamps.tolist() == [10, 30]
-    for part in (train, test, *random_split(data, test_fraction=0.5, key=KEY)):
+    for part in (train, test, *next(RandomHoldout(share=0.5).split(data, key=KEY))):
         assert part.user_features["age"].tolist() == [20, 30]
         assert part.item_features["year"].tolist() == [1990, 1991, 1992]
 
 
 def test_latest_ignores_missing_timestamps_of_users_it_does_not_test():
     data = Interactions.from_arrays([1, 2, 2], [5, 5, 6], timestamps=[MISSING_TIMESTAMP, 3, 4])
-    assert leave_one_out(data, key=KEY, latest=True)[1].indices.tolist() == [1]
+    assert next(LeaveOneOut(latest=True).split(data, key=KEY)).test.indices.tolist() == [1]
     single = Interactions.from_arrays([1, 2], [5, 5])
-    assert leave_one_out(single, key=KEY, latest=True)[1].n_interactions == 0
+    assert next(LeaveOneOut(latest=True).split(single, key=KEY)).test.n_interactions == 0
 
 
 @given(st.integers(1, 30), st.floats(0.01, 0.99))
 @settings(deadline=None)
 def test_random_split_counts_are_within_one_of_the_fraction(length, test_fraction):
     data = Interactions.from_scipy(scipy.sparse.csr_array(np.ones((5, length))))
-    counts = random_split(data, test_fraction=test_fraction, key=KEY)[1].interactions_per_user()
+    counts = next(RandomHoldout(share=test_fraction).split(data, key=KEY)).test.interactions_per_user()
     assert (np.abs(counts - test_fraction * length) < 1 + 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    ("splitter", "name"),
+    [
+        (LeaveOneOut(), "LeaveOneOut(latest=False)"),
+        (RandomHoldout(share=0.2), "RandomHoldout(share=0.2, user_share=1.0)"),
+        (RandomHoldout(n=np.int8(5), user_share=0.2), "RandomHoldout(n=5, user_share=0.2)"),
+        (KFold(), "KFold(n_folds=5)"),
+        (TemporalSplit(time=np.int64(9), new_users=False), "TemporalSplit(time=9, new_users=False, new_items=True)"),
+        (UserHoldout(), "UserHoldout(share=0.2, given=0.8, latest=False)"),
+        (UserHoldout(0.1, given=5, latest=True), "UserHoldout(share=0.1, given=5, latest=True)"),
+        (PublishedFolds(Path("ml-100k.zip")), "PublishedFolds(path='ml-100k.zip')"),
+    ],
+)
+def test_splits_are_values_that_say_what_they_are(splitter, name):
+    assert repr(splitter) == name
+    assert eval(name) == splitter
+    assert hash(eval(name)) == hash(splitter)
+    assert pickle.loads(pickle.dumps(splitter)) == splitter
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(splitter, dataclasses.fields(splitter)[0].name, 3)
+
+
+def test_a_split_unpacks_to_the_parts_that_it_has():
+    data = dense_data()
+    split = next(KFold(2).split(data, key=KEY))
+    train, test = split
+    assert (train, test, split.given) == (split.train, split.test, None)
+    split = next(UserHoldout().split(data, key=KEY))
+    train, test, given = split
+    assert (train, test, given) == (split.train, split.test, split.given)
+    with pytest.raises(ValueError, match="too many values"):
+        train, test = split  # who forgot the part that is given
 
 
 # ---- bad inputs --------------------------------------------------------------------------------------------------
@@ -103,25 +141,42 @@ def test_random_split_counts_are_within_one_of_the_fraction(length, test_fractio
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda d: leave_one_out([1], key=KEY), TypeError, "interactions must be Interactions"),
-        (lambda d: leave_one_out(d, key=1), TypeError, "key must be Key"),
-        (lambda d: leave_one_out(d, key=KEY, latest=1), TypeError, "latest must be True or False"),
-        (lambda d: leave_one_out(d, key=KEY, latest=True), ValueError, r"but 4 of 4 \(of users with at least 2\)"),
-        (
-            lambda d: leave_one_out(d._replace(timestamps=[1, MISSING_TIMESTAMP, 3, 4]), key=KEY, latest=True),
-            ValueError,
-            "but 1 of 4 .* are missing; drop those",
-        ),
-        (lambda d: random_split([1], test_fraction=0.5, key=KEY), TypeError, "interactions must be Interactions"),
-        (lambda d: random_split(d, test_fraction=1, key=KEY), ValueError, "test_fraction must be less than 1.0, got 1"),
-        (lambda d: random_split(d, test_fraction=0, key=KEY), ValueError, "test_fraction must be greater than 0.0"),
-        (lambda d: random_split(d, test_fraction="x", key=KEY), TypeError, "test_fraction must be a real number"),
-        (lambda d: random_split(d, test_fraction=0.5, key=1), TypeError, "key must be Key"),
+        (lambda: LeaveOneOut(latest=1), TypeError, "latest must be True or False"),
+        (lambda: RandomHoldout(), ValueError, "give one of share and n, got neither"),
+        (lambda: RandomHoldout(share=0.5, n=1), ValueError, "give one of share and n, got both"),
+        (lambda: RandomHoldout(share=1), ValueError, "share must be less than 1.0, got 1"),
+        (lambda: RandomHoldout(share=0), ValueError, "share must be greater than 0.0"),
+        (lambda: RandomHoldout(share="x"), TypeError, "share must be a real number"),
+        (lambda: RandomHoldout(n=0), ValueError, "n must be at least 1"),
+        (lambda: RandomHoldout(n=1.5), TypeError, "n must be an integer"),
+        (lambda: RandomHoldout(n=1, user_share=0), ValueError, "user_share must be greater than 0.0"),
+        (lambda: RandomHoldout(n=1, user_share=2.0), ValueError, r"user_share must be at most 1\.0, got 2\.0"),
+        (lambda: KFold(1), ValueError, "n_folds must be at least 2"),
+        (lambda: KFold(2.0), TypeError, "n_folds must be an integer"),
     ],
 )
-def test_bad_split_is_named(call, error, message):
+def test_bad_parameter_is_named_by_the_constructor(call, error, message):
     with pytest.raises(error, match=message):
-        call(Interactions.from_arrays([1, 1, 2, 2], [5, 6, 5, 6]))
+        call()
+
+
+@pytest.mark.parametrize("splitter", [LeaveOneOut(), RandomHoldout(share=0.5), RandomHoldout(n=2), KFold(2)])
+def test_bad_arguments_of_split_are_named(splitter):
+    data = Interactions.from_arrays([1, 1, 2, 2], [5, 6, 5, 6])
+    with pytest.raises(TypeError, match="data must be Interactions, got list; use Interactions"):
+        splitter.split([1], key=KEY)
+    with pytest.raises(TypeError, match="key must be Key"):
+        splitter.split(data, key=1)
+    with pytest.raises(TypeError, match="key"):
+        splitter.split(data)  # what draws does not do so by an unseen key
+
+
+def test_missing_times_are_counted():
+    data = Interactions.from_arrays([1, 1, 2, 2], [5, 6, 5, 6])
+    with pytest.raises(ValueError, match=r"but 4 of 4 \(of users with at least 2\) are missing.* use latest=False"):
+        LeaveOneOut(latest=True).split(data, key=KEY)
+    with pytest.raises(ValueError, match=r"but 1 of 4 .* are missing; drop those"):
+        LeaveOneOut(latest=True).split(data._replace(timestamps=[1, MISSING_TIMESTAMP, 3, 4]), key=KEY)
 
 
 # ---- statistics --------------------------------------------------------------------------------------------------
@@ -139,13 +194,13 @@ def full_rows(n_users, length):
 def test_leave_one_out_chooses_uniformly(latest):
     data = full_rows(200_000, 13)
     data = data._replace(timestamps=np.zeros(data.n_interactions, dtype=np.int64))  # all tied
-    test = leave_one_out(data, key=KEY, latest=latest)[1]
+    test = next(LeaveOneOut(latest=latest).split(data, key=KEY)).test
     assert_only(lambda factor: counts_are(np.bincount(test.indices, minlength=13), tilted(EVEN, factor)))
 
 
 @pytest.mark.slow
 def test_random_split_chooses_uniformly_and_in_the_right_number():
-    test = random_split(full_rows(200_000, 13), test_fraction=0.1, key=KEY)[1]  # 1 or 2 of 13
+    test = next(RandomHoldout(share=0.1).split(full_rows(200_000, 13), key=KEY)).test  # 1 or 2 of 13
     per_user = test.interactions_per_user()
     single = test.indices[test.indptr[:-1][per_user == 1]]
     assert_only(lambda factor: counts_are(np.bincount(single, minlength=13), tilted(EVEN, factor)))
@@ -161,9 +216,11 @@ def test_random_split_chooses_uniformly_and_in_the_right_number():
 
 @given(data=interactions(), n_folds=st.integers(2, 6), seed=st.integers(0, 99))
 def test_folds_share_out_each_users_interactions_evenly(data, n_folds, seed):
-    folds = list(k_fold(data, n_folds=n_folds, key=Key.from_seed(seed)))
-    assert len(folds) == n_folds
     lengths = data.interactions_per_user()
+    # Whoever has n_folds interactions has one in each fold; data that may leave one empty are the next test's.
+    assume(lengths.max(initial=0) >= n_folds)
+    folds = list(KFold(n_folds).split(data, key=Key.from_seed(seed)))
+    assert len(folds) == n_folds
     for train, test in folds:
         assert ((train.to_scipy() + test.to_scipy()) != data.to_scipy()).nnz == 0
         held_out = test.interactions_per_user()
@@ -172,12 +229,21 @@ def test_folds_share_out_each_users_interactions_evenly(data, n_folds, seed):
     np.testing.assert_array_equal(sum(test.interactions_per_user() for _, test in folds), lengths)
 
 
+def test_an_empty_fold_is_refused_at_once_by_name():
+    data = Interactions.from_arrays([1, 1, 2], [10, 11, 10])
+    with pytest.raises(ValueError, match=r"n_folds=5 leaves [23] folds empty, for data has 3 interactions of 2 users"):
+        KFold(5).split(data, key=KEY)
+    with pytest.raises(ValueError, match="n_folds=2 leaves 2 folds empty, for data has 0 interactions of 0 users"):
+        KFold(2).split(data.keep_interactions(np.zeros(3, dtype=bool)), key=KEY)
+    assert len(list(KFold(2).split(data, key=KEY))) == 2
+
+
 @pytest.mark.slow
 def test_folds_are_uniform():
     data = Interactions.from_arrays([1] * 6 + [2], [*range(6), 0])
     counts = np.zeros((3, 7), dtype=int)
     for seed in range(10_000):  # so that the controls' chi-square is about 80, where 28 is ALPHA
-        for fold, (_, test) in enumerate(k_fold(data, n_folds=3, key=Key.from_seed(seed))):
+        for fold, (_, test) in enumerate(KFold(3).split(data, key=Key.from_seed(seed))):
             counts[fold, :6] += test.to_scipy().toarray()[0].astype(int)
             counts[fold, 6] += int(test.to_scipy()[1, 0])
     for place in range(7):
@@ -193,7 +259,7 @@ def test_folds_are_uniform():
 @given(interactions(), st.sampled_from([0.3, 1.0]), st.integers(1, 6))
 @settings(deadline=None)
 def test_held_out_entries_equal_naive(data, user_fraction, n_entries):
-    train, test = hold_out_entries(data, user_fraction=user_fraction, n_entries=n_entries, key=KEY)
+    train, test = next(RandomHoldout(n=n_entries, user_share=user_fraction).split(data, key=KEY))
     assert naive.as_sets(test) == naive.hold_out_entries(data, user_fraction, n_entries, KEY)
     assert_partition(data, train, test)
     assert (train.interactions_per_user() >= np.minimum(data.interactions_per_user(), 1)).all()
@@ -202,7 +268,7 @@ def test_held_out_entries_equal_naive(data, user_fraction, n_entries):
 @pytest.mark.slow
 def test_held_out_entries_are_uniform():
     data = Interactions.from_arrays(np.repeat(np.arange(60_000), 4), np.tile(np.arange(4), 60_000))
-    _, test = hold_out_entries(data, user_fraction=0.4, n_entries=2, key=KEY)
+    _, test = next(RandomHoldout(n=2, user_share=0.4).split(data, key=KEY))
     tested = int((test.interactions_per_user() > 0).sum())
     assert_only(lambda factor: share_is(tested, data.n_users, 0.4 * factor))
     pairs = np.bincount(np.packbits(test.to_scipy().toarray()[test.interactions_per_user() > 0] > 0, axis=1).ravel())

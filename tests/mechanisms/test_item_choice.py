@@ -19,7 +19,7 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.core.threads import default_threads
 from fastfedrec.data.remote_users import RemoteUsers
 from fastfedrec.data.store import open_interactions, store_interactions
-from fastfedrec.evaluation import leave_one_out, random_split
+from fastfedrec.evaluation import LeaveOneOut, RandomHoldout
 from fastfedrec.mechanisms import DiscreteLaplace, ExponentialMechanism
 from fastfedrec.mechanisms.item_choice import threshold
 
@@ -197,8 +197,8 @@ def test_a_choice_survives_stores_splits_shards_pickles_and_models(tmp_path):
     loaded = load(tmp_path / "model")
     kept = loaded.interactions_
     parts = [
-        *leave_one_out(chosen, key=Key.from_seed(2)),
-        *random_split(chosen, test_fraction=0.5, key=Key.from_seed(2)),
+        *next(LeaveOneOut().split(chosen, key=Key.from_seed(2))),
+        *next(RandomHoldout(share=0.5).split(chosen, key=Key.from_seed(2))),
     ]
     for part in (stored, kept, pickle.loads(pickle.dumps(stored)), *parts, *stored.shard(2), chosen.select_items([1])):
         assert part.catalogue == "chosen"

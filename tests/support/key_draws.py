@@ -13,8 +13,9 @@ from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.compute.ranking import sample_unseen
 from fastfedrec.data.features import Features
-from fastfedrec.evaluation import hold_out, leave_one_out, random_split
+from fastfedrec.evaluation import KFold, LeaveOneOut, RandomHoldout, UserHoldout
 from fastfedrec.evaluation.new_users import personalization_split
+from fastfedrec.evaluation.splits import hold_out
 from fastfedrec.mechanisms.bounded_rows import grid_candidates, limit_contributions, project_rows, public_candidates
 from fastfedrec.systems.private_prototypes.private_kmeans import private_kmeans
 from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
@@ -78,8 +79,10 @@ DRAWS = {
     "draw_examples": lambda key: draw_examples(DATA, Events.from_interactions(DATA), np.arange(3), 1, key=key),
     "train_clients": trained,
     "gru": lambda key: GRUEncoder(9, n_factors=16).initial_parameters(key),
-    "random_split": lambda key: random_split(DATA, test_fraction=0.5, key=key),
-    "leave_one_out": lambda key: leave_one_out(DATA, key=key),
+    "RandomHoldout": lambda key: next(RandomHoldout(share=0.5).split(DATA, key=key)),
+    "LeaveOneOut": lambda key: next(LeaveOneOut().split(DATA, key=key)),
+    "KFold": lambda key: KFold(2).split(DATA, key=key),
+    "UserHoldout": lambda key: UserHoldout().split(DATA, key=key),
     "hold_out": lambda key: hold_out(DATA.indptr, DATA.global_user_ids, 0.5, key=key),
     "personalization_split": lambda key: personalization_split(DATA, key=key),
     "sample_unseen": lambda key: sample_unseen(DATA, np.arange(12), 1, key=key, purpose="test"),

@@ -5,14 +5,14 @@ from conftest import find_data
 
 from fastfedrec import Key
 from fastfedrec.datasets import load_movielens
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import LeaveOneOut, evaluate
 
 
 def leave_one_out_users():
     """Train and test rows of the users with at least 20 of the items."""
     data = load_movielens(find_data("ml-1m.zip")).binarize().top_items(1000)
     data = data.select_users(np.flatnonzero(data.interactions_per_user() >= 20))
-    return leave_one_out(data, key=Key.from_seed(1))
+    return next(LeaveOneOut().split(data, key=Key.from_seed(1)))
 
 
 def resampled(train, test, n_users, seed=5):

@@ -287,11 +287,10 @@ FUNCTIONS = {
     "evaluation.splits.hold_out": call(
         indptr=np.array([0, 4, 8]), global_user_ids=np.arange(2, dtype=np.uint64), fraction=HALF, key=KEY
     ),
-    "evaluation.splits.k_fold": to(lambda: lambda n_folds: [
-        (train.indices, test.indices)
-        for train, test in fastfedrec.evaluation.k_fold(rated(), n_folds=n_folds, key=KEY)
-    ], n_folds=3),
-    "evaluation.splits.hold_out_entries": call(interactions=rated(), user_fraction=HALF, n_entries=2, key=KEY),
+    "evaluation.splits.KFold": call(n_folds=3),
+    "evaluation.splits.RandomHoldout": [call(share=HALF, user_share=HALF), call(n=2)],
+    "evaluation.temporal_split.TemporalSplit": [call(time=7), call(share=HALF)],
+    "evaluation.user_holdout.UserHoldout": [call(share=HALF, given=HALF), call(given=3)],
     "evaluation.rating_metrics.evaluate_ratings": to(
         lambda: functools.partial(fastfedrec.evaluation.evaluate_ratings, fastfedrec.GlobalMean().fit(rated()),
         rated()),
@@ -303,7 +302,6 @@ FUNCTIONS = {
         ),
         batch_size=64,
     ),
-    "evaluation.splits.random_split": call(interactions=implicit(), test_fraction=HALF, key=KEY),
     "compute.networks.gru.GRUEncoder": call(n_items=20, n_factors=16),
     "compute.networks.gru.GRUEncoder.train_clients": to(
         lambda: functools.partial(encoder().train_clients, *masked()), item_weight=HALF, segment_weight=HALF, **CLIENT
@@ -441,7 +439,7 @@ FUNCTIONS = {
 
 
 def split():
-    return fastfedrec.evaluation.random_split(implicit(), test_fraction=0.25, key=KEY)
+    return next(fastfedrec.evaluation.RandomHoldout(share=0.25).split(implicit(), key=KEY))
 
 
 @functools.cache

@@ -38,7 +38,7 @@ from fastfedrec.core import threads
 from fastfedrec.data.features import Features
 from fastfedrec.data.pairs import sort_pairs
 from fastfedrec.datasets.columns import ColumnReader, Field
-from fastfedrec.evaluation import random_split
+from fastfedrec.evaluation import RandomHoldout
 from fastfedrec.mechanisms import (
     GRR,
     BinaryResponse,
@@ -123,7 +123,7 @@ CALLS = {
     "systems.dp_als.model": chosen_and_summed,
     "systems.gram.dp_gram": lambda n: DPGram(8.0, gate=False).fit(data(), key=KEY, n_threads=n).item_factors_,
     "evaluation.splits": lambda n: (
-        random_split(data(), test_fraction=0.5, key=KEY)[0].indices
+        next(RandomHoldout(share=0.5).split(data(), key=KEY)).train.indices
     ),  # always on all processors
     "systems.fedrec.model": lambda n: FedRecPlusPlus(n_rounds=2).fit(ratings(), key=KEY, n_threads=n).item_factors_,
     "systems.fmf.fmf_ldp": lambda n: FMFLDP(n_rounds=2).fit(data(), key=KEY, n_threads=n).item_factors_,

@@ -5,7 +5,7 @@ import pytest
 
 from fastfedrec import FMFLDP, FedRec, ItemKNN, Key, LaplaceRRSVD, OwnHistory, Popularity, load
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import random_split
+from fastfedrec.evaluation import RandomHoldout
 
 RATINGS = {
     "optimal": LaplaceRRSVD(epsilon_1=2.0, epsilon_2=2.0, n_factors=4, n_epochs=10),
@@ -99,7 +99,7 @@ def rmse(model, test):
 def test_new_users_are_served_better_than_by_items_alone(fitted, people, name):
     """And by another user's ratings worse than by their own: the control."""
     model = fitted[name]
-    train, test = random_split(people[1], test_fraction=0.2, key=Key.from_seed(5))
+    train, test = next(RandomHoldout(share=0.2).split(people[1], key=Key.from_seed(5)))
     others = train.select_users(np.roll(np.arange(300), 1))._replace(user_ids=train.user_ids)
     own, wrong = (rmse(model.with_users(data), test) for data in (train, others))
     by_items = np.sqrt(np.mean((np.clip(model.mean_ + model.item_biases_[test.indices], 1, 5) - test.values) ** 2))

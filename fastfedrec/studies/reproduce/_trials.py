@@ -10,11 +10,11 @@ from fastfedrec.core.check import check_instance
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation import evaluate, evaluate_ratings
+from fastfedrec.evaluation import Split, evaluate, evaluate_ratings
 from fastfedrec.studies.reproduce.side_by_side import RunOptions
 
 Part = TypeVar("Part")
-Folds = Sequence[tuple[Interactions, Interactions]]
+Folds = Sequence[Split | tuple[Interactions, Interactions]]
 
 
 def each(parts: Iterable[Part], how: RunOptions, description: str, unit: str) -> Iterator[Part]:
@@ -24,7 +24,7 @@ def each(parts: Iterable[Part], how: RunOptions, description: str, unit: str) ->
     return (parts[number] for number in bar)
 
 
-def check_folds(folds: Folds, remedy: str, *, quick: bool) -> list[tuple[Interactions, Interactions]]:
+def check_folds(folds: Folds, remedy: str, *, quick: bool) -> Folds:
     """Return the pairs (train, test), only the first if `quick`, or raise."""
     folds = list(folds)[: 1 if quick else None]
     if not folds:

@@ -19,7 +19,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import LeaveOneOut, evaluate
 from fastfedrec.studies.reproduce._trials import each
 from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, kept
 from fastfedrec.systems.baselines.popularity import Popularity
@@ -306,7 +306,7 @@ def _data(size: _Size, latest: bool, seed: int, n_threads: int) -> tuple[Interac
     data = generate_implicit(
         n_users, n_items, key=key, timestamps=latest, mean_interactions=length, n_threads=n_threads
     )
-    train, test = leave_one_out(data, key=key, latest=latest)
+    train, test = next(LeaveOneOut(latest=latest).split(data, key=key))
     del data
     tested = np.arange(n_users) < MOST_TESTED  # users are exchangeable, so the first ones are as good as any
     test = test.keep_interactions(np.repeat(tested, test.interactions_per_user()))

@@ -162,7 +162,7 @@ def rating_figure(
     Parameters
     ----------
     folds : sequence of tuple of Interactions
-        (train, test) with ratings as values, as from `datasets.load_movielens_folds` or `evaluation.k_fold`.
+        (train, test) with ratings as values, as from `evaluation.PublishedFolds` or `evaluation.KFold`.
     figure : {"2", "3", "equal-epsilon"}
         "2": both epsilons equal; the published mechanism, Laplace noise alone, what is guaranteed, baselines.  "3":
         every pair of them.  "equal-epsilon": every guaranteed variant at the same exact epsilon of one rating.
@@ -185,7 +185,7 @@ def rating_figure(
     """
     check_choice("figure", figure, FIGURES)
     how = RunOptions(**options)
-    folds = check_folds(folds, "use datasets.load_movielens_folds or evaluation.k_fold", quick=how.quick)
+    folds = check_folds(folds, "use evaluation.PublishedFolds or evaluation.KFold", quick=how.quick)
     if epsilons is None:
         parts = QUICK_EPSILONS if how.quick else EPSILONS
         epsilons = EXACT_EPSILONS if figure == "equal-epsilon" else parts

@@ -227,7 +227,7 @@ def fedrec_table(folds: Folds, table: str, **options: Any) -> FedRecTable:
     Parameters
     ----------
     folds : sequence of tuple of Interactions
-        (train, test) with ratings as values, as from `evaluation.k_fold`.
+        (train, test) with ratings as values, as from `evaluation.KFold`.
     table : {"2", "communication", "client-share"}
         "2": MAE and RMSE of FedRec and FedRec++ over rho, and baselines.  "communication": latent vectors in a round.
         "client-share": the errors with .2, .6 and 1 of the clients in each round.
@@ -245,7 +245,7 @@ def fedrec_table(folds: Folds, table: str, **options: Any) -> FedRecTable:
     """
     check_choice("table", table, TABLES)
     how = RunOptions(**options)
-    folds = check_folds(folds, "use evaluation.k_fold", quick=how.quick)
+    folds = check_folds(folds, "use evaluation.KFold", quick=how.quick)
     n_ratings = sum(part.n_interactions for part in folds[0])
     name, learning_rate, steps = _DATASETS.get(n_ratings, _OTHER)
     settings = {

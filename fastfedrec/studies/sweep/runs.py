@@ -25,7 +25,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_to_json
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import LeaveOneOut, evaluate
 from fastfedrec.studies.reproduce.side_by_side import checksum, kept
 from fastfedrec.systems.registry import make_system
 
@@ -225,7 +225,7 @@ def _split(data: Any, seed: int, n_tested: int, n_threads: int) -> tuple[Interac
         _last_split.clear()
         key = Key.from_seed(seed)
         whole = data if isinstance(data, Interactions) else data.draw(key, n_threads)
-        train, test = leave_one_out(whole, key=key)
+        train, test = next(LeaveOneOut().split(whole, key=key))
         order = np.argsort(key.uniform(_TESTED, size=test.n_users), kind="stable")
         is_tested = np.zeros(test.n_users, dtype=bool)
         is_tested[order[test.interactions_per_user()[order] > 0][:n_tested]] = True

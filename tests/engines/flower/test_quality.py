@@ -14,7 +14,7 @@ from support.shuffler_process import ShufflerProcess
 from fastfedrec import DPALS, DPFMF, FMFLDP, DPGram, Interactions, Key, LaplaceRRSVD
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines.flower import client_app
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import LeaveOneOut, evaluate
 from fastfedrec.testing import ALPHA
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ SYSTEM = FMFLDP(n_reports=8, n_rounds=6)
 def split():
     """All users, the item that each holds out, and what each node has; a node numbers its users from 0."""
     data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(5), ratings=True)
-    train, test = leave_one_out(data, key=Key.from_seed(5))
+    train, test = next(LeaveOneOut().split(data, key=Key.from_seed(5)))
     parts = [train.select_users(np.flatnonzero(np.arange(N_USERS) % N_NODES == node)) for node in range(N_NODES)]
     own = [Interactions.from_scipy(part.to_scipy(), np.arange(part.n_users), part.item_ids) for part in parts]
     return train, test, own

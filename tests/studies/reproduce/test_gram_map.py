@@ -5,7 +5,7 @@ import pytest
 from support.reproduce_case import written
 
 from fastfedrec import DPGram, Key, Popularity, ShuffledSketchGram, datasets
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import LeaveOneOut, evaluate
 from fastfedrec.studies.reproduce import gram_map as module
 from fastfedrec.studies.reproduce.gram_map import DP_GRAM, SKETCH, GainMap, MapCell, gain_map
 
@@ -31,7 +31,7 @@ def test_cells_by_hand(small, monkeypatch, figure):
         if cell.epsilon != 4.0:
             continue
         data = datasets.generate_implicit(cell.n_users, 300, key=key, timestamps=True, mean_interactions=30.0)
-        train, test = leave_one_out(data, key=key, latest=cell.latest)
+        train, test = next(LeaveOneOut(latest=cell.latest).split(data, key=key))
         some = test.keep_interactions(np.arange(test.n_interactions) < 1_000)
 
         def hit_ratio(model, train=train, some=some):

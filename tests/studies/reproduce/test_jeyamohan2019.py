@@ -11,7 +11,7 @@ from support.reproduce_case import told, written
 
 from fastfedrec import Interactions, Key
 from fastfedrec.datasets import load_movielens_folds
-from fastfedrec.evaluation import evaluate_ratings, k_fold
+from fastfedrec.evaluation import KFold, evaluate_ratings
 from fastfedrec.mechanisms import SerialLaplaceRR
 from fastfedrec.studies.reproduce.jeyamohan2019 import (
     AS_PUBLISHED,
@@ -33,7 +33,7 @@ def folds():
     rng = np.random.default_rng(1)
     values = 3 + rng.normal(0, 0.8, (60, 1)) + rng.normal(0, 0.8, 30) + rng.normal(0, 0.7, (60, 30))
     dense = np.where(rng.random((60, 30)) < 0.6, np.clip(np.round(values), 1, 5), 0)
-    return list(k_fold(Interactions.from_scipy(scipy.sparse.csr_array(dense)), n_folds=3, key=Key.from_seed(1)))
+    return list(KFold(3).split(Interactions.from_scipy(scipy.sparse.csr_array(dense)), key=Key.from_seed(1)))
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------

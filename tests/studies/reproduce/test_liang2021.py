@@ -9,14 +9,14 @@ from support.reproduce_case import written
 from fastfedrec import FedRec, Key
 from fastfedrec.cli.main import main
 from fastfedrec.datasets import load_movielens
-from fastfedrec.evaluation import evaluate_ratings, k_fold
+from fastfedrec.evaluation import KFold, evaluate_ratings
 from fastfedrec.studies.reproduce import liang2021
 from fastfedrec.studies.reproduce.liang2021 import fedrec_table
 
 
 @pytest.fixture(scope="module")
 def folds():
-    return list(k_fold(random_ratings(60, 30, 1, density=0.5), n_folds=3, key=Key.from_seed(1)))
+    return list(KFold(3).split(random_ratings(60, 30, 1, density=0.5), key=Key.from_seed(1)))
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_threads_do_not_change_the_table(folds):
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["ml-100k", "ml-1m"])
 def test_the_papers_counts(name):
-    folds = list(k_fold(load_movielens(find_data(f"{name}.zip")), n_folds=5, key=Key.from_seed(0)))
+    folds = list(KFold(5).split(load_movielens(find_data(f"{name}.zip")), key=Key.from_seed(0)))
     for row in fedrec_table(folds, "communication").rows:
         for found, printed in zip((row.denoiser, row.ordinary), row.paper, strict=False):
             assert abs(found - printed) <= 0.01 * printed
@@ -115,7 +115,7 @@ def test_the_papers_counts(name):
 
 @pytest.mark.nightly
 def test_movielens_100k_is_the_papers():
-    folds = list(k_fold(load_movielens(find_data("ml-100k.zip")), n_folds=5, key=Key.from_seed(0)))
+    folds = list(KFold(5).split(load_movielens(find_data("ml-100k.zip")), key=Key.from_seed(0)))
     # The paper's T_predict and one round more: with 5 itself, rho 2 and 3 come to .7481 and .7493.
     for model, mae, rmse, room in (
         (FedRec(rho=0), 0.742, 0.943, (0.006, 0.007)),
@@ -133,7 +133,7 @@ def test_movielens_100k_is_the_papers():
 
 @pytest.mark.nightly
 def test_movielens_1m_is_the_papers():
-    train, test = next(iter(k_fold(load_movielens(find_data("ml-1m.zip")), n_folds=5, key=Key.from_seed(0))))
+    train, test = next(KFold(5).split(load_movielens(find_data("ml-1m.zip")), key=Key.from_seed(0)))
     for rho, mae, rmse in ((0, 0.7193, 0.9106), (1, 0.7217, 0.9129), (2, 0.7239, 0.9152), (3, 0.7263, 0.9178)):
         found = evaluate_ratings(FedRec(rho, t_predict=10, t_local=15).fit(train, key=Key.from_seed(0)), test)
         assert abs(found["mae"] - mae) <= 0.005

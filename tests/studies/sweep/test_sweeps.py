@@ -10,7 +10,7 @@ from support.dying_data import DyingData
 from fastfedrec import DPGram, DPPopularity, Key, datasets
 from fastfedrec.cli.main import main
 from fastfedrec.cli.sweep import split_values
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import LeaveOneOut, evaluate
 from fastfedrec.studies.sweep import runs as runs
 from fastfedrec.studies.sweep.runs import DIED, Protocol, run_all
 from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, _job, baselines, grid, sweep
@@ -40,7 +40,7 @@ def test_a_cell_by_hand(data, is_generated):
         for seed in cell.seeds:
             key = Key.from_seed(seed)
             whole = datasets.generate_implicit(300, 60, key=key, mean_interactions=28.0) if is_generated else data
-            train, test = leave_one_out(whole, key=key)
+            train, test = next(LeaveOneOut().split(whole, key=key))
             chosen = np.argsort(key.uniform("sweep.tested", size=test.n_users), kind="stable")[:250]
             some = test.keep_interactions(np.isin(np.arange(test.n_users), chosen))  # one of each user
             model = DPGram(epsilon, gate=False).fit(train, key=key)
@@ -57,7 +57,7 @@ def test_a_cell_by_hand(data, is_generated):
 
 def test_the_true_epsilon_is_read_at_the_delta_of_the_sweep(data):
     (cell,) = quick(grid("dp-gram", epsilon=1.0), data, delta=1e-9, seeds=1).cells
-    train, _ = leave_one_out(data, key=Key.from_seed(0))
+    train, _ = next(LeaveOneOut().split(data, key=Key.from_seed(0)))
     ledger = DPGram(1.0).fit(train, key=Key.from_seed(0)).ledger_
     assert cell.epsilon["public"] == ledger.epsilon("public", 1e-9) > ledger.epsilon("public")
     assert cell.delta == 1e-9

@@ -9,7 +9,7 @@ from naive.systems.baselines import item_models as naive
 
 from fastfedrec import EASE, Interactions, ItemKNN, Key, OwnHistory, Popularity, datasets
 from fastfedrec.accounting import Unprotected
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import LeaveOneOut, evaluate
 from fastfedrec.systems.baselines.item_models import count_pairs
 
 
@@ -120,7 +120,7 @@ def test_bad_arguments(make, message):
 @pytest.mark.nightly
 def test_models_beat_popularity_on_movielens_1m(data_path):
     data = datasets.load_movielens(data_path("ml-1m.zip")).binarize(3)
-    train, test = leave_one_out(data, key=Key.from_seed(1))
+    train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
     found = {}
     for model in (Popularity(), ItemKNN(), EASE()):
         model.fit(train)

@@ -283,11 +283,11 @@ def test_movielens_users_resampled():
     from conftest import find_data
     from support.movielens_users import hit_ratio, resampled
 
-    from fastfedrec.evaluation import leave_one_out
+    from fastfedrec.evaluation import LeaveOneOut
 
     data = datasets.load_movielens(find_data("ml-1m.zip")).binarize().top_items(1000)
     data = data.select_users(np.flatnonzero(data.interactions_per_user() >= 20))
-    train, test = resampled(*leave_one_out(data, key=Key.from_seed(1)), 50_000)
+    train, test = resampled(*next(LeaveOneOut().split(data, key=Key.from_seed(1))), 50_000)
     popularity = hit_ratio(Popularity().fit(train), train, test)
     ours = [hit_ratio(DPALS(e).fit(train, key=Key.from_seed(3)), train, test) for e in (0.5, 1.0, 2.0)]
     assert ours == sorted(ours)

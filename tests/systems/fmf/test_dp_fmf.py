@@ -11,7 +11,7 @@ from support.noise_case import mu_found
 from support.strategies import interaction_matrices
 
 from fastfedrec import DPFMF, Interactions, Key, Popularity, datasets, hardware
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import LeaveOneOut, evaluate
 from fastfedrec.systems.dp_als.rounds import UNIT, ALSState
 from fastfedrec.systems.fmf.dp_fmf_rounds import GradientRound
 
@@ -164,7 +164,7 @@ def test_audit_finds_no_more_than_the_claim_and_catches_a_norm_or_noise_off(norm
 @pytest.mark.slow
 def test_it_beats_popularity_on_generated_data_where_there_are_enough_users():
     data = datasets.generate_implicit(20_000, 1_000, key=Key.from_seed(1), mean_interactions=93)
-    train, test = leave_one_out(data, key=Key.from_seed(1))
+    train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
     found = [
         evaluate(model, train, test, metrics=["hr@10"], key=Key.from_seed(1))["hr@10"]
         for model in (Popularity().fit(train), DPFMF(1.0).fit(train, key=Key.from_seed(3)))

@@ -16,7 +16,7 @@ from support.strategies import interaction_matrices, keys, seeds
 from fastfedrec import FMFLDP, Interactions, Key, Popularity, datasets, hardware
 from fastfedrec.accounting import PLDAccountant, ShuffledReports
 from fastfedrec.audit import audit
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import LeaveOneOut, evaluate
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.fmf._normal_gradients import NormalGradient
 from fastfedrec.systems.fmf.fmf_ldp import FMFState
@@ -243,7 +243,7 @@ def test_audit_finds_no_more_than_epsilon_in_a_report(share, holds):
 @pytest.mark.slow
 def test_rotated_reports_beat_plain_ones_at_the_same_cost():
     data = datasets.generate_implicit(20_000, 500, key=Key.from_seed(1), mean_interactions=60)
-    train, test = leave_one_out(data, key=Key.from_seed(1))
+    train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
     shared = {"n_reports": 100, "n_rounds": 10, "epsilon": 1.0}
     found = {
         name: evaluate(model.fit(train, key=Key.from_seed(3)), train, test, metrics=["hr@10"], key=Key.from_seed(1))

@@ -15,7 +15,7 @@ from support.significance import ALPHA
 from fastfedrec import Interactions, Key, PrivatePrototypes
 from fastfedrec.accounting import PureAccountant, ZCDPAccountant
 from fastfedrec.datasets import load_eicu, load_movielens, zip_regions
-from fastfedrec.evaluation import evaluate_ratings, hold_out_entries, mean_percentile_rank
+from fastfedrec.evaluation import RandomHoldout, evaluate_ratings, mean_percentile_rank
 from fastfedrec.mechanisms import DiscreteLaplace
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.system import Update
@@ -474,7 +474,7 @@ def figures(model, movielens, n_seeds=3, **options):
     data, regions = movielens
     found = []
     for seed in range(n_seeds):
-        train, test = hold_out_entries(data, key=Key.from_seed(seed))
+        train, test = next(RandomHoldout(n=5, user_share=0.2).split(data, key=Key.from_seed(seed)))
         model.fit(train, entities=regions, key=Key.from_seed(100 + seed), **options)
         error = evaluate_ratings(model, test, metrics=["rmse"])["rmse"]
         found.append((error, mean_percentile_rank(model, test, seen=train)))
@@ -517,7 +517,7 @@ def test_zero_filled_prototypes_rank_well_and_predict_badly(movielens):
 def test_the_eicu_demo_end_to_end(data_path):
     """Ten patients a hospital: exact means rank well, and guaranteed ones badly, as is warned."""
     data = load_eicu(data_path("eicu-demo"), rows="stays")
-    train, test = hold_out_entries(data, key=KEY)
+    train, test = next(RandomHoldout(n=5, user_share=0.2).split(data, key=KEY))
     hospitals, patients = data.user_features["hospital"], data.user_features["patient"]
     options = {"entities": hospitals, "users": patients, "key": KEY}
     choices = {"value_range": (0.0, 20.0), "prototypes": "zero_filled", "max_rows_per_user": 2}

@@ -12,7 +12,7 @@ from support.significance import ALPHA
 
 from fastfedrec import Interactions, Key, LaplaceRRSVD
 from fastfedrec._kernels.systems.rating_svd import laplace_rr_svd as kernel
-from fastfedrec.evaluation import evaluate_ratings, k_fold
+from fastfedrec.evaluation import KFold, evaluate_ratings
 from fastfedrec.mechanisms import BayesKary, Channel, OptimalKary
 from fastfedrec.systems.rating_svd import _decoder as decoder
 from fastfedrec.systems.rating_svd._biases import fit_biases
@@ -165,7 +165,7 @@ def generated_ratings(seed):
 
 @pytest.mark.slow
 def test_it_is_worth_more_than_unbiased_decoding_and_the_channel_more_than_the_least_variance():
-    train, test = next(iter(k_fold(generated_ratings(1), key=Key.from_seed(1))))
+    train, test = next(KFold().split(generated_ratings(1), key=Key.from_seed(1)))
     users = np.repeat(np.arange(train.n_users), train.interactions_per_user())
     codes = (train.values_or_ones() - 1).astype(np.uint8)
     tested = np.repeat(np.arange(test.n_users), test.interactions_per_user())

@@ -16,7 +16,7 @@ from support.laplace_rr_svd_case import GUARANTEED, STARS, random_ratings, updat
 from fastfedrec import Interactions, Key, LaplaceRRSVD
 from fastfedrec._kernels.systems.rating_svd import laplace_rr_svd as kernel
 from fastfedrec.accounting import LocalReports, Unprotected
-from fastfedrec.evaluation import evaluate_ratings, k_fold
+from fastfedrec.evaluation import KFold, evaluate_ratings
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.rating_svd import _biases as biases
@@ -252,7 +252,7 @@ def structured_ratings():
 
 def test_factors_find_what_biases_cannot():
     data = structured_ratings()
-    train, test = next(iter(k_fold(data, key=Key.from_seed(1))))
+    train, test = next(KFold().split(data, key=Key.from_seed(1)))
     for variant in (None, "optimal"):
         errors = []
         for n_factors in (0, 4):

@@ -17,7 +17,7 @@ from fastfedrec.core.text import epsilon_from_json, format_epsilon
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import leave_one_out
+from fastfedrec.evaluation import LeaveOneOut
 from fastfedrec.studies.reproduce._trials import each, evaluate_quietly, mean_and_deviation
 from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, kept
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
@@ -290,7 +290,7 @@ def _run(data: Interactions, size: tuple[int, int], seed: int, n_threads: int) -
     """Every model on one subset, one split and one set of negatives."""
     key = Key.from_seed(seed)
     subset = subset_of(data, size, key)
-    train, test = leave_one_out(subset, key=key)
+    train, test = next(LeaveOneOut().split(subset, key=key))
     hit_ratios, fit_seconds = {}, {}
     models = _models()
     for name, model in models.items():

@@ -13,7 +13,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_from_json, format_epsilon
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation import leave_one_out
+from fastfedrec.evaluation import LeaveOneOut, Split
 from fastfedrec.studies.reproduce._trials import each, evaluate_quietly, mean_and_deviation
 from fastfedrec.studies.reproduce.minto2021.figure_4 import (
     AS_PUBLISHED,
@@ -277,9 +277,9 @@ def hit_ratio_figure(
     n_reports = N_REPORTS[figure][-1:] if how.quick else N_REPORTS[figure]
 
     @functools.lru_cache(maxsize=1)
-    def split(size: tuple[int, int], seed: int) -> tuple[Interactions, Interactions]:
+    def split(size: tuple[int, int], seed: int) -> Split:
         key = Key.from_seed(seed)
-        return leave_one_out(subset_of(data, size, key), key=key, latest=figure == "5")
+        return next(LeaveOneOut(latest=figure == "5").split(subset_of(data, size, key), key=key))
 
     tasks = itertools.product(range(n_seeds), sizes, _plans(figure, n_reports, how.quick))
     lines: dict[tuple[str, str], dict[float, list[_Point]]] = {}
@@ -315,7 +315,7 @@ def _run(
     figure: str,
     model: Any,
     where: tuple[float, ...],
-    split: Callable[[tuple[int, int], int], tuple[Interactions, Interactions]],
+    split: Callable[[tuple[int, int], int], Split],
     size: tuple[int, int],
     seed: int,
     n_threads: int,

@@ -19,7 +19,7 @@ from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import PoissonCounts, generate_counts, zip_regions
-from fastfedrec.evaluation import evaluate_ratings, hold_out_entries, mean_percentile_rank
+from fastfedrec.evaluation import RandomHoldout, evaluate_ratings, mean_percentile_rank
 from fastfedrec.studies.reproduce._trials import each
 from fastfedrec.studies.reproduce.ribero2020.models import (
     AS_PUBLISHED,
@@ -243,7 +243,7 @@ def _split(figure: str, data: Interactions | None, shape: tuple[int, int], seed:
         law = "gamma" if figure == "structured" else "normal"
         counts = generate_counts(*shape, key=key, law=law, n_entities=N_ENTITIES)
         return _Split(_all_cells(counts.interactions), None, np.arange(shape[0]) % N_ENTITIES, None, counts)
-    train, test = hold_out_entries(data, key=key)
+    train, test = next(RandomHoldout(n=5, user_share=0.2).split(data, key=key))
     if figure == "2":
         return _Split(train, test, data.user_features["hospital"], data.user_features["patient"], None)
     return _Split(train, test, zip_regions(data) if figure in ("8", "9") else np.zeros(data.n_users), None, None)

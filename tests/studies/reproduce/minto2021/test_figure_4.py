@@ -10,7 +10,7 @@ from support.reproduce_case import told, written
 from fastfedrec import FMFLDP, Interactions, Key, Popularity, datasets
 from fastfedrec.cli.main import main
 from fastfedrec.core import progress
-from fastfedrec.evaluation import evaluate, leave_one_out
+from fastfedrec.evaluation import LeaveOneOut, evaluate
 from fastfedrec.studies.reproduce.minto2021 import figure_4 as minto2021
 from fastfedrec.studies.reproduce.minto2021.figure_4 import AS_PUBLISHED, OURS, POPULARITY, PUBLISHED, TWIN, figure_4
 
@@ -49,7 +49,7 @@ def test_a_cell_by_hand(small):
     items = key.permutation("reproduce.minto2021.items", size=data.n_items)[:120]
     dense = data.to_scipy()[np.sort(users)][:, np.sort(items)]
     subset = Interactions.from_scipy(dense)._replace(global_user_ids=data.global_user_ids[np.sort(users)])
-    train, test = leave_one_out(subset, key=key)
+    train, test = next(LeaveOneOut().split(subset, key=key))
     for name, model in (
         (OURS, FMFLDP()),
         (AS_PUBLISHED, FMFLDP(variant="published")),

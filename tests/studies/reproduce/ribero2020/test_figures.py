@@ -12,7 +12,7 @@ from support.reproduce_case import told, written
 from fastfedrec import Interactions, Key, PrivatePrototypes
 from fastfedrec.compute.clustering import kmeans
 from fastfedrec.datasets import generate_counts, load_eicu
-from fastfedrec.evaluation import evaluate_ratings, hold_out_entries, mean_percentile_rank
+from fastfedrec.evaluation import RandomHoldout, evaluate_ratings, mean_percentile_rank
 from fastfedrec.studies.reproduce.ribero2020.figures import (
     OBJECTIVE,
     RANK,
@@ -67,7 +67,7 @@ def test_errors_of_generated_counts_are_those_of_the_dense_matrix():
 
 def test_errors_of_ratings_are_those_of_the_evaluation(ratings):
     (cell,) = prototype_figure("8", ratings, points=[1.0], **ONE_THREAD).cells
-    train, test = hold_out_entries(ratings, key=Key.from_seed(0))
+    train, test = next(RandomHoldout(n=5, user_share=0.2).split(ratings, key=Key.from_seed(0)))
     model = CentralNMF(20).fit(train, key=Key.from_seed(0))
     assert cell.mean(TEST, MF) == evaluate_ratings(model, test)["rmse"]
     assert set(cell.errors[TEST]) == {MF, INDIVIDUAL, MEANS, ONE, MANY, AS_PUBLISHED}
@@ -111,7 +111,7 @@ def test_few_entities_are_those_that_send():
 
 def test_figure_9_is_ranked_by_as_many_factors_as_its_axis_says(ratings):
     (cell,) = prototype_figure("9", ratings, points=[3]).cells
-    train, test = hold_out_entries(ratings, key=Key.from_seed(0))
+    train, test = next(RandomHoldout(n=5, user_share=0.2).split(ratings, key=Key.from_seed(0)))
     model = CentralNMF(3).fit(train, key=Key.from_seed(0))
     assert cell.mean(RANK, MF) == mean_percentile_rank(model, test, seen=train)
 
@@ -120,7 +120,7 @@ def test_an_entity_of_drawn_users_is_evaluated_on_the_datas_own(ratings, monkeyp
     monkeypatch.setattr("fastfedrec.studies.reproduce.ribero2020.models._NUMBERS", (1, 3))
     (cell,) = prototype_figure("entity-size", ratings, points=[500]).cells
     assert list(cell.errors[TEST]) == [f"{k} at epsilon {epsilon}" for epsilon in (1, 10) for k in (1, 3)]
-    train, test = hold_out_entries(ratings, key=Key.from_seed(0))
+    train, test = next(RandomHoldout(n=5, user_share=0.2).split(ratings, key=Key.from_seed(0)))
     drawn = _draw_users(train, 500, 0)
     assert drawn.n_users == 500
     known = {tuple(row) for row in train.to_scipy().toarray()}

@@ -1,0 +1,126 @@
+"""A split at one moment: a model is fitted on what came before, and tested by what came then."""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastfedrec.core.check import check_flag, check_integer, check_real
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
+from fastfedrec.evaluation.splits import Split, Splitter, _check_either, _known_times
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TemporalSplit(Splitter):
+    """Test by everything from one moment on, the same for all users; train has what came before.
+
+    Nothing is drawn: the split is the same under every key.  Data where a timestamp is missing are refused, and so are
+    data that leave train or test empty.
+
+    Parameters
+    ----------
+    time : int or None
+        The moment, in the unit of the data's timestamps; what happened at it is in the test.  Give it or `share`.
+    share : float or None
+        The part of all interactions that is in the test, between 0 and 1, neither included.  Interactions of one moment
+        are never taken apart: of all moments the one is taken whose share is nearest, and of two the later.
+    new_users, new_items : bool
+        False drops from the test the users, or the items, of whom there is nothing in train.
+
+    Notes
+    -----
+    A user may have entries in one part alone.  Of those who are in the test alone no model has learned anything; they
+    are tested unless `new_users` is False, since they are there where such a model is used, and so are new items.
+
+    References
+    ----------
+    .. [1] Meng, McCreadie, Macdonald, Ounis, "Exploring data splitting strategies for the evaluation of recommendation
+       models", RecSys 2020: the global temporal split is the one without leaks from the future.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> from fastfedrec.evaluation import TemporalSplit
+    >>> data = Interactions.from_arrays([1, 1, 2, 2, 3], [10, 11, 10, 12, 11], timestamps=[3, 7, 4, 7, 9])
+    >>> train, test = next(TemporalSplit(time=7).split(data))
+    >>> train.interactions_per_user(), test.interactions_per_user()
+    (array([1, 1, 0]), array([1, 1, 1]))
+    >>> train, test = next(TemporalSplit(share=0.5, new_users=False).split(data))
+    >>> train.interactions_per_user(), test.interactions_per_user()
+    (array([1, 1, 0]), array([1, 1, 0]))
+    """
+
+    time: int | None = None
+    share: float | None = None
+    new_users: bool = True
+    new_items: bool = True
+
+    def __post_init__(self) -> None:
+        set_ = functools.partial(object.__setattr__, self)
+        _check_either("time", self.time, "share", self.share)
+        if self.time is not None:
+            set_("time", check_integer("time", self.time, low=MISSING_TIMESTAMP + 1))
+        if self.share is not None:
+            set_("share", check_real("share", self.share, low=0.0, high=1.0, exclusive=True))
+        for name in ("new_users", "new_items"):
+            set_(name, check_flag(name, getattr(self, name)))
+
+    def split(self, data: Interactions, *, key: Key | None = None) -> Iterator[Split]:
+        """Split some data.
+
+        Parameters
+        ----------
+        data : Interactions
+            With a timestamp for each interaction.
+        key : Key or None
+            Changes nothing.
+
+        Returns
+        -------
+        iterator of Split
+            One, on the axes of `data`.
+
+        Raises
+        ------
+        ValueError
+            A timestamp that is missing; nothing before the moment, or nothing from it on.
+        """
+        return super().split(data, key=key)
+
+    def _split(self, data: Interactions, key: Key) -> Iterator[Split]:
+        every = np.ones(data.n_interactions, dtype=bool)
+        times = _known_times(data, every, type(self).__name__, "of all users", "use a split that needs no time")
+        if not len(times):
+            raise ValueError("data must have interactions to split, got none")
+        if self.time is not None:
+            later = times >= self.time
+            if later.all() or not later.any():
+                kind, place = ("train", "before") if later.all() else ("test", "from")
+                span = f"the timestamps of data are from {times.min()} to {times.max()}"
+                raise ValueError(f"time={self.time} leaves {kind} empty: nothing happened {place} it; {span}")
+        if self.share is not None:
+            later = times >= _moment(times, self.share)
+        train, test = data.keep_interactions(~later), later.copy()
+        if not self.new_users:
+            test &= np.repeat(train.interactions_per_user() > 0, data.interactions_per_user())
+        if not self.new_items:
+            test &= (train.interactions_per_item() > 0)[data.indices]
+        if not test.any():
+            dropped = " and ".join(name for name in ("new_users", "new_items") if not getattr(self, name))
+            raise ValueError(
+                f"{dropped}=False leaves test empty: of its {later.sum()} interactions none is of a user and an item "
+                "that are in train; use True, or another moment"
+            )
+        return iter([Split(train, data.keep_interactions(test))])
+
+
+def _moment(times: np.ndarray, share: float) -> int:
+    """The moment with the share of interactions from it on that is nearest to what is wanted, the later of two."""
+    moments, counts = np.unique(times, return_counts=True)
+    if len(moments) < 2:
+        raise ValueError(f"share={share} needs two moments, but every timestamp of data is {moments[0]}")
+    from_it_on = counts[::-1].cumsum()[::-1][1:]  # of each moment but the first, which would leave train empty
+    distance = np.abs(from_it_on - share * len(times))
+    return int(moments[1:][len(distance) - 1 - np.argmin(distance[::-1])])

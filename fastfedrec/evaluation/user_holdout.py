@@ -1,0 +1,128 @@
+"""A split of users: a model is fitted on some, and tested on others, of whom it may be given a part."""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.core.check import check_flag, check_integer, check_real
+from fastfedrec.core.numbers import show, without_array
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.evaluation.splits import Split, Splitter, _choose_entries, _known_times, _round_at_random
+
+_STREAM = "evaluation.user_holdout"
+
+
+@dataclass(frozen=True, repr=False)
+class UserHoldout(Splitter):
+    """Hold out users (strong generalization): train is without them, and `given` is what may be known of them.
+
+    Train is on the axis of its own users alone, for a user without interactions would take part in a private fit; test
+    and given are on that of the tested users, and all three have all items.
+
+    Parameters
+    ----------
+    share : float
+        Part of the users who can be tested (who have more than is given of them) that is: between 0 and 1, neither
+        included, rounded to whole users, at least one on each side.  All other users are in train.
+    given : float or int
+        What of a tested user's interactions is given: a share between 0 and 1, rounded up or down at random so that the
+        mean is exact, with one at least given and one tested; or a whole number of them, 0 for users of whom nothing is
+        known.  The test has the rest.
+    latest : bool
+        Test by the latest interactions, and give the earlier ones, instead of drawing which; among those of one
+        timestamp, the key chooses.
+
+    See Also
+    --------
+    RandomHoldout : Holds out interactions of users who are in train as well.
+    fastfedrec.evaluation.new_users.personalization_split : The split of the paper on PrivRec.
+
+    References
+    ----------
+    .. [1] Marlin, "Collaborative filtering: a machine learning perspective", University of Toronto 2004, section 3.3.2.
+    .. [2] Liang, Krishnan, Hoffman, Jebara, "Variational autoencoders for collaborative filtering", WWW 2018: with 80%
+       of the tested users' interactions given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastfedrec import Interactions, Key
+    >>> from fastfedrec.evaluation import UserHoldout
+    >>> data = Interactions.from_arrays(np.repeat(np.arange(10), 5), np.arange(50) % 9)
+    >>> train, test, given = next(UserHoldout(0.2, given=0.8).split(data, key=Key.from_seed(1)))
+    >>> train.shape, train.n_interactions, given.shape, given.n_interactions, test.n_interactions
+    ((8, 9), 40, (2, 9), 8, 2)
+    >>> bool(np.isin(test.user_ids, train.user_ids).any()), bool((test.user_ids == given.user_ids).all())
+    (False, True)
+    """
+
+    share: float = 0.2
+    given: float | int = 0.8
+    latest: bool = False
+
+    def __post_init__(self) -> None:
+        set_ = functools.partial(object.__setattr__, self)
+        set_("share", check_real("share", self.share, low=0.0, high=1.0, exclusive=True))
+        set_("given", _check_given(self.given))
+        set_("latest", check_flag("latest", self.latest))
+
+    def _split(self, data: Interactions, key: Key) -> Iterator[Split]:
+        lengths = data.interactions_per_user()
+        least = self.given + 1 if isinstance(self.given, int) else 2
+        able = np.flatnonzero(lengths >= least)
+        n_users = int((lengths > 0).sum())
+        if not len(able) or n_users < 2:
+            raise ValueError(
+                f"given={self.given!r} leaves nobody to test or to train on: of {n_users} users with interactions "
+                f"{len(able)} have {least}, as many as a user needs to be tested; give less, or use other data"
+            )
+        if self.latest:
+            needed = np.repeat(lengths >= least, lengths)
+            _known_times(data, needed, "latest=True", "of users who can be tested", "use latest=False")
+        n_tested = min(max(round(self.share * len(able)), 1), len(able), n_users - 1)
+        # As many as wanted, but by each user's own word: one user more or less changes one place, not the order.
+        words = key.words_by_user(f"{_STREAM}.users", data.global_user_ids[able], size=1)[:, 0]
+        is_tested = np.zeros(data.n_users, dtype=bool)
+        is_tested[able[np.argsort(words, kind="stable")[:n_tested]]] = True
+        tested = data.select_users(is_tested)
+        lengths, users = tested.interactions_per_user(), tested.global_user_ids
+        if isinstance(self.given, int):
+            counts = lengths - self.given
+        else:
+            counts = np.maximum(_round_at_random(f"{_STREAM}.counts", users, lengths, 1 - self.given, key), 1)
+        if self.latest:
+            held_out = _latest(tested, np.asarray(tested.timestamps), counts, key)
+        else:
+            held_out = _choose_entries(tested.indptr, users, counts, key.subkey(_STREAM))
+        known, unknown = tested.keep_interactions(~held_out), tested.keep_interactions(held_out)
+        return iter([Split(data.select_users(~is_tested), unknown, known)])
+
+
+def _check_given(given: Any) -> float | int:
+    """A number of interactions where it is an integer, or else a share."""
+    number = without_array(given)
+    if isinstance(number, Integral) and not isinstance(number, bool):
+        return check_integer("given", number, low=0)
+    share = check_real("given", given)
+    if not 0 < share < 1:
+        raise ValueError(
+            f"given must be a share between 0 and 1, or a whole number of interactions, got {show(given)}; pass an int "
+            "for a number"
+        )
+    return share
+
+
+def _latest(data: Interactions, times: np.ndarray, counts: np.ndarray, key: Key) -> np.ndarray:
+    """So many of each user's latest entries, as a mask."""
+    lengths = data.interactions_per_user()
+    words, _ = key.ragged_words(f"{_STREAM}.ties", data.global_user_ids, lengths)
+    order = np.lexsort((words, times, np.repeat(np.arange(data.n_users), lengths)))
+    chosen = np.empty(data.n_interactions, dtype=bool)
+    ends = np.repeat(data.indptr[1:], lengths)
+    chosen[order] = np.arange(data.n_interactions) >= ends - np.repeat(counts, lengths)
+    return chosen
