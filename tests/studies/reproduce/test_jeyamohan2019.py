@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ import scipy.sparse
 from support.reproduce_case import told, written
 
 from fastfedrec import Interactions, Key
-from fastfedrec.datasets import load_movielens_folds
-from fastfedrec.evaluation import KFold, evaluate_ratings
+from fastfedrec.datasets import load_movielens
+from fastfedrec.evaluation import KFold, PublishedFolds, evaluate_ratings
 from fastfedrec.mechanisms import SerialLaplaceRR
 from fastfedrec.studies.reproduce.jeyamohan2019 import (
     AS_PUBLISHED,
@@ -106,7 +107,10 @@ def test_quick_takes_one_split_and_seven_epsilons(folds):
 
 
 def test_the_command_writes_what_the_function_gives(folds, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens_folds", lambda path: folds)
+    ratings = Interactions.from_arrays([1], [1], [3.0])
+    published = SimpleNamespace(split=lambda data, key: {id(ratings): folds}[id(data)])
+    monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: ratings)
+    monkeypatch.setattr("fastfedrec.cli.reproduce.PublishedFolds", lambda path: {tmp_path: published}[path])
     monkeypatch.setattr("fastfedrec.studies.reproduce.jeyamohan2019.QUICK_EPSILONS", (0.5, 2.0))
     (tmp_path / "u1.base").write_text("")
     words, out = f"laplace-rr-svd --figure 3 --data {tmp_path} --quick", tmp_path / "out"
@@ -143,7 +147,8 @@ def test_threads_do_not_change_the_figure(folds):
 
 @pytest.mark.nightly
 def test_figures_on_movielens_100k(data_path):
-    folds = load_movielens_folds(data_path("ml-100k.zip"))
+    path = data_path("ml-100k.zip")
+    folds = list(PublishedFolds(path).split(load_movielens(path)))
     low, high = rating_figure(folds, "equal-epsilon", epsilons=[2.0, 6.0]).cells
     assert low.mean("optimal") <= 0.985
     assert low.mean("optimal") < low.mean("laplace") - 0.02
