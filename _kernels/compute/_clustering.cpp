@@ -1,6 +1,7 @@
 // See _clustering.h; compiled once for each level.
 #include "_kernels/compute/_clustering.h"
 
+#include "_kernels/compute/_distances.h"
 #include "_kernels/core/_lanes.h"
 
 namespace fastfedrec {
@@ -132,31 +133,78 @@ FASTFEDREC_INLINE ptrdiff_t place_of_greatest(const T* scores, const Centers<T>&
 }
 
 template <class T>
-static ptrdiff_t nearest_of_row(const Rows<T>& rows, ptrdiff_t u, const Centers<T>& centers, T* scores) {
+static void distances(const Rows<T>& rows, ptrdiff_t first, ptrdiff_t last, const Places& centers,
+                      const int32_t* labels, double* out) {
+    for (ptrdiff_t u = first; u < last; ++u)
+        out[u] = distance_of(rows, u, centers.row_norms[u], centers.rows + labels[u] * centers.n_columns,
+                             centers.norms[labels[u]], centers.n_columns);
+}
+
+void center_distances(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Places& centers,
+                      const int32_t* labels, double* out) {
+    distances(rows, first, last, centers, labels, out);
+}
+
+void center_distances(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, const Places& centers,
+                      const int32_t* labels, double* out) {
+    distances(rows, first, last, centers, labels, out);
+}
+
+// The nearest centre, the first of equally near ones.  Scores are in the type of the rows.  Where another score is so
+// near the greatest that their rounding leaves the row's label open, as it does where rows are farther from 0 than from
+// each other, the distances to all such centres are computed.
+template <class T>
+static ptrdiff_t nearest_of_row(const Rows<T>& rows, ptrdiff_t u, const Centers<T>& centers, const Places& places,
+                                T* scores) {
+    constexpr int lanes = Native<T>::LANES;
+    constexpr double epsilon = sizeof(T) == 4 ? __FLT_EPSILON__ : __DBL_EPSILON__;
+    constexpr double least = sizeof(T) == 4 ? __FLT_MIN__ : __DBL_MIN__;
+    typedef typename Vector<T, lanes>::Type V;
     const int64_t from = rows.indptr[u], to = rows.indptr[u + 1];
     if (rows.indices) score_row<T, false>(rows, from, to, centers, scores);
     else score_row<T, true>(rows, from, to, centers, scores);
-    return place_of_greatest(scores, centers);
+    const ptrdiff_t label = place_of_greatest(scores, centers);
+    // A score is the sum of -|c|^2 / 2, rounded, and n products with rounded centres: n + 3 roundings of half an epsilon,
+    // each of at most |x||c| + |c|^2 / 2, and n + 1 numbers below the least normal one.  Two scores, and as much again
+    // for this function's own roundings.
+    const double most = places.largest * (__builtin_sqrt(places.row_norms[u]) + places.largest / 2);
+    const double n = (double)(to - from) + 4;
+    const T threshold = scores[label] - (T)(2 * n * (epsilon * most + least));
+    const ptrdiff_t body = ((centers.tail ? centers.stride : centers.n) + lanes - 1) / lanes * lanes;
+    const V limit = spread<V>(threshold);
+    auto counts = limit > limit;  // -1 for each score that is not below; all of them where there is no number
+    for (ptrdiff_t at = 0; at < body; at += lanes) counts += ~(load<V>(scores + at) < limit);
+    ptrdiff_t n_near = 0;
+    for (int i = 0; i < lanes; ++i) n_near -= counts[i];
+    if (centers.tail)
+        for (ptrdiff_t c = centers.stride; c < centers.n; ++c) n_near += !(scores[c] < threshold);
+    if (n_near == 1) return label;
+    ptrdiff_t nearest = label;
+    double shortest = __builtin_inf();
+    for (ptrdiff_t c = 0; c < centers.n; ++c) {
+        if (scores[c] < threshold) continue;
+        const double distance = distance_of(rows, u, places.row_norms[u], places.rows + c * places.n_columns,
+                                            places.norms[c], places.n_columns);
+        if (distance < shortest) shortest = distance, nearest = c;
+    }
+    return nearest;
 }
 
 template <class T>
-static void nearest(const Rows<T>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<T>& centers, T* scores,
-                    int32_t* labels, T* best) {
-    for (ptrdiff_t u = first; u < last; ++u) {
-        const ptrdiff_t label = nearest_of_row(rows, u, centers, scores);
-        labels[u] = (int32_t)label;
-        best[u] = scores[label];
-    }
+static void nearest(const Rows<T>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<T>& centers,
+                    const Places& places, T* scores, int32_t* labels) {
+    for (ptrdiff_t u = first; u < last; ++u)
+        labels[u] = (int32_t)nearest_of_row(rows, u, centers, places, scores);
 }
 
 void nearest_centers(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers,
-                     float* scores, int32_t* labels, float* best) {
-    nearest(rows, first, last, centers, scores, labels, best);
+                     const Places& places, float* scores, int32_t* labels) {
+    nearest(rows, first, last, centers, places, scores, labels);
 }
 
 void nearest_centers(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<double>& centers,
-                     double* scores, int32_t* labels, double* best) {
-    nearest(rows, first, last, centers, scores, labels, best);
+                     const Places& places, double* scores, int32_t* labels) {
+    nearest(rows, first, last, centers, places, scores, labels);
 }
 
 // ---- centres in 8 bits ----------------------------------------------------------------------------------------------
@@ -241,7 +289,7 @@ FASTFEDREC_INLINE void add_line(const int8_t* line, const int32_t* indices, cons
 }
 
 // The cluster of row u, or -1 where the rounding of centres, the scores' own and that of these sums leave it open: each
-// sum, made a score, is at most half of `margin` from what `nearest_centers` has.
+// sum, made a score, is at most half of `margin` from the exact one.
 FASTFEDREC_INLINE ptrdiff_t label_of_row(const Rows<float>& rows, ptrdiff_t u, const Rounded& rounded, float* bounds) {
     const int64_t from = rows.indptr[u], n = rows.indptr[u + 1] - from;
     F32 greatest = spread<F32>(-__builtin_inff());
@@ -279,12 +327,13 @@ FASTFEDREC_INLINE ptrdiff_t label_of_row(const Rows<float>& rows, ptrdiff_t u, c
 }
 
 ptrdiff_t nearest_rounded(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers,
-                          const Rounded& rounded, float* scores, float* bounds, int32_t* labels) {
+                          const Places& places, const Rounded& rounded, float* scores, float* bounds,
+                          int32_t* labels) {
     ptrdiff_t n_open = 0;
     for (ptrdiff_t u = first; u < last; ++u) {
         ptrdiff_t label = label_of_row(rows, u, rounded, bounds);
         if (label < 0) {
-            label = nearest_of_row(rows, u, centers, scores);
+            label = nearest_of_row(rows, u, centers, places, scores);
             ++n_open;
         }
         labels[u] = (int32_t)label;  // labels[u] is of row u alone
@@ -297,8 +346,8 @@ ptrdiff_t nearest_rounded(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t la
 void round_centers(const Centers<float>&, ptrdiff_t, double, double, int8_t*, float*) {}
 
 ptrdiff_t nearest_rounded(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers,
-                          const Rounded&, float* scores, float*, int32_t* labels) {
-    for (ptrdiff_t u = first; u < last; ++u) labels[u] = (int32_t)nearest_of_row(rows, u, centers, scores);
+                          const Places& places, const Rounded&, float* scores, float*, int32_t* labels) {
+    nearest(rows, first, last, centers, places, scores, labels);
     return last - first;
 }
 

@@ -26,6 +26,15 @@ struct Centers {
     ptrdiff_t n, stride;
 };
 
+// The same centres as they are, and the rows' distances from 0.
+struct Places {
+    const double* rows;   // (n_clusters, n_columns)
+    const double* norms;  // |c|^2 of each
+    const double* row_norms;  // |x|^2 of each row
+    ptrdiff_t n_columns;
+    double largest;  // |c|
+};
+
 // What finds most labels with fewer bytes: rows as small whole numbers of units, and centres in 8 bits, as multiples of
 // `step` above a common number, which does not matter to which score is the greatest.  For each entry one line of
 // ROUNDED_LINE clusters is read.
@@ -54,13 +63,18 @@ struct Distances {
 #define FASTFEDREC_DECLARE(level) \
     namespace level { \
     void nearest_centers(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers, \
-                         float* scores, int32_t* labels, float* best); \
+                         const Places& places, float* scores, int32_t* labels); \
     void nearest_centers(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<double>& centers, \
-                         double* scores, int32_t* labels, double* best); \
+                         const Places& places, double* scores, int32_t* labels); \
+    void center_distances(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Places& centers, \
+                          const int32_t* labels, double* out); \
+    void center_distances(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, const Places& centers, \
+                          const int32_t* labels, double* out); \
     void round_centers(const Centers<float>& centers, ptrdiff_t n_columns, double scale, double shift, int8_t* lines, \
                        float* start); \
     ptrdiff_t nearest_rounded(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers, \
-                              const Rounded& rounded, float* scores, float* bounds, int32_t* labels); \
+                              const Places& places, const Rounded& rounded, float* scores, float* bounds, \
+                              int32_t* labels); \
     void add_minima(const Distances& distances, const int32_t* users, ptrdiff_t n, int64_t* kept, int64_t* lost); \
     }
 namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
@@ -68,12 +82,19 @@ namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 
 namespace fastfedrec {
 
-// For rows [first, last): the cluster with the greatest start[c] + x'center[c], the first of equal ones, and that
-// greatest value.  `scores` is scratch of the size of `start`.
+// For rows [first, last): the nearest centre, the first of equally near ones.  `scores` is scratch of the size of
+// `start`.
 template <class T>
 static inline void nearest_centers(const Rows<T>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<T>& centers,
-                                   T* scores, int32_t* labels, T* best) {
-    FASTFEDREC_CALL(nearest_centers, rows, first, last, centers, scores, labels, best);
+                                   const Places& places, T* scores, int32_t* labels) {
+    FASTFEDREC_CALL(nearest_centers, rows, first, last, centers, places, scores, labels);
+}
+
+// For rows [first, last): |x - c|^2 to the centre of its label.
+template <class T>
+static inline void center_distances(const Rows<T>& rows, ptrdiff_t first, ptrdiff_t last, const Places& centers,
+                                    const int32_t* labels, double* out) {
+    FASTFEDREC_CALL(center_distances, rows, first, last, centers, labels, out);
 }
 
 // Writes round(center * scale) + shift, which is from -128 to 127, of every cluster, and `start` in the order of sums.
@@ -85,9 +106,9 @@ static inline void round_centers(const Centers<float>& centers, ptrdiff_t n_colu
 // The labels of `nearest_centers`, and how many rows needed their scores.  `bounds` is scratch of the size of
 // `rounded.start`.
 static inline ptrdiff_t nearest_rounded(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last,
-                                        const Centers<float>& centers, const Rounded& rounded, float* scores,
-                                        float* bounds, int32_t* labels) {
-    return FASTFEDREC_CALL(nearest_rounded, rows, first, last, centers, rounded, scores, bounds, labels);
+                                        const Centers<float>& centers, const Places& places, const Rounded& rounded,
+                                        float* scores, float* bounds, int32_t* labels) {
+    return FASTFEDREC_CALL(nearest_rounded, rows, first, last, centers, places, rounded, scores, bounds, labels);
 }
 
 // For each candidate, summed over n < 2^16 users: kept += min(distance, nearest), and lost += what min(distance, second)

@@ -1,11 +1,12 @@
 """k-means on sparse or dense rows (Lloyd 1982; Arthur and Vassilvitskii 2007).  Inputs are trusted.
 
-|x - c|^2 = |x|^2 - 2 (x'c - |c|^2 / 2), so a row's nearest centre has the greatest x'c - |c|^2 / 2; no row x cluster
-matrix is ever formed (docs/explanation/compute/clustering.md).
+|x - c|^2 = |x|^2 - 2 (x'c - |c|^2 / 2), so a row's nearest centre has the greatest x'c - |c|^2 / 2; where rounding
+leaves open which one has, distances decide.  No row x cluster matrix is ever formed
+(docs/explanation/compute/clustering.md).
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange
-from libc.math cimport rint
+from libc.math cimport rint, sqrt
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 
@@ -24,6 +25,12 @@ cdef extern from "_kernels/compute/_clustering.h" namespace "fastfedrec" nogil:
         const T* start
         Py_ssize_t n
         Py_ssize_t stride
+    cdef cppclass Places:
+        const double* rows
+        const double* norms
+        const double* row_norms
+        Py_ssize_t n_columns
+        double largest
     cdef cppclass Rounded:
         const uint8_t* values
         const float* totals
@@ -36,19 +43,23 @@ cdef extern from "_kernels/compute/_clustering.h" namespace "fastfedrec" nogil:
         float largest_center
         float largest_start
     void nearest_centers[T](
-        const Rows[T]& rows, Py_ssize_t first, Py_ssize_t last, const Centers[T]& centers, T* scores, int32_t* labels,
-        T* best,
+        const Rows[T]& rows, Py_ssize_t first, Py_ssize_t last, const Centers[T]& centers, const Places& places,
+        T* scores, int32_t* labels,
+    ) noexcept
+    void center_distances[T](
+        const Rows[T]& rows, Py_ssize_t first, Py_ssize_t last, const Places& centers, const int32_t* labels,
+        double* out,
     ) noexcept
     void round_centers(
         const Centers[float]& centers, Py_ssize_t n_columns, double scale, double shift, int8_t* lines, float* start
     ) noexcept
     Py_ssize_t nearest_rounded(
         const Rows[float]& rows, Py_ssize_t first, Py_ssize_t last, const Centers[float]& centers,
-        const Rounded& rounded, float* scores, float* bounds, int32_t* labels,
+        const Places& places, const Rounded& rounded, float* scores, float* bounds, int32_t* labels,
     ) noexcept
 
 cdef enum:
-    ROWS_AT_ONCE = 64         # of a block: its sum of distances is one addend, whatever the threads
+    ROWS_AT_ONCE = 64         # of a block
 
 
 cdef inline void _set_rows(
@@ -74,6 +85,20 @@ cdef inline void _set_centers(
     centers.start = &start[0]
     centers.n = n_clusters
     centers.stride = columns.shape[1]
+
+
+cdef inline void _set_places(
+    Places* places, const double[:, ::1] centers, const double[::1] center_norms, const double[::1] row_norms
+):
+    cdef Py_ssize_t c
+    places.rows = &centers[0, 0]
+    places.norms = &center_norms[0]
+    places.row_norms = &row_norms[0]
+    places.n_columns = centers.shape[1]
+    places.largest = 0.0
+    for c in range(center_norms.shape[0]):
+        places.largest = max(places.largest, center_norms[c])
+    places.largest = sqrt(places.largest)
 
 
 def squared_norms(
@@ -116,37 +141,60 @@ def assign(
     const floating[:, ::1] columns,       # IN  (n_columns, stride), from a cache line on, one column a cluster
     const floating[:, ::1] tail,          # IN  (n_columns, n_tail), n_tail 16 bytes or 0, the last clusters
     const floating[::1] start,            # IN  (stride + n_tail,), -|c|^2 / 2, and -infinity beyond the last
+    const double[:, ::1] centers,         # IN  (n_clusters, n_columns), what `columns` and `tail` round
+    const double[::1] center_norms,       # IN  (n_clusters,), |c|^2
     int32_t[::1] labels,                  # OUT (n_rows,)
-    floating[::1] best,                   # OUT (n_rows,), x'c - |c|^2 / 2 of the nearest
-    double[::1] distances,                # OUT (n_rows,), |x - c|^2, at least 0
-    Py_ssize_t n_clusters,
     int n_threads,
 ):
     """Each row to its nearest centre, the first of equally near ones."""
-    cdef Py_ssize_t n = labels.shape[0], first, last, u
+    cdef Py_ssize_t n = labels.shape[0], first
     cdef Rows[floating] rows
-    cdef Centers[floating] centers
+    cdef Centers[floating] rounded
+    cdef Places places
     cdef floating* scores
     cdef int failed = 0
     if n == 0:
         return
     _set_rows(&rows, indptr, indices, values)
-    _set_centers(&centers, columns, tail, start, n_clusters)
+    _set_centers(&rounded, columns, tail, start, centers.shape[0])
+    _set_places(&places, centers, center_norms, norms)
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scores = <floating*>malloc_lines(start.shape[0] * sizeof(floating))
-        # Each block of rows is one thread's: labels, best and distances of its rows, and scratch of its own.
+        # Each block of rows is one thread's: labels of its rows, and scratch of its own.
         for first in prange(0, n, ROWS_AT_ONCE, schedule="dynamic"):
             if scores == NULL:
                 failed |= 1
             else:
-                last = min(first + ROWS_AT_ONCE, n)
-                nearest_centers(rows, first, last, centers, scores, &labels[0], &best[0])
-                for u in range(first, last):
-                    # |x|^2 - 2 (x'c - |c|^2 / 2); rounding may leave it below 0
-                    distances[u] = max(norms[u] - 2.0 * <double>best[u], 0.0)
+                nearest_centers(rows, first, min(first + ROWS_AT_ONCE, n), rounded, places, scores, &labels[0])
         free(scores)
     if failed:
         raise MemoryError
+
+
+def distances_to(
+    const int64_t[::1] indptr,            # IN  (n_rows + 1,)
+    const int32_t[::1] indices,           # IN  (n_values,) or (0,) where rows hold every column
+    const floating[::1] values,           # IN  (n_values,)
+    const double[::1] norms,              # IN  (n_rows,), |x|^2
+    const double[:, ::1] centers,         # IN  (n_clusters, n_columns)
+    const double[::1] center_norms,       # IN  (n_clusters,), |c|^2
+    const int32_t[::1] labels,            # IN  (n_rows,)
+    double[::1] out,                      # OUT (n_rows,), |x - c|^2 to the centre of the label
+    int n_threads,
+):
+    """How far each row is from the centre of its label."""
+    cdef Py_ssize_t n = labels.shape[0], first
+    cdef Rows[floating] rows
+    cdef Places places
+    if n == 0:
+        return
+    _set_rows(&rows, indptr, indices, values)
+    _set_places(&places, centers, center_norms, norms)
+    # Each row by itself
+    for first in prange(
+        0, n, ROWS_AT_ONCE, nogil=True, schedule="static", num_threads=n_threads, use_threads_if=n_threads > 1
+    ):
+        center_distances(rows, first, min(first + ROWS_AT_ONCE, n), places, &labels[0], &out[0])
 
 
 def round_rows(
@@ -177,10 +225,12 @@ def assign_rounded(
     const float[:, ::1] columns,       # IN  as `assign` has them
     const float[:, ::1] tail,
     const float[::1] start,
+    const double[:, ::1] places,          # IN  (n_clusters, n_columns), the centres
+    const double[::1] center_norms,       # IN  (n_clusters,)
+    const double[::1] norms,              # IN  (n_rows,)
     int8_t[:, :, ::1] lines,              # OUT (n_lines, n_columns, 64), centres in 8 bits
     float[::1] rounded_start,             # OUT (64 n_lines,), start in the order of sums
     int32_t[::1] labels,                  # OUT (n_rows,)
-    Py_ssize_t n_clusters,
     Py_ssize_t n_pairs,                   # times 256 times the greatest of `units` is below 2^15
     double per_unit,
     double lowest,                        # of all centres and 0
@@ -193,12 +243,14 @@ def assign_rounded(
     cdef double step = (highest - lowest) / 253.0  # one less than 8 bits hold: rounding may add one
     cdef Rows[float] rows
     cdef Centers[float] centers
+    cdef Places exact
     cdef Rounded rounded
     cdef float* scores
     cdef float* bounds
     cdef int failed = 0
     _set_rows(&rows, indptr, indices, values)
-    _set_centers(&centers, columns, tail, start, n_clusters)
+    _set_centers(&centers, columns, tail, start, places.shape[0])
+    _set_places(&exact, places, center_norms, norms)
     round_centers(
         # center / step + shift is then from -127.5 to 126.5, so rounded it fits 8 bits.
         centers, columns.shape[0], 1.0 / step, -127.0 - rint(lowest / step), &lines[0, 0, 0], &rounded_start[0]
@@ -213,7 +265,7 @@ def assign_rounded(
     rounded.step = <float>(step / per_unit)
     rounded.largest_center = <float>(max(highest, -lowest) / per_unit)  # largest |c_f|, for one unit
     rounded.largest_start = 0
-    for first in range(n_clusters):
+    for first in range(places.shape[0]):
         rounded.largest_start = max(rounded.largest_start, <float>-start[first])  # -start[c] = |c|^2 / 2, at least 0
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scores = <float*>malloc_lines(start.shape[0] * sizeof(float))
@@ -224,7 +276,7 @@ def assign_rounded(
                 failed |= 1
             else:
                 n_open += nearest_rounded(
-                    rows, first, min(first + ROWS_AT_ONCE, n), centers, rounded, scores, bounds, &labels[0]
+                    rows, first, min(first + ROWS_AT_ONCE, n), centers, exact, rounded, scores, bounds, &labels[0]
                 )
         free(scores)
         free(bounds)
@@ -254,7 +306,7 @@ def update_centers(
     const int64_t[::1] member_starts,     # IN  (n_clusters + 1,)
     const int64_t[::1] sizes,             # IN  (n_clusters,), rows of each cluster then
     double[:, ::1] sums,                  # IN/OUT (n_clusters, n_columns)
-    floating[:, ::1] centers,             # IN/OUT (n_clusters, n_columns); an empty cluster keeps its centre
+    double[:, ::1] centers,               # IN/OUT (n_clusters, n_columns); an empty cluster keeps its centre
     int n_threads,
 ):
     """The mean of each cluster that changes; rows are added up in double, in their order."""
@@ -270,30 +322,4 @@ def update_centers(
         # No division by 0: an empty cluster keeps its centre
         if member_starts[c + 1] > member_starts[c] and sizes[c] > 0:
             for f in range(n_columns):
-                centers[c, f] = <floating>(sums[c, f] / <double>sizes[c])
-
-
-def approach(
-    const int64_t[::1] indptr,            # IN  (n_rows + 1,)
-    const int32_t[::1] indices,           # IN  (n_values,) or (0,) where rows hold every column
-    const floating[::1] values,           # IN  (n_values,)
-    const double[::1] norms,              # IN  (n_rows,), |x|^2
-    const floating[::1] center,           # IN  (n_columns,)
-    double[::1] distances,                # IN/OUT (n_rows,), |x - c|^2 to the nearest centre so far
-    double center_norm,
-    int n_threads,
-):
-    """Take one more centre into account (k-means++)."""
-    cdef Py_ssize_t n = distances.shape[0], u, j
-    cdef bint dense = indices.shape[0] == 0
-    cdef double product
-    # Each row by itself; |x - c|^2 = |x|^2 - 2 x'c + |c|^2, at least 0.
-    for u in prange(n, nogil=True, schedule="static", num_threads=n_threads, use_threads_if=n_threads > 1):
-        product = 0.0
-        if dense:
-            for j in range(center.shape[0]):
-                product = product + <double>values[indptr[u] + j] * center[j]
-        else:
-            for j in range(indptr[u], indptr[u + 1]):
-                product = product + <double>values[j] * center[indices[j]]
-        distances[u] = min(distances[u], max(norms[u] - 2.0 * product + center_norm, 0.0))
+                centers[c, f] = sums[c, f] / <double>sizes[c]

@@ -26,8 +26,8 @@ class KMeans:
     ----------
     labels : ndarray of shape (n_rows,), int32
         The nearest centre of each row; the first of equally near ones.
-    centers : ndarray of shape (n_clusters, n_columns)
-        Of the dtype of the rows.
+    centers : ndarray of shape (n_clusters, n_columns), float64
+        The clusters' means, whatever the dtype of the rows.
     objective : float
         Sum of the squared distances of the rows to their centres.
     n_iterations : int
@@ -82,8 +82,10 @@ def kmeans(
 
     Notes
     -----
-    Sums are in double, products in the dtype of the rows; a cluster that loses all its rows keeps its centre.  Last
-    digits differ between instruction sets (`fastfedrec.hardware`).
+    Means and distances are in double.  Products that choose a row's centre are in the dtype of the rows, and where
+    their rounding leaves the choice open, as where rows are far from 0 and near each other, distances decide.  A
+    cluster that loses all its rows keeps its centre.  Last digits differ between instruction sets
+    (`fastfedrec.hardware`).
 
     References
     ----------
@@ -107,19 +109,19 @@ def kmeans(
     n_iterations = check_integer("n_iterations", n_iterations, low=0)
     n_threads = resolve_n_threads(n_threads)
     centers = _first_centers(data, n_clusters, init, key, n_threads)
-    columns, means = _Columns.zeros(data, n_clusters), _Means.zeros(data, n_clusters)
+    columns, means = _Columns.of(data, centers), _Means.zeros(data, n_clusters)
     rounded = _Rounded.of(data, n_clusters) if n_iterations > 1 else None  # to make it takes as long as it saves once
-    labels, distances = _nearest(data, centers, columns, rounded, n_threads)
+    labels = _nearest(data, columns, rounded, n_threads)
     done, before = 0, None
     while done < n_iterations:
         done += 1
         means.move(data, labels, before, centers, n_threads)
+        columns.set(centers)
         before = labels
-        labels, distances = _nearest(data, centers, columns, rounded if done < n_iterations else None, n_threads)
+        labels = _nearest(data, columns, rounded, n_threads)
         if np.array_equal(labels, before):
             break
-    if distances is None:
-        labels, distances = _assign(data, centers, columns, n_threads)
+    distances = _distances(data, centers, columns.norms, labels, n_threads)
     return KMeans(labels, centers, float(distances.sum()), done)
 
 
@@ -133,7 +135,7 @@ def assign_rows(
     rows : Interactions or ndarray of shape (n_rows, n_columns), float32 or float64
         A user's missing entries count as 0.
     centers : ndarray of shape (n_clusters, n_columns)
-        Finite; taken in the dtype of the rows.
+        Finite; taken in double.
     n_threads : int
         0 for all; the result does not depend on it.
 
@@ -142,7 +144,7 @@ def assign_rows(
     labels : ndarray of shape (n_rows,), int32
         The nearest centre, the first of equally near ones.
     squared_distances : ndarray of shape (n_rows,), float64
-        To that centre.
+        To that centre, to ten digits wherever rows and centres lie.
 
     Examples
     --------
@@ -156,8 +158,10 @@ def assign_rows(
     check_integer("the number of centers", len(centers), low=1)
     if not len(data):
         return np.zeros(0, dtype=np.int32), np.zeros(0)
-    columns = _Columns.zeros(data, len(centers))
-    return _assign(data, centers.astype(data.values.dtype, copy=False), columns, resolve_n_threads(n_threads))
+    centers, n_threads = np.ascontiguousarray(centers, dtype=np.float64), resolve_n_threads(n_threads)
+    columns = _Columns.of(data, centers)
+    labels = _assign(data, columns, n_threads)
+    return labels, _distances(data, centers, columns.norms, labels, n_threads)
 
 
 @dataclass(frozen=True)
@@ -199,57 +203,71 @@ class _Rows:
 
     def dense_row(self, row: int) -> np.ndarray:
         start, stop = self.indptr[row : row + 2]
-        if not len(self.indices):
-            return self.values[start:stop].copy()
-        out = np.zeros(self.n_columns, dtype=self.values.dtype)
-        out[self.indices[start:stop]] = self.values[start:stop]
+        out = np.zeros(self.n_columns)
+        out[self.indices[start:stop] if len(self.indices) else slice(None)] = self.values[start:stop]
         return out
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Columns:
-    """Room for centres as the kernel reads them: a column a cluster, whole lines a row, and perhaps a tail.
+    """Centres, and room for them as the kernel reads them: a column a cluster, whole lines a row, and perhaps a tail.
 
-    `start` is -infinity for columns without a cluster.
+    Columns are in the dtype of the rows; `start` is -infinity for those without a cluster.
     """
 
     body: np.ndarray
     tail: np.ndarray
     start: np.ndarray
+    centers: np.ndarray
+    norms: np.ndarray
 
     @classmethod
-    def zeros(cls, data: _Rows, n_clusters: int) -> "_Columns":
-        dtype = data.values.dtype
+    def of(cls, data: _Rows, centers: np.ndarray) -> "_Columns":
+        dtype, n_clusters = data.values.dtype, len(centers)
         in_line, in_tail = LINE_BYTES // dtype.itemsize, _TAIL_BYTES // dtype.itemsize
         has_tail = n_clusters > in_line and 0 < n_clusters % in_line <= in_tail
         stride = (n_clusters // in_line if has_tail else -(-n_clusters // in_line)) * in_line
         body = zeros_on_lines(data.n_columns, stride, dtype)
         tail = np.zeros((data.n_columns, in_tail * has_tail), dtype=dtype)
-        return cls(body, tail, np.full(stride + tail.shape[1], -np.inf, dtype=dtype))
+        start = np.full(stride + tail.shape[1], -np.inf, dtype=dtype)
+        columns = cls(body, tail, start, centers, np.empty(0))
+        columns.set(centers)
+        return columns
 
     def set(self, centers: np.ndarray) -> None:
         n_clusters, in_body = len(centers), self.body.shape[1]
-        self.body[:, :n_clusters] = centers[:in_body].T
-        self.tail[:, : max(n_clusters - in_body, 0)] = centers[in_body:].T
-        self.start[:n_clusters] = -0.5 * np.einsum("cf,cf->c", centers, centers, dtype=np.float64)
+        with np.errstate(over="ignore"):  # beyond the rows' dtype scores say nothing, and distances decide
+            self.body[:, :n_clusters] = centers[:in_body].T
+            self.tail[:, : max(n_clusters - in_body, 0)] = centers[in_body:].T
+            self.norms = np.einsum("cf,cf->c", centers, centers)
+            self.start[:n_clusters] = -0.5 * self.norms
+        self.centers = centers
 
 
-def _assign(data: _Rows, centers: np.ndarray, columns: _Columns, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
-    columns.set(centers)
-    labels, distances = np.empty(len(data), dtype=np.int32), np.empty(len(data))
-    best = np.empty(len(data), dtype=data.values.dtype)
+def _assign(data: _Rows, columns: _Columns, n_threads: int) -> np.ndarray:
+    labels = np.empty(len(data), dtype=np.int32)
     _kernel.assign(
-        data.indptr, data.indices, data.values, data.norms, columns.body, columns.tail, columns.start, labels, best,
-        distances, len(centers), n_threads,
+        data.indptr, data.indices, data.values, data.norms, columns.body, columns.tail, columns.start, columns.centers,
+        columns.norms, labels, n_threads,
     )  # fmt: skip
-    return labels, distances
+    return labels
+
+
+def _distances(
+    data: _Rows, centers: np.ndarray, center_norms: np.ndarray, labels: np.ndarray, n_threads: int
+) -> np.ndarray:
+    out = np.empty(len(data))
+    _kernel.distances_to(
+        data.indptr, data.indices, data.values, data.norms, centers, center_norms, labels, out, n_threads
+    )
+    return out
 
 
 @dataclass
 class _Rounded:
     """Rows in bytes, and room for centres in 8 bits, with which the kernel finds most labels.
 
-    How far a score of such centres can be off is known; where that leaves a row's label open, the kernel computes what
+    How far a score of such centres can be off is known; where that leaves a row's label open, the kernel does what
     `_assign` does, so labels are the same.  `pays` is whether these rows were few.
     """
 
@@ -281,31 +299,27 @@ class _Rounded:
         n_pairs = (2**15 - 1) // (2 * 128 * max(int(highest * per_unit), 1))
         return cls(units, totals, lines, np.empty(n_lines * _IN_LINE, dtype=np.float32), per_unit, n_pairs)
 
-    def assign(self, data: _Rows, centers: np.ndarray, columns: _Columns, n_threads: int) -> np.ndarray | None:
+    def assign(self, data: _Rows, columns: _Columns, n_threads: int) -> np.ndarray | None:
         """Labels, or None where centres are too large, too small or all the same."""
-        lowest, highest = min(float(centers.min()), 0.0), max(float(centers.max()), 0.0)
+        lowest, highest = min(float(columns.centers.min()), 0.0), max(float(columns.centers.max()), 0.0)
         if not (highest - lowest > 1e-25 and highest - lowest < 1e12):
             return None
-        columns.set(centers)
         labels = np.empty(len(data), dtype=np.int32)
         n_open = _kernel.assign_rounded(
             data.indptr, data.indices, data.values, self.units, self.totals, columns.body, columns.tail, columns.start,
-            self.lines, self.start, labels, len(centers), self.n_pairs, self.per_unit, lowest, highest,
-            n_threads,
+            columns.centers, columns.norms, data.norms, self.lines, self.start, labels, self.n_pairs, self.per_unit,
+            lowest, highest, n_threads,
         )  # fmt: skip
         self.pays = n_open <= len(data) // 2
         return labels
 
 
-def _nearest(
-    data: _Rows, centers: np.ndarray, columns: _Columns, rounded: _Rounded | None, n_threads: int
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Labels, and distances unless `rounded` found them."""
+def _nearest(data: _Rows, columns: _Columns, rounded: _Rounded | None, n_threads: int) -> np.ndarray:
     if rounded is not None and rounded.pays:
-        labels = rounded.assign(data, centers, columns, n_threads)
+        labels = rounded.assign(data, columns, n_threads)
         if labels is not None:
-            return labels, None
-    return _assign(data, centers, columns, n_threads)
+            return labels
+    return _assign(data, columns, n_threads)
 
 
 @dataclass(frozen=True)
@@ -347,10 +361,9 @@ class _Means:
 
 
 def _first_centers(data: _Rows, n_clusters: int, init: str | np.ndarray, key: Key | None, n_threads: int) -> np.ndarray:
-    dtype = data.values.dtype
     if not isinstance(init, str):
         given = check_array("init", init, ndim=2, shape=(n_clusters, data.n_columns))
-        return np.array(given, dtype=dtype)
+        return np.array(given, dtype=np.float64, order="C")
     if init not in ("k-means++", "random"):
         raise ValueError(f"init must be 'k-means++', 'random' or an array of centres, got {init!r}")
     key = check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) to repeat a run")
@@ -359,8 +372,8 @@ def _first_centers(data: _Rows, n_clusters: int, init: str | np.ndarray, key: Ke
     if init == "random":
         chosen = key.permutation("clustering.init", size=len(data))[:n_clusters]
         return np.stack([data.dense_row(row) for row in chosen])
-    centers = np.empty((n_clusters, data.n_columns), dtype=dtype)
-    distances = np.full(len(data), np.inf)
+    centers = np.empty((n_clusters, data.n_columns))
+    distances, only = np.full(len(data), np.inf), np.zeros(len(data), dtype=np.int32)
     draws = key.uniform("clustering.init", size=n_clusters)
     row = int(draws[0] * len(data))
     for c in range(n_clusters):
@@ -371,7 +384,6 @@ def _first_centers(data: _Rows, n_clusters: int, init: str | np.ndarray, key: Ke
             row = int(np.searchsorted(ends, draws[c] * total, side="right")) if total else int(draws[c] * len(data))
         row = min(row, len(data) - 1)
         centers[c] = data.dense_row(row)
-        _kernel.approach(
-            data.indptr, data.indices, data.values, data.norms, centers[c], distances, data.norms[row], n_threads
-        )
+        to_this = _distances(data, centers[c : c + 1], data.norms[row : row + 1], only, n_threads)
+        np.minimum(distances, to_this, out=distances)
     return centers

@@ -110,7 +110,98 @@ def test_sums_are_exact_only_of_multiples_that_are_small_enough(value, are_exact
 def test_sums_that_overflow_leave_labels_in_range():
     labels, distances = assign_rows(np.full((3, 4), -4e18, np.float32), np.full((20, 4), 1.2e19, np.float32))
     assert labels.tolist() == [0, 0, 0]
-    assert np.isinf(distances).all()
+    np.testing.assert_allclose(distances, 4 * 1.6e19**2, rtol=1e-6)  # which a double holds
+
+
+@pytest.mark.parametrize("value", [1e300, 1e160])
+def test_centres_beyond_what_squares_can_be_leave_labels_in_range(value):
+    centers = np.array([[value], [3.0], [-value]])
+    for dtype in (np.float32, np.float64):
+        labels, distances = assign_rows(np.array([[1.0], [2.0]], dtype=dtype), centers)
+        assert (labels.tolist(), distances.tolist()) == ([1, 1], [4.0, 1.0])
+
+
+# ---- away from the origin -------------------------------------------------------------------------------------------
+
+
+def spots(offset, spread, radius, dtype, n_columns=2, seed=0):
+    """Rows around 8 places, and these; positive, so that they may be values of `Interactions`."""
+    rng = np.random.default_rng(seed)
+    places = offset + spread * rng.random((8, n_columns))
+    x = places[rng.integers(0, 8, 4_000)] + radius * rng.standard_normal((4_000, n_columns))
+    return x.astype(dtype), places.astype(dtype)
+
+
+def full(x):
+    """The same rows as compressed ones that have every column."""
+    users, items = np.indices(x.shape)
+    return Interactions.from_arrays(users.ravel(), items.ravel(), x.ravel())
+
+
+CITY = (48.85, 0.1, 0.001)  # degrees
+AWAY = [CITY, (1e4, 10.0, 1.0), (1e5, 10.0, 1.0), (1e6, 10.0, 1.0), (1e6, 1000.0, 1.0)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("place", AWAY)
+@pytest.mark.parametrize("n_columns", [2, 9])
+def test_the_objective_is_that_of_rows_around_the_origin(dtype, place, n_columns):
+    x, start = spots(*place, dtype, n_columns)
+    # What a double holds of these numbers is exact, and so is their distance from a place among them, to ten digits.
+    middle = x.astype(float).mean(axis=0)
+    labels, centers, objective = naive.lloyd(x - middle, start - middle, 30)
+    for rows_of_them in (x, full(x)):
+        found = kmeans(rows_of_them, 8, init=start, n_iterations=30)
+        assert found.objective == pytest.approx(objective, rel=1e-9)
+        assert (found.labels != labels).sum() == 0
+        np.testing.assert_allclose(found.centers - middle, centers, rtol=1e-6, atol=1e-6 * place[2])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("place", AWAY)
+def test_the_objective_is_scikit_learns(dtype, place):
+    cluster = pytest.importorskip("sklearn.cluster")
+    x, start = spots(*place, dtype)
+    theirs = cluster.KMeans(8, init=start, n_init=1, max_iter=300, tol=0).fit(x)
+    ours = kmeans(x, 8, init=start, n_iterations=300)
+    assert ours.objective == pytest.approx(theirs.inertia_, rel=1e-5)
+    assert ours.n_iterations < 300
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_one_row_far_away_leaves_the_others_their_clusters(is_sparse, dtype):
+    x, start = spots(*CITY, dtype)
+    x[-1] = 1e9  # no one shift is right for all rows
+    data = full(x) if is_sparse else x
+    start = np.vstack([start, x[-1:]])
+    labels, distances = assign_rows(data, start)
+    expected = naive.distances(x, start)
+    assert labels.tolist() == expected.argmin(axis=1).tolist()
+    np.testing.assert_allclose(distances, expected.min(axis=1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_first_centres_follow_distances_away_from_the_origin(is_sparse, dtype):
+    x = np.array([0.0, 1.0, 3.0, 4.0])[:, None] + np.zeros(3)
+    for offset in (0.0, 2.0**20):
+        data = full((x + offset).astype(dtype)) if is_sparse else (x + offset).astype(dtype)
+        found = [kmeans(data, 3, n_iterations=0, key=Key.from_seed(s)).centers - offset for s in range(40)]
+        if not offset:
+            expected = found
+    assert np.array_equal(found, expected)
+
+
+@given(seed=seeds(), shift=st.sampled_from([0.0, 1e3, 1e7]), scale=st.sampled_from([1e-4, 1.0]))
+def test_near_ties_go_to_the_nearer_centre(seed, shift, scale):
+    rng = np.random.default_rng(seed)
+    x = (shift + scale * rng.integers(0, 50, (30, 4))).astype(np.float32)
+    centers = x[rng.integers(0, 30, 20)] + scale * 1e-3 * rng.standard_normal((20, 4))
+    labels, distances = assign_rows(x, centers)
+    expected = naive.distances(x, centers)
+    np.testing.assert_allclose(distances, expected.min(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(expected[np.arange(30), labels], expected.min(axis=1), rtol=1e-9)
 
 
 def test_an_empty_cluster_keeps_its_centre():
@@ -154,12 +245,16 @@ def rounded_of(data, n_clusters):
         return clustering._Rounded.of(data, n_clusters)
 
 
+def columns_of(data, centers):
+    return clustering._Columns.of(data, np.ascontiguousarray(centers, dtype=np.float64))
+
+
 def both_labels(data, centers, n_threads=1, **change):
     """Of sums of all centres, and with centres in 8 bits."""
-    columns, rounded = clustering._Columns.zeros(data, len(centers)), rounded_of(data, len(centers))
-    labels, _ = clustering._assign(data, centers, columns, n_threads)
+    columns, rounded = columns_of(data, centers), rounded_of(data, len(centers))
+    labels = clustering._assign(data, columns, n_threads)
     rounded = dataclasses.replace(rounded, **change)
-    return labels, rounded.assign(data, centers, columns, n_threads), rounded
+    return labels, rounded.assign(data, columns, n_threads), rounded
 
 
 def near_ties(n_clusters, m, seed):
@@ -212,12 +307,12 @@ def test_clear_labels_need_nothing_but_8_bits(instruction_set, n_clusters, unit)
     dense = 2 * unit * (np.arange(4 * n_clusters) // 4 == groups[:, None]) * rng.integers(1, 16, (500, 4 * n_clusters))
     data = clustering._Rows.of(sparse(dense.astype(np.float32)))
     centers = np.kron(np.eye(n_clusters), np.full(4, 30 * unit)).astype(np.float32)
-    columns = clustering._Columns.zeros(data, n_clusters)
+    columns = columns_of(data, centers)
     without = dataclasses.replace(data, values=np.zeros_like(data.values))  # which all other sums are of
     with hardware.use_instruction_set(instruction_set):
         rounded = rounded_of(data, n_clusters)
-        assert clustering._assign(data, centers, columns, 1)[0].tolist() == groups.tolist()
-        assert rounded.assign(without, centers, columns, 1).tolist() == groups.tolist()
+        assert clustering._assign(data, columns, 1).tolist() == groups.tolist()
+        assert rounded.assign(without, columns, 1).tolist() == groups.tolist()
 
 
 @pytest.mark.parametrize("instruction_set", VECTORS)
@@ -259,9 +354,8 @@ def test_8_bits_are_left_where_they_do_not_pay_or_do_not_fit():
     assert of(dataclasses.replace(data, values=data.values.astype(np.float64)), 32) is None
     with hardware.use_instruction_set("plain"):
         assert of(data, 32) is None
-    columns = clustering._Columns.zeros(data, 32)
     for centers in (np.zeros((32, 6)), np.eye(32, 6) * 1e13, np.eye(32, 6) * 1e-30):
-        assert fits is None or fits.assign(data, centers.astype(np.float32), columns, 1) is None
+        assert fits is None or fits.assign(data, columns_of(data, centers), 1) is None
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

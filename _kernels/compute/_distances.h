@@ -1,0 +1,63 @@
+// Distances of rows to centres in double, which decide where scores in the type of the rows do not.
+//
+// Only for files that setup.py compiles once for each level (see _levels.h).
+#pragma once
+#include "_kernels/compute/_clustering.h"
+#include "_kernels/core/_lanes.h"
+
+namespace fastfedrec {
+namespace FASTFEDREC_LEVEL {
+
+// Of a row's numbers to a centre's, in double; `center` is (n_columns,).
+template <class T>
+static double dense_distance(const T* row, const double* center, ptrdiff_t n) {
+    constexpr int lanes = Native<double>::LANES;
+    typedef typename Vector<double, lanes>::Type V;
+    typedef typename Vector<T, lanes>::Type Row;
+    V sums = {};
+    ptrdiff_t f = 0;
+    for (; f + lanes <= n; f += lanes) {
+        const V d = __builtin_convertvector(load<Row>(row + f), V) - load<V>(center + f);
+        sums = multiply_add(d, d, sums);
+    }
+    double total = 0;
+    for (int i = 0; i < lanes; ++i) total += sums[i];
+    for (; f < n; ++f) total += (row[f] - center[f]) * (row[f] - center[f]);
+    return total;
+}
+
+// The same of a row that is 0 where it has no entry.
+template <class T>
+static double sparse_distance(const int32_t* columns, const T* values, int64_t n, const double* center,
+                              ptrdiff_t n_columns) {
+    double total = 0;
+    ptrdiff_t f = 0;
+    for (int64_t j = 0; j < n; ++j) {  // columns ascend
+        for (; f < columns[j]; ++f) total += center[f] * center[f];
+        total += (values[j] - center[f]) * (values[j] - center[f]);
+        ++f;
+    }
+    for (; f < n_columns; ++f) total += center[f] * center[f];
+    return total;
+}
+
+// |x - c|^2 to ten digits, wherever rows lie: by differences, but for rows with few entries where |x|^2 - 2 x'c + |c|^2
+// loses no more than six of a double's sixteen.
+template <class T>
+static double distance_of(const Rows<T>& rows, ptrdiff_t u, double row_norm, const double* center, double center_norm,
+                          ptrdiff_t n_columns) {
+    const int64_t from = rows.indptr[u], n = rows.indptr[u + 1] - from;
+    if (!rows.indices) return dense_distance(rows.values + from, center, n_columns);
+    double products[4] = {};  // one sum would wait for its own last addition
+    int64_t j = from;
+    for (; j + 4 <= from + n; j += 4)
+        for (int i = 0; i < 4; ++i) products[i] += rows.values[j + i] * center[rows.indices[j + i]];
+    for (; j < from + n; ++j) products[0] += rows.values[j] * center[rows.indices[j]];
+    const double product = (products[0] + products[1]) + (products[2] + products[3]);
+    const double distance = row_norm - 2 * product + center_norm;
+    if (distance > 1e-6 * (row_norm + center_norm)) return distance;  // not so for what is no number, by overflow
+    return sparse_distance(rows.indices + from, rows.values + from, n, center, n_columns);
+}
+
+}  // namespace FASTFEDREC_LEVEL
+}  // namespace fastfedrec
