@@ -110,6 +110,8 @@ static bool solve_one(const AlsProblem<S>& problem, const T* gram, ptrdiff_t use
         __builtin_memset(out, 0, n_factors * sizeof(S));
         return true;
     }
+    if (problem.ridges)
+        for (int f = 0; f < n_factors; ++f) a[f * stride + f] += (T)problem.ridges[user];
     if (!factor<T>(a, order, order, stride, pivot_tolerance(T(), n_factors), inverse_roots)) return false;
     // R'R x = b
     solve<T>(a, order, stride, inverse_roots, right, x);
@@ -251,10 +253,13 @@ static void solve_few(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t l
     // Users by `lanes`; this batch's systems as rows, then transposed to one user a lane.
     for (ptrdiff_t batch = first; batch < last; batch += lanes) {
         const int n_users = last - batch < lanes ? (int)(last - batch) : lanes;
-        for (int user = 0; user < n_users; ++user)
+        for (int user = 0; user < n_users; ++user) {
             // 1 <= n <= FEW: the caller takes other numbers elsewhere
             SUM_USER<T>[n - 1](problem, problem.indptr[batch + user], problem.indptr[batch + user + 1],
                                rows + user * padded);
+            if (problem.ridges)
+                for (int f = 0; f < n; ++f) rows[user * padded + f * W + f] += problem.ridges[batch + user];
+        }
         // entry < padded: rows of A, then b as row W
         for (int entry = 0; entry < padded; entry += lanes) {
             if (entry >= n * W && entry + lanes <= W * W) continue;  // padded rows

@@ -32,6 +32,7 @@ struct AlsProblem {
     const T* values;          // NULL where all are 1
     const T* item_factors;    // (n_items, stride), aligned to 64 bytes
     const T* gram;            // (stride, stride), V'V + reg I, 1 on the padded diagonal
+    const T* ridges;          // (n_users,), at least 0, what is added to reg for each; NULL where nothing is
     const double* wide_gram;  // the same in double; its Cholesky factor where the weight is 0
     const T* whitened;        // of als_whitened_size, as als_whiten fills it; NULL where there is none
     const AlsRotation<T>* rotation;  // of which item_factors are in the coordinates; NULL where they are not

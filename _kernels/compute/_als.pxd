@@ -1,6 +1,6 @@
 """One user's confidence-weighted least squares (Hu, Koren, Volinsky 2008, equation 4), shared by `als` and `fmf_ldp`.
 
-    x_u = (V'V + reg I + sum_i w_ui v_i v_i')^-1  sum_i (1 + w_ui) v_i,    w_ui = weight * r_ui,  i in I_u
+    x_u = (V'V + reg_u I + sum_i w_ui v_i v_i')^-1  sum_i (1 + w_ui) v_i,    w_ui = weight * r_ui,  i in I_u
 
 Everything accumulates in double, whatever the type of V.  Inline only (see setup.py).
 """
@@ -20,6 +20,7 @@ cdef inline bint solve_user(
     const double* gram,            # IN  (n_factors, n_factors), V'V + reg I; its Cholesky factor where weight is 0
     Py_ssize_t n_factors,
     double weight,
+    double ridge,                  # reg_u - reg; 0 where the weight is
     double* a,                     # scratch (n_factors + 1, n_factors)
     double* x,                     # OUT (n_factors,)
 ) noexcept nogil:
@@ -41,6 +42,8 @@ cdef inline bint solve_user(
         return True
     # A starts from V'V + reg I; only its upper triangle is read and written.
     memcpy(a, gram, n_factors * n_factors * sizeof(double))
+    for f in range(n_factors):
+        a[f * n_factors + f] += ridge
     # i in I_u in the order of `items`: the sums depend on this user's items alone.
     for j in range(n):
         # Items are below n_items (Interactions checks); the product is 64 bits wide.

@@ -1,6 +1,6 @@
 // Conjugate gradients for users' least squares (see _als.h); compiled once for each level.
 //
-// A is never formed: A p = (V'V + reg I) p + sum_i w_ui (v_i'p) v_i, a few rows at a time. A few steps from a start,
+// A is never formed: A p = (V'V + reg_u I) p + sum_i w_ui (v_i'p) v_i, a few rows at a time. A few steps from a start,
 // or, in coordinates in which the condition is small, to the precision of the type.
 #include "_kernels/compute/_als.h"
 
@@ -16,9 +16,17 @@ enum {
     STEP_SHARE = 5,  // a step costs about so many n_factors-ths of a user's matrix and its Cholesky factor
 };
 
-// Adds c (V'V + reg I) p, for which rotated coordinates need the neighbours of p's numbers instead of the matrix.
+// What is added to a user's diagonal beside reg.
+template <class T>
+FASTFEDREC_INLINE T ridge_of(const AlsProblem<T>& problem, ptrdiff_t user) {
+    return problem.ridges ? problem.ridges[user] : 0;
+}
+
+// Adds c (V'V + (reg + ridge) I) p, for which rotated coordinates need the neighbours of p's numbers instead of the
+// matrix; no rotation changes ridge I.
 template <int N, int NV, class T>
-FASTFEDREC_INLINE void add_gram(const AlsProblem<T>& problem, T c, const T* p, int stride, RowSum<N, NV, T>& sum) {
+FASTFEDREC_INLINE void add_gram(const AlsProblem<T>& problem, T ridge, T c, const T* p, int stride,
+                                RowSum<N, NV, T>& sum) {
     typedef typename Lanes<T, N, NV>::Wide Wide;
     if (problem.rotation) {
         const AlsRotation<T>& rotation = *problem.rotation;
@@ -26,7 +34,7 @@ FASTFEDREC_INLINE void add_gram(const AlsProblem<T>& problem, T c, const T* p, i
 #pragma GCC unroll 8
         for (int v = 0; v < (NV ? NV : stride / N); ++v) {
             const int f = v * N;
-            Wide x = load<Wide>(rotation.diagonal + f) * load<Wide>(p + f);
+            Wide x = (load<Wide>(rotation.diagonal + f) + spread<Wide>(ridge)) * load<Wide>(p + f);
             x = multiply_add(load<Wide>(rotation.above + f), load<Wide>(p + f + 1), x);
             x = multiply_add(load<Wide>(rotation.below + f), load<Wide>(p + f - 1), x);
             sum.add_vector(v, spread<Wide>(c) * x);
@@ -45,28 +53,33 @@ FASTFEDREC_INLINE void add_gram(const AlsProblem<T>& problem, T c, const T* p, i
         store(coefficients, spread<Narrow>(c) * load<Narrow>(p + f));
         sum.add(rows, coefficients);
     }
+    if (ridge == 0) return;
+#pragma GCC unroll 8
+    for (int v = 0; v < (NV ? NV : stride / N); ++v) sum.add_vector(v, spread<Wide>(c * ridge) * load<Wide>(p + v * N));
 }
 
 // y = A p, or the residual y = b - A p, or the right-hand side y = b.
 template <int N, int NV, Want WANT, class T>
-static void apply(const AlsProblem<T>& problem, int64_t start, int64_t stop, const T* p, T* y) {
+static void apply(const AlsProblem<T>& problem, ptrdiff_t user, const T* p, T* y) {
+    const int64_t start = problem.indptr[user], stop = problem.indptr[user + 1];
     const int stride = NV ? NV * N : problem.stride;
     RowSum<N, NV, T> sum;
     sum.open(y, stride);
-    if constexpr (WANT != RIGHT_SIDE) add_gram<N, NV>(problem, WANT == RESIDUAL ? (T)-1 : (T)1, p, stride, sum);
+    if constexpr (WANT != RIGHT_SIDE)
+        add_gram<N, NV>(problem, ridge_of(problem, user), WANT == RESIDUAL ? (T)-1 : (T)1, p, stride, sum);
     add_items<N, NV, WANT, asks_again<N, NV, T>()>(problem, problem.item_factors, start, stop, p, stride, sum);
     sum.close(y);
 }
 
 // p'A p, which takes a user's rows once where A p takes them twice. Overwrites y.
 template <int N, int NV, class T>
-static T curvature(const AlsProblem<T>& problem, int64_t start, int64_t stop, const T* p, T* y) {
+static T curvature(const AlsProblem<T>& problem, ptrdiff_t user, const T* p, T* y) {
     typedef typename Lanes<T, N, NV>::Narrow Narrow;
     typedef typename Lanes<T, N, NV>::Some Some;
     const int stride = NV ? NV * N : problem.stride;
     RowSum<N, NV, T> gram;
     gram.open(y, stride);
-    add_gram<N, NV>(problem, (T)1, p, stride, gram);
+    add_gram<N, NV>(problem, ridge_of(problem, user), (T)1, p, stride, gram);
     gram.close(y);
     Narrow squares = Narrow{};
     // v'p for a few rows v, then sum_i w (v'p)^2; rows beyond the last are zeros.
@@ -74,8 +87,9 @@ static T curvature(const AlsProblem<T>& problem, int64_t start, int64_t stop, co
         const Narrow products = row_products<N, NV>(rows, p, stride);
         squares = multiply_add(w * products, products, squares);
     };
-    each_few<N, NV, asks_again<N, NV, T>()>(problem, problem.item_factors, start, stop, stride, add);
-    // p'(V'V + reg I) p + sum_i w (v'p)^2 = p'A p
+    each_few<N, NV, asks_again<N, NV, T>()>(problem, problem.item_factors, problem.indptr[user],
+                                            problem.indptr[user + 1], stride, add);
+    // p'(V'V + reg_u I) p + sum_i w (v'p)^2 = p'A p
     T sum = dot<N>(p, y, stride);
     for (int i = 0; i < Lanes<T, N, NV>::ROWS; ++i) sum += squares[i];  // lane after lane
     return sum;
@@ -141,22 +155,21 @@ struct WithMargins {
 // Steps from x (stride,), which the result replaces; false where there was none to take.
 template <int N, int NV, class T>
 static bool solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, T* x) {
-    const int64_t start = problem.indptr[user], stop = problem.indptr[user + 1];
     const int stride = problem.stride;
     alignas(64) T r[LONGEST], product[LONGEST];
     WithMargins<T> direction(stride);
     T* const p = direction.numbers;
-    if (start == stop) {
+    if (problem.indptr[user] == problem.indptr[user + 1]) {
         __builtin_memset(x, 0, stride * sizeof(T));
         return true;
     }
     bool from_zeros = true;
     // Start: r = b - A x, or r = b where x = 0; p = r.
     for (int f = 0; f < stride; ++f) from_zeros &= x[f] == 0;
-    if (from_zeros) apply<N, NV, RIGHT_SIDE>(problem, start, stop, x, r);
+    if (from_zeros) apply<N, NV, RIGHT_SIDE>(problem, user, x, r);
     else {
         __builtin_memcpy(p, x, stride * sizeof(T));
-        apply<N, NV, RESIDUAL>(problem, start, stop, p, r);
+        apply<N, NV, RESIDUAL>(problem, user, p, r);
     }
     __builtin_memcpy(p, r, stride * sizeof(T));
     T squares = dot<N>(r, r, stride), length;  // r'r
@@ -164,12 +177,12 @@ static bool solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, 
     bool goes_on = squares > 0;  // not where it has overflowed, or is solved already
     // All steps but the last, which needs less.
     for (; step + 1 < n_steps && goes_on; step += goes_on) {
-        apply<N, NV, PRODUCT>(problem, start, stop, p, product);
+        apply<N, NV, PRODUCT>(problem, user, p, product);
         goes_on = advance<N>(product, x, r, p, squares, stride);
         if (goes_on && !(squares > 0)) return true;  // r = 0: solved exactly
     }
     // The last step needs no residual.
-    if (!goes_on || !step_length(squares, curvature<N, NV>(problem, start, stop, p, product), length)) return step > 0;
+    if (!goes_on || !step_length(squares, curvature<N, NV>(problem, user, p, product), length)) return step > 0;
     // x += a p
     combine<N>(length, p, (T)1, x, stride);
     return true;

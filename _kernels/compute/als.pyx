@@ -31,6 +31,7 @@ cdef extern from "_kernels/compute/_als.h" namespace "fastfedrec" nogil:
         const T* values
         const T* item_factors
         const T* gram
+        const T* ridges
         const double* wide_gram
         const T* whitened
         const AlsRotation[T]* rotation
@@ -134,6 +135,7 @@ cdef void* _open(
     problem.item_factors = rows
     problem.gram = own_gram
     problem.wide_gram = wide_gram
+    problem.ridges = NULL
     problem.whitened = NULL
     problem.rotation = NULL
     problem.n_factors = <int>n_factors
@@ -147,10 +149,12 @@ cdef void _set_users(
     const int64_t[::1] indptr,
     const int32_t[::1] indices,
     const floating[::1] values,
+    const floating[::1] ridges,
 ):
     problem.indptr = &indptr[0]
     problem.indices = &indices[0] if indices.shape[0] else NULL  # an empty view has no first number
     problem.values = &values[0] if values.shape[0] else NULL
+    problem.ridges = &ridges[0] if ridges.shape[0] else NULL
 
 
 cdef void* _open_whitened(
@@ -201,6 +205,7 @@ cdef Py_ssize_t _solve_some(
             gram,
             n_factors,
             problem.weight,
+            problem.ridges[u] if problem.ridges != NULL else 0.0,
             exact_scratch,
             x,
         ):
@@ -219,6 +224,7 @@ def solve_users(
     const int64_t[::1] indptr,            # IN  (n_users + 1,)
     const int32_t[::1] indices,           # IN  (n_interactions,)
     const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
+    const floating[::1] ridges,           # IN  (n_users,), beside reg, or (0,) where there are none
     const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
     const double[:, ::1] gram,            # IN  (n_factors, n_factors), factored where the weight is 0
     floating[:, ::1] out,                 # OUT (n_users, n_factors), zeros
@@ -243,10 +249,11 @@ def solve_users(
     shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], n_items, n_factors, confidence_weight)
     if shared == NULL:
         raise MemoryError
-    _set_users(&problem, indptr, indices, values)
+    _set_users(&problem, indptr, indices, values, ridges)
     # A trial pays for itself only up to `most` (als_whitened_weight); with values the user's own largest decides.
     most = als_whitened_weight(problem)
-    if confidence_weight != 0.0 and most > 0 and (values.shape[0] or confidence_weight <= most):
+    # All share R there, so none has a ridge of its own.
+    if confidence_weight != 0.0 and most > 0 and not ridges.shape[0] and (values.shape[0] or confidence_weight <= most):
         shared_whitened = _open_whitened(&problem, n_items)
         if shared_whitened == NULL:
             free(shared)
@@ -318,6 +325,7 @@ def solve_users_cg(
     const int64_t[::1] indptr,            # IN  (n_users + 1,)
     const int32_t[::1] indices,           # IN  (n_interactions,)
     const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
+    const floating[::1] ridges,           # IN  (n_users,), beside reg, or (0,) where there are none
     const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
     const double[:, ::1] gram,            # IN  (n_factors, n_factors), not factored
     floating[:, ::1] out,                 # IN/OUT (n_users, n_factors), where each user starts
@@ -351,7 +359,7 @@ def solve_users_cg(
         free(memory)
         free(shared_rotation)
         raise MemoryError
-    _set_users(&problem, indptr, indices, values)
+    _set_users(&problem, indptr, indices, values, ridges)
     rows = <floating*>problem.item_factors
     with nogil:
         with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):

@@ -1,5 +1,7 @@
 """Alternating least squares for implicit feedback: the users' half step."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import DTypeLike
 
@@ -24,7 +26,7 @@ def solve_users(
     interactions: Interactions,
     item_factors: np.ndarray,
     *,
-    regularization: float,
+    regularization: float | np.ndarray,
     confidence_weight: float,
     use_values: bool = False,
     solver: str = "cholesky",
@@ -37,7 +39,8 @@ def solve_users(
 
     For user u with items I_u, ``w_ui = confidence_weight * (r_ui if use_values else 1)``, confidence ``1 + w_ui`` on
     the user's items and 1 on all others, the result minimises
-    ``sum_i c_ui (p_ui - x'v_i)^2 + regularization |x|^2``, where ``p_ui`` is 1 on the user's items, else 0.
+    ``sum_i c_ui (p_ui - x'v_i)^2 + regularization |x|^2``, where ``p_ui`` is 1 on the user's items, else 0.  The items'
+    half step is the same with users and items exchanged.
 
     Parameters
     ----------
@@ -45,10 +48,10 @@ def solve_users(
         Entries with value 0 are no interactions; a user without any gets zeros.
     item_factors : ndarray of shape (n_items, n_factors), float32 or float64
         At most 256 factors.
-    regularization : float
-        At least 0.
+    regularization : float or ndarray of shape (n_users,)
+        At least 0; of all users, or of each.
     confidence_weight : float
-        At least 0; 0 treats every item alike.
+        At least 0; 0 treats every item alike, and every user: then `regularization` is one number.
     use_values : bool
         Multiply the weight by each interaction's value.
     solver : {"cholesky", "cg"}
@@ -102,8 +105,10 @@ def solve_users(
     """
     check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
     item_factors = check_item_factors(item_factors, interactions.n_items)
-    regularization = check_real("regularization", regularization, low=0.0)
+    least, ridges = _regularizations(regularization, interactions.n_users, item_factors.dtype)
     confidence_weight = check_real("confidence_weight", confidence_weight, low=0.0)
+    if len(ridges) and confidence_weight == 0:
+        raise ValueError("regularization must be one number where confidence_weight is 0: all users share one system")
     use_values = check_flag("use_values", use_values)
     check_choice("solver", solver, ("cholesky", "cg"))
     cg_steps = check_integer("cg_steps", cg_steps, low=1, high=2**31 - 1)
@@ -116,14 +121,32 @@ def solve_users(
     )
     values = kernel_values(data, item_factors.dtype, use_values)
     if solver == "cg":
-        gram = _plain_gram(item_factors, regularization)
+        gram = _plain_gram(item_factors, least)
         _kernel.solve_users_cg(
-            data.indptr, data.indices, values, item_factors, gram, out, confidence_weight, cg_steps, n_threads
+            data.indptr, data.indices, values, ridges, item_factors, gram, out, confidence_weight, cg_steps, n_threads
         )
         return out
-    singular = _solve_exactly(data, values, item_factors, regularization, confidence_weight, out, n_threads)
-    raise_if_singular(singular, data, regularization)
+    singular = _solve_exactly(data, values, item_factors, least, confidence_weight, out, n_threads, ridges)
+    raise_if_singular(singular, data, least + (ridges if len(ridges) else 0.0))
     return out
+
+
+def _regularizations(given: Any, n_users: int, dtype: np.dtype) -> tuple[float, np.ndarray]:
+    """The least of all users' regularizations, and what each user's is above it; nothing where all are alike."""
+    none = np.empty(0, dtype=dtype)
+    if np.ndim(given) == 0:
+        return check_real("regularization", given, low=0.0), none
+    each = check_array("regularization", given, ndim=1, shape=(n_users,)).astype(np.float64)
+    if not n_users:
+        return 0.0, none
+    if each.min() < 0:
+        raise ValueError(f"regularization must be at least 0, got {each.min():g} at position {each.argmin()}")
+    least = float(each.min())
+    with np.errstate(over="ignore"):
+        above = (each - least).astype(dtype)
+    if not np.isfinite(above).all():
+        raise ValueError(f"regularization must fit {np.dtype(dtype)}, got {each.max():g}; use float64 factors")
+    return least, above if above.any() else none
 
 
 def solve_own_users(
@@ -181,12 +204,15 @@ def _solve_exactly(
     confidence_weight: float,
     out: np.ndarray,
     n_threads: int,
+    ridges: np.ndarray | None = None,
 ) -> np.ndarray:
     """Write the users' factors to `out`; the first singular user that each thread met, as `raise_if_singular` wants."""
     gram = regularized_gram(item_factors, regularization, confidence_weight)
     singular = np.full(n_threads, data.n_users, dtype=np.int64)
+    if ridges is None:
+        ridges = np.empty(0, dtype=item_factors.dtype)
     _kernel.solve_users(
-        data.indptr, data.indices, values, item_factors, gram, out, singular, confidence_weight, n_threads
+        data.indptr, data.indices, values, ridges, item_factors, gram, out, singular, confidence_weight, n_threads
     )
     return singular
 
@@ -284,7 +310,7 @@ def kernel_values(interactions: Interactions, dtype: DTypeLike, use_values: bool
         return interactions.values_or_ones(dtype)
 
 
-def raise_if_singular(singular: np.ndarray, interactions: Interactions, regularization: float) -> None:
+def raise_if_singular(singular: np.ndarray, interactions: Interactions, regularization: float | np.ndarray) -> None:
     """Name the first user whose system was singular, if any.
 
     Parameters
@@ -293,13 +319,14 @@ def raise_if_singular(singular: np.ndarray, interactions: Interactions, regulari
         As the kernels fill it: a row, -1 for a failed allocation, or n_users where there is none.
     interactions : Interactions
         For the user's external id.
-    regularization : float
+    regularization : float or ndarray of shape (n_users,)
         For the message.
     """
     user = int(singular.min())
     if user < 0:
         raise MemoryError("no memory for a thread's scratch space; use fewer threads or factors")
     if user < interactions.n_users:
+        regularization = np.broadcast_to(regularization, interactions.n_users)[user]
         raise ValueError(
             f"the system of user {id_at(interactions.user_ids, user)!r} (row {user}) is singular at regularization="
             f"{regularization}: its items and V'V do not span all factors; raise regularization"

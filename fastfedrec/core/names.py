@@ -21,6 +21,7 @@ SYSTEMS = {
     "own-history": "systems.baselines.item_models.OwnHistory",
     "item-knn": "systems.baselines.item_models.ItemKNN",
     "ease": "systems.baselines.item_models.EASE",
+    "implicit-als": "systems.baselines.implicit_als.ImplicitALS",
     "random": "systems.baselines.popularity.Random",
     "ncf": "systems.privrec.ncf.NCF",
     "central-nmf": "systems.private_prototypes.baselines.CentralNMF",

@@ -106,6 +106,43 @@ def test_every_instruction_set_and_width_equals_the_twin(dtype):
             assert close(got_steps, steps, ANY_TOLERANCE[dtype]), (n_factors, instruction_set)
 
 
+@pytest.mark.every_instruction_set
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_factors", [1, 5, 8, 9, 16, 17, 48, 49, 64, 128, 256])
+def test_every_user_has_its_own_regularization(n_factors, dtype):
+    data = lengths_from_none_to_all(300)
+    v, start = factors(300, n_factors, dtype), factors(data.n_users, n_factors, dtype, 2)
+    ridges = np.linspace(1.0, 60.0, data.n_users)[::-1]
+    arguments = {"regularization": ridges, "confidence_weight": 2.0, "use_values": True}
+    exact = naive.solve_users(rows_of(data), v, ridges, 2.0, True)
+    steps = naive.solve_users_cg(rows_of(data), v, ridges, 2.0, True, 3, start)
+    assert not close(naive.solve_users(rows_of(data), v, 1.0, 2.0, True), exact, 1e-2)  # it matters
+    for instruction_set in hardware.instruction_sets():
+        with hardware.use_instruction_set(instruction_set):
+            got = als.solve_users(data, v, **arguments)
+            got_steps = als.solve_users(data, v, solver="cg", cg_steps=3, start=start, **arguments)
+        assert close(got, exact, TOLERANCE[dtype]), instruction_set
+        assert close(got_steps, steps, ANY_TOLERANCE[dtype]), instruction_set
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+@pytest.mark.parametrize("n_factors", [5, 64])
+def test_one_regularization_may_be_given_for_each_user(n_factors, solver):
+    data, v = ratings(9, 80), factors(80, n_factors)
+    arguments = {"confidence_weight": 2.0, "solver": solver}
+    one, each = (als.solve_users(data, v, regularization=r, **arguments) for r in (3, np.full(9, 3)))
+    np.testing.assert_array_equal(one, each)
+
+
+def test_a_user_whom_float32_cannot_solve_keeps_its_own_regularization():
+    # Two factors that are nearly the same: pivots too small for float32, so that the plain form solves in double.
+    v = np.array([[1, 1], [1, 1 + 1e-4], [2, 2]], dtype=np.float32)
+    data = Interactions.from_scipy(scipy.sparse.csr_array(np.ones((2, 3))))
+    ridges = np.array([1e-3, 2e-3])
+    got = als.solve_users(data, v, regularization=ridges, confidence_weight=5.0)
+    assert close(got, naive.solve_users(rows_of(data), v, ridges, 5.0, False), 1e-4)
+
+
 @pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
 @settings(max_examples=20)
 @given(
@@ -316,6 +353,20 @@ def test_the_first_singular_user_is_named_by_external_id(n_threads, kind):
         ({"regularization": -1}, ValueError, "regularization must be at least 0.0, got -1"),
         ({"regularization": np.nan}, ValueError, "regularization must be finite"),
         ({"regularization": "1"}, TypeError, "regularization must be a real number"),
+        ({"regularization": [1.0, 2.0]}, ValueError, r"regularization must have shape \(3,\), got \(2,\)"),
+        ({"regularization": [1.0, -2.0, 3.0]}, ValueError, "regularization must be at least 0, got -2 at position 1"),
+        ({"regularization": [1.0, np.nan, 3.0]}, ValueError, "regularization must be finite"),
+        ({"regularization": ["1", "2", "3"]}, TypeError, "regularization must be an array of float32 or float64"),
+        (
+            {"regularization": [1.0, 2.0, 3.0], "confidence_weight": 0.0},
+            ValueError,
+            "regularization must be one number where confidence_weight is 0",
+        ),
+        (
+            {"regularization": [1.0, 2.0, 1e60], "item_factors": np.ones((3, 2), np.float32)},
+            ValueError,
+            "regularization must fit float32, got 1e[+]60; use float64 factors",
+        ),
         ({"confidence_weight": -0.5}, ValueError, "confidence_weight must be at least 0.0, got -0.5"),
         ({"confidence_weight": np.inf}, ValueError, "confidence_weight must be finite"),
         ({"use_values": 1}, TypeError, "use_values must be True or False, got 1"),

@@ -14,6 +14,7 @@ from fastfedrec import (
     FedRec,
     FedRecPlusPlus,
     GlobalMean,
+    ImplicitALS,
     Interactions,
     ItemKNN,
     ItemMean,
@@ -70,6 +71,8 @@ MODELS = [
     PrivRec(
         n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,), clip_norm=0.01, noise_multiplier=1.0, noise="laplace"
     ),
+    ImplicitALS(3, 2),
+    ImplicitALS(3, 2, regularization_scaling=0.5, use_values=True, solver="cg", dtype="float64"),
 ]
 
 

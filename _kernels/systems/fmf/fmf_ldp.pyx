@@ -135,7 +135,7 @@ cdef void _solve_and_mark(
         return
     # A system that this user's data make singular counts as no data: whether a client answers must not depend on what
     # it has. The caller has refused item factors that are singular for everybody.
-    if not solve_user(items, values, start, n, item_factors, gram, plan.n_factors, weight, s.solve, s.x):
+    if not solve_user(items, values, start, n, item_factors, gram, plan.n_factors, weight, 0.0, s.solve, s.x):
         memset(s.x, 0, plan.n_factors * sizeof(double))
     for j in range(n):
         s.marks[items[j]] = s.mark

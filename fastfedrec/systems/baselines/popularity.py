@@ -90,6 +90,18 @@ class Baseline(OwnRows):
             Values vary, and the model ignores them.  A model with a guarantee never says so: one user's value may be
             why.
         """
+        self._fit(*self._begin(interactions, key, n_threads, show_progress, ledger))
+        return self
+
+    def _begin(
+        self,
+        interactions: InteractionsLike,
+        key: Key | None,
+        n_threads: int,
+        show_progress: bool,
+        ledger: Ledger | None,
+    ) -> tuple[Interactions, Key, int, bool]:
+        """Check what every `fit` takes, and open the ledger: what `_fit` goes on with."""
         self._check_parameters()
         checked = check_counts(self, interactions, is_private=self._is_private, ignores_values=self._ignores_values)
         data = self._as_fitted(checked)
@@ -99,8 +111,7 @@ class Baseline(OwnRows):
         show_progress = check_flag("show_progress", show_progress)
         key.claim(f"{type(self).__name__}.fit")
         self.interactions_, self.ledger_ = data, self._open_account(ledger, data, simulation=key.is_simulation)
-        self._fit(data, key, n_threads, show_progress)
-        return self
+        return data, key, n_threads, show_progress
 
     def _as_fitted(self, data: Interactions) -> Interactions:
         return data.positive() if self._keeps_values else data.binarize()

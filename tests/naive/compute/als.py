@@ -4,21 +4,26 @@ import numpy as np
 
 
 def solve_users(rows, item_factors, regularization, confidence_weight, use_values):
-    """`rows`: for each user a dict {item: value}; a user without positive values gets zeros."""
+    """`rows`: for each user a dict {item: value}; a user without positive values gets zeros.
+
+    `regularization` is one number, or one of each user.
+    """
+    ridges = np.broadcast_to(regularization, len(rows))
     out = np.zeros((len(rows), np.shape(item_factors)[1]))
     for user, row in enumerate(rows):
         if any(value > 0 for value in row.values()):
-            out[user] = np.linalg.solve(*system(row, item_factors, regularization, confidence_weight, use_values))
+            out[user] = np.linalg.solve(*system(row, item_factors, ridges[user], confidence_weight, use_values))
     return out
 
 
 def solve_users_cg(rows, item_factors, regularization, confidence_weight, use_values, n_steps, start):
     """So many steps of conjugate gradients from the rows of `start`."""
+    ridges = np.broadcast_to(regularization, len(rows))
     out = np.zeros((len(rows), np.shape(item_factors)[1]))
     for user, row in enumerate(rows):
         if not any(value > 0 for value in row.values()):
             continue
-        a, b = system(row, item_factors, regularization, confidence_weight, use_values)
+        a, b = system(row, item_factors, ridges[user], confidence_weight, use_values)
         x = np.array(start[user], dtype=np.float64)
         residual = b - a @ x
         direction = residual
