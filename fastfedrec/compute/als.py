@@ -10,12 +10,12 @@ from fastfedrec.core.check import (
     check_array,
     check_choice,
     check_flag,
-    check_instance,
     check_integer,
     check_out,
     check_real,
 )
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike, borrow_rows
 from fastfedrec.data.ids import id_at
 from fastfedrec.data.interactions import Interactions
 
@@ -23,7 +23,7 @@ MAX_FACTORS = 256
 
 
 def solve_users(
-    interactions: Interactions,
+    interactions: InteractionsLike,
     item_factors: np.ndarray,
     *,
     regularization: float | np.ndarray,
@@ -44,9 +44,10 @@ def solve_users(
 
     Parameters
     ----------
-    interactions : Interactions
-        Entries with value 0 are no interactions; a user without any gets zeros.
-    item_factors : ndarray of shape (n_items, n_factors), float32 or float64
+    interactions : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
+        As `fastfedrec.data.conversion.borrow_rows` takes it.  Entries with value 0 are no interactions, and one below 0
+        is refused; a user without any gets zeros.
+    item_factors : array_like of shape (n_items, n_factors), float32 or float64
         At most 256 factors.
     regularization : float or ndarray of shape (n_users,)
         At least 0; of all users, or of each.
@@ -103,7 +104,9 @@ def solve_users(
     array([[0.5, 0.5],
            [0. , 0.5]])
     """
-    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
+    interactions = borrow_rows("interactions", interactions)
+    if interactions.values is not None and (lowest := float(interactions.values.min(initial=0.0))) < 0:
+        raise ValueError(f"interactions must have values of at least 0, got {lowest:g}; drop what people dislike")
     item_factors = check_item_factors(item_factors, interactions.n_items)
     least, ridges = _regularizations(regularization, interactions.n_users, item_factors.dtype)
     confidence_weight = check_real("confidence_weight", confidence_weight, low=0.0)
@@ -150,7 +153,7 @@ def _regularizations(given: Any, n_users: int, dtype: np.dtype) -> tuple[float, 
 
 
 def solve_own_users(
-    interactions: Interactions,
+    interactions: InteractionsLike,
     item_factors: np.ndarray,
     *,
     regularization: float,
@@ -165,8 +168,8 @@ def solve_own_users(
 
     Parameters
     ----------
-    interactions : Interactions
-        As for `solve_users`.
+    interactions : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
+        As for `solve_users`, but that entries below 0 are no interactions either.
     item_factors : ndarray of shape (n_items, n_factors)
         V.
     regularization, confidence_weight : float
@@ -183,8 +186,7 @@ def solve_own_users(
     """
     regularization = check_real("regularization", regularization, low=0.0)
     confidence_weight = check_real("confidence_weight", confidence_weight, low=0.0)
-    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
-    data = interactions.positive()
+    data = borrow_rows("interactions", interactions).positive()
     item_factors = check_item_factors(item_factors, data.n_items)
     n_threads = resolve_n_threads(n_threads)
     values = kernel_values(data, item_factors.dtype, use_values)

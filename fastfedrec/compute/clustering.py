@@ -10,7 +10,7 @@ from fastfedrec.core.arrays import LINE_BYTES, zeros_on_lines
 from fastfedrec.core.check import check_array, check_instance, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
-from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.conversion import InteractionsLike, borrow_rows, is_table
 
 _TAIL_BYTES = 16  # of the kernel's columns
 _PER_UNIT = 1024  # multiples of whose inverse have exact sums
@@ -41,7 +41,7 @@ class KMeans:
 
 
 def kmeans(
-    rows: Interactions | np.ndarray,
+    rows: InteractionsLike,
     n_clusters: int,
     *,
     n_iterations: int = 20,
@@ -56,7 +56,7 @@ def kmeans(
 
     Parameters
     ----------
-    rows : Interactions or ndarray of shape (n_rows, n_columns), float32 or float64
+    rows : Interactions, SciPy sparse matrix or array, or array of shape (n_rows, n_columns), float32 or float64
         A user's missing entries count as 0.
     n_clusters : int
         At least 1, at most the number of rows unless `init` is an array.
@@ -125,14 +125,12 @@ def kmeans(
     return KMeans(labels, centers, float(distances.sum()), done)
 
 
-def assign_rows(
-    rows: Interactions | np.ndarray, centers: np.ndarray, *, n_threads: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def assign_rows(rows: InteractionsLike, centers: np.ndarray, *, n_threads: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Find the nearest centre of each row.
 
     Parameters
     ----------
-    rows : Interactions or ndarray of shape (n_rows, n_columns), float32 or float64
+    rows : Interactions, SciPy sparse matrix or array, or array of shape (n_rows, n_columns), float32 or float64
         A user's missing entries count as 0.
     centers : ndarray of shape (n_clusters, n_columns)
         Finite; taken in double.
@@ -175,8 +173,9 @@ class _Rows:
     norms: np.ndarray
 
     @classmethod
-    def of(cls, rows: Interactions | np.ndarray, least: int = 1) -> "_Rows":
-        if isinstance(rows, Interactions):
+    def of(cls, rows: InteractionsLike, least: int = 1) -> "_Rows":
+        if is_table(rows):
+            rows = borrow_rows("rows", rows)
             dtype = np.float32 if rows.values is None else rows.values.dtype
             indptr, indices, values = rows.indptr, rows.indices, rows.values_or_ones(dtype)
             n_columns = rows.n_items
@@ -184,7 +183,6 @@ class _Rows:
                 values = np.zeros(rows.n_users * n_columns, dtype=dtype)
                 indptr = np.arange(rows.n_users + 1) * n_columns
         else:
-            check_instance("rows", rows, np.ndarray, "pass Interactions, or a dense array of rows")
             dense = check_array("rows", rows, ndim=2)
             n_columns = dense.shape[1]
             indptr, indices, values = np.arange(len(dense) + 1) * n_columns, np.empty(0, np.int32), dense.reshape(-1)

@@ -10,6 +10,7 @@ from fastfedrec.core.arrays import zeros_on_lines
 from fastfedrec.core.check import check_array, check_choice, check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike, borrow_rows, is_table
 from fastfedrec.data.interactions import Interactions
 
 _LINE = 16  # factors that the kernel's rows are padded to: the widest vector
@@ -35,7 +36,7 @@ class NMF:
 
 
 def fit_nmf(
-    ratings: Interactions | np.ndarray,
+    ratings: InteractionsLike,
     n_factors: int,
     *,
     regularization: float,
@@ -55,9 +56,9 @@ def fit_nmf(
 
     Parameters
     ----------
-    ratings : Interactions or ndarray of shape (n_rows, n_items), float32 or float64
-        `Interactions` leave out what they do not store; a stored 0 is an entry.  Of an array every entry is observed,
-        unless `weights` says otherwise.
+    ratings : Interactions, SciPy sparse matrix or array, or array of shape (n_rows, n_items), float32 or float64
+        `Interactions` and matrices leave out what they do not store; a stored 0 is an entry.  Of an array every entry
+        is observed, unless `weights` says otherwise.
     n_factors : int
         From 1 to 256.
     regularization : float
@@ -139,7 +140,7 @@ def fit_nmf(
 
 
 def solve_rows_nonnegative(
-    ratings: Interactions | np.ndarray,
+    ratings: InteractionsLike,
     item_factors: np.ndarray,
     *,
     regularization: float,
@@ -156,7 +157,7 @@ def solve_rows_nonnegative(
 
     Parameters
     ----------
-    ratings : Interactions or ndarray of shape (n_rows, n_items), float32 or float64
+    ratings : Interactions, SciPy sparse matrix or array, or array of shape (n_rows, n_items), float32 or float64
         As for `fit_nmf`; a row without entries gets zeros.
     item_factors : ndarray of shape (n_items, n_factors)
         At most 256 factors, of any sign; taken in the dtype of `ratings`.
@@ -213,15 +214,15 @@ class _Entries:
     n_items: int
 
     @classmethod
-    def of(cls, ratings: Interactions | np.ndarray, weights: np.ndarray | None) -> "_Entries":
-        if isinstance(ratings, Interactions):
+    def of(cls, ratings: InteractionsLike, weights: np.ndarray | None) -> "_Entries":
+        if is_table(ratings):
+            ratings = borrow_rows("ratings", ratings, aligned=None if weights is None else "weights")
             dtype = np.float32 if ratings.values is None else ratings.values.dtype
             n_items = ratings.n_items
             indptr, values = ratings.indptr, ratings.values_or_ones(dtype)
             indices = None if _hold_every_item(ratings) else ratings.indices
             shape: tuple[int, ...] = (ratings.n_interactions,)
         else:
-            check_instance("ratings", ratings, np.ndarray, "pass Interactions, or a dense array")
             dense = check_array("ratings", ratings, ndim=2)
             shape, n_items = dense.shape, dense.shape[1]
             indptr, indices, values = np.arange(len(dense) + 1) * n_items, None, dense.reshape(-1)

@@ -10,8 +10,8 @@ from fastfedrec.core import hardware
 from fastfedrec.core.check import check_array, check_instance, check_integer, plain_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike, borrow_rows
 from fastfedrec.data.csr import check_integers, check_named_rows
-from fastfedrec.data.interactions import Interactions
 
 # Products of numbers a user, for each item wanted, from which on 8-bit copies of the factors pay; as measured, for both
 # sizes of a number.  Code that multiplies 16 floats at once gains little, on a processor that does.
@@ -19,14 +19,15 @@ _SCREENED = {("x86-64-v3", 4): 12_000, ("x86-64-v3", 8): 6_000, ("x86-64-v4", 4)
 
 
 def sample_unseen(
-    interactions: Interactions, rows: Any, n: int, *, key: Key, purpose: str, n_threads: int = 0
+    interactions: InteractionsLike, rows: Any, n: int, *, key: Key, purpose: str, n_threads: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw items that users have not seen, uniformly and without replacement.
 
     Parameters
     ----------
-    interactions : Interactions
-        What each user has seen; values do not matter.
+    interactions : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
+        What each user has seen, as `fastfedrec.data.conversion.borrow_rows` takes it; values do not matter.  Users of a
+        matrix are numbered from 0, and so are their streams.
     rows : array_like of shape (n_rows,), int
         Users, as row numbers of `interactions`; a row that stands twice gets the same items twice.
     n : int
@@ -67,7 +68,7 @@ def sample_unseen(
     >>> counts
     array([1, 2])
     """
-    check_instance("interactions", interactions, Interactions, "use Interactions.from_arrays")
+    interactions = borrow_rows("interactions", interactions)
     check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
     rows = _check_rows("rows", rows, interactions.n_users, "users")
     n = check_integer("n", n, low=0, high=2**31 - 1)
@@ -239,7 +240,7 @@ def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple
         Finite.
     n : int
         From 1 to n_items.
-    seen : Interactions, (indptr, indices) or None
+    seen : Interactions, SciPy sparse matrix or array, array, (indptr, indices) or None
         Columns that each row should not be given: `n_rows` rows in compressed form.
     n_threads : int
         0 for all processors; the result does not depend on it.
@@ -291,7 +292,7 @@ def recommend_factors(
         Finite.
     n : int
         From 1 to n_items.
-    seen : Interactions, (indptr, indices) or None
+    seen : Interactions, SciPy sparse matrix or array, array, (indptr, indices) or None
         Items that each user should not be given: `n_users` rows in compressed form.
     n_threads : int
         0 for all processors; the result does not depend on it.
@@ -426,10 +427,11 @@ def _seen_rows(seen: Any, n_rows: int, n_items: int) -> tuple[np.ndarray, np.nda
     """Compressed rows of seen columns, in any order."""
     if seen is None:
         return np.zeros(n_rows + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
-    if isinstance(seen, Interactions):
+    if not isinstance(seen, tuple):
+        seen = borrow_rows("seen", seen)
         if seen.shape != (n_rows, n_items):
             raise ValueError(f"seen must have shape {(n_rows, n_items)}, users x items, got {seen.shape}")
         return seen.indptr, seen.indices
-    if not isinstance(seen, tuple) or len(seen) != 2:
-        raise TypeError(f"seen must be Interactions, (indptr, indices) or None, got {type(seen).__name__}")
+    if len(seen) != 2:
+        raise TypeError(f"seen must be Interactions, a matrix, (indptr, indices) or None, got {len(seen)} arrays")
     return check_named_rows("seen", *seen, n_rows, n_items, fields=("indptr", "indices"))

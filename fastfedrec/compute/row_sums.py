@@ -6,23 +6,23 @@ import numpy as np
 import scipy
 
 from fastfedrec._kernels.compute import row_sums as _kernel
-from fastfedrec.core.check import check_array, check_instance, plain_array
+from fastfedrec.core.check import check_array, plain_array
 from fastfedrec.core.threads import resolve_n_threads
-from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.conversion import InteractionsLike, borrow_rows
 from fastfedrec.data.sparse import check_arrays
 
 __all__ = ["sum_rows"]
 
 
 def sum_rows(
-    interactions: Interactions, matrix: Any, *, weights: np.ndarray | None = None, n_threads: int = 0
+    interactions: InteractionsLike, matrix: Any, *, weights: np.ndarray | None = None, n_threads: int = 0
 ) -> np.ndarray:
     """For each user, add up the rows of a matrix that belong to the user's items.
 
     Parameters
     ----------
-    interactions : Interactions
-        Each user's items; explicit zeros count as what they are.
+    interactions : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
+        As `fastfedrec.data.conversion.borrow_rows` takes it.  Each user's items; explicit zeros count as what they are.
     matrix : array_like or scipy.sparse matrix of shape (n_items, n_columns)
         Row i is what item i adds; taken as float64.
     weights : ndarray of shape (n_interactions,), optional
@@ -51,7 +51,7 @@ def sum_rows(
     array([[5.  , 0.75],
            [2.  , 0.  ]])
     """
-    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
+    interactions = borrow_rows("interactions", interactions, aligned=None if weights is None else "weights")
     n_threads = resolve_n_threads(n_threads)
     if weights is None:
         weights = interactions.values_or_ones(np.float64)
@@ -63,7 +63,7 @@ def sum_rows(
         check_arrays("matrix", matrix)
         if matrix.dtype.kind not in "biuf":
             raise TypeError(f"matrix must hold real numbers, got dtype {matrix.dtype}; convert it with .astype")
-        sparse = matrix.tocsr()
+        sparse = matrix.tocsr()  # what repeats a place is added up, as it stands there
         if sparse.shape[0] != interactions.n_items:
             raise ValueError(f"matrix must have {interactions.n_items} rows, one for each item, got {sparse.shape[0]}")
         out = np.empty((interactions.n_users, sparse.shape[1]))

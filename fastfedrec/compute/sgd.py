@@ -13,6 +13,7 @@ from fastfedrec.core.arrays import first_and_rest
 from fastfedrec.core.check import check_array, check_choice, check_flag, check_integer, check_real, plain_array
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike, borrow_rows, is_table
 
 if TYPE_CHECKING:
     from fastfedrec.compute._sgd_loss import OwnLoss
@@ -97,12 +98,12 @@ class FactorModel:
 
 
 def fit_factors(
-    users: np.ndarray,
-    items: np.ndarray,
-    ratings: np.ndarray,
+    users: InteractionsLike,
+    items: np.ndarray | None = None,
+    ratings: np.ndarray | None = None,
     *,
-    n_users: int,
-    n_items: int,
+    n_users: int | None = None,
+    n_items: int | None = None,
     n_factors: int = 20,
     n_epochs: int = 20,
     learning_rate: float = 0.02,
@@ -112,7 +113,7 @@ def fit_factors(
     weights: np.ndarray | None = None,
     loss: str | Callable[[float, float], tuple[float, float]] = "squared",
     schedule: str | Callable[[int], float] = "inverse",
-    validation: float | tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
+    validation: InteractionsLike = None,
     patience: int = 3,
     init_scale: float = 0.1,
     dtype: DTypeLike = np.float32,
@@ -127,11 +128,12 @@ def fit_factors(
 
     Parameters
     ----------
-    users : ndarray of shape (n_ratings,), int64
-        From 0 to ``n_users - 1``, of any integer type; a pair may occur more than once.
-    items : ndarray of shape (n_ratings,), int64
+    users : array_like of shape (n_ratings,), int64, or Interactions, SciPy sparse matrix or array
+        From 0 to ``n_users - 1``, of any integer type; a pair may occur more than once.  Or all ratings of users x
+        items, as `fastfedrec.data.conversion.borrow_rows` takes them, without the next four arguments.
+    items : array_like of shape (n_ratings,), int64
         From 0 to ``n_items - 1``.
-    ratings : ndarray of shape (n_ratings,)
+    ratings : array_like of shape (n_ratings,)
         At least one; from 0 to 1 under the logistic loss.
     n_users : int
         At least 1; users without ratings keep the factors they start with.
@@ -149,7 +151,7 @@ def fit_factors(
         Of biases; None for the same.
     biases : bool
         False predicts ``p_u'q_i`` alone.
-    weights : ndarray of shape (n_ratings,) or None
+    weights : array_like of shape (n_ratings,) or None
         At least 0, not all 0.  The inverse variance of noise known to be in each rating is the right weight; scale it
         to mean 1, because steps grow with it.  Regularization does not.
     loss : str or callable
@@ -159,7 +161,7 @@ def fit_factors(
     schedule : str or callable
         Factor of the learning rate in epoch 1, 2, ...: ``"constant"``; ``"inverse"``, which is 10 / (9 + epoch); or a
         function of the epoch.
-    validation : float, tuple of (users, items, ratings), or None
+    validation : float, tuple of (users, items, ratings), Interactions, SciPy matrix, or None
         Ratings held out to choose the best epoch: given, or a share of the ratings drawn with the key (they keep their
         weights).  Those of other people are data like the rest; a choice made with them is no private release.
     patience : int
@@ -209,6 +211,8 @@ def fit_factors(
     """
     from fastfedrec.compute._sgd_training import Training
 
+    if items is None and ratings is None:
+        users, items, ratings, n_users, n_items = _rating_list("users", users, n_users, n_items, weights)
     shape = (
         check_integer("n_users", n_users, low=1, high=_MOST_ROWS),
         check_integer("n_items", n_items, low=1, high=_MOST_ROWS),
@@ -350,6 +354,17 @@ def _check_ids(name: str, ids: Any, n: int, length: int | None = None) -> np.nda
     return checked
 
 
+def _rating_list(name, table, n_users, n_items, weights=None):
+    """A table of users x items as (users, items, ratings, n_users, n_items)."""
+    data = borrow_rows(name, table, aligned=None if weights is None else "weights")
+    for size, stated, own in (("n_users", n_users, data.n_users), ("n_items", n_items, data.n_items)):
+        if stated not in (None, own):
+            raise ValueError(f"{size} must be that of {name}, {own}, got {stated}; leave it out")
+    users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+    values = data.values_or_ones(np.float32 if data.values is None else data.values.dtype)
+    return users, data.indices, values, *data.shape
+
+
 def _check_ratings(names, users, items, ratings, weights, shape, dtype, loss) -> tuple[np.ndarray, ...]:
     """Users and items as int64, ratings and weights as `dtype`; weights are empty where all are 1."""
     users = _check_ids(names[0], users, shape[0])
@@ -383,6 +398,8 @@ def _split(data, validation, shape, dtype, loss, key, n_threads):
     """(ratings to train on, ratings held out or None)."""
     if validation is None:
         return data, None
+    if is_table(validation):
+        validation = _rating_list("validation", validation, *shape)[:3]
     if isinstance(validation, tuple):
         if len(validation) != 3:
             raise ValueError(f"validation must be (users, items, ratings), got {len(validation)} arrays")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.core._exchange import host_array
 from fastfedrec.core.numbers import finite_float, is_exact, python_number, show, without_array
 
 LARGEST_INTEGER = 2**63 - 1  # more than any kernel, array or file takes
@@ -283,7 +284,8 @@ def plain_array(name: str, value: Any, *, missing: bool = False) -> np.ndarray:
     name : str
         The argument's name, for the message.
     value : array_like
-        Also a masked array without a hidden entry, and a column of pandas, polars or pyarrow.
+        Also a masked array without a hidden entry, a column of pandas, polars or pyarrow, and an array of PyTorch, JAX
+        or another library in the CPU's memory, which is not copied where NumPy has its type.
     missing : bool
         Whether a column may have missing entries, which become what NumPy makes of them (NaN, NaT).
 
@@ -313,10 +315,7 @@ def plain_array(name: str, value: Any, *, missing: bool = False) -> np.ndarray:
     if np.any(absent):
         where = np.argwhere(np.broadcast_to(absent, np.shape(value)))[0].tolist()
         raise ValueError(f"{name}[{', '.join(map(str, where))}] is missing (masked or null); {remedy}")
-    try:
-        array = np.asarray(value)
-    except ValueError as error:  # rows of different lengths
-        raise ValueError(f"{name} must be an array, got {show(value)}: {error}") from None
+    array = np.asarray(value) if isinstance(value, np.ndarray) else host_array(name, value)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 

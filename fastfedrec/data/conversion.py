@@ -1,14 +1,19 @@
-"""The one door to `Interactions` for what people have: SciPy's matrices, and frames with a row per interaction."""
+"""The one door to `Interactions` for what people have: SciPy's matrices, frames, and for kernels dense arrays too."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy
 
+from fastfedrec.core.check import plain_array
 from fastfedrec.data._frames import column_names, is_frame
+from fastfedrec.data.csr import are_in_order, check_csr, check_integers, check_item_count
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.pairs import float_values
+from fastfedrec.data.sparse import check_arrays, checked_csr
 
-#: What `as_interactions` takes: `Interactions`, a SciPy sparse matrix or array, or a frame.
+#: What `as_interactions` takes: `Interactions`, a SciPy sparse matrix or array, or a frame; `borrow_rows` arrays, too.
 InteractionsLike: TypeAlias = Any
 
 _COLUMNS = ("value", "timestamp")  # that a frame may have beside `user` and `item`
@@ -61,3 +66,115 @@ def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray 
         f"{name} must be Interactions, a SciPy sparse matrix or array, or a frame with the columns user and item, got "
         f"{type(given).__name__}; {remedy}"
     )
+
+
+class _BorrowedRows(Interactions):
+    """Rows in a caller's memory, for the time of one call: nothing that outlives it may hold them."""
+
+    def _take_fields(self, fields: Mapping[str, Any]) -> None:
+        vars(self).update({"_catalogue" if name == "catalogue" else name: value for name, value in fields.items()})
+        self._user_index = self._item_index = None
+
+
+def is_table(given: Any) -> bool:
+    """Whether what is not there has no entry.
+
+    Parameters
+    ----------
+    given : object
+        What `borrow_rows` takes.
+
+    Returns
+    -------
+    bool
+        False of dense arrays.
+    """
+    return isinstance(given, Interactions) or scipy.sparse.issparse(given) or is_frame(given)
+
+
+def borrow_rows(name: str, given: InteractionsLike, *, aligned: str | None = None) -> Interactions:
+    """Rows of users x items as a kernel takes them, for one call: in the caller's memory where the types are right.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for messages.
+    given : Interactions, SciPy sparse matrix or array, frame, or array of shape (n_users, n_items)
+        A CSR with columns in order, each once, 32-bit column numbers and floats is not copied.  Others are put in
+        order, and entries of one place are summed, as `Interactions.from_scipy` does it.  Of a dense array, also one
+        of PyTorch or JAX, what is not 0 is an entry.
+    aligned : str or None
+        An argument that has an entry for each of these, such as "weights": then what has no order of rows is refused.
+
+    Returns
+    -------
+    Interactions
+        Checked.  Values are kept in their type of float32 or float64, and integers are float64; they may be all 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        What no kernel may be given; the array, the row and what to do are named.
+    """
+    if isinstance(given, Interactions):
+        return given
+    if is_frame(given) and aligned is None:
+        return as_interactions(name, given)
+    if is_frame(given):
+        raise TypeError(
+            f"{name} must be Interactions or a CSR where {aligned} go with its entries, got {type(given).__name__}, "
+            "whose rows have an order of their own; make Interactions of it first"
+        )
+    matrix = given
+    if not scipy.sparse.issparse(given):
+        dense = plain_array(name, given)
+        if dense.ndim != 2 or dense.dtype.kind not in "biuf":
+            raise TypeError(
+                f"{name} must be Interactions, a SciPy sparse matrix or array, a frame, or an array of users x items, "
+                f"got {type(given).__name__} of {dense.dtype} and shape {dense.shape}; see Interactions.from_arrays"
+            )
+        matrix = scipy.sparse.csr_array(dense.astype(np.float32) if dense.dtype == np.float16 else dense)
+    if matrix.ndim != 2:
+        raise ValueError(f"{name} must have 2 dimensions, got shape {matrix.shape}")
+    n_users, n_items = matrix.shape
+    check_item_count(n_items)
+    rows = _in_place(name, matrix) if matrix.format == "csr" else None
+    if rows is None and aligned is not None and matrix is given:
+        raise ValueError(
+            f"{name} must have its entries in order of rows and columns, each once, where {aligned} go with them, got "
+            f"{matrix.format} of another order; make it with tocsr() and sum_duplicates(), and {aligned} in its order"
+        )
+    if rows is None:
+        indptr, indices, data = checked_csr(name, matrix)
+        rows = indptr, indices, float_values(f"{name}.data", data, len(indices))
+        check_csr(*rows, n_items, name=_called(name))
+    indptr, indices, values = rows
+    return _BorrowedRows._trusted(
+        {
+            "indptr": indptr,
+            "indices": indices,
+            "values": values,
+            "timestamps": None,
+            "user_ids": np.arange(n_users),
+            "item_ids": np.arange(n_items),
+            "global_user_ids": np.arange(n_users, dtype=np.uint64),
+            "user_features": {},
+            "item_features": {},
+            "catalogue": "public",
+        }
+    )
+
+
+def _in_place(name: str, matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """The arrays of a CSR, or None where its rows are not in order."""
+    check_arrays(name, matrix)
+    indptr = check_integers(f"{name}.indptr", matrix.indptr, np.int64)
+    used = slice(int(indptr[-1]))  # SciPy allows for room behind the last row
+    indices = check_integers(f"{name}.indices", matrix.indices[used], np.int32)
+    values = float_values(f"{name}.data", matrix.data[used], len(indices))
+    is_sorted = are_in_order(indptr, indices, values, matrix.shape[1], name=_called(name))
+    return (indptr, indices, values) if is_sorted else None
+
+
+def _called(name: str) -> Callable[[str], str]:
+    return {"indptr": f"{name}.indptr", "indices": f"{name}.indices", "values": f"{name}.data"}.__getitem__

@@ -50,11 +50,26 @@ def check_csr(
     rising : bool
         False for rows that are still to be put in order.
     """
-    n_threads = threads_for_rows(len(indices), resolve_n_threads(0), least=_LEAST_ENTRIES)
-    flat = _NO_VALUES if values is None else values
-    kind, where = _kernel.find_fault(indptr, indices, flat, n_columns, rising, n_threads)
+    kind, where = _find_fault(indptr, indices, values, n_columns, rising)
     if kind != _kernel.SOUND:
         raise ValueError(_fault(kind, where, indptr, indices, values, n_columns, name))
+
+
+def are_in_order(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, n_columns: int, *, name: Callable[[str], str]
+) -> bool:
+    """As `check_csr`, but False where the first fault is that columns do not rise within a row."""
+    kind, where = _find_fault(indptr, indices, values, n_columns, True)
+    if kind not in (_kernel.SOUND, _kernel.ORDER):
+        raise ValueError(_fault(kind, where, indptr, indices, values, n_columns, name))
+    return kind == _kernel.SOUND
+
+
+def _find_fault(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray | None, n_columns: int, rising: bool
+) -> tuple[int, int]:
+    n_threads = threads_for_rows(len(indices), resolve_n_threads(0), least=_LEAST_ENTRIES)
+    return _kernel.find_fault(indptr, indices, _NO_VALUES if values is None else values, n_columns, rising, n_threads)
 
 
 def _fault(kind, where, indptr, indices, values, n_columns, name):

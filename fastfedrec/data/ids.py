@@ -88,8 +88,8 @@ def id_at(ids: np.ndarray, row: int) -> Any:
 
 
 def is_column(values: Any) -> bool:
-    """Whether it is a column of pandas, polars or pyarrow, whose entries are not all Python's own."""
-    return hasattr(values, "isna") or hasattr(values, "is_null")
+    """Whether it is a column of pandas, polars or pyarrow, or a tensor, whose entries are not all Python's own."""
+    return any(hasattr(values, said) for said in ("isna", "is_null", "__dlpack__"))
 
 
 def check_one_column(name: str, ids: Any) -> None:

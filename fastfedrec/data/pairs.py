@@ -17,13 +17,18 @@ DUPLICATES = ("sum", "mean", "first", "last", "max", "error")
 
 
 def check_values(name: str, values: Any, length: int) -> np.ndarray:
-    """Values of pairs as floats, one for each, or the refusal of what is none."""
+    """Values of pairs as finite floats, one for each, or the refusal of what is none."""
+    return float_values(name, values, length, finite=True)
+
+
+def float_values(name: str, values: Any, length: int, *, finite: bool = False) -> np.ndarray:
+    """The same, where another looks for what is not finite."""
     array = plain_array(name, values)
     if array.dtype.kind == "b":
         array = array.astype(np.float32)
     if array.dtype.kind == "f" and array.dtype.itemsize == 2:
         array = array.astype(np.float32)
-    return check_array(name, array, ndim=1, shape=(length,))
+    return check_array(name, array, ndim=1, shape=(length,), finite=finite)
 
 
 UNLISTED = ("error", "drop")

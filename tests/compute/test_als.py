@@ -341,7 +341,7 @@ def test_the_first_singular_user_is_named_by_external_id(n_threads, kind):
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"interactions": np.eye(3)}, TypeError, "interactions must be Interactions, got ndarray; build one with"),
+        ({"interactions": np.ones(3)}, TypeError, "interactions must be Interactions, .* or an array of users x items"),
         ({"item_factors": np.ones((4, 2))}, ValueError, r"item_factors must have shape \(3, 'any'\), got \(4, 2\)"),
         ({"item_factors": np.ones(3)}, ValueError, "item_factors must have 2 dimensions"),
         ({"item_factors": np.ones((3, 0))}, ValueError, "item_factors must have 1 to 256 columns, got 0"),

@@ -371,8 +371,8 @@ def test_bad_arguments():
         kmeans(x, 2, init="best", key=Key.from_seed(1))
     with pytest.raises(ValueError, match=r"init must have shape \(2, 2\), got \(1, 2\)"):
         kmeans(x, 2, init=np.zeros((1, 2)))
-    with pytest.raises(TypeError, match="rows must be ndarray, got list"):
-        kmeans([[1.0]], 1, key=Key.from_seed(1))
+    with pytest.raises(TypeError, match="rows must be an array of float32 or float64, got dtype <U1"):
+        kmeans([["a"]], 1, key=Key.from_seed(1))
     with pytest.raises(ValueError, match="rows must be finite, got nan"):
         kmeans(np.array([[np.nan]]), 1, key=Key.from_seed(1))
     with pytest.raises(ValueError, match="rows must be small enough for squared distances"):

@@ -285,8 +285,8 @@ def test_bad_arguments():
         fit_nmf(np.zeros((0, 2)), 1, regularization=1.0, key=Key.from_seed(1))
     with pytest.raises(ValueError, match="ratings must be finite, got nan"):
         fit_nmf(x * np.nan, 1, regularization=1.0, key=Key.from_seed(1))
-    with pytest.raises(TypeError, match="ratings must be ndarray, got list"):
-        fit_nmf([[1.0]], 1, regularization=1.0, key=Key.from_seed(1))
+    with pytest.raises(TypeError, match="ratings must be an array of float32 or float64, got dtype <U1"):
+        fit_nmf([["a"]], 1, regularization=1.0, key=Key.from_seed(1))
     with pytest.raises(ValueError, match="n_factors must be at most 256, got 257"):
         fit_nmf(x, 257, regularization=1.0, key=Key.from_seed(1))
     with pytest.raises(ValueError, match="ratings must be at least 0 for solver 'mu', got -1"):

@@ -10,6 +10,7 @@ from fastfedrec._kernels.compute.networks import _examples as _kernel
 from fastfedrec.core.arrays import check_rows, distinct
 from fastfedrec.core.check import check_instance, check_integer, plain_array
 from fastfedrec.core.randomness import Key
+from fastfedrec.data.conversion import InteractionsLike, borrow_rows
 from fastfedrec.data.csr import Remade, check_indptr, check_integers, check_named_rows, own_array
 from fastfedrec.data.interactions import Interactions
 
@@ -47,20 +48,20 @@ class Events(Remade):
             object.__setattr__(self, name, array)
 
     @classmethod
-    def from_interactions(cls, interactions: Interactions) -> Self:
+    def from_interactions(cls, interactions: InteractionsLike) -> Self:
         """Take every stored interaction as an event, without context; `Interactions.binarize` keeps the positive ones.
 
         Parameters
         ----------
-        interactions : Interactions
+        interactions : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
             Values do not matter.
 
         Returns
         -------
         Events
-            Shares its arrays with the interactions.
+            Shares its arrays with `Interactions`, and copies what others may write to.
         """
-        check_instance("interactions", interactions, Interactions, "use Interactions.from_arrays")
+        interactions = borrow_rows("interactions", interactions)
         return cls(interactions.indptr, interactions.indices, None)
 
     @classmethod
@@ -144,7 +145,7 @@ class ClientExamples:
 
 
 def draw_examples(
-    visited: Interactions,
+    visited: InteractionsLike,
     events: Events,
     users: Any,
     negatives: int,
@@ -158,7 +159,7 @@ def draw_examples(
 
     Parameters
     ----------
-    visited : Interactions
+    visited : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
         What is never a negative; as many users and items as the features have.
     events : Events
         The positives.
@@ -197,7 +198,7 @@ def draw_examples(
     >>> examples.items[[0, 5]]
     array([2, 2], dtype=int32)
     """
-    check_instance("visited", visited, Interactions, "use Interactions.from_arrays")
+    visited = borrow_rows("visited", visited)
     check_instance("events", events, Events, "use Events.from_interactions or Events.from_log")
     check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
     users = check_rows("users", users, visited.n_users)

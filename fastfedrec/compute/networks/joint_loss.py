@@ -12,7 +12,7 @@ from fastfedrec.compute.networks.gru import ContrastiveExamples, GRUEncoder
 from fastfedrec.compute.networks.tiles import share_out, tile_of
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.core.arrays import distinct, frozen
-from fastfedrec.core.check import check_array, check_instance, check_integer, check_real
+from fastfedrec.core.check import check_array, check_instance, check_integer, check_real, plain_array
 from fastfedrec.core.randomness import Key
 
 
@@ -111,7 +111,7 @@ class JointNetwork(ClientModel):
             Of the type of `network`.
         """
         network = check_array("network", network, ndim=1, shape=(self.network.n_parameters,))
-        dense = np.asarray(encoder)[: self.encoder.n_dense]
+        dense = plain_array("encoder", encoder)[: self.encoder.n_dense]
         if dense.shape != (self.encoder.n_dense,):
             raise ValueError(f"encoder must begin with {self.encoder.n_dense} dense parameters, got {dense.shape}")
         at = self.network.n_dense

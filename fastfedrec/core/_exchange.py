@@ -1,0 +1,53 @@
+"""Arrays of other libraries, such as PyTorch and JAX, none of which is imported."""
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.core.numbers import show
+
+_CPU = {1, 3, 11, 13}  # kDLCPU, and what both sides address: kDLCUDAHost, kDLROCMHost, kDLCUDAManaged
+_DEVICES = {2: "a CUDA GPU", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "a ROCm GPU", 14: "oneAPI", 15: "WebGPU"}
+
+
+def host_array(name: str, value: Any) -> np.ndarray:
+    """What NumPy makes of an object, in the object's own memory where that can be: by `__dlpack__`, or `__array__`.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for messages.
+    value : object
+        With `__dlpack__` or `__array__`, or anything that `numpy.asarray` takes.
+
+    Returns
+    -------
+    ndarray
+        Perhaps read-only.
+
+    Raises
+    ------
+    TypeError
+        On another device, sparse, or nothing that its own library lets out.
+    ValueError
+        No array.
+    """
+    kind = type(value).__name__
+    if hasattr(value, "__dlpack_device__") and (number := int(value.__dlpack_device__()[0])) not in _CPU:
+        where = _DEVICES.get(number, f"device type {number}")
+        raise TypeError(
+            f"{name} must be in the memory of the CPU, got {kind} on {where}; copy it first, as .cpu() of PyTorch, "
+            ".get() of CuPy and jax.device_get do"
+        )
+    if hasattr(value, "toarray"):
+        raise TypeError(f"{name} must be dense, got {kind}; use its toarray()")
+    if hasattr(value, "__dlpack__"):
+        with suppress(Exception):  # not of every type, nor of what is read-only: then by a copy, or with a message
+            return np.from_dlpack(value)
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{name} must be an array, got {show(value)}: {error}") from None
+    except (TypeError, RuntimeError) as error:  # a tensor that has a gradient, a type that NumPy has not
+        raise TypeError(f"{name} must be an array that NumPy can read, got {kind}: {error}") from None
