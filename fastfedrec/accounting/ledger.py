@@ -1,40 +1,30 @@
 """The privacy ledger: the events of one or more runs on the same people, and who is protected how much."""
 
+import hashlib
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Self, cast
 
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, parse, read, understated
+from fastfedrec.accounting._ledger_words import describe, no_theorem, preconditions, theorem
+from fastfedrec.accounting._report import make_report
+from fastfedrec.accounting._report_pages import to_html, to_markdown
 from fastfedrec.accounting.events import (
-    ZCDP,
-    CentralRelease,
-    DiscreteGaussianRelease,
     Event,
-    Gaussian,
     LocalReports,
     ShuffledReports,
-    Unprotected,
     UnsupportedEventError,
     check_event,
 )
 from fastfedrec.accounting.views import VIEWS, View, composed_epsilon, seen_event
 from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
+from fastfedrec.core.files import check_path, write_text
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
-
-_RESTATED = {
-    "add_remove": ", proved for adding or removing a user (add_remove)",
-    "zero_out": ", proved for a user's data against none (zero_out)",
-}
-_PRECONDITIONS = {
-    "shuffled": "behind a shuffler: if no two reports can be linked, by sender or by time, all users send theirs, and "
-    "the shuffler does not tell the server",
-    "public": "the public: if the server releases nothing but what was computed from the sums of reports",
-    "seed": "SIMULATION: the noise came from a seed; nothing is claimed against whoever can guess it",
-}
 
 
 class Ledger:
@@ -326,6 +316,61 @@ class Ledger:
         """
         return cls.from_dict(parse(text))
 
+    def digest(self) -> str:
+        """Name the ledger's content, so that two people know that they speak of the same.
+
+        Returns
+        -------
+        str
+            SHA-256, in hexadecimal, of the format, delta, marks, events and remarks in their order, as JSON with sorted
+            names; what is computed from them has no part in it.
+
+        Examples
+        --------
+        >>> from fastfedrec.accounting import Ledger
+        >>> Ledger.from_json(Ledger().to_json()).digest() == Ledger().digest()
+        True
+        """
+        content = {
+            "format": FORMAT,
+            "delta": self.delta,
+            "is_simulation": self.is_simulation,
+            "events": [[type(event).__name__, asdict(event), times] for event, times in self.events.items()],
+            "notes": self.notes,
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def report(self, path: str | os.PathLike, *, about: str | None = None) -> None:
+        """Write a page for somebody who must sign: what is protected, from whom, on which assumptions, and what is not.
+
+        Parameters
+        ----------
+        path : path-like
+            Ends in ``.html`` (one file without scripts, for a browser or the printer) or ``.md``.
+        about : str or None
+            What was run, in a line, such as a model's name; for the title.
+
+        Raises
+        ------
+        ValueError
+            Another ending, or a place that is no ordinary file.
+
+        Notes
+        -----
+        The page says in its first line where there is no guarantee.  It states the best that a guesser between two
+        histories of a person can reach, (e^epsilon + delta) / (1 + e^epsilon) [1]_, and nothing that the events and
+        remarks do not prove.  Every text in it is escaped, whoever wrote it.
+
+        References
+        ----------
+        .. [1] Kairouz, Oh and Viswanath, "The composition theorem for differential privacy", ICML 2015, Theorem 2.1.
+        """
+        path = check_path("path", path)
+        pages = {".html": to_html, ".md": to_markdown}
+        if path.suffix.lower() not in pages:
+            raise ValueError(f"path must end in .html or .md, got {os.fsdecode(path)!r}")
+        write_text(path, pages[path.suffix.lower()](make_report(self, about)))
+
     def summary(self) -> str:
         """Tell who is protected from whom, per report, per round and in the whole run.
 
@@ -336,12 +381,12 @@ class Ledger:
         """
         lines = ["Privacy ledger: epsilon in nats, for replacing all data of one user"]
         for event, times in self.events.items():
-            lines += ["", f"{event.mechanism}, {times} round{'s' * (times != 1)}{_describe(event)}", ""]
+            lines += ["", f"{event.mechanism}, {times} round{'s' * (times != 1)}{describe(event)}", ""]
             lines.append(self._table(event, times))
         if len(self.events) != 1:
             rows = [(VIEWS[view], format_epsilon(self.epsilon(view))) for view in VIEWS] if self.events else []
             lines += ["", "all of it", "", format_table(("protected from", "in all"), rows)]
-        lines += ["", *self._preconditions(), *self.notes]
+        lines += ["", *preconditions(self.events, self.is_simulation), *self.notes]
         return "\n".join(lines)
 
     def _table(self, event: Event, times: int) -> str:
@@ -351,18 +396,12 @@ class Ledger:
             if isinstance(event, LocalReports | ShuffledReports):
                 per_report = format_epsilon(self._cost(replace(event, n_reports=1), 1, view))
             per_round, whole = self._cost(event, 1, view), self._cost(event, times, view)
-            by = _theorem(event, view, self.delta) if math.isfinite(whole) else _no_theorem(event, view)
+            by = theorem(event, view, self.delta) if math.isfinite(whole) else no_theorem(event, view)
             rows.append((VIEWS[view], per_report, format_epsilon(per_round), format_epsilon(whole), by))
         return format_table(("protected from", "per report", "per round", "whole run", "by"), rows)
 
     def _cost(self, event: Event, times: int, view: View) -> float:
         return composed_epsilon({event: times}, view, self.delta)
-
-    def _preconditions(self) -> list[str]:
-        reports = [event for event in self.events if isinstance(event, LocalReports | ShuffledReports)]
-        shuffled = any(isinstance(seen_event(event, "shuffled_server"), ShuffledReports) for event in reports)
-        told = [_PRECONDITIONS["shuffled"], _PRECONDITIONS["public"]] if shuffled else []
-        return told + ([_PRECONDITIONS["seed"]] if self.is_simulation else [])
 
     def __repr__(self) -> str:
         kind = ", simulation" if self.is_simulation else ""
@@ -372,40 +411,13 @@ class Ledger:
     def _repr_html_(self) -> str:
         total = [(VIEWS[view], format_epsilon(self.epsilon(view))) for view in VIEWS] if self.events else []
         events = [(event.mechanism, times) for event, times in self.events.items()]
-        notes = [(text,) for text in (*self._preconditions(), *self.notes)]
+        notes = [(text,) for text in (*preconditions(self.events, self.is_simulation), *self.notes)]
         tables = (
             html_table(("protected from", "epsilon, in all"), total),
             html_table(("what was done", "times"), events),
         )
         more = [html_table(("what the figures rest on",), notes)] if notes else []
         return html_card("Privacy ledger: in nats, for replacing all data of one user", {}, *tables, *more)
-
-
-def _describe(event: Event) -> str:
-    if isinstance(event, LocalReports | ShuffledReports):
-        reports = f", {event.n_reports:,} reports a user and round, {event.n_users:,} users"
-        return reports + _RESTATED.get(event.neighboring, "")
-    return _RESTATED.get(getattr(event, "neighboring", ""), "")
-
-
-def _theorem(event: Event, view: View, delta: float) -> str:
-    seen = seen_event(event, view)
-    if isinstance(seen, ShuffledReports):
-        what = "shuffling" if view == "shuffled_server" else "adding up over users"
-        return f"{what}, delta {delta:g}"
-    if isinstance(seen, Gaussian | ZCDP | DiscreteGaussianRelease | CentralRelease):
-        whose = (
-            "the noise of the entity that holds the data" if seen.trust == "entity" else "the noise of a trusted server"
-        )
-        is_pure = isinstance(seen, CentralRelease) and not (seen.delta or seen.distance)
-        return whose + ("" if is_pure else f", delta {delta:g}")
-    return "the noise of each report"
-
-
-def _no_theorem(event: Event, view: View) -> str:
-    if isinstance(event, Unprotected):
-        return "no noise"
-    return "the key undoes the noise" if view == "key_holder" else "it sees the data"
 
 
 def _without_users(event: Event) -> Event:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from fastfedrec.accounting.composition import Accountant, ZCDPAccountant, pure_cost
 from fastfedrec.accounting.events import (
@@ -127,6 +127,24 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | Discret
     raise UnsupportedEventError(f"no theorem is known here for the cost of replacing a user in {event!r}")
 
 
+class Cost(NamedTuple):
+    """What some events cost one user, and how that was found.
+
+    Parameters
+    ----------
+    epsilon : float
+        In nats, rounded up; infinite where nothing is guaranteed.
+    delta : float
+        With which it holds: 0 where all events are pure and no shuffler is needed.
+    accountant : str
+        What found it: "sum" of pure epsilons, or the class whose figure was the least; "none" without a guarantee.
+    """
+
+    epsilon: float
+    delta: float
+    accountant: str
+
+
 def composed_epsilon(events: Mapping[Event, int], view: View, delta: float) -> float:
     """What all events together cost one user, as one adversary sees them.
 
@@ -154,6 +172,26 @@ def composed_epsilon(events: Mapping[Event, int], view: View, delta: float) -> f
     UnsupportedEventError
         No accountant here can add up the events.
     """
+    return cost_of(events, view, delta).epsilon
+
+
+def cost_of(events: Mapping[Event, int], view: View, delta: float) -> Cost:
+    """As `composed_epsilon`, with what the figure holds at and how it was found.
+
+    Parameters
+    ----------
+    events : mapping of event to int
+        How many times each happened.
+    view : {"server", "shuffled_server", "public", "key_holder"}
+        Whose view.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    Cost
+        The figure, its delta and its accountant.
+    """
     check_instance("events", events, Mapping, "say how many times each event happened")
     check_choice("view", view, VIEWS)
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
@@ -161,15 +199,16 @@ def composed_epsilon(events: Mapping[Event, int], view: View, delta: float) -> f
     seen = [(seen_event(event, view), times) for event, times in counts if times]
     known = [(event, times) for event, times in seen if event is not None]
     if len(known) < len(seen):
-        return math.inf
+        return Cost(math.inf, delta, "none")
     pure = [_pure_total(event) for event, _ in known]
     if all(total is not None for total in pure):
-        return sum_up((total or 0.0, times) for total, (_, times) in zip(pure, known, strict=True))
+        costs = ((total or 0.0, times) for total, (_, times) in zip(pure, known, strict=True))
+        return Cost(sum_up(costs), 0.0, "sum")
     return _compose(tuple(known), delta)
 
 
 @lru_cache(maxsize=256)
-def _compose(events: tuple[tuple[Event, int], ...], delta: float) -> float:
+def _compose(events: tuple[tuple[Event, int], ...], delta: float) -> Cost:
     """Compose by every accountant that can, and keep the least; a summary asks for the same figure several times."""
     found = []
     refusals = []
@@ -181,7 +220,7 @@ def _compose(events: tuple[tuple[Event, int], ...], delta: float) -> float:
         except UnsupportedEventError as error:
             refusals.append(str(error))
         else:
-            found.append(accountant.get_epsilon(delta))
+            found.append(Cost(accountant.get_epsilon(delta), delta, kind.__name__))
     if not found:
         raise UnsupportedEventError("; ".join(refusals))
     return min(found)

@@ -16,6 +16,7 @@ from fastfedrec.cli.demo import add_demo
 from fastfedrec.cli.doctor import add_doctor
 from fastfedrec.cli.evaluate import add_evaluate
 from fastfedrec.cli.fit import add_fit
+from fastfedrec.cli.ledger import add_ledger
 from fastfedrec.cli.outputs import NobodyReadsError, any_terminal, close_output, show
 from fastfedrec.cli.parsing import Parser
 from fastfedrec.cli.recommend import add_recommend
@@ -120,6 +121,7 @@ def build_parser() -> Parser:
     add_fit(add)
     add_evaluate(add)
     add_recommend(add)
+    add_ledger(add)
     add_account(commands, common)
     add_audit(add)
     add_reproduce(add)

@@ -3,7 +3,8 @@
 import json
 import math
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from fastfedrec.core.files import check_path, new_file
 from fastfedrec.core.npz import KINDS, Archive, write_archive
 
 _FORMAT, _FORMER = "fastfedrec model 2", "fastfedrec model 1"
+Result = TypeVar("Result")
 _TEXT = "json"  # the dtype that a header gives for arrays of objects, which are kept as JSON
 # Bytes of JSON that any file may hold, and for each of its own: JSON takes up to 24 times as much memory when read.
 _LEAST_TEXT, _TEXT_RATIO = 2**22, 8
@@ -69,14 +71,28 @@ def read_model(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.nd
     ValueError
         Not a model of this package.
     """
-    path = check_path("path", path)
-    if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise not_a_model(path, "it is no ordinary file")
-    with open(path, "rb") as file:
-        try:
-            return _read(Archive(file), os.fstat(file.fileno()).st_size)
-        except Exception as error:  # whatever damaged bytes do to readers of the format
-            raise not_a_model(path, error) from error
+    return _opened(path, _read)
+
+
+def read_header(path: str | os.PathLike) -> dict[str, Any]:
+    """Read what a file says beside its arrays, and none of these.
+
+    Parameters
+    ----------
+    path : path-like
+        As `write_model` wrote it, or as somebody says.
+
+    Returns
+    -------
+    dict
+        As written; parameters and the ledger are in it, people's rows are not.
+
+    Raises
+    ------
+    ValueError
+        Not a model of this package.
+    """
+    return _opened(path, lambda archive, size: _field(_document(archive, size), "header", dict))
 
 
 def not_a_model(path: str | os.PathLike, reason: object) -> ValueError:
@@ -84,19 +100,40 @@ def not_a_model(path: str | os.PathLike, reason: object) -> ValueError:
     return ValueError(f"path {os.fsdecode(path)!r} is not a model saved by fastfedrec ({reason})")
 
 
-def _read(archive: Archive, file_size: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    sizes = archive.sizes
+def _opened(path: str | os.PathLike, read: Callable[[Archive, int], Result]) -> Result:
+    path = check_path("path", path)
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise not_a_model(path, "it is no ordinary file")
+    with open(path, "rb") as file:
+        try:
+            return read(Archive(file), os.fstat(file.fileno()).st_size)
+        except Exception as error:  # whatever damaged bytes do to readers of the format
+            raise not_a_model(path, error) from error
+
+
+def _most_text(file_size: int) -> int:
+    return max(_LEAST_TEXT, _TEXT_RATIO * file_size)
+
+
+def _document(archive: Archive, file_size: int) -> dict[str, Any]:
+    """What stands beside the arrays, of a format that this version knows."""
+    sizes, most = archive.sizes, _most_text(file_size)
     if "json" not in sizes:
         raise ValueError("it has no header")
-    most = max(_LEAST_TEXT, _TEXT_RATIO * file_size)
     if sizes["json"] > most:
         raise ValueError(f"its header has {sizes['json']} bytes, more than {most}")
     document = _parse(archive.read("json"))
     found = _field(document, "format", str)
     if found not in (_FORMAT, _FORMER):
         raise ValueError(f"its format is {found!r}, which this version does not know")
+    return document
+
+
+def _read(archive: Archive, file_size: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    sizes, most = archive.sizes, _most_text(file_size)
+    document = _document(archive, file_size)
     header = _field(document, "header", dict)
-    if found == _FORMER:  # nothing is promised, so the directory of the archive is all there is to go by
+    if document["format"] == _FORMER:  # nothing is promised, so the directory of the archive is all there is to go by
         arrays = {name: archive.read(name) for name in sizes if name != "json"}
         for name, entries in _field(document, "objects", dict).items():
             if name in arrays:

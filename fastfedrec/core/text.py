@@ -19,8 +19,8 @@ _COLUMNS: ContextVar[int | None] = ContextVar("columns", default=None)
 _GAP = "  "
 _LONGEST_NAME = 60  # that is compared with what there is: a file may hold millions of letters
 # What a terminal acts on instead of showing it: control characters but the end of a line, and marks that turn the
-# order of letters about, so that a text reads otherwise than it is.
-_ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# order of letters about, so that a text reads otherwise than it is; and halves of letters, which no file can hold.
+_ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @contextmanager

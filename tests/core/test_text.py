@@ -99,5 +99,6 @@ def test_what_a_terminal_shows_stays_as_it_is(text):
 def test_names_that_clear_a_screen_or_turn_letters_about_are_shown():
     assert printable("a\x1b[2Jb") == r"a\x1b[2Jb"
     assert printable("epsilon \u202e01") == r"epsilon \u202e01"
+    assert printable("half a letter \ud800") == r"half a letter \ud800"
     assert printable("two\nlines\r") == "two\nlines\\r"
     assert format_table(("a",), [("two\nlines",)]).splitlines()[2:] == [r"two\nlines"]

@@ -1,0 +1,357 @@
+"""A ledger for somebody who must sign: what it proves, for whom, on which assumptions, and what it does not cover.
+
+The words come from the ledger's events and remarks alone: nothing is said that they do not prove.
+"""
+
+import math
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from fastfedrec.accounting._ledger_words import describe, no_theorem, preconditions, theorem
+from fastfedrec.accounting.events import Event, Unprotected
+from fastfedrec.accounting.views import VIEWS, Cost, View, cost_of
+from fastfedrec.core.text import format_epsilon
+from fastfedrec.core.version import __version__
+
+_WHO: dict[View, str] = {
+    "server": "The server that runs the training, and whoever reads along there. It sees every message, and knows who "
+    "sent it.",
+    "shuffled_server": "The same server, where somebody honest takes name, order and time off every message before the "
+    "server sees it. Without that somebody, read the line above instead.",
+    "public": "Everybody who sees only what the server releases: the model, and whatever is computed from it.",
+    "key_holder": "Whoever has the secret key of the noise can take the noise off. Nothing protects from that.",
+}
+_TRUSTED = {
+    "local": "Nobody: noise is added on each person's own device.",
+    "shuffle": "The shuffler: it must break every link between a message and its sender, and must not tell the server.",
+    "central": "The server: it sees people's data as they are, and adds the noise. There is no guarantee against it.",
+    "entity": "Each person's own entity, such as a hospital: it sees its people's data as they are, and adds noise.",
+}
+_RELATIONS = {
+    "replace": "all data of one person replaced by any others",
+    "zero_out": "all data of one person against none, the person still counted",
+    "add_remove": "one person added or removed",
+}
+_ACCOUNTANTS = {
+    "sum": "the sum of what each release costs by itself, which holds with delta 0",
+    "PLDAccountant": "privacy loss distributions (PLD), discretized toward the larger figure",
+    "RDPAccountant": "Renyi differential privacy (RDP), converted to epsilon and delta",
+    "ZCDPAccountant": "zero-concentrated differential privacy (zCDP), converted to epsilon and delta",
+    "none": "no figure",
+}
+_ALWAYS_ASSUMED = (
+    "The figures are those of the events that the ledger holds. Every other use of the same people's data costs in "
+    "addition, by this software or another, unless it was given the same ledger.",
+    "The software ran as it was published, and nobody but its parts saw what it had in memory.",
+    "How many people there are, the list of items, and every setting are public, or do not depend on these people's "
+    "data, unless a remark below says otherwise.",
+)
+_NEVER_COVERED = (
+    "That a person takes part, and how many people do.",
+    "Scores: accuracy, losses and curves that are computed from the data as they are, and any setting that was chosen "
+    "by looking at them (hyperparameters, one system rather than another).",
+    "Exact counts that are printed or logged beside the model: sizes of the data, durations of a fit.",
+    "A list of items (a catalogue), of entities or of values of features that was taken from the data: what one person "
+    "alone has gives that person away, whatever the noise.",
+    "What stays with a person or is computed for that person alone: a device's own factors and recommendations, and a "
+    "model file that was saved with its users.",
+    "What several people's data say together, such as what most people like, and what that lets anybody conclude of "
+    "others.",
+    "Timing of single operations, and the machine on which the software ran.",
+)
+_UNCOVERED = re.compile(
+    r"not cover|not protected|no guarantee|not a guarantee|covered by no|is not hidden|not counted|taken from the data|"
+    r"there was no shuffler",
+    re.IGNORECASE,
+)
+_BOUNDS_NOTHING, _FAR_FROM_SURE = 0.999, 0.9  # of a guesser's hits
+
+
+class Table(NamedTuple):
+    """Rows under a header."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+class Points(NamedTuple):
+    """A list."""
+
+    texts: tuple[str, ...]
+
+
+class Meters(NamedTuple):
+    """For each adversary: name, explanation, epsilon and delta as text, share of right guesses, and that in words."""
+
+    rows: "tuple[tuple[str, str, str, str, float, str], ...]"
+
+
+Block = str | Table | Points | Meters
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a page shows.
+
+    Attributes
+    ----------
+    about : str
+        What was run; may be empty.
+    tone : {"none", "weak", "loose", "some"}
+        How much is guaranteed at best: nothing, figures that bound nothing, a little, or something.
+    verdict : tuple of str
+        The first line, and what else must be read with it.
+    sections : tuple of (str, blocks)
+        Headings, and what stands below.
+    digest : str
+        Of the ledger's content.
+    """
+
+    about: str
+    tone: str
+    verdict: tuple[str, ...]
+    sections: tuple[tuple[str, tuple[Block, ...]], ...]
+    digest: str
+
+
+def most_right_guesses(epsilon: float, delta: float) -> float:
+    """How often a guesser between two given histories of a person can be right, each as likely before, at most.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of a guarantee for replacing all data of the person.
+
+    Returns
+    -------
+    float
+        (e^epsilon + delta) / (1 + e^epsilon), from 1/2 to 1 (Kairouz, Oh and Viswanath, ICML 2015, Theorem 2.1).
+    """
+    if math.isinf(epsilon):
+        return 1.0
+    odds = math.exp(-epsilon)
+    return min(1.0, (1.0 + delta * odds) / (1.0 + odds))
+
+
+def make_report(ledger: Any, about: str | None) -> Report:
+    """Read a ledger for somebody who does not know it.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Of one or more runs.
+    about : str or None
+        What was run, in a line.
+
+    Returns
+    -------
+    Report
+        Plain text, to be escaped by whoever lays it out.
+    """
+    costs = {view: cost_of(ledger.events, view, ledger.delta) for view in VIEWS}
+    tone, verdict = _verdict(ledger, costs)
+    uncovered = [note for note in ledger.notes if _UNCOVERED.search(note)]
+    others = [note for note in ledger.notes if note not in uncovered]
+    unprotected = [f"Without any protection: {e.mechanism}." for e in ledger.events if isinstance(e, Unprotected)]
+    assumed = [*_ALWAYS_ASSUMED, *_assumed(ledger)]
+    sections: list[tuple[str, tuple[Block, ...]]] = [
+        ("What is protected", _protected(ledger)),
+        ("From whom, and how much", (_meters(costs), _HOW_TO_READ, *_delta_warning(ledger, costs))),
+        ("Whom one must trust", (Points(tuple(_trusted(ledger, costs))),)),
+        ("What the figures rest on", (Points(tuple(map(_sentence, assumed))),)),
+        ("What is not covered", (Points(tuple(map(_sentence, [*unprotected, *uncovered, *_NEVER_COVERED]))),)),
+        ("What was done", (*_events(ledger),)),
+    ]
+    if others:
+        sections.append(("Remarks of the runs", (Points(tuple(map(_sentence, others))),)))
+    sections.append(("How the figures were found", _found(ledger, costs)))
+    return Report(about or "", tone, verdict, tuple(sections), ledger.digest())
+
+
+_HOW_TO_READ = (
+    "The guesses are those of somebody who knows everything about everybody else, has two candidates for the whole "
+    "history of one person, one of them true and both as likely before, and looks at all that the adversary sees. A "
+    "coin is right in 50% of such cases. Epsilon is in nats; delta is a chance with which the promise may fail."
+)
+
+
+def _verdict(ledger: Any, costs: dict[View, Cost]) -> tuple[str, tuple[str, ...]]:
+    if not ledger.events:
+        return "none", (
+            "No guarantee is stated: the ledger is empty.",
+            "No use of people's data was recorded in it, which does not prove that there was none.",
+        )
+    found = {view: most_right_guesses(*cost[:2]) for view, cost in costs.items() if math.isfinite(cost.epsilon)}
+    bounded = [view for view, share in found.items() if share < _BOUNDS_NOTHING]
+    lines = []
+    if not found:
+        tone, first = "none", "No guarantee: nothing here protects anybody's data from anybody."
+    elif not bounded:
+        tone = "weak"
+        first = "No useful guarantee: the figures are so large that they bound nothing."
+    else:
+        tone = "some" if min(found[view] for view in bounded) <= _FAR_FROM_SURE else "loose"
+        first = f"Guaranteed against {_listed([_with_figure(view, costs[view]) for view in bounded])}."
+        useless = [VIEWS[view] for view in found if view not in bounded]
+        nobody = [VIEWS[view] for view in costs if view not in found]
+        lines += [f"Against {_listed(useless)}: a figure that bounds nothing."] if useless else []
+        lines += [f"No guarantee against {_listed(nobody)}."] if nobody else []
+    if ledger.is_simulation:
+        tone = "none"
+        lines.insert(0, f"With noise that nobody can guess: {first[0].lower()}{first[1:]}" if found else first)
+        first = "Simulation, no guarantee: the noise came from a seed, and whoever can guess the seed can take it off."
+    return tone, (first, *lines)
+
+
+def _with_figure(view: View, cost: Cost) -> str:
+    supposed = "if there is one: " if view == "shuffled_server" else ""
+    return f"{VIEWS[view]} ({supposed}epsilon {format_epsilon(cost.epsilon)} at delta {cost.delta:g})"
+
+
+def _protected(ledger: Any) -> tuple[Block, ...]:
+    if not ledger.events:
+        return ("Nothing is stated.",)
+    return (
+        "The unit is a person: everything that this person has in the data together, every item, rating and time, and "
+        "not one entry of it.",
+        "The promise compares what really ran with a run in which this one person's whole history had been any other "
+        '(the neighbouring relation "replace"). Whatever the adversary sees, it must have been nearly as likely with '
+        "the other history; epsilon and delta say how nearly.",
+    )
+
+
+def _meters(costs: dict[View, Cost]) -> Meters:
+    rows = []
+    for view, (epsilon, delta, _) in costs.items():
+        share = most_right_guesses(epsilon, delta)
+        shown = math.ceil(share * 1000 - 1e-9) / 10
+        is_none = math.isinf(epsilon)
+        empty = ", which bounds nothing" if share >= _BOUNDS_NOTHING else ""
+        words = "no bound" if is_none else f"at most {shown:.1f}%{empty}"
+        rows.append(
+            (
+                VIEWS[view][0].upper() + VIEWS[view][1:],
+                _WHO[view],
+                "no guarantee" if is_none else format_epsilon(epsilon),
+                "" if is_none else f"{delta:g}",
+                share,
+                words,
+            )
+        )
+    return Meters(tuple(rows))
+
+
+def _delta_warning(ledger: Any, costs: dict[View, Cost]) -> tuple[Block, ...]:
+    n_users = max((getattr(event, "n_users", None) or 0 for event in ledger.events), default=0)
+    is_needed = any(cost.delta and math.isfinite(cost.epsilon) for cost in costs.values())
+    if not (n_users and is_needed and ledger.delta * n_users >= 1):
+        return ()
+    return (
+        f"Delta {ledger.delta:g} is not below one over the number of people ({n_users:,}): a mechanism that gives one "
+        "person's data away to everybody would keep such a promise.",
+    )
+
+
+def _trusted(ledger: Any, costs: dict[View, Cost]) -> list[str]:
+    if not any(math.isfinite(cost.epsilon) for cost in costs.values()):
+        return ["The question does not arise: there is no guarantee."]
+    found: dict[str, list[str]] = {}
+    for event in ledger.events:
+        if hasattr(event, "trust"):
+            found.setdefault(event.trust, []).append(event.mechanism)
+    lines = [
+        _TRUSTED[trust] if len(found) == 1 else f"For {_listed(names)}. {_TRUSTED[trust]}"
+        for trust, names in found.items()
+    ]
+    if "local" in found and costs["shuffled_server"].epsilon < costs["server"].epsilon:
+        lines.append('For the line "behind a shuffler" alone, a shuffler that must exist. ' + _TRUSTED["shuffle"])
+    return lines or ["Nobody is named: nothing was sent or released."]
+
+
+def _assumed(ledger: Any) -> list[str]:
+    lines = preconditions(ledger.events, ledger.is_simulation)
+    if not ledger.is_simulation:
+        lines.append("The noise came from a secret key of the operating system's randomness, which nobody has kept.")
+    if any(getattr(event, "sampling", "none") != "none" for event in ledger.events):
+        lines.append("Who was drawn for each round stays secret.")
+    if any(getattr(event, "honest_fraction", 1.0) < 1 for event in ledger.events):
+        shares = sorted({e.honest_fraction for e in ledger.events if hasattr(e, "honest_fraction")})
+        lines.append(f"At least {100 * shares[0]:g}% of the people follow the protocol and do not tell what they sent.")
+    if any(getattr(event, "trust", "") == "central" for event in ledger.events):
+        lines.append(
+            "The server adds the noise before anything leaves it, and gives away nothing else that it received."
+        )
+    return lines
+
+
+def _events(ledger: Any) -> list[Block]:
+    blocks: list[Block] = []
+    for number, (event, times) in enumerate(ledger.events.items(), start=1):
+        rounds = "once" if times == 1 else f"{times:,} times"
+        blocks.append(f"{number}. {event.mechanism}, {rounds}{describe(event)}. {_what_happened(event)}")
+        rows = []
+        for view in VIEWS:
+            cost = cost_of({event: times}, view, ledger.delta)
+            is_none = math.isinf(cost.epsilon)
+            by = no_theorem(event, view) if is_none else theorem(event, view, ledger.delta)
+            rows.append((VIEWS[view], "no guarantee" if is_none else format_epsilon(cost.epsilon), by))
+        facts = [
+            (field.name.replace("_", " "), _fact(getattr(event, field.name)))
+            for field in fields(event)
+            if field.name not in ("mechanism", "neighboring") and getattr(event, field.name) is not None
+        ]
+        if relation := getattr(event, "neighboring", None):
+            facts.append(("proved for", _RELATIONS[relation]))
+        blocks += [
+            Table(("protected from", "epsilon, by itself", "by"), tuple(rows)),
+            Table(("as recorded", ""), tuple(facts)),
+        ]
+    return blocks or ["Nothing was recorded."]
+
+
+def _what_happened(event: Event) -> str:
+    return (type(event).__doc__ or type(event).__name__).strip().splitlines()[0]
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _found(ledger: Any, costs: dict[View, Cost]) -> tuple[Block, ...]:
+    from importlib import metadata  # slow to import
+
+    rows = [
+        (
+            VIEWS[view],
+            "no guarantee" if math.isinf(cost.epsilon) else format_epsilon(cost.epsilon),
+            f"{cost.delta:g}" if math.isfinite(cost.epsilon) else "",
+            _ACCOUNTANTS[cost.accountant],
+        )
+        for view, cost in costs.items()
+    ]
+    versions = [f"fastfedrec {__version__}", f"Python {platform.python_version()}"]
+    versions += [f"{name} {metadata.version(name)}" for name in ("numpy", "scipy")]
+    return (
+        "Every figure is computed anew from the recorded events, whatever a file stated, and is an upper bound: its "
+        "digits are rounded up. Where several accountants apply, the least of their bounds counts. Costs of all events "
+        "are added up for one and the same person, and hold however later events depended on earlier ones.",
+        Table(("protected from", "epsilon", "delta", "found by"), tuple(rows)),
+        f"Computed by {_listed(versions)}, which need not be the versions that ran the training.",
+        f"The ledger's content has the SHA-256 digest {ledger.digest()}: of format, delta, events, marks and remarks, "
+        "and of nothing that is computed from them. Ledger.digest() of the same content is the same. The digest shows "
+        "which ledger was read; that the ledger tells the truth is as good as who kept it.",
+    )
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"{'; '.join(texts[:-1])}; and {texts[-1]}" if texts else ""
+
+
+def _sentence(text: str) -> str:
+    text = f"{text[0].upper()}{text[1:]}" if text else text
+    return text if text.endswith((".", "!", "?")) else f"{text}."

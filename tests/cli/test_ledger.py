@@ -1,0 +1,74 @@
+"""The command that shows a saved model's ledger, and writes its page."""
+
+import json
+
+import pytest
+
+from fastfedrec import FMFLDP, DPGram, Key, datasets
+from fastfedrec.cli.main import main
+
+
+@pytest.fixture
+def model():
+    return FMFLDP(n_rounds=2).fit(datasets.generate_implicit(60, 40, key=Key.from_seed(1)))
+
+
+# ---- oracle: the same as the Python interface ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["model.npz", "ledger.json"])
+def test_a_model_and_a_ledger(model, name, tmp_path, capsys):
+    path = tmp_path / name
+    if path.suffix == ".json":
+        path.write_text(model.ledger_.to_json())
+    else:
+        model.save(path, include_users=False)
+    html, markdown = tmp_path / "page.html", tmp_path / "page.md"
+    assert main(["ledger", str(path), "--html", str(html), "--markdown", str(markdown), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["privacy"] == model.ledger_.to_dict()
+    assert found["digest"] == model.ledger_.digest()
+    assert found["pages"] == [str(html), str(markdown)]
+    for page in (html, markdown):
+        assert model.ledger_.digest() in page.read_text(encoding="utf-8")
+    assert main(["ledger", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert model.ledger_.summary().rstrip() in out
+    assert f"Digest: {model.ledger_.digest()}" in out
+    assert (repr(model) if name == "model.npz" else name) in out
+
+
+def test_the_page_names_the_model(tmp_path, capsys):
+    model = DPGram(epsilon=2.0).fit(datasets.generate_implicit(60, 40, key=Key.from_seed(1)))
+    model.save(tmp_path / "model")
+    assert main(["ledger", str(tmp_path / "model"), "--markdown", str(tmp_path / "page.md")]) == 0
+    assert "DPGram(epsilon=2.0, delta=1e-06" in (tmp_path / "page.md").read_text().replace("\\", "")
+
+
+# ---- bad inputs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ("ledger absent", "absent"),
+        ("ledger absent.json", "absent.json"),
+        ("ledger broken.json", "broken.json"),
+        ("ledger broken", "is not a model saved by fastfedrec"),
+        ("ledger model --html page.txt", "page.txt must be a file in a folder that exists, and end in .html"),
+        ("ledger model --html absent/page.html", "must be a file in a folder that exists"),
+        ("ledger model --markdown page.html", "and end in .md"),
+        ("ledger model --htlm page.html", "did you mean '--html'?"),
+    ],
+)
+def test_it_refuses(model, argv, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    model.save("model")
+    for name in ("broken", "broken.json"):
+        (tmp_path / name).write_bytes(b"\xff{")
+    before = set(tmp_path.iterdir())
+    assert main(argv.split()) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert set(tmp_path.iterdir()) == before
