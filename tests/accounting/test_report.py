@@ -160,8 +160,8 @@ def test_whoever_is_not_protected_is_named(tmp_path):
         (ledger_of(LOCAL), ["key_holder"]),
     ):
         page, _ = pages(ledger, tmp_path)
-        (line,) = (text for text in Seen(page).texts if text.startswith("No guarantee against"))
-        assert [view for view in VIEWS if VIEWS[view] in line] == unprotected
+        lines = [text for text in Seen(page).texts if text.startswith("No guarantee against")]
+        assert [[view for view in VIEWS if VIEWS[view] in line] for line in lines] == [unprotected]
 
 
 def test_every_remark_is_there_and_what_it_says_is_not_covered_stands_there(tmp_path):

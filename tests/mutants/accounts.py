@@ -233,7 +233,7 @@ ACCOUNTS = [
     ),
     Mutant(
         "unprotected-is-left-out", "a run with an event that has no guarantee costs what the others do",
-        "composed_epsilon",
+        "cost_of",
         "len(known) < len(seen)",
         "False",
         ("test_who_is_protected_from_whom",),
@@ -307,6 +307,25 @@ ACCOUNTS = [
         "joined.note(note)",
         "pass",
         ("test_shards_of_one_round_hide_together",),
+    ),
+    # ---- the page for who must sign ---------------------------------------------------------------------------------
+    Mutant(
+        "report-forgets-the-seed", "a page claims for a simulation what it claims for a run", "_verdict",
+        "ledger.is_simulation",
+        "False",
+        ("test_the_first_line_says_what_there_is_and_never_more",),
+    ),
+    Mutant(
+        "report-claims-all-views", "a page names as protected from whom there is no guarantee", "_verdict",
+        "math.isfinite(cost.epsilon)",
+        "True",
+        ("test_whoever_is_not_protected_is_named",),
+    ),
+    Mutant(
+        "report-guesses-too-few", "a page bounds guesses below what the worst mechanism allows", "most_right_guesses",
+        "1.0 + delta * odds",
+        "1.0",
+        ("test_guesses_are_those_of_the_best_test_of_the_worst_mechanism",),
     ),
     # ---- calibration ------------------------------------------------------------------------------------------------
     Mutant(
