@@ -94,11 +94,16 @@ def add_catalogue(command: argparse.ArgumentParser) -> None:
 def add_system_and_data(command: argparse.ArgumentParser) -> None:
     """The arguments that name a system, its parameters and data."""
     system = command.add_argument("system", metavar="SYSTEM", help=", ".join(registry.SYSTEMS))
-    command.add_argument("--data", required=True, metavar="PATH", help=DATA_HELP)
     values = command.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="its parameters; see systems SYSTEM"
     )
     system.completer, values.completer = complete_system, complete_set  # type: ignore[attr-defined]
+    add_data(command)
+
+
+def add_data(command: argparse.ArgumentParser) -> None:
+    """The arguments that name data, and what is kept of them."""
+    command.add_argument("--data", required=True, metavar="PATH", help=DATA_HELP)
     add_catalogue(command)
     command.add_argument(
         "--top-items", type=positive, metavar="N",

@@ -22,6 +22,7 @@ from fastfedrec.cli.parsing import Parser
 from fastfedrec.cli.recommend import add_recommend
 from fastfedrec.cli.reproduce import add_reproduce
 from fastfedrec.cli.shuffler import add_shuffler
+from fastfedrec.cli.split import add_split
 from fastfedrec.cli.sweep import add_sweep
 from fastfedrec.cli.systems import add_systems
 from fastfedrec.core.version import __version__
@@ -119,6 +120,7 @@ def build_parser() -> Parser:
 
     add_demo(add)
     add_fit(add)
+    add_split(add)
     add_evaluate(add)
     add_recommend(add)
     add_ledger(add)

@@ -1,0 +1,141 @@
+"""`fastfedrec split`: the files are the parts that the split makes, and every command reads them."""
+
+import csv
+import json
+import stat
+
+import numpy as np
+import pytest
+from support.interaction_case import table_of
+from support.movielens_folder import write_folder
+
+from fastfedrec import Interactions, Key
+from fastfedrec.cli.main import main
+from fastfedrec.datasets import load_movielens, load_table
+from fastfedrec.evaluation import KFold, LeaveOneOut, PublishedFolds, RandomHoldout, TemporalSplit, UserHoldout
+
+IDS = ["007", 'quo"te', "com,ma", "späte", " space", "x"]
+
+
+def write_ratings(path):
+    """Six users whose names a careless writer of tables would spoil, with ratings and times."""
+    places = [(u, i) for u in range(6) for i in range(5)]
+    rows = [(IDS[u], f"item {(u * 7 + i) % 9}", 0.5 * (1 + (u + i) % 9), 100 * i + u) for u, i in places]
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("user", "item", "value", "timestamp"), *rows])
+    return path
+
+
+def read(path):
+    """{user: {item: (value, timestamp)}} of a written part."""
+    data = load_table(path, user="user", item="item", value="value", timestamp="timestamp")
+    return with_times(data)
+
+
+def with_times(data):
+    times = data._replace(values=data.timestamps.astype(float))
+    return {
+        user: {item: (value, table_of(times)[user][item]) for item, value in row.items()}
+        for user, row in table_of(data).items()
+        if row
+    }
+
+
+# ---- oracle ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "splitter"),
+    [
+        ("", LeaveOneOut()),
+        ("--by leave-one-out --latest", LeaveOneOut(latest=True)),
+        ("--by random", RandomHoldout(share=0.2)),
+        ("--by random --share 0.5 --user-share 0.8", RandomHoldout(share=0.5, user_share=0.8)),
+        ("--by random --n 2", RandomHoldout(n=2)),
+        ("--by temporal", TemporalSplit(share=0.2)),
+        ("--by temporal --time 302 --known-items", TemporalSplit(time=302, new_items=False)),
+        ("--by temporal --share 0.4 --known-users", TemporalSplit(share=0.4, new_users=False)),
+        ("--by users --share 0.5 --given 2 --latest", UserHoldout(0.5, given=2, latest=True)),
+        ("--by users --given 0.5", UserHoldout(given=0.5)),
+        ("--by k-fold --folds 3", KFold(3)),
+    ],
+)
+def test_files_are_the_parts_of_the_split(words, splitter, tmp_path, capsys):
+    path, out = write_ratings(tmp_path / "ratings.csv"), tmp_path / "out"
+    assert main(["split", "--data", str(path), *words.split(), "--seed", "5", "--out", str(out), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads((out / "split.json").read_text())
+    assert (document["split"], document["seed"]) == (repr(splitter), 5)
+    data = load_table(path, user="user", item="item", value="value", timestamp="timestamp")
+    splits = list(splitter.split(data, key=Key.from_seed(5)))
+    names = [part["name"] for part in document["files"]]
+    assert sorted(names) == sorted(str(p.relative_to(out)) for p in out.rglob("*.csv"))
+    parts = [part for split in splits for part in split]
+    for described, part in zip(document["files"], parts, strict=True):
+        assert read(out / described["name"]) == with_times(part)
+        assert described["interactions"] == part.n_interactions
+        assert described["users"] == (part.interactions_per_user() > 0).sum()
+        assert described["items"] == (part.interactions_per_item() > 0).sum()
+        assert stat.S_IMODE((out / described["name"]).stat().st_mode) == 0o600  # people's data
+
+
+def test_published_folds_are_those_of_the_data(tmp_path, capsys):
+    folder = write_folder(tmp_path / "ml-100k")
+    assert main(["split", "--data", str(folder), "--by", "published", "--out", str(tmp_path / "out")]) == 0
+    assert "PublishedFolds(path=" in capsys.readouterr().out
+    for number, split in enumerate(PublishedFolds(folder).split(load_movielens(folder)), start=1):
+        assert read(tmp_path / f"out/fold-{number}/test.csv") == with_times(split.test)
+        assert read(tmp_path / f"out/fold-{number}/train.csv") == with_times(split.train)
+
+
+def test_what_is_said(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["split", "--data", "generated:200x40", "--by", "users", "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("UserHoldout(share=0.2, given=0.8, latest=False) of <Interactions: 200 users x 40 items")
+    assert "given.csv     40" in text
+    assert text.endswith(f"Written to {out}, with split.json\n")
+    assert (out / "test.csv").read_text().splitlines()[0] == "user,item"
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--by k-fold --given 3", "--given is for --by users, not for k-fold"),
+        ("--by random --latest", "--latest is for --by leave-one-out and users, not for random"),
+        ("--by users --known-users", "--known-users is for --by temporal, not for users"),
+        ("--folds 3", "--folds is for --by k-fold, not for leave-one-out"),
+        ("--by random --n 2 --share 0.2", "give one of share and n, got both"),
+        ("--by random --share 2", "share must be less than 1.0, got 2.0"),
+        ("--by users --given x", "argument --given: invalid"),
+        ("--by radom", "invalid choice: 'radom' (did you mean 'random'?)"),
+        ("--by temporal", "TemporalSplit needs the timestamp of every interaction"),
+        ("--by published", "no readable zip"),
+        ("--min-interactions 1 --by random --n 1 --user-share 1e-9", "leaves nothing to test"),
+    ],
+)
+def test_what_cannot_be_split_is_refused_and_nothing_is_written(words, message, tmp_path, capsys):
+    out = tmp_path / "out"
+    np.savetxt(tmp_path / "rows.csv", np.array([[1, 2], [1, 3], [2, 2]]), "%d", ",", header="user,item", comments="")
+    assert main(["split", "--data", str(tmp_path / "rows.csv"), *words.split(), "--out", str(out)]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_nothing_is_replaced(tmp_path, capsys):
+    (tmp_path / "train.csv").write_text("mine")
+    assert main(["split", "--data", "generated:50x40", "--out", str(tmp_path)]) == 2
+    assert "holds files already; name a new folder" in capsys.readouterr().err
+    assert (tmp_path / "train.csv").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["train.csv"]
+
+
+def test_a_time_that_is_not_known_is_an_empty_cell(tmp_path):
+    from fastfedrec.cli.split import _write
+
+    data = Interactions.from_arrays([1, 1], [2, 3], timestamps=np.array([np.iinfo(np.int64).min, 5]))
+    _write(tmp_path / "part.csv", data, has_values=True)
+    assert (tmp_path / "part.csv").read_text() == "user,item,value,timestamp\n1,2,1,\n1,3,1,5\n"
