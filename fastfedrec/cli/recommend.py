@@ -18,10 +18,19 @@ def add_recommend(add: Callable[..., argparse.ArgumentParser]) -> None:
         "recommend",
         run_recommend,
         "Best items of some users, from a saved model.",
-        ["fastfedrec recommend model.npz --users 17 42 -n 5"],
+        [
+            "fastfedrec recommend model.npz --users 17 42 -n 5",
+            "fastfedrec recommend model.npz --users 17 --exclude 50 181 --unknown popular",
+        ],
     )
     command.add_argument("file", metavar="FILE", type=Path, help="as saved by fit --out")
     command.add_argument("--users", nargs="+", required=True, metavar="ID", help="external user ids")
+    command.add_argument("--items", nargs="+", metavar="ID", help="candidates, by external item ids; by default all")
+    command.add_argument("--exclude", nargs="+", metavar="ID", help="items that are recommended to nobody")
+    command.add_argument(
+        "--unknown", choices=("error", "popular", "skip"), default="error",
+        help="what a user gets whom the model was not fitted on: an error, what is popular, or nothing",
+    )  # fmt: skip
     command.add_argument("-n", type=positive, default=10, metavar="N", help="items for each user")
     command.add_argument("--include-seen", action="store_true", help="also items that the user has")
 
@@ -31,9 +40,17 @@ def run_recommend(arguments: argparse.Namespace) -> dict[str, Any] | str:
     model = load(arguments.file)
     if not model.interactions_.n_users:
         raise UsageError(f"{arguments.file} was saved without users; in Python, with_users serves those of your data")
-    users = _convert_ids(arguments.users, model.interactions_.user_ids)
-    ids, scores = model.recommend(users, n=arguments.n, filter_seen=not arguments.include_seen)
-    # A user with too few unseen items gets a shorter list.
+    data = model.interactions_
+    users = _convert_ids("--users", arguments.users, data.user_ids)
+    candidates, banned = (
+        None if texts is None else _convert_ids(option, texts, data.item_ids)
+        for option, texts in (("--items", arguments.items), ("--exclude", arguments.exclude))
+    )
+    ids, scores = model.recommend(
+        users, arguments.n, items=candidates, exclude=banned, filter_seen=not arguments.include_seen,
+        unknown=arguments.unknown,
+    )  # fmt: skip
+    # A user with too few unseen items gets a shorter list, and one who is skipped an empty one.
     lists = [
         list(zip(i[s > -np.inf].tolist(), s[s > -np.inf].tolist(), strict=True))
         for i, s in zip(ids, scores, strict=True)
@@ -54,13 +71,13 @@ def run_recommend(arguments: argparse.Namespace) -> dict[str, Any] | str:
     return format_table(("user", "place", "item", "score"), rows)
 
 
-def _convert_ids(texts: Sequence[str], known: np.ndarray) -> list[Any]:
+def _convert_ids(option: str, texts: Sequence[str], known: np.ndarray) -> list[Any]:
     """Ids in the type of the model's own: what stands on a command line is text."""
     kinds: dict[str, Any] = {"i": int, "u": int, "f": float, "U": str, "O": parse_literal}
     convert = kinds.get(known.dtype.kind)
     if convert is None:
-        raise TypeError(f"the model's user ids are of dtype {known.dtype}, which --users cannot name; use recommend()")
+        raise TypeError(f"{option} cannot name the model's own ids, of dtype {known.dtype}; use recommend() in Python")
     try:
         return [convert(text) for text in texts]
     except ValueError:
-        raise UsageError(f"--users must be numbers like the model's own ids ({known.dtype}), got {texts}") from None
+        raise UsageError(f"{option} must be numbers like the model's own ids ({known.dtype}), got {texts}") from None

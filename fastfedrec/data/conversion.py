@@ -19,7 +19,25 @@ InteractionsLike: TypeAlias = Any
 _COLUMNS = ("value", "timestamp")  # that a frame may have beside `user` and `item`
 
 
-def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray | None = None) -> Interactions:
+def frame_columns(given: object) -> list[str] | None:
+    """The names of a frame's columns.
+
+    Parameters
+    ----------
+    given : object
+        Anything.
+
+    Returns
+    -------
+    list of str or None
+        None where it is no frame.
+    """
+    return column_names(given) if is_frame(given) else None
+
+
+def as_interactions(
+    name: str, given: InteractionsLike, *, item_ids: np.ndarray | None = None, unlisted: str = "error"
+) -> Interactions:
     """Make `Interactions` of what people have, by the same checks as their constructors.
 
     Parameters
@@ -34,6 +52,8 @@ def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray 
     item_ids : ndarray or None
         Items that are known already: those of a frame are among them, and a matrix with a column for each has their
         ids.
+    unlisted : {"error", "drop"}
+        What becomes of a row of a frame whose item is not among these.
 
     Returns
     -------
@@ -58,7 +78,7 @@ def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray 
                 "Interactions.from_dataframe, which takes other names"
             )
         extra: dict[str, Any] = {column: column for column in _COLUMNS if column in names}
-        return Interactions.from_dataframe(given, item_ids=item_ids, **extra)
+        return Interactions.from_dataframe(given, item_ids=item_ids, unlisted=unlisted, **extra)
     remedy = "see Interactions.from_arrays"
     if hasattr(given, "__array__") or hasattr(given, "__dlpack__"):
         remedy = "make a matrix sparse with scipy.sparse.csr_array, or " + remedy

@@ -11,10 +11,13 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from fastfedrec._kernels.datasets.tables import DECIMAL, INTEGER, ISO, OPTIONAL, TEXT
 from fastfedrec.core.check import check_flag, check_integer
 from fastfedrec.data.ids import Coded
-from fastfedrec.data.times import check_timestamps
+from fastfedrec.data.interactions import MISSING_TIMESTAMP
+from fastfedrec.data.pairs import check_timestamps
 from fastfedrec.datasets.columns import ColumnReader, Field, FieldError
 from fastfedrec.datasets.files import refuse, unpacking
 
@@ -272,11 +275,13 @@ def _parquet_arrays(layout: Layout, table: Any) -> dict[str, Any]:
             raise ValueError(
                 f"{layout.path}: column {name!r} ({role}) has {n_missing} missing entries; drop or fill those rows"
             )
-        if role == "timestamp":
-            columns[role] = check_timestamps(column, len(column), unit="s", name=f"{layout.path}: column {name!r}")
-        elif str(getattr(column, "type", "")) in ("string", "large_string"):  # without an object per entry
+        if str(getattr(column, "type", "")) in ("string", "large_string"):  # without an object per entry
             encoded = column.combine_chunks().dictionary_encode()
             columns[role] = Coded(encoded.dictionary.to_pylist(), encoded.indices.to_numpy())
         else:
             columns[role] = column.to_numpy()
+    if (seconds := columns.get("timestamp")) is not None and seconds.dtype.kind == "f":  # integers with gaps
+        known = ~np.isnan(seconds)
+        columns["timestamp"] = np.full(len(seconds), MISSING_TIMESTAMP)
+        columns["timestamp"][known] = check_timestamps(seconds[known], int(known.sum()))
     return columns

@@ -4,6 +4,7 @@ A subclass overrides `_as_fitted` where `fit` takes rows otherwise, and `_servin
 its user's own: from that user's row alone, so that whoever else is served with it makes no difference.
 """
 
+from collections.abc import Callable
 from typing import Self
 
 from fastfedrec.data.conversion import InteractionsLike
@@ -37,6 +38,9 @@ class OwnRows(Recommender):
         items = model.interactions_.item_ids
         data = check_interactions(interactions, may_be_empty=True, least_users=1, item_ids=items)
         return model._serving(model._as_fitted(data))
+
+    def _bring(self, people: Callable[[], Interactions]) -> Self:
+        return self.with_users(people())
 
     def _as_fitted(self, data: Interactions) -> Interactions:
         """Rows as `fit` looks at them."""

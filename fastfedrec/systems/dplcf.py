@@ -1,7 +1,7 @@
 """DPLCF: item neighbours from randomized interaction bits, and nearest neighbours on the device (Gao et al. 2020)."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,16 +12,13 @@ from fastfedrec.accounting import LocalReports
 from fastfedrec.compute import ranking
 from fastfedrec.compute.pair_sums import sum_products
 from fastfedrec.core.check import check_epsilon, check_integer
-from fastfedrec.core.memory import check_memory
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
-from fastfedrec.rounds.system import ArrayRule
-from fastfedrec.systems.baselines.item_models import neighbor_rules, score_neighbors
+from fastfedrec.systems.baselines.item_models import NeighborModel
 from fastfedrec.systems.baselines.popularity import Baseline
-from fastfedrec.systems.claims import FEWER_ITEMS
 
 _BITS = "dplcf.bits"
 _BLOCK_CELLS = 2**23  # answers held at once
@@ -29,7 +26,7 @@ _CACHED_CELLS = 2**17  # similarities held at once: they stay in a cache from on
 
 
 @dataclass(repr=False, eq=False)
-class DPLCF(Baseline):
+class DPLCF(NeighborModel, Baseline):
     """Item-based nearest neighbours under local differential privacy.
 
     **Guarantee.** Everything a user sends is ``n_items * epsilon``-differentially private in the local model, for
@@ -49,6 +46,9 @@ class DPLCF(Baseline):
         Columns of the most similar other items, best first; ties go to the earlier item.
     neighbor_similarities_ : ndarray of shape (n_items, n_kept), float64
         Falling, at least 0.
+    item_counts_ : ndarray of shape (n_items,), float64
+        Unbiased estimates, from the same answers, of how many users have each item: what somebody without items is
+        offered.
     ledger_ : fastfedrec.accounting.Ledger
         What the fit cost each user.
 
@@ -75,8 +75,6 @@ class DPLCF(Baseline):
     7.5
     """
 
-    _saved: ClassVar[tuple[str, ...]] = ("neighbor_items_", "neighbor_similarities_")
-
     _is_private: ClassVar[bool] = True
 
     epsilon: float = 2.5
@@ -87,21 +85,14 @@ class DPLCF(Baseline):
         self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
-        check_memory("DPLCF", data.n_items, 8 * data.n_items**2, FEWER_ITEMS)  # float32 and int32 of sum_products
         channel = BinaryResponse(self.epsilon)
         event = LocalReports("binary response on every interaction bit", channel.epsilon, data.n_items, data.n_users)
         self.ledger_.record(event, simulation=key.is_simulation)
         sums, gram = sum_answers(data, key, channel, n_threads=n_threads, show_progress=show_progress)
+        self.item_counts_ = (data.n_users + channel.decoder * sums) / 2
         self.neighbor_items_, self.neighbor_similarities_ = _find_neighbors(
-            sums, gram, data.n_users, channel, min(self.n_neighbors, data.n_items - 1), n_threads
+            sums, gram, self.item_counts_, data.n_users, channel, min(self.n_neighbors, data.n_items - 1), n_threads
         )
-
-    def _saved_rules(self) -> Mapping[str, ArrayRule]:
-        return neighbor_rules(self.interactions_.n_items, self.n_neighbors)
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        own = self.interactions_._take_users(users)
-        return score_neighbors(own, self.neighbor_items_, self.neighbor_similarities_)
 
 
 def sum_answers(
@@ -184,11 +175,11 @@ def estimate_cooccurrences(
 
 
 def _find_neighbors(
-    sums: np.ndarray, gram: np.ndarray, n_users: int, channel: BinaryResponse, n_kept: int, n_threads: int
-) -> tuple[np.ndarray, np.ndarray]:
+    sums: np.ndarray, gram: np.ndarray, counts: np.ndarray, n_users: int, channel: BinaryResponse, n_kept: int,
+    n_threads: int,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """The most similar other items of each item, a block of rows at a time."""
     n_items = len(sums)
-    counts = (n_users + channel.decoder * sums) / 2
     noise = math.sqrt(n_users * channel.value_variance(1.0)) / 2
     lengths = np.sqrt(np.maximum(counts, max(1.0, noise)))
     items = np.empty((n_items, n_kept), dtype=np.int32)

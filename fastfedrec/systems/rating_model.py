@@ -13,6 +13,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.rating_metrics import evaluate_ratings
 from fastfedrec.mechanisms.report_checks import check_grid
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
 from fastfedrec.systems._inputs import check_interactions
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.recommender import Recommender
@@ -32,6 +33,13 @@ class ValueModel(Recommender):
     @abstractmethod
     def _bounds(self) -> tuple[float, float]:
         """The least and the largest value that is predicted."""
+
+    def _popular_values(self, popularity: np.ndarray | None) -> np.ndarray | None:
+        """What is popular on the scale of the values: in their middle on average, where both are above 0."""
+        if popularity is None:
+            return None
+        mean, middle = float(popularity.mean()), sum(self._bounds) / 2
+        return popularity * (middle / mean) if mean > 0 and middle > 0 else popularity
 
     def predict(
         self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray
@@ -114,6 +122,21 @@ class AdditiveModel(RatingModel):
     def _disagreement(self) -> str | None:
         users, items = self.user_factors_.shape[1], self.item_factors_.shape[1]
         return None if users == items else f"users have {users} factors, and items {items}"
+
+    def _popularity(self) -> np.ndarray | None:
+        if self.item_biases_.any():
+            return self.mean_ + self.item_biases_
+        popularity = popularity_of_factors(self.item_factors_)
+        return None if popularity is None else self.mean_ + popularity
+
+    def _unheard(self, rows: np.ndarray) -> np.ndarray:
+        # Users' factors may come from their reports, so that there is something to score by without a row.
+        return super()._unheard(rows) & (not self.item_biases_.any()) & ~self.user_factors_[rows].any(axis=1)
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        if not self.item_factors_.any():
+            return super()._similar(columns, n)
+        return similar_by_factors(self.item_factors_, columns, n)
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         products = np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items], dtype=np.float64)

@@ -4,31 +4,27 @@ import copy
 import functools
 import inspect
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from fastfedrec.accounting import CommunicationLedger, Ledger
-from fastfedrec.compute import ranking
-from fastfedrec.core.check import check_flag, check_integer
+from fastfedrec.core.check import check_flag
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.model_files import not_a_model, write_model
 from fastfedrec.core.names import HOMES, find
 from fastfedrec.core.text import did_you_mean
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._answers import Answers
 from fastfedrec.systems._saved import SavedModel, data_fields
 from fastfedrec.systems._transaction import Account, Unfinished
 from fastfedrec.systems.claims import tell_catalogue
 
-_BLOCK_CELLS = 2**24  # scores held at once by `recommend`
-_PAIR_CELLS = 2**22  # and while pairs are looked up
 
-
-class Recommender(ABC):
+class Recommender(Answers):
     """A model of users and items, by external ids.
 
     Attributes
@@ -66,7 +62,7 @@ class Recommender(ABC):
         """Where a class is a dataclass, whose fields are its parameters: its constructor ends here."""
         self._check_parameters()
 
-    def _check_parameters(self) -> None:  # noqa: B027 -- some have none
+    def _check_parameters(self) -> None:
         """Raise for a bad constructor argument, and keep each as the type that it is meant to have."""
 
     @classmethod
@@ -122,90 +118,6 @@ class Recommender(ABC):
             facts = {"data": repr(self.interactions_).strip("<>"), "privacy": repr(self.ledger_).strip("<>")}
         parameters = html_table(("parameter", "value"), [(name, repr(v)) for name, v in self.get_params().items()])
         return html_card(type(self).__name__, facts, *[parameters] * bool(self.get_params()))
-
-    # ---- use ----------------------------------------------------------------------------------------------------
-
-    def score(self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray) -> np.ndarray:
-        """How strongly each user is predicted to want the item beside it.
-
-        Parameters
-        ----------
-        user_ids, item_ids : array_like of shape (n,)
-            External ids, taken in pairs.
-
-        Returns
-        -------
-        ndarray of shape (n,), float64
-            Comparable within a user only.
-
-        Raises
-        ------
-        KeyError
-            An id the model was not fitted on.
-        """
-        model = self._fitted()
-        data = model.interactions_
-        users, items = data.user_index(user_ids), data.item_index(item_ids)
-        if len(users) != len(items):
-            raise ValueError(f"item_ids must have one entry per user id ({len(users)}), got {len(items)}")
-        return model._score_pairs(users, items)
-
-    def recommend(
-        self, user_ids: Sequence[Hashable] | np.ndarray, n: int = 10, filter_seen: bool = True
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The best items of each user.
-
-        Parameters
-        ----------
-        user_ids : array_like of shape (n_users,)
-            External ids.
-        n : int
-            How many items; at most the number of items.
-        filter_seen : bool
-            Leave out the items the user was fitted with.
-
-        Returns
-        -------
-        ids : ndarray of shape (n_users, n)
-            External item ids, best first; ties go to the earlier item.
-        scores : ndarray of shape (n_users, n)
-            Falling.  A user with fewer than `n` unseen items gets seen ones with score -inf at the end.
-        """
-        model = self._fitted()
-        data = model.interactions_
-        rows = data.user_index(user_ids)
-        n = check_integer("n", n, low=1, high=data.n_items)
-        filter_seen = check_flag("filter_seen", filter_seen)
-        columns = np.empty((len(rows), n), dtype=np.int64)
-        scores = np.empty((len(rows), n), dtype=np.float64)
-        step = max(1, _BLOCK_CELLS // data.n_items)
-        for start in range(0, len(rows), step):
-            block = slice(start, start + step)
-            columns[block], scores[block] = model._best_items(rows[block], n, filter_seen)
-        return data.item_ids[columns], scores
-
-    def _best_items(self, rows: np.ndarray, n: int, filter_seen: bool) -> tuple[np.ndarray, np.ndarray]:
-        return ranking.top_k(self._score_block(rows), n, seen=self._seen(rows) if filter_seen else None)
-
-    def _seen(self, rows: np.ndarray) -> Interactions:
-        return self.interactions_._take_users(rows)
-
-    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Scores of (row, column) pairs: the score that a pair has in its user's row, whatever is asked with it."""
-        rows, where = np.unique(users, return_inverse=True)
-        order = np.argsort(where, kind="stable")
-        step = max(1, _PAIR_CELLS // self.interactions_.n_items)
-        edges = np.searchsorted(where[order], np.arange(0, len(rows) + step, step))
-        scores = np.empty(len(users), dtype=np.float64)
-        for number, start in enumerate(range(0, len(rows), step)):
-            pairs = order[edges[number] : edges[number + 1]]
-            block = self._score_block(rows[start : start + step])
-            scores[pairs] = block[where[pairs] - start, items[pairs]]
-        return scores
-
-    @abstractmethod
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        """Scores of these rows for all items, float64."""
 
     # ---- state --------------------------------------------------------------------------------------------------
 

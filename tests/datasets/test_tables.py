@@ -347,7 +347,7 @@ def test_parquet_without_a_library(parquet, monkeypatch):
         ({"header": "yes"}, TypeError, "header must be True or False"),
         ({"header": False}, TypeError, "user must be an integer, got 'who'"),
         ({"header": False, "user": 5, "item": 0}, ValueError, "user must be at most 4, got 5"),
-        ({"duplicates": "min"}, ValueError, "duplicates must be one of"),
+        ({"duplicates": "mean"}, ValueError, "duplicates must be one of"),
     ],
 )
 def test_bad_arguments(tmp_path, options, error, message):

@@ -58,6 +58,11 @@ def rated():
 
 
 @functools.cache
+def fitted():
+    return fastfedrec.FMFLDP(n_rounds=1, n_reports=2).fit(implicit(), key=KEY)
+
+
+@functools.cache
 def start():
     return fastfedrec.FMFLDP().initial_state(40, KEY)
 
@@ -334,6 +339,9 @@ FUNCTIONS = {
     ),
     "data.interactions.Interactions.shard": on(implicit, n=2),
     "data.interactions.Interactions.top_items": on(implicit, n=5),
+    "systems.fmf.fmf_ldp.FMFLDP.recommend": to(lambda: functools.partial(fitted().recommend, [1, 2]), n=3),
+    "systems.fmf.fmf_ldp.FMFLDP.recommend_for": to(lambda: functools.partial(fitted().recommend_for, [1, 2]), n=3),
+    "systems.fmf.fmf_ldp.FMFLDP.similar_items": to(lambda: functools.partial(fitted().similar_items, [1, 2]), n=3),
     "systems.fmf.fmf_ldp.FMFLDP.initial_state": on(fastfedrec.FMFLDP, n_items=10, key=KEY),
     "systems.fmf.fmf_ldp.FMFLDP.report_stream": to(
         lambda: functools.partial(fastfedrec.FMFLDP().report_stream, start(), implicit(), KEY, shuffle_key=KEY),
@@ -459,7 +467,6 @@ def joint():
 
 #: Numbers of constructors whose default is None, "auto", or no half-precision number.
 SYSTEMS = {
-    "BiasedMF": {"n_epochs": 2, "learning_rate": HALF, "regularization": HALF},
     "DPALS": {"epsilon": ONE, "delta": SMALL, "n_users": 50},
     "DPFMF": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "n_users": 50},
     "DPGram": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "mean_share": HALF, "n_users": 50},

@@ -45,6 +45,7 @@ OTHERS = [
 ]
 BASES = {
     "Baseline", "OwnRows", "_Unprotected", "ValueModel", "RatingModel", "RatingBaseline", "AdditiveModel", "GramModel",
+    "NeighborModel",
 }  # fmt: skip
 
 
@@ -191,7 +192,7 @@ def test_bad_use_of_a_model_is_named(model, data):
     for call, error, message in [
         (lambda: model.score(["nobody"], item), KeyError, "user id 'nobody' is unknown"),
         (lambda: model.score(data.user_ids[:2], item), ValueError, "item_ids must have one entry per user id"),
-        (lambda: model.recommend(user, n=51), ValueError, "n must be at most 50"),
+        (lambda: model.recommend(user, n=0), ValueError, "n must be at least 1"),
         (lambda: model.recommend(user, filter_seen="yes"), TypeError, "filter_seen must be True or False"),
     ]:
         with pytest.raises(error, match=message):

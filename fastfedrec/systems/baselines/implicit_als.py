@@ -16,6 +16,7 @@ from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.ids import IdIndex
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._from_items import FactorScores, explain_least_squares
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.baselines.popularity import Baseline
@@ -28,7 +29,7 @@ _BLOCK_NUMBERS = 2**22  # of factors held at once where the loss is added up
 
 
 @dataclass(repr=False, eq=False)
-class ImplicitALS(Baseline):
+class ImplicitALS(FactorScores, Baseline):
     """Matrix factorisation for implicit feedback by alternating least squares: iALS, or weighted matrix factorisation.
 
     **Guarantee.** None: item factors computed from exact data are released, and the ledger says so.
@@ -361,8 +362,21 @@ class ImplicitALS(Baseline):
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         with one_blas_thread():
             scores = self.user_factors_[users].astype(np.float64) @ self.item_factors_.T.astype(np.float64)
-        scores[self.interactions_.interactions_per_user()[users] == 0] = self.item_counts_
+        scores[self._unheard(users)] = self.item_counts_
         return scores
+
+    def _popularity(self) -> np.ndarray:
+        return self.item_counts_
+
+    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
+        return explain_least_squares(
+            own,
+            self.item_factors_,
+            column,
+            regularization=float(np.ravel(self._regularizations(own))[0]) / self.unobserved_weight,
+            confidence_weight=self._weight,
+            use_values=self.use_values,
+        )
 
     # ---- state --------------------------------------------------------------------------------------------------
 

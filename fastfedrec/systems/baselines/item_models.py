@@ -13,18 +13,17 @@ from fastfedrec.compute import ranking
 from fastfedrec.compute.pair_sums import sum_products
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.check import check_integer, check_real
-from fastfedrec.core.memory import check_memory
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._from_items import contributions_of_neighbors, nothing_similar, similar_neighbors
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.baselines.popularity import Baseline
+from fastfedrec.systems.recommender import Recommender
 
 _BLOCK_CELLS = 2**23  # answers, or similarities, held at once
-_FEWER_ITEMS = "keep the most popular (interactions.top_items(5_000)), or fit ImplicitALS, which has no pairs"
-COUNTED_BYTES = 12  # of count_pairs, a pair: float32 as they are added up, and float64 as they are returned
 
 
 def count_pairs(data: Interactions, *, show_progress: bool = False) -> np.ndarray:
@@ -80,6 +79,34 @@ def score_neighbors(own: Interactions, neighbor_items: np.ndarray, neighbor_simi
     return sum_rows(own, similarities.T)
 
 
+class NeighborModel(Recommender):
+    """Sums of similarities to a user's items, and which users have an item, as far as that was released."""
+
+    _saved: ClassVar[tuple[str, ...]] = ("neighbor_items_", "neighbor_similarities_", "item_counts_")
+
+    n_neighbors: int
+    neighbor_items_: np.ndarray
+    neighbor_similarities_: np.ndarray
+    item_counts_: np.ndarray
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_items = self.interactions_.n_items
+        return {**neighbor_rules(n_items, self.n_neighbors), **rules_of(np.float64, item_counts_=(n_items,))}
+
+    def _popularity(self) -> np.ndarray:
+        return self.item_counts_
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        own = self.interactions_._take_users(users)
+        return score_neighbors(own, self.neighbor_items_, self.neighbor_similarities_)
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        return similar_neighbors(columns, n, self.neighbor_items_, self.neighbor_similarities_)
+
+    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
+        return contributions_of_neighbors(own, column, self.neighbor_items_, self.neighbor_similarities_)
+
+
 def neighbor_rules(n_items: int, n_neighbors: int) -> Mapping[str, ArrayRule]:
     """What neighbours of items look like in a file.
 
@@ -104,10 +131,8 @@ class _Unprotected(Baseline):
     """A model of exact data: the ledger says so."""
 
     _released: ClassVar[str]
-    _bytes_a_pair: ClassVar[int] = 0  # of items, while it is fitted
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
-        check_memory(type(self).__name__, data.n_items, self._bytes_a_pair * data.n_items**2, _FEWER_ITEMS)
         self.ledger_.record(Unprotected(self._released))
         self._compute(data, n_threads, show_progress)
 
@@ -147,6 +172,7 @@ class OwnHistory(_Unprotected):
 
     _saved: ClassVar[tuple[str, ...]] = ("item_counts_", "user_values_")
     _keeps_values = True
+    _needs_rows = False
     _released = "exact item counts"
 
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
@@ -162,9 +188,12 @@ class OwnHistory(_Unprotected):
         model.user_values_ = data.values_or_ones().astype(np.float64)
         return model
 
+    def _popularity(self) -> np.ndarray:
+        return self.item_counts_ / (self.item_counts_.max() + 1)
+
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         data = self.interactions_
-        scores = np.tile(self.item_counts_ / (self.item_counts_.max() + 1), (len(users), 1))
+        scores = np.tile(self._popularity(), (len(users), 1))
         lengths = np.diff(data.indptr)[users]
         entries = np.repeat(data.indptr[users] - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
         scores[np.repeat(np.arange(len(users)), lengths), data.indices[entries]] += self.user_values_[entries]
@@ -172,7 +201,7 @@ class OwnHistory(_Unprotected):
 
 
 @dataclass(repr=False, eq=False)
-class ItemKNN(_Unprotected):
+class ItemKNN(NeighborModel, _Unprotected):
     """Item-based nearest neighbours, by cosine.
 
     **Guarantee.** None: exact similarities are released, and the ledger says so.
@@ -190,6 +219,8 @@ class ItemKNN(_Unprotected):
         Columns of the most similar other items, best first; ties go to the earlier item.
     neighbor_similarities_ : ndarray of shape (n_items, n_kept), float64
         Falling, at least 0.
+    item_counts_ : ndarray of shape (n_items,), float64
+        Users of each item: what somebody without items is offered.
     ledger_ : fastfedrec.accounting.Ledger
         One unprotected release.
 
@@ -207,9 +238,7 @@ class ItemKNN(_Unprotected):
     array([0.5])
     """
 
-    _saved: ClassVar[tuple[str, ...]] = ("neighbor_items_", "neighbor_similarities_")
-    _released = "exact similarities of items"
-    _bytes_a_pair = COUNTED_BYTES
+    _released = "exact similarities and counts of items"
 
     n_neighbors: int = 100
     shrinkage: float = 10.0
@@ -220,7 +249,8 @@ class ItemKNN(_Unprotected):
 
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         pairs = count_pairs(data, show_progress=show_progress)
-        lengths = np.sqrt(np.diag(pairs))
+        self.item_counts_ = np.diag(pairs).copy()
+        lengths = np.sqrt(self.item_counts_)
         for row, length in zip(pairs, lengths, strict=True):  # in place: the matrix is the largest thing there is
             below = length * lengths + self.shrinkage
             np.divide(row, below, out=row, where=below > 0)
@@ -228,13 +258,6 @@ class ItemKNN(_Unprotected):
         n_kept = min(self.n_neighbors, data.n_items - 1)
         best, falling = ranking.top_k(pairs, max(n_kept, 1), n_threads=n_threads)
         self.neighbor_items_, self.neighbor_similarities_ = best[:, :n_kept].astype(np.int32), falling[:, :n_kept]
-
-    def _saved_rules(self) -> Mapping[str, ArrayRule]:
-        return neighbor_rules(self.interactions_.n_items, self.n_neighbors)
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        own = self.interactions_._take_users(users)
-        return score_neighbors(own, self.neighbor_items_, self.neighbor_similarities_)
 
 
 @dataclass(repr=False, eq=False)
@@ -252,6 +275,8 @@ class EASE(_Unprotected):
     ----------
     item_weights_ : ndarray of shape (n_items, n_items), float64
         Row i holds what having item i says about every other; the diagonal is 0.
+    item_counts_ : ndarray of shape (n_items,), float64
+        Users of each item: what somebody without items is offered.
     ledger_ : fastfedrec.accounting.Ledger
         One unprotected release.
 
@@ -273,9 +298,8 @@ class EASE(_Unprotected):
     array([0.333])
     """
 
-    _saved: ClassVar[tuple[str, ...]] = ("item_weights_",)
-    _released = "weights between items, computed from exact data"
-    _bytes_a_pair = COUNTED_BYTES
+    _saved: ClassVar[tuple[str, ...]] = ("item_weights_", "item_counts_")
+    _released = "weights between items and counts of items, computed from exact data"
 
     regularization: float = 250.0
 
@@ -284,6 +308,7 @@ class EASE(_Unprotected):
 
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         pairs = count_pairs(data, show_progress=show_progress)
+        self.item_counts_ = np.diag(pairs).copy()
         pairs.flat[:: data.n_items + 1] += self.regularization
         precision = _invert(pairs)
         precision /= -np.diag(precision)
@@ -292,7 +317,23 @@ class EASE(_Unprotected):
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_items = self.interactions_.n_items
-        return rules_of(np.float64, item_weights_=(n_items, n_items))
+        return rules_of(np.float64, item_weights_=(n_items, n_items), item_counts_=(n_items,))
+
+    def _popularity(self) -> np.ndarray:
+        return self.item_counts_
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        places, weights = nothing_similar(columns, n)
+        step = max(1, _BLOCK_CELLS // len(self.item_weights_))
+        for start in range(0, len(columns) if n else 0, step):
+            part = columns[start : start + step]
+            itself = np.arange(len(part) + 1), part
+            found = ranking.top_k(self.item_weights_[part], n, seen=itself)
+            places[start : start + step], weights[start : start + step] = found
+        return places, weights
+
+    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
+        return own.values_or_ones() * self.item_weights_[own.indices, column]
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         return sum_rows(self.interactions_._take_users(users), self.item_weights_)

@@ -146,6 +146,7 @@ class Random(Baseline):
 
     _saved: ClassVar[tuple[str, ...]] = ("seed_",)
     _ignores_values = False  # nothing that anybody has matters
+    _needs_rows = False
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         self.seed_ = key.words(_SEED, size=1)
@@ -165,11 +166,15 @@ class _CountBaseline(Baseline):
     """Every user sees the items in one order: that of `item_counts_`."""
 
     _saved: ClassVar[tuple[str, ...]] = ("item_counts_",)
+    _needs_rows = False
 
     item_counts_: np.ndarray
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         return rules_of(np.float64, item_counts_=(self.interactions_.n_items,))
+
+    def _popularity(self) -> np.ndarray:
+        return self.item_counts_
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return self.item_counts_[items]

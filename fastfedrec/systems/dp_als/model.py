@@ -22,6 +22,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._from_items import explain_least_squares, popularity_of_factors, similar_by_factors
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import rules_of
@@ -245,8 +246,25 @@ class DPALS(OwnRows):
         )
         with one_blas_thread():
             scores = factors @ self.item_factors_.T
-        scores[own.interactions_per_user() == 0] = self.item_counts_  # what is popular, as far as that is known
+        if (popularity := self._popularity()) is not None:
+            scores[own.interactions_per_user() == 0] = popularity
         return scores
+
+    def _popularity(self) -> np.ndarray | None:
+        # With uniform sampling nothing is counted.
+        return self.item_counts_ if self.item_counts_.any() else popularity_of_factors(self.item_factors_)
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        return similar_by_factors(self.item_factors_, columns, n)
+
+    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
+        return explain_least_squares(
+            own,
+            self.item_factors_,
+            column,
+            regularization=self.regularization,
+            confidence_weight=self.confidence_weight,
+        )
 
     # ---- state --------------------------------------------------------------------------------------------------
 

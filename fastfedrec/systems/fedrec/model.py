@@ -24,6 +24,7 @@ from fastfedrec.data.remote_users import RemoteUsers
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import SavedModel, finite_or_none, rules_of
 from fastfedrec.systems._transaction import transactional
@@ -376,6 +377,12 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
                 self.ledger_.note(result.statement())
 
     # ---- scoring ------------------------------------------------------------------------------------------------
+
+    def _popularity(self) -> np.ndarray | None:
+        return self._popular_values(popularity_of_factors(self.item_factors_))
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        return similar_by_factors(self.item_factors_, columns, n)
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items])

@@ -23,6 +23,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._from_items import explain_least_squares, popularity_of_factors, similar_by_factors
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import rules_of
@@ -80,7 +81,7 @@ class DPFMF(OwnRows):
     Notes
     -----
     Every user's gradient is divided by its norm, not clipped: then all users count alike, and no bound has to be tuned.
-    A user without items has a gradient of zeros, and is scored 0 for everything.
+    A user without items has a gradient of zeros, and is offered what the item factors have in common.
 
     References
     ----------
@@ -196,6 +197,17 @@ class DPFMF(OwnRows):
         )
         with one_blas_thread():
             return factors @ self.item_factors_.T
+
+    def _popularity(self) -> np.ndarray | None:
+        return popularity_of_factors(self.item_factors_)
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        return similar_by_factors(self.item_factors_, columns, n)
+
+    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
+        return explain_least_squares(
+            own, self.item_factors_, column, regularization=self.regularization, confidence_weight=0.0
+        )
 
     # ---- state --------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fastfedrec.accounting import Ledger
-from fastfedrec.compute import als, ranking
+from fastfedrec.compute import als
 from fastfedrec.core.check import check_callback, check_choice, check_epsilon, check_flag, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
@@ -22,6 +22,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._from_items import FactorScores, explain_least_squares, popularity_of_factors
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import rules_of
@@ -34,7 +35,7 @@ _LARGEST_FACTOR = 1e6  # of |V|: preferences are 0 and 1, so factors beyond this
 
 
 @dataclass(repr=False, eq=False)
-class FMFLDP(OwnRows, FMFRounds):
+class FMFLDP(FactorScores, OwnRows, FMFRounds):
     """Federated matrix factorisation of implicit feedback under local differential privacy.
 
     **Guarantee** (`epsilon` given).  One report is `epsilon`-differentially private, and a run is
@@ -243,7 +244,7 @@ class FMFLDP(OwnRows, FMFRounds):
 
     def _solve_users(self, n_threads: int) -> np.ndarray:
         solve = als.solve_users if self.epsilon is None else als.solve_own_users
-        return solve(
+        factors = solve(
             self.interactions_,
             self.item_factors_,
             regularization=self.regularization,
@@ -251,6 +252,9 @@ class FMFLDP(OwnRows, FMFRounds):
             use_values=self.use_values,
             n_threads=n_threads,
         )
+        # Of whom nothing is known is offered what is popular: see `popularity_of_factors`.
+        factors[~factors.any(axis=1)] = self.item_factors_.mean(axis=0)
+        return factors
 
     def _as_fitted(self, data: Interactions) -> Interactions:
         return data.positive() if self.use_values else data.binarize()
@@ -310,9 +314,18 @@ class FMFLDP(OwnRows, FMFRounds):
         with one_blas_thread():
             return self.user_factors_[users].astype(np.float64) @ self.item_factors_.T.astype(np.float64)
 
-    def _best_items(self, rows: np.ndarray, n: int, filter_seen: bool) -> tuple[np.ndarray, np.ndarray]:
-        seen = self._seen(rows) if filter_seen else None
-        return ranking.recommend_factors(self.user_factors_[rows], self.item_factors_, n, seen=seen)
+    def _popularity(self) -> np.ndarray | None:
+        return popularity_of_factors(self.item_factors_)
+
+    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
+        return explain_least_squares(
+            own,
+            self.item_factors_,
+            column,
+            regularization=self.regularization,
+            confidence_weight=self._settings.confidence_weight,
+            use_values=self.use_values,
+        )
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_users, n_items = self.interactions_.shape

@@ -9,7 +9,9 @@ from fastfedrec.compute import ranking
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.check import check_choice, check_flag, check_real
 from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._from_items import contributions_of_neighbors, similar_by_factors
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems.baselines.item_models import score_neighbors
@@ -67,6 +69,29 @@ class GramModel(OwnRows):
                 scores /= 1 - itself
         scores[lengths == 0] = self.item_means_
         return scores
+
+    def _popularity(self) -> np.ndarray:
+        return self.item_means_
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        if not self.item_factors_.any():
+            raise ValueError(
+                f"{type(self).__name__} released nothing that items could be compared by: the noise would have covered "
+                "the pairs of items; raise epsilon, or fit it on more users"
+            )
+        return similar_by_factors(self.item_factors_, columns, n)
+
+    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
+        if not self.scoring_factors_.shape[1]:
+            raise ValueError("the noise would have covered the pairs of items, so everybody is offered what is popular")
+        if self.scoring == "knn":
+            return contributions_of_neighbors(own, column, *self._neighbors())
+        factors, entry = self.scoring_factors_, 1 / np.sqrt(own.n_interactions)
+        products = factors[own.indices] @ factors[column]
+        if self.scoring == "ease":
+            products[own.indices == column] = 0.0
+            products /= 1 - np.square(factors[column]).sum()
+        return entry * products
 
     def _neighbors(self) -> tuple[np.ndarray, np.ndarray]:
         """Items with the largest cosines to each, without itself; found once for a fitted matrix."""

@@ -13,7 +13,6 @@ import numpy as np
 
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
 from fastfedrec.core.check import check_epsilon, check_integer, check_real
-from fastfedrec.core.memory import check_memory
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
@@ -24,7 +23,6 @@ from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._spectrum import shrink_spectrum
 from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL, GramModel
 from fastfedrec.systems.gram.shuffled_sketch_rounds import MAX_CELLS, N_TERMS, SketchRound, SketchState
@@ -201,8 +199,6 @@ class ShuffledSketchGram(GramModel):
         system = SketchRound(
             channel, data.n_items, self.n_reports_, self.n_rotations, is_open, float(self.honest_fraction)
         )
-        remedy = f"lower n_rotations, or {FEWER_ITEMS}"
-        check_memory("ShuffledSketchGram", data.n_items, system.n_bytes, remedy)
         return [Phase(system, system.initial_state(key))]
 
     # ---- privacy ------------------------------------------------------------------------------------------------
@@ -257,8 +253,11 @@ class ShuffledSketchGram(GramModel):
             # What one user's answers add up to, on average, where its normalised row has a product of 1.
             unit = mean_magnitude(system.n_terms) * answers / state.n_users
             noise = math.sqrt(system.n_terms * state.n_answers / 2) / unit
-            self.item_factors_ = shrink_spectrum((state.decoded / (2 * unit)).astype(np.float32), noise)
-            self.item_means_ = self.item_factors_ @ self.item_factors_.sum(axis=0) / state.n_users
+            pairs = state.decoded / (2 * unit)
+            self.item_factors_ = shrink_spectrum(pairs.astype(np.float32), noise)
+            sums = self.item_factors_ @ self.item_factors_.sum(axis=0)
+            # Where all pairs are below the noise, their sums by item, of less noise, may still tell what is popular.
+            self.item_means_ = (sums if self.item_factors_.shape[1] else pairs.sum(axis=1)) / state.n_users
         else:
             self.item_factors_ = np.zeros((system.n_items, 0))
             self.item_means_ = state.decoded / (math.sqrt(2 / math.pi) * answers)

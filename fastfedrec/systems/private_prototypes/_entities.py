@@ -7,6 +7,7 @@ import numpy as np
 from fastfedrec.compute.nmf import solve_rows_nonnegative
 from fastfedrec.core.threads import one_blas_thread, threads_for_rows
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
 from fastfedrec.systems.rating_model import ValueModel
 
 _REFINING_EPOCHS = 5
@@ -79,6 +80,12 @@ class _EntityModels(ValueModel):
     def _bounds(self) -> tuple[float, float]:
         low, high = self.value_range
         return low if self.prototypes == "masked" else 0.0, high  # a mean over zeros may be below the range
+
+    def _popularity(self) -> np.ndarray | None:
+        return self._popular_values(popularity_of_factors(self.item_factors_))
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        return similar_by_factors(self.item_factors_, columns, n)
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         if not self.refine:

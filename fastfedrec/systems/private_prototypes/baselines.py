@@ -15,6 +15,7 @@ from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.mechanisms.bounded_rows import check_value_range
 from fastfedrec.rounds.fit import resolve_ledger
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._from_items import similar_by_factors
 from fastfedrec.systems._inputs import check_interactions
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.private_prototypes.server import encode_labels
@@ -139,6 +140,8 @@ class CentralNMF(ValueModel):
             self.user_factors_[rows] = solve_rows_nonnegative(
                 part, found.item_factors, regularization=self.regularization, n_threads=own_threads
             )
+            empty = part.interactions_per_user() == 0
+            self.user_factors_[rows[empty]] = self.user_factors_[rows[~empty]].mean(axis=0)  # the users' mean
         return self
 
     _seen_by = "all data, to a server"
@@ -161,6 +164,21 @@ class CentralNMF(ValueModel):
     def _disagreement(self) -> str | None:
         largest, n_models = int(self.user_models_.max(initial=-1)), len(self.item_factors_)
         return None if largest < n_models else f"a user belongs to model {largest} of {n_models}"
+
+    def _popularity(self) -> np.ndarray | None:
+        if (
+            len(self.item_factors_) > 1 or not self.user_factors_.any()
+        ):  # which of the models an unknown user belongs to
+            return None
+        return self.item_factors_[0] @ self.user_factors_.mean(axis=0)
+
+    def _unheard(self, rows: np.ndarray) -> np.ndarray:
+        return ~self.user_factors_[rows].any(axis=1)
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        if len(self.item_factors_) > 1:
+            return super()._similar(columns, n)
+        return similar_by_factors(self.item_factors_[0], columns, n)
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[self.user_models_[users], items])

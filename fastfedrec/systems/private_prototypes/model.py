@@ -6,7 +6,7 @@ docs/explanation/systems/private_prototypes/private-prototypes.md.
 
 import copy
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -297,6 +297,9 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         model.interactions_, model.user_entities_ = data, places[rows]
         model.user_factors_ = model._solve_users(resolve_n_threads(n_threads))
         return model
+
+    def _bring(self, people: Callable[[], Interactions]) -> Self:
+        return self.serve(people())
 
     # ---- before the round ---------------------------------------------------------------------------------------
 

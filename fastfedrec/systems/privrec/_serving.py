@@ -1,6 +1,7 @@
 """What a fitted network offers its users: scores of all items, and the networks that devices have fine-tuned."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,12 +11,15 @@ from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.data.features import Features
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.systems._from_items import similar_by_factors
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems.privrec.rounds import ClientData
 
 
 class _TwoTowerRecommender(OwnRows):
     """Scores of a network for the users and items of `interactions_`; other users are known by their features alone."""
+
+    _needs_rows = False  # a network answers by features
 
     parameters_: np.ndarray
     features_: Features
@@ -65,6 +69,22 @@ class _TwoTowerRecommender(OwnRows):
         if self.features_.context.n_features:
             raise ValueError("this model scores items in a context; use score_items(user_ids, contexts=...)")
         return self._network.score(self.parameters_, users, **self._personal(users)).astype(np.float64)
+
+    def _popularity(self) -> np.ndarray | None:
+        """The network's answer for somebody of whom no feature is known."""
+        if self.features_.context.n_features:
+            return None
+        table = self.features_.user
+        nobody = replace(table, n_entries=1, indptr=np.zeros(table.n_features + 1, np.int64), indices=table.indices[:0])
+        features = replace(self.features_, user=nobody)
+        network = TwoTower(features, n_factors=self._network.n_factors, hidden=self._network.hidden)
+        return network.score(self.parameters_, [0])[0].astype(np.float64)
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        # Of an item's features its id is the first, and embeddings of items come last.
+        table, width = self.features_.item, self._network.n_factors
+        embeddings = self.parameters_[len(self.parameters_) - table.n_values * width :].reshape(-1, width)
+        return similar_by_factors(embeddings[table.indices[table.indptr[: -1 : table.n_features]]], columns, n)
 
     def _personal(self, users: np.ndarray) -> dict[str, Any]:
         """Whose own network answers; here everybody is served by the same."""

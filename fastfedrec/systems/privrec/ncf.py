@@ -16,6 +16,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.features import Features
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._from_items import similar_by_factors
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.baselines.popularity import Baseline
 
@@ -61,6 +62,8 @@ class NCF(Baseline):
         One row an item.
     user_embeddings_ : ndarray of shape (n_users, n_factors), float32
         One row a user.
+    item_counts_ : ndarray of shape (n_items,), float64
+        Users with each item as a positive: what somebody without positives is offered.
     ledger_ : fastfedrec.accounting.Ledger
         One unprotected release.
 
@@ -87,7 +90,7 @@ class NCF(Baseline):
     (2, 5)
     """
 
-    _saved: ClassVar[tuple[str, ...]] = ("weights_", "item_embeddings_", "user_embeddings_")
+    _saved: ClassVar[tuple[str, ...]] = ("weights_", "item_embeddings_", "user_embeddings_", "item_counts_")
     _keeps_values = True
 
     n_epochs: int = 20
@@ -111,9 +114,13 @@ class NCF(Baseline):
         return self.threshold == 0
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
-        self.ledger_.record(Unprotected("a network trained on exact data"), simulation=key.is_simulation)
+        self.ledger_.record(
+            Unprotected("a network trained on exact data, and counts of items"), simulation=key.is_simulation
+        )
         network = self._network
-        events = Events.from_interactions(data.binarize(self.threshold))
+        positives = data.binarize(self.threshold)
+        self.item_counts_ = positives.interactions_per_item().astype(np.float64)
+        events = Events.from_interactions(positives)
         parameters = network.initial_parameters(key, purpose=_START)
         for epoch in progress_rounds(self.n_epochs, show=show_progress, description="NCF", unit="epoch"):
             drawn = draw_examples(
@@ -132,12 +139,20 @@ class NCF(Baseline):
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_users, n_items = self.interactions_.shape
-        return rules_of(
-            np.float32,
-            weights_=(self._network.n_dense,),
-            item_embeddings_=(n_items, self.n_factors),
-            user_embeddings_=(n_users, self.n_factors),
-        )
+        factors = self.n_factors
+        arrays = {"weights_": (self._network.n_dense,)}
+        embeddings = {"item_embeddings_": (n_items, factors), "user_embeddings_": (n_users, factors)}
+        return {**rules_of(np.float32, **arrays, **embeddings), **rules_of(np.float64, item_counts_=(n_items,))}
+
+    def _popularity(self) -> np.ndarray:
+        return self.item_counts_
+
+    def _unheard(self, rows: np.ndarray) -> np.ndarray:
+        # Without a positive, an embedding is what it was before training.
+        return self.interactions_._take_users(rows).binarize(self.threshold).interactions_per_user() == 0
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        return similar_by_factors(self.item_embeddings_, columns, n)
 
     def _serving(self, data: Interactions) -> Self:
         raise TypeError("NCF learns an embedding of each user it is fitted on, so it serves no others; fit it again")

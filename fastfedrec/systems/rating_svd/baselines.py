@@ -16,6 +16,7 @@ from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.fit import Fit, resolve_ledger
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._from_items import similar_neighbors
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.baselines.item_models import neighbor_rules
@@ -220,52 +221,18 @@ class BiasedMF(LaplaceRRSVD):
     ----------
     grid : sequence of float
         The ratings there are.
-    n_factors : int
-        Of users and items, on top of the biases; at least 0.
-    n_epochs : int or "auto"
-        The most passes over the ratings; a tenth of them, held out, chooses how many, and whether there are factors at
-        all (`n_epochs_`).  Then all of them are trained on.  "auto" is 60.
-    learning_rate : float or "auto"
-        Of the first epoch of stochastic gradient descent, for residuals of variance 1; "auto" is .04.
-    regularization : float or "auto"
-        Of the factors, a rating; "auto" is .13.  Biases are shrunk by the ratings' own variances instead.
-
-    Notes
-    -----
-    A rating is the mean, a bias of the user, one of the item, and the product of their factors [1]_.  The biases are
-    solved for; the factors are trained on what they leave.
-
-    References
-    ----------
-    .. [1] Koren, Bell, Volinsky, "Matrix factorization techniques for recommender systems", Computer 42(8), 2009.
 
     Examples
     --------
-    >>> from fastfedrec import BiasedMF, Key, datasets
-    >>> data = datasets.generate_implicit(400, 60, key=Key.from_seed(1), ratings=True)
-    >>> model = BiasedMF(n_factors=8, n_epochs=10, learning_rate=0.02).fit(data, key=Key.from_seed(2))
-    >>> model.item_factors_.shape
-    (60, 8)
-    >>> model.n_epochs_ <= 10
-    True
+    >>> from fastfedrec import Interactions
+    >>> from fastfedrec.systems.rating_svd.baselines import BiasedMF
+    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 2])
+    >>> BiasedMF().fit(data).predict([1, 3], [20, 10]).shape
+    (2,)
     """
 
-    def __init__(
-        self,
-        grid: Sequence[float] = STARS,
-        n_factors: int = 20,
-        n_epochs: int | str = "auto",
-        learning_rate: float | str = "auto",
-        regularization: float | str = "auto",
-    ):
-        super().__init__(
-            None,
-            grid=grid,
-            n_factors=n_factors,
-            n_epochs=n_epochs,
-            learning_rate=learning_rate,
-            regularization=regularization,
-        )
+    def __init__(self, grid: Sequence[float] = STARS):
+        super().__init__(None, grid=grid)
 
 
 @dataclass(repr=False, eq=False)
@@ -318,6 +285,8 @@ class RatingItemKNN(RatingBaseline):
         "mean_", "user_biases_", "item_biases_", "neighbor_items_", "neighbor_similarities_", "user_residuals_",
     )  # fmt: skip
 
+    _needs_rows = False  # what the biases say stands by itself
+
     n_neighbors: int = 200
     shrinkage: float = 100.0
     grid: Sequence[float] = STARS
@@ -355,6 +324,12 @@ class RatingItemKNN(RatingBaseline):
         neighbors = neighbor_rules(data.n_items, self.n_neighbors)
         biases = rules_of(np.float64, mean_=(), user_biases_=(data.n_users,), item_biases_=(data.n_items,))
         return {**biases, **neighbors, **rules_of(np.float64, user_residuals_=(data.n_interactions,))}
+
+    def _popularity(self) -> np.ndarray:
+        return self.mean_ + self.item_biases_
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        return similar_neighbors(columns, n, self.neighbor_items_, self.neighbor_similarities_)
 
     def _by_user(self, values: np.ndarray) -> "scipy.sparse.csr_array":
         data = self.interactions_

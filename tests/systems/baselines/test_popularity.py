@@ -183,7 +183,7 @@ def test_a_score_does_not_depend_on_what_else_is_asked(model, data, monkeypatch)
     together = model.score(users[order], items[order])
     np.testing.assert_array_equal(together, model._score_block(users[order])[np.arange(len(order)), items[order]])
     assert together[7] == model.score(users[order[7:8]], items[order[7:8]])[0]
-    monkeypatch.setattr("fastfedrec.systems.recommender._PAIR_CELLS", 70)  # 2 users a block
+    monkeypatch.setattr("fastfedrec.systems._answers._PAIR_CELLS", 70)  # 2 users a block
     np.testing.assert_array_equal(model.score(users[order], items[order]), together)
     assert model.score([], []).shape == (0,)
 

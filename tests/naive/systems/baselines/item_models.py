@@ -13,7 +13,7 @@ def own_history(rows, n_items):
 
 
 def item_knn(rows, n_items, n_neighbors, shrinkage):
-    """Scores of every user: similarities of each item's nearest neighbours that the user has."""
+    """Scores of every user: similarities of each item's nearest neighbours that the user has; without items, counts."""
     having = [{user for user, row in enumerate(rows) if item in row} for item in range(n_items)]
 
     def similarity(a, b):
@@ -22,6 +22,9 @@ def item_knn(rows, n_items, n_neighbors, shrinkage):
 
     scores = []
     for row in rows:
+        if not row:
+            scores.append([len(users) for users in having])
+            continue
         line = []
         for item in range(n_items):
             others = sorted((-similarity(item, other), other) for other in range(n_items) if other != item)
@@ -31,11 +34,14 @@ def item_knn(rows, n_items, n_neighbors, shrinkage):
 
 
 def ease(rows, n_items, regularization):
-    """Scores of every user, from one ridge regression an item on all others: EASE's definition, not its closed form."""
+    """Scores of every user, from one ridge regression an item on all others: EASE's definition, not its closed form.
+
+    A user without items is scored by how many have each.
+    """
     X = np.array([[float(item in row) for item in range(n_items)] for row in rows])
     weights = np.zeros((n_items, n_items))
     for item in range(n_items):
         others = [other for other in range(n_items) if other != item]
         A = X[:, others].T @ X[:, others] + regularization * np.eye(n_items - 1)
         weights[others, item] = np.linalg.solve(A, X[:, others].T @ X[:, item])
-    return X @ weights
+    return np.where(X.any(axis=1, keepdims=True), X @ weights, X.sum(axis=0))

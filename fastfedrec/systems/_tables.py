@@ -1,0 +1,245 @@
+"""What models are asked and what they answer, as people have it: lists of ids, candidates, frames."""
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import scipy
+
+from fastfedrec.data.conversion import as_interactions, frame_columns
+from fastfedrec.data.ids import check_kinds, check_one_column, column_array
+from fastfedrec.data.interactions import Interactions
+
+
+def as_column(name: str, ids: Any) -> np.ndarray:
+    """Ids as an array of one dimension, in their order.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    ids : array_like
+        External ids.
+
+    Returns
+    -------
+    ndarray
+        Of any type.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A single id, a set, a table, or more dimensions.
+    """
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) or getattr(ids, "ndim", 1) == 0:
+        raise TypeError(f"{name} must be a sequence of ids, got the single id {ids!r}; pass [{ids!r}]")
+    check_one_column(name, ids)
+    return column_array(name, ids)
+
+
+def find_rows(data: Interactions, axis: str, ids: Any, name: str) -> np.ndarray:
+    """Rows of ids, some of which may be unknown.
+
+    Parameters
+    ----------
+    data : Interactions
+        The model's.
+    axis : {"user", "item"}
+        Whose ids they are.
+    ids : array_like
+        External ids.
+    name : str
+        The argument's name, for the message.
+
+    Returns
+    -------
+    ndarray of int64
+        -1 for an unknown one.
+
+    Raises
+    ------
+    TypeError
+        None of them can equal any of the model's: it has numbers, and these are strings.
+    """
+    wanted = as_column(name, ids)
+    check_kinds(axis, getattr(data, f"{axis}_ids"), wanted)
+    return data._index(axis).find(wanted)
+
+
+def choose_columns(data: Interactions, items: Any, exclude: Any) -> np.ndarray | None:
+    """Columns that may be recommended.
+
+    Parameters
+    ----------
+    data : Interactions
+        Over the model's items.
+    items : array_like or None
+        External ids of the candidates; None for all items.
+    exclude : array_like or None
+        External ids that are none, whatever `items` says; one that the model does not know is none anyway.
+
+    Returns
+    -------
+    ndarray of int64, or None
+        Ascending and distinct; None for all.
+
+    Raises
+    ------
+    KeyError
+        A candidate that the model does not know.
+    ValueError
+        Nothing is left.
+    """
+    if items is None and exclude is None:
+        return None
+    chosen = np.ones(data.n_items, dtype=bool)
+    if items is not None:
+        wanted = as_column("items", items)
+        chosen[:] = False
+        chosen[data.item_index(wanted)] = True
+    if exclude is not None:
+        found = find_rows(data, "item", exclude, "exclude")
+        chosen[found[found >= 0]] = False
+    if not chosen.any():
+        what = "items must name an item" if exclude is None else "exclude must leave an item to recommend"
+        raise ValueError(f"{what}, got none of the {data.n_items} there are")
+    return None if chosen.all() else np.flatnonzero(chosen)
+
+
+def seen_among(data: Interactions, rows: np.ndarray, columns: np.ndarray | None) -> Any:
+    """What some users have, as compressed rows over some columns.
+
+    Parameters
+    ----------
+    data : Interactions
+        Of all users.
+    rows : ndarray of int64
+        The users.
+    columns : ndarray of int64, or None
+        Ascending; None for all.
+
+    Returns
+    -------
+    Interactions, or (indptr, indices)
+        As `fastfedrec.compute.ranking` takes them.
+    """
+    own = data._take_users(rows)
+    if columns is None:
+        return own
+    places = np.full(data.n_items, -1, dtype=np.int32)
+    places[columns] = np.arange(len(columns), dtype=np.int32)
+    found = places[own.indices]
+    kept = found >= 0
+    return np.concatenate([[0], np.cumsum(kept)])[own.indptr], found[kept]
+
+
+def people_of(given: Any, item_ids: np.ndarray, *, takes_ratings: bool, unknown: str) -> Interactions:
+    """People who were not there, over a model's items.
+
+    Parameters
+    ----------
+    given : array_like, mapping, frame or Interactions
+        What `Recommender.recommend_for` was given.
+    item_ids : ndarray
+        The model's items.
+    takes_ratings : bool
+        Whether an item without a value says nothing.
+    unknown : {"error", "skip"}
+        What becomes of an item that the model does not know.
+
+    Returns
+    -------
+    Interactions
+        One person, or several.
+
+    Raises
+    ------
+    TypeError
+        Ratings are missing.
+    """
+    options: dict[str, Any] = {"item_ids": item_ids, "unlisted": "drop" if unknown == "skip" else "error"}
+    if isinstance(given, Interactions):
+        if np.array_equal(given.item_ids, item_ids):
+            return given
+        users = np.repeat(np.arange(given.n_users), given.interactions_per_user())
+        times = given.timestamps
+        placed = Interactions.from_arrays(
+            given.user_ids[users], given.item_ids[given.indices], given.values, times, user_ids=given.user_ids,
+            duplicates="error", **options,
+        )  # fmt: skip
+        return placed.with_features(user_features=given.user_features)
+    names = frame_columns(given)
+    if names is not None or scipy.sparse.issparse(given):
+        if names is not None and takes_ratings and "value" not in names:
+            raise TypeError(f"item_ids must have a column of ratings, called value, got the columns {names}")
+        return as_interactions("item_ids", given, **options)
+    values = None
+    if isinstance(given, Mapping):
+        given, values = list(given), list(given.values())
+    elif takes_ratings:
+        raise TypeError(
+            "item_ids must come with ratings for this model; pass {item: rating}, or a frame with the columns user, "
+            "item and value"
+        )
+    column = as_column("item_ids", given)
+    people = np.zeros(len(column), dtype=np.int64)
+    return Interactions.from_arrays(people, column, values, user_ids=[0], duplicates="sum", **options)
+
+
+def frame_maker() -> Callable[[Mapping[str, np.ndarray]], Any]:
+    """What makes a frame of columns: pandas, or polars where that is missing.
+
+    Returns
+    -------
+    callable
+        From columns by name.
+
+    Raises
+    ------
+    ImportError
+        Neither is there.
+    """
+    for name, make in (("pandas", _pandas), ("polars", _polars)):
+        try:
+            return functools.partial(make, importlib.import_module(name))
+        except ImportError:
+            continue
+    raise ImportError("as_frame=True needs pandas or polars: pip install pandas, or pass as_frame=False")
+
+
+def _pandas(pandas: Any, columns: Mapping[str, np.ndarray]) -> Any:
+    return pandas.DataFrame(dict(columns))
+
+
+def _polars(polars: Any, columns: Mapping[str, np.ndarray]) -> Any:
+    # Ids that are tuples, or of several types, are no column of numbers or text.
+    return polars.DataFrame(
+        {
+            name: polars.Series(column.tolist(), dtype=polars.Object) if column.dtype.kind == "O" else column
+            for name, column in columns.items()
+        }
+    )
+
+
+def list_of_best(users: np.ndarray, ids: np.ndarray, scores: np.ndarray, name: str = "user") -> dict[str, np.ndarray]:
+    """Recommendations one below the other, without the places where there is none.
+
+    Parameters
+    ----------
+    users : ndarray of shape (n_rows,)
+        Whose they are.
+    ids, scores : ndarray of shape (n_rows, n)
+        Of which -inf is none.
+    name : str
+        What the first column is called.
+
+    Returns
+    -------
+    dict of str to ndarray
+        `name`, "item", "score" and "rank" (from 1).
+    """
+    there = scores > -np.inf
+    rows, ranks = np.nonzero(there)
+    return {name: users[rows], "item": ids[there], "score": scores[there], "rank": ranks + 1}

@@ -1,0 +1,479 @@
+"""What every model answers: to whom, out of what, for somebody of whom nothing is known, and why."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from support.models import MODELS, rated
+
+from fastfedrec import (
+    DPALS,
+    DPFMF,
+    FMFLDP,
+    DPGram,
+    Interactions,
+    Key,
+    LaplaceRRSVD,
+    OwnHistory,
+    Popularity,
+    PrivRec,
+    load,
+)
+from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
+from fastfedrec.systems._tables import seen_among
+
+NOBODY = "user 7"  # has no item
+FULL = "user 9"  # has all items but one
+#: Which have nothing to tell what is popular by, and which serve only their own users.
+BLIND = {"Random", "GlobalMean", "UserMean"}
+AT_HOME = {
+    "GlobalMean", "UserMean", "ItemMean", "RatingItemKNN", "CentralNMF", "IndividualNMF", "NCF",
+}  # fmt: skip
+#: Scores that are sums over the user's items, and models that compare items; DPGram's gate may close both.
+LINEAR = {"EASE", "ItemKNN", "DPLCF", "DPGram", "ShuffledSketchGram", "FMFLDP", "DPALS", "DPFMF", "ImplicitALS"}
+WITHOUT_ITEMS = {"Random", "Popularity", "DPPopularity", "OwnHistory", "GlobalMean", "UserMean", "ItemMean"}
+BY_NEIGHBORS = {"EASE", "ItemKNN", "DPLCF", "RatingItemKNN"}
+
+
+def people():
+    matrix = rated(80, 50, 1).to_scipy().tolil()
+    matrix[7] = 0
+    matrix[9] = 3
+    matrix[9, 31] = 0
+    matrix = matrix.tocsr()
+    matrix.eliminate_zeros()
+    return Interactions.from_scipy(
+        matrix, user_ids=[f"user {u}" for u in range(80)], item_ids=[(i, "film") for i in range(50)]
+    )
+
+
+@pytest.fixture(scope="module")
+def data():
+    return people()
+
+
+@pytest.fixture(scope="module", params=MODELS, ids=lambda model: f"{MODELS.index(model)}-{type(model).__name__}")
+def model(request, data):
+    kind = type(request.param)
+    options = {"entities": np.arange(80) % 3} if kind.__name__ == "IndividualNMF" else {}
+    return kind(**request.param.get_params()).fit(data, key=Key.from_seed(2), **options)
+
+
+def name(model):
+    return type(model).__name__
+
+
+def is_closed(model):
+    """Whether the noise covered the pairs of items."""
+    return hasattr(model, "scoring_factors_") and not model.scoring_factors_.any()
+
+
+def knows_popularity(model):
+    if name(model) in BLIND:
+        return False
+    learnt = [getattr(model, one) for one in ("item_means_", "item_biases_", "item_factors_") if hasattr(model, one)]
+    return not learnt or any(array.any() for array in learnt)
+
+
+def places(data, ids):
+    return data.item_index(list(ids)).tolist()
+
+
+def own_columns(data, user):
+    (row,) = data.user_index([user])
+    return data.indices[data.indptr[row] : data.indptr[row + 1]]
+
+
+# ---- whom, and out of what ------------------------------------------------------------------------------------------
+
+
+def test_all_users_and_so_many_items_as_there_are(model, data):
+    if not knows_popularity(model) and name(model) != "Random":
+        with pytest.raises(ValueError, match=r"user 'user 7' has no items, and what \w+ released does not tell"):
+            model.recommend()
+        data = data.select_users(np.flatnonzero(data.interactions_per_user()))
+        ids, scores = model.recommend(data.user_ids)
+        assert ids.shape == scores.shape == (79, 10)
+        return
+    ids, scores = model.recommend()
+    again = model.recommend(data.user_ids)
+    assert ids.shape == scores.shape == (80, 10)
+    np.testing.assert_array_equal(ids, again[0])
+    np.testing.assert_array_equal(scores, again[1])
+    assert model.recommend(n=1000, filter_seen=False)[0].shape == (80, 50)
+
+
+def test_fewer_items_than_ten_are_no_error(model):
+    full = Interactions.from_scipy(scipy.sparse.csr_array(np.array([[1.0, 2, 4, 0], [0, 5, 0, 0]])))
+    fitted = type(model)(**model.get_params()).fit(full, key=Key.from_seed(0))
+    ids, scores = fitted.recommend([1])
+    assert ids.shape == scores.shape == (1, 4)
+    assert sorted(ids[0, :3]) == [0, 2, 3]
+    assert scores[0, 3] == -np.inf
+
+
+def test_candidates_are_ranked_as_among_all_items(model, data):
+    users = data.user_ids[[3, 60, 9]]
+    whole, scores = model.recommend(users, n=50, filter_seen=False)
+    chosen, banned = data.item_ids[[40, 3, 31, 7, 12, 3]], data.item_ids[[12, 1]]
+    ids, of = model.recommend(users, items=chosen, exclude=[*banned, (99, "new film")], filter_seen=False)
+    assert ids.shape == (3, 4)
+    for row in range(3):
+        kept = [place for place, item in enumerate(whole[row]) if item in set(chosen) - set(banned)]
+        assert ids[row].tolist() == whole[row][kept].tolist()
+        np.testing.assert_allclose(of[row], scores[row][kept], rtol=1e-6, atol=1e-9)
+    unseen, of = model.recommend(users, exclude=banned)
+    assert not set(banned) & set(unseen.ravel())
+    for row, user in enumerate(users):
+        own = set(data.item_ids[own_columns(data, user)])
+        expected = [item for item in whole[row] if item not in own | set(banned)][:10]
+        assert unseen[row][: len(expected)].tolist() == expected
+        assert np.isneginf(of[row][len(expected) :]).all()
+
+
+def test_whoever_has_all_candidates_is_offered_nothing(model, data):
+    ids, scores = model.recommend([FULL], items=data.item_ids[[2, 30]])
+    assert ids.shape == (1, 2)
+    assert np.isneginf(scores).all()
+    ids, scores = model.recommend([FULL], items=data.item_ids[[2, 31]])
+    assert places(data, ids[0, :1]) == [31]
+    assert np.isfinite(scores[0, 0])
+    assert scores[0, 1] == -np.inf
+
+
+# ---- of whom nothing is known ---------------------------------------------------------------------------------------
+
+
+def test_whoever_has_nothing_gets_what_is_popular(model, data):
+    if name(model) in {"Random", "PrivRec"}:
+        assert np.isfinite(model.recommend([NOBODY], n=50)[1]).all()  # whose scores need no row
+        return
+    if not knows_popularity(model):
+        with pytest.raises(ValueError, match="user 'user 7' has no items"):
+            model.recommend([NOBODY])
+        return
+    ids, scores = model.recommend([NOBODY], n=50)
+    assert np.unique(scores).size > 1
+    assert places(data, ids[0, :3]) != [0, 1, 2]
+    np.testing.assert_allclose(model.score([NOBODY] * 50, list(ids[0])), scores[0], rtol=1e-6, atol=1e-9)
+    popular, _ = (
+        model.recommend(["a stranger"], n=50, unknown="popular") if name(model) != "IndividualNMF" else (ids, 0)
+    )
+    assert ids.tolist() == popular.tolist()
+    together, of = model.recommend([*data.user_ids[:3], NOBODY, NOBODY], n=5)
+    alone = model.recommend(data.user_ids[:3], n=5)
+    assert together[3].tolist() == together[4].tolist() == ids[0, :5].tolist()
+    np.testing.assert_allclose(of[:3], alone[1], rtol=1e-6)
+    np.testing.assert_array_equal(together[:3], alone[0])
+
+
+def test_what_is_popular_comes_from_the_release_alone(model, data, tmp_path):
+    """And so from a file that holds no user: never from rows."""
+    if not knows_popularity(model) or name(model) in {"CentralNMF", "IndividualNMF"}:
+        return
+    model.save(tmp_path / "server", include_users=False)
+    server = load(tmp_path / "server")
+    assert server.interactions_.n_interactions == 0
+    ids, scores = server.recommend(["a stranger"], n=50, unknown="popular")
+    np.testing.assert_array_equal(ids, model.recommend(["a stranger"], n=50, unknown="popular")[0])
+    assert np.isfinite(scores).all()
+    with pytest.raises(ValueError, match="user_ids must be given, for this model holds no users"):
+        server.recommend()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        FMFLDP(), FMFLDP(epsilon=None), DPFMF(8.0), DPALS(8.0), DPALS(8.0, sampling="uniform"), DPGram(8.0, gate=False),
+    ],
+    ids=["fmf", "fmf exact", "dp-fmf", "dp-als", "dp-als uniform", "dp-gram"],
+)  # fmt: skip
+def test_what_is_popular_is_what_many_have(model):
+    crowd = rated(2000, 300, 4)
+    matrix = crowd.to_scipy().tolil()
+    matrix[5] = 0
+    matrix = matrix.tocsr()
+    matrix.eliminate_zeros()
+    crowd = Interactions.from_scipy(matrix)
+    counts = crowd.interactions_per_item()
+    ids, _ = model.fit(crowd, key=Key.from_seed(1)).recommend([5], n=20)
+    assert counts[ids[0]].mean() > 3 * counts.mean()
+    backwards = np.argsort(model._popularity())[:20]  # the control
+    assert counts[backwards].mean() < counts.mean()
+
+
+def test_unknown_users(model, data):
+    with pytest.raises(KeyError, match="user id 'a stranger' is unknown"):
+        model.recommend(["a stranger"])
+    users = ["a stranger", "user 3", "another", "user 3"]
+    ids, scores = model.recommend(users, n=4, unknown="skip")
+    known = model.recommend(["user 3"], n=4)
+    assert ids.shape == (4, 4)
+    assert np.isneginf(scores[[0, 2]]).all()
+    for row in (1, 3):
+        assert ids[row].tolist() == known[0][0].tolist()
+        np.testing.assert_allclose(scores[row], known[1][0], rtol=1e-6)  # last bits of products depend on the batch
+    if not knows_popularity(model) or name(model) == "IndividualNMF":
+        with pytest.raises(ValueError, match="unknown='popular' needs what is popular, and what"):
+            model.recommend(users, unknown="popular")
+        return
+    popular, of = model.recommend(users, n=4, unknown="popular")
+    assert popular[0].tolist() == popular[2].tolist()
+    assert np.isfinite(of[[0, 2]]).all()
+    assert popular[1].tolist() == known[0][0].tolist()
+    with pytest.raises(TypeError, match="user_ids must be of the users' type, got strings for numbers"):
+        model.recommend([1, 2], unknown="popular")
+
+
+# ---- frames ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_frame_holds_what_is_recommended(data, monkeypatch):
+    model = OwnHistory().fit(data)
+    users = [FULL, "a stranger", "user 3"]
+    frame = model.recommend(users, n=3, unknown="skip", as_frame=True)
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame.columns) == ["user", "item", "score", "rank"]
+    assert frame["user"].tolist() == [FULL, "user 3", "user 3", "user 3"]
+    assert frame["rank"].tolist() == [1, 1, 2, 3]
+    ids, scores = model.recommend(users[2:], n=3)
+    assert frame["item"].tolist() == [(31, "film"), *ids[0]]
+    assert frame["score"].tolist()[1:] == scores[0].tolist()
+    similar = model_of_factors(data).similar_items(data.item_ids[:2], 3, as_frame=True)
+    assert list(similar.columns) == ["item", "similar", "score", "rank"]
+    assert similar["item"].tolist() == [(0, "film")] * 3 + [(1, "film")] * 3
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    other = model.recommend(users, n=3, unknown="skip", as_frame=True)
+    assert isinstance(other, pl.DataFrame)
+    assert [tuple(item) for item in other["item"]] == frame["item"].tolist()
+    assert other["score"].to_list() == frame["score"].tolist()
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ImportError, match="as_frame=True needs pandas or polars"):
+        model.recommend(users, as_frame=True)
+
+
+def model_of_factors(data):
+    return DPFMF(8.0, n_factors=3, n_rounds=2).fit(data, key=Key.from_seed(1))
+
+
+# ---- people who were not there --------------------------------------------------------------------------------------
+
+
+def test_people_are_served_by_their_ids_alone(model, data):
+    own = [(3, "film"), (17, "film"), (40, "film")]
+    if name(model) in AT_HOME:
+        with pytest.raises(TypeError, match=rf"{name(model)} (serves only the users it was|learns an embedding)"):
+            model.recommend_for(own)
+        return
+    ratings = dict(zip(own, [4.0, 2.0, 5.0], strict=True))
+    if hasattr(model, "predict"):
+        with pytest.raises(TypeError, match=r"item_ids must come with ratings for this model; pass \{item: rating\}"):
+            model.recommend_for(own)
+        given, values = ratings, list(ratings.values())
+    else:
+        given, values = own, None
+    person = Interactions.from_arrays(["x"] * 3, own, values, item_ids=data.item_ids)
+    served = model.serve(person) if name(model) == "PrivatePrototypes" else model.with_users(person)
+    expected = served.recommend(["x"], n=7)
+    for found in (model.recommend_for(given, n=7), model.recommend_for(person, n=7)):
+        assert found[0].shape == (1, 7)
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
+    assert not set(own) & set(expected[0][0])
+    few, _ = model.recommend_for(given, items=[*own, (9, "film")], exclude=[own[0]], filter_seen=False)
+    assert sorted(few[0]) == [(9, "film"), (17, "film"), (40, "film")]
+    other = Interactions.from_arrays(
+        ["x"] * 4, [*own[::-1], (77, "new")], None if values is None else [*values[::-1], 1.0]
+    )
+    np.testing.assert_array_equal(model.recommend_for(other, n=7, unknown="skip")[0], expected[0])
+    for stranger in (other, {(77, "new"): 1.0}):
+        with pytest.raises(ValueError, match=r"\(77, 'new'\)"):
+            model.recommend_for(stranger)
+
+
+@pytest.mark.parametrize("frames", [pd, pl])
+def test_several_people_come_in_a_frame(frames, data):
+    data = data._replace(item_ids=np.arange(50))
+    model = FMFLDP(n_rounds=2, n_reports=10).fit(data, key=Key.from_seed(2))
+    frame = frames.DataFrame({"user": ["b", "a", "b"], "item": [4, 30, 9]})
+    ids, scores = model.recommend_for(frame, n=5)
+    assert ids.shape == (2, 5)
+    for row, own in enumerate(([30], [4, 9])):  # in the order of the ids
+        alone = model.recommend_for(own, n=5)
+        assert ids[row].tolist() == alone[0][0].tolist()
+        np.testing.assert_array_equal(scores[row], alone[1][0])
+    found = model.recommend_for(frame, n=2, as_frame=True)
+    assert found["user"].tolist() == ["a", "a", "b", "b"]
+    stars = LaplaceRRSVD(n_factors=2, n_epochs=2).fit(data, key=Key.from_seed(1))
+    with pytest.raises(TypeError, match=r"a column of ratings, called value, got the columns"):
+        stars.recommend_for(frame)
+    rated_frame = frames.DataFrame({"user": ["a", "a"], "item": [4, 9], "value": [5.0, 1.0]})
+    np.testing.assert_array_equal(stars.recommend_for(rated_frame)[1], stars.recommend_for({4: 5.0, 9: 1.0})[1])
+
+
+def test_one_person_without_items_gets_what_is_popular(data):
+    model = Popularity().fit(data)
+    ids, _ = model.recommend_for([], n=4)
+    assert ids.tolist() == model.recommend([NOBODY], n=4)[0].tolist()
+
+
+# ---- similar items --------------------------------------------------------------------------------------------------
+
+
+def test_similar_items(model, data):
+    asked = data.item_ids[[3, 31, 3]]
+    if name(model) in WITHOUT_ITEMS | {"IndividualNMF"}:
+        with pytest.raises(TypeError, match="has nothing that items could be compared by"):
+            model.similar_items(asked)
+        return
+    if hasattr(model, "item_means_") and not model.item_factors_.any():
+        with pytest.raises(ValueError, match="the noise would have covered the pairs of items"):
+            model.similar_items(asked)
+        return
+    if hasattr(model, "mean_") and hasattr(model, "item_factors_") and not model.item_factors_.any():
+        with pytest.raises(TypeError, match="has nothing that items could be compared by"):
+            model.similar_items(asked)
+        return
+    ids, scores = model.similar_items(asked, n=1000)
+    assert ids.shape == scores.shape == (3, 49)
+    assert (scores[:, 1:] <= scores[:, :-1]).all()
+    assert ids[0].tolist() == ids[2].tolist()
+    there = np.isfinite(scores)
+    assert there[:, 0].all()
+    for row, item in enumerate(asked):
+        assert item not in set(ids[row, there[row]])
+    few = model.similar_items(asked, n=4)
+    np.testing.assert_array_equal(few[1], scores[:, :4])
+    np.testing.assert_array_equal(few[0][there[:, :4]], ids[:, :4][there[:, :4]])
+
+
+@pytest.mark.parametrize("model", [model for model in MODELS if type(model).__name__ in {"FMFLDP", "DPALS", "FedRec"}])
+def test_similarity_is_the_cosine_of_factors(model, data):
+    fitted = type(model)(**model.get_params()).fit(data, key=Key.from_seed(2))
+    factors = fitted.item_factors_.astype(np.float64)
+    cosines = [factors[3] @ row / np.linalg.norm(factors[3]) / np.linalg.norm(row) for row in factors]
+    cosines[3] = -np.inf
+    ids, scores = fitted.similar_items(data.item_ids[[3]], n=6)
+    assert places(data, ids[0]) == np.argsort(-np.array(cosines), kind="stable")[:6].tolist()
+    np.testing.assert_allclose(scores[0], np.sort(cosines)[::-1][:6], rtol=1e-9)
+
+
+@given(st.integers(1, 6), st.integers(1, 8), st.data())
+def test_items_without_factors_are_like_none(n_items, n, drawn):
+    numbers = st.integers(-2, 2).map(float)
+    factors = np.array(drawn.draw(st.lists(st.tuples(numbers, numbers), min_size=n_items, max_size=n_items)))
+    n = min(n, n_items - 1)
+    found, cosines = similar_by_factors(factors, np.arange(n_items), n)
+    lengths = np.linalg.norm(factors, axis=1)
+    for item in range(n_items):
+        others = [j for j in range(n_items) if j != item and lengths[j] and lengths[item]]
+        expected = sorted((factors[j] @ factors[item] / lengths[j] / lengths[item] for j in others), reverse=True)[:n]
+        np.testing.assert_allclose(cosines[item][: len(expected)], expected, atol=1e-12)
+        assert np.isneginf(cosines[item][len(expected) :]).all()
+        assert set(found[item][: len(expected)]) <= set(others)
+
+
+# ---- why ------------------------------------------------------------------------------------------------------------
+
+
+def test_contributions_add_up_to_the_score(model, data):
+    if name(model) not in LINEAR:
+        with pytest.raises(TypeError, match=rf"the scores of {name(model)} are no sums over a user's items"):
+            model.explain("user 3", (4, "film"))
+        return
+    if is_closed(model):
+        with pytest.raises(ValueError, match="the noise would have covered the pairs of items"):
+            model.explain("user 3", (4, "film"))
+        return
+    for user in ("user 3", "user 60", FULL):
+        own = own_columns(data, user)
+        for item in (4, 31, int(own[0])):  # and one that the user has
+            ids, contributions = model.explain(user, (item, "film"))
+            assert sorted(places(data, ids)) == own.tolist()
+            assert (np.diff(contributions) <= 0).all()
+            expected = model.score([user], [(item, "film")])[0]
+            room = 1e-4 if getattr(model, "user_factors_", ids).dtype == np.float32 else 1e-9
+            assert contributions.sum() == pytest.approx(expected, rel=room, abs=room * np.abs(contributions).sum())
+    with pytest.raises(ValueError, match="user_id must be of a user with items, got 'user 7'"):
+        model.explain(NOBODY, (4, "film"))
+    with pytest.raises(KeyError, match="user id 'a stranger' is unknown"):
+        model.explain("a stranger", (4, "film"))
+
+
+def test_what_an_item_adds_is_what_is_lost_without_it(data):
+    """For models whose weights do not depend on the row: EASE's score without the item is less by what it adds."""
+    (ease,) = (model for model in MODELS if type(model).__name__ == "EASE")
+    model = type(ease)(**ease.get_params()).fit(data)
+    own = [(3, "film"), (17, "film"), (40, "film")]
+    person = Interactions.from_arrays(["x"] * 3, own, item_ids=data.item_ids)
+    served = model.with_users(person)
+    ids, contributions = served.explain("x", (5, "film"))
+    for item, adds in zip(ids, contributions, strict=True):
+        rest = [other for other in own if other != item]
+        without = model.with_users(Interactions.from_arrays(["x"] * 2, rest, item_ids=data.item_ids))
+        whole, less = (one.score(["x"], [(5, "film")])[0] for one in (served, without))
+        assert whole - less == pytest.approx(adds, abs=1e-12)
+
+
+# ---- parts ----------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=4), st.sets(st.integers(0, 7), min_size=1))
+def test_what_users_have_among_candidates(rows, candidates):
+    dense = np.array([[float(item in row) for item in range(8)] for row in rows])
+    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    columns = np.array(sorted(candidates))
+    asked = np.arange(len(rows))[::-1].copy()
+    indptr, indices = seen_among(data, asked, columns)
+    for place, row in enumerate(asked):
+        own = indices[indptr[place] : indptr[place + 1]]
+        assert sorted(columns[own].tolist()) == sorted(rows[row] & candidates)
+
+
+def test_factors_of_zeros_tell_nothing():
+    assert popularity_of_factors(np.zeros((4, 2))) is None
+    np.testing.assert_array_equal(popularity_of_factors(np.array([[1.0], [3.0]])), [2.0, 6.0])
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_bad_questions_are_named(data):
+    model = Popularity().fit(data)
+    for call, error, message in [
+        (lambda: model.recommend(["user 3"], items=[(99, "x")]), KeyError, r"item id \(99, 'x'\) is unknown"),
+        (
+            lambda: model.recommend(["user 3"], items="film"),
+            TypeError,
+            "items must be a sequence of ids, got",
+        ),
+        (lambda: model.recommend(["user 3"], items=[]), ValueError, "items must name an item, got none of the 50"),
+        (lambda: model.recommend(["user 3"], exclude=data.item_ids), ValueError, "exclude must leave an item"),
+        (
+            lambda: model.recommend(["user 3"], exclude=[3]),
+            TypeError,
+            "item_ids must be of the items' type, got",
+        ),
+        (lambda: model.recommend(["user 3"], unknown="ignore"), ValueError, "unknown must be"),
+        (lambda: model.recommend(["user 3"], as_frame="yes"), TypeError, "as_frame must be True or False"),
+        (lambda: model.recommend("user 3"), TypeError, "user_ids must be a sequence of ids"),
+        (lambda: model.recommend(["user 3"], 0), ValueError, "n must be at least 1"),
+        (lambda: model.recommend_for([(3, "film")], unknown="popular"), ValueError, "unknown must be"),
+        (lambda: model.recommend_for("film"), TypeError, "item_ids must be a sequence of ids"),
+        (lambda: model_of_factors(data).similar_items([(99, "x")]), KeyError, r"item id \(99, 'x'\) is unknown"),
+        (lambda: model_of_factors(data).similar_items([(3, "film")], 0), ValueError, "n must be at least 1"),
+    ]:
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_a_model_that_scores_in_a_context_has_nothing_popular(data):
+    fresh = PrivRec(n_factors=16, hidden=(16,))
+    for call in (fresh.recommend, lambda: fresh.recommend_for([]), lambda: fresh.similar_items([1])):
+        with pytest.raises(RuntimeError, match="not fitted yet"):
+            call()
