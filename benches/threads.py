@@ -23,7 +23,6 @@ import numpy as np
 import scipy.sparse
 
 from benches import whole_runs
-from benches.datasets.bench_tables import ROLES, write_ratings
 from benches.floors import turns
 from benches.whole_runs import MODELS, N_ITEMS, N_USERS
 from fastfedrec import Interactions, Key, _kernels, mechanisms
@@ -31,7 +30,6 @@ from fastfedrec.compute.hadamard import hadamard_transform
 from fastfedrec.compute.ranking import sample_unseen
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.threads import default_threads
-from fastfedrec.datasets import load_table
 
 LEAST = 0.01  # seconds: what is over sooner need not gain
 SECONDS = 8.0  # of turns
@@ -76,11 +74,6 @@ def _columns(order):
     return case
 
 
-def _table():
-    write_ratings("threads.csv", 2_000_000)
-    return lambda: load_table("threads.csv", **ROLES)
-
-
 def _sums(make):
     def case():
         data, matrix = whole_runs.ratings(N_USERS, N_ITEMS), make(np.random.default_rng(0))
@@ -114,7 +107,6 @@ CASES = {
     "words of many streams": lambda: lambda: KEY.words_by_user("bench", np.arange(N // 8), size=16, n_threads=0),
     "permutation": lambda: lambda: KEY.permutation("bench", size=N // 4, n_threads=0),
     "interactions by item": _columns(lambda rng, n: np.argsort(rng.integers(0, N_ITEMS, n))),
-    "load_table": _table,
     "sums of dense rows": _sums(lambda rng: rng.standard_normal((N_ITEMS, N_ITEMS))),
     "sums of sparse rows": _sums(_sparse),
     "hadamard_transform": _hadamard,

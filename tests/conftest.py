@@ -26,7 +26,7 @@ settings.register_profile("nightly", deadline=None, print_blob=True, max_example
 #: test_dependencies.py alone fails.
 PACKAGES = (
     "dask", "distributed", "dp_accounting", "hypothesis", "matplotlib", "mpmath", "numpydoc", "pandas", "polars",
-    "pyarrow", "sklearn", "tqdm",
+    "pyarrow", "sklearn", "tqdm", "zstandard",
 )  # fmt: skip
 
 

@@ -1,133 +1,151 @@
-"""Columns of text files, parsed block by block (_kernels/datasets/tables.pyx), so that no file need fit in memory."""
+"""Columns of text files, read block by block, so that no file need fit in memory.
 
-import math
+Blocks are parsed by polars; what is in doubt, and what is wrong, is read again by Python (`_records`), which decides.
+"""
+
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import IO, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fastfedrec._kernels.datasets import tables as _kernel
-from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.ids import Coded
-from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
+from fastfedrec.datasets._fields import Field, Kind
+from fastfedrec.datasets._polars import import_polars, may_hang, parse_lines
+from fastfedrec.datasets._records import parse_records
+from fastfedrec.datasets._streams import NotUTF8
 from fastfedrec.datasets.files import refuse
 
-_BLOCK_BYTES = 1 << 23  # read and parsed at once: with less, threads wait for one another more often
-_PIECE_BYTES = 1 << 16  # worth a thread
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as the kernel reads one, of at most 63 bits
+_BLOCK_BYTES = 1 << 23  # read and parsed at once
+_STAND_INS = b"\x1f\x1e\x1d\x1c\x01\x02\x03\x04"  # for a separator of several bytes, where a block has none of them
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BLANK = b"\r\n"
 
 
-@dataclass(frozen=True)
-class Field:
-    """What stands in one place of every line: a kind of the kernel, and in words what it must be."""
+class Stream(Protocol):
+    """What is read from: bytes, with plain line ends."""
 
-    name: str
-    kind: int = _kernel.SKIP
-    rule: str = ""
-
-
-class FieldError(ValueError):
-    """A field that is not what it should be: `index` and `text` of it."""
-
-    def __init__(self, message: str, index: int, text: str):
-        super().__init__(message)
-        self.index, self.text = index, text
+    def read(self, size: int, /) -> bytes:
+        """Some bytes, none at the end."""
 
 
 class ColumnReader:
     """Columns of one layout, gathered over any number of streams.
 
     With `headings`, a line such as "7:" stands above the lines it belongs to, and its number becomes a last column.
-    Decimals must lie between `low` and `high`, and be multiples of `step` where that is not 0.
+    Blank last lines are no rows.
     """
 
-    def __init__(
-        self,
-        fields: Sequence[Field],
-        separator: str,
-        *,
-        low: float = 0.0,
-        high: float = math.inf,
-        step: float = 0.0,
-        quotes: bool = False,
-        headings: bool = False,
-    ):
-        self._fields, self._separator, self._limits = fields, separator, (low, high, step)
+    def __init__(self, fields: Sequence[Field], separator: str, *, quotes: bool = False, headings: bool = False):
+        self._fields, self._separator = fields, separator
         self._quotes, self._headings = quotes, headings
-        self._kinds = np.array([field.kind for field in fields], dtype=np.int32)
-        self._names = [_kernel.Names() for field in fields if field.kind & ~_kernel.OPTIONAL == _kernel.TEXT]
-        self._kept = [place for place, field in enumerate(fields) if field.kind != _kernel.SKIP]
+        self._kept = [place for place, field in enumerate(fields) if field.kind is not Kind.SKIP]
         if headings:
             self._kept.append(len(fields))
+        self._numbering: dict[int, dict[str, int]] = {
+            place: {} for place, field in enumerate(fields) if field.kind is Kind.TEXT
+        }
         self._blocks: list[list[np.ndarray]] = [[] for _ in self._kept]
         self._starts: list[int] = []  # first row of each stream
         self._stream_names: list[str] = []
         self.n_rows = 0
 
-    def read(self, stream: IO[bytes], name: str, *, first_line: int = 1) -> None:
+    def read(self, stream: Stream, name: str, *, first_line: int = 1) -> None:
         """Append the rows of a stream, which messages call `name`, and which is at the start of its `first_line`."""
-        heading = np.full(1 if self._headings else 0, -1, dtype=np.int64)
+        import_polars(name)
         self._starts.append(self.n_rows)
         self._stream_names.append(name)
-        line, n_rows, rest, at_end, n_threads = first_line, self.n_rows, b"", False, resolve_n_threads(0)
-        while not at_end:
+        place, n_rows, rest, at_end = _Place(first_line, None), self.n_rows, b"", False
+        with ThreadPoolExecutor(1) as ahead:  # one block is read while another one is parsed
             block = stream.read(_BLOCK_BYTES)
-            at_end = not block
-            text = rest + block
-            if line == 1:
-                text = text.removeprefix(_BYTE_ORDER_MARK)
-            if at_end and text and not text.endswith(b"\n"):
-                text += b"\n"
-            done = 0
-            if whole := text.rfind(b"\n") + 1:
-                done, n_lines = self._parse(text, whole, heading, line, at_end, n_threads)
-                line += n_lines
-            rest = text[done:]
+            if first_line == 1:
+                block = block.removeprefix(_BYTE_ORDER_MARK)
+            while not at_end:
+                at_end = not block
+                coming = ahead.submit(stream.read, _BLOCK_BYTES) if len(block) >= _BLOCK_BYTES // 2 else None
+                text = rest + block if rest else block
+                if at_end:
+                    text = text.rstrip(_BLANK)  # blank last lines
+                    text += b"\n" if text else b""
+                done, place = self._parse(text, place, at_end)
+                rest = text[done:] if done else text
+                if not at_end:
+                    block = coming.result() if coming else stream.read(_BLOCK_BYTES)
         if self.n_rows == n_rows:
-            refuse(name, line, "the file is empty" if line == 1 else "the file ends without a single row")
+            refuse(name, place.line, "the file is empty" if place.line == 1 else "the file ends without a single row")
 
-    def _parse(
-        self, text: bytes, whole: int, heading: np.ndarray, line: int, at_end: bool, n_threads: int
-    ) -> tuple[int, int]:
-        """Append the rows of the whole lines; the bytes and lines that were used (a quoted field may go on below)."""
-        name = self._stream_names[-1]
-        lines = np.frombuffer(text, dtype=np.uint8, count=whole)
-        n_threads = min(n_threads, max(1, whole // _PIECE_BYTES))
-        cuts = np.empty((n_threads + 1, 2), dtype=np.int64)
-        _kernel.cut_lines(lines, cuts)
-        columns = np.empty((len(self._fields) + self._headings, cuts[-1, 1]), dtype=np.int64)
-        n, done, n_lines, problem, detail, begin, end = _kernel.parse(
-            lines, cuts, np.frombuffer(self._separator.encode(), dtype=np.uint8),
-            self._kinds, columns, heading, self._names, *self._limits, self._quotes, n_threads,
+    def _parse(self, text: bytes, place: "_Place", at_end: bool) -> tuple[int, "_Place"]:
+        """Append the rows of whole records, which the text begins with; the bytes that were used, and where that is."""
+        whole = _end_of_lines(text)
+        end, is_sure, quoted = _cut(text, whole, self._separator, self._quotes)
+        if not whole or (is_sure and not end and not at_end):
+            return 0, place
+        lines = text if end == len(text) else text[:end]
+        found = self._parse_plain(lines, quoted, place) if is_sure and end else None
+        if found is None:
+            columns, end, after = self._parse_slowly(lines if is_sure and end else text[:whole], place, at_end)
+        else:
+            columns, after = found
+        if len(columns[0]):
+            self._keep(columns)
+            self.n_rows += len(columns[0])
+        return end, after
+
+    def _parse_plain(self, lines: bytes, quoted: bool, place: "_Place") -> tuple[list[np.ndarray], "_Place"] | None:
+        """Columns, and where reading goes on, or None where Python must look at the lines."""
+        if not lines.isascii():
+            self._decode(lines, place)
+        n_lines, heading = _count_lines(lines) if quoted or self._headings else None, place.heading
+        if may_hang():
+            return None
+        numbers: list[int] = []
+        counts: list[int] = []
+        if self._headings:
+            lines, numbers, counts = _without_headings(lines)
+            if place.heading is None and counts[0]:
+                return None
+            numbers[0] = -1 if place.heading is None else place.heading
+            heading = numbers[-1] if len(numbers) > 1 else place.heading
+        separator = self._separator.encode()
+        if len(separator) > 1:
+            stand_in = next((bytes([byte]) for byte in _STAND_INS if byte not in lines), None)
+            if stand_in is None or quoted:
+                return None
+            lines, separator = lines.replace(separator, stand_in), stand_in
+        if b"\r" in lines and lines.count(b"\r") != lines.count(b"\r\n"):  # which polars takes off numbers
+            return None
+        columns = parse_lines(lines, separator, self._fields, quoted, list(self._numbering.values()))
+        if columns is None:
+            return None
+        if self._headings:
+            columns.append(np.repeat(np.array(numbers, dtype=np.int64), counts))
+        return columns, _Place(place.line + (len(columns[0]) if n_lines is None else n_lines), heading)
+
+    def _parse_slowly(self, lines: bytes, place: "_Place", at_end: bool) -> tuple[list[np.ndarray], int, "_Place"]:
+        text = self._decode(lines, place)
+        found, used, n_lines, heading = parse_records(
+            text, self._fields, self._separator, self._quotes, name=self._stream_names[-1], line=place.line,
+            heading=place.heading, headings=self._headings, at_end=at_end,
         )  # fmt: skip
-        if problem == _kernel.WRONG_COUNT:
-            wanted = f"{len(self._fields)} fields ({', '.join(field.name for field in self._fields)})"
-            shown = text[done : text.find(b"\n", done)].decode(errors="replace")[:80]
-            reason = f"expected {wanted} separated by {self._separator!r}, got {detail}: {shown!r}"
-            refuse(name, line + n_lines, reason)
-        if problem == _kernel.BAD_FIELD:
-            field, got = self._fields[detail], text[begin:end].decode(errors="replace")
-            message = f"{name}, line {line + n_lines}: {field.name} must be {field.rule}, got {got[:40]!r}"
-            raise FieldError(message, detail, got)
-        if problem == _kernel.NO_HEADING:
-            refuse(name, line + n_lines, "a line such as '1:', which names the movie, must come first")
-        if problem == _kernel.OPEN_QUOTE and at_end:
-            refuse(name, line + n_lines, "a quote is opened and not closed")
-        self._keep(
-            [
-                columns[place, :n].view(np.float64) if self._is(place, _kernel.DECIMAL) else columns[place, :n]
-                for place in self._kept
-            ]
-        )
-        self.n_rows += n
-        return done, n_lines
+        columns = []
+        for kept, column in zip(self._kept, found, strict=True):
+            if (known := self._numbering.get(kept)) is not None:
+                column = [known.setdefault(text, len(known)) if text else MISSING_TIMESTAMP for text in column]
+            is_decimal = kept < len(self._fields) and self._fields[kept].kind is Kind.DECIMAL
+            columns.append(np.array(column, dtype=np.float64 if is_decimal else np.int64))
+        return columns, len(text[:used].encode()), _Place(place.line + n_lines, heading)
 
-    def _is(self, place: int, kind: int) -> bool:
-        return place < len(self._fields) and self._fields[place].kind == kind
+    def _decode(self, lines: bytes, place: "_Place") -> str:
+        try:
+            return lines.decode()
+        except UnicodeDecodeError as error:
+            line = place.line + lines.count(b"\n", 0, error.start)
+            message = f"{self._stream_names[-1]}, line {line}: not UTF-8 text ({error.reason}); convert the file"
+            raise NotUTF8(message) from None
 
     def _keep(self, rows: list[np.ndarray]) -> None:
         """Take some more rows: of each column that is not skipped."""
@@ -136,26 +154,79 @@ class ColumnReader:
 
     def columns(self) -> list[Any]:
         """Each column that is not skipped, `Coded` or the narrowest exact array; the reader is empty after that."""
-        names = iter(self._names)
         columns: list[np.ndarray | Coded] = []
         for blocks, place in zip(self._blocks, self._kept, strict=True):
             column = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
             blocks.clear()
-            is_text = self._is(place, _kernel.TEXT)
-            columns.append(self._decode(place, next(names).to_list(), column) if is_text else column)
+            columns.append(Coded(list(self._numbering[place]), column) if place in self._numbering else column)
         return columns
-
-    def _decode(self, place: int, texts: list[bytes], numbers: np.ndarray) -> Coded:
-        try:
-            return Coded([text.decode() for text in texts], numbers)
-        except UnicodeDecodeError as error:
-            row = int(np.argmax(numbers == texts.index(error.object))) + 1
-            reason = f"{self._fields[place].name} must be UTF-8 text, got {error.object[:40]!r}; convert the file"
-            raise ValueError(f"{self._stream_names[-1]}, data row {row}: {reason}") from None
 
     def file_of(self, row: int) -> str:
         """The name of the stream that a row came from."""
         return self._stream_names[bisect_right(self._starts, row) - 1]
+
+
+class _Place(NamedTuple):
+    """Where reading goes on: the number of the line, and the last heading above it."""
+
+    line: int
+    heading: int | None
+
+
+def _end_of_lines(text: bytes) -> int:
+    """Behind the last line that has an end and is not blank: blank ones may be the last of all."""
+    end = text.rfind(b"\n") + 1
+    tail = text[max(end - 64, 0) : end]
+    if tail.rstrip(_BLANK) or len(tail) < 64:
+        end -= len(tail) - len(tail.rstrip(_BLANK))
+    else:
+        end = len(text[:end].rstrip(_BLANK))
+    return text.find(b"\n", end) + 1 if end else 0
+
+
+def _count_lines(text: bytes) -> int:
+    return int(np.count_nonzero(np.frombuffer(text, dtype=np.uint8) == ord("\n")))
+
+
+def _cut(text: bytes, end: int, separator: str, quotes: bool) -> tuple[int, bool, bool]:
+    """The end of the last whole record before one; whether that is sure; whether there are quotes with a meaning.
+
+    It is sure where every quote stands where it should: opening a field, closing one, or written as two.
+    """
+    if not quotes or text.find(b'"', 0, end) < 0:
+        return end, True, False
+    letters = np.frombuffer(text, dtype=np.uint8, count=end)
+    places = np.flatnonzero(letters == ord('"'))
+    while end and np.searchsorted(places, end) % 2:  # within quotes
+        end = text.rfind(b"\n", 0, places[np.searchsorted(places, end) - 1]) + 1
+    places = places[: np.searchsorted(places, end)]
+    last = np.frombuffer(separator[-1].encode()[-1:], dtype=np.uint8)[0]
+    first = np.frombuffer(separator[0].encode()[:1], dtype=np.uint8)[0]
+    opening, closing = places[::2], places[1::2]
+    before = letters[np.maximum(opening - 1, 0)]
+    after = letters[np.minimum(closing + 1, end - 1)]
+    returns = (after == ord("\r")) & (letters[np.minimum(closing + 2, end - 1)] == ord("\n"))
+    opens = (opening == 0) | np.isin(before, (last, ord("\n"))) | (before == ord('"'))
+    closes = np.isin(after, (first, ord("\n"), ord('"'))) | returns
+    return end, bool(opens.all() and closes.all()) and end > 0, len(places) > 0
+
+
+def _without_headings(lines: bytes) -> tuple[bytes, list[int], list[int]]:
+    """The other lines; the number of every heading, after that of those above; how many lines follow each."""
+    numbers, parts, start, place = [-1], [], 0, lines.find(b":")
+    counts = []
+    while place >= 0:
+        begin, end = lines.rfind(b"\n", 0, place) + 1, lines.find(b"\n", place) + 1
+        heading = lines[begin:place]
+        if heading.isdigit() and lines[place + 1 : end] in (b"\n", b"\r\n") and _INTEGER.fullmatch(heading.decode()):
+            parts.append(lines[start:begin])
+            counts.append(_count_lines(parts[-1]))
+            numbers.append(int(heading))
+            start = end
+        place = lines.find(b":", end)
+    parts.append(lines[start:])
+    counts.append(_count_lines(parts[-1]))
+    return b"".join(parts), numbers, counts
 
 
 def _narrow(column: np.ndarray) -> np.ndarray:

@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec._kernels.datasets.tables import NATURAL, OPTIONAL, TEXT
 from fastfedrec.core.check import check_choice
 from fastfedrec.data.ids import Coded, IdIndex, axis_ids, check_kinds
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import UNLISTED
-from fastfedrec.datasets.columns import ColumnReader, Field
-from fastfedrec.datasets.table_files import open_text, table_columns
+from fastfedrec.datasets._fields import Field, Kind
+from fastfedrec.datasets._streams import open_text
+from fastfedrec.datasets.columns import ColumnReader
+from fastfedrec.datasets.table_files import table_columns
 
 _STAY, _PATIENT, _HOSPITAL = "patientunitstayid", "uniquepid", "hospitalid"
 _CANCELLED, _DRUG, _INGREDIENTS = "drugordercancelled", "drugname", "drughiclseqno"
 _LAB = "labname"
-_TEXTS = (_LAB, _CANCELLED, _DRUG, _INGREDIENTS)
-_KINDS = {_STAY: NATURAL, _HOSPITAL: NATURAL, _PATIENT: TEXT, _LAB: TEXT}
-_KINDS |= dict.fromkeys((_CANCELLED, _DRUG, _INGREDIENTS), TEXT | OPTIONAL)
-_RULES = {NATURAL: "a whole number", TEXT: "text", TEXT | OPTIONAL: "text"}
+_WANTED = {name: Field(name, Kind.ID, "a whole number", low=0) for name in (_STAY, _HOSPITAL)}
+_WANTED |= {name: Field(name, Kind.TEXT, "text") for name in (_PATIENT, _LAB)}
+_WANTED |= {name: Field(name, Kind.TEXT, "text", optional=True) for name in (_CANCELLED, _DRUG, _INGREDIENTS)}
 _NAMED = 2**30  # code of the first medicine that is told by its name alone; those below are told by their ingredients
 _LOW = 2**32 - 1
 _PENDING = 2**21  # pairs that are counted together, so that memory follows the result and not the file
@@ -190,8 +190,7 @@ class _Counter(_Reader):
 
     def texts(self, column: str) -> list[str]:
         """The distinct texts of a column."""
-        kept = [name for name in self.names if name in _TEXTS]
-        return [text.decode(errors="replace") for text in self._names[kept.index(column)].to_list()]
+        return list(self._numbering[self._kept[self.names.index(column)]])
 
 
 def _add_up(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -281,7 +280,7 @@ def _read(folder: Path, table: str, wanted: Sequence[str], kind: Any, *begin: np
     for column in wanted:
         if column not in names:
             raise KeyError(f"{path} must have the column {column!r}, got {names}")
-    fields = [Field(name, _KINDS[name], _RULES[_KINDS[name]]) if name in wanted else Field(name) for name in names]
+    fields = [_WANTED[name] if name in wanted else Field(name) for name in names]
     reader = kind(fields, ",", quotes=True)
     if begin:
         reader.begin(*begin)

@@ -6,18 +6,18 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fastfedrec._kernels.datasets.tables import NATURAL, TEXT
 from fastfedrec.data.ids import Coded, find_rows
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
-from fastfedrec.datasets.columns import ColumnReader, Field
+from fastfedrec.datasets._fields import Field, Kind
+from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.files import Files, refuse
 
 _NAME = "frappe.csv"
 _CONTEXTS = ("daytime", "weekday", "isweekend", "homework", "weather", "country", "city")
 _WORD = "a word"
 _FIELDS = tuple(
-    Field(name, NATURAL, "a whole number") if name in ("user", "item") else Field(name, TEXT, _WORD)
+    Field(name, Kind.ID, "a whole number", low=0) if name in ("user", "item") else Field(name, Kind.TEXT, _WORD)
     for name in (
         "user", "item", "cnt", "daytime", "weekday", "isweekend", "homework", "cost", "weather", "country", "city"
     )

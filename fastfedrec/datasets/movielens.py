@@ -8,10 +8,10 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fastfedrec._kernels.datasets.tables import DECIMAL, NATURAL
 from fastfedrec.core.check import check_choice, check_instance
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
-from fastfedrec.datasets.columns import ColumnReader, Field, find_duplicate, to_interactions
+from fastfedrec.datasets._fields import Field, Kind
+from fastfedrec.datasets.columns import ColumnReader, find_duplicate, to_interactions
 from fastfedrec.datasets.files import Files, refuse
 
 _MAX_DIGITS = 18  # every such number fits in int64
@@ -223,12 +223,12 @@ def _read_ratings(files: Files, folder: PurePosixPath, layout: _Layout) -> list[
     stars = "an integer from 1 to 5" if layout.step == 1.0 else "0.5 to 5 in half steps"
     whole = "a whole number"
     fields = [
-        Field("user", NATURAL, whole),
-        Field("item", NATURAL, whole),
-        Field("rating", DECIMAL, stars),
-        Field("timestamp", NATURAL, whole),
+        Field("user", Kind.ID, whole, low=0),
+        Field("item", Kind.ID, whole, low=0),
+        Field("rating", Kind.DECIMAL, stars, low=layout.step, high=5.0, step=layout.step),
+        Field("timestamp", Kind.WHOLE, whole, low=0),
     ]
-    reader = ColumnReader(fields, layout.separator, low=layout.step, high=5.0, step=layout.step)
+    reader = ColumnReader(fields, layout.separator)
     member = folder / layout.ratings
     with files.open(member) as stream:
         if layout.ratings in layout.headers:

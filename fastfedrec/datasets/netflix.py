@@ -8,18 +8,18 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fastfedrec._kernels.datasets.tables import DECIMAL, ISO, NATURAL
 from fastfedrec.core.check import check_choice
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.datasets.columns import ColumnReader, Field, find_duplicate, to_interactions
+from fastfedrec.datasets._fields import Field, Kind
+from fastfedrec.datasets.columns import ColumnReader, find_duplicate, to_interactions
 from fastfedrec.datasets.files import Files, refuse
 
 _KAGGLE = tuple(f"combined_data_{part}.txt" for part in (1, 2, 3, 4))
 _TITLES = ("movie_titles.txt", "movie_titles.csv")
 _FIELDS = (
-    Field("user", NATURAL, "a whole number"),
-    Field("rating", DECIMAL, "an integer from 1 to 5"),
-    Field("date", ISO, "a date such as 2005-09-06"),
+    Field("user", Kind.ID, "a whole number", low=0),
+    Field("rating", Kind.DECIMAL, "an integer from 1 to 5", low=1.0, high=5.0, step=1.0),
+    Field("date", Kind.ISO, "a date such as 2005-09-06"),
 )
 
 
@@ -83,7 +83,7 @@ def load_netflix(
             f"{_KAGGLE[0]} to {_KAGGLE[-1]}, got none of them"
         )
     titles = _find_titles(files, ratings[0])
-    reader = ColumnReader(_FIELDS, ",", low=1.0, high=5.0, step=1.0, headings=True)
+    reader = ColumnReader(_FIELDS, ",", headings=True)
     for member in ratings:
         _read(files, member, reader)
     users, stars, seconds, movies = reader.columns()

@@ -1,5 +1,6 @@
 """Tables of any size into interactions on disk: one pass over the file, then blocks of what it held."""
 
+import mmap
 import os
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -23,7 +24,8 @@ from fastfedrec.data.pairs import (
 )
 from fastfedrec.data.store import StoredInteractions, open_interactions
 from fastfedrec.data.store_files import new_folder, write_array, write_document
-from fastfedrec.datasets.columns import ColumnReader, Field
+from fastfedrec.datasets._fields import Field
+from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.table_files import Layout, find_layout, parquet_batches, read_text
 
 __all__ = ["store_table"]
@@ -35,12 +37,13 @@ def store_table(
     path: str | os.PathLike,
     folder: str | os.PathLike,
     *,
-    user: str | int,
-    item: str | int,
+    user: str | int | None = None,
+    item: str | int | None = None,
     value: str | int | None = None,
     timestamp: str | int | None = None,
-    separator: str = ",",
+    separator: str | None = None,
     header: bool = True,
+    quotes: bool = True,
     duplicates: str | None = None,
     item_ids: Sequence[Hashable] | np.ndarray | None = None,
     unlisted: str = "error",
@@ -56,13 +59,13 @@ def store_table(
         As in `load_table`.
     folder : path-like
         Must not exist.
-    user, item : str or int
+    user, item : str or int or None
         As in `load_table`.
     value, timestamp : str or int or None
         As in `load_table`.
-    separator : str
+    separator : str or None
         As in `load_table`.
-    header : bool
+    header, quotes : bool
         As in `load_table`.
     duplicates : {"sum", "last", "max", "error"} or None
         As in `load_table`.
@@ -95,7 +98,7 @@ def store_table(
     if duplicates is not None:
         check_choice("duplicates", duplicates, DUPLICATES)
     check_choice("unlisted", unlisted, UNLISTED)
-    layout = find_layout(path, user, item, value, timestamp, separator, header)
+    layout = find_layout(path, user, item, value, timestamp, separator, header, quotes)
     with new_folder(folder) as partial:
         spool = partial / "spool"
         spool.mkdir()
@@ -239,6 +242,7 @@ def _write_rows(
         final.append("values", np.ones(len(items)) if value is None else value.astype(np.float64))
         if time is not None:
             final.append("timestamps", time)
+        _let_go(items_by_user, *extra_by_user.values())
     if n_merged and duplicates is None and "value" in extra:
         warnings.warn(summed_warning(n_merged), stacklevel=3)
     for name, array in {
@@ -285,6 +289,7 @@ def _group_by_user(
         items[places] = chosen[order]
         for name, column in extra.items():
             others[name][places] = column[block][order]
+        _let_go(items, *others.values())
     return indptr, items, others
 
 
@@ -305,7 +310,15 @@ def _copy(folder: Path, name: str, column: _SpooledColumn, dtype: np.dtype) -> N
     file = np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=dtype, shape=(len(column),))
     for block in _blocks(len(column)):
         file[block] = column[block]
+        _let_go(file)
     file.flush()
+
+
+def _let_go(*mapped: np.ndarray) -> None:
+    """Leave what was touched of these files to the system, which else counts it as memory of the process."""
+    for array in mapped:
+        if isinstance(array.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            array.base.madvise(mmap.MADV_DONTNEED)
 
 
 def _encode(name: str, column: _SpooledColumn | Coded) -> tuple[np.ndarray, Callable[[slice], np.ndarray]]:

@@ -1,38 +1,46 @@
 """Where the columns of a table are, and their reading: from text or Parquet, whole or in batches."""
 
-import csv
-import gzip
-import importlib
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from fastfedrec._kernels.datasets.tables import DECIMAL, INTEGER, ISO, OPTIONAL, TEXT
 from fastfedrec.core.check import check_flag, check_integer
 from fastfedrec.data.ids import Coded
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
 from fastfedrec.data.pairs import check_timestamps
-from fastfedrec.datasets.columns import ColumnReader, Field, FieldError
-from fastfedrec.datasets.files import refuse, unpacking
+from fastfedrec.datasets._fields import Field, FieldError, Kind, parse_field
+from fastfedrec.datasets._headers import known_columns
+from fastfedrec.datasets._polars import coded, import_polars
+from fastfedrec.datasets._records import OpenQuote, Record, split_records
+from fastfedrec.datasets._streams import NotUTF8, open_text
+from fastfedrec.datasets.columns import ColumnReader
+from fastfedrec.datasets.files import refuse
 
 _PARQUET = (".parquet", ".pq")
 _ID = "an id"
 _VALUE = "a finite number of at least 0"
 _TIME = "whole seconds since 1970 in every line, or ISO 8601 such as 2009-02-13T23:31:30Z in every line"
+_SEPARATORS = ("\t", "::", ",", ";", "|", " ")  # looked for in this order
 
 # What a column may hold: the first kind that fits all of its lines.
-_KINDS = {
-    "user": ((INTEGER, _ID), (TEXT, _ID)),
-    "item": ((INTEGER, _ID), (TEXT, _ID)),
-    "value": ((DECIMAL, _VALUE),),
-    "timestamp": ((INTEGER | OPTIONAL, _TIME), (ISO | OPTIONAL, _TIME)),
+_KINDS: dict[str, tuple[dict[str, Any], ...]] = {
+    "user": ({"kind": Kind.ID, "rule": _ID}, {"kind": Kind.TEXT, "rule": _ID}),
+    "item": ({"kind": Kind.ID, "rule": _ID}, {"kind": Kind.TEXT, "rule": _ID}),
+    "value": ({"kind": Kind.DECIMAL, "rule": _VALUE, "low": 0.0},),
+    "timestamp": (
+        {"kind": Kind.WHOLE, "rule": _TIME, "optional": True},
+        {"kind": Kind.ISO, "rule": _TIME, "optional": True},
+        {"kind": Kind.DECIMAL, "rule": _TIME, "step": 1.0, "low": -(2.0**53), "high": 2.0**53},  # as 978300760.0
+    ),
 }
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -43,43 +51,91 @@ class Layout:
     names: list[str]
     places: dict[str, int]
     separator: str
+    quotes: bool
     first_line: int  # of the rows
-
-    @property
-    def is_parquet(self) -> bool:
-        """By its name."""
-        return self.path.suffix in _PARQUET
+    is_parquet: bool
 
 
 def find_layout(
     path: str | os.PathLike,
-    user: str | int,
-    item: str | int,
+    user: str | int | None,
+    item: str | int | None,
     value: str | int | None,
     timestamp: str | int | None,
-    separator: str,
+    separator: str | None,
     header: bool,
+    quotes: bool,
 ) -> Layout:
     """The layout that the arguments of `load_table` describe."""
-    path = Path(path)
-    header = check_flag("header", header)
-    names = table_columns(path, separator)
+    path, header, quotes = Path(path), check_flag("header", header), check_flag("quotes", quotes)
+    names = table_columns(path, separator, quotes=quotes)
+    parquet = is_parquet(path)
+    by_name = header or parquet
     roles = {"user": user, "item": item, "value": value, "timestamp": timestamp}
-    chosen = {role: column for role, column in roles.items() if column is not None}
-    places = _find_columns(path, chosen, names, by_name=header or path.suffix in _PARQUET)
-    if not header and path.suffix not in _PARQUET:
+    chosen: Mapping[str, str | int] = {role: column for role, column in roles.items() if column is not None}
+    if not {"user", "item"} <= chosen.keys():
+        chosen = _recognized(path, names, chosen, by_name)
+    places = _find_columns(path, chosen, names, by_name=by_name)
+    if not by_name:
         names = [f"column {place}" for place in range(len(names))]
-    return Layout(path, names, places, separator, 1 + header)
+    if parquet:
+        return Layout(path, names, places, "", quotes, 1, True)
+    first = _first_record(path, separator, quotes)
+    return Layout(path, names, places, first.separator, quotes, 1 + header * first.n_lines, False)
 
 
-def table_columns(path: str | os.PathLike, separator: str = ",") -> list[str]:
+def _recognized(
+    path: Path, names: Sequence[str], chosen: Mapping[str, str | int], by_name: bool
+) -> Mapping[str, str | int]:
+    """The columns that are named, and those that are known by their names; which they are, is told."""
+    missing = [role for role in ("user", "item") if role not in chosen]
+    if not by_name:
+        raise ValueError(
+            f"{' and '.join(missing)} must be given where there is no header: places from 0 to {len(names) - 1} of "
+            f"{path}"
+        )
+    known = known_columns([name for name in names if name not in chosen.values()])
+    wanted = [role for role in _KINDS if role in chosen or len(missing) == 2 or role in missing]
+    found = {role: chosen.get(role, known.get(role)) for role in wanted}
+    for role in missing:
+        if found[role] is None:
+            raise KeyError(
+                f"{role} is not given, and none of {list(names)} of {path} is known as one; pass {role}=NAME"
+            )
+    columns = {role: column for role, column in found.items() if column is not None}
+    _logger.info("%s: %s", path, ", ".join(f"{role}={column!r}" for role, column in columns.items()))
+    return columns
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is Parquet, by its name or its first bytes.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    bool
+        The answer.
+    """
+    if path.suffix in _PARQUET:
+        return True
+    with open(path, "rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def table_columns(path: str | os.PathLike, separator: str | None = ",", *, quotes: bool = True) -> list[str]:
     """Names of a table's columns: of a Parquet file, or the fields of a text file's first line.
 
     Parameters
     ----------
     path : str or path-like
         As in `load_table`.
-    separator : str
+    separator : str or None
+        As in `load_table`.
+    quotes : bool
         As in `load_table`.
 
     Returns
@@ -93,27 +149,51 @@ def table_columns(path: str | os.PathLike, separator: str = ",") -> list[str]:
         Nothing at `path`.
     ValueError
         An empty file, or a first line with a quote too many.
+    ImportError
+        A Parquet file, without polars.
     """
     path = Path(path)
-    if not isinstance(separator, str) or not separator or set(separator) & set('"\r\n'):
+    if separator is not None and (not isinstance(separator, str) or not separator or set(separator) & set('"\r\n')):
         raise ValueError(f"separator must be text without quotes and line ends, got {separator!r}; for example ','")
     if not path.is_file():
         raise FileNotFoundError(f"path {str(path)!r} is no file; pass a CSV or Parquet file")
-    if path.suffix in _PARQUET:
-        return _parquet_columns(path)
+    if is_parquet(path):
+        polars = import_polars(str(path))
+        with _reading(path):
+            return list(polars.read_parquet_schema(path))
+    return _first_record(path, separator, quotes).fields
+
+
+def _first_record(path: Path, separator: str | None, quotes: bool) -> Record:
+    """The header, or the first row."""
     with open_text(path) as stream:
-        text = TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
-        try:
-            if len(separator) == 1:
-                names = next(csv.reader(text, delimiter=separator, strict=True), None)
-            else:  # which the csv module does not know
-                line = text.readline()
-                names = line.rstrip("\r\n").split(separator) if line else None
-        except csv.Error as error:
-            refuse(str(path), 1, f"{error}; check its quotes")
-    if names is None:
-        refuse(str(path), 1, "the file is empty")
-    return names or [""]
+        line = stream.readline()
+        if not line:
+            refuse(str(path), 1, "the file is empty")
+        found = _separator(_decoded(line), separator)
+        while True:
+            try:
+                record = next(split_records(_decoded(line).rstrip("\r\n") + "\n", found, quotes))
+                break
+            except OpenQuote:
+                if not (more := stream.readline()):
+                    refuse(str(path), 1, "a quote is opened and not closed; check its quotes")
+                line += more
+    if record.broken is not None:
+        refuse(str(path), 1, f"text follows a closing quote in {record.raw[record.broken][:40]!r}; check its quotes")
+    return record
+
+
+def _decoded(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return line.decode("latin-1")
+
+
+def _separator(line: str, separator: str | None) -> str:
+    """The one that is given, or the one of the first line."""
+    return separator or next((found for found in _SEPARATORS if found in line), ",")
 
 
 def _find_columns(
@@ -139,67 +219,38 @@ def _find_columns(
 # ---- text ---------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def open_text(path: Path) -> Iterator[IO[bytes]]:
-    """Open a text file, unpacked where its name ends in ``.gz``.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Yields
-    ------
-    file
-        Of bytes.
-    """
-    with unpacking(str(path)), open(path, "rb") as stream:
-        if path.suffix == ".gz":
-            with gzip.open(stream) as unpacked:
-                yield unpacked  # type: ignore[misc]
-        else:
-            yield stream
-
-
 def read_text(layout: Layout, reader_type: type[ColumnReader] = ColumnReader, **options: Any) -> dict[str, Any]:
-    """Each role's column.  What proves to hold the second of its kinds is read again as that."""
+    """Each role's column.  What proves to hold another of its kinds is read again as that."""
     kinds = {place: _KINDS[role] for role, place in layout.places.items()}
+    encoding = "utf-8"
     while True:
         fields = [
-            Field(name, *kinds[place][0]) if place in kinds else Field(name) for place, name in enumerate(layout.names)
+            Field(name, **kinds[place][0]) if place in kinds else Field(name) for place, name in enumerate(layout.names)
         ]
-        reader = reader_type(fields, layout.separator, quotes=True, **options)
+        reader = reader_type(fields, layout.separator, quotes=layout.quotes, **options)
         try:
-            with open_text(layout.path) as stream:
-                if layout.first_line == 2:
+            with open_text(layout.path, encoding) as stream:
+                for _ in range(1, layout.first_line):
                     stream.readline()
                 reader.read(stream, str(layout.path), first_line=layout.first_line)
+        except NotUTF8:
+            _logger.info("%s: no UTF-8 text, read as Latin-1", layout.path)
+            encoding = "latin-1"
         except FieldError as error:
-            others = kinds[error.index][1:]
-            if not others or not _fits(others[0][0], error.text):
+            others = kinds.get(error.index, ())[1:]
+            fitting = [k for k, of in enumerate(others) if parse_field(Field("", **of), error.text) is not None]
+            if not fitting:
                 raise
-            kinds[error.index] = others
+            kinds[error.index] = others[fitting[0] :]
         else:
-            columns = reader.columns()
-            return {role: columns[sorted(kinds).index(place)] for role, place in layout.places.items()}
-
-
-def _fits(kind: int, text: str) -> bool:
-    try:
-        ColumnReader([Field("", kind)], "\n", quotes=True).read(BytesIO(text.encode()), "")
-    except ValueError:
-        return False
-    return True
+            columns = dict(zip(sorted(kinds), reader.columns(), strict=True))
+            found = {role: columns[place] for role, place in layout.places.items()}
+            if "timestamp" in found and found["timestamp"].dtype.kind == "f":
+                found["timestamp"] = found["timestamp"].astype(np.int64)
+            return found
 
 
 # ---- Parquet ------------------------------------------------------------------------------------------------------
-
-
-def _import(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
 
 
 @contextmanager
@@ -214,43 +265,17 @@ def _reading(path: Path) -> Iterator[None]:
         raise ValueError(f"{path} cannot be read as Parquet ({reason}); write or download it again") from error
 
 
-def _next(layout: Layout, batches: Iterator[Any]) -> Any:
-    with _reading(layout.path):
-        return next(batches, None)
-
-
-def _parquet_columns(path: Path) -> list[str]:
-    with _reading(path):
-        if pyarrow := _import("pyarrow.parquet"):
-            return list(pyarrow.read_schema(path).names)
-        if polars := _import("polars"):
-            return list(polars.read_parquet_schema(path))
-    raise ImportError(
-        f"{path}: reading Parquet needs pyarrow or polars; install one (pip install pyarrow), or read the file "
-        "by other means and pass the frame to Interactions.from_dataframe"
-    )
-
-
 def read_parquet(layout: Layout) -> dict[str, Any]:
     """Each role's column."""
-    pyarrow = _import("pyarrow.parquet")
-    read = pyarrow.read_table if pyarrow else _import("polars").read_parquet
+    polars = import_polars(str(layout.path))
     with _reading(layout.path):
-        table = read(layout.path, columns=_parquet_names(layout))
+        table = polars.read_parquet(layout.path, columns=_parquet_names(layout))
     return _parquet_arrays(layout, table)
 
 
 def parquet_batches(layout: Layout, n_rows: int) -> Iterator[dict[str, Any]]:
-    """The same of about so many rows at a time."""
-    if pyarrow := _import("pyarrow.parquet"):
-        with _reading(layout.path):
-            opened = pyarrow.ParquetFile(layout.path)
-        with opened as file:
-            batches = file.iter_batches(n_rows, columns=_parquet_names(layout))
-            while (batch := _next(layout, batches)) is not None:
-                yield _parquet_arrays(layout, _import("pyarrow").Table.from_batches([batch]))
-        return
-    table = _import("polars").scan_parquet(layout.path).select(_parquet_names(layout))
+    """The same of so many rows at a time."""
+    table = import_polars(str(layout.path)).scan_parquet(layout.path).select(_parquet_names(layout))
     start = 0
     while True:
         with _reading(layout.path):
@@ -266,20 +291,15 @@ def _parquet_names(layout: Layout) -> list[str]:
 
 
 def _parquet_arrays(layout: Layout, table: Any) -> dict[str, Any]:
-    """Each role's column of a table of pyarrow or polars."""
+    """Each role's column of a frame."""
     columns: dict[str, Any] = {}
     for role, name in zip(layout.places, _parquet_names(layout), strict=True):
         column = table[name]
-        n_missing = column.null_count() if callable(column.null_count) else column.null_count
-        if n_missing and role != "timestamp":
+        if (n_missing := column.null_count()) and role != "timestamp":
             raise ValueError(
                 f"{layout.path}: column {name!r} ({role}) has {n_missing} missing entries; drop or fill those rows"
             )
-        if str(getattr(column, "type", "")) in ("string", "large_string"):  # without an object per entry
-            encoded = column.combine_chunks().dictionary_encode()
-            columns[role] = Coded(encoded.dictionary.to_pylist(), encoded.indices.to_numpy())
-        else:
-            columns[role] = column.to_numpy()
+        columns[role] = Coded(*coded(column)) if str(column.dtype) == "String" else column.to_numpy()
     if (seconds := columns.get("timestamp")) is not None and seconds.dtype.kind == "f":  # integers with gaps
         known = ~np.isnan(seconds)
         columns["timestamp"] = np.full(len(seconds), MISSING_TIMESTAMP)

@@ -1,4 +1,4 @@
-"""Reader of any table with a row per interaction: CSV and its relatives, plain or gzipped, and Parquet."""
+"""Reader of any table with a row per interaction: CSV and its relatives, plain or packed, and Parquet."""
 
 import os
 from collections.abc import Hashable, Sequence
@@ -15,36 +15,46 @@ __all__ = ["load_table"]
 def load_table(
     path: str | os.PathLike,
     *,
-    user: str | int,
-    item: str | int,
+    user: str | int | None = None,
+    item: str | int | None = None,
     value: str | int | None = None,
     timestamp: str | int | None = None,
-    separator: str = ",",
+    separator: str | None = None,
     header: bool = True,
+    quotes: bool = True,
     duplicates: str | None = None,
     item_ids: Sequence[Hashable] | np.ndarray | None = None,
     unlisted: str = "error",
 ) -> Interactions:
     r"""Read a CSV, TSV or Parquet file with one row per interaction.
 
-    Text files are read block by block, in UTF-8, with or without gzip (``.gz``).  A field may stand in double quotes,
-    and then hold separators, line ends, and quotes written twice.
+    Text files are read block by block, by polars (``pip install 'fastfedrec[data]'``): in UTF-8, or all in Latin-1
+    where that is not what they hold, or in UTF-16 with its mark; unpacked where the name ends in ``.gz`` or ``.zst``.
+    Lines end in line feeds, carriage returns or both.  Blank lines may be the last, and nowhere else.
 
     Parameters
     ----------
     path : str or path-like
-        ``.parquet`` or ``.pq`` is read as Parquet, for which pyarrow or polars must be installed; all else as text.
-    user, item : str or int
+        What is named ``.parquet`` or ``.pq`` or begins as such a file is read as Parquet, all else as text.
+    user, item : str or int or None
         Column of the ids: its name in the header, or where there is none its place from 0.  Ids stay integers where
         every one in the column is written as one (as 7, not 007 or 7.0), and are strings otherwise.
+
+        None takes the column that the header names as publishers do (``userId``, ``user_id:token``, ``movieId``,
+        ``business_id``).  Where neither is given, so are `value` and `timestamp` that are not.  Which columns are taken
+        is logged, at level INFO.
     value, timestamp : str or int or None
         Column of the ratings or counts, at least 0, and of the time: seconds since 1970 (any whole numbers will do), or
         dates or dates and times of ISO 8601, which become seconds, in UTC where they name no zone.  An empty time
         becomes `fastfedrec.data.interactions.MISSING_TIMESTAMP`.
-    separator : str
-        What stands between two fields, such as ``"\t"`` or ``"::"``.  Not for Parquet.
+    separator : str or None
+        What stands between two fields, such as ``"\t"`` or ``"::"``; None takes the first of tab, ``::``, comma,
+        semicolon, bar and space that the first line holds.  Not for Parquet.
     header : bool
         Whether the first line names the columns.  Not for Parquet.
+    quotes : bool
+        Whether a field may stand in double quotes, and then hold separators, line ends, and quotes written twice; if
+        not, quotes are a part of the text.  Not for Parquet.
     duplicates : {"sum", "last", "max", "error"} or None
         What becomes of a user-item pair that stands twice, as in `Interactions.from_arrays`.
     item_ids : array_like or None
@@ -66,7 +76,7 @@ def load_table(
     ValueError
         A malformed file; the file, line, column and field are named.
     ImportError
-        A Parquet file, and nothing installed that can read it.
+        polars is not installed, or for ``.zst`` zstandard; the extra ``data`` has both.
 
     Examples
     --------
@@ -81,7 +91,7 @@ def load_table(
     >>> data.user_ids.tolist(), data.item_ids.tolist()
     (['ann', 'bob'], [7, 9])
     """
-    layout = find_layout(path, user, item, value, timestamp, separator, header)
+    layout = find_layout(path, user, item, value, timestamp, separator, header, quotes)
     columns = read_parquet(layout) if layout.is_parquet else read_text(layout)
     return to_interactions(
         columns["user"], columns["item"], columns.get("value"), columns.get("timestamp"), duplicates=duplicates,

@@ -394,10 +394,7 @@ def test_lines_are_ids_as_they_stand(tmp_path, table, content, rows, expected):
     assert model.interactions_.n_interactions == 1
 
 
-@pytest.mark.parametrize("reader", ["pyarrow", "polars"])
-def test_a_text_list_of_numbers_fits_text_and_numbers_of_parquet(tmp_path, reader, monkeypatch):
-    if reader == "polars":
-        monkeypatch.setattr("fastfedrec.datasets.table_files._import", lambda name: pl if name == "polars" else None)
+def test_a_text_list_of_numbers_fits_text_and_numbers_of_parquet(tmp_path):
     (tmp_path / "list").write_text("9\n7\n")
     for items, expected in ((["7", "9"], ["9", "7"]), ([7, 9], [9, 7])):
         pl.DataFrame({"user": [1, 2], "item": items}).write_parquet(tmp_path / "t.parquet")

@@ -109,7 +109,7 @@ def test_any_ratings_in_blocks_of_any_size_equal_the_twin(movies, line_end, has_
         for movie, rows in movies.items()
     )
     expected = naive.read_ratings(text)
-    reader = ColumnReader(_FIELDS, ",", low=1.0, high=5.0, step=1.0, headings=True)
+    reader = ColumnReader(_FIELDS, ",", headings=True)
 
     class Trickle(io.BytesIO):
         def read(self, size=-1):
@@ -195,7 +195,8 @@ def test_missing_part(tmp_path):
 ERRORS = [
     ("1:\n6,4\n", r"line 2: expected 3 fields \(user, rating, date\) separated by ',', got 2: '6,4'"),
     ("1:\n6,4,2004-02-29,1\n", "line 2: expected 3 fields .*got 4"),
-    ("1:\n\n", "line 2: expected 3 fields .*got 1"),
+    ("1:\n\n6,5,2000-03-01\n", "line 2: expected 3 fields .*got 1"),
+    ("1:\n\n", "line 2: the file ends without a single row"),
     ("1:\nx,4,2004-02-29\n", "line 2: user must be a whole number, got 'x'"),
     ("1:\n6,0,2004-02-29\n", "line 2: rating must be an integer from 1 to 5, got '0'"),
     ("1:\n6,3.5,2004-02-29\n", r"line 2: rating must be an integer from 1 to 5, got '3\.5'"),

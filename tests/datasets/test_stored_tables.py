@@ -78,15 +78,6 @@ def test_ids_that_prove_to_be_text_late_in_the_file(tmp_path):
     assert_same(*both(table, tmp_path, "csv", user="who", item="what"))
 
 
-def test_parquet_without_pyarrow(tmp_path, monkeypatch):
-    from fastfedrec.datasets import table_files as tables
-
-    real = tables._import
-    monkeypatch.setattr(tables, "_import", lambda name: None if name.startswith("pyarrow") else real(name))
-    table = random_table(50, 1, text=True)
-    assert_same(*both(table, tmp_path, "parquet", **ROLES))
-
-
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 

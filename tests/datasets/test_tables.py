@@ -2,6 +2,8 @@
 
 import gzip
 import io
+import logging
+import re
 import sys
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -9,14 +11,16 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import example, given
+import zstandard
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from naive.datasets import tables as naive
 
-from fastfedrec._kernels.datasets import tables as kernel
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
+from fastfedrec.datasets import columns as _columns
 from fastfedrec.datasets import load_table
-from fastfedrec.datasets.columns import ColumnReader, Field, FieldError
+from fastfedrec.datasets._fields import Field, FieldError, Kind
+from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.table_files import table_columns
 
 PLAYS = 'who,what,stars,when,note\nann,7,4.5,978300760,"loud, long"\nbob,7,0,,\nann,12,3,978302109,"a ""q"""\n'
@@ -33,21 +37,23 @@ class Trickle(io.BytesIO):
         return super().read(self.size)
 
 
-def read(text, *kinds, separator=",", block=1 << 20, quotes=True, **limits):
+def read(text, *kinds, separator=",", block=1 << 20, quotes=True, headings=False, **options):
     """The columns of these kinds as lists."""
-    fields = [Field(f"c{place}", kind, "right") for place, kind in enumerate(kinds)]
-    reader = ColumnReader(fields, separator, quotes=quotes, **limits)
+    fields = [Field(f"c{place}", kind, "right", **options) for place, kind in enumerate(kinds)]
+    reader = ColumnReader(fields, separator, quotes=quotes, headings=headings)
     reader.read(Trickle(text.encode(), block), "text")
     return [
-        [column.ids[k] for k in column.numbers] if kind == kernel.TEXT else column.tolist()
-        for column, kind in zip(reader.columns(), [kind for kind in kinds if kind], strict=True)
+        [None if k == MISSING_TIMESTAMP else column.ids[k] for k in column.numbers]
+        if hasattr(column, "ids")
+        else column.tolist()
+        for column in reader.columns()
     ]
 
 
-def fits(field, kind, **limits):
+def fits(field, kind, **options):
     """The one value that the field holds, or "refused"."""
     try:
-        return read(field + "\n", kind, separator="\t", quotes=False, **limits)[0][0]
+        return read(field + "\n", kind, separator="\t", quotes=False, **options)[0][0]
     except FieldError:
         return "refused"
 
@@ -80,7 +86,7 @@ def test_records_equal_those_of_the_csv_module(data, separator, line_end, block)
         return '"' + field.replace('"', '""') + '"' if needs else field
 
     text = line_end.join(separator.join(map(quote, row)) for row in rows) + data.draw(st.sampled_from(["", line_end]))
-    columns = read(text, *[kernel.TEXT] * n, separator=separator, block=block)
+    columns = read(text, *[Kind.TEXT] * n, separator=separator, block=block)
     assert list(map(list, zip(*columns, strict=True))) == rows == naive.read_rows(text, separator)
 
 
@@ -90,7 +96,7 @@ def test_fields_between_any_separator_equal_a_split(lines, separator):
     whole = all(all(line.split(separator)) for line in lines)
     try:
         columns = read(
-            "".join(f"{line}\n" for line in lines), *[kernel.TEXT] * max(counts), separator=separator, quotes=False
+            "".join(f"{line}\n" for line in lines), *[Kind.TEXT] * max(counts), separator=separator, quotes=False
         )
     except ValueError:
         assert len(counts) > 1 or not whole
@@ -98,25 +104,43 @@ def test_fields_between_any_separator_equal_a_split(lines, separator):
         assert list(map(list, zip(*columns, strict=True))) == [line.split(separator) for line in lines]
 
 
-@given(st.one_of(st.integers(-(2**64), 2**64).map(str), st.text(alphabet="0159-+. e", max_size=20)))
+@given(st.one_of(st.integers(-(2**64), 2**64).map(str), st.text(alphabet="0159-+. e", min_size=1, max_size=20)))
 @example("9223372036854775807")
 @example("9223372036854775808")
 @example("-9223372036854775807")
+@example("-9223372036854775808")
 @example("-0")
 @example("007")
+@example("+7")
+@example(" 7")
 def test_integers_equal_pythons(field):
     expected = int(field) if naive.is_integer(field) else "refused"
-    assert fits(field, kernel.INTEGER) == expected
-    assert fits(field, kernel.NATURAL) == (expected if expected == "refused" or expected >= 0 else "refused")
-    assert fits(field, kernel.INTEGER | kernel.OPTIONAL) == (expected if field else MISSING_TIMESTAMP)
+    assert fits(field, Kind.ID) == expected
+    assert fits(field, Kind.ID, low=0) == (expected if expected == "refused" or expected >= 0 else "refused")
+
+
+@given(st.one_of(st.integers(-(2**64), 2**64).map(str), st.text(alphabet="0159-+. e", min_size=1, max_size=20)))
+@example("-9223372036854775808")
+@example(" +007")
+@example("7 ")
+def test_whole_numbers_may_be_written_in_any_way(field):
+    is_whole = re.fullmatch(" *[-+]?[0-9]+", field)
+    expected = int(field) if is_whole and abs(int(field)) < 2**63 else "refused"
+    assert fits(field, Kind.WHOLE, optional=True) == expected
+
+
+def test_what_may_be_empty_is_missing():
+    assert read("a,,,\nb,7,x,2001-01-01\n", Kind.TEXT, Kind.WHOLE, Kind.TEXT, Kind.ISO, optional=True) == [
+        ["a", "b"], [MISSING_TIMESTAMP, 7], [None, "x"], [MISSING_TIMESTAMP, 978307200]
+    ]  # fmt: skip
 
 
 decimals = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
     st.decimals(allow_nan=False, allow_infinity=False, places=3).map(str),
     st.from_regex(r"[-+]?[0-9]{0,22}\.?[0-9]{0,22}([eE][-+]?[0-9]{0,3})?", fullmatch=True),
-    st.text(alphabet="019.eE+-_ naif", max_size=9),
-)
+    st.text(alphabet="019.eE+-_ naif", min_size=1, max_size=9),
+).filter(bool)
 
 
 @given(decimals)
@@ -137,9 +161,9 @@ def test_decimals_equal_pythons_to_the_last_bit(field):
         expected = float(field)
     except ValueError:
         expected = np.nan
-    if not np.isfinite(expected) or set(field) & set("_ naif"):
+    if not np.isfinite(expected) or set(field.lstrip(" ")) & set("_ naif"):
         expected = "refused"
-    assert fits(field, kernel.DECIMAL, low=-np.inf) == expected
+    assert fits(field, Kind.DECIMAL) == expected
 
 
 moments = st.datetimes(min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29))
@@ -153,10 +177,10 @@ def test_dates_equal_pythons(moment, zone, precision, between):
     else:
         field = moment.replace(tzinfo=zone).isoformat(between, timespec=precision)
     expected = naive.from_iso(field)
-    assert fits(field, kernel.ISO) == expected
+    assert fits(field, Kind.ISO) == expected
     if field.endswith("+00:00"):
-        assert fits(field[:-6] + "Z", kernel.ISO) == fits(field[:-3], kernel.ISO) == expected
-    assert fits(field[:-1] + "x", kernel.ISO) == "refused"
+        assert fits(field[:-6] + "Z", Kind.ISO) == fits(field[:-3], Kind.ISO) == expected
+    assert fits(field[:-1] + "x", Kind.ISO) == "refused"
 
 
 @given(st.integers(1, 9999), st.integers(0, 13), st.integers(0, 32), st.integers(0, 25), st.integers(0, 61))
@@ -166,7 +190,7 @@ def test_days_that_do_not_exist_are_refused(year, month, day, hour, minute):
         expected = naive.from_iso(field)
     except ValueError:
         expected = "refused"
-    assert fits(field, kernel.ISO) == expected
+    assert fits(field, Kind.ISO) == expected
 
 
 NO_DATES = [
@@ -179,7 +203,7 @@ NO_DATES = [
 
 @pytest.mark.parametrize("field", NO_DATES)
 def test_what_is_no_date_is_refused(field):
-    assert fits(field, kernel.ISO) == "refused"
+    assert fits(field, Kind.ISO) == "refused"
 
 
 ids = st.one_of(
@@ -214,15 +238,111 @@ def test_tables_equal_the_twin(tmp_path_factory, users, items, times, values, he
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
+KINDS = [
+    (Kind.TEXT, Kind.ID, Kind.TEXT),
+    (Kind.WHOLE, Kind.SKIP, Kind.DECIMAL),
+    (Kind.TEXT, Kind.TEXT),
+    (Kind.ID, Kind.SKIP),
+    (Kind.ISO, Kind.WHOLE),
+    (Kind.ID,),
+]
+plain = st.one_of(
+    st.sampled_from(
+        ["1", "2", "30", "4.5", "007", "-0", "+3", " 6", "1e3", "nan", "2001-01-01", "0.1234567890123456789"]
+    ),
+    st.sampled_from([""]),
+    st.text("ab:;é", max_size=3),
+)
+quoted = st.text('a1,"\n\r', max_size=6).map(lambda field: '"' + field.replace('"', '""') + '"')
+records = st.lists(st.one_of(plain, quoted), min_size=1, max_size=3).map(",".join)
+right = st.tuples(st.sampled_from(["a", "b", '"a"', '"c\nd,1,a"', '"\n"']), st.integers(0, 9)).map(
+    "{0[0]},{0[1]},b".format
+)
+lines = st.one_of(
+    right, right, right, records, st.sampled_from(["7:", "12:", "12:a", "", '"']), st.text('a1,":\r', max_size=5)
+)
+texts = st.tuples(st.lists(lines, min_size=1, max_size=12), st.sampled_from(["\n", "\r\n"])).map(
+    lambda drawn: "".join(line + drawn[1] for line in drawn[0])
+)
 
-@pytest.mark.parametrize("form", ["plain", "gzip", "windows line ends", "byte order mark", "no final line end", "tabs"])
+
+def outcome(*arguments, **options):
+    try:
+        return read(*arguments, **options)
+    except ValueError as error:
+        return str(error)
+
+
+@settings(max_examples=400)
+@given(texts, st.sampled_from(KINDS), st.booleans(), st.booleans(), st.booleans(), st.integers(1, 60))
+@example('a,1\n"b\nghost,2\nd",3\nc,4\n', (Kind.TEXT, Kind.ID), True, False, False, 9)
+@example("7:\n1\n2\n3\n12:\n4\n5\nx\n", (Kind.ID,), False, True, False, 60)
+@example('5" pipe,1\n6",2\n', (Kind.TEXT, Kind.ID), True, False, False, 60)
+@example("1,2,x\n3,4\n", (Kind.ID, Kind.SKIP), True, False, False, 60)
+@example("1,2001-01-01,\n2,,\n", (Kind.WHOLE, Kind.ISO, Kind.TEXT), False, False, True, 60)
+def test_what_polars_reads_is_what_python_reads(text, kinds, quotes, headings, optional, block):
+    options = {"quotes": quotes, "headings": headings, "optional": optional}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_columns, "may_hang", lambda: True)
+        expected = outcome(text, *kinds, **options)
+    assert outcome(text, *kinds, block=block, **options) == expected
+    assert outcome(text, *kinds, **options) == expected
+
+
+def test_lines_that_are_right_are_read_by_polars(monkeypatch):
+    def refuse(*arguments):
+        raise AssertionError("read by Python")
+
+    monkeypatch.setattr(ColumnReader, "_parse_slowly", refuse)
+    text = "".join(
+        f'{k},"a ""{k % 3}"",\n{k % 7}",{k / 8},2001-01-0{k % 9 + 1}T10:00:0{k % 10}+01:00,{k}\n' for k in range(99)
+    )
+    columns = read(text, Kind.ID, Kind.TEXT, Kind.DECIMAL, Kind.ISO, Kind.WHOLE)
+    assert columns[:3] == [
+        list(range(99)), [f'a "{k % 3}",\n{k % 7}' for k in range(99)], [k / 8 for k in range(99)]
+    ]  # fmt: skip
+    assert columns[3][:2] == [978339600, 978426001]
+    assert read("1::2\r\n3::4\r\n", Kind.ID, Kind.ID, separator="::") == [[1, 3], [2, 4]]
+    assert read("7:\n1\n2\n8:\n3\n", Kind.ID, headings=True) == [[1, 2, 3], [7, 7, 8]]
+
+
+def test_a_column_with_negative_numbers_and_one_of_63_bits(monkeypatch):
+    monkeypatch.setattr(ColumnReader, "_parse_slowly", None)
+    numbers = [0, -1, 9, 10, -10, 99, 100, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63) + 1]
+    assert read("".join(f"{number}\n" for number in numbers), Kind.ID) == [numbers]
+
+
+def test_a_forked_process_reads_the_same(monkeypatch):
+    expected = read("a,1\nb,2\n", Kind.TEXT, Kind.ID)
+    monkeypatch.setattr(_columns, "may_hang", lambda: True)
+    monkeypatch.setattr(_columns, "parse_lines", None)
+    assert read("a,1\nb,2\n", Kind.TEXT, Kind.ID) == expected
+
+
+FORMS = [
+    "plain", "gzip", "zst", "windows line ends", "returns alone", "byte order mark", "utf-16", "no final line end",
+    "blank last lines", "blank last lines of windows", "tabs",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_every_form_reads_the_same(tmp_path, form):
     options = {"user": "who", "item": "what", "value": "stars", "timestamp": "when"}
     text, name = PLAYS.encode(), "table.csv"
     if form == "gzip":
         text, name = gzip.compress(text), "table.csv.gz"
+    elif form == "zst":
+        text, name = zstandard.compress(text[:40]) + zstandard.compress(text[40:]), "table.csv.zst"
     elif form == "windows line ends":
         text = text.replace(b"\n", b"\r\n")
+    elif form == "returns alone":
+        text = text.replace(b"\n", b"\r")
+    elif form == "utf-16":
+        text = text.decode().encode("utf-16")
+    elif form == "blank last lines":
+        text += b"\n\n\n"
+    elif form == "blank last lines of windows":
+        text = text.replace(b"\n", b"\r\n") + b"\r\n\r\n"
     elif form == "byte order mark":
         text = b"\xef\xbb\xbf" + text
     elif form == "no final line end":
@@ -292,12 +412,7 @@ def parquet(tmp_path):
     return tmp_path / "table.parquet"
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "polars"])
-def test_parquet_equals_text_with_either_library(parquet, tmp_path, monkeypatch, library):
-    pytest.importorskip("pyarrow")
-    if library == "polars":
-        monkeypatch.setitem(sys.modules, "pyarrow", None)
-        monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+def test_parquet_equals_text(parquet, tmp_path):
     options = {"user": "who", "item": "what", "value": "stars", "timestamp": "when"}
     data = load_table(parquet, **options)
     text = load_table(write(tmp_path, PLAYS), **options)
@@ -311,6 +426,54 @@ def test_parquet_equals_text_with_either_library(parquet, tmp_path, monkeypatch,
         load_table(parquet, user="who", item="what", value="when")
     with pytest.raises(KeyError, match=r"user='u' is not a column; .*table\.parquet has \['who', 'what'"):
         load_table(parquet, user="u", item="what")
+
+
+HEADERS = [
+    ("userId,movieId,rating,timestamp", ["userId", "movieId", "rating", "timestamp"]),
+    ("review,user_id,business_id,stars,date", ["user_id", "business_id", "stars", "date"]),
+    ("user_id:token\titem_id:token\trating:float\ttimestamp:float", [
+        "user_id:token", "item_id:token", "rating:float", "timestamp:float"
+    ]),
+    ("User-ID;ISBN;Item ID", ["User-ID", "Item ID"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("header", "expected"), HEADERS)
+def test_headers_of_publishers_need_no_names(tmp_path, caplog, header, expected):
+    separator = next(found for found in "\t,;" if found in header)
+    n = len(header.split(separator))
+    path = write(tmp_path, header + "\n" + separator.join(["7"] * n) + "\n", "plays.inter")
+    with caplog.at_level(logging.INFO, logger="fastfedrec"):
+        data = load_table(path)
+    roles = dict(zip(("user", "item", "value", "timestamp"), expected, strict=False))
+    assert caplog.messages == [f"{path}: " + ", ".join(f"{role}={name!r}" for role, name in roles.items())]
+    assert table_of(data) == [(7, 7, 7.0 if "value" in roles else 1.0, 7 if "timestamp" in roles else None)]
+    assert load_table(path, user=expected[0], item=expected[1]).timestamps is None  # who names columns names all
+
+
+def test_one_column_named_and_the_other_known(tmp_path):
+    data = load_table(write(tmp_path, "who,movieId,rating\n1,2,3\n"), user="who")
+    assert table_of(data) == [(1, 2, 1.0, None)]
+
+
+def test_quotes_that_are_a_part_of_the_text(tmp_path):
+    path = write(tmp_path, 'u\ti\tn\n1\t5" pipe\t2\n2\t"x\t3\n3\t\\"y\\"\t4\n')
+    data = load_table(path, user="u", item="i", value="n", quotes=False)
+    assert sorted(data.item_ids.tolist()) == ['"x', '5" pipe', '\\"y\\"']
+    with pytest.raises(ValueError, match=r"line 3: i must be an id, got '\"x.*; pass quotes=False where quotes are"):
+        load_table(path, user="u", item="i", value="n")
+
+
+def test_times_written_as_decimals(tmp_path):
+    path = write(tmp_path, "u,i,t\n1,1,978300760.0\n1,2,9.783e8\n")
+    assert load_table(path, user="u", item="i", timestamp="t").timestamps.tolist() == [978300760, 978300000]
+    with pytest.raises(ValueError, match=r"line 2: t must be whole seconds since 1970 in every line, .*'978300760\.5'"):
+        load_table(write(tmp_path, "u,i,t\n1,1,978300760.5\n"), user="u", item="i", timestamp="t")
+
+
+def test_parquet_is_known_by_its_content(parquet):
+    path = parquet.rename(parquet.with_name("table"))
+    assert load_table(path, user="who", item="what").n_interactions == 3
 
 
 def test_names_of_columns(tmp_path):
@@ -327,11 +490,14 @@ def test_path_that_is_no_file(tmp_path):
             load_table(path, user="u", item="i")
 
 
-def test_parquet_without_a_library(parquet, monkeypatch):
-    for name in ("pyarrow", "pyarrow.parquet", "polars"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=r"table\.parquet: reading Parquet needs pyarrow or polars; install one"):
-        load_table(parquet, user="who", item="what")
+def test_files_without_polars(parquet, monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
+    text = write(parquet.parent, PLAYS)
+    for path in (parquet, text):
+        with pytest.raises(
+            ImportError, match=rf"{path.name}: reading files needs polars: pip install 'fastfedrec\[data\]'"
+        ):
+            load_table(path, user="who", item="what")
 
 
 @pytest.mark.parametrize(
@@ -393,7 +559,7 @@ def test_the_line_is_named_below_line_ends_in_quotes(tmp_path):
 
 def test_seconds_and_dates_in_one_column(tmp_path):
     path = write(tmp_path, "u,i,t\n1,1,978300760\n1,2,2001-01-01\n")
-    with pytest.raises(ValueError, match=r"line 2: t must be whole seconds since 1970 in every line, .*'978300760'"):
+    with pytest.raises(ValueError, match=r"line 3: t must be whole seconds since 1970 in every line, .*'2001-01-01'"):
         load_table(path, user="u", item="i", timestamp="t")
 
 
@@ -402,17 +568,45 @@ def test_places_in_messages(tmp_path):
         load_table(write(tmp_path, "1,2,x\n"), user=0, item=1, value=2, header=False)
 
 
+def test_headers_that_name_no_columns_we_know(tmp_path):
+    with pytest.raises(
+        KeyError, match=r"item is not given, and none of \['user', 'what'\] of .* is known as one; pass item=NAME"
+    ):
+        load_table(write(tmp_path, "user,what\n1,2\n"))
+    with pytest.raises(
+        KeyError, match=r"item may be any of the columns \['asin', 'parent_asin'\]; name one, as item='asin'"
+    ):
+        load_table(write(tmp_path, "user,asin,parent_asin\n1,2,3\n"))
+    with pytest.raises(ValueError, match="user and item must be given where there is no header: places from 0 to 1 of"):
+        load_table(write(tmp_path, "1,2\n"), header=False)
+
+
+def test_a_quote_in_a_column_that_is_not_read(tmp_path):
+    path = write(tmp_path, 'u,i,n\n1,2,x\n1,3,"x"y\n')
+    with pytest.raises(
+        ValueError, match=r"line 3: n has text behind its closing quote, got '\"x\"y'; pass quotes=False"
+    ):
+        load_table(path, user="u", item="i")
+
+
+def test_zst_without_its_library(tmp_path, monkeypatch):
+    path = write(tmp_path, zstandard.compress(PLAYS.encode()), "table.csv.zst")
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(ImportError, match=r"reading .zst files needs zstandard: pip install 'fastfedrec\[data\]'"):
+        load_table(path, user="who", item="what")
+
+
 def test_an_open_quote(tmp_path):
     with pytest.raises(ValueError, match=r"table\.csv, line 3: a quote is opened and not closed"):
         load_table(write(tmp_path, 'u,i\n1,2\n"1,2\n3,4\n'), user="u", item="i")
 
 
-def test_text_that_is_not_utf_8(tmp_path):
-    path = write(tmp_path, "u,i\na,1\né,1\n".encode("latin-1"))
-    with pytest.raises(
-        ValueError, match=r"table\.csv, data row 2: u must be UTF-8 text, got b'\\xe9'; convert the file"
-    ):
-        load_table(path, user="u", item="i")
+def test_text_in_latin_1(tmp_path, caplog):
+    text = "u,i\n" + "".join(f"a{k},1\n" for k in range(20_000)) + "é,1\n"
+    with caplog.at_level(logging.INFO, logger="fastfedrec"):
+        data = load_table(write(tmp_path, text.encode("latin-1")), user="u", item="i")
+    assert data.user_ids[-1] == "é"
+    assert "no UTF-8 text, read as Latin-1" in caplog.text
 
 
 def test_empty_tables(tmp_path):
@@ -429,6 +623,14 @@ def test_empty_tables(tmp_path):
 def test_quotes_that_break_the_header(tmp_path, line):
     with pytest.raises(ValueError, match=r"table\.csv, line 1: .*; check its quotes"):
         load_table(write(tmp_path, f"{line}\n1,2\n"), user="u", item="i")
+
+
+@pytest.mark.parametrize("change", ["truncated", "damaged", "none"])
+def test_damaged_zst(tmp_path, change):
+    data = zstandard.compress(PLAYS.encode())
+    data = {"truncated": data[:-9], "damaged": data[:30] + data[60:], "none": PLAYS.encode()}[change]
+    with pytest.raises(ValueError, match=r"table\.csv\.zst cannot be unpacked .*download it again"):
+        load_table(write(tmp_path, data, "table.csv.zst"), user="who", item="what")
 
 
 @pytest.mark.parametrize("change", ["truncated", "damaged", "no gzip"])

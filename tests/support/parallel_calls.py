@@ -4,7 +4,6 @@ A script or a child of any start method can import it.  Each call returns an arr
 """
 
 import functools
-import io
 import json
 import os
 import signal
@@ -27,7 +26,6 @@ from fastfedrec import (
     nmf,
     ranking,
 )
-from fastfedrec._kernels.datasets.tables import NATURAL
 from fastfedrec.compute.hadamard import hadamard_transform
 from fastfedrec.compute.networks.client_examples import Events, draw_examples
 from fastfedrec.compute.networks.gru import GRUEncoder
@@ -37,7 +35,6 @@ from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core import threads
 from fastfedrec.data.features import Features
 from fastfedrec.data.pairs import sort_pairs
-from fastfedrec.datasets.columns import ColumnReader, Field
 from fastfedrec.evaluation import RandomHoldout
 from fastfedrec.mechanisms import (
     GRR,
@@ -104,12 +101,6 @@ def encoded(n):
     )
 
 
-def parsed():
-    reader = ColumnReader([Field("number", NATURAL)], ",")
-    reader.read(io.BytesIO("".join(f"{10**7 + k}\n" for k in range(N)).encode()), "text")
-    return reader.columns()[0]
-
-
 CALLS = {
     "compute.als": lambda n: als.solve_users(
         data(), np.ones((60, 3)), regularization=1.0, confidence_weight=2.0, n_threads=n
@@ -161,7 +152,6 @@ CALLS = {
     "mechanisms.frequencies.subset_selection": lambda n: SubsetSelection(1.0, 9).privatize(
         values(), key=KEY, n_threads=n
     ),
-    "datasets.tables": lambda n: parsed(),  # always on all processors
 }
 
 

@@ -1,0 +1,122 @@
+"""What a place in every line may hold, and one field of it as Python reads it: the rule that all reading follows."""
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+
+from fastfedrec.data.interactions import MISSING_TIMESTAMP
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")  # as Python writes one: what is written in two ways is two ids
+_WHOLE = re.compile(r"[-+]?[0-9]+")
+_DECIMAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_CLOCK = re.compile(
+    r"([T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(:(?P<second>[0-9]{2})(\.[0-9]+)?)?"
+    r"(?P<zone>Z|(?P<sign>[-+])(?P<hours>[0-9]{2})(:?(?P<minutes>[0-9]{2}))?)?)?"
+)
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOST = 2**63 - 1
+_BLANKS = " \t"  # before a number, which they are no part of
+
+
+class Kind(Enum):
+    """What a field holds."""
+
+    SKIP = "nothing that is read"
+    ID = "a whole number of at most 63 bits as Python writes it"
+    WHOLE = "a whole number of at most 63 bits"
+    DECIMAL = "a finite number"
+    ISO = "a date or date and time of ISO 8601, as seconds since 1970, in UTC where it names no zone"
+    TEXT = "text, not empty"
+
+
+@dataclass(frozen=True)
+class Field:
+    """What stands in one place of every line, and in words what it must be.
+
+    Numbers are from `low` to `high`, and multiples of `step` where that is not 0.  What is `optional` may be empty.
+    """
+
+    name: str
+    kind: Kind = Kind.SKIP
+    rule: str = ""
+    optional: bool = False
+    low: float = -math.inf
+    high: float = math.inf
+    step: float = 0.0
+
+    def allows(self, number: float) -> bool:
+        """Whether a number is in the limits."""
+        return self.low <= number <= self.high and (not self.step or number % self.step == 0)
+
+
+class FieldError(ValueError):
+    """A field that is not what it should be: `index` and `text` of it."""
+
+    def __init__(self, message: str, index: int, text: str):
+        super().__init__(message)
+        self.index, self.text = index, text
+
+
+def parse_field(field: Field, text: str) -> int | float | str | None:
+    """Read one field.
+
+    Parameters
+    ----------
+    field : Field
+        What it must be.
+    text : str
+        What stands there, without the quotes around it.
+
+    Returns
+    -------
+    int, float, str or None
+        `MISSING_TIMESTAMP` for what is empty and may be, for text the empty one; None where the field is not what it
+        should be.
+    """
+    if not text:
+        return (text if field.kind is Kind.TEXT else MISSING_TIMESTAMP) if field.optional else None
+    if field.kind is Kind.TEXT:
+        return text
+    if field.kind is Kind.ISO:
+        return _parse_iso(text)
+    if field.kind is Kind.ID:
+        number: float = int(text) if _INTEGER.fullmatch(text) else math.nan
+    else:
+        text = text.lstrip(_BLANKS)
+        if field.kind is Kind.WHOLE:
+            number = int(text) if _WHOLE.fullmatch(text) else math.nan
+        else:
+            number = float(text) + 0.0 if _DECIMAL.fullmatch(text) else math.nan  # no negative zeros
+            return number if math.isfinite(number) and field.allows(number) else None
+    return number if -_MOST <= number <= _MOST and field.allows(number) else None
+
+
+def _parse_iso(text: str) -> int | None:
+    day, clock = iso_day(text[:10]), iso_clock(text[10:])
+    return None if day is None or clock is None else day + clock
+
+
+def iso_day(text: str) -> int | None:
+    """Seconds from 1970 to a day such as 2009-02-13; None for what is none."""
+    if not _DAY.fullmatch(text):
+        return None
+    try:
+        return 86400 * (date.fromisoformat(text) - date(1970, 1, 1)).days
+    except ValueError:
+        return None
+
+
+def iso_clock(text: str) -> int | None:
+    """Seconds from a day's begin in UTC to what follows its date: such as T23:31, " 23:31:30.25+01:00" or nothing."""
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        return None
+    hour, minute, second, hours, minutes = (
+        int(match[part] or 0) for part in ("hour", "minute", "second", "hours", "minutes")
+    )
+    if hour > 23 or minute > 59 or second > 59 or hours > 23 or minutes > 59:
+        return None
+    offset = 3600 * hours + 60 * minutes
+    return 3600 * hour + 60 * minute + second - (-offset if match["sign"] == "-" else offset)

@@ -1,0 +1,50 @@
+"""Names of columns that publishers give to users, items, values and times, for headers that nobody need explain."""
+
+from collections.abc import Sequence
+
+#: By role, in small letters without what separates words.
+_KNOWN = {
+    "user": ("user", "userid", "uid", "reviewerid"),
+    "item": (
+        "item", "itemid", "iid", "movieid", "businessid", "asin", "parentasin", "trackid", "artistid", "songid",
+        "albumid", "bookid", "gameid", "appid", "productid", "newsid", "articleid", "videoid", "recipeid", "placeid",
+        "locationid", "venueid", "poiid",
+    ),
+    "value": ("value", "rating", "stars", "overall", "score", "count", "plays", "playcount", "listencount", "weight"),
+    "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime"),
+}  # fmt: skip
+_TYPES = ("token", "token_seq", "float", "float_seq")  # of RecBole's .inter files, behind a colon
+
+
+def known_columns(names: Sequence[str]) -> dict[str, str]:
+    """The column of each role that is known by its name.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of all columns.
+
+    Returns
+    -------
+    dict of str to str
+        From "user", "item", "value" and "timestamp" to one of `names`; a role is left out that no column has.
+
+    Raises
+    ------
+    KeyError
+        Two columns for one role.
+    """
+    found: dict[str, str] = {}
+    for role, known in _KNOWN.items():
+        columns = [name for name in names if _plain(name) in known]
+        if len(columns) > 1:
+            raise KeyError(f"{role} may be any of the columns {columns}; name one, as {role}={columns[0]!r}")
+        if columns:
+            found[role] = columns[0]
+    return found
+
+
+def _plain(name: str) -> str:
+    stem, colon, kind = name.strip().rpartition(":")
+    name = stem if colon and kind in _TYPES else name
+    return "".join(letter for letter in name.lower() if letter not in "_- .")

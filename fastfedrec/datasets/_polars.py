@@ -1,0 +1,190 @@
+"""Blocks of lines as columns, by polars; what it would understand in another way than `_records` is left in doubt."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.core.threads import is_forked
+from fastfedrec.data.interactions import MISSING_TIMESTAMP
+from fastfedrec.datasets._fields import Field, Kind, iso_clock, iso_day
+
+_imported_in: int | None = None  # the process whose import of polars was ours
+_POWERS = [10**k for k in range(1, 19)]
+
+
+def import_polars(what: str) -> Any:
+    """The library.
+
+    Parameters
+    ----------
+    what : str
+        What needs it, for the message.
+
+    Returns
+    -------
+    module
+        polars.
+
+    Raises
+    ------
+    ImportError
+        It is not installed; the extra that has it is named.
+    """
+    global _imported_in
+    is_new = "polars" not in sys.modules
+    try:
+        polars = importlib.import_module("polars")
+    except ImportError as error:
+        raise ImportError(
+            f"{what}: reading files needs polars: pip install 'fastfedrec[data]'; from_arrays, from_dataframe and "
+            "from_scipy of Interactions take what other means have read"
+        ) from error
+    if is_new:
+        _imported_in = os.getpid()
+    return polars
+
+
+def may_hang() -> bool:
+    """Whether polars waits for threads that a fork has left behind."""
+    return is_forked() and _imported_in != os.getpid()
+
+
+def parse_lines(
+    text: bytes,
+    separator: bytes,
+    fields: Sequence[Field],
+    quoted: bool,
+    numbering: Sequence[dict[str, int]],
+) -> list[np.ndarray] | None:
+    """Columns of whole lines in which every quote stands where it should.
+
+    Parameters
+    ----------
+    text : bytes
+        Lines in UTF-8, each ended by a line feed; carriage returns before those are no part of them.
+    separator : bytes
+        A single one.
+    fields : sequence of Field
+        Of a line.
+    quoted : bool
+        Whether there are quotes, and they have a meaning.
+    numbering : sequence of dict
+        Of each text that is kept, the number of every one that has appeared; new ones are added.
+
+    Returns
+    -------
+    list of ndarray, or None
+        int64 or float64, of those that are kept; None where that is in doubt.
+    """
+    pl = importlib.import_module("polars")
+    types = {Kind.WHOLE: pl.Int64, Kind.DECIMAL: pl.Float64}
+    schema = {f"column_{place + 1}": types.get(field.kind, pl.String) for place, field in enumerate(fields)}
+    kept = [place for place, field in enumerate(fields) if field.kind is not Kind.SKIP]
+    try:
+        frame = pl.read_csv(
+            text, has_header=False, columns=kept, schema=schema, separator=separator.decode(),
+            quote_char='"' if quoted else None,
+        )  # fmt: skip
+    except pl.exceptions.PolarsError:
+        return None
+    letters = np.frombuffer(text, dtype=np.uint8)
+    outside = np.cumsum(letters == ord('"'), dtype=np.uint8) & 1 == 0 if quoted else None
+    n_lines = _count(letters, b"\n", outside)
+    # Of too few fields the last ones are null; where those may be empty, or are not read, their separators are missed.
+    is_whole = kept[-1] == len(fields) - 1 and not frame.to_series(-1).null_count() and len(fields) > 1
+    if len(frame) != n_lines or not (is_whole or _count(letters, separator, outside) == n_lines * (len(fields) - 1)):
+        return None
+    if any(series.null_count() and not fields[place].optional for series, place in zip(frame, kept, strict=True)):
+        return None
+    ids = [schema_name for schema_name, field in zip(schema, fields, strict=True) if field.kind is Kind.ID]
+    n_letters = frame.select(pl.col(ids).str.len_bytes().sum()).to_dict(as_series=False) if ids else {}
+    frame = frame.with_columns(pl.col(ids).cast(pl.Int64, strict=False)) if ids else frame  # together, so on threads
+    columns, numberings = [], iter(numbering)
+    for series, place in zip(frame, kept, strict=True):
+        field = fields[place]
+        if field.kind is Kind.TEXT:
+            column = _texts(series, field, next(numberings))
+        elif field.kind is Kind.ISO:
+            column = _moments(series)
+        elif field.kind is Kind.DECIMAL:
+            column = _decimals(series.to_numpy(), field)
+        else:
+            column = _integers(series, field, n_letters[series.name][0] if field.kind is Kind.ID else None)
+        if column is None:
+            return None
+        columns.append(column)
+    return columns
+
+
+def _count(letters: np.ndarray, letter: bytes, outside: np.ndarray | None) -> int:
+    """How often a letter stands outside of quotes."""
+    there = letters == ord(letter)
+    return int(np.count_nonzero(there if outside is None else there & outside))
+
+
+def _integers(series: Any, field: Field, n_letters: int | None = None) -> np.ndarray | None:
+    """Whole numbers; where their letters are counted, as Python writes them, which takes the fewest."""
+    if series.null_count():
+        if not field.optional or n_letters is not None:
+            return None
+        known = series.drop_nulls().to_numpy()
+        column = series.fill_null(MISSING_TIMESTAMP).to_numpy()
+    else:
+        known = column = series.to_numpy()
+    if not len(known):
+        return column
+    low, high = int(known.min()), int(known.max())
+    if low == MISSING_TIMESTAMP or not field.allows(low) or not field.allows(high):
+        return None
+    if n_letters is None:
+        return column
+    if low > -(2**31) and high < 2**31:
+        known = known.astype(np.int32)
+    negative = int(np.count_nonzero(known < 0)) if low < 0 else 0
+    sizes = np.abs(known) if negative else known
+    most = max(high, -low)
+    least = len(known) + negative + sum(int(np.count_nonzero(sizes >= power)) for power in _POWERS if power <= most)
+    return column if least == n_letters else None
+
+
+def _decimals(numbers: np.ndarray, field: Field) -> np.ndarray | None:
+    if not np.isfinite(numbers).all() or (
+        len(numbers) and not field.low <= numbers.min() <= numbers.max() <= field.high
+    ):
+        return None
+    if field.step and (numbers % field.step).any():
+        return None
+    return numbers + 0.0  # no negative zeros
+
+
+def coded(series: Any) -> tuple[list[str], np.ndarray]:
+    """Distinct texts as they appear, and the number of each entry among them: behind the last where it is null."""
+    pl = importlib.import_module("polars")
+    distinct = series.drop_nulls().unique(maintain_order=True)
+    codes = series.cast(pl.Enum(distinct)).to_physical().cast(pl.Int64).fill_null(len(distinct))
+    return distinct.to_list(), codes.to_numpy()
+
+
+def _texts(series: Any, field: Field, known: dict[str, int]) -> np.ndarray | None:
+    distinct, codes = coded(series)
+    if "" in distinct and not field.optional:  # in quotes
+        return None
+    numbers = [known.setdefault(text, len(known)) if text else MISSING_TIMESTAMP for text in distinct]
+    return np.array([*numbers, MISSING_TIMESTAMP], dtype=np.int64)[codes]
+
+
+def _moments(series: Any) -> np.ndarray | None:
+    """Seconds since 1970, of days and times of the day that are read once each."""
+    total: np.ndarray = np.zeros(len(series), dtype=np.int64)
+    for part, read in ((series.str.slice(0, 10), iso_day), (series.str.slice(10), iso_clock)):
+        distinct, codes = coded(part)
+        seconds = [read(text) for text in distinct]
+        if None in seconds:
+            return None
+        total += np.array([*seconds, 0], dtype=np.int64)[codes]
+    total[series.is_null().to_numpy()] = MISSING_TIMESTAMP
+    return total

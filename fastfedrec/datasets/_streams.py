@@ -1,0 +1,134 @@
+"""Bytes of a text file made plain: unpacked, in UTF-8 without a mark, each line ended by a line feed."""
+
+import codecs
+import gzip
+import importlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from fastfedrec.datasets.files import unpacking
+
+_PEEKED = 1 << 16
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+
+
+class NotUTF8(ValueError):
+    """Bytes that are no UTF-8."""
+
+
+class PlainText:
+    """What `read` gives of a stream of bytes in some encoding and with any line ends.
+
+    Parameters
+    ----------
+    stream : file
+        Of bytes.
+    encoding : {"utf-8", "latin-1"}
+        Of the stream, where no mark at its begin says another.
+    """
+
+    def __init__(self, stream: IO[bytes], encoding: str = "utf-8"):
+        self._stream, self._rest, self._line = stream, b"", b""
+        start = stream.read(_PEEKED)
+        mark = next((mark for mark in _MARKS if start.startswith(mark)), b"")
+        encoding = _MARKS.get(mark, encoding)
+        self._decode = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)().decode
+        self._start: bytes | None = start[len(mark) :]
+        plain = self._start if self._decode is None else self._decode(self._start).encode()
+        end = plain.find(b"\r")
+        #: Whether lines end in a carriage return alone, which is told by the first.
+        self._returns = 0 <= end < len(plain) - 1 and plain[end + 1] != ord("\n") and b"\n" not in plain[:end]
+        if self._decode is not None:
+            self._decode = codecs.getincrementaldecoder(encoding)().decode
+
+    def read(self, size: int) -> bytes:
+        """At least one byte, and about so many, before the end."""
+        if self._line:
+            data, self._line = self._line, b""
+            return data
+        while True:
+            data, self._start = self._start or self._stream.read(size), None
+            at_end = not data
+            if self._decode is not None:
+                data = self._decode(data, at_end).encode()
+            if self._returns:
+                data, self._rest = self._rest + data, b""
+                if data.endswith(b"\r") and not at_end:
+                    data, self._rest = data[:-1], b"\r"
+                data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            if data or at_end:
+                return data
+
+    def readline(self) -> bytes:
+        """One line with its end."""
+        parts, end = [], 0
+        while not end and (data := self.read(_PEEKED)):
+            end = data.find(b"\n") + 1
+            parts.append(data[:end] if end else data)
+            self._line = data[end:] if end else b""
+        return b"".join(parts)
+
+
+@contextmanager
+def open_text(path: Path, encoding: str = "utf-8") -> Iterator[PlainText]:
+    """Open a text file, unpacked where its name ends in ``.gz`` or ``.zst``.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    encoding : {"utf-8", "latin-1"}
+        As of `PlainText`.
+
+    Yields
+    ------
+    PlainText
+        Its text.
+    """
+    with unpacking(str(path)), ExitStack() as stack:
+        stream: Any = stack.enter_context(open(path, "rb"))
+        if path.suffix.lower() == ".gz":
+            stream = stack.enter_context(gzip.open(stream))
+        elif path.suffix.lower() == ".zst":
+            stream = stack.enter_context(_open_zst(stream))
+        yield PlainText(stream, encoding)
+
+
+@contextmanager
+def _open_zst(stream: IO[bytes]) -> Iterator[Any]:
+    try:
+        zstandard = importlib.import_module("zstandard")
+    except ImportError as error:
+        raise ImportError(
+            "reading .zst files needs zstandard: pip install 'fastfedrec[data]', or unpack the file"
+        ) from error
+    try:
+        yield _Zst(stream, zstandard)
+    except zstandard.ZstdError as error:
+        raise EOFError(str(error)) from error  # as `unpacking` tells it
+
+
+class _Zst:
+    """What `read` gives of a packed stream; the library's own reader does not tell where a frame is cut short."""
+
+    def __init__(self, stream: IO[bytes], library: Any):
+        self._stream, self._library = stream, library
+        self._frame: Any = None
+        self._packed = b""
+
+    def read(self, size: int) -> bytes:
+        """At least one byte before the end."""
+        while True:
+            packed, self._packed = self._packed or self._stream.read(_PEEKED), b""
+            if not packed:
+                if self._frame is not None:
+                    raise EOFError("it ends within a frame")
+                return b""
+            self._frame = self._frame or self._library.ZstdDecompressor().decompressobj()
+            data = self._frame.decompress(packed)
+            if self._frame.eof:
+                self._frame, self._packed = None, self._frame.unused_data
+            if data:
+                return data
