@@ -67,7 +67,7 @@ def store_table(
         As in `load_table`.
     header, quotes : bool
         As in `load_table`.
-    duplicates : {"sum", "last", "max", "error"} or None
+    duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
         As in `load_table`.
     item_ids : array_like or None
         As in `load_table`.

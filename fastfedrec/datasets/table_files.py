@@ -24,7 +24,7 @@ from fastfedrec.datasets.files import refuse
 
 _PARQUET = (".parquet", ".pq")
 _ID = "an id"
-_VALUE = "a finite number of at least 0"
+_VALUE = "a finite number"
 _TIME = "whole seconds since 1970 in every line, or ISO 8601 such as 2009-02-13T23:31:30Z in every line"
 _SEPARATORS = ("\t", "::", ",", ";", "|", " ")  # looked for in this order
 
@@ -32,7 +32,7 @@ _SEPARATORS = ("\t", "::", ",", ";", "|", " ")  # looked for in this order
 _KINDS: dict[str, tuple[dict[str, Any], ...]] = {
     "user": ({"kind": Kind.ID, "rule": _ID}, {"kind": Kind.TEXT, "rule": _ID}),
     "item": ({"kind": Kind.ID, "rule": _ID}, {"kind": Kind.TEXT, "rule": _ID}),
-    "value": ({"kind": Kind.DECIMAL, "rule": _VALUE, "low": 0.0},),
+    "value": ({"kind": Kind.DECIMAL, "rule": _VALUE},),
     "timestamp": (
         {"kind": Kind.WHOLE, "rule": _TIME, "optional": True},
         {"kind": Kind.ISO, "rule": _TIME, "optional": True},

@@ -44,7 +44,7 @@ def load_table(
         ``business_id``).  Where neither is given, so are `value` and `timestamp` that are not.  Which columns are taken
         is logged, at level INFO.
     value, timestamp : str or int or None
-        Column of the ratings or counts, at least 0, and of the time: seconds since 1970 (any whole numbers will do), or
+        Column of the ratings or counts, and of the time: seconds since 1970 (any whole numbers will do), or
         dates or dates and times of ISO 8601, which become seconds, in UTC where they name no zone.  An empty time
         becomes `fastfedrec.data.interactions.MISSING_TIMESTAMP`.
     separator : str or None
@@ -55,7 +55,7 @@ def load_table(
     quotes : bool
         Whether a field may stand in double quotes, and then hold separators, line ends, and quotes written twice; if
         not, quotes are a part of the text.  Not for Parquet.
-    duplicates : {"sum", "last", "max", "error"} or None
+    duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
         What becomes of a user-item pair that stands twice, as in `Interactions.from_arrays`.
     item_ids : array_like or None
         The whole catalogue, in this order, as in `Interactions.from_arrays`; None takes it from the data.
