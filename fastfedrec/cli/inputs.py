@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.cli.completion import complete_set, complete_system
+from fastfedrec.cli.tables import add_columns, is_table, read_table, told_columns
 from fastfedrec.core.npz import Archive
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix, load_table
+from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix
 from fastfedrec.datasets.columns import TextList
 from fastfedrec.datasets.netflix import holds_netflix
-from fastfedrec.datasets.table_files import table_columns
 from fastfedrec.systems import registry
 
 _GENERATED_DATA_SEED = 0  # "generated:50000x1000" is one data set, whatever seed a run takes
 DATA_HELP = (
-    "MovieLens or Netflix zip or folder as downloaded; a .csv, .tsv (or .gz of these) or .parquet file with columns "
-    "user, item and perhaps value and timestamp; a SciPy sparse matrix saved as .npz; or generated:USERSxITEMS (always "
-    "the same data for one size)"
+    "MovieLens or Netflix zip or folder as downloaded; a file of text (also .gz, .zst) or Parquet with a row for each "
+    "user and item, and perhaps a value and a timestamp; a SciPy sparse matrix saved as .npz; or generated:USERSxITEMS "
+    "(always the same data for one size)"
 )
 
 
@@ -89,6 +89,7 @@ def add_catalogue(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--drop-unlisted", action="store_true", help="drop entries whose item --catalogue does not list"
     )
+    add_columns(command)
 
 
 def add_system_and_data(command: argparse.ArgumentParser) -> None:
@@ -167,6 +168,9 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
         raise UsageError(f"{of_ratings} fits ratings, and {source} has none; name a file that has")
     if catalogue and (source.startswith("generated:") or source.endswith(".npz")):
         raise UsageError(f"--catalogue is for tables and published files; {source} states its items itself")
+    read_as_table = not source.startswith("generated:") and not source.endswith(".npz") and is_table(Path(source))
+    if (told := told_columns(arguments)) and not read_as_table:
+        raise UsageError(f"{told[0]} is for tables; {source} states by itself what it holds")
     if source.startswith("generated:"):
         size = re.fullmatch(r"generated:([0-9]+)x([0-9]+)", source)
         if size is None:
@@ -175,10 +179,10 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
         data = generate_implicit(int(size[1]), int(size[2]), key=key, n_threads=arguments.threads)
     elif source.endswith(".npz"):
         data = _read_matrix(source)
-    elif re.search(r"\.([ct]sv(\.gz)?|parquet|pq)$", source):
+    elif read_as_table:
         if arguments.catalogue == "published":
             raise UsageError(f"--catalogue published is for MovieLens and Netflix; name a file for {source}")
-        data = _read_table(source, catalogue, of_ratings)
+        data = read_table(arguments, source, catalogue, of_ratings)
     elif holds_netflix(Path(source)):
         data = load_netflix(source, **catalogue)
     else:
@@ -217,13 +221,3 @@ def _read_matrix(path: str) -> Interactions:
         return Interactions.from_scipy(matrix)
     except (TypeError, ValueError) as error:
         raise ValueError(f"--data {path}: {error}") from error
-
-
-def _read_table(path: str, catalogue: dict[str, Any], of_ratings: str | None) -> Interactions:
-    separator = "\t" if ".tsv" in path else ","
-    columns = table_columns(path, separator)
-    if of_ratings and "value" not in columns:
-        raise UsageError(f"{of_ratings} fits ratings, and {path} has no column 'value', only {columns}")
-    value, timestamp = (name if name in columns else None for name in ("value", "timestamp"))
-    options: dict[str, Any] = {"value": value, "timestamp": timestamp, "separator": separator}
-    return load_table(path, user="user", item="item", **options, **catalogue)

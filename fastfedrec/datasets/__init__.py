@@ -3,6 +3,7 @@
 What they return is in `data`; splits are in `evaluation`.
 """
 
+from fastfedrec.datasets.adjacency import load_adjacency
 from fastfedrec.datasets.eicu import load_eicu
 from fastfedrec.datasets.frappe import load_frappe
 from fastfedrec.datasets.generate import generate_implicit
@@ -19,6 +20,7 @@ __all__ = [
     "generate_counts",
     "generate_implicit",
     "generate_sequences",
+    "load_adjacency",
     "load_eicu",
     "load_frappe",
     "load_movielens",

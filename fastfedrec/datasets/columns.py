@@ -272,11 +272,12 @@ def to_interactions(
     *,
     duplicates: str | None,
     item_ids: Any = None,
+    user_ids: Any = None,
     unlisted: str = "error",
 ) -> Interactions:
     """Interactions of columns as read, with integer ids in the usual width."""
     item_ids, items = same_type(item_ids, items)
-    options = {"duplicates": duplicates, "item_ids": item_ids, "unlisted": unlisted}
+    options = {"duplicates": duplicates, "item_ids": item_ids, "user_ids": user_ids, "unlisted": unlisted}
     data = Interactions.from_arrays(users, items, values, timestamps, **options)  # type: ignore[arg-type]
     wide = {
         name: ids.astype(np.int64) if ids.dtype.kind in "iu" and ids.dtype.itemsize < 8 else ids

@@ -99,9 +99,7 @@ def _recognized(
     found = {role: chosen.get(role, known.get(role)) for role in wanted}
     for role in missing:
         if found[role] is None:
-            raise KeyError(
-                f"{role} is not given, and none of {list(names)} of {path} is known as one; pass {role}=NAME"
-            )
+            raise KeyError(f"{role} is not given, and none of {list(names)} of {path} is known as one; name it")
     columns = {role: column for role, column in found.items() if column is not None}
     _logger.info("%s: %s", path, ", ".join(f"{role}={column!r}" for role, column in columns.items()))
     return columns

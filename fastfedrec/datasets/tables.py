@@ -24,6 +24,7 @@ def load_table(
     quotes: bool = True,
     duplicates: str | None = None,
     item_ids: Sequence[Hashable] | np.ndarray | None = None,
+    user_ids: Sequence[Hashable] | np.ndarray | None = None,
     unlisted: str = "error",
 ) -> Interactions:
     r"""Read a CSV, TSV or Parquet file with one row per interaction.
@@ -59,13 +60,15 @@ def load_table(
         What becomes of a user-item pair that stands twice, as in `Interactions.from_arrays`.
     item_ids : array_like or None
         The whole catalogue, in this order, as in `Interactions.from_arrays`; None takes it from the data.
+    user_ids : array_like or None
+        All users, in this order, as in `Interactions.from_arrays`; None takes those of the data.
     unlisted : {"error", "drop"}
-        What becomes of a row whose item the catalogue does not list.
+        What becomes of a row whose item or user is not listed.
 
     Returns
     -------
     Interactions
-        Every user that appears, and every item that appears or is listed.
+        Every user and item that appears or is listed.
 
     Raises
     ------
@@ -95,5 +98,5 @@ def load_table(
     columns = read_parquet(layout) if layout.is_parquet else read_text(layout)
     return to_interactions(
         columns["user"], columns["item"], columns.get("value"), columns.get("timestamp"), duplicates=duplicates,
-        item_ids=item_ids, unlisted=unlisted,
+        item_ids=item_ids, user_ids=user_ids, unlisted=unlisted,
     )  # fmt: skip

@@ -403,6 +403,17 @@ def test_duplicates_are_the_callers_choice(tmp_path):
         load_table(path, user="u", item="i", duplicates="error")
 
 
+def test_lists_of_users_and_items(tmp_path):
+    path = write(tmp_path, "u,i,v\nann,1,2\nbob,1,3\nann,2,4\n")
+    roles = {"user": "u", "item": "i", "value": "v"}
+    data = load_table(path, **roles, user_ids=["zoe", "bob", "ann"], item_ids=[2, 1, 9])
+    assert (data.user_ids.tolist(), data.item_ids.tolist()) == (["zoe", "bob", "ann"], [2, 1, 9])
+    assert data.to_scipy().toarray().tolist() == [[0, 0, 0], [0, 3, 0], [4, 2, 0]]
+    with pytest.raises(ValueError, match="is somebody whom user_ids does not list"):
+        load_table(path, **roles, user_ids=["ann"])
+    assert load_table(path, **roles, user_ids=["ann"], unlisted="drop").n_interactions == 2
+
+
 @pytest.fixture
 def parquet(tmp_path):
     frame = pl.DataFrame(
@@ -575,7 +586,7 @@ def test_places_in_messages(tmp_path):
 
 def test_headers_that_name_no_columns_we_know(tmp_path):
     with pytest.raises(
-        KeyError, match=r"item is not given, and none of \['user', 'what'\] of .* is known as one; pass item=NAME"
+        KeyError, match=r"item is not given, and none of \['user', 'what'\] of .* is known as one; name it"
     ):
         load_table(write(tmp_path, "user,what\n1,2\n"))
     with pytest.raises(

@@ -1,0 +1,132 @@
+"""Reader of lists of items by user: lines such as "user item item ...", as LightGCN's and its followers' data have."""
+
+import os
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fastfedrec.core.check import check_choice
+from fastfedrec.data.ids import encode_ids
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.pairs import DUPLICATES
+from fastfedrec.datasets._fields import Field, Kind, parse_field
+from fastfedrec.datasets._streams import open_text
+from fastfedrec.datasets.files import refuse
+
+__all__ = ["load_adjacency"]
+
+_BYTES = 1 << 22  # read at once
+_ID = Field("id", Kind.ID)
+
+
+def load_adjacency(
+    path: str | os.PathLike,
+    *,
+    separator: str | None = None,
+    duplicates: str | None = None,
+    item_ids: Sequence[Hashable] | np.ndarray | None = None,
+    user_ids: Sequence[Hashable] | np.ndarray | None = None,
+    unlisted: str = "error",
+) -> Interactions:
+    r"""Read a text file with a line for each user: the user's id, and behind it the ids of all items.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Text in UTF-8, or all in Latin-1 where it is not; unpacked where the name ends in ``.gz`` or ``.zst``.
+    separator : str or None
+        What stands between two ids; None is any number of spaces and tabs.
+    duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
+        What becomes of an item that a user has twice, as in `Interactions.from_arrays`.
+    item_ids, user_ids : array_like or None
+        All items, or all users, in this order, as in `Interactions.from_arrays`; None takes them from the file.
+    unlisted : {"error", "drop"}
+        What becomes of an entry whose item or user is not listed.
+
+    Returns
+    -------
+    Interactions
+        Without values and timestamps; with a user for each line, without items where the line has none.  Ids stay
+        integers where every user, or every item, is written as one (as 7, not 007), and are strings otherwise.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing at `path`.
+    ValueError
+        A line without a user, or a file without an item; the file and line are named.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from fastfedrec.datasets import load_adjacency
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "train.txt")
+    ...     _ = file.write_text("0 4 7 9\n1 7\n2\n")
+    ...     data = load_adjacency(file)
+    >>> data
+    <Interactions: 3 users x 3 items, 4 interactions>
+    >>> data.interactions_per_user().tolist()
+    [3, 1, 0]
+    """
+    path = Path(path)
+    if duplicates is not None:
+        check_choice("duplicates", duplicates, DUPLICATES)
+    if separator is not None and (not isinstance(separator, str) or not separator or set(separator) & set("\r\n")):
+        raise ValueError(f"separator must be text without line ends or None, got {separator!r}; for example ','")
+    if not path.is_file():
+        raise FileNotFoundError(f"path {str(path)!r} is no file; pass one with a line for each user")
+    users, lengths, items = _read_lines(path, separator)
+    if not items:
+        refuse(str(path), max(len(users), 1), "the file ends without a single item")
+    people, things = _typed(users), _typed(items)
+    return Interactions.from_arrays(
+        np.repeat(people, lengths), things, duplicates=duplicates, item_ids=item_ids, unlisted=unlisted,
+        user_ids=encode_ids("users", people)[0] if user_ids is None else user_ids,
+    )  # fmt: skip
+
+
+def _read_lines(path: Path, separator: str | None) -> tuple[list[str], list[int], list[str]]:
+    """The user of each line, how many items it has, and all items."""
+    users: list[str] = []
+    lengths: list[int] = []
+    items: list[str] = []
+    blank = 0
+    for number, line in enumerate(_text(path).split("\n"), start=1):
+        user, *of_user = line.split(separator) if line.strip(" \t\r") else [""]
+        if separator is not None and of_user and not of_user[-1]:
+            of_user.pop()  # behind the last separator
+        if not user:
+            if line.strip(" \t\r"):
+                refuse(str(path), number, f"a user must come first, got {line[:40]!r}")
+            blank = blank or number
+        elif blank:
+            refuse(str(path), blank, "the line is blank, and others follow; remove it, or write a user's id there")
+        elif "" in of_user:
+            refuse(str(path), number, f"an item is empty: {line[:40]!r}")
+        else:
+            users.append(user)
+            lengths.append(len(of_user))
+            items += of_user
+    return users, lengths, items
+
+
+def _text(path: Path) -> str:
+    parts = []
+    with open_text(path) as stream:
+        while part := stream.read(_BYTES):
+            parts.append(part)
+    whole = b"".join(parts).replace(b"\r\n", b"\n")
+    try:
+        return whole.decode()
+    except UnicodeDecodeError:
+        return whole.decode("latin-1")
+
+
+def _typed(ids: list[str]) -> np.ndarray:
+    """Integers where all are written as such."""
+    distinct = {text: parse_field(_ID, text) for text in set(ids)}
+    if None in distinct.values():
+        return np.array(ids, dtype=np.str_)
+    return np.array([distinct[text] for text in ids], dtype=np.int64)

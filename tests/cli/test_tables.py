@@ -1,0 +1,137 @@
+"""Tables of any name and form as --data: told by what they hold, with columns that are named or known."""
+
+import gzip
+import zipfile
+
+import numpy as np
+import polars as pl
+import pytest
+import zstandard
+
+from fastfedrec import load
+from fastfedrec.cli.main import main
+
+ROWS = [(f"u{k % 7}", k % 5 + k % 7 % 2 * 5 + 10, k % 4 + 1) for k in range(35)]
+
+
+def text(separator=",", header="userId,movieId,rating", end="\n"):
+    lines = [separator.join(map(str, row)) for row in ROWS]
+    return end.join([header.replace(",", separator), *lines] if header else lines) + end
+
+
+def fit(tmp_path, data, *options, system="popularity"):
+    status = main(["fit", system, "--data", str(data), "--out", str(tmp_path / "m.npz"), *options])
+    return status, load(tmp_path / "m.npz").interactions_ if status == 0 else None
+
+
+def write(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+FORMS = {
+    "plays.CSV": text(),
+    "x.txt": text("\t"),
+    "ratings.dat2": text("::"),
+    "table": text(";", end="\r\n"),
+    "x.zip": text(),  # a zip by its name alone
+    "x.csv.zst": zstandard.compress(text().encode()),
+    "X.TSV.GZ": gzip.compress(text("\t").encode()),
+    "train.inter": text("\t", "user_id:token,item_id:token,rating:float"),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_text_of_any_name_is_read(tmp_path, capsys, name):
+    status, data = fit(tmp_path, write(tmp_path, name, FORMS[name]))
+    assert (status, data.shape, data.n_interactions) == (0, (7, 10), 35)
+    assert "--user user" in (told := capsys.readouterr().err)
+    assert "--item " in told
+    assert "--value rating" in told
+
+
+def test_parquet_of_any_name_is_read(tmp_path):
+    pl.DataFrame(ROWS, schema=["user", "item", "value"], orient="row").write_parquet(tmp_path / "x.data")
+    status, data = fit(tmp_path, tmp_path / "x.data")
+    assert (status, data.shape) == (0, (7, 10))
+
+
+def test_columns_are_named(tmp_path, capsys):
+    path = write(tmp_path, "x.txt", text("|", "who,what,how much"))
+    status, data = fit(tmp_path, path, "--user", "who", "--item", "what", "--value", "how much", "--separator", "|")
+    assert (status, data.shape) == (0, (7, 10))
+    assert capsys.readouterr().err == ""
+
+
+def test_columns_by_place_where_there_is_no_header(tmp_path):
+    path = write(tmp_path, "u.data", text("\t", None))
+    where = ["--no-header", "--user", "0", "--item", "1"]
+    assert fit(tmp_path, path, *where, "--separator", r"\t")[1].shape == (7, 10)
+    status, data = fit(tmp_path, path, *where, "--value", "2", system="item-mean")
+    assert (status, data.values.tolist()) == (0, [float(rating) for _, _, rating in sorted(ROWS)])
+
+
+def test_quotes_may_be_text(tmp_path):
+    path = write(tmp_path, "x.tsv", 'user\titem\na\t5" pipe\nb\t"x\n')
+    assert fit(tmp_path, path, "--no-quotes")[1].item_ids.tolist() == ['"x', '5" pipe']
+
+
+def test_nothing_is_told_of_columns_that_are_called_what_they_are(tmp_path, capsys):
+    fit(tmp_path, write(tmp_path, "x.csv", text(header="user,item,value")))
+    assert capsys.readouterr().err == ""
+    fit(tmp_path, write(tmp_path, "x.csv", text()), "--quiet")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "command", [["evaluate", "popularity", "--negatives", "2"], ["sweep", "--system", "popularity"]]
+)
+def test_evaluate_and_sweep_take_the_same(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path, "x.txt", text("|", "who,what,how much"))
+    assert main([*command, "--data", str(path), "--user", "who", "--item", "what", "--seeds", "1", "--quiet"]) == 0
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--user", "nobody", "--item", "movieId"], "user='nobody' is not a column"),
+        (
+            ["--no-header", "--user", "userId", "--item", "1"],
+            "--user must be a place from 0 with --no-header, got 'userId'",
+        ),
+        (["--no-header"], "user and item must be given where there is no header: places from 0 to 2"),
+        (["--separator", ";"], "user is not given, and none of ['userId,movieId,rating']"),
+        (["--catalogue", "published"], "--catalogue published is for MovieLens and Netflix"),
+    ],
+)
+def test_bad_options(tmp_path, capsys, options, message):
+    assert fit(tmp_path, write(tmp_path, "x.txt", text()), *options)[0] == 2
+    assert message in capsys.readouterr().err
+
+
+def test_what_is_no_table_takes_no_columns(tmp_path, capsys):
+    with zipfile.ZipFile(tmp_path / "x", "w") as archive:
+        archive.writestr("u.data", "1\t1\t1\t1\n")
+    for source in (str(tmp_path / "x"), "generated:20x10", str(tmp_path)):
+        assert fit(tmp_path, source, "--no-quotes")[0] == 2
+        assert f"--no-quotes is for tables; {source} states by itself" in capsys.readouterr().err
+
+
+def test_ratings_without_a_column(tmp_path, capsys):
+    path = write(tmp_path, "x.txt", text(header="user,item,n"))
+    assert fit(tmp_path, path, system="item-mean")[0] == 2
+    assert "ItemMean fits ratings, and" in (told := capsys.readouterr().err)
+    assert "no column known as 'value', only ['user', 'item', 'n']; name it with --value" in told
+
+
+@pytest.mark.parametrize("content", [b"PK\x03\x04 cut short", np.random.default_rng(0).bytes(999)])
+def test_a_damaged_archive_is_no_table(tmp_path, capsys, content):
+    assert fit(tmp_path, write(tmp_path, "ml.csv", content))[0] == 2
+    assert "is no readable zip" in capsys.readouterr().err

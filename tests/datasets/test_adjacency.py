@@ -1,0 +1,112 @@
+"""Lists of items by user: against a twin that reads line by line, and on all that such a file can get wrong."""
+
+import gzip
+import re
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from naive.datasets import adjacency as naive
+
+from fastfedrec.datasets import load_adjacency
+
+
+def write(folder, text, name="train.txt"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def pairs_of(data):
+    users = np.repeat(data.user_ids, data.interactions_per_user()).tolist()
+    return list(zip(users, data.item_ids[data.indices].tolist(), strict=True))
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+ids = st.one_of(st.integers(-3, 30).map(str), st.sampled_from(["007", "7.0", "é", "B000-x"]))
+rows = st.dictionaries(ids, st.lists(ids, max_size=6, unique=True), min_size=1, max_size=8)
+
+
+@given(rows.filter(lambda rows: any(rows.values())), st.sampled_from([None, ",", "::"]), st.booleans())
+def test_equals_the_twin(tmp_path_factory, rows, separator, windows):
+    end = "\r\n" if windows else "\n"
+    text = end.join((separator or " ").join([user, *items]) for user, items in rows.items()) + end
+    data = load_adjacency(write(tmp_path_factory.mktemp("a"), text), separator=separator)
+    users, pairs = naive.read_pairs(text, separator)
+    assert sorted(map(str, data.user_ids.tolist())) == sorted(users)
+    assert sorted((str(user), str(item)) for user, item in pairs_of(data)) == sorted(pairs)
+    for axis, texts in ((data.user_ids, users), (data.item_ids, [item for _, item in pairs])):
+        assert (axis.dtype == np.int64) == all(re.fullmatch("0|-?[1-9][0-9]*", text) for text in texts)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+LISTS = "0 4 7 9\n1 7 é\n2\n"
+FORMS = {
+    "train.txt": LISTS.encode(),
+    "tabs": LISTS.replace(" ", "\t").encode(),
+    "spaces before line ends": LISTS.replace("\n", " \n").encode(),
+    "windows": LISTS.replace("\n", "\r\n").encode(),
+    "returns alone": LISTS.replace("\n", "\r").encode(),
+    "latin-1": LISTS.encode("latin-1"),
+    "mark": LISTS.encode("utf-8-sig"),
+    "blank end": LISTS.encode() + b"\n \n",
+    "no end": LISTS.encode()[:-1],
+    "train.txt.gz": gzip.compress(LISTS.encode()),
+    "train.txt.zst": zstandard.compress(LISTS.encode()),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_reads_the_same(tmp_path, name):
+    data = load_adjacency(write(tmp_path, FORMS[name], name))
+    assert pairs_of(data) == [(0, "4"), (0, "7"), (0, "9"), (1, "7"), (1, "é")]
+    assert data.interactions_per_user().tolist() == [3, 2, 0]
+    assert data.values is None
+
+
+def test_a_test_set_on_the_axes_of_its_train_set(tmp_path):
+    train = load_adjacency(write(tmp_path, "5 1 2\n3 2 4\n"))
+    lists = {"user_ids": train.user_ids, "item_ids": train.item_ids}
+    path = write(tmp_path, "3 1\n9 2\n5 8 4\n", "test.txt")
+    test = load_adjacency(path, **lists, unlisted="drop")
+    assert pairs_of(test) == [(3, 1), (5, 4)]
+    assert (test.user_ids.tolist(), test.item_ids.tolist()) == ([3, 5], [1, 2, 4])
+    with pytest.raises(ValueError, match="does not list"):
+        load_adjacency(path, **lists)
+
+
+def test_an_item_that_stands_twice(tmp_path):
+    path = write(tmp_path, "1 7 7 8\n1 8\n")
+    assert load_adjacency(path, duplicates="last").values is None
+    assert load_adjacency(path).values.tolist() == [2.0, 2.0]
+    with pytest.raises(ValueError, match="rows repeat a user-item pair, the first user 1 and item 7"):
+        load_adjacency(path, duplicates="error")
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", {}, "line 1: the file ends without a single item"),
+        ("1\n2\n", {}, "line 2: the file ends without a single item"),
+        ("1 2\n\n3 4\n", {}, "line 2: the line is blank, and others follow"),
+        (",2\n", {"separator": ","}, "line 1: a user must come first, got ',2'"),
+        ("1,,2\n", {"separator": ","}, "line 1: an item is empty: '1,,2'"),
+        ("1 2\n", {"separator": ""}, "separator must be text without line ends or None, got ''"),
+        ("1 2\n", {"duplicates": "some"}, "duplicates must be one of"),
+    ],
+)
+def test_malformed_files(tmp_path, text, options, message):
+    with pytest.raises(ValueError, match=message):
+        load_adjacency(write(tmp_path, text), **options)
+
+
+def test_a_path_that_is_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is no file; pass one with a line for each user"):
+        load_adjacency(tmp_path)
