@@ -364,7 +364,7 @@ def test_a_table_without_ratings_is_told_by_its_columns_and_not_by_its_rows(tmp_
     path.write_text("user,item\n1,2\n1,3\n2,3\n")
     for name in ("laplace-rr-svd", "fedrec"):
         assert "fits ratings, and " in (error := refusal(capsys, "fit", name, "--data", path))
-        assert "has no column 'value', only ['user', 'item']" in error
+        assert "has no column known as 'value', only ['user', 'item']" in error
     for value in (1, 3):  # all ratings are 1, or one is not
         path.write_text(f"user,item,value\n1,2,1\n1,3,{value}\n2,3,1\n")
         assert main(["fit", "laplace-rr-svd", "--data", str(path)]) == 0
