@@ -407,7 +407,7 @@ def test_errors_about_saved_models(tmp_path, capsys):
     path = tmp_path / "model"
     assert main(["fit", "popularity", "--data", DATA, "--out", str(path)]) == 0
     (tmp_path / "text.npz").write_text("no model")
-    (tmp_path / "names.csv").write_text("userId,movieId\n1,2\n")
+    (tmp_path / "names.csv").write_text("who,what\n1,2\n")
     np.savez(tmp_path / "plain.npz", x=np.ones(3))
     for argv, message in (
         (["evaluate", path, "--data", DATA], "was trained on all of its data"),
@@ -418,7 +418,7 @@ def test_errors_about_saved_models(tmp_path, capsys):
         (["fit", "random", "--data", tmp_path / "text.npz"], "is not a SciPy sparse matrix"),
         (["fit", "random", "--data", DATA, "--out", tmp_path], "--out"),
         (["fit", "random", "--data", tmp_path / "absent.csv"], "absent.csv' is no file"),
-        (["fit", "random", "--data", tmp_path / "names.csv"], "user='user' is not a column"),
+        (["fit", "random", "--data", tmp_path / "names.csv"], "user is not given, and none of"),
         (["demo", "--out", path], "must be a folder, and a file is there"),
     ):
         assert message in refusal(capsys, *argv)
