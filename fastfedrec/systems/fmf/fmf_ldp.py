@@ -60,12 +60,13 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
         "auto" is .3, .1 and 1.5; with it the last two are .01 and 0, and the step follows the estimate's known noise:
         round t's noise moves every item factor by a standard deviation of .06 / (1 + t/10) (.001 as published).
     regularization : float
-        Of both sides' factors.
+        Weight of |x|^2 of each user's factors and of |V|^2 beside the loss that is summed over users, as in ALS.
     delta : float
         At which a new ledger states the shuffle-model figure.
     variant : {"guaranteed", "published"}
         "published" keeps the paper's equations (5) and (9): half the gradient is clipped, and the estimate is
-        `n_reports` times too large.  The guarantee is the same, and is not the one the paper states.
+        `n_reports` times too large; and its step, where `regularization` weighs as many times more on items as there
+        are users.  The guarantee is the same, and is not the one the paper states.
     use_values : bool
         Multiply the confidence weight by each interaction's value; otherwise values are binarised (> 0).
     normalize : {"l2"} or None
@@ -270,9 +271,22 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
         largest = float(np.abs(state.item_factors).max())
         if not largest <= _LARGEST_FACTOR:
             raise DivergenceError(
-                f"training diverged in round {round_number}: the largest item factor is {largest:.3g}; lower "
-                f"learning_rate (now {self.learning_rate!r}) or server_steps, or raise regularization"
+                f"training diverged in round {round_number}: the largest item factor is {largest:.3g}, {self._cause()}"
             )
+
+    def _cause(self) -> str:
+        """Why factors have grown, and what to change."""
+        rate = self._settings.learning_rate
+        if self._is_published and rate is not None and rate * self.regularization > 1:
+            return (
+                f"because a step of the published variant multiplies factors by 1 - 2 learning_rate regularization = "
+                f"{1 - 2 * rate * self.regularization:.3g}; lower regularization (now {self.regularization!r}) or "
+                f"learning_rate (now {rate!r})"
+            )
+        advice = "give a smaller learning_rate than 'auto'" if rate is None else f"lower learning_rate (now {rate!r})"
+        return (
+            f"because {self.server_steps} steps on one round's gradient went too far; {advice}, or lower server_steps"
+        )
 
     def _diagnose(self, round_number: int, state: FMFState) -> dict[str, Any]:
         entry = {"round": round_number, "item_factors_norm": float(np.linalg.norm(state.item_factors))}

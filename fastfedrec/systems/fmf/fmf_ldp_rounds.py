@@ -230,20 +230,34 @@ class FMFRounds(FederatedSystem):
         return Update(a.round, "merged", n_clients, arrays)
 
     def apply(self, state: FMFState, update: Update) -> FMFState:
-        """Take `server_steps` gradient steps on the estimated mean gradient; none where no user was heard."""
+        """Take `server_steps` steps down the estimated mean loss; none where no user was heard.
+
+        The loss is the users' sum plus ``regularization |V|^2``, so of the mean the latter has a share of one over the
+        users heard.  Its part of a step is implicit, which no `regularization` makes diverge:
+        ``V <- (V - rate gradient) / (1 + 2 rate regularization / users)``.  As published it is explicit, and is not
+        divided by the users.
+        """
         gradient = self.mean_gradient(state, update)
         if gradient is None:
             return state
         factors = state.item_factors.astype(np.float64)
         rate = self.round_learning_rate(state, update)
-        step = np.empty_like(factors)
         with np.errstate(over="ignore", invalid="ignore"):  # divergence is named by fit
+            step = rate * gradient
+            shrink = 2 * rate * self.regularization
+            if self._is_published:
+                kept, scale = 1 - shrink, 1.0
+            else:
+                kept = scale = 1 / (1 + shrink / self._n_heard(update))
+            step *= scale
             for _ in range(self.server_steps):
-                np.multiply(2 * self.regularization, factors, out=step)
-                step += gradient
-                step *= rate
+                factors *= kept
                 factors -= step
             return replace(state, item_factors=factors.astype(np.float32))
+
+    def _n_heard(self, update: Update) -> float:
+        """Whose mean `mean_gradient` is, in users; all reports of one user count as one."""
+        return update.n_clients if self.epsilon is None else int(update.arrays["n_reports"][0]) / self.n_reports
 
     def round_learning_rate(self, state: FMFState, update: Update) -> float:
         """The step size of one round; under "auto" it follows the noise of the estimate, which is public.

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from support.significance import ALPHA
 from support.strategies import interaction_matrices, keys, seeds
 
-from fastfedrec import FMFLDP, DivergenceError, Interactions, Key, datasets, hardware
+from fastfedrec import FMFLDP, DivergenceError, Interactions, Key, als, datasets, hardware
 from fastfedrec.evaluation import LeaveOneOut, evaluate
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.fmf._sparse_sums import add_sums
@@ -85,9 +85,48 @@ def test_server_takes_the_stated_steps():
     state = FMFState(np.array([[1.0, 2.0]], dtype=np.float32))
     update = replace(model.zero_update(state, 0), n_clients=2, arrays={"gradient": np.array([[4.0, 0.0]])})
     expected = np.array([[1.0, 2.0]])
-    for _ in range(3):
-        expected = expected - 0.25 * (np.array([[2.0, 0.0]]) + 2 * 0.5 * expected)
+    for _ in range(3):  # of two users' mean loss, which has half of the regularization
+        expected = (expected - 0.25 * np.array([[2.0, 0.0]])) / (1 + 0.25 * 2 * 0.5 / 2)
     np.testing.assert_allclose(model.apply(state, update).item_factors, expected, rtol=1e-6)
+
+
+def test_the_published_variant_takes_the_papers_steps():
+    model = FMFLDP(1, 2.5, n_reports=1, server_steps=3, learning_rate=0.25, regularization=0.5, variant="published")
+    state = FMFState(np.array([[1.0], [2.0]], dtype=np.float32))
+    arrays = {"coordinate": np.array([0]), "total": np.array([2]), "n_reports": np.array([2])}
+    update = replace(model.zero_update(state, 0), n_clients=2, arrays=arrays)
+    expected, gradient = state.item_factors.astype(float), model.mean_gradient(state, update)
+    for _ in range(3):
+        expected = expected - 0.25 * (gradient + 2 * 0.5 * expected)
+    np.testing.assert_allclose(model.apply(state, update).item_factors, expected, rtol=1e-6)
+
+
+def test_both_sides_descend_one_loss(data):
+    """Where users' factors are best, a short step goes down the slope of the sum over users with its regularization."""
+    weight, regularization, rate = 1.5, 30.0, 1e-3
+    model = FMFLDP(3, None, 1, confidence_weight=weight, regularization=regularization, server_steps=1,
+                   learning_rate=rate)  # fmt: skip
+    state = state_of(data.n_items, 3, 1)
+    factors, liked = state.item_factors.astype(float), data.to_scipy().toarray() > 0
+
+    def least_loss(factors):
+        total = regularization * (factors**2).sum()
+        for user in range(data.n_users):
+            items = np.flatnonzero(liked[user])
+            x = naive.solve_user(items, np.ones(len(items)), factors, regularization, weight)
+            errors = (1 + weight * liked[user]) * (liked[user] - factors @ x) ** 2
+            total += errors.sum() + regularization * (x**2).sum()
+        return total
+
+    after = model.apply(state, model.local_round(state, data, Key.from_seed(0), 0)).item_factors
+    moved = (factors - after) / rate * data.n_users
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        way = rng.standard_normal(factors.shape)
+        slope = (least_loss(factors + 1e-5 * way) - least_loss(factors - 1e-5 * way)) / 2e-5
+        # A weight that is off by a factor of two would be seen.
+        assert abs(2 * regularization * (factors * way).sum()) > 0.2 * abs(slope)
+        assert (moved * way).sum() == pytest.approx(slope, rel=0.02)
 
 
 def test_published_variant_keeps_equations_5_and_9(data):
@@ -242,6 +281,46 @@ def test_values_are_binarised_unless_asked(data):
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("epsilon", "regularization"), [(None, 1e3), (None, 1e300), (2.5, 1e3), (2.5, 1e300)])
+def test_no_regularization_makes_training_diverge(data, epsilon, regularization):
+    model = FMFLDP(3, epsilon, n_reports=20, n_rounds=5, regularization=regularization, learning_rate=0.3)
+    first = np.abs(model.initial_state(data.n_items, Key.from_seed(1)).item_factors).max()
+    model.fit(data, key=Key.from_seed(1))
+    assert np.abs(model.item_factors_).max() < (first if epsilon is None else 1.0)
+
+
+def test_divergence_names_its_cause(data):
+    published = {"epsilon": 2.5, "variant": "published", "learning_rate": 0.5, "regularization": 20.0}
+    with pytest.raises(DivergenceError, match=r"multiplies factors by .* = -19; lower regularization \(now 20\.0\) or"):
+        FMFLDP(3, **published).fit(data, key=Key.from_seed(1))
+    FMFLDP(3, **published | {"regularization": 1.0, "n_rounds": 2}).fit(data, key=Key.from_seed(1))  # as advised
+    ours = {"epsilon": None, "learning_rate": 1e9, "regularization": 1e-3, "n_rounds": 3}
+    with pytest.raises(
+        DivergenceError, match=r"20 steps on one round's gradient .* lower learning_rate \(now 1000000000\.0\)"
+    ):
+        FMFLDP(3, **ours).fit(data, key=Key.from_seed(1))
+    FMFLDP(3, **ours | {"learning_rate": 0.1}).fit(data, key=Key.from_seed(1))
+
+
+@pytest.mark.parametrize("regularization", [1.0, 5.0])
+def test_the_twin_finds_what_alternating_least_squares_finds(regularization):
+    data = datasets.generate_implicit(300, 120, key=Key.from_seed(1)).binarize()
+    matrix = data.to_scipy()
+    transposed, liked = Interactions.from_scipy(matrix.T.tocsr()), matrix.toarray()
+
+    def loss(x, v):
+        x, v = x.astype(float), v.astype(float)
+        return ((liked - x @ v.T) ** 2).sum() + regularization * ((x**2).sum() + (v**2).sum())
+
+    options = {"regularization": regularization, "confidence_weight": 0.0}
+    v = np.random.default_rng(0).standard_normal((120, 5))
+    for _ in range(100):
+        x = als.solve_users(data, v, **options)
+        v = als.solve_users(transposed, x, **options)
+    model = FMFLDP(5, None, n_rounds=60, learning_rate=0.1, **options).fit(data, key=Key.from_seed(0))
+    assert loss(model.user_factors_, model.item_factors_) == pytest.approx(loss(x, v), rel=0.01)
 
 
 @pytest.mark.parametrize("epsilon", [2.5, None])
