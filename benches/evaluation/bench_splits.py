@@ -6,7 +6,7 @@ import scipy.sparse
 from benches.floors import floor_seconds
 from benches.ratios import keystream_seconds, with_ratios
 from fastfedrec import Interactions, Key, hardware
-from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, evaluate
+from fastfedrec.evaluation import KFold, LeaveOneOut, RandomHoldout, TemporalSplit, UserHoldout, evaluate
 
 N_ITEMS, N_FACTORS = 1_000, 5
 
@@ -83,19 +83,36 @@ class Evaluate:
 
 
 class Split:
-    """Hold out one, or a fifth, of each user's interactions."""
+    """Hold out one, or a fifth, of each user's interactions; a fifth by time; a fifth of the users; five folds."""
 
     def setup(self):
         self.data = random_interactions(50_000)
+        times = np.random.default_rng(1).integers(0, 10**9, self.data.n_interactions)
+        self.timed = self.data._replace(timestamps=times)
         lengths = self.data.interactions_per_user()
         if (next(LeaveOneOut().split(self.data, key=Key.from_seed(0))).test.interactions_per_user() != 1).any():
             raise AssertionError("LeaveOneOut did not hold out one of each")
         held_out = next(RandomHoldout(share=0.2).split(self.data, key=Key.from_seed(0))).test.interactions_per_user()
         if (abs(held_out - 0.2 * lengths) >= 1).any():
             raise AssertionError("RandomHoldout did not hold out a fifth of each")
+        train, test = next(TemporalSplit(share=0.2).split(self.timed))
+        if train.timestamps.max() >= test.timestamps.min():
+            raise AssertionError("TemporalSplit did not divide by time")
+        if next(UserHoldout(0.2).split(self.data, key=Key.from_seed(0))).test.n_users != 10_000:
+            raise AssertionError("UserHoldout did not hold out a fifth of the users")
 
     def time_leave_one_out(self):
         next(LeaveOneOut().split(self.data, key=Key.from_seed(0)))
 
     def time_random_split(self):
         next(RandomHoldout(share=0.2).split(self.data, key=Key.from_seed(0)))
+
+    def time_temporal_split(self):
+        next(TemporalSplit(share=0.2).split(self.timed))
+
+    def time_user_holdout(self):
+        next(UserHoldout(0.2).split(self.data, key=Key.from_seed(0)))
+
+    def time_k_fold(self):
+        for _ in KFold(5).split(self.data, key=Key.from_seed(0)):
+            pass

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfedrec.core.randomness import Key
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.ids import find_rows
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets.movielens_folds import load_movielens_folds
@@ -43,7 +44,7 @@ class PublishedFolds(Splitter):
             raise TypeError(f"path must be a str or a path, got {type(self.path).__name__}; name MovieLens 100K's zip")
         object.__setattr__(self, "path", os.fspath(self.path))
 
-    def split(self, data: Interactions, *, key: Key | None = None) -> Iterator[Split]:
+    def split(self, data: InteractionsLike, *, key: Key | None = None) -> Iterator[Split]:
         """Split some data.
 
         Parameters

@@ -14,6 +14,7 @@ from fastfedrec._kernels.evaluation import splits as _kernel
 from fastfedrec.core.check import check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key, _as_uniform, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.csr import check_indptr, check_integers
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 
@@ -54,13 +55,14 @@ class Splitter(ABC):
         given = ", ".join(f"{name}={value!r}" for name, value in values.items() if value is not None)
         return f"{type(self).__name__}({given})"
 
-    def split(self, data: Interactions, *, key: Key | None) -> Iterator[Split]:
+    def split(self, data: InteractionsLike, *, key: Key | None) -> Iterator[Split]:
         """Split some data.
 
         Parameters
         ----------
-        data : Interactions
-            Every stored interaction counts, whatever its value: `binarize` first where low ratings should not.
+        data : Interactions, SciPy matrix or array, or frame
+            As `fit` takes them.  Every stored interaction counts, whatever its value: `binarize` first where low
+            ratings should not.
         key : Key or None
             Source of every choice; None draws a new entropy key.  What is chosen of a user depends on the key and the
             user's global id, not on other users or on shards, unless the class says so.
@@ -75,8 +77,7 @@ class Splitter(ABC):
         ValueError
             Data that cannot be split so.
         """
-        check_instance("data", data, Interactions, "use Interactions.from_arrays")
-        return self._split(data, resolve_key(key))
+        return self._split(as_interactions("data", data), resolve_key(key))
 
     @abstractmethod
     def _split(self, data: Interactions, key: Key) -> Iterator[Split]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fastfedrec.core.check import check_flag, check_integer, check_real
 from fastfedrec.core.randomness import Key
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.evaluation.splits import Split, Splitter, _check_either, _known_times
 
@@ -67,12 +68,12 @@ class TemporalSplit(Splitter):
         for name in ("new_users", "new_items"):
             set_(name, check_flag(name, getattr(self, name)))
 
-    def split(self, data: Interactions, *, key: Key | None = None) -> Iterator[Split]:
+    def split(self, data: InteractionsLike, *, key: Key | None = None) -> Iterator[Split]:
         """Split some data.
 
         Parameters
         ----------
-        data : Interactions
+        data : Interactions or frame
             With a timestamp for each interaction.
         key : Key or None
             Changes nothing.

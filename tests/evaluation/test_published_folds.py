@@ -64,7 +64,7 @@ def test_other_data_are_refused(folder):
     ):
         with pytest.raises(ValueError, match="data must be MovieLens 100K or a part of it, but"):
             PublishedFolds(folder).split(other)
-    with pytest.raises(TypeError, match="data must be Interactions"):
+    with pytest.raises(TypeError, match="data must be Interactions, a SciPy"):
         PublishedFolds(folder).split(RATINGS)
 
 

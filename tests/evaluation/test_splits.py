@@ -123,6 +123,18 @@ def test_splits_are_values_that_say_what_they_are(splitter, name):
         setattr(splitter, dataclasses.fields(splitter)[0].name, 3)
 
 
+@pytest.mark.parametrize("splitter", [LeaveOneOut(), RandomHoldout(n=2), KFold(3), UserHoldout(0.5, given=2)])
+def test_matrices_and_frames_are_split_as_interactions_are(splitter):
+    pandas = pytest.importorskip("pandas")
+    data = dense_data()
+    users = data.user_ids[np.repeat(np.arange(data.n_users), data.interactions_per_user())]
+    frame = pandas.DataFrame({"user": users, "item": data.item_ids[data.indices]})
+    for source in (data.to_scipy(), scipy.sparse.coo_matrix(data.to_scipy()), frame):
+        for split, expected in zip(splitter.split(source, key=KEY), splitter.split(data, key=KEY), strict=True):
+            for part, wanted in zip(split, expected, strict=True):
+                assert naive.as_sets(part) == naive.as_sets(wanted)
+
+
 def test_a_split_unpacks_to_the_parts_that_it_has():
     data = dense_data()
     split = next(KFold(2).split(data, key=KEY))
@@ -163,7 +175,7 @@ def test_bad_parameter_is_named_by_the_constructor(call, error, message):
 @pytest.mark.parametrize("splitter", [LeaveOneOut(), RandomHoldout(share=0.5), RandomHoldout(n=2), KFold(2)])
 def test_bad_arguments_of_split_are_named(splitter):
     data = Interactions.from_arrays([1, 1, 2, 2], [5, 6, 5, 6])
-    with pytest.raises(TypeError, match="data must be Interactions, got list; use Interactions"):
+    with pytest.raises(TypeError, match=r"data must be Interactions, a SciPy .* got list; see Interactions"):
         splitter.split([1], key=KEY)
     with pytest.raises(TypeError, match="key must be Key"):
         splitter.split(data, key=1)
