@@ -4,7 +4,6 @@ Each thread takes a range of the pairs; nothing that is written depends on their
 those of `find_fault`, which decides whether compressed rows can be.
 """
 from cython.parallel cimport prange
-from libc.float cimport DBL_MAX
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libcpp.algorithm cimport fill, upper_bound
 from libcpp.vector cimport vector
@@ -242,7 +241,7 @@ cdef Py_ssize_t find_fall(const int64_t* indptr, Py_ssize_t n_rows) noexcept nog
 
 
 cdef inline bint is_value(Value value) noexcept nogil:
-    return (value >= -DBL_MAX) & (value <= DBL_MAX)    # of floats, infinities alone are beyond it
+    return value - value == 0    # of NaN and infinities the difference is NaN
 
 
 cdef int find_fault_in(

@@ -73,7 +73,7 @@ def _check_numpy(indptr, indices, values, n_items):
     falls = 1 + np.flatnonzero(indices[1:] <= indices[:-1])
     sound = indptr[0] == 0 and indptr[-1] == len(indices) and (np.diff(indptr) >= 0).all()
     sound &= indices.min() >= 0 and indices.max() < n_items and np.isin(falls, indptr).all()
-    if not (sound and np.isfinite(values).all() and (values >= 0).all()):
+    if not (sound and np.isfinite(values).all()):
         raise ValueError("these rows are not sound")
 
 

@@ -105,8 +105,6 @@ def solve_users(
            [0. , 0.5]])
     """
     interactions = borrow_rows("interactions", interactions)
-    if interactions.values is not None and (lowest := float(interactions.values.min(initial=0.0))) < 0:
-        raise ValueError(f"interactions must have values of at least 0, got {lowest:g}; drop what people dislike")
     item_factors = check_item_factors(item_factors, interactions.n_items)
     least, ridges = _regularizations(regularization, interactions.n_users, item_factors.dtype)
     confidence_weight = check_real("confidence_weight", confidence_weight, low=0.0)
@@ -117,6 +115,8 @@ def solve_users(
     cg_steps = check_integer("cg_steps", cg_steps, low=1, high=2**31 - 1)
     n_threads = resolve_n_threads(n_threads)
     data = interactions.positive()
+    if data is not interactions and (lowest := float(interactions.values_or_ones().min())) < 0:
+        raise ValueError(f"interactions must have values of at least 0, got {lowest:g}; drop what people dislike")
     out = _start(
         start,
         solver,

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.data.times import check_timestamps
+
 
 def is_frame(given: Any) -> bool:
     """Whether it is a table with named columns: a frame of pandas or polars, also lazy, or a table of pyarrow."""
@@ -22,20 +24,22 @@ def column_names(frame: Any) -> list[Any]:
     return list(getattr(frame, "column_names", frame.columns))  # pyarrow's `columns` are the data
 
 
-def read_columns(frame: Any, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Columns by argument, of those arguments that name one.
+def read_rows(frame: Any, wanted: dict[str, str | None], timestamp_unit: str) -> dict[str, Any]:
+    """The arrays of a frame's rows, as `Interactions.from_arrays` takes them.
 
     Parameters
     ----------
     frame : object
-        As `is_frame` knows it.
+        As `is_frame` knows it; of a lazy one only what is asked for is read.
     wanted : dict of str to str or None
-        From an argument to the name of a column.
+        From "user", "item", "value" and "timestamp" to the name of a column.
+    timestamp_unit : str
+        What dates and times become.
 
     Returns
     -------
-    dict of str to object
-        The columns themselves.
+    dict of str to ndarray
+        "users", "items", and where there are such "values" and "timestamps".
 
     Raises
     ------
@@ -43,25 +47,38 @@ def read_columns(frame: Any, wanted: dict[str, Any]) -> dict[str, Any]:
         A column that is not there, or twice.
     TypeError
         No frame.
+    ValueError
+        A missing entry, unless it is a timestamp.
     """
     if not is_frame(frame):
         kinds = "a pandas or polars frame, or a pyarrow Table"
         raise TypeError(f"frame must be {kinds}, got {type(frame).__name__}; see from_arrays")
     names = column_names(frame)
-    wanted = {argument: name for argument, name in wanted.items() if name is not None}
-    for argument, name in wanted.items():
+    wanted = {role: name for role, name in wanted.items() if name is not None}
+    for role, name in wanted.items():
         if names.count(name) != 1:
             what = "stands there more than once" if name in names else "is not a column"
-            raise KeyError(f"{argument}={name!r} {what}; the frame has {names}")
-    if is_lazy(frame):  # no more is read than is asked for
+            raise KeyError(f"{role}={name!r} {what}; the frame has {names}")
+    if is_lazy(frame):
         frame = frame.select(list(dict.fromkeys(wanted.values()))).collect()
-    return {argument: frame[name] for argument, name in wanted.items()}
+    rows = {}
+    for role, name in wanted.items():
+        column, called = frame[name], f"column {name!r} ({role})"
+        if role == "timestamp":
+            rows["timestamps"] = check_timestamps(column, len(column), unit=timestamp_unit, name=called)
+        else:
+            rows[f"{role}s"] = _present(called, column)
+    return rows
 
 
-def present(argument: str, name: Any, column: Any) -> Any:
+def _present(called: str, column: Any) -> np.ndarray:
     """A column's entries as an array, or the refusal of a missing one."""
     missing = np.asarray(column.is_null() if hasattr(column, "is_null") else column.isna())
     if missing.any():
-        problem = f"has {missing.sum()} missing entries, the first at position {missing.argmax()}"
-        raise ValueError(f"column {name!r} ({argument}) {problem}; drop or fill those rows")
+        raise ValueError(
+            f"{called} has {missing.sum()} missing entries, the first at position {missing.argmax()}; drop or fill "
+            "those rows"
+        )
+    if hasattr(dtype := column.dtype if hasattr(column, "dtype") else None, "numpy_dtype"):  # nullable ones of pandas
+        return column.to_numpy(dtype=dtype.numpy_dtype)  # type: ignore[union-attr]
     return column.to_numpy()

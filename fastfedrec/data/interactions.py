@@ -8,12 +8,11 @@ import scipy
 from numpy.typing import DTypeLike
 
 from fastfedrec.core.html import html_card
-from fastfedrec.data._frames import present, read_columns
+from fastfedrec.data._frames import read_rows
 from fastfedrec.data._selections import FIELDS, Selections
 from fastfedrec.data.csr import check_columns, check_fields, check_item_count, own_array
 from fastfedrec.data.ids import IdIndex, axis_ids, rows_on
 from fastfedrec.data.pairs import (
-    check_timestamps,
     check_values,
     compact_values,
     drop_unlisted,
@@ -22,9 +21,9 @@ from fastfedrec.data.pairs import (
     sort_pairs,
 )
 from fastfedrec.data.sparse import checked_csr
+from fastfedrec.data.times import MISSING_TIMESTAMP, check_timestamps
 
-#: A timestamp that is not known.
-MISSING_TIMESTAMP = np.iinfo(np.int64).min
+__all__ = ["MISSING_TIMESTAMP", "Interactions"]
 
 
 class Interactions(Selections):
@@ -44,7 +43,7 @@ class Interactions(Selections):
     values : array_like of shape (n_interactions,) or None
         float32 or float64, finite; None where every value is 1.
     timestamps : array_like of shape (n_interactions,), int, or None
-        Seconds, or whatever unit the source uses; `MISSING_TIMESTAMP` where one is not known.
+        In whatever unit the source uses; `MISSING_TIMESTAMP` where one is not known.
     user_ids, item_ids : array_like of shape (n_users,) and (n_items,)
         External ids, distinct.
     global_user_ids : array_like of shape (n_users,), int
@@ -124,6 +123,7 @@ class Interactions(Selections):
         values: Sequence[float] | np.ndarray | None = None,
         timestamps: Sequence[int] | np.ndarray | None = None,
         *,
+        timestamp_unit: str = "ns",
         duplicates: str | None = None,
         user_ids: Sequence[Hashable] | np.ndarray | None = None,
         item_ids: Sequence[Hashable] | np.ndarray | None = None,
@@ -142,7 +142,11 @@ class Interactions(Selections):
             Ratings or counts, finite (an explicit 0 is kept); None makes each row a count of 1.  Ratings may be below
             0; models of counts refuse them.
         timestamps : array_like of shape (n,) or None
-            Integers; kept beside their interaction.
+            Kept beside their interaction.  Whole numbers of any unit are taken as they are; dates and times, in UTC
+            where they name no zone, become numbers since 1970.  Entries may be missing (None, NaN, NaT, null); what
+            needs an order refuses them.
+        timestamp_unit : {"s", "ms", "us", "ns"}
+            What dates and times become.  One that it would cut is refused.
         duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
             What becomes of a user-item pair that stands twice.  None sums, and warns where `values` were given,
             because the sum of two ratings is no rating.  The latest timestamp is kept ("first" and "last": that row's).
@@ -179,7 +183,7 @@ class Interactions(Selections):
         if len(item_rows) != n:
             raise ValueError(f"items must have one entry per user entry ({n}), got {len(item_rows)}")
         data = None if values is None else check_values("values", values, n)
-        times = None if timestamps is None else check_timestamps(timestamps, n)
+        times = None if timestamps is None else check_timestamps(timestamps, n, unit=timestamp_unit)
         if any(listed is not None for listed in given.values()):
             kept, rows, ids = drop_unlisted(
                 given, {"users": user_rows, "items": item_rows}, {"users": user_ids, "items": item_ids}, items, unlisted
@@ -262,6 +266,7 @@ class Interactions(Selections):
         item: str = "item",
         value: str | None = None,
         timestamp: str | None = None,
+        timestamp_unit: str = "ns",
         duplicates: str | None = None,
         user_ids: Sequence[Hashable] | np.ndarray | None = None,
         item_ids: Sequence[Hashable] | np.ndarray | None = None,
@@ -276,7 +281,9 @@ class Interactions(Selections):
         user, item : str
             Names of the id columns.
         value, timestamp : str or None
-            Names of the value and timestamp columns, if any.
+            Names of the value and timestamp columns, if any.  Values are there in every row; timestamps may be missing.
+        timestamp_unit : {"s", "ms", "us", "ns"}
+            As in `from_arrays`.
         duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
             As in `from_arrays`.
         user_ids, item_ids : array_like or None
@@ -295,13 +302,8 @@ class Interactions(Selections):
             A column that is not there; the columns that are get listed.
         """
         wanted = {"user": user, "item": item, "value": value, "timestamp": timestamp}
-        columns = read_columns(frame, wanted)
-        found = {argument: present(argument, wanted[argument], column) for argument, column in columns.items()}
         return cls.from_arrays(
-            found["user"],
-            found["item"],
-            found.get("value"),
-            found.get("timestamp"),
+            **read_rows(frame, wanted, timestamp_unit),
             duplicates=duplicates,
             user_ids=user_ids,
             item_ids=item_ids,

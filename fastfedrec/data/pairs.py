@@ -65,23 +65,6 @@ def drop_unlisted(
     return kept, left, ids
 
 
-def check_timestamps(timestamps: Any, length: int) -> np.ndarray:
-    """Timestamps as whole seconds, one for each pair; dates that are not known are missing."""
-    # Dates that are not known are missing; whole numbers with gaps, which NumPy makes NaN, are refused below.
-    array = plain_array("timestamps", timestamps, missing=not isinstance(timestamps, np.ndarray))
-    if array.dtype.kind == "M":
-        array = array.astype("datetime64[s]").astype(np.int64)  # NaT becomes MISSING_TIMESTAMP
-    if array.dtype.kind == "f" and (abs(array) < 2.0**63).all() and (array == np.floor(array)).all():
-        array = array.astype(np.int64)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"timestamps must be integers, got dtype {array.dtype}; use seconds since 1970")
-    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"timestamps must be below 2**63, got {array.max()}; use seconds since 1970")
-    if array.shape != (length,):
-        raise ValueError(f"timestamps must have shape ({length},), got {array.shape}")
-    return array
-
-
 def compact_values(values: np.ndarray | None) -> np.ndarray | None:
     """None where all are 1; float32 where that loses nothing."""
     if values is None or bool((values == 1).all()):

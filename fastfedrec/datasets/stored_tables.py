@@ -16,7 +16,6 @@ from fastfedrec.data.ids import Coded, IdIndex, axis_ids, check_kinds, encode_id
 from fastfedrec.data.pairs import (
     DUPLICATES,
     UNLISTED,
-    check_timestamps,
     check_values,
     merge_duplicates,
     sort_pairs,
@@ -24,6 +23,7 @@ from fastfedrec.data.pairs import (
 )
 from fastfedrec.data.store import StoredInteractions, open_interactions
 from fastfedrec.data.store_files import new_folder, write_array, write_document
+from fastfedrec.data.times import check_timestamps
 from fastfedrec.datasets._fields import Field
 from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.table_files import Layout, find_layout, parquet_batches, read_text
@@ -176,7 +176,7 @@ def _spool_parquet(layout: Layout, folder: Path) -> dict[str, Any]:
             if role == "value":
                 column = check_values("values", column, len(column)).astype(np.float64)
             elif role == "timestamp":
-                column = check_timestamps(column, len(column)).astype(np.int64)
+                column = check_timestamps(column, len(column), unit="s")
             else:
                 column = _number(layout, role, column, numbers[role])
             spool.append(role, column)

@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fastfedrec.core.check import check_flag, check_integer
 from fastfedrec.data.ids import Coded
-from fastfedrec.data.interactions import MISSING_TIMESTAMP
-from fastfedrec.data.pairs import check_timestamps
+from fastfedrec.data.times import check_timestamps
 from fastfedrec.datasets._fields import Field, FieldError, Kind, parse_field
 from fastfedrec.datasets._headers import known_columns
 from fastfedrec.datasets._polars import coded, import_polars
@@ -297,9 +294,8 @@ def _parquet_arrays(layout: Layout, table: Any) -> dict[str, Any]:
             raise ValueError(
                 f"{layout.path}: column {name!r} ({role}) has {n_missing} missing entries; drop or fill those rows"
             )
-        columns[role] = Coded(*coded(column)) if str(column.dtype) == "String" else column.to_numpy()
-    if (seconds := columns.get("timestamp")) is not None and seconds.dtype.kind == "f":  # integers with gaps
-        known = ~np.isnan(seconds)
-        columns["timestamp"] = np.full(len(seconds), MISSING_TIMESTAMP)
-        columns["timestamp"][known] = check_timestamps(seconds[known], int(known.sum()))
+        if role == "timestamp":
+            columns[role] = check_timestamps(column, len(column), unit="s", name=f"{layout.path}: column {name!r}")
+        else:
+            columns[role] = Coded(*coded(column)) if str(column.dtype) == "String" else column.to_numpy()
     return columns

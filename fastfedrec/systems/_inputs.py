@@ -1,5 +1,6 @@
 """What `fit` and `with_users` take: the door to `Interactions`, and what models say of values."""
 
+import sys
 import warnings
 
 import numpy as np
@@ -91,9 +92,17 @@ def check_counts(
         warnings.warn(
             f"{name} looks at which items each user has, and not at values, which vary here: all above 0 count alike; "
             "call data.binarize(threshold) first, to say which count",
-            stacklevel=4,  # of the caller of `fit`, which `transactional` wraps
+            stacklevel=_level_of_caller(),
         )
     return data
+
+
+def _level_of_caller() -> int:
+    """How far up the code is that called the package, whatever a model's `fit` is wrapped in."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fastfedrec."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _vary(values: np.ndarray) -> bool:

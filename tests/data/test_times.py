@@ -1,0 +1,192 @@
+"""Times: the same integers whoever brings them, nothing cut, zones in UTC, and what is missing marked."""
+
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.array_kinds import Exported
+
+from fastfedrec import Interactions, Key
+from fastfedrec.data.interactions import MISSING_TIMESTAMP
+from fastfedrec.data.times import UNITS, check_timestamps
+from fastfedrec.evaluation import LeaveOneOut, TemporalSplit
+
+KEY = Key.from_seed(1)
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+ZONE = "Europe/Berlin"
+#: Half past a second, and an hour, in winter and in summer: of the zone, and so of UTC an hour or two before.
+LOCAL = [dt.datetime(2020, 1, 1, 12, 0, 0, 500_000), dt.datetime(2020, 7, 1, 12, 0, 0)]
+NAIVE = [int(moment.replace(tzinfo=dt.UTC).timestamp() * 1000) * 10**6 for moment in LOCAL]
+IN_UTC = [NAIVE[0] - 3600 * 10**9, NAIVE[1] - 7200 * 10**9]
+BERLIN = [dt.timezone(dt.timedelta(hours=hours)) for hours in (1, 2)]
+
+zoned = pd.Series(LOCAL).dt.tz_localize(ZONE)
+KNOWN = {
+    "numpy ns": (np.array(LOCAL, dtype="M8[ns]"), NAIVE),
+    "numpy ms": (np.array(LOCAL, dtype="M8[ms]"), NAIVE),
+    "python": (LOCAL, NAIVE),
+    "python zoned": ([a.replace(tzinfo=b) for a, b in zip(LOCAL, BERLIN, strict=True)], IN_UTC),
+    "pandas": (pd.Series(LOCAL), NAIVE),
+    "pandas ms": (pd.Series(LOCAL).astype("M8[ms]"), NAIVE),
+    "pandas index": (pd.DatetimeIndex(LOCAL), NAIVE),
+    "pandas zoned": (zoned, IN_UTC),
+    "pandas zoned index": (pd.DatetimeIndex(zoned), IN_UTC),
+    "pandas timestamps": (list(zoned), IN_UTC),
+    "pandas objects": (zoned.astype(object), IN_UTC),
+    "pandas categories": (pd.Series(pd.Categorical(pd.Series(LOCAL))), NAIVE),
+    "pandas of arrow": (pd.Series(LOCAL).astype(pd.ArrowDtype(pa.timestamp("us"))), NAIVE),
+    "pandas of arrow zoned": (zoned.astype(pd.ArrowDtype(pa.timestamp("us", ZONE))), IN_UTC),
+    "polars": (pl.Series(LOCAL), NAIVE),
+    "polars ms": (pl.Series(LOCAL).dt.cast_time_unit("ms"), NAIVE),
+    "polars zoned": (pl.Series(LOCAL).dt.replace_time_zone(ZONE), IN_UTC),
+    "arrow": (pa.array(LOCAL), NAIVE),
+    "arrow chunked": (pa.chunked_array([pa.array(LOCAL, pa.timestamp("ms"))]), NAIVE),
+    "arrow zoned": (pa.array(zoned), IN_UTC),
+}
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+def test_every_library_brings_the_same_nanoseconds_of_utc(kind):
+    times, expected = KNOWN[kind]
+    got = check_timestamps(times, 2)
+    assert got.dtype == np.int64
+    assert got.tolist() == expected
+    data = Interactions.from_arrays([1, 2], [1, 2], timestamps=times)
+    assert data.timestamps.tolist() == expected
+
+
+FRAMES = {
+    "pandas": pd.DataFrame, "polars": pl.DataFrame, "lazy": pl.LazyFrame, "arrow": pa.table,
+    "pandas of arrow": lambda columns: pa.table(columns).to_pandas(types_mapper=pd.ArrowDtype),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("library", FRAMES)
+def test_a_frames_times_may_be_missing_and_its_numbers_are_not_rounded(library):
+    big = 2**60 + 1  # which no float holds
+    for column, expected in (
+        ([LOCAL[0], None, LOCAL[1]], [NAIVE[0], MISSING_TIMESTAMP, NAIVE[1]]),
+        ([dt.date(1970, 1, 2), None, None], [86400 * 10**9, MISSING_TIMESTAMP, MISSING_TIMESTAMP]),
+        ([5, 7, 6], [5, 7, 6]),
+    ):
+        frame = FRAMES[library]({"user": [1, 2, 3], "item": [1, 1, 1], "when": column})
+        assert Interactions.from_dataframe(frame, timestamp="when").timestamps.tolist() == expected
+    gaps = {"user": [1, 2], "item": [1, 1], "when": pa.array([big, None])}
+    if library == "pandas":
+        gaps["when"] = pd.array([big, None], dtype="Int64")
+    elif library in ("polars", "lazy"):
+        gaps["when"] = pl.Series([big, None])
+    data = Interactions.from_dataframe(FRAMES[library](gaps), timestamp="when")
+    assert data.timestamps.tolist() == [big, MISSING_TIMESTAMP]
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ([3, None, 5], [3, MISSING_TIMESTAMP, 5]),
+        ([3.0, float("nan")], [3, MISSING_TIMESTAMP]),
+        (np.ma.array([3, 4, 2**60 + 1], mask=[0, 1, 0]), [3, MISSING_TIMESTAMP, 2**60 + 1]),
+        (np.array(["1970-01-01T00:00:01", "NaT"], dtype="M8[s]"), [10**9, MISSING_TIMESTAMP]),
+        (np.array(["NaT"], dtype="M8"), [MISSING_TIMESTAMP]),
+        ([pd.NaT, pd.Timestamp(5), None], [MISSING_TIMESTAMP, 5, MISSING_TIMESTAMP]),
+        ([pd.NA, 7], [MISSING_TIMESTAMP, 7]),
+        (pd.Series([1.0, None]), [1, MISSING_TIMESTAMP]),
+        (np.array([2**63 - 1], dtype=np.uint64), [2**63 - 1]),
+        (Exported(np.array([4, 9])), [4, 9]),
+        (pl.Series([], dtype=pl.Int64), []),
+        ([], []),
+    ],
+)
+def test_what_is_missing_is_marked_wherever_it_comes_from(times, expected):
+    got = check_timestamps(times, len(expected))
+    assert got.dtype == np.int64
+    assert got.tolist() == expected
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=5), st.sampled_from(UNITS), st.sampled_from(UNITS))
+def test_a_unit_keeps_every_time_or_refuses_it(numbers, of, to):
+    numbers = [number // 10**9 for number in numbers]  # within the reach of nanoseconds
+    times = np.array(numbers).astype(f"M8[{of}]")
+    exact = [number * PER_SECOND[to] / PER_SECOND[of] for number in numbers]
+    if all(number * PER_SECOND[to] % PER_SECOND[of] == 0 for number in numbers):
+        assert check_timestamps(times, len(times), unit=to).tolist() == [
+            number * PER_SECOND[to] // PER_SECOND[of] for number in numbers
+        ], exact
+    else:
+        with pytest.raises(ValueError, match=rf"timestamps\[\d\] is .*, of which timestamp_unit='{to}' would cut a"):
+            check_timestamps(times, len(times), unit=to)
+
+
+def test_whole_numbers_are_not_copied():
+    times = np.array([3, 1, 2])
+    assert check_timestamps(times, 3) is times
+
+
+def test_the_last_of_three_events_in_one_second_is_held_out():
+    moments = [dt.datetime(2024, 5, 1, 12, 0, 0, part) for part in (300, 900, 600)]
+    for library in (pd.DataFrame, pl.DataFrame):
+        frame = library({"user": ["ann"] * 3, "item": ["first", "last", "middle"], "when": moments})
+        for unit in ("us", "ns"):
+            data = Interactions.from_dataframe(frame, timestamp="when", timestamp_unit=unit)
+            (split,) = LeaveOneOut(latest=True).split(data, key=KEY)
+            test = split.test
+            assert test.item_ids[test.indices].tolist() == ["last"]
+
+
+def test_an_order_asks_for_all_times_that_it_needs():
+    data = Interactions.from_arrays([1, 1, 2], [1, 2, 1], timestamps=[pd.Timestamp(5), pd.NaT, pd.Timestamp(7)])
+    for split in (LeaveOneOut(latest=True), TemporalSplit(share=0.5)):
+        with pytest.raises(ValueError, match="missing"):
+            list(split.split(data, key=KEY))
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("times", "options", "error", "message"),
+    [
+        (np.array(LOCAL, dtype="M8[ms]"), {"unit": "s"}, ValueError,
+         r"timestamps\[0\] is 2020-01-01T12:00:00.500, of which timestamp_unit='s' would cut a part; use a finer unit"),
+        (pd.Series([None, LOCAL[0]]), {"unit": "s"}, ValueError, r"timestamps\[1\] is 2020-01-01T12"),
+        (np.array(["2020-01-01", "3000-01-01"], dtype="M8[D]"), {}, ValueError,
+         r"timestamps\[1\] is 3000-01-01, which 64 bits of ns since 1970 do not reach; use timestamp_unit='s'"),
+        ([1.5], {}, TypeError, "timestamps must be whole numbers or dates, got 1.5 at position 0; mult"),
+        ([None, 1, 1.5], {}, TypeError, r"timestamps\[2\] must be a whole number or a date, as all are, got float"),
+        ([2.0**63], {}, TypeError, "timestamps must be whole numbers or dates, got 9.22"),
+        ([float("inf")], {}, TypeError, "timestamps must be whole numbers or dates, got inf"),
+        ([2**64 - 1], {}, ValueError, r"timestamps\[0\] must be below 2\*\*63, got 18446744073709551615"),
+        ([2**70], {}, ValueError, r"timestamps\[0\] must be below 2\*\*63, got 1180591620717411303424"),
+        (["2020-01-01"], {}, TypeError, "timestamps must be whole numbers or dates, got dtype <U10; convert"),
+        (pl.Series(["x", None]), {}, TypeError, "timestamps must be whole numbers or dates, got dtype <U1"),
+        ([dt.date(2020, 1, 1), 5], {}, TypeError, r"timestamps\[0\] must be a whole number or a date, as all are, got"),
+        ([dt.timedelta(1)], {}, TypeError, "timestamps.* must be .*whole number"),
+        (np.array([1], dtype="m8[s]"), {}, TypeError, "got dtype timedelta64"),
+        ([True], {}, TypeError, "got dtype bool"),
+        (pd.Series(pd.period_range("2020-01", periods=1, freq="M")), {}, TypeError, "must be a whole number or a date"),
+        ([1, 2], {}, ValueError, r"timestamps must have shape \(1,\), got \(2,\)"),
+        ([[1]], {}, ValueError, r"timestamps must have shape \(1,\), got \(1, 1\)"),
+        ([1], {"unit": "min"}, ValueError, "timestamp_unit must be one of 's', 'ms', 'us', 'ns', got 'min'"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_says_where_and_what_to_do(times, options, error, message):
+    length = 1 if np.shape(times) in ((2,), (1, 1)) and "shape" in message else len(times)
+    with pytest.raises(error, match=message):
+        check_timestamps(times, length, **options)
+
+
+def test_a_frames_column_is_named():
+    frame = pd.DataFrame({"user": [1], "item": [1], "when": ["yesterday"]})
+    with pytest.raises(TypeError, match=r"column 'when' \(timestamp\)\[0\] must be a whole number or a date"):
+        Interactions.from_dataframe(frame, timestamp="when")
