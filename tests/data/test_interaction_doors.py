@@ -26,6 +26,7 @@ from fastfedrec.core.threads import default_threads
 from fastfedrec.data.csr import check_csr
 from fastfedrec.data.features import Features, FeatureTable
 from fastfedrec.data.log import InteractionLog
+from fastfedrec.data.times import MISSING_TIMESTAMP
 from fastfedrec.datasets import load_table, store_table
 from fastfedrec.evaluation.splits import hold_out
 
@@ -394,10 +395,14 @@ def columns(**changes):
 
 
 @pytest.mark.parametrize("column", ["users", "items", "values", "timestamps"])
-def test_what_a_mask_hides_is_refused_by_name(column):
+def test_what_a_mask_hides_is_refused_by_name_or_missing(column):
     numbers = np.asarray(columns()[column])
-    with pytest.raises(ValueError, match=rf"{column}\[1\] is missing \(masked or null\)"):
-        Interactions.from_arrays(**columns(**{column: np.ma.array(numbers, mask=[0, 1, 0])}))
+    hidden = columns(**{column: np.ma.array(numbers, mask=[0, 1, 0])})
+    if column == "timestamps":  # which may be missing
+        assert Interactions.from_arrays(**hidden).timestamps.tolist() == [7, MISSING_TIMESTAMP, 9]
+    else:
+        with pytest.raises(ValueError, match=rf"{column}\[1\] is missing \(masked or null\)"):
+            Interactions.from_arrays(**hidden)
     nothing_hidden = Interactions.from_arrays(**columns(**{column: np.ma.array(numbers, mask=False)}))
     assert_same(nothing_hidden, Interactions.from_arrays(**columns()))
 
