@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fastfedrec.core.check import check_flag, check_integer
 from fastfedrec.data.ids import Coded
 from fastfedrec.data.times import check_timestamps
