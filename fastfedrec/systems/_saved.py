@@ -139,6 +139,10 @@ class SavedModel:
 
     # ---- the arrays ---------------------------------------------------------------------------------------------
 
+    def has_array(self, name: str) -> bool:
+        """Whether there is one that has not been asked for."""
+        return name in self._arrays
+
     def array(self, name: str, rule: ArrayRule | None = None) -> np.ndarray:
         """An array, once, that keeps a rule; without one, any vector."""
         if name not in self._arrays:

@@ -40,6 +40,9 @@ class Recommender(Answers):
     #: Fitted arrays that are written by `save`.
     _saved: ClassVar[tuple[str, ...]] = ()
 
+    #: Those of them that files of 0.1.0 do not have: zeros say that they are not known.
+    _not_in_0_1_0: ClassVar[tuple[str, ...]] = ()
+
     #: Whether fits tell `communication_` of their rounds.
     _communicates: ClassVar[bool] = False
 
@@ -243,7 +246,12 @@ class Recommender(Answers):
         model._read_header(saved)
         rules = model._saved_rules()
         for name in cls._saved:
-            setattr(model, name, saved.array(f"model.{name}", rules.get(name)))
+            rule = rules.get(name)
+            if rule is not None and name in cls._not_in_0_1_0 and not saved.has_array(f"model.{name}"):
+                array: np.ndarray = np.zeros([n or 0 for n in rule.shape], rule.dtype)
+            else:
+                array = saved.array(f"model.{name}", rule)
+            setattr(model, name, array)
         if reason := model._disagreement():
             raise saved.error("arrays", reason)
         saved.close()

@@ -14,7 +14,7 @@ import pytest
 from support.hostile_files import pack, unpack
 from support.models import MODELS, rated
 
-from fastfedrec import FMFLDP, Interactions, ItemKNN, Key, LaplaceRRSVD, Popularity, PrivRec, load
+from fastfedrec import DPLCF, EASE, FMFLDP, Interactions, ItemKNN, Key, LaplaceRRSVD, Popularity, PrivRec, load
 from fastfedrec.core import model_files
 from fastfedrec.core.model_files import read_model, write_model
 from fastfedrec.core.npz import largest_content
@@ -91,12 +91,12 @@ def test_timestamps_are_kept_beside_their_interactions(tmp_path):
     assert loaded.values.tolist() == [4.0, 2.0, 5.0]
 
 
-@pytest.mark.parametrize(("name", "wrong"), [("values", np.nan), ("values", -1.0)])
+@pytest.mark.parametrize(("name", "wrong"), [("values", np.nan), ("values", -np.inf)])
 def test_values_of_a_file_are_checked(name, wrong, data, tmp_path):
     model = LaplaceRRSVD(n_factors=2).fit(data, key=KEY)
     model.save(tmp_path / "model")
     change(tmp_path / "model", f"data.{name}", lambda a: np.where(np.arange(len(a)) == 3, wrong, a).astype(a.dtype))
-    with pytest.raises(ValueError, match=rf"data: {name} must be finite and at least 0"):
+    with pytest.raises(ValueError, match=rf"data: {name} must be finite, got"):
         load(tmp_path / "model")
 
 
@@ -275,6 +275,28 @@ def test_files_of_the_first_release_are_read_and_checked_alike(fitted, data, tmp
         change(tmp_path / "old", f"model.{name}", lambda array: array[..., None])
         with pytest.raises(ValueError, match=f"old' is not a model .*model.{name}: must have"):
             load(tmp_path / "old")
+
+
+@pytest.mark.parametrize("kind", [ItemKNN, EASE, DPLCF])
+def test_models_of_the_first_release_know_no_counts(kind, data, tmp_path):
+    rows = data.to_scipy().tolil()
+    rows[7] = 0
+    rows = rows.tocsr()
+    rows.eliminate_zeros()
+    model, path = kind().fit(Interactions.from_scipy(rows), key=KEY), tmp_path / "old"
+    model.save(tmp_path / "new")
+    write_former(path, tmp_path / "new")
+    with np.load(path) as file:
+        arrays = {name: array for name, array in file.items() if name != "model.item_counts_"}
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
+    old = load(path)
+    np.testing.assert_array_equal(old.recommend([3], 5)[1], model.recommend([3], 5)[1])
+    with pytest.raises(ValueError, match=rf"user 7 has no items, and what {kind.__name__} released does not tell"):
+        old.recommend([7])
+    assert old.score([7], [3])[0] == 0
+    old.save(path)
+    np.testing.assert_array_equal(load(path).recommend([3], 5)[1], model.recommend([3], 5)[1])
 
 
 def test_a_format_to_come_is_named(data, tmp_path):

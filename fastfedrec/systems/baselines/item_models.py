@@ -83,6 +83,7 @@ class NeighborModel(Recommender):
     """Sums of similarities to a user's items, and which users have an item, as far as that was released."""
 
     _saved: ClassVar[tuple[str, ...]] = ("neighbor_items_", "neighbor_similarities_", "item_counts_")
+    _not_in_0_1_0 = ("item_counts_",)
 
     n_neighbors: int
     neighbor_items_: np.ndarray
@@ -93,8 +94,8 @@ class NeighborModel(Recommender):
         n_items = self.interactions_.n_items
         return {**neighbor_rules(n_items, self.n_neighbors), **rules_of(np.float64, item_counts_=(n_items,))}
 
-    def _popularity(self) -> np.ndarray:
-        return self.item_counts_
+    def _popularity(self) -> np.ndarray | None:
+        return self.item_counts_ if self.item_counts_.any() else None
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         own = self.interactions_._take_users(users)
@@ -299,6 +300,7 @@ class EASE(_Unprotected):
     """
 
     _saved: ClassVar[tuple[str, ...]] = ("item_weights_", "item_counts_")
+    _not_in_0_1_0 = ("item_counts_",)
     _released = "weights between items and counts of items, computed from exact data"
 
     regularization: float = 250.0
@@ -319,8 +321,8 @@ class EASE(_Unprotected):
         n_items = self.interactions_.n_items
         return rules_of(np.float64, item_weights_=(n_items, n_items), item_counts_=(n_items,))
 
-    def _popularity(self) -> np.ndarray:
-        return self.item_counts_
+    def _popularity(self) -> np.ndarray | None:
+        return self.item_counts_ if self.item_counts_.any() else None
 
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         places, weights = nothing_similar(columns, n)

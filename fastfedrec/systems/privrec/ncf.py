@@ -91,6 +91,7 @@ class NCF(Baseline):
     """
 
     _saved: ClassVar[tuple[str, ...]] = ("weights_", "item_embeddings_", "user_embeddings_", "item_counts_")
+    _not_in_0_1_0 = ("item_counts_",)
     _keeps_values = True
 
     n_epochs: int = 20
@@ -144,8 +145,8 @@ class NCF(Baseline):
         embeddings = {"item_embeddings_": (n_items, factors), "user_embeddings_": (n_users, factors)}
         return {**rules_of(np.float32, **arrays, **embeddings), **rules_of(np.float64, item_counts_=(n_items,))}
 
-    def _popularity(self) -> np.ndarray:
-        return self.item_counts_
+    def _popularity(self) -> np.ndarray | None:
+        return self.item_counts_ if self.item_counts_.any() else None
 
     def _unheard(self, rows: np.ndarray) -> np.ndarray:
         # Without a positive, an embedding is what it was before training.
