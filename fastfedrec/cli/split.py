@@ -64,7 +64,7 @@ def add_split(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument("--share", type=float, metavar="X", help="random, temporal, users: what is tested (0.2)")
     command.add_argument("--n", type=positive, metavar="N", help="random: interactions of each user, not a share")
     command.add_argument("--user-share", type=float, metavar="X", help="random: of users who are tested (all)")
-    command.add_argument("--time", type=int, metavar="T", help="temporal: the moment, as the timestamps have it")
+    command.add_argument("--time", metavar="T", help="temporal: the moment, as the timestamps have it, or a date")
     command.add_argument(
         "--known-users", dest="new_users", action="store_false", default=None, help="temporal: test users of train only"
     )
@@ -129,6 +129,10 @@ def _make_splitter(arguments: argparse.Namespace) -> Splitter:
             raise UsageError(f"--{option.replace('_', '-')} is for --by {kinds}, not for {arguments.by}")
     if arguments.by in ("random", "temporal") and not given.keys() & {"share", "n", "time"}:
         given["share"] = 0.2
+    if "time" in given:
+        if re.fullmatch("-?[0-9]+", given["time"]):
+            given["time"] = int(given["time"])
+        given["timestamp_unit"] = "s"  # as every reader of files makes them
     return make(**given)
 
 

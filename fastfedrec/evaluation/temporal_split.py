@@ -1,15 +1,19 @@
 """A split at one moment: a model is fitted on what came before, and tested by what came then."""
 
+import datetime
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from fastfedrec.core.check import check_flag, check_integer, check_real
+from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
+from fastfedrec.core.numbers import show
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
-from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.times import MISSING_TIMESTAMP, UNITS, check_timestamps
 from fastfedrec.evaluation.splits import Split, Splitter, _check_either, _known_times
 
 
@@ -22,13 +26,18 @@ class TemporalSplit(Splitter):
 
     Parameters
     ----------
-    time : int or None
-        The moment, in the unit of the data's timestamps; what happened at it is in the test.  Give it or `share`.
+    time : int, date, time, str or None
+        The moment; what happened at it is in the test.  A whole number is of the unit of the data's timestamps; dates
+        and times, also as text such as "2024-05-01T12:00", are of UTC unless they name a zone, and become a number of
+        `timestamp_unit`.  Give it or `share`.
     share : float or None
         The part of all interactions that is in the test, between 0 and 1, neither included.  Interactions of one moment
         are never taken apart: of all moments the one is taken whose share is nearest, and of two the later.
     new_users, new_items : bool
         False drops from the test the users, or the items, of whom there is nothing in train.
+    timestamp_unit : {"s", "ms", "us", "ns"}
+        That of the data's timestamps, where `time` is a date: "ns" where they were made of dates, as
+        `Interactions.from_arrays` does it; "s" of MovieLens.
 
     Notes
     -----
@@ -53,16 +62,18 @@ class TemporalSplit(Splitter):
     (array([1, 1, 0]), array([1, 1, 0]))
     """
 
-    time: int | None = None
+    time: int | datetime.date | np.datetime64 | str | None = None
     share: float | None = None
     new_users: bool = True
     new_items: bool = True
+    timestamp_unit: str = "ns"
 
     def __post_init__(self) -> None:
         set_ = functools.partial(object.__setattr__, self)
         _check_either("time", self.time, "share", self.share)
+        set_("timestamp_unit", check_choice("timestamp_unit", self.timestamp_unit, UNITS))
         if self.time is not None:
-            set_("time", check_integer("time", self.time, low=MISSING_TIMESTAMP + 1))
+            set_("time", _number(self.time, self.timestamp_unit))
         if self.share is not None:
             set_("share", check_real("share", self.share, low=0.0, high=1.0, exclusive=True))
         for name in ("new_users", "new_items"):
@@ -95,7 +106,7 @@ class TemporalSplit(Splitter):
         times = _known_times(data, every, type(self).__name__, "of all users", "use a split that needs no time")
         if not len(times):
             raise ValueError("data must have interactions to split, got none")
-        if self.time is not None:
+        if isinstance(self.time, int):  # as the constructor makes it
             later = times >= self.time
             if later.all() or not later.any():
                 kind, place = ("train", "before") if later.all() else ("test", "from")
@@ -115,6 +126,23 @@ class TemporalSplit(Splitter):
                 "that are in train; use True, or another moment"
             )
         return iter([Split(train, data.keep_interactions(test))])
+
+
+def _number(time: Any, unit: str) -> int:
+    """A moment as the timestamps of data have it."""
+    if isinstance(time, str):
+        try:
+            time = datetime.datetime.fromisoformat(time)
+        except ValueError:
+            raise ValueError(
+                f"time must be a whole number, or a date or time such as '2024-05-01T12:00', got {show(time)}"
+            ) from None
+    if isinstance(time, datetime.date | np.datetime64):
+        number = int(check_timestamps([time], 1, unit=unit, name="time")[0])
+        if number == MISSING_TIMESTAMP:
+            raise ValueError(f"time must be a moment, got {show(time)}")
+        return number
+    return check_integer("time", time, low=MISSING_TIMESTAMP + 1)
 
 
 def _moment(times: np.ndarray, share: float) -> int:

@@ -108,7 +108,10 @@ def test_random_split_counts_are_within_one_of_the_fraction(length, test_fractio
         (RandomHoldout(share=0.2), "RandomHoldout(share=0.2, user_share=1.0)"),
         (RandomHoldout(n=np.int8(5), user_share=0.2), "RandomHoldout(n=5, user_share=0.2)"),
         (KFold(), "KFold(n_folds=5)"),
-        (TemporalSplit(time=np.int64(9), new_users=False), "TemporalSplit(time=9, new_users=False, new_items=True)"),
+        (
+            TemporalSplit(time=np.int64(9), new_users=False),
+            "TemporalSplit(time=9, new_users=False, new_items=True, timestamp_unit='ns')",
+        ),
         (UserHoldout(), "UserHoldout(share=0.2, given=0.8, latest=False)"),
         (UserHoldout(0.1, given=5, latest=True), "UserHoldout(share=0.1, given=5, latest=True)"),
         (PublishedFolds(Path("ml-100k.zip")), "PublishedFolds(path='ml-100k.zip')"),

@@ -1,5 +1,7 @@
 """The split at one moment: against its naive twin, and what it refuses."""
 
+import datetime
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -74,6 +76,23 @@ def test_the_key_changes_nothing():
     assert (first.test.indices == second.test.indices).all()
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_a_date_is_the_moment_that_it_is_in_the_data(unit):
+    noon = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)
+    times = [noon - datetime.timedelta(seconds=1), noon, noon + datetime.timedelta(days=1)]
+    data = Interactions.from_arrays([1, 1, 2], [10, 11, 10], timestamps=times, timestamp_unit=unit)
+    east = noon.astimezone(datetime.timezone(datetime.timedelta(hours=5)))
+    moments = [noon, noon.replace(tzinfo=None), east, "2024-05-01T12:00", "2024-05-01T17:00+05:00"]
+    moments += [np.datetime64("2024-05-01T12"), int(data.timestamps[1])]
+    splits = {TemporalSplit(time=moment, timestamp_unit=unit) for moment in moments}
+    assert len(splits) == 1
+    (splitter,) = splits
+    assert eval(repr(splitter)) == splitter
+    assert next(splitter.split(data)).test.timestamps.tolist() == data.timestamps[1:].tolist()
+    (by_day,) = {TemporalSplit(time=day, timestamp_unit=unit) for day in ("2024-05-02", datetime.date(2024, 5, 2))}
+    assert next(by_day.split(data)).test.n_interactions == 1
+
+
 def test_times_before_1970_are_times():
     data = case()._replace(timestamps=np.array([-9, -3, -8, -3, 0]))
     assert next(TemporalSplit(time=-3).split(data)).test.timestamps.tolist() == [-3, -3, 0]
@@ -87,7 +106,15 @@ def test_times_before_1970_are_times():
     [
         ({}, ValueError, "give one of time and share, got neither"),
         ({"time": 3, "share": 0.5}, ValueError, "give one of time and share, got both"),
-        ({"time": "2000-01-01"}, TypeError, "time must be an integer"),
+        (
+            {"time": "yesterday"},
+            ValueError,
+            "time must be a whole number, or a date .* got 'yesterday'",
+        ),
+        ({"time": 1.5}, TypeError, "time must be an integer"),
+        ({"time": np.datetime64("NaT")}, ValueError, "time must be a moment, got"),
+        ({"time": "2024-05-01T00:00:00.5", "timestamp_unit": "s"}, ValueError, "timestamp_unit='s' would cut a part"),
+        ({"time": 3, "timestamp_unit": "h"}, ValueError, "timestamp_unit must be one of 's', 'ms'"),
         ({"time": MISSING_TIMESTAMP}, ValueError, "time must be at least"),
         ({"share": 1.0}, ValueError, "share must be less than 1.0"),
         ({"share": 0}, ValueError, "share must be greater than 0.0"),
