@@ -15,6 +15,7 @@ from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+from fastfedrec.systems.fmf._auto import AUTO, FIRST_STEP_NOISE, LARGEST_AUTO_RATE, STEP_DECAY, Settings
 from fastfedrec.systems.fmf._normal_gradients import NormalGradient
 from fastfedrec.systems.fmf._sparse_sums import add_sums
 
@@ -24,29 +25,6 @@ _START = "fmf_ldp.item_factors"
 _ROTATION = "fmf_ldp.rotation"
 _GRADIENT_BLOCKS = 8  # of users; fixed, so that float sums do not depend on n_threads
 _channel_of = functools.lru_cache(maxsize=16)(BinaryResponse)  # a round asks several times, and it never changes
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """What "auto" stands for; chosen on MovieLens 1M (docs/explanation/systems/fmf/fmf-ldp.md).
-
-    `learning_rate` is None where it follows the noise: the first round's noise then moves every item factor by a
-    standard deviation of `_FIRST_STEP_NOISE`, round t's by that over 1 + t / `_STEP_DECAY`.
-    """
-
-    learning_rate: float | None
-    init_scale: float
-    confidence_weight: float
-
-
-_AUTO = {
-    "private": _Settings(learning_rate=None, init_scale=0.01, confidence_weight=0.0),
-    "non-private": _Settings(learning_rate=0.3, init_scale=0.1, confidence_weight=1.5),
-    "published": _Settings(learning_rate=0.001, init_scale=0.01, confidence_weight=0.0),
-}
-_FIRST_STEP_NOISE = 0.06
-_STEP_DECAY = 10
-_LARGEST_AUTO_RATE = 0.3  # with so many reports that noise is no limit, the step of the non-private twin
 
 
 @dataclass(frozen=True)
@@ -84,9 +62,9 @@ class FMFRounds(FederatedSystem):
     _clipped: int | None = None  # clipped values of the current round, counted only for diagnostics
 
     @property
-    def _settings(self) -> _Settings:
+    def _settings(self) -> Settings:
         """The three settings with "auto" resolved."""
-        auto = _AUTO["non-private" if self.epsilon is None else "published" if self._is_published else "private"]
+        auto = AUTO["non-private" if self.epsilon is None else "published" if self._is_published else "private"]
         given = {name: getattr(self, name) for name in ("learning_rate", "init_scale", "confidence_weight")}
         return replace(auto, **{name: float(value) for name, value in given.items() if not isinstance(value, str)})
 
@@ -281,8 +259,8 @@ class FMFRounds(FederatedSystem):
         noise = self._channel.decoder * np.sqrt(self._n_coordinates(state) / update.arrays["n_reports"][0])
         if self.normalize is not None:
             noise *= self._normal(state, update.round).unit
-        step = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / noise
-        largest = np.inf if self.normalize is not None else _LARGEST_AUTO_RATE  # the twin's gradients have no norm
+        step = FIRST_STEP_NOISE / (1 + update.round / STEP_DECAY) / noise
+        largest = np.inf if self.normalize is not None else LARGEST_AUTO_RATE  # the twin's gradients have no norm
         return float(min(step / self.server_steps, largest))
 
     def mean_gradient(self, state: FMFState, update: Update) -> np.ndarray | None:
