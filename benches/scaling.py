@@ -10,7 +10,7 @@ from fastfedrec import FMFLDP, DPGram, FedRec, Key, LaplaceRRSVD, als, datasets,
 from fastfedrec.compute.clustering import assign_rows
 from fastfedrec.compute.nmf import fit_nmf
 from fastfedrec.compute.ranking import recommend_factors, sample_unseen
-from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 from fastfedrec.systems.private_prototypes.private_kmeans import private_kmeans
@@ -80,7 +80,7 @@ def _clustering(data, size, n_threads):
 def _evaluate(data, size, n_threads):
     train, test = next(LeaveOneOut().split(data, key=KEY))
     model = FactorModel(data)
-    return lambda: evaluate(model, train, test, metrics=["hr@10"], key=KEY, n_threads=n_threads)
+    return lambda: evaluate(model, train, test, metrics=["hr@10"], candidates=Sampled(99), key=KEY, n_threads=n_threads)
 
 
 def _recommend(data, size, n_threads):

@@ -6,7 +6,7 @@ import scipy.sparse
 from benches.floors import floor_seconds
 from benches.ratios import keystream_seconds, with_ratios
 from fastfedrec import Interactions, Key, hardware
-from fastfedrec.evaluation import KFold, LeaveOneOut, RandomHoldout, TemporalSplit, UserHoldout, evaluate
+from fastfedrec.evaluation import KFold, LeaveOneOut, RandomHoldout, Sampled, TemporalSplit, UserHoldout, evaluate
 
 N_ITEMS, N_FACTORS = 1_000, 5
 
@@ -68,9 +68,10 @@ class Evaluate:
 
     def _run(self, impl):
         if impl != "numpy_loop":
-            return evaluate(self.model, self.train, self.test, metrics=["hr@10"], key=Key.from_seed(0), n_threads=1)[
-                "hr@10"
-            ]
+            return evaluate(
+                self.model, self.train, self.test, metrics=["hr@10"], candidates=Sampled(99), key=Key.from_seed(0),
+                n_threads=1,
+            )["hr@10"]  # fmt: skip
         rng = np.random.default_rng(0)
         hits = 0
         for user in range(self.data.n_users):

@@ -16,7 +16,7 @@ from fastfedrec.core.text import epsilon_from_json, format_epsilon, format_table
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.systems.baselines.popularity import Baseline, DPPopularity, Popularity, Random, split_epsilon
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
@@ -137,7 +137,16 @@ class _Comparison:
         }  # fmt: skip
 
     def _measure(self, model: Any, train: Interactions, test: Interactions, metrics: Any) -> dict[str, float]:
-        return evaluate(model, train, test, metrics=metrics, n_negatives=N_NEGATIVES, key=self._public_key)
+        return dict(
+            evaluate(
+                model,
+                train,
+                test,
+                metrics=metrics,
+                candidates=Sampled(N_NEGATIVES, per="interaction"),
+                key=self._public_key,
+            )
+        )
 
     def train(self, name: str, model: FMFLDP, *, show_progress: bool) -> FMFLDP:
         """As `add`, with the first metric after every round; the time of the fit includes measuring it."""

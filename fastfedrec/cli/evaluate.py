@@ -12,7 +12,14 @@ from fastfedrec.cli.outputs import EPSILON_LEGEND, can_show_progress, describe
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import NOT_COVERED, epsilon_from_json, format_epsilon, format_table
 from fastfedrec.core.version import __version__
-from fastfedrec.evaluation import RATING_METRICS, LeaveOneOut, RandomHoldout, evaluate, evaluate_ratings, parse_metrics
+from fastfedrec.evaluation import (
+    Evaluation,
+    LeaveOneOut,
+    RandomHoldout,
+    Sampled,
+    evaluate,
+    parse_metrics,
+)
 from fastfedrec.systems.baselines.popularity import Popularity, Random
 from fastfedrec.systems.claims import catalogue_note
 from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
@@ -26,13 +33,19 @@ def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
         run_evaluate,
         "Leave one interaction of each user out, train, and rank it; mean and deviation over seeds.",
         [
-            "fastfedrec evaluate dp-gram --data generated:5000x300 --negatives all",
+            "fastfedrec evaluate dp-gram --data generated:5000x300 --metrics recall@20,ndcg@20",
             "fastfedrec evaluate laplace-rr-svd --data ml-100k.zip --metrics rmse,mae",
         ],
     )
     add_system_and_data(command)
-    command.add_argument("--metrics", default="hr@10,ndcg@10", help="hr@K, ndcg@K, mrr; or rmse, mae")
-    command.add_argument("--negatives", type=_negatives, default=99, metavar="N|all", help="unseen items to beat")
+    command.add_argument(
+        "--metrics",
+        default="hr@10,ndcg@10",
+        help="recall@K, precision@K, hit@K, ndcg@K, map@K, mrr@K, auc, coverage@K, gini@K; or rmse, mae",
+    )
+    command.add_argument(
+        "--negatives", type=_negatives, default=None, metavar="N|all", help="sampled unseen items to rank against (all)"
+    )
     command.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs with seeds 0 to N - 1")
 
 
@@ -49,33 +62,36 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         )
     model = make_system(arguments.system, arguments.set)
     metrics = list(dict.fromkeys(arguments.metrics.split(",")))
-    of_ratings = set(metrics) <= set(RATING_METRICS)
-    if not of_ratings:
-        parse_metrics(metrics)  # an unknown one is named before the training, not after it
-    elif not hasattr(model, "predict"):
-        raise UsageError(f"{type(model).__name__} predicts no ratings; --metrics must be hr@K, ndcg@K or mrr")
+    parsed = parse_metrics(metrics)  # an unknown one is named before the training, not after it
+    of_ratings = any(metric.is_of_ratings for metric in parsed)
+    if of_ratings and not all(metric.is_of_ratings for metric in parsed):
+        raise UsageError(
+            f"--metrics: rmse and mae are measured by themselves, on another split; got {','.join(metrics)}"
+        )
+    if of_ratings and not hasattr(model, "predict"):
+        raise UsageError(f"{type(model).__name__} predicts no ratings; --metrics must be of rankings, such as ndcg@10")
     baselines: tuple[Any, ...] = (GlobalMean(), ItemMean()) if of_ratings else (Random(), Popularity())
     models = {type(model).__name__: model}
     for baseline in baselines:
         models.setdefault(type(baseline).__name__, baseline)  # the model may be one of them, with its own parameters
     data = load_data(arguments, map(type, models.values()))
     show_progress = can_show_progress(arguments.quiet)
+    candidates = None if arguments.negatives is None else Sampled(arguments.negatives)
     splitter = RandomHoldout(share=0.2) if of_ratings else LeaveOneOut()
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in models}
+    found: dict[str, list[Evaluation]] = {name: [] for name in models}
     for seed in range(arguments.seeds):
         key = Key.from_seed(seed)
         train, test = next(splitter.split(data, key=key))
         for name, candidate in models.items():
             candidate.fit(train, key=key, n_threads=arguments.threads, show_progress=show_progress)
             found[name].append(
-                evaluate_ratings(candidate, test, metrics=metrics)
-                if of_ratings
-                else evaluate(
+                evaluate(
                     candidate,
                     train,
                     test,
                     metrics=metrics,
-                    n_negatives=arguments.negatives,
+                    candidates=candidates,
+                    split=splitter,
                     key=key,
                     n_threads=arguments.threads,
                 )
@@ -88,7 +104,8 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
             "system": type(model).__name__,
             "parameters": model.get_params(),
             "data": {"source": arguments.data, **describe(data)},
-            "n_negatives": None if of_ratings else arguments.negatives,
+            "split": found[type(model).__name__][0].split,
+            "protocol": found[type(model).__name__][0].protocol,
             "seeds": list(range(arguments.seeds)),
             "results": results,
             "epsilon": epsilons,
@@ -108,8 +125,8 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         for name, of in results.items()
     ]
     header = ("", *(text for m in metrics for text in (m, "+-")), *(f"epsilon, {who}" for who in SHORT_NAMES.values()))
-    negatives = "all unseen items" if arguments.negatives is None else f"{arguments.negatives} unseen items"
-    split = "a fifth of each user's ratings held out" if of_ratings else f"leave one out, against {negatives}"
+    protocol = found[type(model).__name__][0].protocol
+    split = "a fifth of each user's ratings held out" if of_ratings else f"leave one out, against {protocol}"
     note = catalogue_note(data)
     return "\n".join(
         [

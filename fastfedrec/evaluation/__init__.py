@@ -1,13 +1,17 @@
 """Splits into train and test, and what a model's scores and predictions are worth.
 
-A split is a value, a `Splitter`: `next(LeaveOneOut().split(data, key=key))`.  The task of PrivRec's paper, with its own
-split, is in `new_users`.  Attacks on models are in
-`studies.membership`; audits of privacy claims are in `audit`.
+A split is a value, a `Splitter`: `next(LeaveOneOut().split(data, key=key))`.  Metrics are in `metrics`.  The task of
+PrivRec's paper, with its own split, is in `new_users`.  Attacks on models are in `studies.membership`; audits of
+privacy claims are in `audit`.
 """
 
+from fastfedrec.evaluation.metrics.comparison import Comparison, compare
+from fastfedrec.evaluation.metrics.evaluate import evaluate
+from fastfedrec.evaluation.metrics.names import parse_metrics
+from fastfedrec.evaluation.metrics.results import Evaluation
+from fastfedrec.evaluation.metrics.sampled import Sampled
 from fastfedrec.evaluation.percentiles import mean_percentile_rank
 from fastfedrec.evaluation.published_folds import PublishedFolds
-from fastfedrec.evaluation.ranking_metrics import evaluate, parse_metrics
 from fastfedrec.evaluation.rating_metrics import RATING_METRICS, evaluate_ratings
 from fastfedrec.evaluation.splits import KFold, LeaveOneOut, RandomHoldout, Split, Splitter
 from fastfedrec.evaluation.temporal_split import TemporalSplit
@@ -15,14 +19,18 @@ from fastfedrec.evaluation.user_holdout import UserHoldout
 
 __all__ = [
     "RATING_METRICS",
+    "Comparison",
+    "Evaluation",
     "KFold",
     "LeaveOneOut",
     "PublishedFolds",
     "RandomHoldout",
+    "Sampled",
     "Split",
     "Splitter",
     "TemporalSplit",
     "UserHoldout",
+    "compare",
     "evaluate",
     "evaluate_ratings",
     "mean_percentile_rank",

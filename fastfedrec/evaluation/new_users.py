@@ -4,6 +4,7 @@ A model is trained on some users, is given half of the data of the others to ada
 such a user has never had, for each positive of the other half.
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,7 +17,8 @@ from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import check_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
-from fastfedrec.evaluation.ranking_metrics import parse_metrics
+from fastfedrec.evaluation.metrics.middle_ranks import values_of_ranks
+from fastfedrec.evaluation.metrics.names import parse_metrics
 from fastfedrec.evaluation.splits import hold_out
 
 METRICS = tuple(f"{kind}@{k}" for kind in ("hr", "ndcg") for k in (5, 10, 20, 30))
@@ -167,7 +169,7 @@ def evaluate_personalized(
     split : PersonalizationSplit
         From `personalization_split`.
     metrics : sequence of str
-        As for `evaluation.evaluate`.
+        As for `evaluation.evaluate`, but of single items: ``hit@K`` (``hr@K``), ``ndcg@K`` and ``mrr`` say all.
     n_threads : int
         0 for all processors; the result does not depend on it.
 
@@ -195,7 +197,9 @@ def evaluate_personalized(
     if not callable(getattr(model, "score_items", None) or getattr(model, "score", None)):
         raise TypeError(f"model must have a method score or score_items, {type(model).__name__} has neither")
     check_instance("split", split, PersonalizationSplit, "use personalization_split")
-    functions = parse_metrics(metrics)
+    asked = parse_metrics(metrics)
+    for metric in asked:
+        values_of_ranks(metric, np.ones(1))  # one that such ranks do not tell is named before any work
     n_threads = check_n_threads(n_threads)
     users, items, contexts = _queries(split.held_out)
     if not len(users):
@@ -221,8 +225,8 @@ def evaluate_personalized(
     known = split.known.interactions if isinstance(split.known, InteractionLog) else split.known
     is_new = ~_has_pair(known, users, items)
     return {
-        "all": {name: _mean_over_users(users, function(ranks)) for name, function in functions.items()},
-        "new": {name: _mean_over_users(users[is_new], function(ranks[is_new])) for name, function in functions.items()},
+        "all": {m.name: _mean_over_users(users, values_of_ranks(m, ranks)) for m in asked},
+        "new": {m.name: _mean_over_users(users[is_new], values_of_ranks(m, ranks[is_new])) for m in asked},
     }
 
 
@@ -269,7 +273,9 @@ def score_rows(
     """
     name, ids, shape = type(model).__name__, data.user_ids[users], (len(users), data.n_items)
     if callable(getattr(model, "score_items", None)):
-        found = np.asarray(model.score_items(ids, contexts=contexts) if contexts else model.score_items(ids))
+        # Most models know no contexts: they score a user's items alike in all of them.
+        asks = contexts and "contexts" in inspect.signature(model.score_items).parameters
+        found = np.asarray(model.score_items(ids, contexts=contexts) if asks else model.score_items(ids))
         if found.shape != shape:
             raise ValueError(f"{name}.score_items must return shape {shape}, got {found.shape}")
     else:

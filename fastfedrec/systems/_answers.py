@@ -72,6 +72,31 @@ class Answers(ABC):
             scores = np.where(unheard, popularity[items], scores)
         return scores
 
+    def score_items(self, user_ids: Ids) -> np.ndarray:
+        """The scores of all items for each user: what `fastfedrec.evaluation.evaluate` ranks.
+
+        Parameters
+        ----------
+        user_ids : array_like of shape (n_users,)
+            External ids.
+
+        Returns
+        -------
+        ndarray of shape (n_users, n_items), float64
+            In the order of ``interactions_.item_ids``.
+
+        Raises
+        ------
+        KeyError
+            An id the model was not fitted on.
+        """
+        model = self._fitted()
+        users = model.interactions_.user_index(user_ids)
+        scores = model._score_block(users)
+        if (unheard := model._unheard(users)).any() and (popularity := model._popularity()) is not None:
+            scores = np.where(unheard[:, None], popularity, scores)
+        return scores
+
     def recommend(
         self,
         user_ids: Ids | None = None,

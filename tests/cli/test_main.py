@@ -29,7 +29,7 @@ from fastfedrec.cli import demo
 from fastfedrec.cli.inputs import make_system
 from fastfedrec.cli.main import build_parser, main
 from fastfedrec.core import progress
-from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, evaluate, evaluate_ratings
+from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, Sampled, evaluate, evaluate_ratings
 from fastfedrec.studies.reproduce.ribero2020.models import FIGURES as PROTOTYPE_FIGURES
 
 DATA = "generated:400x300"
@@ -132,7 +132,7 @@ def test_evaluate_equals_the_python_interface(capsys):
             key = Key.from_seed(seed)
             train, test = next(LeaveOneOut().split(generated(), key=key))
             model.fit(train, key=key)
-            expected = evaluate(model, train, test, metrics=["hr@5", "mrr"], n_negatives=50, key=key)
+            expected = evaluate(model, train, test, metrics=["hr@5", "mrr"], candidates=Sampled(50), key=key)
             for metric, value in expected.items():
                 assert document["results"][name][metric]["values"][seed] == value
     values = document["results"]["FMFLDP"]["mrr"]["values"]
@@ -146,7 +146,7 @@ def test_ratings_are_evaluated_by_their_errors(tmp_path, capsys):
     argv = ["evaluate", "laplace-rr-svd", "--data", tmp_path / "ratings.npz", "--set", "epsilon_1=2.0"]
     document = run_json(capsys, *argv, "--metrics", "rmse,mae", "--seeds", 2)
     assert list(document["results"]) == ["LaplaceRRSVD", "GlobalMean", "ItemMean"]
-    assert document["n_negatives"] is None
+    assert document["protocol"] == "predicted ratings"
     for seed in range(2):
         key = Key.from_seed(seed)
         train, test = next(RandomHoldout(share=0.2).split(data, key=key))
@@ -431,7 +431,7 @@ def test_debug_shows_the_traceback(capsys):
 
 @pytest.mark.filterwarnings("default")
 def test_warnings_are_one_line(capsys):
-    assert main(["evaluate", "random", "--data", "generated:50x60", "--seeds", "1"]) == 0
+    assert main(["evaluate", "random", "--data", "generated:50x60", "--seeds", "1", "--negatives", "99"]) == 0
     assert "fastfedrec: warning: 50 of 50 tested users have fewer" in capsys.readouterr().err
 
 
@@ -509,9 +509,9 @@ def test_account_of_gaussian_noise(capsys):
         ("fit random --data absent.npz", "absent.npz"),
         (f"fit random --data {DATA} --min-interactions 301", "has no interactions left"),
         (f"fit random --data {DATA} --out absent/model", "must be a file in a folder that exists"),
-        (f"evaluate random --data {DATA} --metrics auc", "unknown metric 'auc'"),
+        (f"evaluate random --data {DATA} --metrics recall", "unknown metric 'recall'"),
         (f"evaluate random --data {DATA} --metrics rmse", "Random predicts no ratings"),
-        (f"evaluate laplace-rr-svd --data {DATA} --metrics rmse,mrr", "unknown metric 'rmse'"),
+        (f"evaluate laplace-rr-svd --data {DATA} --metrics rmse,mrr", "rmse and mae are measured by themselves"),
         (f"fit fedrec --data {DATA}", f"FedRec fits ratings, and {DATA} has none"),
         (f"evaluate laplace-rr-svd --data {DATA}", f"LaplaceRRSVD fits ratings, and {DATA} has none"),
         (f"evaluate popularity --metrics rmse --data {DATA}", "Popularity predicts no ratings"),

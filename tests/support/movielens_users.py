@@ -5,7 +5,7 @@ from conftest import find_data
 
 from fastfedrec import Key
 from fastfedrec.datasets import load_movielens
-from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 
 
 def leave_one_out_users():
@@ -28,4 +28,4 @@ def resampled(train, test, n_users, seed=5):
 
 
 def hit_ratio(model, train, test):
-    return evaluate(model, train, test, metrics=["hr@10"], key=Key.from_seed(1))["hr@10"]
+    return evaluate(model, train, test, metrics=["hr@10"], candidates=Sampled(99), key=Key.from_seed(1))["hr@10"]

@@ -285,9 +285,17 @@ FUNCTIONS = {
     "engines.shuffling.reports.encode_reports": call(
         index=np.zeros(2, dtype=np.int64), bit=np.ones(2, dtype=np.int8), n_coordinates=10
     ),
-    "evaluation.ranking_metrics.evaluate": to(
+    "evaluation.metrics.evaluate.evaluate": to(
         lambda: functools.partial(fastfedrec.evaluation.evaluate, baselines.Popularity().fit(implicit()), *split()),
-        n_negatives=9, batch_size=16, key=KEY,
+        batch_size=16, key=KEY,
+    ),
+    "evaluation.metrics.sampled.Sampled": call(n=9),
+    "evaluation.metrics.comparison.compare": to(
+        lambda: functools.partial(fastfedrec.evaluation.compare, {"a": result(), "b": result()}),
+        n_permutations=20, n_resamples=5, key=KEY,
+    ),
+    "evaluation.metrics.results.Evaluation.intervals": to(
+        lambda: result().intervals, level=HALF, n_resamples=5, key=KEY
     ),
     "evaluation.splits.hold_out": call(
         indptr=np.array([0, 4, 8]), global_user_ids=np.arange(2, dtype=np.uint64), fraction=HALF, key=KEY
@@ -303,7 +311,7 @@ FUNCTIONS = {
     ),
     "evaluation.percentiles.mean_percentile_rank": to(
         lambda: functools.partial(
-            fastfedrec.evaluation.mean_percentile_rank, baselines.Popularity().fit(implicit()), split()[1]
+            fastfedrec.evaluation.mean_percentile_rank, baselines.Popularity().fit(implicit()), split().test
         ),
         batch_size=64,
     ),
@@ -451,6 +459,11 @@ def split():
 
 
 @functools.cache
+def result():
+    return fastfedrec.evaluation.evaluate(baselines.Popularity().fit(implicit()), *split())
+
+
+@functools.cache
 def encoder():
     return GRUEncoder(30, n_factors=16)
 
@@ -536,7 +549,8 @@ EXEMPT = {
         "studies.advise.advice.Advice", "studies.advise.advice.Offer", "audit.bounds.AuditResult",
         "compute.networks.client_updates.ClientUpdates", "compute.clustering.KMeans",
         "data.features.FeatureTable", "evaluation.new_users.PersonalizationSplit", "compute.sgd.FactorModel",
-        "studies.sweep.cells.Cell",
+        "studies.sweep.cells.Cell", "evaluation.metrics.results.Evaluation", "evaluation.metrics.names.Metric",
+        "evaluation.metrics.comparison.Comparison", "evaluation.metrics.comparison.PairedTest",
         "rounds.receiver.Rejection", "rounds.system.Update", "rounds.system.ArrayRule", "rounds.receiver.RoundReceiver",
     ),
     "called by engines, with numbers of theirs": (
@@ -551,7 +565,8 @@ EXEMPT = {
         "systems.rating_svd.baselines.collect_ratings",
         "systems.gram.shuffled_sketch.mean_magnitude", "systems.baselines.item_models.neighbor_rules",
         "systems.recommender.check_interactions", "compute.ranking.held_out_ranks_factors",
-        "evaluation.rating_metrics.predict_errors",
+        "evaluation.rating_metrics.predict_errors", "evaluation.metrics.resampling.bootstrap_sums",
+        "evaluation.metrics.resampling.sign_test",
     ),
     "takes the exact fraction that accountants hold": (
         "accounting.gaussian.gaussian_delta", "accounting.gaussian.gaussian_epsilon",

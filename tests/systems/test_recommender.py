@@ -25,7 +25,7 @@ from fastfedrec import (
     load,
 )
 from fastfedrec.engines import LocalEngine
-from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.systems.gram.gram_model import GramModel
 from fastfedrec.systems.private_prototypes.baselines import CentralNMF
 from fastfedrec.systems.privrec.ncf import NCF
@@ -160,7 +160,7 @@ def test_refit_forgets_the_first_fit(model, data):
 def test_models_can_be_evaluated(model, data):
     train, test = next(LeaveOneOut().split(data, key=Key.from_seed(0)))
     fitted = type(model)(**model.get_params()).fit(train, key=Key.from_seed(0))
-    result = evaluate(fitted, train, test, n_negatives=5, metrics=("hr@1",), key=Key.from_seed(0))
+    result = evaluate(fitted, train, test, candidates=Sampled(5), metrics=("hr@1",), key=Key.from_seed(0))
     assert 0 <= result["hr@1"] <= 1
 
 

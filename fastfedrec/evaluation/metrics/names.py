@@ -55,17 +55,6 @@ class Metric:
         """
         return self.kind in OF_LISTS
 
-    @property
-    def is_error(self) -> bool:
-        """Whether less is better.
-
-        Returns
-        -------
-        bool
-            True for "rmse", "mae" and "mpr".
-        """
-        return self.kind in (*OF_RATINGS, "mpr")
-
 
 def parse_metrics(metrics: Sequence[str] | Iterable[str]) -> list[Metric]:
     """Read names of metrics.

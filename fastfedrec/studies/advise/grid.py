@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fastfedrec.core.files import write_text
+from fastfedrec.evaluation import Sampled
 from fastfedrec.studies.advise._recipes import RECIPES, Recipe, calibrated
 from fastfedrec.studies.sweep.cells import TRUST_VIEWS
 from fastfedrec.studies.sweep.runs import plain
@@ -57,6 +58,7 @@ def measure(
             n_jobs=n_jobs,
             n_threads=n_threads,
             metrics=METRICS,
+            candidates=Sampled(99, per="interaction"),
             delta=DELTA,
             with_baselines=False,
             show_progress=show_progress,
@@ -94,7 +96,7 @@ def measure(
         "delta": DELTA,
         "privacy_unit": "user",
         "neighboring": "replace",
-        "protocol": f"leave one out, {found['n_negatives']} unseen items, at most {found['n_tested']} users tested",
+        "protocol": f"leave one out, {found['candidates']['n']} unseen items, at most {found['n_tested']} users tested",
         "rows": rows,
     }
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from fastfedrec.core.check import check_instance
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation import Split, evaluate, evaluate_ratings
+from fastfedrec.evaluation import Sampled, Split, evaluate, evaluate_ratings
 from fastfedrec.studies.reproduce.side_by_side import RunOptions
 
 Part = TypeVar("Part")
@@ -57,10 +57,14 @@ def evaluate_quietly(
     key: Key,
     n_threads: int,
 ) -> dict[str, float]:
-    """Metrics, without the warning that a few users of a small subset, the same for every model, have few to rank."""
+    """Metrics by the protocol of the papers.
+
+    Without the warning that a few users of a small subset, the same for every model, have few items.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*unseen items", category=UserWarning)
-        return evaluate(model, train, test, metrics=metrics, n_negatives=n_negatives, key=key, n_threads=n_threads)
+        candidates = Sampled(n_negatives, per="interaction")
+        return dict(evaluate(model, train, test, metrics=metrics, candidates=candidates, key=key, n_threads=n_threads))
 
 
 def mean_and_deviation(values: Sequence[float], mean: str = "{:.3f}", deviation: str = " ± {:.3f}") -> str:

@@ -19,7 +19,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.studies.reproduce._trials import each
 from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, kept
 from fastfedrec.systems.baselines.popularity import Popularity
@@ -335,7 +335,8 @@ def _run(
 
 
 def _hit_ratio(model: Any, *, train: Interactions, test: Interactions, key: Key, n_threads: int) -> float:
-    return evaluate(model, train, test, metrics=[METRIC], key=key, n_threads=n_threads)[METRIC]
+    candidates = Sampled(99, per="interaction")
+    return evaluate(model, train, test, metrics=[METRIC], candidates=candidates, key=key, n_threads=n_threads)[METRIC]
 
 
 def _count(differences: list[tuple[MapCell, float, float]]) -> str:

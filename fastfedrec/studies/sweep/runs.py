@@ -25,7 +25,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_to_json
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.studies.reproduce.side_by_side import checksum, kept
 from fastfedrec.systems.registry import make_system
 
@@ -47,8 +47,8 @@ class Protocol:
     ----------
     metrics : tuple of str
         As for `evaluation.evaluate`.
-    n_negatives : int or None
-        Unseen items to rank against; None for all.
+    candidates : Sampled or None
+        As for `evaluation.evaluate`: what test items are ranked against; None for all unseen items.
     n_tested : int
         Users who are tested, at most, drawn at random.
     delta : float
@@ -56,7 +56,7 @@ class Protocol:
     """
 
     metrics: tuple[str, ...]
-    n_negatives: int | None
+    candidates: Sampled | None
     n_tested: int
     delta: float
 
@@ -183,13 +183,13 @@ def _measure(data: Any, job: Job, protocol: Protocol, n_threads: int) -> dict[st
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", UserWarning)
         metrics = evaluate(
-            model, train, test, metrics=protocol.metrics, n_negatives=protocol.n_negatives, key=key,
+            model, train, test, metrics=protocol.metrics, candidates=protocol.candidates, key=key,
             n_threads=n_threads,
         )  # fmt: skip
     communication = getattr(model, "communication_", None)
     totals = None if communication is None else communication.to_dict()
     return {
-        "metrics": metrics,
+        "metrics": dict(metrics),
         "warnings": [str(warning.message) for warning in warned],
         "n_tested": int((test.interactions_per_user() > 0).sum()),
         "users_items_interactions": [*train.shape, train.n_interactions + test.n_interactions],

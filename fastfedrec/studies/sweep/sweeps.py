@@ -18,7 +18,7 @@ from fastfedrec.core.text import epsilon_from_json
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import parse_metrics
+from fastfedrec.evaluation import Sampled, parse_metrics
 from fastfedrec.studies.sweep.cells import TRUST_VIEWS, Cell
 from fastfedrec.studies.sweep.runs import Job, Protocol, code_version, describe_data, machine, plain, run_all
 from fastfedrec.studies.sweep.table import Sweep
@@ -158,7 +158,7 @@ def sweep(
     n_jobs: int = 1,
     n_threads: int = 0,
     metrics: Sequence[str] = ("hr@10", "ndcg@10"),
-    n_negatives: int | None = 99,
+    candidates: Sampled | None = None,
     n_tested: int = MOST_TESTED,
     delta: float = 1e-6,
     with_baselines: bool = True,
@@ -174,7 +174,7 @@ def sweep(
     data : Interactions or GeneratedData
         The first are the same for all seeds, the second are drawn anew for each.
     seeds : int or sequence of int
-        Of split, noise and negatives; a number stands for 0, 1, ...
+        Of split, noise and sampled items; a number stands for 0, 1, ...
     folder : str, Path or None
         Keep every finished run there as a file, and read those that were made with the same settings and code.
     n_jobs : int
@@ -183,8 +183,8 @@ def sweep(
         Of all processes together, divided evenly; 0 for all processors.
     metrics : sequence of str
         As for `evaluation.evaluate`; fronts go by the first.
-    n_negatives : int or None
-        Unseen items to rank against; None for all.
+    candidates : Sampled or None
+        As for `evaluation.evaluate`: what test items are ranked against; None for all unseen items.
     n_tested : int
         Users who are tested, at most, drawn at random.
     delta : float
@@ -220,7 +220,7 @@ def sweep(
     parse_metrics(metrics)
     protocol = Protocol(
         tuple(metrics),
-        None if n_negatives is None else check_integer("n_negatives", n_negatives, low=1),
+        None if candidates is None else check_instance("candidates", candidates, Sampled, "use Sampled(99)"),
         check_integer("n_tested", n_tested, low=1),
         check_real("delta", delta, low=0.0, high=1.0, exclusive=True),
     )

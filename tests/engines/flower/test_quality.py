@@ -35,7 +35,7 @@ def split():
 
 def quality(model, split):
     train, test, _ = split
-    return evaluate(model, train, test, metrics=["ndcg@10"], key=Key.from_seed(0), n_negatives=None)["ndcg@10"]
+    return evaluate(model, train, test, metrics=["ndcg@10"])["ndcg@10"]
 
 
 def rating_error(model, split, names):

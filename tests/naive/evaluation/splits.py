@@ -2,7 +2,7 @@
 
 import math
 
-from naive.compute.ranking import rank, subset
+from naive.compute.ranking import subset
 
 
 def as_sets(interactions):
@@ -36,30 +36,6 @@ def random_split(interactions, test_fraction, key):
         words = iter(key.words("evaluation.random_split", user=user, size=size))
         held_out[u] = [items[place] for place in subset(words, len(items), size)]
     return held_out
-
-
-def evaluate(score, train, test, n_negatives, key, metrics):
-    """Metrics of `score(row, column)`: {name: mean over test interactions}."""
-    trained, tested = as_sets(train), as_sets(test)
-    ranks = []
-    for u in range(train.n_users):
-        unseen = [i for i in range(train.n_items) if i not in trained[u] and i not in tested[u]]
-        if not unseen:
-            continue
-        size = len(unseen) if n_negatives is None else min(n_negatives, len(unseen))
-        words = iter(key.words("evaluation.negatives", user=int(train.global_user_ids[u]), size=size))
-        others = [score(u, unseen[place]) for place in subset(words, len(unseen), size)]
-        ranks += [rank(score(u, item), others) for item in tested[u]]
-    return {name: sum(metric(name, r) for r in ranks) / len(ranks) for name in metrics}
-
-
-def metric(name, rank):
-    if name == "mrr":
-        return 1 / rank
-    kind, cutoff = name.split("@")
-    if rank > int(cutoff):
-        return 0.0
-    return 1.0 if kind == "hr" else 1 / math.log2(1 + rank)
 
 
 def hold_out_entries(interactions, user_fraction, n_entries, key):

@@ -5,9 +5,11 @@ import pytest
 from support.reproduce_case import written
 
 from fastfedrec import DPGram, Key, Popularity, ShuffledSketchGram, datasets
-from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.studies.reproduce import gram_map as module
 from fastfedrec.studies.reproduce.gram_map import DP_GRAM, SKETCH, GainMap, MapCell, gain_map
+
+PAPERS = Sampled(99, per="interaction")
 
 SMALL = {"map": ((300, 3_000), (300,), (30.0,)), "order": ((2_000,), (300,), (30.0,))}
 
@@ -35,7 +37,7 @@ def test_cells_by_hand(small, monkeypatch, figure):
         some = test.keep_interactions(np.arange(test.n_interactions) < 1_000)
 
         def hit_ratio(model, train=train, some=some):
-            return evaluate(model, train, some, metrics=["hr@10"], key=key)["hr@10"]
+            return evaluate(model, train, some, metrics=["hr@10"], candidates=PAPERS, key=key)["hr@10"]
 
         kind = {DP_GRAM: DPGram, SKETCH: ShuffledSketchGram}[cell.model]
         opened, shut = (kind(4.0, gate=gate).fit(train, key=key) for gate in (False, True))

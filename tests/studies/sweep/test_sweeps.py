@@ -10,7 +10,7 @@ from support.dying_data import DyingData
 from fastfedrec import DPGram, DPPopularity, Key, datasets
 from fastfedrec.cli.main import main
 from fastfedrec.cli.sweep import split_values
-from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.studies.sweep import runs as runs
 from fastfedrec.studies.sweep.runs import DIED, Protocol, run_all
 from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, _job, baselines, grid, sweep
@@ -24,7 +24,7 @@ def data():
 
 
 def quick(settings, data=SMALL, **arguments):
-    usual = {"seeds": 2, "with_baselines": False, "n_threads": 1, "n_negatives": 20}
+    usual = {"seeds": 2, "with_baselines": False, "n_threads": 1, "candidates": Sampled(20)}
     return sweep(settings, data, **(usual | arguments))
 
 
@@ -45,7 +45,7 @@ def test_a_cell_by_hand(data, is_generated):
             some = test.keep_interactions(np.isin(np.arange(test.n_users), chosen))  # one of each user
             model = DPGram(epsilon, gate=False).fit(train, key=key)
             assert {name: values[seed] for name, values in cell.metrics.items()} == evaluate(
-                model, train, some, n_negatives=20, key=key
+                model, train, some, candidates=Sampled(20), key=key
             )
             assert cell.epsilon["public"] == model.ledger_.epsilon("public")
             assert cell.epsilon["server"] == cell.epsilon["shuffled_server"] == math.inf
@@ -91,7 +91,7 @@ def test_finished_runs_are_kept_and_read_again(tmp_path, monkeypatch):
     [
         {"delta": 1e-9},
         {"n_tested": 50},
-        {"n_negatives": 19},
+        {"candidates": Sampled(19)},
         {"metrics": ["mrr"]},
         {"data": GeneratedData(300, 61, 28.0)},
     ],
@@ -123,12 +123,12 @@ def test_a_failing_run_is_named_and_stops_nothing(tmp_path):
 
 def test_warnings_of_the_evaluation_are_told():
     assert quick(grid("popularity"), seeds=1).remarks == ()
-    (remark,) = quick(grid("popularity"), seeds=1, n_negatives=99).remarks
-    assert "300 of 300 tested users have fewer than n_negatives=99 unseen items" in remark
+    (remark,) = quick(grid("popularity"), seeds=1, candidates=Sampled(99)).remarks
+    assert "300 of 300 tested users have fewer than candidates=99 unseen items" in remark
 
 
 def test_a_process_that_dies_takes_only_its_own_run(tmp_path):
-    protocol = Protocol(("hr@10",), 20, 100, 1e-6)
+    protocol = Protocol(("hr@10",), Sampled(20), 100, 1e-6)
     jobs = [_job(Setting("popularity", {}), seed, {}) for seed in (0, 1, 2)]
     found = {job.seed: run for job, run in run_all(jobs, DyingData(), protocol, tmp_path, n_jobs=2, n_threads=2)}
     assert found[1] == {"error": DIED}
@@ -169,9 +169,9 @@ def test_bad_inputs(arguments, error, message):
 
 
 def test_settings_are_checked_before_any_run():
-    with pytest.raises(ValueError, match="unknown system 'dp-graham'; there are fmf-ldp"):
+    with pytest.raises(ValueError, match=r"unknown system 'dp-graham'.*; there are fmf-ldp"):
         Setting("dp-graham", {})
-    with pytest.raises(ValueError, match="DPGram has no parameter 'eps'; it has epsilon"):
+    with pytest.raises(ValueError, match=r"DPGram has no parameter 'eps'.*; it has epsilon"):
         Setting("dp-gram", {"eps": 1.0})
     with pytest.raises(ValueError, match="epsilon"):
         grid("DPGram", epsilon=[1.0, -1.0])

@@ -302,4 +302,4 @@ def test_it_is_as_good_as_implicit_on_movielens_1m(data_path):
 
 
 def ndcg(model, train, test):
-    return evaluate(model, train, test, n_negatives=None, metrics=["ndcg@10"], key=KEY)["ndcg@10"]
+    return evaluate(model, train, test, metrics=["ndcg@10"])["ndcg@10"]

@@ -16,7 +16,7 @@ from support.strategies import interaction_matrices, keys, seeds
 from fastfedrec import FMFLDP, Interactions, Key, Popularity, datasets, hardware
 from fastfedrec.accounting import PLDAccountant, ShuffledReports
 from fastfedrec.audit import audit
-from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.fmf._normal_gradients import NormalGradient
 from fastfedrec.systems.fmf.fmf_ldp import FMFState
@@ -246,7 +246,14 @@ def test_rotated_reports_beat_plain_ones_at_the_same_cost():
     train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
     shared = {"n_reports": 100, "n_rounds": 10, "epsilon": 1.0}
     found = {
-        name: evaluate(model.fit(train, key=Key.from_seed(3)), train, test, metrics=["hr@10"], key=Key.from_seed(1))
+        name: evaluate(
+            model.fit(train, key=Key.from_seed(3)),
+            train,
+            test,
+            metrics=["hr@10"],
+            candidates=Sampled(99),
+            key=Key.from_seed(1),
+        )
         for name, model in {
             "plain": FMFLDP(**shared),
             "rotated": FMFLDP(**shared, normalize="l2", rotate=True),

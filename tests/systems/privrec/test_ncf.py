@@ -7,7 +7,7 @@ from naive.compute.networks import two_tower as naive
 from fastfedrec import DivergenceError, Interactions, Key, Popularity, datasets
 from fastfedrec.accounting import Unprotected
 from fastfedrec.compute.networks.client_examples import Events, draw_examples
-from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.systems.privrec.ncf import NCF
 
 KEY = Key.from_seed(5)
@@ -75,7 +75,7 @@ def test_it_finds_groups_of_users_that_popularity_cannot_see():
     has = KEY.uniform("test", size=300 * 80).reshape(300, 80) < np.where(own_group, 0.5, 0.03)
     train, test = next(LeaveOneOut().split(Interactions.from_arrays(*np.nonzero(has)), key=KEY))
     ours, popularity = (
-        evaluate(model.fit(train, key=KEY), train, test, metrics=["hr@10"], n_negatives=40, key=KEY)["hr@10"]
+        evaluate(model.fit(train, key=KEY), train, test, metrics=["hr@10"], candidates=Sampled(40), key=KEY)["hr@10"]
         for model in (NCF(n_factors=16, hidden=(16,)), Popularity())
     )
     assert popularity < 0.4  # ten of 41

@@ -10,9 +10,11 @@ from support.reproduce_case import told, written
 from fastfedrec import FMFLDP, Interactions, Key, Popularity, datasets
 from fastfedrec.cli.main import main
 from fastfedrec.core import progress
-from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.studies.reproduce.minto2021 import figure_4 as minto2021
 from fastfedrec.studies.reproduce.minto2021.figure_4 import AS_PUBLISHED, OURS, POPULARITY, PUBLISHED, TWIN, figure_4
+
+PAPERS = Sampled(99, per="interaction")
 
 SMALL = {(100, 120): 0.11, (300, 120): 0.22, (300, 245): 0.33, (9_000, 120): 0.44}
 
@@ -58,7 +60,9 @@ def test_a_cell_by_hand(small):
     ):
         model.fit(train, key=key)
         with pytest.warns(UserWarning, match="unseen items"):
-            expected = evaluate(model, train, test, metrics=["hr@10"], key=key)["hr@10"]
+            expected = evaluate(
+                model, train, test, metrics=["hr@10"], candidates=Sampled(99, per="interaction"), key=key
+            )["hr@10"]
         assert figure.cells[1].hit_ratios[name][1] == expected
         if name == OURS:
             assert figure.cells[1].epsilon == model.ledger_.to_dict()["epsilon"]

@@ -5,11 +5,13 @@ import pytest
 from support.reproduce_case import told, written
 
 from fastfedrec import DPLCF, FMFLDP, Key, Popularity, datasets
-from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.studies.reproduce.minto2021 import figure_4 as minto2021
 from fastfedrec.studies.reproduce.minto2021 import hit_ratios as minto2021_figures
 from fastfedrec.studies.reproduce.minto2021.figure_4 import AS_PUBLISHED, OURS, POPULARITY, TWIN, subset_of
 from fastfedrec.studies.reproduce.minto2021.hit_ratios import DPLCF_, RANDOM, HitRatioFigure, Line, hit_ratio_figure
+
+PAPERS = Sampled(99, per="interaction")
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def filtered():
 def hit_ratio(model, train, test, key, metric="hr@10"):
     model.fit(train, key=key)
     with pytest.warns(UserWarning, match="unseen items"):
-        return evaluate(model, train, test, metrics=[metric], key=key)[metric]
+        return evaluate(model, train, test, metrics=[metric], candidates=PAPERS, key=key)[metric]
 
 
 def line_of(figure, panel, model):

@@ -1,0 +1,132 @@
+"""Comparisons of models: paired tests by hand, Holm's correction over all of them, tables."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from fastfedrec import Interactions, Key
+from fastfedrec.evaluation import compare, evaluate
+
+KEY = Key.from_seed(3)
+
+
+class Scores:
+    """Looked up in a table."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def score(self, user_ids, item_ids):
+        return self.table[np.asarray(user_ids), np.asarray(item_ids)]
+
+    def predict(self, user_ids, item_ids):
+        return self.score(user_ids, item_ids)
+
+
+class Better(Scores):
+    pass
+
+
+def people(n_users=60, n_items=20):
+    rng = np.random.default_rng(0)
+    taste = rng.standard_normal((n_users, n_items))
+    test = Interactions.from_arrays(*np.nonzero(taste > 1), item_ids=range(n_items), user_ids=range(n_users))
+    train = Interactions.from_arrays(*np.nonzero(taste < -1), item_ids=range(n_items), user_ids=range(n_users))
+    noise = [rng.standard_normal(taste.shape) for _ in range(3)]
+    return train, test, [taste + noise[0], taste + 3 * noise[1], 3 * noise[2]]
+
+
+def results(metrics=("ndcg@5", "recall@5"), **options):
+    train, test, tables = people(**options)
+    return {name: evaluate(Scores(t), train, test, metrics=metrics) for name, t in zip("abc", tables, strict=True)}
+
+
+# ---- oracle ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", ["ndcg@5", "rmse"])
+def test_tests_of_few_users_by_all_exchanges(metric):
+    train, test, tables = people(n_users=9)
+    named = {
+        n: evaluate(Scores(t), train, test, metrics=[metric], per_user=True)
+        for n, t in zip("ab", tables[:2], strict=True)
+    }
+    [found] = compare(named, key=KEY).tests
+    first, second = (result.of_users[metric].columns[:, 0] for result in named.values())
+    signs = np.array(list(itertools.product([1, -1], repeat=len(first))))
+    expected = (np.abs(signs @ (first - second)) >= abs((first - second).sum()) - 1e-9).mean()
+    assert found.p_value == found.p_holm == expected
+    assert found.difference == named["a"][metric] - named["b"][metric]
+
+
+def test_holm_covers_all_tests():
+    named = results()
+    found = compare(named, n_permutations=2000, key=KEY)
+    assert [(t.metric, t.first, t.second) for t in found.tests] == [
+        (metric, a, b) for metric in ("ndcg@5", "recall@5") for a, b in ("ab", "ac", "bc")
+    ]
+    by_p = sorted(found.tests, key=lambda t: t.p_value)
+    assert by_p[0].p_holm == min(1.0, 6 * by_p[0].p_value)
+    assert all(a.p_holm <= b.p_holm for a, b in itertools.pairwise(by_p))
+    apart = {(t.first, t.second): t.p_holm for t in found.tests if t.metric == "ndcg@5"}
+    assert apart["a", "c"] < 0.01
+
+
+# ---- invariants --------------------------------------------------------------------------------------------------
+
+
+def test_the_same_model_twice_differs_by_nothing():
+    result = results()["a"]
+    assert [(t.difference, t.p_value) for t in compare({"a": result, "b": result}, key=KEY).tests] == [(0.0, 1.0)] * 2
+
+
+def test_names_and_tables():
+    train, test, tables = people()
+    pair = [
+        evaluate(kind(t), train, test, metrics=["ndcg@5", "gini@5"])
+        for kind, t in ((Better, tables[0]), (Scores, tables[2]))
+    ]
+    found = compare(pair, key=KEY)
+    assert list(found.results) == ["Better", "Scores"]
+    assert repr(found) == "<Comparison of Better, Scores: 1 paired tests>"
+    for library in ("pandas", "polars"):
+        frame = found.to_frame(library=library)
+        assert list(frame["model"]) == ["Better", "Better", "Scores", "Scores"]
+        assert list(frame["value"]) == [value for result in pair for value in result.values()]
+        assert list(found.tests_to_frame(library=library)["p_holm"]) == [found.tests[0].p_holm]
+    markdown = found.to_markdown().splitlines()
+    assert markdown[0] == "| model | ndcg@5 | gini@5 |"
+    low, high = found.intervals["Better"]["ndcg@5"]
+    assert markdown[2].startswith(f"| Better | {pair[0]['ndcg@5']:.4f} ({low:.4f} to {high:.4f}) | ")
+    assert markdown[5].startswith("| metric | first | second | difference | p_value | p_holm |")
+    assert r"\begin{tabular}{lll}" in found.to_latex()
+    document = json.loads(found.to_json())
+    assert document["tests"][0]["p_value"] == found.tests[0].p_value
+    assert document["results"]["Scores"]["protocol"] == "all unseen items"
+    assert document["results"]["Scores"]["metrics"]["gini@5"]["low"] is None
+
+
+# ---- bad inputs --------------------------------------------------------------------------------------------------
+
+
+def test_results_that_cannot_be_compared():
+    named = results()
+    train, test, tables = people()
+    with pytest.raises(TypeError, match="got one; pass"):
+        compare(named["a"])
+    with pytest.raises(ValueError, match="at least, got 1"):
+        compare([named["a"]])
+    with pytest.raises(ValueError, match="distinct names"):
+        compare([named["a"], named["b"]])
+    with pytest.raises(TypeError, match=r"results\[1\] must be"):
+        compare([named["a"], 0.5])
+    others = {
+        "metrics": evaluate(Scores(tables[0]), train, test, metrics=["ndcg@5"]),
+        "split": evaluate(Scores(tables[0]), train, test, metrics=list(named["a"]), split="other"),
+        "users": evaluate(Scores(tables[0]), train, test.select_users(range(30)), metrics=list(named["a"])),
+    }
+    for what, other in others.items():
+        with pytest.raises(ValueError, match=f"same {what}"):
+            compare({"a": named["a"], "other": other})

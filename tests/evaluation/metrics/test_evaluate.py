@@ -1,0 +1,370 @@
+"""`evaluate` over all unseen items: against the naive twin, whatever users, items and order train and test have."""
+
+import re
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.evaluation.metrics import evaluate as naive
+
+from fastfedrec import EASE, FMFLDP, DPGram, Interactions, ItemKNN, Key, Popularity, datasets
+from fastfedrec.evaluation import Sampled, evaluate, evaluate_ratings, mean_percentile_rank
+from fastfedrec.systems.baselines.popularity import Random
+from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
+
+KEY = Key.from_seed(23)
+ALL = ["recall@2", "precision@3", "hit@1", "hr@2", "ndcg@2", "ndcg", "map@3", "mrr@2", "mrr", "auc"]
+
+
+def level_of(user, item, n_levels=3):
+    """A number that depends on nothing but the pair, with many ties."""
+    return float(zlib.crc32(f"{user}/{item}".encode()) % n_levels)
+
+
+class ByScore:
+    """Any model: it is asked by external ids."""
+
+    def __init__(self, n_levels=3):
+        self.n_levels, self.calls = n_levels, []
+
+    def score(self, user_ids, item_ids):
+        self.calls.append(len(user_ids))
+        pairs = zip(np.asarray(user_ids).tolist(), np.asarray(item_ids).tolist(), strict=True)
+        return np.array([level_of(u, i, self.n_levels) for u, i in pairs])
+
+
+def interactions_of(rows, items, order):
+    """Of a dict {user: items}, with items as a catalogue of its own in some order, and users in some order."""
+    users = [u for u in order if u in rows]
+    pairs = [(u, i) for u in users for i in sorted(rows[u])]
+    ids = [u for u, _ in pairs], [i for _, i in pairs]
+    return Interactions.from_arrays(*ids, user_ids=users, item_ids=list(items))
+
+
+@st.composite
+def worlds(draw):
+    """{user: items} of train, test and given, over catalogues that differ; users of any of them."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    items, others = [f"i{n}" for n in range(draw(st.integers(2, 6)))], ["x1", "x2"]
+
+    def rows(users, catalogue, chance):
+        return {u: {i for i in catalogue if rng.random() < chance} for u in users}
+
+    train = rows(["a", "b", "c", "d"], items, 0.4)
+    test = rows(["c", "b", "e", "f"], items + others, 0.5)
+    given = rows(["e", "c"], [*items, "y"], 0.3) if draw(st.booleans()) else {}
+    orders = [list(rng.permutation([*"abcdef"])) for _ in range(3)]
+    catalogues = [list(rng.permutation(names)) for names in (items, items + others, [*items, "y"])]
+    return train, test, given, orders, catalogues
+
+
+# ---- oracle ------------------------------------------------------------------------------------------------------
+
+
+@given(worlds(), st.sampled_from([1, 7, 2**20]))
+@settings(deadline=None, max_examples=40)
+def test_any_train_and_test_equal_naive(world, batch_size):
+    train, test, given_rows, orders, catalogues = world
+    data = [
+        interactions_of(rows, items, order)
+        for rows, items, order in zip((train, test, given_rows), catalogues, orders, strict=True)
+    ]
+    given_data = data[2] if given_rows else None
+    expected = {}
+    for name in ALL:
+        kind, _, cutoff = name.partition("@")
+        kind = "hit" if kind == "hr" else kind
+        of = naive.evaluate(level_of, train, test, given_rows, catalogues[0], kind, int(cutoff) if cutoff else None)
+        expected[name], dropped = of
+    if expected["recall@2"] is None:
+        with pytest.raises(ValueError, match=re.escape(f"dropped were {dropped}")):
+            evaluate(ByScore(), data[0], data[1], given=given_data, metrics=ALL)
+        return
+    found = evaluate(ByScore(), data[0], data[1], given=given_data, metrics=ALL, batch_size=batch_size, per_user=True)
+    assert list(found) == ALL
+    assert found.dropped == dropped
+    for name, value in expected.items():
+        if value is None:
+            assert np.isnan(found[name])
+        else:
+            assert found[name] == pytest.approx(value, rel=1e-12, abs=1e-12), name
+    assert found.n_users == len(found.per_user["user"])
+    assert set(found.per_user["user"].tolist()) <= {"b", "c", "e", "f"}
+
+
+# ---- invariants --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def people():
+    data = datasets.generate_implicit(300, 60, key=Key.from_seed(1))
+    held_out = np.random.default_rng(0).random(data.n_interactions) < 0.3
+    return data, data.keep_interactions(~held_out), data.keep_interactions(held_out)
+
+
+class Asked:
+    """What a model answers to one question only."""
+
+    def __init__(self, model, question):
+        self.interactions_ = model.interactions_
+        setattr(self, question, getattr(model, question))
+
+
+def test_factors_rows_and_pairs_give_the_same(people):
+    _, train, test = people
+    model = FMFLDP(n_rounds=2).fit(train, key=KEY)
+    metrics = ["recall@5", "ndcg@5", "map", "auc", "coverage@5", "gini@5"]
+    found = [
+        evaluate(Asked(model, question), train, test, metrics=metrics)
+        for question in ("factors", "score_items", "score")
+    ]
+    for other in found[1:]:
+        assert dict(other) == pytest.approx(dict(found[0]), rel=1e-3)  # rounding may exchange a few items
+    assert dict(evaluate(model, train, test, metrics=metrics)) == dict(found[0])
+
+
+def test_order_of_users_and_items_does_not_matter(people):
+    _, train, test = people
+    model = ItemKNN().fit(train, key=KEY)
+    found = evaluate(model, train, test, metrics=ALL)
+    rng = np.random.default_rng(1)
+    users = [test.user_ids[r] for r in np.repeat(np.arange(test.n_users), test.interactions_per_user())]
+    shuffled = rng.permutation(len(users))
+    other = Interactions.from_arrays(
+        np.array(users)[shuffled], test.item_ids[test.indices][shuffled], item_ids=rng.permutation(test.item_ids)
+    )
+    assert other.n_users < test.n_users or not np.array_equal(other.item_ids, test.item_ids)
+    assert dict(evaluate(model, train, other, metrics=ALL)) == pytest.approx(dict(found), rel=1e-12)
+
+
+def test_users_who_are_given_are_ranked_as_with_users_ranks_them(people):
+    data, *_ = people
+    train, new = data.select_users(np.arange(200)), data.select_users(np.arange(200, 300))
+    held_out = np.random.default_rng(0).random(new.n_interactions) < 0.3
+    given_rows, test = new.keep_interactions(~held_out), new.keep_interactions(held_out)
+    for model in (EASE(), Popularity(), DPGram(epsilon=4.0)):
+        model.fit(train, key=KEY)
+        found = evaluate(model, train, test, given=given_rows, metrics=["ndcg@10", "auc"])
+        served = model.with_users(given_rows)
+        assert dict(found) == dict(evaluate(served, given_rows, test, metrics=["ndcg@10", "auc"]))
+        assert found.dropped["unknown_users"] == 0
+        assert evaluate(model, train, test, given=given_rows.select_users(np.arange(50))).dropped["unknown_users"] > 0
+    ratings = np.random.default_rng(1).integers(1, 6, train.n_interactions).astype(np.float32)
+    with pytest.raises(ValueError, match="ItemMean serves nobody whom it was not fitted with"):
+        evaluate(ItemMean().fit(train._replace(values=ratings)), train, test, given=given_rows)
+
+
+def test_given_rows_over_other_items(people):
+    """A model of the most popular items, what is given over all: rows are brought to the model's items."""
+    data, *_ = people
+    train, new = data.select_users(np.arange(200)), data.select_users(np.arange(200, 300))
+    held_out = np.random.default_rng(0).random(new.n_interactions) < 0.3
+    given_rows, test = new.keep_interactions(~held_out), new.keep_interactions(held_out)
+    model = EASE().fit(train.top_items(40), key=KEY)
+    found = evaluate(model, train, test, given=given_rows, metrics=["recall@10", "auc"])
+    known = np.isin(given_rows.item_ids, model.interactions_.item_ids)
+    served = model.with_users(given_rows.select_items(known))
+    whole = evaluate(served, given_rows, test, metrics=["recall@10", "auc"])
+    assert dict(found) == dict(whole)
+    assert found.dropped["unknown_items"] == 0  # they are in the catalogue, behind all others
+
+
+def test_items_that_a_model_does_not_know_are_last(people):
+    _, train, test = people
+    few = train.top_items(40)
+    model = Popularity().fit(few, key=KEY)
+    found = evaluate(model, train, test, metrics=["recall@60", "ndcg@10", "auc"])
+    counts = dict(zip(few.item_ids.tolist(), few.interactions_per_item().tolist(), strict=True))
+
+    class Twin:
+        def score(self, user_ids, item_ids):
+            return np.array([counts.get(item, -1) for item in np.asarray(item_ids).tolist()], dtype=float)
+
+    assert dict(found) == pytest.approx(dict(evaluate(Twin(), train, test, metrics=list(found))), rel=1e-12)
+    assert found["recall@60"] == 1.0
+    of_few = evaluate(model, few, test, metrics=["recall@10"])  # another catalogue: items beyond it are dropped
+    assert of_few.dropped["unknown_items"] > 0
+
+
+def test_users_that_a_model_does_not_know_are_dropped(people):
+    _, train, test = people
+    model = ItemKNN().fit(train.select_users(np.arange(100)), key=KEY)
+    found = evaluate(model, train, test)
+    assert found.dropped["unknown_users"] == int(test.interactions_per_user()[100:].sum())
+    assert dict(found) == dict(evaluate(model, train, test.select_users(np.arange(100))))
+
+
+def test_lists_of_all_users(people):
+    _, train, test = people
+    model = ItemKNN().fit(train, key=KEY)
+    found = evaluate(model, train, test, metrics=["coverage@5", "gini@5", "coverage@1", "gini@60"])
+    tested = test.user_ids[test.interactions_per_user() > 0]
+    items, scores = model.recommend(tested, n=5)
+    counts = np.array([(items[scores > -np.inf] == i).sum() for i in train.item_ids])
+    assert found["coverage@5"] == (counts > 0).mean()
+    differences = np.abs(counts[:, None] - counts).sum() / (2 * len(counts) * counts.sum())  # Gini's own definition
+    assert found["gini@5"] == pytest.approx(differences, rel=1e-12)
+    assert found["coverage@1"] < found["coverage@5"]
+    assert found["gini@60"] < found["gini@5"]
+    constant = evaluate(ByScore(1), train, test, metrics=["coverage@1"])  # ties go to the earlier item
+    firsts = {
+        train.item_ids[np.setdiff1d(np.arange(60), train.indices[a:b])[0]]
+        for a, b, n in zip(train.indptr[:-1], train.indptr[1:], test.interactions_per_user(), strict=True)
+        if n
+    }
+    assert constant["coverage@1"] == len(firsts) / 60
+
+
+def test_percentile_ranks_are_those_of_their_own_function(people):
+    _, train, test = people
+    values = np.random.default_rng(2).integers(1, 6, test.n_interactions).astype(np.float32)
+    test = test._replace(values=values)
+    model = ItemKNN().fit(train, key=KEY)
+    expected = mean_percentile_rank(model, test, seen=train)
+    assert evaluate(model, train, test, metrics=["mpr"])["mpr"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_errors_of_ratings(people):
+    data, *_ = people
+    values = np.random.default_rng(2).integers(1, 6, data.n_interactions).astype(np.float32)
+    data = data._replace(values=values)
+    held_out = np.random.default_rng(0).random(data.n_interactions) < 0.3
+    train, test = data.keep_interactions(~held_out), data.keep_interactions(held_out)
+    model = ItemMean().fit(train)
+    found = evaluate(model, train, test, metrics=["mae", "rmse"], per_user=True)
+    assert dict(found) == {name: evaluate_ratings(model, test)[name] for name in ("mae", "rmse")}
+    low, high = found.intervals(key=KEY)["rmse"]
+    assert low < found["rmse"] < high
+    errors = model.predict(
+        *(ids[where] for ids, where in zip((test.user_ids, test.item_ids), pairs(test), strict=True))
+    )
+    own = np.abs(errors - test.values)[pairs(test)[0] == 7]
+    row = found.per_user["user"].tolist().index(test.user_ids[7])
+    assert found.per_user["mae"][row] == pytest.approx(own.mean(), rel=1e-6)
+    assert found.per_user["rmse"][row] == pytest.approx(np.sqrt((own**2).mean()), rel=1e-6)
+    assert evaluate(model, train, train, metrics=["rmse"]).n_interactions == train.n_interactions
+    assert found.protocol == "predicted ratings"
+
+
+def pairs(data):
+    return np.repeat(np.arange(data.n_users), data.interactions_per_user()), data.indices
+
+
+def test_random_scores_are_worth_what_chance_is(people):
+    """Of 60 items less what is seen: AUC one half, and recall the share of places."""
+    _, train, test = people
+    found = evaluate(Random().fit(train, key=KEY), train, test, metrics=["auc", "recall@10"])
+    unseen = 60 - train.interactions_per_user()[test.interactions_per_user() > 0]
+    assert found["auc"] == pytest.approx(0.5, abs=0.03)
+    assert found["recall@10"] == pytest.approx(np.minimum(1, 10 / unseen).mean(), abs=0.03)
+    constant = evaluate(ByScore(1), train, test, metrics=["auc", "recall@10", "mpr"])
+    assert constant["auc"] == pytest.approx(0.5, rel=1e-12)
+    assert constant["recall@10"] == pytest.approx(np.minimum(1, 10 / unseen).mean(), rel=1e-12)
+    assert constant["mpr"] == pytest.approx(0.5, rel=1e-12)
+
+
+def test_what_a_result_says(people):
+    _, train, test = people
+    model = Popularity().fit(train, key=KEY)
+    found = evaluate(model, train, test, metrics=["NDCG@10", "auc"], split="a share")
+    assert (found.model, found.protocol, found.split) == ("Popularity", "all unseen items", "a share")
+    assert found.cutoffs == {"NDCG@10": 10, "auc": None}
+    assert found.per_user is None
+    assert found.n_interactions == test.n_interactions
+    sampled = evaluate(model, train, test, candidates=Sampled(20), key=KEY)
+    assert sampled.protocol == "20 sampled unseen items"
+
+
+def test_matrices_and_frames_are_taken(people):
+    import pandas
+
+    _, train, test = people
+    model = ItemKNN().fit(train, key=KEY)
+    found = evaluate(model, train, test, metrics=["ndcg@10"])
+    assert dict(evaluate(model, train.to_scipy(), test.to_scipy(), metrics=["ndcg@10"])) == dict(found)
+    frame = pandas.DataFrame({"user": test.user_ids[pairs(test)[0]], "item": test.item_ids[test.indices]})
+    assert dict(evaluate(model, train, frame, metrics=["ndcg@10"])) == pytest.approx(dict(found), rel=1e-12)
+
+
+# ---- bad inputs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"metrics": "ndcg@10"}, TypeError, r"pass \['ndcg@10'\]"),
+        ({"metrics": []}, ValueError, "at least one metric, got none"),
+        ({"metrics": ["ndcg@0"]}, ValueError, "unknown metric 'ndcg@0'"),
+        ({"metrics": ["recall"]}, ValueError, "unknown metric 'recall'"),
+        ({"metrics": ["auc@5"]}, ValueError, "unknown metric 'auc@5'"),
+        ({"metrics": [3]}, ValueError, "unknown metric 3"),
+        ({"candidates": 99}, TypeError, "candidates must be"),
+        ({"candidates": Sampled(5), "metrics": ["gini@5"]}, ValueError, "lists out of all unseen items"),
+        ({"train": "train"}, TypeError, "train must be"),
+        ({"given": 3}, TypeError, "given must be"),
+        ({"model": object()}, TypeError, "model must have a method score"),
+        ({"metrics": ["rmse"]}, TypeError, "model must have a method predict"),
+        ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
+        ({"per_user": "yes"}, TypeError, "per_user must be"),
+    ],
+)
+def test_bad_arguments(people, changes, error, message):
+    _, train, test = people
+    arguments = {"model": ByScore(), "train": train, "test": test} | changes
+    with pytest.raises(error, match=message):
+        evaluate(**arguments)
+
+
+def test_bad_answers_of_models(people):
+    _, train, test = people
+
+    def model(**methods):
+        return type("Model", (), {name: (lambda self, *a, f=f: f(*a)) for name, f in methods.items()})()
+
+    n_items = train.n_items
+    cases = [
+        ({"score": lambda u, i: np.ones(3)}, "Model.score must return one score a pair"),
+        ({"score": lambda u, i: np.full(len(u), np.nan)}, "the first for user 0 and item 0; has the model diverged"),
+        ({"score_items": lambda u: np.ones((len(u), 3))}, "Model.score_items must return shape"),
+        ({"score_items": lambda u: np.full((len(u), n_items), np.nan)}, "Model.score_items returned NaN"),
+        ({"factors": lambda u, i: (np.ones((3, 2)), np.ones((len(i), 2)))}, "Model.factors must return a row for each"),
+    ]
+    for methods, message in cases:
+        with pytest.raises(ValueError, match=message):
+            evaluate(model(**methods), train, test)
+    with pytest.raises(TypeError, match="must return real numbers"):
+        evaluate(model(score=lambda u, i: np.full(len(u), "a")), train, test)
+
+
+def test_ids_of_another_type_are_named():
+    train, test = Interactions.from_arrays([1, 2], [3, 4]), Interactions.from_arrays(["1", "2"], [4, 3])
+    with pytest.raises(TypeError, match="user_ids must be of the users' type"):
+        evaluate(ByScore(), train, test)
+
+
+def test_nothing_left():
+    train = Interactions.from_arrays([1, 2], [3, 4])
+    for test, reason in (
+        (Interactions.from_arrays([7], [3]), "'unknown_users': 1"),
+        (Interactions.from_arrays([1], [9]), "'unknown_items': 1"),
+        (train, "'seen_again': 2"),
+        (train.keep_interactions([False, False]), "'users': 0"),
+    ):
+        with pytest.raises(ValueError, match=f"no interaction is left, dropped were .*{reason}"):
+            evaluate(ByScore(), train, test)
+    predicted = evaluate(GlobalMean().fit(train._replace(values=np.array([1.0, 3.0]))), train, train, metrics=["mae"])
+    assert predicted["mae"] == 1.0
+
+
+# ---- threads -----------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_the_result(people):
+    _, train, test = people
+    metrics = [*ALL, "coverage@5", "gini@5", "mpr"]
+    for model in (FMFLDP(n_rounds=2), ItemKNN()):
+        model.fit(train, key=KEY)
+        one, four = (evaluate(model, train, test, metrics=metrics, n_threads=n) for n in (1, 4))
+        assert dict(one) == dict(four)

@@ -1,0 +1,43 @@
+"""Names of metrics: what is read, and what is refused."""
+
+import pytest
+
+from fastfedrec.evaluation import parse_metrics
+from fastfedrec.evaluation.metrics.names import WITH_CUTOFF, WITHOUT_CUTOFF, Metric
+
+# ---- oracle ------------------------------------------------------------------------------------------------------
+
+
+def test_every_name_is_read_in_either_case():
+    names = [f"{kind}@{k}" for kind in WITH_CUTOFF for k in (1, 10, 1000)] + list(WITHOUT_CUTOFF)
+    for metric, name in zip(parse_metrics(names), names, strict=True):
+        kind, _, cutoff = name.partition("@")
+        assert metric == Metric(name, {"hr": "hit"}.get(kind, kind), int(cutoff) if cutoff else None)
+    for metric, name in zip(parse_metrics([name.upper() for name in names]), names, strict=True):
+        assert (metric.name, metric.kind) == (name.upper(), parse_metrics([name])[0].kind)
+
+
+def test_what_is_of_ratings_or_of_lists():
+    of = {metric.name: metric for metric in parse_metrics(["rmse", "mae", "gini@5", "coverage@5", "ndcg", "mpr"])}
+    assert [name for name, metric in of.items() if metric.is_of_ratings] == ["rmse", "mae"]
+    assert [name for name, metric in of.items() if metric.is_of_lists] == ["gini@5", "coverage@5"]
+
+
+def test_a_name_that_stands_twice_is_one():
+    assert [metric.name for metric in parse_metrics(["hr@5", "hit@5", "hr@5"])] == ["hr@5", "hit@5"]
+
+
+# ---- bad inputs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["recall", "ndcg@0", "ndcg@-1", "ndcg@1.5", "auc@5", "ndcg@ 5", "", "hr@05", 7, None])
+def test_unknown_names(name):
+    with pytest.raises(ValueError, match=r"unknown metric .*; known: recall@K"):
+        parse_metrics([name])
+
+
+def test_a_string_and_nothing():
+    with pytest.raises(TypeError, match=r"pass \['hr@10'\]"):
+        parse_metrics("hr@10")
+    with pytest.raises(ValueError, match="at least one metric, got none"):
+        parse_metrics([])
