@@ -20,6 +20,7 @@ SYSTEMS = {
     "popularity": "systems.baselines.popularity.Popularity",
     "own-history": "systems.baselines.item_models.OwnHistory",
     "item-knn": "systems.baselines.item_models.ItemKNN",
+    "user-knn": "systems.baselines.user_knn.UserKNN",
     "ease": "systems.baselines.item_models.EASE",
     "implicit-als": "systems.baselines.implicit_als.ImplicitALS",
     "random": "systems.baselines.popularity.Random",

@@ -400,7 +400,7 @@ LOCAL = [
         ("systems/privrec/test_ncf::test_the_ledger_promises_nothing",),
     ),
     Mutant(
-        "item-models-not-recorded", "models of exact data have a ledger without an entry", "_Unprotected._fit",
+        "item-models-not-recorded", "models of exact data have a ledger without an entry", "ExactModel._fit",
         "self.ledger_.record(Unprotected(self._released))",
         "pass",
         ("test_the_ledger_claims_nothing",),

@@ -27,6 +27,7 @@ from fastfedrec import (
     Random,
     RatingItemKNN,
     ShuffledSketchGram,
+    UserKNN,
     UserMean,
     datasets,
 )
@@ -73,6 +74,7 @@ MODELS = [
     ),
     ImplicitALS(3, 2),
     ImplicitALS(3, 2, regularization_scaling=0.5, use_values=True, solver="cg", dtype="float64"),
+    UserKNN(n_neighbors=5),
 ]
 
 

@@ -10,7 +10,18 @@ import pytest
 import scipy.sparse
 from support.models import MODELS, rated
 
-from fastfedrec import EASE, FMFLDP, FedRec, Interactions, Key, LaplaceRRSVD, Popularity, PrivatePrototypes, PrivRec
+from fastfedrec import (
+    EASE,
+    FMFLDP,
+    FedRec,
+    Interactions,
+    Key,
+    LaplaceRRSVD,
+    Popularity,
+    PrivatePrototypes,
+    PrivRec,
+    UserKNN,
+)
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.systems.baselines.popularity import Random
 from fastfedrec.systems.private_prototypes.baselines import CentralNMF
@@ -63,7 +74,7 @@ def test_every_fit_takes_a_matrix_or_a_frame(model, data):
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_other_users_come_by_the_same_door(model, data):
-    if not hasattr(model, "with_users") or isinstance(model, NCF):
+    if not hasattr(model, "with_users") or isinstance(model, NCF | UserKNN):
         pytest.skip("it answers only for the users it was fitted on")
     served = fitted(model, data)
     others = data.select_users(np.arange(5, 12))
@@ -127,7 +138,8 @@ def test_a_model_that_ignores_values_says_so_where_they_vary_and_nobody_is_prote
         warnings.simplefilter("always")
         fresh.fit(data, key=KEY)
     said = [warning for warning in said if "not at values" in str(warning.message)]
-    speaks = {"Popularity", "ItemKNN", "EASE", "ImplicitALS", "NCF"}
+    speaks = {"Popularity", "ItemKNN", "UserKNN", "EASE", "NCF"}
+    speaks |= {"ImplicitALS"} if not getattr(model, "use_values", True) else set()
     speaks |= {"FMFLDP"} if getattr(model, "epsilon", 1) is None else set()
     speaks |= {"PrivRec"} if getattr(model, "clip_norm", 1) is None and isinstance(model, PrivRec) else set()
     expected = type(model).__name__ in speaks and not getattr(model, "popularity_epsilon", None)

@@ -22,6 +22,7 @@ from fastfedrec import (
     LaplaceRRSVD,
     Popularity,
     PrivRec,
+    UserKNN,
     load,
 )
 from fastfedrec.engines import LocalEngine
@@ -44,7 +45,7 @@ OTHERS = [
     ItemMean(1.0),
 ]
 BASES = {
-    "Baseline", "OwnRows", "_Unprotected", "ValueModel", "RatingModel", "RatingBaseline", "AdditiveModel", "GramModel",
+    "Baseline", "OwnRows", "ExactModel", "ValueModel", "RatingModel", "RatingBaseline", "AdditiveModel", "GramModel",
     "NeighborModel",
 }  # fmt: skip
 
@@ -130,8 +131,8 @@ def test_saved_models_serve_the_same(model, data, tmp_path):
 def test_models_that_serve_other_users_serve_their_own_as_before(model, data):
     if not hasattr(model, "with_users"):
         pytest.skip("it answers only for the users it was fitted on")
-    if isinstance(model, NCF):
-        with pytest.raises(TypeError, match="NCF learns an embedding of each user"):
+    if isinstance(model, NCF | UserKNN):
+        with pytest.raises(TypeError, match=r"(NCF learns an embedding|UserKNN finds neighbours) of .* users? "):
             model.with_users(data)
         return
     rows = np.array([7, 3, 60])

@@ -257,8 +257,7 @@ class ImplicitALS(FactorScores, Baseline):
         by_item = Interactions.from_scipy(data.to_scipy().T.tocsr())
         losses = []
         for _ in progress_rounds(self.n_epochs, show=show_progress, description="ALS", unit="epoch"):
-            self._solve(data, items, users, n_threads, self.solver)
-            self._solve(by_item, users, items, n_threads, self.solver)
+            self._take_epoch(data, by_item, users, items, n_threads)
             if tracks:
                 losses.append(self._loss(data, by_item, users, items))
         self.item_factors_ = items
@@ -266,6 +265,13 @@ class ImplicitALS(FactorScores, Baseline):
             self.loss_ = np.array(losses)
         self.user_factors_ = self._solve(data, items, users, n_threads, "exact")
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
+
+    def _take_epoch(
+        self, data: Interactions, by_item: Interactions, users: np.ndarray, items: np.ndarray, n_threads: int
+    ) -> None:
+        """Solve for `users`, then for `items`, in place."""
+        self._solve(data, items, users, n_threads, self.solver)
+        self._solve(by_item, users, items, n_threads, self.solver)
 
     # The objective is that of [1] times unobserved_weight, of other weights and regularizations.
 

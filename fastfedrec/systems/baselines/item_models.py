@@ -128,7 +128,7 @@ def neighbor_rules(n_items: int, n_neighbors: int) -> Mapping[str, ArrayRule]:
     }
 
 
-class _Unprotected(Baseline):
+class ExactModel(Baseline):
     """A model of exact data: the ledger says so."""
 
     _released: ClassVar[str]
@@ -142,7 +142,7 @@ class _Unprotected(Baseline):
         """Set the fitted arrays."""
 
 
-class OwnHistory(_Unprotected):
+class OwnHistory(ExactModel):
     """What a user has had before, most often first; after that, popularity.
 
     Where people come back to the same items, as with the apps of a phone, it is hard to beat, and it needs no server.
@@ -202,7 +202,7 @@ class OwnHistory(_Unprotected):
 
 
 @dataclass(repr=False, eq=False)
-class ItemKNN(NeighborModel, _Unprotected):
+class ItemKNN(NeighborModel, ExactModel):
     """Item-based nearest neighbours, by cosine.
 
     **Guarantee.** None: exact similarities are released, and the ledger says so.
@@ -212,7 +212,7 @@ class ItemKNN(NeighborModel, _Unprotected):
     n_neighbors : int
         Most similar items kept for each item.
     shrinkage : float
-        Added to the cosine's denominator, in users: similarities that rest on few users fall.
+        Added to the cosine's denominator, in users: similarities that rest on few users fall.  0 is the plain cosine.
 
     Attributes
     ----------
@@ -224,6 +224,17 @@ class ItemKNN(NeighborModel, _Unprotected):
         Users of each item: what somebody without items is offered.
     ledger_ : fastfedrec.accounting.Ledger
         One unprotected release.
+
+    See Also
+    --------
+    fastfedrec.UserKNN : Neighbours of users.
+
+    Notes
+    -----
+    Two items with n and m users, k of them in common, have similarity ``k / (sqrt(n m) + shrinkage)``: values do not
+    matter.  A user's score of item i is the sum of the similarities of i to those of the user's items that are among
+    the `n_neighbors` most similar to i: neighbours are those of the candidate, and the sum is not divided by anything.
+    implicit's ``CosineRecommender`` keeps neighbours of the user's items instead, without shrinkage.
 
     References
     ----------
@@ -262,7 +273,7 @@ class ItemKNN(NeighborModel, _Unprotected):
 
 
 @dataclass(repr=False, eq=False)
-class EASE(_Unprotected):
+class EASE(ExactModel):
     """A linear model from items to items, without a diagonal, in closed form.
 
     **Guarantee.** None: weights computed from exact data are released, and the ledger says so.

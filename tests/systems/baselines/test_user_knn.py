@@ -1,0 +1,124 @@
+"""UserKNN against its twin, in blocks, and on real data beside popularity."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from naive.systems.baselines import user_knn as naive
+from support.strategies import seeds
+
+from fastfedrec import Interactions, Key, Popularity, UserKNN, datasets, load
+from fastfedrec.accounting import Unprotected
+from fastfedrec.evaluation import LeaveOneOut, evaluate
+
+KEY = Key.from_seed(1)
+
+
+def held(n_users, n_items, seed, density=0.4):
+    """Some users and items have nothing; values 1 to 3."""
+    rng = np.random.default_rng(seed)
+    dense = rng.integers(1, 4, (n_users, n_items)) * (rng.random((n_users, n_items)) < density)
+    dense[0, 0] = 2
+    return Interactions.from_scipy(scipy.sparse.csr_array(dense.astype(float)))
+
+
+def all_scores(model, data):
+    users, items = np.indices(data.shape)
+    return model.score(data.user_ids[users.ravel()], data.item_ids[items.ravel()]).reshape(data.shape)
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(
+    seed=seeds(),
+    n_users=st.integers(1, 9),
+    n_items=st.integers(1, 7),
+    n_neighbors=st.integers(1, 9),
+    shrinkage=st.sampled_from([0.0, 1.5]),
+)
+def test_scores_equal_naive_twin(seed, n_users, n_items, n_neighbors, shrinkage):
+    data = held(n_users, n_items, seed)
+    model = UserKNN(n_neighbors, shrinkage).fit(data.binarize(), key=KEY)
+    rows = [set(data.indices[a:b].tolist()) for a, b in zip(data.indptr[:-1], data.indptr[1:], strict=True)]
+    expected = naive.user_knn(rows, n_items, n_neighbors, shrinkage)
+    np.testing.assert_allclose(all_scores(model, data), expected, rtol=1e-12, atol=1e-15)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_blocks_of_users_make_no_difference(monkeypatch):
+    data = datasets.generate_implicit(150, 40, key=KEY)
+    whole = UserKNN(7).fit(data, key=KEY)
+    monkeypatch.setattr("fastfedrec.systems.baselines.user_knn._BLOCK_CELLS", 150 * 16)  # not a divisor of 150
+    parts = UserKNN(7).fit(data, key=KEY)
+    for name in UserKNN._saved:
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+
+
+def test_memory_does_not_grow_with_the_square_of_the_users(monkeypatch):
+    monkeypatch.setattr("fastfedrec.systems.baselines.user_knn._BLOCK_CELLS", 2**16)
+    data = datasets.generate_implicit(2500, 40, key=KEY)
+    UserKNN(5).fit(data.select_users(range(50)), key=KEY)  # what a first fit loads is not counted
+    tracemalloc.start()
+    UserKNN(5).fit(data, key=KEY)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2500**2  # of which a similarity each would take eight times as many bytes
+
+
+def test_the_nearest_come_first_and_nobody_is_its_own():
+    data = datasets.generate_implicit(60, 40, key=KEY)
+    model = UserKNN(59).fit(data, key=KEY)
+    assert (np.diff(model.user_similarities_, axis=1) <= 0).all()
+    others = [[v for v in range(60) if v != u] for u in range(60)]
+    np.testing.assert_array_equal(np.sort(model.user_neighbors_, axis=1), others)
+
+
+def test_a_file_without_users_holds_nobodys_neighbors(tmp_path):
+    data = datasets.generate_implicit(60, 40, key=KEY)
+    UserKNN(5).fit(data, key=KEY).save(tmp_path / "model", include_users=False)
+    assert load(tmp_path / "model").user_neighbors_.shape == (0, 5)
+
+
+def test_the_ledger_claims_nothing():
+    events = list(UserKNN(5).fit(held(9, 5, 1).binarize(), key=KEY).ledger_.events)
+    assert [type(event) for event in events] == [Unprotected]
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_bad_parameters_are_named():
+    with pytest.raises(ValueError, match="n_neighbors must be at least 1, got 0"):
+        UserKNN(0)
+    with pytest.raises(ValueError, match="shrinkage must be at least 0"):
+        UserKNN(5, -1.0)
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_a_bit():
+    data = datasets.generate_implicit(300, 40, key=KEY)
+    one, four = (UserKNN(7).fit(data, key=KEY, n_threads=n) for n in (1, 4))
+    np.testing.assert_array_equal(one.user_neighbors_, four.user_neighbors_)
+    np.testing.assert_array_equal(one.user_similarities_, four.user_similarities_)
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+def test_it_beats_popularity_on_movielens_1m(data_path):
+    data = datasets.load_movielens(data_path("ml-1m.zip")).binarize(3)
+    train, test = next(LeaveOneOut().split(data, key=KEY))
+    ours, popular = (
+        evaluate(model.fit(train, key=KEY), train, test, metrics=["hr@10"], key=KEY)["hr@10"]
+        for model in (UserKNN(), Popularity())
+    )
+    assert ours > popular + 0.15
