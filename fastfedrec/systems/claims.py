@@ -18,6 +18,8 @@ _CATALOGUES = {
     "counts": "the list of items was chosen by exact counts: not covered; one user may decide which items are in it",
     "chosen": "the list of items was chosen privately (choose_items), and what that cost is not in this ledger",
 }
+#: What to do where a private model of pairs of items does not fit into memory: no list taken from the data.
+FEWER_ITEMS = "fit a shorter public list of items, or a private choice (choose_items), or DPALS, which has no pairs"
 
 
 def catalogue_note(data: Interactions) -> str | None:

@@ -12,6 +12,7 @@ from fastfedrec.accounting import LocalReports
 from fastfedrec.compute import ranking
 from fastfedrec.compute.pair_sums import sum_products
 from fastfedrec.core.check import check_epsilon, check_integer
+from fastfedrec.core.memory import check_memory
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
@@ -19,6 +20,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.baselines.item_models import NeighborModel
 from fastfedrec.systems.baselines.popularity import Baseline
+from fastfedrec.systems.claims import FEWER_ITEMS
 
 _BITS = "dplcf.bits"
 _BLOCK_CELLS = 2**23  # answers held at once
@@ -85,6 +87,7 @@ class DPLCF(NeighborModel, Baseline):
         self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
+        check_memory("DPLCF", data.n_items, 8 * data.n_items**2, FEWER_ITEMS)  # float32 and int32 of sum_products
         channel = BinaryResponse(self.epsilon)
         event = LocalReports("binary response on every interaction bit", channel.epsilon, data.n_items, data.n_users)
         self.ledger_.record(event, simulation=key.is_simulation)

@@ -480,6 +480,7 @@ def joint():
 
 #: Numbers of constructors whose default is None, "auto", or no half-precision number.
 SYSTEMS = {
+    "BiasedMF": {"n_epochs": 2, "learning_rate": HALF, "regularization": HALF},
     "DPALS": {"epsilon": ONE, "delta": SMALL, "n_users": 50},
     "DPFMF": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "n_users": 50},
     "DPGram": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "mean_share": HALF, "n_users": 50},

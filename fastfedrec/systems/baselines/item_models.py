@@ -13,6 +13,7 @@ from fastfedrec.compute import ranking
 from fastfedrec.compute.pair_sums import sum_products
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.memory import check_memory
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
@@ -24,6 +25,8 @@ from fastfedrec.systems.baselines.popularity import Baseline
 from fastfedrec.systems.recommender import Recommender
 
 _BLOCK_CELLS = 2**23  # answers, or similarities, held at once
+_FEWER_ITEMS = "keep the most popular (interactions.top_items(5_000)), or fit ImplicitALS, which has no pairs"
+COUNTED_BYTES = 12  # of count_pairs, a pair: float32 as they are added up, and float64 as they are returned
 
 
 def count_pairs(data: Interactions, *, show_progress: bool = False) -> np.ndarray:
@@ -132,8 +135,10 @@ class ExactModel(Baseline):
     """A model of exact data: the ledger says so."""
 
     _released: ClassVar[str]
+    _bytes_a_pair: ClassVar[int] = 0  # of items, while it is fitted
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
+        check_memory(type(self).__name__, data.n_items, self._bytes_a_pair * data.n_items**2, _FEWER_ITEMS)
         self.ledger_.record(Unprotected(self._released))
         self._compute(data, n_threads, show_progress)
 
@@ -251,6 +256,7 @@ class ItemKNN(NeighborModel, ExactModel):
     """
 
     _released = "exact similarities and counts of items"
+    _bytes_a_pair = COUNTED_BYTES
 
     n_neighbors: int = 100
     shrinkage: float = 10.0
@@ -313,6 +319,7 @@ class EASE(ExactModel):
     _saved: ClassVar[tuple[str, ...]] = ("item_weights_", "item_counts_")
     _not_in_0_1_0 = ("item_counts_",)
     _released = "weights between items and counts of items, computed from exact data"
+    _bytes_a_pair = COUNTED_BYTES
 
     regularization: float = 250.0
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fastfedrec.accounting import Ledger, gaussian_mu
 from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.memory import check_memory
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
@@ -20,7 +21,7 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.claims import check_run_epsilon, layered_noise, tell_claim
+from fastfedrec.systems.claims import FEWER_ITEMS, check_run_epsilon, layered_noise, tell_claim
 from fastfedrec.systems.gram._spectrum import shrink_spectrum
 from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, NoisySum, PairSum, ShareSum
 from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL, GramModel
@@ -191,6 +192,8 @@ class DPGram(GramModel):
         mean = np.zeros(n_items, dtype=np.int64)
         if n_items == 1 or (self.gate and self.signal_ < LEAST_SIGNAL):
             return [phase(ShareSum, 1.0, mean)]
+        # Half of all pairs as int64, with noise and without; then all as float32, and the half as float64.
+        check_memory("DPGram", n_items, 8 * n_items**2, FEWER_ITEMS)
         return [phase(ShareSum, self.mean_share, mean), phase(PairSum, 1 - self.mean_share, mean + 1)]
 
     # ---- privacy ------------------------------------------------------------------------------------------------

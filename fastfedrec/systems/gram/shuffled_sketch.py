@@ -13,6 +13,7 @@ import numpy as np
 
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
 from fastfedrec.core.check import check_epsilon, check_integer, check_real
+from fastfedrec.core.memory import check_memory
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
@@ -23,6 +24,7 @@ from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._spectrum import shrink_spectrum
 from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL, GramModel
 from fastfedrec.systems.gram.shuffled_sketch_rounds import MAX_CELLS, N_TERMS, SketchRound, SketchState
@@ -199,6 +201,8 @@ class ShuffledSketchGram(GramModel):
         system = SketchRound(
             channel, data.n_items, self.n_reports_, self.n_rotations, is_open, float(self.honest_fraction)
         )
+        remedy = f"lower n_rotations, or {FEWER_ITEMS}"
+        check_memory("ShuffledSketchGram", data.n_items, system.n_bytes, remedy)
         return [Phase(system, system.initial_state(key))]
 
     # ---- privacy ------------------------------------------------------------------------------------------------

@@ -88,6 +88,16 @@ class SketchRound(FederatedSystem):
                 f"n_rotations={n_rotations}; lower it, or keep fewer items"
             )
 
+    @property
+    def n_bytes(self) -> int:
+        """What a fit on one machine holds at its peak of memory, but for the rows of users."""
+        cells = math.prod(self.shape)
+        if not self.has_pairs:
+            return 8 * cells
+        # Sums beside what is added to them, which is half as many numbers of half the size; or beside what they are
+        # turned back into.
+        return max(10 * cells, 8 * (cells + self.length * self.n_items + 2 * self.n_items**2))
+
     # ---- the three functions ------------------------------------------------------------------------------------
 
     def initial_state(self, key: Key) -> SketchState:

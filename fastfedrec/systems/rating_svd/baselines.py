@@ -221,18 +221,52 @@ class BiasedMF(LaplaceRRSVD):
     ----------
     grid : sequence of float
         The ratings there are.
+    n_factors : int
+        Of users and items, on top of the biases; at least 0.
+    n_epochs : int or "auto"
+        The most passes over the ratings; a tenth of them, held out, chooses how many, and whether there are factors at
+        all (`n_epochs_`).  Then all of them are trained on.  "auto" is 60.
+    learning_rate : float or "auto"
+        Of the first epoch of stochastic gradient descent, for residuals of variance 1; "auto" is .04.
+    regularization : float or "auto"
+        Of the factors, a rating; "auto" is .13.  Biases are shrunk by the ratings' own variances instead.
+
+    Notes
+    -----
+    A rating is the mean, a bias of the user, one of the item, and the product of their factors [1]_.  The biases are
+    solved for; the factors are trained on what they leave.
+
+    References
+    ----------
+    .. [1] Koren, Bell, Volinsky, "Matrix factorization techniques for recommender systems", Computer 42(8), 2009.
 
     Examples
     --------
-    >>> from fastfedrec import Interactions
-    >>> from fastfedrec.systems.rating_svd.baselines import BiasedMF
-    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 2])
-    >>> BiasedMF().fit(data).predict([1, 3], [20, 10]).shape
-    (2,)
+    >>> from fastfedrec import BiasedMF, Key, datasets
+    >>> data = datasets.generate_implicit(400, 60, key=Key.from_seed(1), ratings=True)
+    >>> model = BiasedMF(n_factors=8, n_epochs=10, learning_rate=0.02).fit(data, key=Key.from_seed(2))
+    >>> model.item_factors_.shape
+    (60, 8)
+    >>> model.n_epochs_ <= 10
+    True
     """
 
-    def __init__(self, grid: Sequence[float] = STARS):
-        super().__init__(None, grid=grid)
+    def __init__(
+        self,
+        grid: Sequence[float] = STARS,
+        n_factors: int = 20,
+        n_epochs: int | str = "auto",
+        learning_rate: float | str = "auto",
+        regularization: float | str = "auto",
+    ):
+        super().__init__(
+            None,
+            grid=grid,
+            n_factors=n_factors,
+            n_epochs=n_epochs,
+            learning_rate=learning_rate,
+            regularization=regularization,
+        )
 
 
 @dataclass(repr=False, eq=False)

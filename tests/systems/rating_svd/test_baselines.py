@@ -125,6 +125,24 @@ def test_biased_mf_is_the_system_without_privacy():
     assert ours.ledger_.epsilon() == math.inf
 
 
+def test_biased_mf_takes_the_settings_of_its_training():
+    rng = np.random.default_rng(3)
+    agree = rng.choice([-1, 1], 300)[:, None] == rng.choice([-1, 1], 40)  # no bias says who likes what
+    data = Interactions.from_scipy(scipy.sparse.csr_array(np.where(agree, 5.0, 1.0) * (rng.random((300, 40)) < 0.7)))
+    settings = {"n_factors": 4, "n_epochs": 3, "learning_rate": 0.1, "regularization": 0.01}
+    fits = {}
+    for change in ({}, *({name: value} for name, value in settings.items())):
+        others = {"n_factors": 5, "n_epochs": 6, "learning_rate": 0.05, "regularization": 0.1} | change
+        models = BiasedMF(**others), LaplaceRRSVD(None, **others)
+        ours, theirs = (model.fit(data, key=Key.from_seed(1)) for model in models)
+        assert ours.get_params() == {"grid": STARS, **others}
+        np.testing.assert_array_equal(ours.item_factors_, theirs.item_factors_)
+        assert ours.item_factors_.shape == (40, others["n_factors"])
+        assert 1 <= ours.n_epochs_ <= others["n_epochs"]
+        fits[next(iter(change), None)] = ours.item_factors_.tobytes()
+    assert len(set(fits.values())) == 5  # each of them matters
+
+
 def test_blocks_do_not_change_the_neighbors(monkeypatch):
     data = random_ratings(40, 13, 3)
     whole = RatingItemKNN(5).fit(data)

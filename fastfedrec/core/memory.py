@@ -1,0 +1,71 @@
+"""What memory there is, and the refusal of a model that needs more: before it is allocated, and by public sizes."""
+
+import os
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+_LIMITS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"  # of a container, v2 and v1
+_LARGE = 4 * 10**9  # bytes that a fit does not take without a word
+
+
+def memory_bytes() -> int | None:
+    """How much memory this process may use at most.
+
+    Returns
+    -------
+    int or None
+        In bytes: the least of the machine's, its container's, and the limit of the process (`ulimit -v`); None where
+        the system tells nothing.  What other processes use, and what is free at the moment, make no difference.
+    """
+    found = []
+    with suppress(AttributeError, OSError, ValueError):  # of a system without either name
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in _LIMITS:
+        with suppress(OSError, ValueError):  # there is no such file, or it says "max"
+            found.append(int(Path(path).read_text()))
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        found.append(resource.getrlimit(resource.RLIMIT_AS)[0])
+    found = [n for n in found if n > 0]  # an unlimited one is -1
+    return min(found) if found else None
+
+
+def check_memory(model: str, n_items: int, n_bytes: int, remedy: str) -> None:
+    """Refuse a fit whose arrays over pairs of items do not fit into memory; say so where they are large.
+
+    Parameters
+    ----------
+    model : str
+        For the message.
+    n_items : int
+        The catalogue's size, which is public: no row decides.
+    n_bytes : int
+        What the fit holds at its peak.
+    remedy : str
+        What to do instead.
+
+    Raises
+    ------
+    ValueError
+        More than `memory_bytes`.
+
+    Warns
+    -----
+    UserWarning
+        More than 4 GB.
+    """
+    there = memory_bytes()
+    what = f"{model} of {n_items:,} items needs {_in_words(n_bytes)} of memory, which grows with their square"
+    if there is not None and n_bytes > there:
+        raise ValueError(f"interactions must have fewer items: {what}, and there are {_in_words(there)}; {remedy}")
+    if n_bytes > _LARGE:
+        warnings.warn(f"{what}, and may take minutes; where that is too much, {remedy}", UserWarning, stacklevel=5)
+
+
+def _in_words(n_bytes: int) -> str:
+    for power, unit in ((15, "PB"), (12, "TB"), (9, "GB"), (6, "MB")):
+        if n_bytes >= 10**power:
+            return f"{n_bytes / 10**power:,.3g} {unit}"
+    return f"{n_bytes} bytes"

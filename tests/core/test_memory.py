@@ -1,0 +1,138 @@
+"""What memory there is, and models of pairs of items that need more: refused before anything is allocated."""
+
+import os
+import subprocess
+import sys
+import tracemalloc
+import warnings
+
+import pytest
+
+from fastfedrec import DPLCF, EASE, DPGram, Interactions, ItemKNN, Key, ShuffledSketchGram, accounting, datasets
+from fastfedrec.core import memory
+from fastfedrec.core.memory import check_memory, memory_bytes
+from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
+
+KEY = Key.from_seed(1)
+GB = 10**9
+#: Every model that holds all pairs of items while it is fitted, and its bytes a pair.
+PAIRS = {
+    "EASE": (lambda: EASE(), 12),
+    "ItemKNN": (lambda: ItemKNN(), 12),
+    "DPLCF": (lambda: DPLCF(), 8),
+    "DPGram": (lambda: DPGram(8.0, gate=False), 8),
+}
+
+
+def of_items(n_items, n_users=3):
+    return Interactions.from_arrays(range(n_users), range(n_users), item_ids=range(n_items))
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/meminfo"), reason="only Linux has it")
+def test_there_is_no_more_memory_than_the_system_says():
+    with open("/proc/meminfo") as lines:
+        total = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:"))
+    assert 0 < memory_bytes() <= total
+
+
+def test_the_limit_of_a_process_counts():
+    pytest.importorskip("resource", reason="only Unix has it")
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**36, 2**36))\n"
+        "from fastfedrec.core import memory; memory.os.sysconf = lambda name: 2**20\n"
+        "print(memory.memory_bytes())"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 2**36
+
+
+@pytest.mark.parametrize(("written", "expected"), [("5000\n", 5000), ("max\n", 2**20 * 2**20), ("", 2**20 * 2**20)])
+def test_the_limit_of_a_container_counts(tmp_path, monkeypatch, written, expected):
+    (tmp_path / "memory.max").write_text(written)
+    monkeypatch.setattr(memory, "_LIMITS", (str(tmp_path / "memory.max"), str(tmp_path / "absent")))
+    monkeypatch.setattr(memory.os, "sysconf", lambda name: 2**20)
+    assert memory_bytes() == expected
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_what_a_fit_is_said_to_need_is_what_it_takes(name):
+    make, bytes_a_pair = PAIRS[name]
+    data = datasets.generate_implicit(400, 1200, key=KEY)
+    make().fit(data.select_items(range(50)), key=KEY)  # what is loaded or compiled at the first fit is not counted
+    tracemalloc.start()
+    make().fit(data, key=KEY)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak / (bytes_a_pair * 1200**2) > 0.95
+    assert peak < 1.1 * bytes_a_pair * 1200**2 + 2**24  # blocks of users and of noise, which are of one size
+
+
+@pytest.mark.parametrize("n_rotations", [1, 6])
+def test_what_a_sketch_is_said_to_need_is_what_it_takes(n_rotations, monkeypatch):
+    monkeypatch.setattr("fastfedrec.systems.gram.shuffled_sketch_rounds._MOST_TERMS", 1)
+    system = SketchRound(BinaryResponse(2.5), 200, 60, n_rotations, True)
+    state, data = system.initial_state(KEY), datasets.generate_implicit(2000, 200, key=KEY)
+    tracemalloc.start()
+    state = system.apply(state, system.local_round(state, data, KEY, 1, n_threads=1))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.8 < peak / system.n_bytes < 1.2
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_model_that_does_not_fit_says_how_much_and_what_to_do(name, monkeypatch):
+    make, bytes_a_pair = PAIRS[name]
+    monkeypatch.setattr(memory, "memory_bytes", lambda: 16 * GB)
+    remedy = r"top_items\(5_000\)\), or fit ImplicitALS" if bytes_a_pair == 12 else r"private choice \(choose_items\)"
+    message = (
+        rf"interactions must have fewer items: {name} of 1,000,000 items needs {bytes_a_pair} TB of memory, which "
+        rf"grows with their square, and there are 16 GB; .*{remedy}"
+    )
+    ledger = accounting.Ledger()
+    with pytest.raises(ValueError, match=message):
+        make().fit(of_items(1_000_000), key=KEY, ledger=ledger)
+    assert not ledger.events  # nobody has paid for it
+
+
+def test_a_sketch_that_does_not_fit_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(memory, "memory_bytes", lambda: 1_000_000)
+    with pytest.raises(ValueError, match=r"ShuffledSketchGram of 300 items needs .* 1 MB; lower n_rotations, or fit a"):
+        ShuffledSketchGram(8.0, gate=False).fit(datasets.generate_implicit(2000, 300, key=KEY), key=KEY)
+
+
+def test_no_row_decides_whether_a_model_fits(monkeypatch):
+    monkeypatch.setattr(memory, "memory_bytes", lambda: 8 * 200**2 - 1)
+    said = []
+    for data in (of_items(200), datasets.generate_implicit(300, 200, key=KEY)):
+        with pytest.raises(ValueError, match="fewer items") as caught:
+            DPLCF().fit(data, key=KEY)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+
+
+def test_a_closed_gate_needs_no_pairs(monkeypatch):
+    monkeypatch.setattr(memory, "memory_bytes", lambda: 1_000_000)
+    assert DPGram(0.01).fit(of_items(2000), key=KEY).scoring_factors_.shape == (2000, 0)
+
+
+def test_a_large_model_has_a_word_and_a_small_one_none(monkeypatch):
+    monkeypatch.setattr(memory, "memory_bytes", lambda: 64 * GB)
+    with pytest.warns(UserWarning, match=r"DPGram of 40,981 items needs 13.4 GB of memory.* may take minutes; where"):
+        DPGram(8.0, gate=False)._plan(of_items(40_981), KEY)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_memory("EASE", 18_000, 12 * 18_000**2, "x")
+        EASE().fit(of_items(20), key=KEY)
+
+
+def test_where_the_system_tells_nothing_nothing_is_refused(monkeypatch):
+    monkeypatch.setattr(memory, "memory_bytes", lambda: None)
+    with pytest.warns(UserWarning, match="needs 12 TB"):
+        check_memory("EASE", 1_000_000, 12 * 10**12, "x")
