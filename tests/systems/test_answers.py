@@ -33,10 +33,11 @@ FULL = "user 9"  # has all items but one
 BLIND = {"Random", "GlobalMean", "UserMean"}
 AT_HOME = {
     "GlobalMean", "UserMean", "ItemMean", "RatingItemKNN", "CentralNMF", "IndividualNMF", "NCF",
+    "UserKNN",
 }  # fmt: skip
 #: Scores that are sums over the user's items, and models that compare items; DPGram's gate may close both.
 LINEAR = {"EASE", "ItemKNN", "DPLCF", "DPGram", "ShuffledSketchGram", "FMFLDP", "DPALS", "DPFMF", "ImplicitALS"}
-WITHOUT_ITEMS = {"Random", "Popularity", "DPPopularity", "OwnHistory", "GlobalMean", "UserMean", "ItemMean"}
+WITHOUT_ITEMS = {"Random", "Popularity", "DPPopularity", "OwnHistory", "GlobalMean", "UserMean", "ItemMean", "UserKNN"}
 BY_NEIGHBORS = {"EASE", "ItemKNN", "DPLCF", "RatingItemKNN"}
 
 

@@ -99,7 +99,7 @@ class UserKNN(ExactModel):
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
 
     def _serving(self, data: Interactions) -> Self:
-        raise TypeError("UserKNN finds neighbours of the users of its fit alone; fit it with these, or use ItemKNN")
+        raise TypeError("UserKNN serves only the users it was fitted on; fit it again with the others, or use ItemKNN")
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         data = self.interactions_
@@ -108,8 +108,11 @@ class UserKNN(ExactModel):
         entries = self.user_similarities_[users].ravel(), self.user_neighbors_[users].ravel(), starts
         similarities = scipy.sparse.csr_array(entries, shape=(len(users), data.n_users))
         scores = (similarities @ scipy.sparse.csr_array(data.to_scipy())).toarray()
-        scores[data.interactions_per_user()[users] == 0] = self.item_counts_
+        scores[self._unheard(users)] = self.item_counts_
         return scores
+
+    def _popularity(self) -> np.ndarray:
+        return self.item_counts_
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         data = self.interactions_
