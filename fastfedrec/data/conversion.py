@@ -35,9 +35,7 @@ def frame_columns(given: object) -> list[str] | None:
     return column_names(given) if is_frame(given) else None
 
 
-def as_interactions(
-    name: str, given: InteractionsLike, *, item_ids: np.ndarray | None = None, unlisted: str = "error"
-) -> Interactions:
+def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray | None = None) -> Interactions:
     """Make `Interactions` of what people have, by the same checks as their constructors.
 
     Parameters
@@ -52,8 +50,6 @@ def as_interactions(
     item_ids : ndarray or None
         Items that are known already: those of a frame are among them, and a matrix with a column for each has their
         ids.
-    unlisted : {"error", "drop"}
-        What becomes of a row of a frame whose item is not among these.
 
     Returns
     -------
@@ -78,7 +74,7 @@ def as_interactions(
                 "Interactions.from_dataframe, which takes other names"
             )
         extra: dict[str, Any] = {column: column for column in _COLUMNS if column in names}
-        return Interactions.from_dataframe(given, item_ids=item_ids, unlisted=unlisted, **extra)
+        return Interactions.from_dataframe(given, item_ids=item_ids, **extra)
     remedy = "see Interactions.from_arrays"
     if hasattr(given, "__array__") or hasattr(given, "__dlpack__"):
         remedy = "make a matrix sparse with scipy.sparse.csr_array, or " + remedy

@@ -179,10 +179,10 @@ class Answers(ABC):
 
         Parameters
         ----------
-        item_ids : array_like, mapping, frame or Interactions
+        item_ids : array_like, mapping, frame, SciPy matrix or Interactions
             External ids of the items of one person; {item: value} of one person; a frame with the columns user and
-            item, and value if any; or interactions, whose items may be others and in another order.  Models of ratings
-            need values.
+            item, and value if any; a matrix with a column for each of the model's items; or interactions, whose items
+            may be others and in another order.  Models of ratings need values.
         n : int
             As in `recommend`; so are `items`, `exclude`, `filter_seen` and `as_frame`.
         items, exclude : array_like or None
@@ -215,9 +215,7 @@ class Answers(ABC):
         model = self._fitted()
         check_choice("unknown", unknown, ("error", "skip"))
         served = model._bring(
-            lambda: people_of(
-                item_ids, model.interactions_.item_ids, takes_ratings=hasattr(model, "predict"), unknown=unknown
-            )
+            lambda: people_of(item_ids, model.interactions_, takes_ratings=hasattr(model, "predict"), unknown=unknown)
         )
         return served.recommend(
             None, n, items=items, exclude=exclude, filter_seen=filter_seen, as_frame=as_frame

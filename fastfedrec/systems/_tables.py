@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from fastfedrec.data.conversion import as_interactions, frame_columns
-from fastfedrec.data.ids import check_kinds, check_one_column, column_array
+from fastfedrec.data.ids import check_kinds, check_one_column, column_array, id_at
 from fastfedrec.data.interactions import Interactions
 
 
@@ -135,15 +135,15 @@ def seen_among(data: Interactions, rows: np.ndarray, columns: np.ndarray | None)
     return np.concatenate([[0], np.cumsum(kept)])[own.indptr], found[kept]
 
 
-def people_of(given: Any, item_ids: np.ndarray, *, takes_ratings: bool, unknown: str) -> Interactions:
+def people_of(given: Any, data: Interactions, *, takes_ratings: bool, unknown: str) -> Interactions:
     """People who were not there, over a model's items.
 
     Parameters
     ----------
-    given : array_like, mapping, frame or Interactions
+    given : array_like, mapping, frame, SciPy matrix or Interactions
         What `Recommender.recommend_for` was given.
-    item_ids : ndarray
-        The model's items.
+    data : Interactions
+        The model's.
     takes_ratings : bool
         Whether an item without a value says nothing.
     unknown : {"error", "skip"}
@@ -158,23 +158,37 @@ def people_of(given: Any, item_ids: np.ndarray, *, takes_ratings: bool, unknown:
     ------
     TypeError
         Ratings are missing.
+    ValueError
+        Somebody has an item that the model does not know.
     """
-    options: dict[str, Any] = {"item_ids": item_ids, "unlisted": "drop" if unknown == "skip" else "error"}
-    if isinstance(given, Interactions):
-        if np.array_equal(given.item_ids, item_ids):
-            return given
-        users = np.repeat(np.arange(given.n_users), given.interactions_per_user())
-        times = given.timestamps
-        placed = Interactions.from_arrays(
-            given.user_ids[users], given.item_ids[given.indices], given.values, times, user_ids=given.user_ids,
-            duplicates="error", **options,
-        )  # fmt: skip
-        return placed.with_features(user_features=given.user_features)
+    people = _people(given, data.item_ids, takes_ratings)
+    if np.array_equal(people.item_ids, data.item_ids):
+        return people
+    columns = find_rows(data, "item", people.item_ids, "item_ids")[people.indices]
+    known = columns >= 0
+    if unknown == "error" and not known.all():
+        stranger = id_at(people.item_ids, people.indices[known.argmin()])
+        raise ValueError(
+            f"item_ids must be items that the model knows, got {stranger!r}; leave it out, or pass unknown='skip'"
+        )
+    users = np.repeat(np.arange(people.n_users), people.interactions_per_user())[known]
+    values, times = (None if column is None else column[known] for column in (people.values, people.timestamps))
+    placed = Interactions.from_arrays(
+        people.user_ids[users], data.item_ids[columns[known]], values, times, duplicates="error",
+        user_ids=people.user_ids, item_ids=data.item_ids,
+    )  # fmt: skip
+    return placed.with_features(user_features=people.user_features)
+
+
+def _people(given: Any, item_ids: np.ndarray, takes_ratings: bool) -> Interactions:
+    """Over whatever items they have."""
     names = frame_columns(given)
-    if names is not None or scipy.sparse.issparse(given):
-        if names is not None and takes_ratings and "value" not in names:
-            raise TypeError(f"item_ids must have a column of ratings, called value, got the columns {names}")
-        return as_interactions("item_ids", given, **options)
+    if names is not None and takes_ratings and "value" not in names:
+        raise TypeError(f"item_ids must have a column of ratings, called value, got the columns {names}")
+    if names is not None:
+        return as_interactions("item_ids", given)
+    if isinstance(given, Interactions) or scipy.sparse.issparse(given):
+        return as_interactions("item_ids", given, item_ids=item_ids)
     values = None
     if isinstance(given, Mapping):
         given, values = list(given), list(given.values())
@@ -184,8 +198,10 @@ def people_of(given: Any, item_ids: np.ndarray, *, takes_ratings: bool, unknown:
             "item and value"
         )
     column = as_column("item_ids", given)
-    people = np.zeros(len(column), dtype=np.int64)
-    return Interactions.from_arrays(people, column, values, user_ids=[0], duplicates="sum", **options)
+    options: dict[str, Any] = {} if len(column) else {"item_ids": item_ids}
+    return Interactions.from_arrays(
+        np.zeros(len(column), dtype=np.int64), column, values, user_ids=[0], duplicates="sum", **options
+    )
 
 
 def frame_maker() -> Callable[[Mapping[str, np.ndarray]], Any]:

@@ -293,7 +293,7 @@ def test_people_are_served_by_their_ids_alone(model, data):
     )
     np.testing.assert_array_equal(model.recommend_for(other, n=7, unknown="skip")[0], expected[0])
     for stranger in (other, {(77, "new"): 1.0}):
-        with pytest.raises(ValueError, match=r"\(77, 'new'\)"):
+        with pytest.raises(ValueError, match=r"must be items that the model knows, got \(77, 'new'\); leave"):
             model.recommend_for(stranger)
 
 
@@ -308,6 +308,12 @@ def test_several_people_come_in_a_frame(frames, data):
         alone = model.recommend_for(own, n=5)
         assert ids[row].tolist() == alone[0][0].tolist()
         np.testing.assert_array_equal(scores[row], alone[1][0])
+    strange = frames.DataFrame({"user": ["b", "a", "b", "c"], "item": [4, 30, 9, 777]})
+    with pytest.raises(ValueError, match="must be items that the model knows, got 777"):
+        model.recommend_for(strange)
+    more, _ = model.recommend_for(strange, n=5, unknown="skip")
+    np.testing.assert_array_equal(more[:2], ids)  # and c, of whom nothing is known now, is one of them
+    assert more[2].tolist() == model.recommend_for([], n=5)[0][0].tolist()
     found = model.recommend_for(frame, n=2, as_frame=True)
     assert found["user"].tolist() == ["a", "a", "b", "b"]
     stars = LaplaceRRSVD(n_factors=2, n_epochs=2).fit(data, key=Key.from_seed(1))
