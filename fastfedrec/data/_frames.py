@@ -1,5 +1,7 @@
 """Columns of pandas, polars and pyarrow, none of which is imported: what they hold, in NumPy's types."""
 
+from decimal import Decimal
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -67,7 +69,8 @@ def read_rows(frame: Any, wanted: dict[str, str | None], timestamp_unit: str) ->
         if role == "timestamp":
             rows["timestamps"] = check_timestamps(column, len(column), unit=timestamp_unit, name=called)
         else:
-            rows[f"{role}s"] = _present(called, column)
+            array = _present(called, column)
+            rows[f"{role}s"] = _floats(array) if role == "value" and array.dtype == object else array
     return rows
 
 
@@ -82,3 +85,10 @@ def _present(called: str, column: Any) -> np.ndarray:
     if hasattr(dtype := column.dtype if hasattr(column, "dtype") else None, "numpy_dtype"):  # nullable ones of pandas
         return column.to_numpy(dtype=dtype.numpy_dtype)  # type: ignore[union-attr]
     return column.to_numpy()
+
+
+def _floats(objects: np.ndarray) -> np.ndarray:
+    """Numbers that are objects, as decimals of a database are, as floats; all else as it is, to be refused."""
+    kinds = {type(entry) for entry in objects}
+    are_numbers = all(issubclass(kind, Number | Decimal) and not issubclass(kind, bool | complex) for kind in kinds)
+    return objects.astype(np.float64) if are_numbers else objects

@@ -44,7 +44,8 @@ class IdIndex:
         return self._search(wanted) if self._comparable(wanted.dtype) else self._look_up(wanted)
 
     def _column(self, ids: Any) -> np.ndarray:
-        if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) or getattr(ids, "ndim", 1) == 0:
+        has_entries = isinstance(ids, Iterable) or is_column(ids)
+        if isinstance(ids, str | bytes) or not has_entries or getattr(ids, "ndim", 1) == 0:
             raise TypeError(f"{self._axis}_ids must be a sequence of ids, got the single id {ids!r}; pass [{ids!r}]")
         check_one_column(f"{self._axis}_ids", ids)
         return column_array(f"{self._axis}_ids", ids)
@@ -89,7 +90,7 @@ def id_at(ids: np.ndarray, row: int) -> Any:
 
 def is_column(values: Any) -> bool:
     """Whether it is a column of pandas, polars or pyarrow, or a tensor, whose entries are not all Python's own."""
-    return any(hasattr(values, said) for said in ("isna", "is_null", "__dlpack__"))
+    return any(hasattr(values, said) for said in ("isna", "is_null", "__dlpack__", "__array__"))
 
 
 def check_one_column(name: str, ids: Any) -> None:

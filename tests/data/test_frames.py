@@ -1,10 +1,13 @@
 """Frames of pandas, polars and pyarrow: the same rows whichever library holds them, and what is refused."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from support.array_kinds import Converted, Exported
 from support.interaction_case import assert_same
 
 from fastfedrec import Interactions
@@ -28,6 +31,61 @@ def test_every_library_gives_the_same_interactions(library):
     assert column_names(frame) == list(COLUMNS)
     expected = Interactions.from_arrays(COLUMNS["user"], COLUMNS["item"], COLUMNS["value"])
     assert_same(Interactions.from_dataframe(frame, value="value"), expected)
+
+
+DECIMALS = [Decimal("4.5"), Decimal("-0.5")]
+VALUES = {
+    "decimals of pandas": pd.Series(DECIMALS),
+    "decimals of arrow": pa.array(DECIMALS),
+    "decimals of polars": pl.Series(DECIMALS),
+    "decimals of pandas of arrow": pd.Series(DECIMALS, dtype=pd.ArrowDtype(pa.decimal128(5, 2))),
+    "nullable": pd.array([4.5, -0.5], dtype="Float64"),
+    "of arrow": pd.Series([4.5, -0.5], dtype=pd.ArrowDtype(pa.float32())),
+    "objects": pd.Series([4.5, -0.5], dtype=object),
+    "categories": pd.Series(pd.Categorical([4.5, -0.5])),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_are_floats_whatever_numbers_a_column_holds(kind):
+    column, library = VALUES[kind], pd.DataFrame
+    if not kind.endswith("pandas") and "decimals of" in kind:
+        library = {"arrow": pa.table, "polars": pl.DataFrame}.get(kind.split()[2], pd.DataFrame)
+    frame = library({"user": [1, 2], "item": [1, 2], "value": column})
+    assert Interactions.from_dataframe(frame, value="value").values.tolist() == [4.5, -0.5]
+
+
+IDS = {
+    "categories of pandas": (pd.DataFrame, pd.Categorical(["b", "a", "b"])),
+    "categories of numbers": (pd.DataFrame, pd.Categorical([3, 1, 3])),
+    "categories of polars": (pl.DataFrame, pl.Series(["b", "a", "b"], dtype=pl.Categorical)),
+    "enum of polars": (pl.DataFrame, pl.Series(["b", "a", "b"], dtype=pl.Enum(["a", "b"]))),
+    "dictionary of arrow": (pa.table, pa.array(["b", "a", "b"]).dictionary_encode()),
+    "dictionary of pandas of arrow": (
+        pd.DataFrame,
+        pd.Series(["b", "a", "b"]).astype(pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))),
+    ),
+    "strings of arrow": (pd.DataFrame, pd.Series(["b", "a", "b"], dtype="string[pyarrow]")),
+    "large strings": (pa.table, pa.array(["b", "a", "b"], pa.large_string())),
+    "nullable": (pd.DataFrame, pd.array([3, 1, 3], dtype="Int64")),
+    "small": (pl.DataFrame, pl.Series([3, 1, 3], dtype=pl.UInt8)),
+}
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_ids_are_those_of_a_plain_list_whatever_column_holds_them(kind):
+    library, column = IDS[kind]
+    plain = [1, 3] if kind in ("categories of numbers", "nullable", "small") else ["a", "b"]
+    data = Interactions.from_dataframe(library({"user": column, "item": [1, 1, 2]}))
+    assert data.user_ids.tolist() == plain
+    assert data.indptr.tolist() == [0, 1, 3]
+
+
+def test_ids_of_tensors_are_numbers():
+    users, items = Exported(np.array([3, 1, 3])), Converted(np.array([1, 1, 2]))
+    data = Interactions.from_arrays(users, items, Exported(np.array([1.0, 2.0, 3.0])))
+    assert_same(data, Interactions.from_arrays([3, 1, 3], [1, 1, 2], [1.0, 2.0, 3.0]))
+    assert data.user_index(Exported(np.array([3]))).tolist() == [1]
 
 
 def test_of_a_lazy_frame_only_what_is_asked_for_is_read():
