@@ -89,7 +89,7 @@ class _BorrowedRows(Interactions):
 
     def _take_fields(self, fields: Mapping[str, Any]) -> None:
         vars(self).update({"_catalogue" if name == "catalogue" else name: value for name, value in fields.items()})
-        self._user_index = self._item_index = None
+        self._indexes = {}
 
 
 def is_table(given: Any) -> bool:
