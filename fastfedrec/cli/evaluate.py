@@ -9,6 +9,7 @@ from typing import Any
 from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, positive
 from fastfedrec.cli.outputs import EPSILON_LEGEND, can_show_progress, describe
+from fastfedrec.cli.parts import load_parts, sources
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import NOT_COVERED, epsilon_from_json, format_epsilon, format_table
 from fastfedrec.core.version import __version__
@@ -31,13 +32,14 @@ def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
     command = add(
         "evaluate",
         run_evaluate,
-        "Leave one interaction of each user out, train, and rank it; mean and deviation over seeds.",
+        "Leave one interaction of each user out, or take --train and --test; fit, and measure; mean and deviation.",
         [
             "fastfedrec evaluate dp-gram --data generated:5000x300 --metrics recall@20,ndcg@20",
             "fastfedrec evaluate laplace-rr-svd --data ml-100k.zip --metrics rmse,mae",
+            "fastfedrec evaluate implicit-als --train a/train.csv --test a/test.csv --metrics recall@20,ndcg@20",
         ],
     )
-    add_system_and_data(command)
+    add_system_and_data(command, in_parts=True)
     command.add_argument(
         "--metrics",
         default="hr@10,ndcg@10",
@@ -74,24 +76,27 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
     models = {type(model).__name__: model}
     for baseline in baselines:
         models.setdefault(type(baseline).__name__, baseline)  # the model may be one of them, with its own parameters
-    data = load_data(arguments, map(type, models.values()))
+    systems = [type(candidate) for candidate in models.values()]
+    parts = load_parts(arguments, systems)
+    data = load_data(arguments, systems) if parts is None else parts.train
     show_progress = can_show_progress(arguments.quiet)
     candidates = None if arguments.negatives is None else Sampled(arguments.negatives)
     splitter = RandomHoldout(share=0.2) if of_ratings else LeaveOneOut()
     found: dict[str, list[Evaluation]] = {name: [] for name in models}
     for seed in range(arguments.seeds):
         key = Key.from_seed(seed)
-        train, test = next(splitter.split(data, key=key))
+        split = parts or next(splitter.split(data, key=key))
         for name, candidate in models.items():
-            candidate.fit(train, key=key, n_threads=arguments.threads, show_progress=show_progress)
+            candidate.fit(split.train, key=key, n_threads=arguments.threads, show_progress=show_progress)
             found[name].append(
                 evaluate(
                     candidate,
-                    train,
-                    test,
+                    split.train,
+                    split.test,
+                    given=split.given,
                     metrics=metrics,
                     candidates=candidates,
-                    split=splitter,
+                    split=splitter if parts is None else None,
                     key=key,
                     n_threads=arguments.threads,
                 )
@@ -103,8 +108,9 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
             "version": __version__,
             "system": type(model).__name__,
             "parameters": model.get_params(),
-            "data": {"source": arguments.data, **describe(data)},
+            "data": {"source": arguments.data if parts is None else sources(arguments), **describe(data)},
             "split": found[type(model).__name__][0].split,
+            "dropped": {name: runs[0].dropped for name, runs in found.items()},
             "protocol": found[type(model).__name__][0].protocol,
             "seeds": list(range(arguments.seeds)),
             "results": results,
@@ -125,17 +131,28 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         for name, of in results.items()
     ]
     header = ("", *(text for m in metrics for text in (m, "+-")), *(f"epsilon, {who}" for who in SHORT_NAMES.values()))
-    protocol = found[type(model).__name__][0].protocol
-    split = "a fifth of each user's ratings held out" if of_ratings else f"leave one out, against {protocol}"
+    first = found[type(model).__name__][0]
+    if parts is None:
+        tested = "a fifth of each user's ratings held out" if of_ratings else "leave one out"
+    else:
+        tested = " and ".join(f"{name} {path}" for name, path in sources(arguments).items())
+    against = "" if of_ratings else f", against {first.protocol}"
     note = catalogue_note(data)
     return "\n".join(
         [
-            f"{model!r}\n{data!r}, {split}, seeds 0 to {arguments.seeds - 1} (simulations)\n",
+            f"{model!r}\n{data!r}, {tested}{against}, seeds 0 to {arguments.seeds - 1} (simulations)\n",
             format_table(header, rows),
+            *_of_dropped(first.dropped),
             EPSILON_LEGEND,
             *([f"{note[0].upper()}{note[1:]}."] if note else []),
         ]
     )
+
+
+def _of_dropped(dropped: dict[str, int]) -> list[str]:
+    """A line about test interactions that were not measured, if there are any."""
+    said = [f"{number:,} {reason.replace('_', ' ')}" for reason, number in dropped.items() if number]
+    return [f"dropped from the test: {', '.join(said)}"] if said else []
 
 
 def _summarize(values: list[float]) -> dict[str, Any]:

@@ -92,19 +92,24 @@ def add_catalogue(command: argparse.ArgumentParser) -> None:
     add_columns(command)
 
 
-def add_system_and_data(command: argparse.ArgumentParser) -> None:
+def add_system_and_data(command: argparse.ArgumentParser, *, in_parts: bool = False) -> None:
     """The arguments that name a system, its parameters and data."""
     system = command.add_argument("system", metavar="SYSTEM", help=", ".join(registry.SYSTEMS))
     values = command.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="its parameters; see systems SYSTEM"
     )
     system.completer, values.completer = complete_system, complete_set  # type: ignore[attr-defined]
-    add_data(command)
+    add_data(command, in_parts=in_parts)
 
 
-def add_data(command: argparse.ArgumentParser) -> None:
-    """The arguments that name data, and what is kept of them."""
-    command.add_argument("--data", required=True, metavar="PATH", help=DATA_HELP)
+def add_data(command: argparse.ArgumentParser, *, in_parts: bool = False) -> None:
+    """The arguments that name data, perhaps as a train and a test file, and what is kept of them."""
+    if in_parts:
+        source = command.add_mutually_exclusive_group(required=True)
+        source.add_argument("--data", metavar="PATH", help=DATA_HELP)
+        add_parts(command, source)
+    else:
+        command.add_argument("--data", required=True, metavar="PATH", help=DATA_HELP)
     add_catalogue(command)
     command.add_argument(
         "--top-items", type=positive, metavar="N",
@@ -114,6 +119,13 @@ def add_data(command: argparse.ArgumentParser) -> None:
         "--min-interactions", type=positive, metavar="N", help="then keep users with N items, and items with a user"
     )
     command.add_argument("--threads", type=natural, default=0, metavar="N", help="0: all there are; changes no result")
+
+
+def add_parts(command: argparse.ArgumentParser, source: Any) -> None:
+    """The arguments that name data in parts, of which `source`, a group, has the first; see `parts.load_parts`."""
+    source.add_argument("--train", metavar="PATH", help="instead: fit on this file, and test by --test")
+    command.add_argument("--test", metavar="PATH", help="of --train: what is tested, of any users and items")
+    command.add_argument("--given", metavar="PATH", help="of --train: what is known of users who are not in it")
 
 
 def _read_catalogue(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.cli.inputs import UsageError, add_data, check_folder, load_data, natural, positive
+from fastfedrec.cli.parts import named_parts
 from fastfedrec.core.files import new_file, write_text
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import format_table
@@ -23,7 +24,6 @@ from fastfedrec.evaluation import (
     LeaveOneOut,
     PublishedFolds,
     RandomHoldout,
-    Split,
     Splitter,
     TemporalSplit,
     UserHoldout,
@@ -97,7 +97,7 @@ def run_split(arguments: argparse.Namespace) -> dict[str, Any] | str:
     for number, split in enumerate(found, start=1):
         folder = out / f"fold-{number}" if len(found) > 1 else out
         folder.mkdir(parents=True, exist_ok=True)
-        for name, part in _parts(split):
+        for name, part in named_parts(split):
             path = folder / f"{name}.csv"
             _write(path, part, has_values=data.values is not None)
             n_users, n_items = (int((np.bincount(of) > 0).sum()) for of in (_users(part), part.indices))
@@ -134,13 +134,6 @@ def _make_splitter(arguments: argparse.Namespace) -> Splitter:
             given["time"] = int(given["time"])
         given["timestamp_unit"] = "s"  # as every reader of files makes them
     return make(**given)
-
-
-def _parts(split: Split) -> Iterator[tuple[str, Interactions]]:
-    yield "train", split.train
-    yield "test", split.test
-    if split.given is not None:
-        yield "given", split.given
 
 
 def _users(data: Interactions) -> np.ndarray:

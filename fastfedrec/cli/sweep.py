@@ -10,6 +10,7 @@ from fastfedrec.cli.inputs import (
     DATA_HELP,
     UsageError,
     add_catalogue,
+    add_parts,
     check_folder,
     load_data,
     natural,
@@ -18,6 +19,7 @@ from fastfedrec.cli.inputs import (
     split_assignments,
 )
 from fastfedrec.cli.outputs import can_show_progress, has_extra
+from fastfedrec.cli.parts import load_parts, named_parts
 from fastfedrec.studies.sweep.cells import TRUST_VIEWS
 from fastfedrec.systems.registry import SYSTEMS, system_class
 
@@ -49,6 +51,7 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
         [
             "fastfedrec sweep --system dp-gram --set epsilon=0.5,1,2 --users 5000 --items 300 --seeds 1",
             "fastfedrec sweep --system dp-gram --system fmf-ldp --set epsilon=2,4 --data ratings.csv --jobs 2",
+            "fastfedrec sweep --system dp-gram --set epsilon=1,2 --train a/train.csv --test a/test.csv",
         ],
     )
     system = command.add_argument(
@@ -60,6 +63,7 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
     system.completer, values.completer = complete_system, complete_set  # type: ignore[attr-defined]
     source = command.add_mutually_exclusive_group(required=True)
     source.add_argument("--data", metavar="PATH", help=DATA_HELP)
+    add_parts(command, source)
     source.add_argument("--users", type=positive, metavar="N", help="with --items: generate data, anew for each seed")
     source.add_argument(
         "--advice", action="store_true", help="instead, make the sweeps that `advise` answers from (half an hour)"
@@ -125,10 +129,12 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
         settings += grid(name, **values)
     if (arguments.users is None) != (arguments.items is None):
         raise UsageError("--users and --items go together")
+    systems = [system_class(setting.system) for setting in settings]
+    data: Any = load_parts(arguments, systems)
     if arguments.users is not None:
-        data: Any = GeneratedData(arguments.users, arguments.items, arguments.row_length)
-    else:
-        data = load_data(arguments, [system_class(setting.system) for setting in settings])
+        data = GeneratedData(arguments.users, arguments.items, arguments.row_length)
+    elif data is None:
+        data = load_data(arguments, systems)
     found = sweep(
         settings,
         data,
@@ -139,13 +145,20 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
         metrics=arguments.metrics.split(","),
         delta=arguments.delta,
         with_baselines=not arguments.no_baselines,
-        source=arguments.data and f"{arguments.data}: {data!r}",
+        source=_source(arguments, data),
         show_progress=show_progress,
     )
     names = found.write(out)
     if arguments.json:
         return found.to_dict()
     return f"{found.summary()}\n\nWritten to {out}: {', '.join(names)}; each run in {out / 'cells'}"
+
+
+def _source(arguments: argparse.Namespace, data: Any) -> str | None:
+    """What people are told the data are; None of those that are generated, which say it themselves."""
+    if arguments.train is not None:
+        return "; ".join(f"{getattr(arguments, name)} ({name}): {part!r}" for name, part in named_parts(data))
+    return arguments.data and f"{arguments.data}: {data!r}"
 
 
 def _measure_advice(arguments: argparse.Namespace, show_progress: bool) -> dict[str, Any] | str:

@@ -15,7 +15,7 @@ LINES = {
     "fastfedrec fit dp-a": {"dp-als"},
     "fastfedrec fit dp-gram --data x --set mean": {"mean_share="},
     "fastfedrec sweep --system ease --set reg": {"regularization="},
-    "fastfedrec fit dp-gram --no": {"--no-users"},
+    "fastfedrec fit dp-gram --no": {"--no-header", "--no-quotes", "--no-users"},
     "fastfedrec fit --set eps": set(),
 }
 

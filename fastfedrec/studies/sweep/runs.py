@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_to_json
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
+from fastfedrec.evaluation import LeaveOneOut, Sampled, Split, evaluate
 from fastfedrec.studies.reproduce.side_by_side import checksum, kept
 from fastfedrec.systems.registry import make_system
 
@@ -91,6 +91,9 @@ class Job:
 
 def describe_data(data: Any) -> dict[str, Any]:
     """What tells one source of data from another, in plain JSON."""
+    if isinstance(data, Split):
+        parts = {"train": data.train, "test": data.test, "given": data.given}
+        return {name: describe_data(part) for name, part in parts.items() if part is not None}
     if not isinstance(data, Interactions):
         return {"generated": [data.n_users, data.n_items, data.row_length]}
     sums = [checksum([data]), zlib.crc32(data.global_user_ids.tobytes())]  # splits go by the users' ids
@@ -151,8 +154,8 @@ def run_job(data: Any, job: Job, protocol: Protocol, folder: Path | None, n_thre
 
     Parameters
     ----------
-    data : Interactions or GeneratedData
-        To split.
+    data : Interactions, GeneratedData or Split
+        To split, or split already.
     job : Job
         Which run.
     protocol : Protocol
@@ -175,7 +178,8 @@ def run_job(data: Any, job: Job, protocol: Protocol, folder: Path | None, n_thre
 
 def _measure(data: Any, job: Job, protocol: Protocol, n_threads: int) -> dict[str, Any]:
     key = Key.from_seed(job.seed)
-    train, test = _split(data, job.seed, protocol.n_tested, n_threads)
+    split = _split(data, job.seed, protocol.n_tested, n_threads)
+    train, test = split.train, split.test
     model = make_system(job.system, job.parameters)
     started = time.perf_counter()
     model.fit(train, key=key, n_threads=n_threads)
@@ -183,7 +187,7 @@ def _measure(data: Any, job: Job, protocol: Protocol, n_threads: int) -> dict[st
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", UserWarning)
         metrics = evaluate(
-            model, train, test, metrics=protocol.metrics, candidates=protocol.candidates, key=key,
+            model, train, test, given=split.given, metrics=protocol.metrics, candidates=protocol.candidates, key=key,
             n_threads=n_threads,
         )  # fmt: skip
     communication = getattr(model, "communication_", None)
@@ -219,19 +223,23 @@ def _true_epsilon(ledger: Ledger, view: str, delta: float) -> float | str:
 _last_split: dict[str, Any] = {}
 
 
-def _split(data: Any, seed: int, n_tested: int, n_threads: int) -> tuple[Interactions, Interactions]:
-    """The split of one seed; the last one is kept, for runs come seed by seed."""
+def _split(data: Any, seed: int, n_tested: int, n_threads: int) -> Split:
+    """The split of one seed, with the users whom it tests; the last one is kept, for runs come seed by seed."""
     if _last_split.get("data") is not data or _last_split["name"] != (seed, n_tested):
         _last_split.clear()
         key = Key.from_seed(seed)
-        whole = data if isinstance(data, Interactions) else data.draw(key, n_threads)
-        train, test = next(LeaveOneOut().split(whole, key=key))
+        if isinstance(data, Split):
+            split = data
+        else:
+            whole = data if isinstance(data, Interactions) else data.draw(key, n_threads)
+            split = next(LeaveOneOut().split(whole, key=key))
+        test = split.test
         order = np.argsort(key.uniform(_TESTED, size=test.n_users), kind="stable")
         is_tested = np.zeros(test.n_users, dtype=bool)
         is_tested[order[test.interactions_per_user()[order] > 0][:n_tested]] = True
         test = test.keep_interactions(np.repeat(is_tested, test.interactions_per_user()))
-        _last_split.update(data=data, name=(seed, n_tested), parts=(train, test))
-    return _last_split["parts"]
+        _last_split.update(data=data, name=(seed, n_tested), split=replace(split, test=test))
+    return _last_split["split"]
 
 
 # ---- many runs -------------------------------------------------------------------------------------------------------
@@ -260,7 +268,7 @@ def run_all(
     ----------
     jobs : list of Job
         Runs of one seed beside each other, so that a process splits once.
-    data : Interactions or GeneratedData
+    data : Interactions, GeneratedData or Split
         Sent to each process once.
     protocol : Protocol
         How they are measured.

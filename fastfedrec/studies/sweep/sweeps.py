@@ -18,7 +18,7 @@ from fastfedrec.core.text import epsilon_from_json
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import Sampled, parse_metrics
+from fastfedrec.evaluation import Sampled, Split, parse_metrics
 from fastfedrec.studies.sweep.cells import TRUST_VIEWS, Cell
 from fastfedrec.studies.sweep.runs import Job, Protocol, code_version, describe_data, machine, plain, run_all
 from fastfedrec.studies.sweep.table import Sweep
@@ -151,7 +151,7 @@ def baselines() -> list[Setting]:
 
 def sweep(
     settings: Iterable[Setting],
-    data: Interactions | GeneratedData,
+    data: Interactions | Split | GeneratedData,
     *,
     seeds: int | Sequence[int] = 3,
     folder: str | Path | None = None,
@@ -165,14 +165,15 @@ def sweep(
     source: str | None = None,
     show_progress: bool = False,
 ) -> Sweep:
-    """Fit every setting under every seed, leave one interaction of each user out, and rank it.
+    """Fit every setting under every seed, and rank one interaction of each user that is left out, or a given test.
 
     Parameters
     ----------
     settings : iterable of Setting
         As from `grid`; of any systems, which then share one front.
-    data : Interactions or GeneratedData
-        The first are the same for all seeds, the second are drawn anew for each.
+    data : Interactions, Split or GeneratedData
+        The first are the same for all seeds, and split anew for each; the second are the same train and test for all;
+        the third are drawn and split anew for each.
     seeds : int or sequence of int
         Of split, noise and sampled items; a number stands for 0, 1, ...
     folder : str, Path or None
@@ -210,8 +211,8 @@ def sweep(
     >>> found.front("local")
     []
     """
-    if not isinstance(data, GeneratedData):
-        check_instance("data", data, Interactions, "or sweep.GeneratedData")
+    if not isinstance(data, GeneratedData | Split):
+        check_instance("data", data, Interactions, "or evaluation.Split, or sweep.GeneratedData")
     asked = list(settings)
     for setting in asked:
         check_instance("settings", setting, Setting, "use sweep.grid")
@@ -244,7 +245,8 @@ def sweep(
         for name, job in jobs.items()
         if "error" in found[name]
     ]
-    note = catalogue_note(data) if isinstance(data, Interactions) else None
+    fitted_on = data.train if isinstance(data, Split) else data
+    note = catalogue_note(fitted_on) if isinstance(fitted_on, Interactions) else None
     notes = [note] if note else []
     cells = [_cell(setting, jobs_of, found, setting in added) for setting, jobs_of in plan]
     return Sweep(

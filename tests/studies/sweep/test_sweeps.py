@@ -210,7 +210,7 @@ def test_the_command(tmp_path, capsys):
         (["--system", "dp-gram", "--users", "300"], "--users and --items go together"),
         (["--set", "epsilon=1", "--users", "300"], "--set must follow the --system"),
         (["--system", "dp-gram", "--set", "epsilon=x", "--users", "300", "--items", "60"], "epsilon"),
-        (["--system", "dp-gram"], "one of the arguments --data --users --advice is required"),
+        (["--system", "dp-gram"], "one of the arguments --data --train --users --advice is required"),
         (["--advice", "--system", "dp-gram"], "--advice has its own systems"),
     ],
 )
