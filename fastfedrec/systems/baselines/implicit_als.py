@@ -92,9 +92,10 @@ class ImplicitALS(FactorScores, Baseline):
     for all items: that is the same with ``confidence_weight=1``, and `regularization` 1 + `unobserved_weight` times
     its lambda; factors are then larger than its own by the root of that, and every ranking is the same.
 
-    implicit's ``factors, iterations, alpha, regularization`` are ``n_factors, n_epochs, confidence_weight,
-    regularization`` with ``use_values=True``.  From the same start its item factors after each epoch are these; its
-    user factors are those before the epoch's items, by half an epoch older than these.
+    implicit's ``factors, iterations, regularization`` are ``n_factors, n_epochs, regularization``.  The confidence in
+    what a user has is its ``alpha`` times the value, with no 1 added: of values that are all 1 its ``alpha`` is 1 +
+    `confidence_weight`, and ``alpha=1`` would weigh all items alike.  From the same start its item factors after each
+    epoch are these; its user factors are those before the epoch's items, by half an epoch older than these.
 
     References
     ----------

@@ -290,7 +290,7 @@ def test_it_is_as_good_as_implicit_on_movielens_1m(data_path):
     for seed in range(3):
         model = ImplicitALS(64, 15, 10.0, confidence_weight=1.0).fit(train, key=Key.from_seed(seed))
         peer = implicit_als.AlternatingLeastSquares(
-            64, regularization=10.0, alpha=1.0, iterations=15, random_state=seed, use_cg=False, use_native=True
+            64, regularization=10.0, alpha=2.0, iterations=15, random_state=seed, use_cg=False, use_native=True
         )
         peer.fit(scipy.sparse.csr_matrix(train.to_scipy()), show_progress=False)
         ours.append(ndcg(model, train, test))
