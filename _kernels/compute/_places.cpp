@@ -8,8 +8,11 @@
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
+// What is told of a held-out item that is seen: it stays below 0, whatever is added.
+static const int64_t NOT_RANKED = INT64_MIN / 2;
+
 // From so many held-out items on, each score is looked up among them instead of compared with all.
-enum { MANY = 96, TOGETHER = 4, CHAINS = 8 };
+enum { MANY = 160, TOGETHER = 4, CHAINS = 8 };
 
 template <class Real>
 static inline Real multiply_add(Real a, Real b, Real c) {
@@ -36,28 +39,62 @@ static void own_scores(const Real* user, ptrdiff_t n_factors, const Real* item_r
     }
 }
 
-// Adds for each of n scores `own` how many of some scores are greater, and how many equal.
+// How many scores are greater, lane by lane: a comparison that holds is -1.
+template <class Real, class V = typename Shape<Real>::Vector, class I = typename Shape<Real>::Integers>
+static inline I add_greater(I counts, V scores, V own) {
+#if defined(__AVX512F__)  // one instruction less than compilers make of it
+    if constexpr (sizeof(Real) == 4)
+        return (I)_mm512_mask_sub_epi32((__m512i)counts, _mm512_cmp_ps_mask((__m512)scores, (__m512)own, _CMP_GT_OQ),
+                                        (__m512i)counts, _mm512_set1_epi32(-1));
+    else
+        return (I)_mm512_mask_sub_epi64((__m512i)counts, _mm512_cmp_pd_mask((__m512d)scores, (__m512d)own, _CMP_GT_OQ),
+                                        (__m512i)counts, _mm512_set1_epi64(-1));
+#else
+    return counts - (I)(scores > own);
+#endif
+}
+
+// Whether any score is equal: numbers that are 0 in a lane where one was, which begin as -1.  There is no -0.
+template <class Real, class V = typename Shape<Real>::Vector, class I = typename Shape<Real>::Integers>
+static inline I note_equal(I noted, V scores, V own) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(Real) == 4) return (I)_mm512_min_epu32((__m512i)noted, (__m512i)((I)scores ^ (I)own));
+    else return (I)_mm512_min_epu64((__m512i)noted, (__m512i)((I)scores ^ (I)own));
+#else
+    return noted & ~(I)(scores == own);
+#endif
+}
+
+// Adds for each of n scores `own` how many of some scores are greater, and how many equal.  Equal ones are rare: whether
+// there is any costs less than their number.
 template <class Real>
 static void compare_all(const Real* scores, ptrdiff_t n_scores, const Real* own, ptrdiff_t n, int64_t* above,
                         int64_t* same) {
     typedef Shape<Real> S;
     for (ptrdiff_t start = 0; start < n; start += TOGETHER) {
         typename S::Vector spread[TOGETHER];
-        typename S::Integers greater[TOGETHER] = {}, equal[TOGETHER] = {};
-        for (ptrdiff_t i = 0; i < TOGETHER; ++i) spread[i] = own[start + i < n ? start + i : n - 1] - typename S::Vector{};
-        // n_scores is whole vectors; a comparison that holds is -1.
+        typename S::Integers greater[TOGETHER] = {}, noted[TOGETHER];
+        for (ptrdiff_t i = 0; i < TOGETHER; ++i) {
+            spread[i] = own[start + i < n ? start + i : n - 1] - typename S::Vector{};
+            noted[i] = typename S::Integers{} - 1;
+        }
+        // n_scores is whole vectors.
         for (ptrdiff_t at = 0; at < n_scores; at += S::LANES) {
             const auto v = load(scores + at);
             for (ptrdiff_t i = 0; i < TOGETHER; ++i) {
-                greater[i] -= (typename S::Integers)(v > spread[i]);
-                equal[i] -= (typename S::Integers)(v == spread[i]);
+                greater[i] = add_greater<Real>(greater[i], v, spread[i]);
+                noted[i] = note_equal<Real>(noted[i], v, spread[i]);
             }
         }
-        for (ptrdiff_t i = start; i < n && i < start + TOGETHER; ++i)
+        for (ptrdiff_t i = start; i < n && i < start + TOGETHER; ++i) {
+            bool has_equal = false;
             for (int lane = 0; lane < S::LANES; ++lane) {
                 above[i] += greater[i - start][lane];
-                same[i] += equal[i - start][lane];
+                has_equal |= noted[i - start][lane] == 0;
             }
+            if (has_equal)
+                for (ptrdiff_t at = 0; at < n_scores; ++at) same[i] += scores[at] == own[i];
+        }
     }
 }
 
@@ -122,6 +159,7 @@ static void tell_looked_up(const Real* own, const Real* sorted, ptrdiff_t n, int
 template <class Real>
 struct Counting {
     const int64_t* indptr;
+    const int32_t* held_out;
     const int64_t* seen_indptr;
     const int32_t* seen;
     Real* all_own;
@@ -140,7 +178,13 @@ struct Counting {
     void open(ptrdiff_t u) {
         next_seen[u] = seen + seen_indptr[u];
         for (ptrdiff_t i = indptr[u]; i < indptr[u + 1]; ++i) above[i] = same[i] = 0;
-        if (n(u) < MANY) return;
+        if (n(u) < MANY) {
+            // Held-out items among themselves; among the others' scores they are not.
+            Real padded[MANY + 64];
+            for (ptrdiff_t i = 0; i < MANY + 64; ++i) padded[i] = i < n(u) ? own(u)[i] : (Real)__builtin_nanf("");
+            compare_all(padded, (n(u) + 63) / 64 * 64, own(u), n(u), above + indptr[u], same + indptr[u]);
+            return;
+        }
         for (ptrdiff_t i = 0; i < n(u); ++i) sorted(u)[i] = own(u)[i];
         sort(sorted(u), n(u));
         for (ptrdiff_t i = 0; i < 2 * n(u) + 2; ++i) counts(u)[i] = 0;
@@ -154,8 +198,15 @@ struct Counting {
         for (ptrdiff_t i = end - first; i < n_scores; ++i) scores[i] = __builtin_nanf("");
         for (; next_seen[u] < seen + seen_indptr[u + 1] && *next_seen[u] < end; ++next_seen[u])
             scores[*next_seen[u] - first] = __builtin_nanf("");
-        if (n(u) < MANY) compare_all(scores, n_scores, own(u), n(u), above + indptr[u], same + indptr[u]);
-        else look_up_all(scores, end - first, sorted(u), n(u), counts(u));
+        if (n(u) < MANY) {
+            for (ptrdiff_t i = indptr[u]; i < indptr[u + 1]; ++i)
+                if (held_out[i] >= first && held_out[i] < end) {
+                    Real& score = scores[held_out[i] - first];
+                    if (score != score && own(u)[i - indptr[u]] == own(u)[i - indptr[u]]) same[i] = NOT_RANKED;
+                    score = __builtin_nanf("");
+                }
+            compare_all(scores, n_scores, own(u), n(u), above + indptr[u], same + indptr[u]);
+        } else look_up_all(scores, end - first, sorted(u), n(u), counts(u));
     }
 
     void close(ptrdiff_t u) {
@@ -175,7 +226,7 @@ ptrdiff_t Places<Real>::of_factors(const Real* users, ptrdiff_t n_users, ptrdiff
     Real* const block = x + BLOCK_USERS * n_factors;
     Real* const own = block + BLOCK_USERS * PLACES_ITEMS;
     Real* const sorted = own + (indptr[n_users] - indptr[0]);
-    Counting<Real> counting = {indptr, seen_indptr, seen, own, sorted, counts, above, same, {}};
+    Counting<Real> counting = {indptr, held_out, seen_indptr, seen, own, sorted, counts, above, same, {}};
     for (ptrdiff_t u = 0; u < n_users; ++u) {
         own_scores(users + u * n_factors, n_factors, item_rows, held_out + indptr[u], counting.n(u), counting.own(u));
         counting.open(u);
@@ -212,18 +263,20 @@ ptrdiff_t Places<Real>::of_scores(const Real* all, ptrdiff_t n_users, ptrdiff_t 
                                   Real* numbers, int64_t* counts, int64_t* above, int64_t* same) {
     Real* const own = numbers + PLACES_ITEMS;
     Real* const sorted = own + (indptr[n_users] - indptr[0]);
-    Counting<Real> counting = {indptr, seen_indptr, seen, own, sorted, counts, above, same, {}};
+    Counting<Real> counting = {indptr, held_out, seen_indptr, seen, own, sorted, counts, above, same, {}};
     ptrdiff_t first_bad = n_users;
     for (ptrdiff_t u = n_users - 1; u >= 0; --u) {
         const Real* scores = all + u * n_items;
-        for (ptrdiff_t i = 0; i < counting.n(u); ++i) counting.own(u)[i] = scores[held_out[indptr[u] + i]];
+        for (ptrdiff_t i = 0; i < counting.n(u); ++i) counting.own(u)[i] = scores[held_out[indptr[u] + i]] + Real(0);
         counting.open(u);
         for (ptrdiff_t part = 0; part < n_items; part += PLACES_ITEMS) {
             const ptrdiff_t end = part + PLACES_ITEMS < n_items ? part + PLACES_ITEMS : n_items;
             int is_nan = 0;
-            for (ptrdiff_t i = part; i < end; ++i) is_nan |= scores[i] != scores[i];
+            for (ptrdiff_t i = part; i < end; ++i) {
+                is_nan |= scores[i] != scores[i];
+                numbers[i - part] = scores[i] + Real(0);  // of -0 it makes 0, which equals it
+            }
             if (is_nan) first_bad = u;
-            __builtin_memcpy(numbers, scores + part, (end - part) * sizeof(Real));
             counting.count(u, part, n_items, numbers);
         }
         counting.close(u);

@@ -125,7 +125,7 @@ def _count(
     if (failed < 0).any():
         raise MemoryError("a copy of item_factors, or the scores of a block of users, did not fit into memory")
     first_bad = int(failed.min())
-    if first_bad == shape[0] and (both := np.flatnonzero(same == 0)).size:
+    if first_bad == shape[0] and (both := np.flatnonzero(same <= 0)).size:
         row = int(np.searchsorted(indptr, both[0], side="right")) - 1
         raise ValueError(
             f"held_out and seen must have no item in common, got item {items[both[0]]} in both of row {row}"

@@ -91,6 +91,25 @@ def test_places_are_those_of_the_best_items(dtype):
         assert (same == 1).all()
 
 
+def test_zeros_of_both_signs_are_equal():
+    scores = np.array([[0.0, -0.0, 1.0, -0.0]])
+    for dtype in (np.float32, np.float64):
+        above, same = places(scores.astype(dtype), ([0, 2], [0, 1]), seen=([0, 1], [3]))
+        assert (above.tolist(), same.tolist()) == ([1, 1], [2, 2])
+
+
+@pytest.mark.parametrize("n_held_out", [2, 159, 160, 300])
+def test_few_and_many_held_out_items_are_counted_alike(n_held_out):
+    """Few are compared with every score, many are sorted and looked up."""
+    rng = np.random.default_rng(n_held_out)
+    scores = rng.integers(0, 90, (3, 1500)).astype(np.float32)
+    held_out = np.zeros((3, 1500), dtype=bool)
+    held_out[1, rng.choice(1500, n_held_out, replace=False)] = True
+    seen = ~held_out & (rng.random((3, 1500)) < 0.2)
+    got = places(scores, interactions_of(held_out), seen=interactions_of(seen))
+    assert list(zip(*(part.tolist() for part in got), strict=True)) == numpy_places(scores, held_out, seen)
+
+
 def test_infinities_are_ordinary_scores_and_equal_factors_tie():
     scores = [[-np.inf, np.inf, 0.0, -np.inf, np.inf]]
     above, same = places(scores, ([0, 5], [0, 1, 2, 3, 4]))

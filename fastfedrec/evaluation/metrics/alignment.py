@@ -100,15 +100,21 @@ def align(train: Interactions, test: Interactions, given: Interactions | None, *
     of_known, of_items = is_known[owners], columns[test.indices] >= 0
     kept = of_known & of_items
     seen = _stack(_rows_of(train, train.item_ids, in_train), _rows_of(given, train.item_ids, in_given))
-    tested = _matrix(owners[kept], columns[test.indices[kept]], seen.shape, np.flatnonzero(kept) + 1)
-    again = seen.multiply(tested != 0).tocsr() if not keep_seen else None
+    is_whole = kept.all() and (columns == np.arange(len(columns))).all()
+    if is_whole:
+        places = np.arange(1, test.n_interactions + 1)
+        tested = scipy.sparse.csr_array((places, test.indices, test.indptr), shape=seen.shape)
+    else:
+        tested = _matrix(owners[kept], columns[test.indices[kept]], seen.shape, np.flatnonzero(kept) + 1)
+    again = seen.multiply(tested).tocsr() if not keep_seen else None
     n_again = 0 if again is None else again.nnz
     if n_again:
         tested = (tested - tested.multiply(again != 0)).tocsr()
         tested.eliminate_zeros()
         tested.sort_indices()
     users = np.flatnonzero(np.diff(tested.indptr))
-    tested, seen = tested[users], seen[users]
+    if len(users) < test.n_users:
+        tested, seen = tested[users], seen[users]
     has_given = in_given[users] >= 0
     global_ids = train.global_user_ids[in_train[users]] if train.n_users else np.zeros(len(users), dtype=np.uint64)
     if given is not None and given.n_users:

@@ -6,7 +6,7 @@ Formulas are on docs/explanation/evaluation/metrics.md.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -106,10 +106,13 @@ class _Groups:
     earlier: np.ndarray  # h: test items in groups above
     n_relevant: np.ndarray  # R, of each user
     n_ranked: np.ndarray  # N, of each user
+    _within: dict[int, np.ndarray] = field(default_factory=dict)
 
     def within(self, cutoff: int) -> np.ndarray:
         """Places of each group among the first ones."""
-        return np.clip(cutoff - self.above, 0, self.same)
+        if cutoff not in self._within:  # six metrics ask for the same
+            self._within[cutoff] = np.minimum(np.maximum(cutoff - self.above, 0), self.same)
+        return self._within[cutoff]
 
     def add_up(self, values: np.ndarray) -> np.ndarray:
         """Sums over each user's groups."""
