@@ -61,7 +61,9 @@ def solve_users(
         users share, to the same precision.  "cg" takes a few steps of conjugate gradients from `start` [2]_: cheaper
         still, and an approximation, better with each epoch that starts where the last one ended.
     cg_steps : int
-        Steps of "cg", at least 1; with `n_factors` steps it is exact but for rounding.
+        Steps of "cg", at least 1.  In exact arithmetic `n_factors` steps would be enough; in the dtype's they are near
+        only where weights are: with weights from 1 to 1e4 they were seen to end 15 % of the user's largest factor away
+        in float32, 3 % in float64.  Where it has to be exact, use "cholesky".
     start : ndarray of shape (n_users, n_factors), optional
         Where "cg" starts, of the dtype of `item_factors`; zeros if omitted.
     out : ndarray of shape (n_users, n_factors) or None

@@ -1,5 +1,6 @@
 """What every fitted model of ratings offers beside score and recommend: predictions on the scale of the ratings."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
@@ -95,6 +96,17 @@ class RatingModel(ValueModel):
         self.grid = tuple(map(float, check_grid("grid", self.grid, high=32)))
         if max(map(abs, self.grid)) > _LARGEST_RATING:
             raise ValueError(f"grid must hold numbers from -1e100 to 1e100, got {self.grid}; use another scale")
+
+
+def warn_off_grid(data: Interactions, grid: Sequence[float], what: str, stacklevel: int) -> None:
+    """Say how many ratings are not on the grid: a figure of raw data, for where nothing is promised alone."""
+    if n_off := int((~np.isin(data.values_or_ones(), grid)).sum()):
+        warnings.warn(
+            f"{n_off} of {data.n_interactions} ratings are not on the grid {list(grid)} and {what}; pass the scale of "
+            "the data as grid=",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 class AdditiveModel(RatingModel):

@@ -15,6 +15,7 @@ from support.hostile_files import pack, unpack
 from support.models import MODELS, rated
 
 from fastfedrec import DPLCF, EASE, FMFLDP, Interactions, ItemKNN, Key, LaplaceRRSVD, Popularity, PrivRec, load
+from fastfedrec.accounting import Ledger
 from fastfedrec.core import model_files
 from fastfedrec.core.model_files import read_model, write_model
 from fastfedrec.core.npz import largest_content
@@ -51,6 +52,56 @@ def change_header(path, function):
 
 
 # ---- what is written ------------------------------------------------------------------------------------------------
+
+
+#: What a file leaves out on purpose: figures of raw data that were asked for, and everything that was sent.
+NOT_SAVED = {"history_", "records_"}
+
+
+def parts(value):
+    """An attribute as nested lists of plain values and arrays, so that two can be compared bit for bit."""
+    if isinstance(value, np.ndarray):
+        return [value.dtype.str, value.shape, value.tolist()]
+    if isinstance(value, dict):
+        return {name: parts(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [parts(part) for part in value]
+    if isinstance(value, Ledger):
+        return value.to_json()
+    if isinstance(value, (bool, int, float, str, bytes, type(None))):
+        return repr(value.item() if isinstance(value, np.generic) else value)  # NaN is itself
+    names = [name for name in (getattr(value, "__slots__", None) or vars(value)) if name[0] != "_"]
+    return [type(value).__name__, {name: parts(getattr(value, name)) for name in names}]
+
+
+def lost(before, after):
+    """Public attributes that are not what they were."""
+    names = {name for model in (before, after) for name in vars(model) if name.endswith("_") and name[0] != "_"}
+    kept = [{name: parts(value) for name, value in vars(model).items()} for model in (before, after)]
+    return sorted(name for name in names - NOT_SAVED if kept[0].get(name) != kept[1].get(name))
+
+
+def test_nothing_that_a_fit_found_is_lost(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    found = load(tmp_path / "model")
+    assert lost(fitted, found) == []
+    assert found.get_params() == fitted.get_params()
+    assert found.interactions_.catalogue == fitted.interactions_.catalogue
+    values = fitted.interactions_.values
+    if values is not None:  # ratings among them
+        assert found.interactions_.values.tobytes() == values.tobytes()
+
+
+def test_what_is_lost_would_be_seen(data, tmp_path):
+    model = LaplaceRRSVD(None, n_factors=2).fit(data, key=KEY)
+    model.n_epochs_ = 7  # of noise it keeps none
+    model.save(tmp_path / "model")
+    found = load(tmp_path / "model")
+    assert found.n_epochs_ == 7
+    del found.n_epochs_
+    found.item_biases_[3] += 1e-9
+    found.interactions_ = found.interactions_.binarize()
+    assert lost(model, found) == ["interactions_", "item_biases_", "n_epochs_"]
 
 
 def test_every_array_that_is_saved_has_a_rule(fitted):

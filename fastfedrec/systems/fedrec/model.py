@@ -32,7 +32,7 @@ from fastfedrec.systems.fedrec._traffic import VectorTraffic, count_vectors
 from fastfedrec.systems.fedrec._views import Messages, RecordedRound
 from fastfedrec.systems.fedrec.attacks import run_attacks
 from fastfedrec.systems.fedrec.rounds import FedRecRounds, FedRecState
-from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, solve_ratings
+from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, solve_ratings, warn_off_grid
 
 __all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]
 
@@ -245,12 +245,16 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         -----
         RuntimeWarning
             Training diverged; the last good round is kept, and every prediction is finite.
+        UserWarning
+            Ratings that are not on the grid, with hybrid filling and without `clip_norm`: nothing is promised there.
         """
         self._check_parameters()
         data = check_ratings(interactions, is_private=self.clip_norm is not None, least_users=1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
         self._recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
         self._limit(data.n_users)  # too many users are refused before anybody is asked
+        if self.clip_norm is None and self.channel is None:
+            warn_off_grid(data, self.grid, "train as they are, while predictions end where it does", stacklevel=3)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._mean_sent = self._expected_sent(data)
         ((system, state, n_rounds),) = self._plan(data, fit.key)
@@ -392,15 +396,17 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
             return self.user_factors_[users] @ self.item_factors_.T
 
     def _header(self) -> dict[str, Any]:
-        vectors = [finite_or_none(number) for number in astuple(self.vectors_)]
+        *counts, received, sent, ordinary = astuple(self.vectors_)
+        vectors = [*map(int, counts), *map(finite_or_none, (received, sent, ordinary))]
         return super()._header() | {"n_rounds": self.n_rounds_, "vectors": vectors}
 
     def _read_header(self, saved: SavedModel) -> None:
         super()._read_header(saved)
         self.n_rounds_, self.records_ = saved.integer("n_rounds", low=0), []
         found: list[Any] = [math.nan if number is None else number for number in saved.list_of("vectors", 5)]
-        if not all(type(number) in (int, float) and not number < 0 for number in found):
-            raise saved.error("vectors", f"must be numbers of at least 0, got {found}")
+        are_counts = all(type(number) is int for number in found[:2])
+        if not are_counts or not all(type(number) in (int, float) and not number < 0 for number in found):
+            raise saved.error("vectors", f"must be two whole numbers and three numbers, of at least 0, got {found}")
         self.vectors_ = VectorTraffic(found[0], found[1], *map(float, found[2:]))
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:

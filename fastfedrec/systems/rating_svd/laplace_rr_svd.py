@@ -5,10 +5,9 @@ distributed, decodes the reports so that means come out right, and trains.  The 
 the variants that do are exact finite channels.  Corrections: docs/explanation/systems/rating_svd/laplace-rr-svd.md.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -24,8 +23,9 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.rating_model import STARS, AdditiveModel, check_ratings, solve_ratings
+from fastfedrec.systems.rating_model import STARS, AdditiveModel, check_ratings, solve_ratings, warn_off_grid
 from fastfedrec.systems.rating_svd._biases import Biases, fit_biases, fit_hidden_biases, shrink
 from fastfedrec.systems.rating_svd._decoder import ReportDecoder
 from fastfedrec.systems.rating_svd._factors import Training, fit_published_factors, fit_residual_factors
@@ -220,14 +220,8 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     def _collect(self, data: Interactions, fit: Fit) -> RatingState:
         """Run the one round."""
         channel = self.channel  # one that cannot be made is refused before anybody is asked
-        # How many there are is a figure of raw data: said only where nothing is promised.
-        if channel is None and (n_off := self._count_off_grid(data)):
-            warnings.warn(
-                f"{n_off} of {data.n_interactions} ratings are not on the grid {list(self.grid)} and count as the "
-                "nearest value on it; pass the scale of the data as grid=",
-                UserWarning,
-                stacklevel=4,
-            )
+        if channel is None:
+            warn_off_grid(data, self.grid, "count as the nearest value on it", stacklevel=4)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._measure(data)
         self._tell(fit.ledger, channel, data.n_users, fit.key)
@@ -236,9 +230,6 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         return [Phase(self, self.initial_state(data, key))]
-
-    def _count_off_grid(self, data: Interactions) -> int:
-        return int((np.array(self.grid)[self._codes(data)] != data.values_or_ones()).sum())
 
     def _tell(self, ledger: Ledger, channel: Channel | None, n_users: int, key: Key) -> None:
         """Put into the ledger what the round's own event cannot say."""
@@ -311,6 +302,13 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         rest = data._replace(values=rest - model.user_biases_[users])
         model.user_factors_ = solve_ratings(rest, self.item_factors_, self._training.regularization)
         return model
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | {"n_epochs": self.n_epochs_}
+
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.n_epochs_ = saved.integer("n_epochs", low=0)
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         return {**super()._saved_rules(), "bias_prior_": ArrayRule(np.float64, (2,), 0.0)}

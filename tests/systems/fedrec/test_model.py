@@ -1,6 +1,7 @@
 """FedRec: what users speak of and send, what the server makes of it, what the ledger says, and the paper's figures."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from support.fedrec_case import RESPONSES, random_ratings, small_data
 from support.interaction_case import rows_of
 from support.significance import counts_are, share_is, tilted
 
-from fastfedrec import FedRec, Interactions, Key, hardware, load
+from fastfedrec import FedRec, FedRecPlusPlus, Interactions, Key, hardware, load
 from fastfedrec.accounting import Gaussian, LocalReports, Unprotected
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.receiver import RoundReceiver
@@ -316,6 +317,22 @@ def test_what_is_moved():
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [FedRec, FedRecPlusPlus])
+def test_ratings_off_the_grid_are_told_only_where_nothing_is_promised(kind):
+    data = Interactions.from_arrays([1, 1, 2, 2], [1, 2, 1, 3], [2.5, 3, 70, 4])
+    with pytest.warns(UserWarning, match=r"2 of 4 ratings are not on the grid \[1\.0, .*pass the scale"):
+        kind(n_factors=2, n_rounds=1).fit(data, key=Key.from_seed(1))
+    response = {"filling": "randomized_response"} if kind is FedRec else {}
+    quiet = [{"clip_norm": 1.0, "divisor": 2.0}, {"grid": (2.5, 3, 4, 70)}]
+    if kind is FedRec:
+        quiet.append(response | {"keep_probability": 0.9, "add_probability": 0.1})
+    for options in quiet:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            warnings.simplefilter("ignore", RuntimeWarning)  # that factors diverge on ratings of 70
+            kind(n_factors=2, n_rounds=1, **options).fit(data, key=Key.from_seed(1))
 
 
 @pytest.mark.parametrize(
