@@ -6,7 +6,7 @@ INSTALL := pip install --quiet --disable-pip-version-check --no-compile
 BIN := $(VENV)/bin
 KERNELS := $(shell find _kernels -name '[a-z]*.pyx')
 KERNEL_TESTS := $(join $(patsubst _kernels/%,tests/%,$(dir $(KERNELS))),$(patsubst %.pyx,test_%.py,$(notdir $(KERNELS))))
-KERNEL_TESTS += tests/evaluation/test_ranking_metrics.py tests/systems/fmf/test_fmf_ldp_runs.py
+KERNEL_TESTS += tests/evaluation/metrics/test_evaluate.py tests/evaluation/metrics/test_sampled.py tests/systems/fmf/test_fmf_ldp_runs.py
 SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json') \
 	$(shell find _kernels -name '*.p[yx]*' -o -name '*.h' -o -name '*.cpp')
 

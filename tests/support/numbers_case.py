@@ -248,6 +248,7 @@ ACCOUNTING = {
     "shuffle.split_reports": call(n_reports=3),
     "shuffle.zero_out_loss": call(epsilon=ONE, n_reports=2, n_users=100),
     "views.composed_epsilon": call(events={LOCAL: 2}, view="server", delta=SMALL),
+    "views.cost_of": call(events={LOCAL: 2}, view="server", delta=SMALL),
 }
 
 FUNCTIONS = {
@@ -548,6 +549,7 @@ CALLED_BY_ENGINES = {
 EXEMPT = {
     "a record that the package fills in": (
         "studies.advise.advice.Advice", "studies.advise.advice.Offer", "audit.bounds.AuditResult",
+        "accounting.views.Cost",
         "compute.networks.client_updates.ClientUpdates", "compute.clustering.KMeans",
         "data.features.FeatureTable", "evaluation.new_users.PersonalizationSplit", "compute.sgd.FactorModel",
         "studies.sweep.cells.Cell", "evaluation.metrics.results.Evaluation", "evaluation.metrics.names.Metric",
@@ -565,7 +567,7 @@ EXEMPT = {
         "systems.dplcf.estimate_cooccurrences", "systems.dplcf.sum_answers",
         "systems.rating_svd.baselines.collect_ratings",
         "systems.gram.shuffled_sketch.mean_magnitude", "systems.baselines.item_models.neighbor_rules",
-        "systems.recommender.check_interactions", "compute.ranking.held_out_ranks_factors",
+        "compute.ranking.held_out_ranks_factors", "data.times.check_timestamps",
         "evaluation.rating_metrics.predict_errors", "evaluation.metrics.resampling.bootstrap_sums",
         "evaluation.metrics.resampling.sign_test",
     ),

@@ -169,6 +169,7 @@ def test_encodings_equal_the_twin(longest, dtype):
     assert items.dtype == dtype
 
 
+@pytest.mark.nightly  # each compiles anew; on the best, and on none, all tests of this file run
 @pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
 def test_every_width_of_vectors_equals_the_twin(instruction_set):
     with hardware.use_instruction_set(instruction_set):
@@ -340,7 +341,7 @@ def test_bad_encoders_and_sequences_are_named():
 # ---- threads ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.nightly)])  # compiles anew
 def test_bits_do_not_depend_on_threads(dtype):
     case = Case(n_clients=20, n_examples=12, longest=20, dtype=dtype)
     runs = []

@@ -151,6 +151,7 @@ def test_without_a_compiler():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.nightly  # each compiles anew; on the best, and on none, all tests of this file run
 @pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
 def test_every_width_of_vectors_equals_the_twin(instruction_set):
     with hardware.use_instruction_set(instruction_set):

@@ -319,7 +319,7 @@ def test_movielens_users_as_they_are(movielens):
 
 @pytest.mark.slow
 def test_movielens_people_who_were_not_trained_on(movielens):
-    order = np.random.default_rng(6).permutation(movielens[0].n_users)
+    order = np.random.default_rng(6).permutation(movielens.train.n_users)
     ours, theirs = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
     train, _ = resampled(*(part._take_users(ours) for part in movielens), 50_000)
     others, test = resampled(*(part._take_users(theirs) for part in movielens), 20_000, seed=7)
