@@ -60,7 +60,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
         "auto" is .3, .1 and 1.5; with it the last two are .01 and 0, and the step follows the estimate's known noise:
         round t's noise moves every item factor by a standard deviation of .06 / (1 + t/10) (.001 as published).
     regularization : float
-        Weight of |x|^2 of each user's factors and of |V|^2 beside the loss that is summed over users, as in ALS.
+        Weight of ``|x|^2`` of each user's factors and of ``|V|^2`` beside the loss summed over users, as in ALS.
     delta : float
         At which a new ledger states the shuffle-model figure.
     variant : {"guaranteed", "published"}
