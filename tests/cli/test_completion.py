@@ -56,10 +56,11 @@ def test_the_program_answers_a_shell(tmp_path):
 # ---- bad inputs ----------------------------------------------------------------------------------------------------
 
 
-def test_without_argcomplete_a_shell_gets_no_answer(monkeypatch):
+def test_without_argcomplete_a_shell_gets_no_answer(monkeypatch, capfd):
     monkeypatch.setenv("_ARGCOMPLETE", "1")
     monkeypatch.setitem(sys.modules, "argcomplete", None)
     complete(build_parser())
+    assert capfd.readouterr() == ("", "")
 
 
 def test_without_a_line_there_are_no_parameters(monkeypatch):
