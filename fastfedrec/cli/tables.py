@@ -9,6 +9,7 @@ from typing import Any
 
 from fastfedrec.cli.outputs import show
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.times import UNITS
 from fastfedrec.datasets import load_table
 from fastfedrec.datasets.table_files import find_layout
 
@@ -25,7 +26,8 @@ def add_columns(command: argparse.ArgumentParser) -> None:
     group.add_argument("--user", metavar="COLUMN", help="who")
     group.add_argument("--item", metavar="COLUMN", help="what")
     group.add_argument("--value", metavar="COLUMN", help="the rating or count")
-    group.add_argument("--timestamp", metavar="COLUMN", help="when: seconds since 1970, or ISO 8601")
+    group.add_argument("--timestamp", metavar="COLUMN", help="when: whole numbers, or ISO 8601")
+    group.add_argument("--timestamp-unit", choices=UNITS, help="what dates and times become, since 1970 (default: s)")
     group.add_argument(
         "--separator", metavar="TEXT", help=r"between two fields, as ',' '::' or '\t'; found if not given"
     )
@@ -48,8 +50,10 @@ def is_table(path: Path) -> bool:
 
 def told_columns(arguments: argparse.Namespace) -> list[str]:
     """The options given that are about the columns of a table."""
-    named = [f"--{role}" for role in (*_COLUMNS, "separator") if getattr(arguments, role, None) is not None]
-    return named + [f"--no-{what}" for what in ("header", "quotes") if getattr(arguments, f"no_{what}", False)]
+    named = [role for role in (*_COLUMNS, "separator", "timestamp_unit") if getattr(arguments, role, None) is not None]
+    return [f"--{role.replace('_', '-')}" for role in named] + [
+        f"--no-{what}" for what in ("header", "quotes") if getattr(arguments, f"no_{what}", False)
+    ]
 
 
 def read_table(
@@ -65,6 +69,7 @@ def read_table(
         options = {role: text if text is None else int(text) for role, text in options.items()}
     separator = None if arguments.separator is None else arguments.separator.replace(r"\t", "\t")
     options |= {"separator": separator, "header": header, "quotes": not arguments.no_quotes}
+    options |= {"timestamp_unit": arguments.timestamp_unit or "s"}
     layout = find_layout(path, **options)
     columns = {role: layout.names[place] for role, place in layout.places.items()}
     if of_ratings and "value" not in columns:

@@ -10,8 +10,9 @@ from fastfedrec.core.check import check_choice, plain_array
 #: A timestamp that is not known.
 MISSING_TIMESTAMP = np.iinfo(np.int64).min
 
-#: What a date or time may become a number of, since 1970.
-UNITS = ("s", "ms", "us", "ns")
+#: What a date or time may become a number of, since 1970, and the digits of a second that it keeps.
+DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+UNITS = tuple(DIGITS)
 
 _LARGEST = np.iinfo(np.int64).max
 

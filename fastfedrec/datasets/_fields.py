@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 
-from fastfedrec.data.interactions import MISSING_TIMESTAMP
+from fastfedrec.data.times import DIGITS, MISSING_TIMESTAMP
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")  # as Python writes one: what is written in two ways is two ids
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _DECIMAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _CLOCK = re.compile(
-    r"([T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(:(?P<second>[0-9]{2})(\.[0-9]+)?)?"
+    r"([T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(:(?P<second>[0-9]{2})(\.(?P<part>[0-9]+))?)?"
     r"(?P<zone>Z|(?P<sign>[-+])(?P<hours>[0-9]{2})(:?(?P<minutes>[0-9]{2}))?)?)?"
 )
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -27,7 +27,7 @@ class Kind(Enum):
     ID = "a whole number of at most 63 bits as Python writes it"
     WHOLE = "a whole number of at most 63 bits"
     DECIMAL = "a finite number"
-    ISO = "a date or date and time of ISO 8601, as seconds since 1970, in UTC where it names no zone"
+    ISO = "a date or date and time of ISO 8601, as a number since 1970, in UTC where it names no zone"
     TEXT = "text, not empty"
 
 
@@ -35,7 +35,8 @@ class Kind(Enum):
 class Field:
     """What stands in one place of every line, and in words what it must be.
 
-    Numbers are from `low` to `high`, and multiples of `step` where that is not 0.  What is `optional` may be empty.
+    Numbers are from `low` to `high`, and multiples of `step` where that is not 0; dates and times become numbers of
+    `unit`, which cuts no part of them.  What is `optional` may be empty.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Field:
     low: float = -math.inf
     high: float = math.inf
     step: float = 0.0
+    unit: str = "s"
 
     def allows(self, number: float) -> bool:
         """Whether a number is in the limits."""
@@ -80,7 +82,7 @@ def parse_field(field: Field, text: str) -> int | float | str | None:
     if field.kind is Kind.TEXT:
         return text
     if field.kind is Kind.ISO:
-        return _parse_iso(text)
+        return _parse_iso(text, field.unit)
     if field.kind is Kind.ID:
         number: float = int(text) if _INTEGER.fullmatch(text) else math.nan
     else:
@@ -93,30 +95,35 @@ def parse_field(field: Field, text: str) -> int | float | str | None:
     return number if -_MOST <= number <= _MOST and field.allows(number) else None
 
 
-def _parse_iso(text: str) -> int | None:
-    day, clock = iso_day(text[:10]), iso_clock(text[10:])
-    return None if day is None or clock is None else day + clock
+def _parse_iso(text: str, unit: str) -> int | None:
+    day, clock = iso_day(text[:10], unit), iso_clock(text[10:], unit)
+    return None if day is None or clock is None or not -_MOST <= day + clock <= _MOST else day + clock
 
 
-def iso_day(text: str) -> int | None:
-    """Seconds from 1970 to a day such as 2009-02-13; None for what is none."""
+def iso_day(text: str, unit: str) -> int | None:
+    """Units from 1970 to a day such as 2009-02-13; None for what is none."""
     if not _DAY.fullmatch(text):
         return None
     try:
-        return 86400 * (date.fromisoformat(text) - date(1970, 1, 1)).days
+        return 86400 * (date.fromisoformat(text) - date(1970, 1, 1)).days * 10 ** DIGITS[unit]
     except ValueError:
         return None
 
 
-def iso_clock(text: str) -> int | None:
-    """Seconds from a day's begin in UTC to what follows its date: such as T23:31, " 23:31:30.25+01:00" or nothing."""
+def iso_clock(text: str, unit: str) -> int | None:
+    """Units from a day's begin in UTC to what follows its date: such as T23:31, " 23:31:30.25+01:00" or nothing.
+
+    None where it is none of these, or has a part that the unit would cut.
+    """
     match = _CLOCK.fullmatch(text)
     if match is None:
         return None
     hour, minute, second, hours, minutes = (
         int(match[part] or 0) for part in ("hour", "minute", "second", "hours", "minutes")
     )
-    if hour > 23 or minute > 59 or second > 59 or hours > 23 or minutes > 59:
+    part, digits = (match["part"] or "").rstrip("0"), DIGITS[unit]
+    if hour > 23 or minute > 59 or second > 59 or hours > 23 or minutes > 59 or len(part) > digits:
         return None
     offset = 3600 * hours + 60 * minutes
-    return 3600 * hour + 60 * minute + second - (-offset if match["sign"] == "-" else offset)
+    seconds = 3600 * hour + 60 * minute + second - (-offset if match["sign"] == "-" else offset)
+    return seconds * 10**digits + int(part.ljust(digits, "0") or 0)

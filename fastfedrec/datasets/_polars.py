@@ -14,6 +14,7 @@ from fastfedrec.datasets._fields import Field, Kind, iso_clock, iso_day
 
 _imported_in: int | None = None  # the process whose import of polars was ours
 _POWERS = [10**k for k in range(1, 19)]
+_FAR = 2**62  # of a day and of a time of the day, so that the sum is one of 64 bits
 
 
 def import_polars(what: str) -> Any:
@@ -109,7 +110,7 @@ def parse_lines(
         if field.kind is Kind.TEXT:
             column = _texts(series, field, next(numberings))
         elif field.kind is Kind.ISO:
-            column = _moments(series)
+            column = _moments(series, field.unit)
         elif field.kind is Kind.DECIMAL:
             column = _decimals(series.to_numpy(), field)
         else:
@@ -177,14 +178,14 @@ def _texts(series: Any, field: Field, known: dict[str, int]) -> np.ndarray | Non
     return np.array([*numbers, MISSING_TIMESTAMP], dtype=np.int64)[codes]
 
 
-def _moments(series: Any) -> np.ndarray | None:
-    """Seconds since 1970, of days and times of the day that are read once each."""
+def _moments(series: Any, unit: str) -> np.ndarray | None:
+    """Numbers since 1970, of days and times of the day that are read once each."""
     total: np.ndarray = np.zeros(len(series), dtype=np.int64)
     for part, read in ((series.str.slice(0, 10), iso_day), (series.str.slice(10), iso_clock)):
         distinct, codes = coded(part)
-        seconds = [read(text) for text in distinct]
-        if None in seconds:
+        numbers = [read(text, unit) for text in distinct]
+        if any(number is None or abs(number) > _FAR for number in numbers):
             return None
-        total += np.array([*seconds, 0], dtype=np.int64)[codes]
+        total += np.array([*numbers, 0], dtype=np.int64)[codes]
     total[series.is_null().to_numpy()] = MISSING_TIMESTAMP
     return total

@@ -23,7 +23,6 @@ from fastfedrec.data.pairs import (
 )
 from fastfedrec.data.store import StoredInteractions, open_interactions
 from fastfedrec.data.store_files import new_folder, write_array, write_document
-from fastfedrec.data.times import check_timestamps
 from fastfedrec.datasets._fields import Field
 from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.table_files import Layout, find_layout, parquet_batches, read_text
@@ -47,6 +46,7 @@ def store_table(
     duplicates: str | None = None,
     item_ids: Sequence[Hashable] | np.ndarray | None = None,
     unlisted: str = "error",
+    timestamp_unit: str = "s",
 ) -> StoredInteractions:
     r"""Read a CSV, TSV or Parquet file into a folder, with memory for ids and blocks of rows only.
 
@@ -73,6 +73,8 @@ def store_table(
         As in `load_table`.
     unlisted : {"error", "drop"}
         As in `load_table`.
+    timestamp_unit : {"s", "ms", "us", "ns"}
+        As in `load_table`.
 
     Returns
     -------
@@ -98,7 +100,7 @@ def store_table(
     if duplicates is not None:
         check_choice("duplicates", duplicates, DUPLICATES)
     check_choice("unlisted", unlisted, UNLISTED)
-    layout = find_layout(path, user, item, value, timestamp, separator, header, quotes)
+    layout = find_layout(path, user, item, value, timestamp, separator, header, quotes, timestamp_unit)
     with new_folder(folder) as partial:
         spool = partial / "spool"
         spool.mkdir()
@@ -175,9 +177,7 @@ def _spool_parquet(layout: Layout, folder: Path) -> dict[str, Any]:
         for role, column in batch.items():
             if role == "value":
                 column = check_values("values", column, len(column)).astype(np.float64)
-            elif role == "timestamp":
-                column = check_timestamps(column, len(column), unit="s")
-            else:
+            elif role != "timestamp":
                 column = _number(layout, role, column, numbers[role])
             spool.append(role, column)
     return {role: Coded(list(numbers[role]), c) if numbers.get(role) else c for role, c in spool.items()}  # type: ignore[arg-type]

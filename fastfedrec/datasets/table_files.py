@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec.core.check import check_flag, check_integer
+from fastfedrec.core.check import check_choice, check_flag, check_integer
 from fastfedrec.data.ids import Coded
-from fastfedrec.data.times import check_timestamps
+from fastfedrec.data.times import UNITS, check_timestamps
 from fastfedrec.datasets._fields import Field, FieldError, Kind, parse_field
 from fastfedrec.datasets._headers import known_columns
 from fastfedrec.datasets._polars import coded, import_polars
@@ -24,7 +24,13 @@ from fastfedrec.datasets.files import refuse
 _PARQUET = (".parquet", ".pq")
 _ID = "an id"
 _VALUE = "a finite number"
-_TIME = "whole seconds since 1970 in every line, or ISO 8601 such as 2009-02-13T23:31:30Z in every line"
+_TIME = (
+    "whole seconds since 1970 in every line, or ISO 8601 such as 2009-02-13T23:31:30Z in every line (with parts of a "
+    "second it needs timestamp_unit='ms', 'us' or 'ns')"
+)
+_FINE_TIME = (
+    "whole numbers in every line, or ISO 8601 in every line that 64 bits of timestamp_unit={unit!r} hold exactly"
+)
 _SEPARATORS = ("\t", "::", ",", ";", "|", " ")  # looked for in this order
 
 # What a column may hold: the first kind that fits all of its lines.
@@ -33,9 +39,9 @@ _KINDS: dict[str, tuple[dict[str, Any], ...]] = {
     "item": ({"kind": Kind.ID, "rule": _ID}, {"kind": Kind.TEXT, "rule": _ID}),
     "value": ({"kind": Kind.DECIMAL, "rule": _VALUE},),
     "timestamp": (
-        {"kind": Kind.WHOLE, "rule": _TIME, "optional": True},
-        {"kind": Kind.ISO, "rule": _TIME, "optional": True},
-        {"kind": Kind.DECIMAL, "rule": _TIME, "step": 1.0, "low": -(2.0**53), "high": 2.0**53},  # as 978300760.0
+        {"kind": Kind.WHOLE, "optional": True},
+        {"kind": Kind.ISO, "optional": True},
+        {"kind": Kind.DECIMAL, "step": 1.0, "low": -(2.0**53), "high": 2.0**53},  # as 978300760.0
     ),
 }
 
@@ -53,6 +59,16 @@ class Layout:
     quotes: bool
     first_line: int  # of the rows
     is_parquet: bool
+    timestamp_unit: str
+
+    def kinds(self) -> dict[int, tuple[dict[str, Any], ...]]:
+        """What each place that is read may hold."""
+        rule = _TIME if self.timestamp_unit == "s" else _FINE_TIME.format(unit=self.timestamp_unit)
+        times = {"rule": rule, "unit": self.timestamp_unit}
+        return {
+            place: tuple(kind | times if role == "timestamp" else kind for kind in _KINDS[role])
+            for role, place in self.places.items()
+        }
 
 
 def find_layout(
@@ -64,8 +80,10 @@ def find_layout(
     separator: str | None,
     header: bool,
     quotes: bool,
+    timestamp_unit: str = "s",
 ) -> Layout:
     """The layout that the arguments of `load_table` describe."""
+    check_choice("timestamp_unit", timestamp_unit, UNITS)
     path, header, quotes = Path(path), check_flag("header", header), check_flag("quotes", quotes)
     names = table_columns(path, separator, quotes=quotes)
     parquet = is_parquet(path)
@@ -78,9 +96,9 @@ def find_layout(
     if not by_name:
         names = [f"column {place}" for place in range(len(names))]
     if parquet:
-        return Layout(path, names, places, "", quotes, 1, True)
+        return Layout(path, names, places, "", quotes, 1, True, timestamp_unit)
     first = _first_record(path, separator, quotes)
-    return Layout(path, names, places, first.separator, quotes, 1 + header * first.n_lines, False)
+    return Layout(path, names, places, first.separator, quotes, 1 + header * first.n_lines, False, timestamp_unit)
 
 
 def _recognized(
@@ -218,7 +236,7 @@ def _find_columns(
 
 def read_text(layout: Layout, reader_type: type[ColumnReader] = ColumnReader, **options: Any) -> dict[str, Any]:
     """Each role's column.  What proves to hold another of its kinds is read again as that."""
-    kinds = {place: _KINDS[role] for role, place in layout.places.items()}
+    kinds = layout.kinds()
     encoding = "utf-8"
     while True:
         fields = [
@@ -297,7 +315,8 @@ def _parquet_arrays(layout: Layout, table: Any) -> dict[str, Any]:
                 f"{layout.path}: column {name!r} ({role}) has {n_missing} missing entries; drop or fill those rows"
             )
         if role == "timestamp":
-            columns[role] = check_timestamps(column, len(column), unit="s", name=f"{layout.path}: column {name!r}")
+            where = f"{layout.path}: column {name!r}"
+            columns[role] = check_timestamps(column, len(column), unit=layout.timestamp_unit, name=where)
         else:
             columns[role] = Coded(*coded(column)) if str(column.dtype) == "String" else column.to_numpy()
     return columns

@@ -26,6 +26,7 @@ def load_table(
     item_ids: Sequence[Hashable] | np.ndarray | None = None,
     user_ids: Sequence[Hashable] | np.ndarray | None = None,
     unlisted: str = "error",
+    timestamp_unit: str = "s",
 ) -> Interactions:
     r"""Read a CSV, TSV or Parquet file with one row per interaction.
 
@@ -45,9 +46,9 @@ def load_table(
         ``business_id``).  Where neither is given, so are `value` and `timestamp` that are not.  Which columns are taken
         is logged, at level INFO.
     value, timestamp : str or int or None
-        Column of the ratings or counts, and of the time: seconds since 1970 (any whole numbers will do), or
-        dates or dates and times of ISO 8601, which become seconds, in UTC where they name no zone.  An empty time
-        becomes `fastfedrec.data.interactions.MISSING_TIMESTAMP`.
+        Column of the ratings or counts, and of the time: whole numbers, which are taken as they are (most are seconds
+        since 1970), or dates or dates and times of ISO 8601, in UTC where they name no zone.  An empty time becomes
+        `fastfedrec.data.interactions.MISSING_TIMESTAMP`.
     separator : str or None
         What stands between two fields, such as ``"\t"`` or ``"::"``; None takes the first of tab, ``::``, comma,
         semicolon, bar and space that the first line holds.  Not for Parquet.
@@ -64,6 +65,8 @@ def load_table(
         All users, in this order, as in `Interactions.from_arrays`; None takes those of the data.
     unlisted : {"error", "drop"}
         What becomes of a row whose item or user is not listed.
+    timestamp_unit : {"s", "ms", "us", "ns"}
+        What dates and times become, since 1970.  One that has parts which the unit would cut is refused.
 
     Returns
     -------
@@ -94,7 +97,7 @@ def load_table(
     >>> data.user_ids.tolist(), data.item_ids.tolist()
     (['ann', 'bob'], [7, 9])
     """
-    layout = find_layout(path, user, item, value, timestamp, separator, header, quotes)
+    layout = find_layout(path, user, item, value, timestamp, separator, header, quotes, timestamp_unit)
     columns = read_parquet(layout) if layout.is_parquet else read_text(layout)
     return to_interactions(
         columns["user"], columns["item"], columns.get("value"), columns.get("timestamp"), duplicates=duplicates,

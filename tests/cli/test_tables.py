@@ -79,6 +79,14 @@ def test_quotes_may_be_text(tmp_path):
     assert fit(tmp_path, path, "--no-quotes")[1].item_ids.tolist() == ['"x', '5" pipe']
 
 
+def test_parts_of_a_second_need_a_unit(tmp_path, capsys):
+    path = write(tmp_path, "x.csv", "user,item,timestamp\na,1,2024-05-01T00:00:00.5Z\na,2,2024-05-01\n")
+    assert fit(tmp_path, path)[0] == 2
+    assert "timestamp_unit='ms'" in capsys.readouterr().err
+    status, data = fit(tmp_path, path, "--timestamp-unit", "ms")
+    assert (status, data.timestamps.tolist()) == (0, [1714521600500, 1714521600000])
+
+
 def test_nothing_is_told_of_columns_that_are_called_what_they_are(tmp_path, capsys):
     fit(tmp_path, write(tmp_path, "x.csv", text(header="user,item,value")))
     assert capsys.readouterr().err == ""

@@ -16,9 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from naive.datasets import tables as naive
 
-from fastfedrec.data.interactions import MISSING_TIMESTAMP
+from fastfedrec.data.times import DIGITS, MISSING_TIMESTAMP, UNITS
 from fastfedrec.datasets import columns as _columns
-from fastfedrec.datasets import load_table
+from fastfedrec.datasets import load_table, store_table
 from fastfedrec.datasets._fields import Field, FieldError, Kind
 from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.table_files import table_columns
@@ -170,16 +170,22 @@ moments = st.datetimes(min_value=datetime(1, 1, 3), max_value=datetime(9999, 12,
 zones = st.sampled_from([None, UTC, *(timezone(timedelta(minutes=m)) for m in (-765, -60, 1, 330, 1439))])
 
 
-@given(moments, zones, st.sampled_from(["date", "minutes", "seconds", "microseconds"]), st.sampled_from("T "))
-def test_dates_equal_pythons(moment, zone, precision, between):
+@given(
+    moments,
+    zones,
+    st.sampled_from(["date", "minutes", "seconds", "milliseconds", "microseconds"]),
+    st.sampled_from("T "),
+    st.sampled_from(UNITS),
+)
+def test_dates_equal_pythons_or_are_refused_where_a_part_would_be_cut(moment, zone, precision, between, unit):
     if precision == "date":
         field = moment.date().isoformat()
     else:
         field = moment.replace(tzinfo=zone).isoformat(between, timespec=precision)
-    expected = naive.from_iso(field)
-    assert fits(field, Kind.ISO) == expected
+    expected = naive.from_iso(field, DIGITS[unit])
+    assert fits(field, Kind.ISO, unit=unit) == expected
     if field.endswith("+00:00"):
-        assert fits(field[:-6] + "Z", Kind.ISO) == fits(field[:-3], Kind.ISO) == expected
+        assert fits(field[:-6] + "Z", Kind.ISO, unit=unit) == fits(field[:-3], Kind.ISO, unit=unit) == expected
     assert fits(field[:-1] + "x", Kind.ISO) == "refused"
 
 
@@ -191,6 +197,29 @@ def test_days_that_do_not_exist_are_refused(year, month, day, hour, minute):
     except ValueError:
         expected = "refused"
     assert fits(field, Kind.ISO) == expected
+
+
+@pytest.mark.parametrize(
+    ("field", "unit", "expected"),
+    [
+        ("1970-01-01T00:00:01.000", "s", 1),  # nothing but zeros is cut
+        ("1970-01-01T00:00:01.5", "s", "refused"),
+        ("1970-01-01T00:00:01.5000", "ms", 1_500),
+        ("1970-01-01T00:00:01.0005", "ms", "refused"),
+        ("1969-12-31T23:59:59.25", "ms", -750),
+        ("1970-01-01T00:00:01.5+01:00", "us", -3_598_500_000),
+        ("1970-01-01T00:00:00.123456789", "ns", 123_456_789),
+        ("1970-01-01T00:00:00.1234567891", "ns", "refused"),
+        ("2262-04-11T23:47:16.854775807", "ns", 2**63 - 1),
+        ("2262-04-11T23:47:16.854775808", "ns", "refused"),
+        ("1677-09-21T00:12:43.145224193", "ns", -(2**63) + 1),
+        ("1677-09-21T00:12:43.145224192", "ns", "refused"),  # which is how a missing one is written
+        ("9999-12-31T23:59:59.999", "ms", 253_402_300_799_999),
+        ("9999-12-31", "ns", "refused"),
+    ],
+)
+def test_parts_of_a_second_and_the_ends_of_64_bits(field, unit, expected):
+    assert fits(field, Kind.ISO, unit=unit) == expected
 
 
 NO_DATES = [
@@ -571,6 +600,26 @@ def test_the_line_is_named_below_line_ends_in_quotes(tmp_path):
     path = write(tmp_path, 'u,i,v\n"a\nb\nc",1,2\nd,1,x\n')
     with pytest.raises(ValueError, match=r"line 5: v must be a finite number, got 'x'"):
         load_table(path, user="u", item="i", value="v")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_two_moments_of_one_second_keep_their_order_or_are_refused(tmp_path, suffix):
+    moments = ["2024-05-01T12:00:00.750Z", "2024-05-01T12:00:00.250Z"]
+    if suffix == "csv":
+        path = write(tmp_path, f"u,i,t\n1,1,{moments[0]}\n1,2,{moments[1]}\n")
+    else:
+        path = tmp_path / "table.parquet"
+        times = pl.Series(moments).str.to_datetime("%Y-%m-%dT%H:%M:%S%.fZ", time_unit="us", time_zone="UTC")
+        pl.DataFrame({"u": [1, 1], "i": [1, 2], "t": times}).write_parquet(path)
+    with pytest.raises(ValueError, match="timestamp_unit=") as caught:
+        load_table(path, user="u", item="i", timestamp="t")
+    assert "line 2: t must be" in str(caught.value) or "column 't'[0] is" in str(caught.value)
+    with pytest.raises(ValueError, match="timestamp_unit must be one of"):
+        load_table(path, user="u", item="i", timestamp="t", timestamp_unit="minutes")
+    expected = [1714564800750, 1714564800250]
+    assert load_table(path, user="u", item="i", timestamp="t", timestamp_unit="ms").timestamps.tolist() == expected
+    stored = store_table(path, tmp_path / "stored", user="u", item="i", timestamp="t", timestamp_unit="ms")
+    assert stored.timestamps.tolist() == expected
 
 
 def test_seconds_and_dates_in_one_column(tmp_path):

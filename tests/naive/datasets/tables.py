@@ -3,7 +3,8 @@
 import csv
 import io
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 
 
 def read_rows(text, separator, n_skip=0):
@@ -27,8 +28,10 @@ def seconds(fields):
     return [from_iso(field) if field else None for field in fields]
 
 
-def from_iso(field):
+def from_iso(field, digits=0):
+    """A date and time as a number of 10**-digits seconds, or "refused" where that cuts a part of it."""
     moment = datetime.fromisoformat(field)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() // 1)
+    exact = Fraction((moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1), 10**6) * 10**digits
+    return int(exact) if exact.denominator == 1 and abs(exact) < 2**63 else "refused"
