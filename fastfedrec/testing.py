@@ -21,6 +21,8 @@ from fastfedrec.data.interactions import Interactions
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
+__all__ = ["ALPHA", "assert_clipped", "assert_epsilon", "assert_unbiased", "interactions", "mechanism_inputs", "shards"]
+
 #: Chance that one statistical assertion fails although all is well.  A suite of a thousand such assertions then
 #: raises a false alarm once in a thousand runs.
 ALPHA = 1e-6

@@ -21,7 +21,7 @@ EVERY_MODEL = (
 )
 MODEL_LINES = {"    UserMean,\n": "    Toy,\n", "]\n\n\ndef rated": "    Toy(),\n"}
 NEW = {
-    "fastfedrec/systems/toy/__init__.py": '"""Items by their least value."""\n',
+    "fastfedrec/systems/toy/__init__.py": '"""Items by their least value."""\n\n__all__: list[str] = []\n',
     "fastfedrec/systems/toy/model.py": '''"""A toy: every user is recommended the items that came first."""
 
 from typing import ClassVar
@@ -33,6 +33,8 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.baselines.popularity import Baseline
+
+__all__ = ["Toy"]
 
 
 class Toy(Baseline):
@@ -109,8 +111,8 @@ def run(tree, *command):
 
 def check(tree, *more):
     """The tests of the tree."""
-    tests = ["tests/test_layers.py", "tests/test_conventions.py", EVERY_MODEL, *more]
-    chosen = "mirror or has_a_page or on_a_page or layer or short or numpydoc_toy or first or every_model_is_here"
+    tests = ["tests/test_api.py", "tests/test_layers.py", "tests/test_conventions.py", EVERY_MODEL, *more]
+    chosen = "mirror or has_a_page or on_a_page or layer or short or numpydoc_toy or first or every_model or lists_what"
     return run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests)
 
 

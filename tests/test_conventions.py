@@ -267,12 +267,13 @@ def test_names_are_imported_when_they_are_used():
 
 
 def test_files_are_short():
+    names = re.compile(r"^__all__ = \[.*?\]\n\n", re.MULTILINE | re.DOTALL)  # which may be long, and is no code
     long = {
         str(path.relative_to(ROOT)): n
         for folder in ("fastfedrec", "_kernels", "benches")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".pyx", ".pxd", ".pxi", ".h", ".cpp")
-        and (n := len(path.read_text().splitlines())) > 450
+        and (n := len(names.sub("", path.read_text()).splitlines())) > 450
     }
     assert long == {}
 

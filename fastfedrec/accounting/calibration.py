@@ -10,6 +10,8 @@ from fastfedrec.accounting.events import CentralRelease, Event, Gaussian, Laplac
 from fastfedrec.accounting.pld import PLDAccountant
 from fastfedrec.core.check import check_epsilon, check_instance, check_integer, check_real
 
+__all__ = ["calibrate_epsilon_per_report", "calibrate_n_reports", "calibrate_n_rounds", "calibrate_noise_multiplier"]
+
 _PRECISION = 1e-3  # of a calibrated real number, relative
 _MOST_ROUNDS = 10**9
 _NOISE_RANGE = (1e-3, 1e6)

@@ -6,6 +6,8 @@ from typing import Any
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.text import format_table
 
+__all__ = ["CommunicationLedger", "RoundTraffic"]
+
 
 @dataclass(frozen=True)
 class RoundTraffic:

@@ -34,6 +34,8 @@ from fastfedrec.accounting.rounding import (
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.numbers import float_up
 
+__all__ = ["Accountant", "AdvancedAccountant", "PureAccountant", "ZCDPAccountant"]
+
 _MOST_STEPS = 100  # of a search that ends after two or three where delta is not nearly used up
 _SAMPLING_THEOREMS = (("poisson", "add_remove"), ("without_replacement", "replace"))
 

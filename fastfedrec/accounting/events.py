@@ -13,6 +13,23 @@ from fastfedrec.accounting._event_checks import (
 )
 from fastfedrec.core.check import check_choice, check_epsilon, check_instance, check_integer, check_real
 
+__all__ = [
+    "ZCDP",
+    "CentralRelease",
+    "Composed",
+    "DiscreteGaussianRelease",
+    "Event",
+    "Gaussian",
+    "Laplace",
+    "LocalReports",
+    "Neighboring",
+    "PrivacyUnit",
+    "Sampling",
+    "ShuffledReports",
+    "Unprotected",
+    "UnsupportedEventError",
+]
+
 Neighboring = Literal["replace", "add_remove", "zero_out"]
 PrivacyUnit = Literal["user", "interaction"]
 Sampling = Literal["none", "poisson", "without_replacement"]

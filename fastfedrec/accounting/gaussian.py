@@ -13,6 +13,8 @@ import scipy
 from fastfedrec.core.check import check_epsilon, check_real
 from fastfedrec.core.numbers import float_up
 
+__all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_mu"]
+
 _MARGIN = 2.0**-40  # of the logarithm of delta: a thousand times its rounding errors
 _LOG_ROOT = math.log(2 * math.pi) / 2
 _ROOT_HALF = math.sqrt(0.5)

@@ -26,6 +26,8 @@ from fastfedrec.core.files import check_path, write_text
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
 
+__all__ = ["Ledger"]
+
 
 class Ledger:
     """What was done to people's data, who is protected from whom, and how much.

@@ -26,6 +26,8 @@ from fastfedrec.accounting.shuffle import shuffled_loss, split_reports, zero_out
 from fastfedrec.core.check import check_instance, check_real
 from fastfedrec.core.numbers import float_up
 
+__all__ = ["PLDAccountant", "epsilon_lower_bound"]
+
 _TAIL_STDDEVS = 9.0  # beyond, the Gaussian has a mass of 1e-19, which counts as infinite loss
 _LARGEST_STDDEVS = 37.0
 _LEFT_OUT = 1e-5  # of delta, beyond the grid

@@ -10,6 +10,8 @@ from fastfedrec.accounting import _binomial, _loss
 from fastfedrec.accounting.shuffle import clone_loss
 from fastfedrec.core.check import check_choice, check_integer, check_real
 
+__all__ = ["published_privrec_epsilon", "published_shuffle_epsilon"]
+
 _PRIVREC_ORDERS = np.arange(2, 257)
 _MOST_USERS = 10**11  # beyond, tables of the counts of others take gigabytes
 _LEAST_EPSILON = 1e-100  # whose square is a number

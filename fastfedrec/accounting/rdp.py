@@ -17,6 +17,8 @@ from fastfedrec.accounting.events import ZCDP, DiscreteGaussianRelease, Gaussian
 from fastfedrec.accounting.rounding import count_up, up
 from fastfedrec.core.check import check_real
 
+__all__ = ["ORDERS", "RDPAccountant", "poisson_divergence", "without_replacement_divergence"]
+
 #: Orders alpha: those of the public accountants, and more.
 ORDERS = np.unique(
     np.concatenate(

@@ -10,6 +10,20 @@ from fractions import Fraction
 
 from fastfedrec.core.numbers import float_up
 
+__all__ = [
+    "ABSOLUTE",
+    "LARGEST_EXPONENT",
+    "UP",
+    "count_up",
+    "inverse_up",
+    "log1p_exp",
+    "pure_delta",
+    "sampled_epsilon",
+    "stretched_delta",
+    "sum_up",
+    "up",
+]
+
 UP = 1 + 2.0**-40  # far above the rounding errors of these formulas, far below what anybody reads off
 ABSOLUTE = 2.0**-48  # of the largest term, for sums whose terms may cancel
 LARGEST_EXPONENT = 700.0  # e to this is still a number

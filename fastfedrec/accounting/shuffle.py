@@ -10,6 +10,8 @@ from fastfedrec.accounting._loss import Loss, both_ways, pure_loss, symmetric
 from fastfedrec.accounting.rounding import LARGEST_EXPONENT, sum_up
 from fastfedrec.core.check import check_choice, check_epsilon, check_integer, check_real
 
+__all__ = ["shuffled_epsilon", "shuffled_epsilon_lower_bound"]
+
 _STDDEVS = 9.5  # beyond, a binomial has a mass below 1e-18, which counts as the worst loss
 _LARGEST_TABLE = 4_000_000  # pairs of counts looked at; fewer only cost tightness
 _BLOCK = 200_000  # of them at a time

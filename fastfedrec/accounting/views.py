@@ -26,6 +26,8 @@ from fastfedrec.accounting.rdp import RDPAccountant
 from fastfedrec.accounting.rounding import stretched_delta, sum_up
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 
+__all__ = ["VIEWS", "Cost", "View", "composed_epsilon", "cost_of", "seen_event"]
+
 View = Literal["server", "shuffled_server", "public", "key_holder"]
 
 #: Each view in words, from the one who sees most without the key.

@@ -21,6 +21,8 @@ from fastfedrec.core.check import check_choice, check_instance, check_integer, c
 from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower, log_upper
 
+__all__ = ["AuditResult", "audit"]
+
 # Draws from each input that bound an event well enough: a bound of at least 0.95 epsilon with 95% confidence and
 # power, for the harder of a Laplace tail and generalized randomized response on 10 values.
 _DRAWS = {0.5: 4.7e5, 1.0: 1.0e5, 2.5: 2.4e4, 5.0: 5.8e4}

@@ -43,6 +43,8 @@ from fastfedrec.mechanisms import (
 from fastfedrec.mechanisms.channels.channel import TOTAL, exp_lower
 from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 
+__all__ = ["CASES", "Case"]
+
 _N_VALUES = 10
 _N_GRADES = 5
 _GRID = 2**10  # steps of a clipped row's bound

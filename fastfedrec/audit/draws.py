@@ -13,6 +13,8 @@ from fastfedrec.mechanisms.exponential import ExponentialMechanism
 from fastfedrec.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
 
+__all__ = ["draw_outputs", "is_drawn_singly", "is_gaussian"]
+
 _PURPOSE = "audit"
 _N_SINGLE = 20_000  # draws from each input where calls fail and so each draw is a call
 

@@ -2,3 +2,5 @@
 
 What commands do is elsewhere; here are arguments, and how answers are printed.
 """
+
+__all__: list[str] = []

@@ -20,6 +20,8 @@ from fastfedrec.core.check import check_integer
 from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
 from fastfedrec.mechanisms import BinaryResponse
 
+__all__ = ["add_account"]
+
 
 def add_account(commands: Any, common: argparse.ArgumentParser) -> None:
     """Describe the command and its two forms to the parser of `main`."""

@@ -19,6 +19,8 @@ from fastfedrec.core.version import __version__
 from fastfedrec.mechanisms.channels.channel import TOTAL
 from fastfedrec.testing import ALPHA
 
+__all__ = ["add_audit"]
+
 _ALL = "all"
 _N_PLOTTED = 100_000  # draws from each input, where the loss is not known exactly
 _DELTA = 1e-6  # of an epsilon of Gaussian noise

@@ -7,6 +7,8 @@ from typing import Any
 from fastfedrec.core.names import SYSTEMS
 from fastfedrec.systems.registry import system_class
 
+__all__ = ["complete", "complete_set", "complete_system"]
+
 
 def complete(parser: argparse.ArgumentParser) -> None:
     """Answer a shell that asks what a line could go on with, and end; without argcomplete it gets no answer.

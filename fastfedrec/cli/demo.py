@@ -21,6 +21,8 @@ from fastfedrec.systems.baselines.popularity import Baseline, DPPopularity, Popu
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
 
+__all__ = ["add_demo"]
+
 # The largest setting of the FMF-LDP paper with 1,000 items; every model runs with its default settings.
 N_USERS, N_ITEMS, PRESET = 50_000, 1000, "movielens-20m"
 CURVE_EVERY = 10  # the learning curve is measured on every tenth user, the table on all

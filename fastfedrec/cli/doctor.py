@@ -6,6 +6,8 @@ from typing import Any
 
 from fastfedrec.core import doctor
 
+__all__ = ["add_doctor"]
+
 
 def add_doctor(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Describe the command to the parser of `main`."""

@@ -26,6 +26,8 @@ from fastfedrec.systems.claims import catalogue_note
 from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
 from fastfedrec.systems.registry import SYSTEMS
 
+__all__ = ["add_evaluate"]
+
 
 def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Describe the command to the parser of `main`."""

@@ -12,6 +12,8 @@ from fastfedrec.core.files import check_place
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 
+__all__ = ["add_fit"]
+
 #: Of what `fit` prints beside a guarantee.
 _EXACT = "sizes of the data and fit's duration are exact, and no guarantee covers them: keep them with the data"
 

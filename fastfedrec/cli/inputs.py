@@ -19,6 +19,22 @@ from fastfedrec.datasets.columns import TextList
 from fastfedrec.datasets.netflix import holds_netflix
 from fastfedrec.systems import registry
 
+__all__ = [
+    "DATA_HELP",
+    "UsageError",
+    "add_catalogue",
+    "add_data",
+    "add_parts",
+    "add_system_and_data",
+    "check_folder",
+    "load_data",
+    "make_system",
+    "natural",
+    "parse_literal",
+    "positive",
+    "split_assignments",
+]
+
 _GENERATED_DATA_SEED = 0  # "generated:50000x1000" is one data set, whatever seed a run takes
 DATA_HELP = (
     "MovieLens or Netflix zip or folder as downloaded; a file of text (also .gz, .zst) or Parquet with a row for each "

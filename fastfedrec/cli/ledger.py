@@ -10,6 +10,8 @@ from fastfedrec.cli.inputs import UsageError
 from fastfedrec.core.files import check_place
 from fastfedrec.systems.saved_ledger import SavedLedger, read_ledger
 
+__all__ = ["add_ledger"]
+
 _LARGEST_JSON = 2**26  # bytes of a ledger
 
 

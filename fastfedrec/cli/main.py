@@ -27,6 +27,8 @@ from fastfedrec.cli.sweep import add_sweep
 from fastfedrec.cli.systems import add_systems
 from fastfedrec.core.version import __version__
 
+__all__ = ["main"]
+
 _EXAMPLES = (
     "fastfedrec systems",
     "fastfedrec fit dp-gram --data generated:5000x300 --set epsilon=2 --out model.npz --no-users",

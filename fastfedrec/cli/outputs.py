@@ -12,6 +12,19 @@ from typing import Any
 from fastfedrec.core.text import NOT_COVERED, fold, printable, tables_within
 from fastfedrec.data.interactions import Interactions
 
+__all__ = [
+    "EPSILON_LEGEND",
+    "NobodyReadsError",
+    "any_terminal",
+    "can_show_progress",
+    "close_output",
+    "describe",
+    "has_extra",
+    "make_axes",
+    "missing_extra",
+    "show",
+]
+
 EPSILON_LEGEND = (
     "epsilon: of a user in the whole run, in nats: against a server that sees who sent what, the same behind a "
     "shuffler,\nand the public; 'none' is no guarantee\n" + NOT_COVERED

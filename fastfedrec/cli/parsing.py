@@ -9,6 +9,8 @@ from fastfedrec.core.names import SYSTEMS
 from fastfedrec.core.text import did_you_mean
 from fastfedrec.systems.registry import system_class
 
+__all__ = ["Parser"]
+
 
 class Help(argparse.RawDescriptionHelpFormatter):
     """Examples as they are written, and each option's default, where it has one."""

@@ -10,6 +10,8 @@ from fastfedrec.cli.inputs import UsageError, load_data
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import Split
 
+__all__ = ["load_parts", "named_parts", "sources"]
+
 
 def load_parts(arguments: argparse.Namespace, systems: Iterable[type]) -> Split | None:
     """What --train, --test and --given name, or None where there is no --train.

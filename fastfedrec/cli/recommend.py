@@ -11,6 +11,8 @@ from fastfedrec.cli.inputs import UsageError, parse_literal, positive
 from fastfedrec.core.text import format_table
 from fastfedrec.systems.recommender import load
 
+__all__ = ["add_recommend"]
+
 
 def add_recommend(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Describe the command to the parser of `main`."""

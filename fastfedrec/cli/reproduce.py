@@ -38,6 +38,8 @@ from fastfedrec.studies.reproduce.wang2021.accuracy import accuracy_table, epsil
 from fastfedrec.studies.reproduce.wang2021.figures import privrec_figure
 from fastfedrec.systems.rating_model import HALF_STARS, STARS
 
+__all__ = ["add_reproduce"]
+
 _FIGURES = {
     "dp-gram": GRAM_FIGURES, "fmf-ldp": tuple(sorted(("4", *HIT_RATIO_FIGURES))), "laplace-rr-svd": FIGURES,
     "private-prototypes": PROTOTYPE_FIGURES, "privrec": (wang2021_activity.FIGURE, *wang2021_figures.FIGURES),

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from fastfedrec.cli.outputs import show
 
+__all__ = ["add_shuffler"]
+
 
 def add_shuffler(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Describe the command to the parser of `main`."""

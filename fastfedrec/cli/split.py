@@ -29,6 +29,8 @@ from fastfedrec.evaluation import (
     UserHoldout,
 )
 
+__all__ = ["add_split"]
+
 _ROWS = 2**17  # written at once
 #: What --by names, and the options that each takes, as the parameters that they are.
 _SPLITTERS: dict[str, tuple[Callable[..., Splitter], tuple[str, ...]]] = {

@@ -23,6 +23,8 @@ from fastfedrec.cli.parts import load_parts, named_parts
 from fastfedrec.studies.sweep.cells import TRUST_VIEWS
 from fastfedrec.systems.registry import SYSTEMS, system_class
 
+__all__ = ["add_sweep"]
+
 _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "'\""
 
 

@@ -8,6 +8,8 @@ from fastfedrec.cli.completion import complete_system
 from fastfedrec.core.names import SYSTEMS
 from fastfedrec.core.text import format_table
 
+__all__ = ["add_systems"]
+
 _LEGEND = (
     "trust: whom the guarantee asks to trust. local: nobody but one's own device; shuffle: one who breaks the link "
     "between reports and senders; central: the server; entity: one's own, such as a hospital; none: there is no "

@@ -13,6 +13,8 @@ from fastfedrec.data.times import UNITS
 from fastfedrec.datasets import load_table
 from fastfedrec.datasets.table_files import find_layout
 
+__all__ = ["add_columns", "is_table", "read_table", "told_columns"]
+
 _COLUMNS = ("user", "item", "value", "timestamp")
 _PEEKED = 4096
 

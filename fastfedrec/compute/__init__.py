@@ -2,3 +2,5 @@
 
 Networks are in `networks`.  Nothing here is private by itself, and nothing knows of rounds.
 """
+
+__all__: list[str] = []

@@ -19,6 +19,8 @@ from fastfedrec.data.conversion import InteractionsLike, borrow_rows
 from fastfedrec.data.ids import id_at
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["regularized_gram", "solve_own_users", "solve_users"]
+
 MAX_FACTORS = 256
 
 

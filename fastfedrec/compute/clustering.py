@@ -12,6 +12,8 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike, borrow_rows, is_table
 
+__all__ = ["KMeans", "assign_rows", "kmeans"]
+
 _TAIL_BYTES = 16  # of the kernel's columns
 _PER_UNIT = 1024  # multiples of whose inverse have exact sums
 _IN_LINE = 64  # centres in 8 bits of the kernel's lines

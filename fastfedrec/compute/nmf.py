@@ -13,6 +13,8 @@ from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike, borrow_rows, is_table
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["NMF", "fit_nmf", "solve_rows_nonnegative"]
+
 _LINE = 16  # factors that the kernel's rows are padded to: the widest vector
 _MIDDLE_LINE = 24  # of multiplicative steps, between one line and two
 _LONG_LINE = 64  # above two lines, where multiplicative steps take four vectors at a time

@@ -7,6 +7,8 @@ import scipy
 
 from fastfedrec.core.threads import one_blas_thread
 
+__all__ = ["sum_products"]
+
 _EXACT_FLOAT32 = 2**24  # sums of so many numbers from -1 to 1 are exact in float32, in any order
 _TILE = 256
 

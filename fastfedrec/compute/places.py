@@ -10,6 +10,8 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.csr import check_named_rows
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["places", "places_factors"]
+
 
 def places(scores: Any, held_out: Any, *, seen: Any = None, n_threads: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Count, for each held-out item, the unseen items of its row that score higher, and those that score the same.

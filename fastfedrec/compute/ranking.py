@@ -13,6 +13,8 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike, borrow_rows
 from fastfedrec.data.csr import check_integers, check_named_rows
 
+__all__ = ["held_out_ranks", "held_out_ranks_factors", "recommend_factors", "sample_unseen", "top_k"]
+
 # Products of numbers a user, for each item wanted, from which on 8-bit copies of the factors pay; as measured, for both
 # sizes of a number.  Code that multiplies 16 floats at once gains little, on a processor that does.
 _SCREENED = {("x86-64-v3", 4): 12_000, ("x86-64-v3", 8): 6_000, ("x86-64-v4", 4): 60_000, ("x86-64-v4", 8): 8_000}

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fastfedrec.compute._sgd_loss import OwnLoss
     from fastfedrec.compute._sgd_training import Ratings, State, Training
 
+__all__ = ["LOSSES", "FactorModel", "fit_factors"]
+
 LOSSES = ("squared", "absolute", "huber", "logistic")
 MAX_BLOCKS = 256
 MAX_FACTORS = 2**16

@@ -2,3 +2,5 @@
 
 Nothing here knows of users, items or privacy; those begin in `data` and `accounting`.
 """
+
+__all__: list[str] = []

@@ -6,6 +6,8 @@ import numpy as np
 
 from fastfedrec.core.check import plain_array
 
+__all__ = ["LINE_BYTES", "check_mask", "check_rows", "distinct", "first_and_rest", "frozen", "zeros_on_lines"]
+
 LINE_BYTES = 64  # of a cache
 
 

@@ -14,6 +14,23 @@ import numpy as np
 from fastfedrec.core._exchange import host_array
 from fastfedrec.core.numbers import finite_float, is_exact, python_number, show, without_array
 
+__all__ = [
+    "LARGEST_INTEGER",
+    "check_array",
+    "check_callback",
+    "check_choice",
+    "check_epsilon",
+    "check_exact",
+    "check_fits",
+    "check_flag",
+    "check_instance",
+    "check_integer",
+    "check_noise_epsilon",
+    "check_out",
+    "check_real",
+    "plain_array",
+]
+
 LARGEST_INTEGER = 2**63 - 1  # more than any kernel, array or file takes
 
 

@@ -19,6 +19,8 @@ from fastfedrec.core import hardware
 from fastfedrec.core.threads import is_forked, resolve_n_threads, thread_limits
 from fastfedrec.core.version import __version__
 
+__all__ = ["describe_machine", "report"]
+
 _DEVELOPMENT = ("bench", "dev", "docs")  # how extras begin that are no use to a user
 _VARIABLES = ("BLIS_", "GOMP_", "KMP_", "MKL_", "NUMBA_", "OMP_", "OPENBLAS_", "VECLIB_")
 _BINDING = ("GOMP_CPU_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")

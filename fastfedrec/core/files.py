@@ -10,6 +10,8 @@ from typing import Any, BinaryIO
 
 from fastfedrec.core.numbers import show
 
+__all__ = ["check_path", "check_place", "new_file", "own_folder", "write_text"]
+
 
 def check_path(name: str, value: Any) -> Path:
     """The path of a file or a folder, or raise: a number would be taken for an open file.

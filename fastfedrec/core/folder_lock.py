@@ -8,6 +8,8 @@ from typing import Any, Self
 
 from fastfedrec.core.files import own_folder
 
+__all__ = ["FolderLock"]
+
 _NAME = "lock"
 
 

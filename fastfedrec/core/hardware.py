@@ -15,6 +15,8 @@ import fastfedrec._kernels as _kernels
 from fastfedrec._kernels.core import hardware as _kernel
 from fastfedrec.core.check import check_choice
 
+__all__ = ["instruction_set", "instruction_sets", "use_instruction_set"]
+
 _NAMES = ("plain", "x86-64-v3", "x86-64-v4")  # by level; "plain" is what every processor of the architecture runs
 
 _level = _kernel.best_level()

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+__all__ = ["html_card", "html_table"]
+
 _MOST_LETTERS = 200  # of a cell; what is longer is cut, and says so
 
 

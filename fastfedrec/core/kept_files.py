@@ -9,6 +9,8 @@ from typing import Any
 
 from fastfedrec.core.files import new_file
 
+__all__ = ["DamagedFileError", "checking", "is_kept", "read_document", "write_document"]
+
 _LONGEST_TEXT = 10_000_000  # bytes; what is written here has hundreds
 
 

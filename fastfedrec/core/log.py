@@ -6,5 +6,7 @@ are released anyway, and never a count of people, an id, or anything that was co
 
 import logging
 
+__all__ = ["logger"]
+
 logger = logging.getLogger("fastfedrec")
 logger.addHandler(logging.NullHandler())

@@ -5,6 +5,8 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
+__all__ = ["check_memory"]
+
 _LIMITS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"  # of a container, v2 and v1
 _LARGE = 4 * 10**9  # bytes that a fit does not take without a word
 

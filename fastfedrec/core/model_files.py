@@ -11,6 +11,16 @@ import numpy as np
 from fastfedrec.core.files import check_path, new_file
 from fastfedrec.core.npz import KINDS, Archive, write_archive
 
+__all__ = [
+    "can_be_written",
+    "not_a_model",
+    "objects_from_json",
+    "objects_to_json",
+    "read_header",
+    "read_model",
+    "write_model",
+]
+
 _FORMAT, _FORMER = "fastfedrec model 2", "fastfedrec model 1"
 Result = TypeVar("Result")
 _TEXT = "json"  # the dtype that a header gives for arrays of objects, which are kept as JSON

@@ -3,6 +3,8 @@
 import importlib
 from typing import Any
 
+__all__ = ["HOMES", "MODULES", "SYSTEMS", "find"]
+
 #: Every system and baseline by the name that a command line gives it.
 SYSTEMS = {
     "fmf-ldp": "systems.fmf.fmf_ldp.FMFLDP",

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+__all__ = ["KINDS", "Archive", "write_archive"]
+
 LEAST = 2**26  # bytes that any file may unpack to
 RATIO = 100
 MAX_MEMBERS = 10_000

@@ -11,6 +11,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+__all__ = ["finite_float", "float_up", "is_exact", "python_number", "renamed", "show", "without_array"]
+
 _MOST_DIGITS = 400  # of a Decimal before or after its point: floats end at 309 and 324
 _NEAR = 1000  # bits by which a numerator and a denominator differ at most where a float surely holds the quotient
 _SHOWN = 100  # characters of a value in a message

@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Iterator
 
+__all__ = ["progress_rounds"]
+
 
 def progress_rounds(n_rounds: int, *, show: bool, description: str, unit: str = "round") -> Iterator[int]:
     """Count rounds, with a bar if asked for.

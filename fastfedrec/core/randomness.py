@@ -16,6 +16,8 @@ from fastfedrec._kernels.core import randomness as _kernel
 from fastfedrec.core.check import check_instance, check_integer, plain_array
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
 
+__all__ = ["Key", "claim_call", "resolve_key"]
+
 _SIMULATION_DOMAIN = b"fastfedrec simulation key 1:"
 _PERSON = b"fastfedrec-1"
 _LEAST_WORDS = 16_384  # that are worth a thread to sort them

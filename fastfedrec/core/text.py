@@ -9,6 +9,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import zip_longest
 
+__all__ = [
+    "NOT_COVERED",
+    "did_you_mean",
+    "epsilon_from_json",
+    "epsilon_to_json",
+    "fold",
+    "format_epsilon",
+    "format_table",
+    "printable",
+    "tables_within",
+]
+
 #: Beside every table of scores and epsilons.
 NOT_COVERED = (
     "Scores are computed from the data as they are: no epsilon here covers them, nor a setting that is chosen by them."

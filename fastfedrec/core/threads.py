@@ -22,6 +22,16 @@ from threadpoolctl import OpenBLASController
 from fastfedrec._kernels.core import hardware
 from fastfedrec.core.check import check_integer
 
+__all__ = [
+    "check_n_threads",
+    "default_threads",
+    "is_forked",
+    "one_blas_thread",
+    "resolve_n_threads",
+    "thread_limits",
+    "threads_for_rows",
+]
+
 _MOST_THREADS = 2**15  # more than any machine has; kernels hold memory for each
 _forked = False
 _defaults = threading.local()

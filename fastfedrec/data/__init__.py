@@ -2,3 +2,5 @@
 
 Readers of publishers' files and generators are in `datasets`; splits are in `evaluation`.
 """
+
+__all__: list[str] = []

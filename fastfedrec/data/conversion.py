@@ -13,6 +13,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import float_values
 from fastfedrec.data.sparse import check_arrays, checked_csr
 
+__all__ = ["InteractionsLike", "as_interactions", "borrow_rows"]
+
 #: What `as_interactions` takes: `Interactions`, a SciPy sparse matrix or array, or a frame; `borrow_rows` arrays, too.
 InteractionsLike: TypeAlias = Any
 

@@ -11,6 +11,19 @@ from fastfedrec.core.check import check_array, check_choice, plain_array
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
 from fastfedrec.data.ids import axis_ids, column_array
 
+__all__ = [
+    "Remade",
+    "are_in_order",
+    "check_columns",
+    "check_csr",
+    "check_fields",
+    "check_indptr",
+    "check_integers",
+    "check_item_count",
+    "check_named_rows",
+    "own_array",
+]
+
 #: Where a list of items comes from: a public list, the data themselves, their counts, or a private choice.
 CATALOGUES = ("public", "data", "counts", "chosen")
 

@@ -11,6 +11,8 @@ from fastfedrec.core.model_files import objects_to_json
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 
+__all__ = ["data_parts", "digests"]
+
 _SIZE = 32  # bytes: nobody finds two inputs with one digest
 _PERSON = b"fastfedrec-run"
 

@@ -13,6 +13,8 @@ from fastfedrec.data.csr import Remade, check_named_rows, own_array
 from fastfedrec.data.ids import IdIndex, axis_ids, column_array, encode_ids
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["FeatureTable", "Features"]
+
 _MULTI_HOT = tuple, list, set, frozenset
 _ITEM_ID = "item id"
 

@@ -9,6 +9,20 @@ from fastfedrec._kernels.data import interactions as _kernel
 from fastfedrec.core.check import plain_array
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
 
+__all__ = [
+    "Coded",
+    "IdIndex",
+    "axis_ids",
+    "check_kinds",
+    "check_one_column",
+    "column_array",
+    "encode_ids",
+    "entry_at",
+    "find_rows",
+    "id_at",
+    "rows_on",
+]
+
 _LEAST_ENTRIES = 500_000  # that are worth a thread
 _MOST_BITS = 8192
 _PLAIN = int, float, str, np.number, np.bool_, np.datetime64

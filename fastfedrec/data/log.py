@@ -13,6 +13,8 @@ from fastfedrec.data.csr import Remade, check_columns
 from fastfedrec.data.ids import find_rows
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["InteractionLog"]
+
 
 @dataclass(frozen=True, eq=False)
 class InteractionLog(Remade):

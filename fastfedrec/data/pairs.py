@@ -11,6 +11,19 @@ from fastfedrec.core.check import check_array, check_choice, plain_array
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
 from fastfedrec.data.ids import entry_at, id_at
 
+__all__ = [
+    "DUPLICATES",
+    "UNLISTED",
+    "check_values",
+    "compact_values",
+    "drop_unlisted",
+    "float_values",
+    "in_order",
+    "merge_duplicates",
+    "sort_pairs",
+    "summed_warning",
+]
+
 _LEAST_PAIRS = 250_000  # that are worth a thread
 
 DUPLICATES = ("sum", "mean", "first", "last", "max", "error")

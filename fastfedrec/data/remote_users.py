@@ -4,6 +4,8 @@ import numpy as np
 
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["RemoteUsers"]
+
 
 class RemoteUsers(Interactions):
     """Users of whom only the number and names are here: no row has an entry, and `fit` is not to conclude anything."""

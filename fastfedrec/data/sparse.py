@@ -8,6 +8,8 @@ import scipy
 from fastfedrec.core.check import check_fits
 from fastfedrec.data.csr import check_csr, check_integers
 
+__all__ = ["check_arrays", "checked_csr"]
+
 # Formats whose own arrays of numbers are looked at, so that SciPy makes sound rows of them.
 _CHECKED = ("csr", "csc", "bsr", "coo")
 

@@ -14,6 +14,8 @@ import numpy as np
 from fastfedrec.core.files import check_path
 from fastfedrec.core.model_files import objects_from_json, objects_to_json
 
+__all__ = ["AXES", "is_there", "new_folder", "read_array", "read_document", "write_array", "write_document"]
+
 AXES = ("user", "item")
 
 _FORMAT = "fastfedrec interactions 1"

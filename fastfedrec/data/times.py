@@ -7,6 +7,8 @@ import numpy as np
 
 from fastfedrec.core.check import check_choice, plain_array
 
+__all__ = ["MISSING_TIMESTAMP", "UNITS", "check_timestamps"]
+
 #: A timestamp that is not known.
 MISSING_TIMESTAMP = np.iinfo(np.int64).min
 

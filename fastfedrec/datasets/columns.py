@@ -19,6 +19,8 @@ from fastfedrec.datasets._records import parse_records
 from fastfedrec.datasets._streams import NotUTF8
 from fastfedrec.datasets.files import refuse
 
+__all__ = ["ColumnReader", "TextList", "find_duplicate", "to_interactions"]
+
 _BLOCK_BYTES = 1 << 23  # read and parsed at once
 _STAND_INS = b"\x1f\x1e\x1d\x1c\x01\x02\x03\x04"  # for a separator of several bytes, where a block has none of them
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")

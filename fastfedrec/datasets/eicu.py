@@ -16,6 +16,8 @@ from fastfedrec.datasets._streams import open_text
 from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.table_files import table_columns
 
+__all__ = ["load_eicu"]
+
 _STAY, _PATIENT, _HOSPITAL = "patientunitstayid", "uniquepid", "hospitalid"
 _CANCELLED, _DRUG, _INGREDIENTS = "drugordercancelled", "drugname", "drughiclseqno"
 _LAB = "labname"

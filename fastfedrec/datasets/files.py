@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, NoReturn
 
+__all__ = ["Files", "refuse", "unpacking"]
+
 
 class Files:
     """The member files of a zip, or of a folder and the folders in it, by their place relative to `path`."""

@@ -13,6 +13,8 @@ from fastfedrec.datasets._fields import Field, Kind
 from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.files import Files, refuse
 
+__all__ = ["load_frappe"]
+
 _NAME = "frappe.csv"
 _CONTEXTS = ("daytime", "weekday", "isweekend", "homework", "weather", "country", "city")
 _WORD = "a word"

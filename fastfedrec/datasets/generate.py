@@ -18,6 +18,8 @@ from fastfedrec.datasets._topics import (
     with_mean,
 )
 
+__all__ = ["generate_implicit"]
+
 _PURPOSES = ("taste", "draw", "race", "rating")
 _NO_RATINGS = RatingTables(
     np.empty(0, np.float32),

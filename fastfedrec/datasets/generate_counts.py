@@ -9,6 +9,8 @@ from fastfedrec.core.randomness import Key, _as_uniform
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["PoissonCounts", "generate_counts"]
+
 _LAWS = ("normal", "gamma")
 _N_FACTORS = {"normal": 100, "gamma": 10}
 _BLOCK_CELLS = 2**22

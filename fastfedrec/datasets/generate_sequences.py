@@ -6,6 +6,8 @@ from fastfedrec.core.check import check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key, _as_uniform
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["generate_sequences"]
+
 _BLOCK_CELLS = 2**22
 
 

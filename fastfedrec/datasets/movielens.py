@@ -14,6 +14,8 @@ from fastfedrec.datasets._fields import Field, Kind
 from fastfedrec.datasets.columns import ColumnReader, find_duplicate, to_interactions
 from fastfedrec.datasets.files import Files, refuse
 
+__all__ = ["load_movielens", "zip_regions"]
+
 _MAX_DIGITS = 18  # every such number fits in int64
 _NO_GENRES = ("", "(no genres listed)")
 

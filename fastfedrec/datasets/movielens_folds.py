@@ -11,6 +11,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets.files import Files, refuse
 from fastfedrec.datasets.movielens import load_movielens
 
+__all__ = ["N_FOLDS", "load_movielens_folds"]
+
 N_FOLDS = 5
 
 

@@ -14,6 +14,8 @@ from fastfedrec.datasets._fields import Field, Kind
 from fastfedrec.datasets.columns import ColumnReader, find_duplicate, to_interactions
 from fastfedrec.datasets.files import Files, refuse
 
+__all__ = ["load_netflix"]
+
 _KAGGLE = tuple(f"combined_data_{part}.txt" for part in (1, 2, 3, 4))
 _TITLES = ("movie_titles.txt", "movie_titles.csv")
 _FIELDS = (

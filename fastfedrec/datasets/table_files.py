@@ -21,6 +21,8 @@ from fastfedrec.datasets._streams import NotUTF8, open_text
 from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.files import refuse
 
+__all__ = ["Layout", "find_layout", "parquet_batches", "read_parquet", "read_text", "table_columns"]
+
 _PARQUET = (".parquet", ".pq")
 _ID = "an id"
 _VALUE = "a finite number"

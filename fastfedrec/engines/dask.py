@@ -18,6 +18,8 @@ from fastfedrec.rounds.system import FederatedSystem, Update
 if TYPE_CHECKING:
     from distributed import Client, Future
 
+__all__ = ["DaskEngine"]
+
 _PAUSE = 1.0  # seconds between two looks at the cluster
 _TASKS = ("_hold-", "_hear-", "_join-", "_answer-")  # begin the names of the tasks of a run
 

@@ -21,6 +21,8 @@ from fastfedrec.evaluation.metrics.middle_ranks import values_of_ranks
 from fastfedrec.evaluation.metrics.names import parse_metrics
 from fastfedrec.evaluation.splits import hold_out
 
+__all__ = ["METRICS", "PersonalizationSplit", "evaluate_personalized", "personalization_split"]
+
 METRICS = tuple(f"{kind}@{k}" for kind in ("hr", "ndcg") for k in (5, 10, 20, 30))
 _BLOCK_CELLS = 2**22  # scores held at once
 

@@ -7,6 +7,8 @@ import numpy as np
 from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["mean_percentile_rank"]
+
 
 def mean_percentile_rank(
     model: Any, test: Interactions, *, seen: Interactions | None = None, batch_size: int = 2**22

@@ -13,6 +13,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets.movielens_folds import load_movielens_folds
 from fastfedrec.evaluation.splits import Split, Splitter, _apart
 
+__all__ = ["PublishedFolds"]
+
 
 @dataclass(frozen=True, repr=False)
 class PublishedFolds(Splitter):

@@ -8,6 +8,8 @@ import numpy as np
 from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["RATING_METRICS", "evaluate_ratings"]
+
 #: Errors of predicted ratings, by name.
 RATING_METRICS: dict[str, Callable[[np.ndarray], float]] = {
     "rmse": lambda errors: float(np.sqrt(np.mean(errors**2))),

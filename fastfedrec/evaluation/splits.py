@@ -18,6 +18,8 @@ from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.csr import check_indptr, check_integers
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 
+__all__ = ["KFold", "LeaveOneOut", "RandomHoldout", "Split", "Splitter", "hold_out"]
+
 
 @dataclass(frozen=True, eq=False)
 class Split:

@@ -16,6 +16,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.times import MISSING_TIMESTAMP, UNITS, check_timestamps
 from fastfedrec.evaluation.splits import Split, Splitter, _check_either, _known_times
 
+__all__ = ["TemporalSplit"]
+
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class TemporalSplit(Splitter):

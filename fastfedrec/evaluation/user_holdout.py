@@ -14,6 +14,8 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.splits import Split, Splitter, _choose_entries, _known_times, _round_at_random
 
+__all__ = ["UserHoldout"]
+
 _STREAM = "evaluation.user_holdout"
 
 

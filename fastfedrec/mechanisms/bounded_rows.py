@@ -13,6 +13,8 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
 
+__all__ = ["grid_candidates", "limit_contributions", "project_rows", "public_candidates"]
+
 _MAX_GRID_DIMENSIONS = 12
 MAX_DEPTH, MAX_SHIFTS = 30, 2**8  # of `grid_candidates`
 _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"

@@ -10,6 +10,8 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
 from fastfedrec.mechanisms.channels.channel import TOTAL
 
+__all__ = ["FixedSizeSampling", "PoissonSampling"]
+
 _LEAST_MARKED = 250_000  # clients that are worth a thread to list them
 _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
 

@@ -6,6 +6,8 @@ from fastfedrec._kernels.mechanisms import clipping as _kernel
 from fastfedrec.core.check import check_out, check_real, plain_array
 from fastfedrec.core.threads import resolve_n_threads
 
+__all__ = ["clip_rows_l1", "clip_rows_l2"]
+
 _LOWEST, _HIGHEST = 1e-100, 1e100  # where the kernel's products keep all their digits
 
 

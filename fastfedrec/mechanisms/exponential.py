@@ -18,6 +18,8 @@ from fastfedrec.mechanisms.noise.exact_sampling import accept_exp, below, exp_mi
 from fastfedrec.mechanisms.noise.integer_noise import extra_delta
 from fastfedrec.mechanisms.report_checks import check_integers
 
+__all__ = ["ExponentialMechanism"]
+
 _PURPOSE = "selection.privatize"
 _WEIGHT_BITS = 64
 # Of the fast path: scores count as at most so many times beta below the best one.

@@ -18,6 +18,8 @@ from fastfedrec.data.remote_users import RemoteUsers
 from fastfedrec.mechanisms.exponential import ExponentialMechanism
 from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
 
+__all__ = ["CHOICES", "choose_items"]
+
 _SUBSET, _NOISE = "item_choice.subset", "item_choice.noise"
 _DIGITS = decimal.Context(prec=60)
 _MARGIN = decimal.Decimal(10) ** -40  # relative; far above what is lost in 60 digits

@@ -8,6 +8,8 @@ import numpy as np
 
 from fastfedrec.core.check import check_exact, check_integer, check_out, plain_array
 
+__all__ = ["CODES", "check_codes", "check_grid", "check_integers", "check_reals", "code_type", "report_array"]
+
 #: Integer types the samplers read and write; the least that holds a report is used where the caller does not choose.
 CODES = (np.uint8, np.uint16, np.int32, np.int64)
 

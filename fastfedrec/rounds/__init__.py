@@ -2,3 +2,5 @@
 
 Systems are in `systems`; engines beyond this process are in `engines`.
 """
+
+__all__: list[str] = []

@@ -21,6 +21,8 @@ from fastfedrec.core.model_files import read_model, write_model
 from fastfedrec.core.randomness import Key
 from fastfedrec.rounds.system import Update
 
+__all__ = ["Checkpoint", "OtherRunError", "read_traffic"]
+
 _KEY_FORMAT = "fastfedrec key 2"
 _OTHER_RUN = "pass another folder, or what that run was started with"
 _WAY_OUT = "put the folder back as it was when the run stopped, or pass another one, which starts a new run"

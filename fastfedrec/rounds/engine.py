@@ -16,6 +16,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.receiver import Rejection, RoundReceiver
 from fastfedrec.rounds.system import FederatedSystem
 
+__all__ = ["Engine", "NoAnswerError"]
+
 _FEW = 5  # reasons that fit into a message
 
 

@@ -13,6 +13,8 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.system import FederatedSystem
 
+__all__ = ["Fit", "Phase", "resolve_engine", "resolve_ledger"]
+
 
 def resolve_ledger(ledger: Ledger | None, delta: float | None = None) -> Ledger:
     """The ledger of a fit: the caller's, or a new one at `delta` (None: the default)."""

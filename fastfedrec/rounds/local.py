@@ -8,6 +8,8 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
 
+__all__ = ["LocalEngine"]
+
 
 class LocalEngine(Engine):
     """Runs a system's rounds in this process.

@@ -6,6 +6,8 @@ from typing import Any
 
 from fastfedrec.rounds.system import FederatedSystem, Update, find_violation
 
+__all__ = ["Heard", "Rejection", "RoundReceiver"]
+
 
 @dataclass(frozen=True)
 class Rejection:

@@ -19,6 +19,8 @@ from fastfedrec.accounting.events import Event
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["ArrayRule", "DivergenceError", "FederatedSystem", "Update", "find_violation"]
+
 
 class DivergenceError(ArithmeticError):
     """Training left the numbers in which the model means anything; the message says when, and what to change."""

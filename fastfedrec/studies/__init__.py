@@ -2,3 +2,5 @@
 
 What one model's scores are worth is in `evaluation`.
 """
+
+__all__: list[str] = []

@@ -2,3 +2,5 @@
 
 The contract with engines is in `rounds`; deployments on nodes are in `engines`.
 """
+
+__all__: list[str] = []

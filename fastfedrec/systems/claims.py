@@ -8,6 +8,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.mechanisms.item_choice import CHOICES
 
+__all__ = ["FEWER_ITEMS", "catalogue_note", "check_run_epsilon", "layered_noise", "tell_catalogue", "tell_claim"]
+
 _MOST_EPSILON = 1e12  # of a run whose noise stays above the least that LayeredGaussian draws
 _WIDEST = 2**56  # of its standard deviations
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from fastfedrec.systems.registry import SYSTEMS, system_class
 
+__all__ = ["describe_system"]
+
 # Whom a guarantee trusts, by the words with which docstrings say so.
 _TRUST = {
     "local": r"\blocal model\b|trust=\"local\"",

@@ -22,6 +22,8 @@ from fastfedrec.systems.baselines.item_models import NeighborModel
 from fastfedrec.systems.baselines.popularity import Baseline
 from fastfedrec.systems.claims import FEWER_ITEMS
 
+__all__ = ["DPLCF"]
+
 _BITS = "dplcf.bits"
 _BLOCK_CELLS = 2**23  # answers held at once
 _CACHED_CELLS = 2**17  # similarities held at once: they stay in a cache from one operation to the next

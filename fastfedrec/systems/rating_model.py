@@ -19,6 +19,17 @@ from fastfedrec.systems._inputs import check_interactions
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.recommender import Recommender
 
+__all__ = [
+    "HALF_STARS",
+    "STARS",
+    "AdditiveModel",
+    "RatingModel",
+    "ValueModel",
+    "check_ratings",
+    "solve_ratings",
+    "warn_off_grid",
+]
+
 STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
 HALF_STARS = tuple(j / 2 for j in range(1, 11))
 

@@ -23,6 +23,8 @@ from fastfedrec.systems._saved import SavedModel, data_fields
 from fastfedrec.systems._transaction import Account, Unfinished
 from fastfedrec.systems.claims import tell_catalogue
 
+__all__ = ["Recommender", "load"]
+
 
 class Recommender(Answers):
     """A model of users and items, by external ids.

@@ -5,6 +5,8 @@ from typing import Any
 from fastfedrec.core import names
 from fastfedrec.core.text import did_you_mean
 
+__all__ = ["SYSTEMS", "make_system", "system_class"]
+
 #: Name to class, as `fastfedrec` has it.
 SYSTEMS: dict[str, str] = {name: place.rpartition(".")[2] for name, place in names.SYSTEMS.items()}
 

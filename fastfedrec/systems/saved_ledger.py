@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 from fastfedrec.accounting import Ledger
 from fastfedrec.core.model_files import not_a_model, read_header
 
+__all__ = ["SavedLedger", "read_ledger"]
+
 
 class SavedLedger(NamedTuple):
     """What a file of a model says of its privacy.

@@ -2,3 +2,5 @@
 
 The rounds in which their updates are added up are in `systems.privrec`.
 """
+
+__all__: list[str] = []

@@ -14,6 +14,8 @@ from fastfedrec.data.conversion import InteractionsLike, borrow_rows
 from fastfedrec.data.csr import Remade, check_indptr, check_integers, check_named_rows, own_array
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["ClientExamples", "Events", "draw_examples"]
+
 
 @dataclass(frozen=True)
 class Events(Remade):

@@ -8,6 +8,8 @@ from fastfedrec._kernels.compute.networks import two_tower as _kernel
 from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.data.csr import Remade, check_named_rows
 
+__all__ = ["ClientUpdates"]
+
 # Types of each array, which kernels take as they are.
 _TYPES: dict[str, tuple[type, ...]] = {
     "values": (np.float32, np.float64),

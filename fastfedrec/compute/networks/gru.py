@@ -15,6 +15,8 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.csr import check_indptr
 
+__all__ = ["ContrastiveExamples", "GRUEncoder"]
+
 
 @dataclass(frozen=True)
 class ContrastiveExamples:

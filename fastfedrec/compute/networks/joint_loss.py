@@ -15,6 +15,8 @@ from fastfedrec.core.arrays import distinct, frozen
 from fastfedrec.core.check import check_array, check_instance, check_integer, check_real, plain_array
 from fastfedrec.core.randomness import Key
 
+__all__ = ["JointNetwork"]
+
 
 class JointNetwork(ClientModel):
     """A two-tower network and a recurrent encoder that have the embeddings of items' ids in common.

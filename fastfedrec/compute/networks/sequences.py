@@ -8,6 +8,8 @@ from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 
+__all__ = ["draw_contrastive_examples"]
+
 _SEGMENT_SHARE = 4  # a segment is a quarter of its sequence, at least one item
 
 

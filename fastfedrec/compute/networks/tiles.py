@@ -9,6 +9,8 @@ from fastfedrec._kernels.core import hardware as _hardware
 from fastfedrec.core import hardware
 from fastfedrec.core.check import check_integer
 
+__all__ = ["check_width", "check_widths", "share_out", "tile_of", "worth_threads"]
+
 _WIDTH_MULTIPLE = 16
 _WORTH_THREADS = 2**20
 # Bytes of a vector, and rows of the tile, which with its two columns of vectors fills the registers.

@@ -19,6 +19,8 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.csr import check_indptr
 from fastfedrec.data.features import Features
 
+__all__ = ["TwoTower"]
+
 
 class TwoTower(ClientModel):
     """A network that scores pairs of users and items from their features.

@@ -15,6 +15,8 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import FederatedSystem, Update
 
+__all__ = ["Deployment", "NodeRounds"]
+
 
 @dataclass(frozen=True)
 class NodeRounds:

@@ -7,6 +7,8 @@ from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
 from fastfedrec.systems.private_prototypes.model import PrivatePrototypes
 from fastfedrec.systems.recommender import Recommender
 
+__all__ = ["deployment_of"]
+
 _KINDS: dict[type, type] = {
     FMFLDP: FMFDeployment,
     PrivatePrototypes: PrototypesDeployment,

@@ -30,6 +30,8 @@ from fastfedrec.systems.gram.shuffled_sketch import ShuffledSketchGram
 from fastfedrec.systems.privrec.model import PrivRec
 from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
 
+__all__ = ["TERMS", "FitDeployment"]
+
 _ROW_BITS = 32  # of a global id that a node makes; the others are the node's
 
 

@@ -19,6 +19,8 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.rounds.checkpoint import Checkpoint
 from fastfedrec.rounds.system import Update
 
+__all__ = ["NodeMemory", "RefusalError", "RunMemory", "check_run_name"]
+
 _OWN = "devices."  # begins the names of arrays that are not sent
 _ANSWER, _FIELDS = "answer", ("round", "n_clients", "n_users")
 _RUN = re.compile("[0-9a-f]{32}")

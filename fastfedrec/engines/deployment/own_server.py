@@ -18,6 +18,8 @@ from fastfedrec.systems.fmf.fmf_ldp import FMFLDP, FMFState
 from fastfedrec.systems.private_prototypes.budget import MAX_PROTOTYPES
 from fastfedrec.systems.private_prototypes.model import PrivatePrototypes, PrototypeState
 
+__all__ = ["FMFDeployment", "OwnDeployment", "PrototypesDeployment"]
+
 
 class OwnDeployment(Deployment):
     """A system that has rounds of one kind only, and a server here beside its `fit`."""

@@ -10,6 +10,8 @@ from fastfedrec.rounds.checkpoint import Checkpoint, read_traffic
 from fastfedrec.rounds.receiver import Heard, Rejection, RoundReceiver
 from fastfedrec.rounds.system import Update, find_violation
 
+__all__ = ["RoundRecords"]
+
 _FIELDS = ("n_clients", "answered", "traffic", "rejections")
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
     from flwr.serverapp import Grid
 
+__all__ = ["FlowerEngine"]
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0  # seconds between two looks at the mail
 _ENVELOPE = 4096  # bytes of names, numbers and headers around the arrays of a sound answer
 _JOINING = -1  # the round of what is refused before the first

@@ -17,6 +17,8 @@ from fastfedrec.rounds.system import FederatedSystem, Update
 if TYPE_CHECKING:
     from flwr.app import Message
 
+__all__ = ["ShuffledFlowerEngine"]
+
 _NAME = "shuffler"
 _BYTES_PER_REPORT = 8  # at most
 _PAUSE = 1.0  # seconds until a shuffler that is away is looked for again

@@ -2,3 +2,5 @@
 
 What shuffling is worth is in `accounting.shuffle`.
 """
+
+__all__: list[str] = []

@@ -4,6 +4,8 @@ import numpy as np
 
 from fastfedrec.core.check import check_integer
 
+__all__ = ["decode_reports", "encode_reports", "report_width"]
+
 
 def encode_reports(index: np.ndarray, bit: np.ndarray, n_coordinates: int) -> bytes:
     """Reports as they travel: each is one whole number, twice its coordinate plus its bit, all of one width.

@@ -25,6 +25,8 @@ from urllib.parse import unquote
 
 from fastfedrec.engines.shuffling.shuffler import Shuffler, ShufflerError
 
+__all__ = ["ShufflerServer", "make_tls"]
+
 _LOG = logging.getLogger("fastfedrec")
 _SILENCE = 30.0  # seconds that a connection may be idle
 _SECONDS = 30.0  # for a message, from its first byte to the answer's last, beside what its bytes may take

@@ -3,3 +3,5 @@
 `evaluate` is the entry; what a name stands for is in `names` and, as formulas, in `set_metrics`.  Errors of predicted
 ratings are in `evaluation.rating_metrics`.
 """
+
+__all__: list[str] = []

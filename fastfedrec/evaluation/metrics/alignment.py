@@ -8,6 +8,8 @@ import scipy
 from fastfedrec.data.ids import IdIndex, check_kinds
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["Aligned", "Rows", "align", "take_rows"]
+
 Rows = tuple[np.ndarray, np.ndarray]  # indptr and indices
 
 

@@ -13,6 +13,8 @@ from fastfedrec.evaluation.metrics import tables
 from fastfedrec.evaluation.metrics.resampling import holm, sign_test
 from fastfedrec.evaluation.metrics.results import Evaluation
 
+__all__ = ["Comparison", "PairedTest", "compare"]
+
 
 @dataclass(frozen=True)
 class PairedTest:

@@ -19,6 +19,8 @@ from fastfedrec.evaluation.metrics.scoring import check_model
 from fastfedrec.evaluation.metrics.serving import Part, parts_of
 from fastfedrec.evaluation.rating_metrics import RATING_METRICS, check_predicts
 
+__all__ = ["evaluate"]
+
 
 def evaluate(
     model: Any,

@@ -8,6 +8,8 @@ import numpy as np
 
 from fastfedrec.evaluation.metrics.names import Metric
 
+__all__ = ["values_of_ranks"]
+
 
 def values_of_ranks(metric: Metric, ranks: np.ndarray, n_others: np.ndarray | None = None) -> np.ndarray:
     """A metric of each ranked item.

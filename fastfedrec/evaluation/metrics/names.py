@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+__all__ = ["OF_RATINGS", "WITHOUT_CUTOFF", "WITH_CUTOFF", "Metric", "parse_metrics"]
+
 #: Kinds with a cut-off, kinds that may go without one, and kinds that have none.
 WITH_CUTOFF = ("recall", "precision", "hit", "hr", "ndcg", "map", "mrr", "coverage", "gini")
 WITHOUT_CUTOFF = ("ndcg", "map", "mrr", "auc", "mpr", "rmse", "mae")

@@ -13,6 +13,8 @@ from fastfedrec.evaluation.metrics.serving import Part
 from fastfedrec.evaluation.metrics.set_metrics import Placement
 from fastfedrec.evaluation.rating_metrics import predict_errors
 
+__all__ = ["errors_of", "list_metrics", "place_all"]
+
 
 def blocks_of_scores(
     aligned: Aligned, parts: list[Part], batch_size: int

@@ -5,6 +5,8 @@ import numpy as np
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 
+__all__ = ["bootstrap_sums", "holm", "sign_test"]
+
 _BLOCK_CELLS = 2**20  # draws, or signs, held at once
 
 

@@ -12,6 +12,8 @@ from fastfedrec.evaluation.metrics import tables
 from fastfedrec.evaluation.metrics.names import Metric
 from fastfedrec.evaluation.metrics.resampling import bootstrap_sums
 
+__all__ = ["Evaluation", "UserValues"]
+
 
 @dataclass(frozen=True, eq=False)
 class UserValues:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from fastfedrec.core.check import check_choice, check_integer
 
+__all__ = ["Sampled"]
+
 
 @dataclass(frozen=True)
 class Sampled:

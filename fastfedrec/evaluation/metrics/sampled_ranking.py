@@ -18,6 +18,8 @@ from fastfedrec.evaluation.metrics.scoring import Factors, ask_factors, ask_pair
 from fastfedrec.evaluation.metrics.serving import Part
 from fastfedrec.evaluation.metrics.set_metrics import Placement
 
+__all__ = ["drop_unrankable", "place_among_sampled", "values_by_interaction"]
+
 _PRODUCTS = 2**22  # of factors, held at once
 
 

@@ -7,6 +7,8 @@ import numpy as np
 
 from fastfedrec.data.ids import IdIndex, id_at
 
+__all__ = ["Factors", "ask_factors", "ask_pairs", "check_model", "knows", "rows_of_scores"]
+
 Factors = tuple[np.ndarray, np.ndarray]
 
 

@@ -10,6 +10,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.metrics.alignment import Aligned
 from fastfedrec.evaluation.metrics.scoring import knows
 
+__all__ = ["Part", "parts_of"]
+
 
 @dataclass(frozen=True, eq=False)
 class Part:

@@ -13,6 +13,8 @@ import numpy as np
 
 from fastfedrec.evaluation.metrics.names import Metric
 
+__all__ = ["Placement"]
+
 
 @dataclass(frozen=True, eq=False)
 class Placement:

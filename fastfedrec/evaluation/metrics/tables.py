@@ -8,6 +8,8 @@ from typing import Any
 
 from fastfedrec.core.check import check_choice
 
+__all__ = ["show", "to_frame", "to_json", "to_latex", "to_markdown"]
+
 Columns = Mapping[str, Sequence[Any]]
 
 LIBRARIES = ("pandas", "polars")

@@ -2,3 +2,5 @@
 
 Those of ratings and of frequencies, made of these, are in `ratings` and `frequencies`; added noise is in `noise`.
 """
+
+__all__: list[str] = []

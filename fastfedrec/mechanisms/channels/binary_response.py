@@ -10,6 +10,8 @@ from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.report_checks import check_integers, check_reals
 
+__all__ = ["BinaryResponse"]
+
 _PURPOSE = "binary_response.privatize"
 _REMEDY = "2 * x - 1 for answers x of 0 and 1"
 _BLOCK = 4096

@@ -17,6 +17,8 @@ from fastfedrec.core.numbers import is_exact
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.report_checks import CODES, check_codes, check_reals, code_type, report_array
 
+__all__ = ["Channel", "exp_lower", "log_upper"]
+
 TOTAL = 2**64
 LARGEST_EPSILON = 1000.0  # a table of 64-bit counts cannot tell a larger one from it
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from fastfedrec.mechanisms.channels.channel import TOTAL
 
+__all__ = ["proposed_table", "sum_lower", "unbiased_outputs", "unbiased_table"]
+
 
 def counts_within(probabilities: Sequence[Sequence[Fraction]], ratio: Fraction) -> list[list[int]]:
     """Counts out of 2^64 near the wished-for probabilities, with no two of a column further apart than `ratio`.

@@ -12,6 +12,8 @@ from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, _Decoded, exp_lower
 from fastfedrec.mechanisms.report_checks import check_reals, report_array
 
+__all__ = ["Hybrid", "Piecewise"]
+
 # Below this epsilon the hybrid mechanism is binary response alone (Wang et al. 2019).
 _ROOT = 405 * math.sqrt(241)
 _LEAST_HYBRID = math.log((-5 + 2 * math.cbrt(6353 - _ROOT) + 2 * math.cbrt(6353 + _ROOT)) / 27)

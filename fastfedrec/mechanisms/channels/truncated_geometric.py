@@ -9,6 +9,8 @@ from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, Channel, exp
 from fastfedrec.mechanisms.channels.exact_counts import unbiased_table
 from fastfedrec.mechanisms.report_checks import check_grid
 
+__all__ = ["TruncatedGeometric"]
+
 _CONTEXT = decimal.Context(prec=60)
 
 

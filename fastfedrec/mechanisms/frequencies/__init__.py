@@ -2,3 +2,5 @@
 
 Reports of numbers are in `channels` and `ratings`.
 """
+
+__all__: list[str] = []

@@ -12,6 +12,8 @@ from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.frequencies._oracle import FrequencyOracle
 from fastfedrec.mechanisms.report_checks import CODES, check_codes, check_grid, code_type, report_array
 
+__all__ = ["GRR", "OUE"]
+
 
 class GRR(FrequencyOracle):
     """Generalized randomized response: report the own value most often, every other one equally often.

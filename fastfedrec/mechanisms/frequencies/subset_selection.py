@@ -12,6 +12,8 @@ from fastfedrec.mechanisms.channels.channel import TOTAL, exp_lower
 from fastfedrec.mechanisms.frequencies._oracle import FrequencyOracle
 from fastfedrec.mechanisms.report_checks import CODES, code_type, report_array
 
+__all__ = ["SubsetSelection"]
+
 
 class SubsetSelection(FrequencyOracle):
     """Report a set of values, always of the same size, in which the own one is more often than any other.

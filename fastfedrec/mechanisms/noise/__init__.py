@@ -2,3 +2,5 @@
 
 What one report of a value is made of is in `channels`.
 """
+
+__all__: list[str] = []

@@ -11,6 +11,8 @@ from fastfedrec.mechanisms.noise.exact_sampling import sample_gaussian
 from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 from fastfedrec.mechanisms.noise.noise_table import gaussian_table
 
+__all__ = ["DiscreteGaussian"]
+
 _WIDE = 9.0  # a variance from which the discrete distribution's is the same in double precision
 
 

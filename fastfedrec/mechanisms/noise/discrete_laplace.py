@@ -12,6 +12,8 @@ from fastfedrec.mechanisms.noise.exact_sampling import sample_laplace
 from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 from fastfedrec.mechanisms.noise.noise_table import laplace_table
 
+__all__ = ["DiscreteLaplace"]
+
 
 class DiscreteLaplace(IntegerNoise):
     """Integer noise with probability proportional to ``exp(-|x| / scale)``.

@@ -17,6 +17,8 @@ from fastfedrec._kernels.mechanisms.noise import _exact_sampling as _kernel
 from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.core.randomness import Key
 
+__all__ = ["accept_exp", "below", "exp_minus", "sample_gaussian", "sample_laplace", "words"]
+
 _BLOCK_WORDS = 4096  # words a stream; part of the streams' definition
 _FIRST_WORDS = 64
 _WORD_BITS = 64

@@ -13,6 +13,8 @@ from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, exp_lower
 from fastfedrec.mechanisms.noise.noise_table import NoiseTable
 from fastfedrec.mechanisms.report_checks import check_integers
 
+__all__ = ["IntegerNoise"]
+
 _INT64 = np.iinfo(np.int64)
 
 

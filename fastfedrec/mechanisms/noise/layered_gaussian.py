@@ -11,6 +11,8 @@ from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 from fastfedrec.mechanisms.noise.noise_table import gaussian_table
 from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
 
+__all__ = ["LayeredGaussian"]
+
 _STDDEV = 1024  # of every layer but the coarsest
 _BASE = 480  # a layer's unit in units of the one below: less than half of _STDDEV, so that no gaps show
 _TOP = 2048  # the coarsest layer has at most this standard deviation

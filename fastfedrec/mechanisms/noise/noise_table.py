@@ -20,6 +20,8 @@ import numpy as np
 from fastfedrec._kernels.mechanisms.noise import _noise_table as _kernel
 from fastfedrec.mechanisms.noise.exact_sampling import exp_minus
 
+__all__ = ["NoiseTable", "gaussian_table", "laplace_table", "rounded_gaussian_table"]
+
 _BITS = 256  # of a weight
 _WORDS = 5  # of 64 bits, for a weight or a sum of weights
 _TOTAL_BITS = 128  # of a threshold

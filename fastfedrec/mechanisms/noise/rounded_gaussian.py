@@ -8,6 +8,8 @@ from fastfedrec.core.check import check_exact
 from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 from fastfedrec.mechanisms.noise.noise_table import rounded_gaussian_table
 
+__all__ = ["RoundedGaussian"]
+
 
 class RoundedGaussian(IntegerNoise):
     """Integer noise round(N(0, stddev^2)).

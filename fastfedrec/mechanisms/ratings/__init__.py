@@ -2,3 +2,5 @@
 
 Any finite channel is in `channels`; systems that use these are in `systems.rating_svd`.
 """
+
+__all__: list[str] = []

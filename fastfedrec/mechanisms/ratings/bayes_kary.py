@@ -10,6 +10,8 @@ from fastfedrec.mechanisms.channels.exact_counts import proposed_table
 from fastfedrec.mechanisms.ratings._kary_solutions import BAYES, find_solution, propose
 from fastfedrec.mechanisms.report_checks import check_grid
 
+__all__ = ["BayesKary", "explained_share"]
+
 VARIANCE_RATIO = 1.5
 
 

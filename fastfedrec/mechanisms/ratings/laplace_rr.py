@@ -16,6 +16,8 @@ from fastfedrec.mechanisms.channels.exact_counts import sum_lower, unbiased_tabl
 from fastfedrec.mechanisms.frequencies.frequency import GRR
 from fastfedrec.mechanisms.report_checks import check_grid, check_reals
 
+__all__ = ["MixtureLaplaceRR", "PublishedLaplaceRR", "RoundedLaplace", "SerialLaplaceRR"]
+
 _CONTEXT = decimal.Context(prec=60, Emin=-999999, Emax=999999)
 _LARGEST_GRID = 32
 _MOST_STEPS = 1024  # beyond each end of the grid

@@ -10,6 +10,8 @@ from fastfedrec.mechanisms.channels.exact_counts import proposed_table
 from fastfedrec.mechanisms.ratings._kary_solutions import OPTIMAL, propose, read_tables
 from fastfedrec.mechanisms.report_checks import check_grid
 
+__all__ = ["OptimalKary"]
+
 
 class OptimalKary(Channel):
     """Report a value of a grid through the channel whose worst-case variance is least.

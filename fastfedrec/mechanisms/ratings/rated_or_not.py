@@ -10,6 +10,8 @@ from fastfedrec.mechanisms.channels.exact_counts import unbiased_outputs
 from fastfedrec.mechanisms.frequencies.frequency import GRR
 from fastfedrec.mechanisms.report_checks import check_codes, check_grid
 
+__all__ = ["RatedOrNot"]
+
 
 class RatedOrNot(Channel):
     """Randomized response over "not rated" and the values of a rating grid.

@@ -2,3 +2,5 @@
 
 Sweeps themselves are in `studies.sweep`.
 """
+
+__all__: list[str] = []

@@ -12,6 +12,8 @@ from fastfedrec.studies.sweep.cells import TRUST_VIEWS
 from fastfedrec.studies.sweep.runs import plain
 from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, sweep
 
+__all__ = ["measure"]
+
 USERS = (1_000, 10_000, 30_000, 100_000)
 ITEMS = (300, 1_000, 3_000)
 ROW_LENGTHS = (30.0, 100.0)

@@ -2,3 +2,5 @@
 
 Attacks on FedRec's messages are in `systems.fedrec`.
 """
+
+__all__: list[str] = []

@@ -2,3 +2,5 @@
 
 Grids over parameters of one's own are in `studies.sweep`.
 """
+
+__all__: list[str] = []

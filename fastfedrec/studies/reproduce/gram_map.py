@@ -27,6 +27,8 @@ from fastfedrec.systems.gram.dp_gram import DPGram
 from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL
 from fastfedrec.systems.gram.shuffled_sketch import ShuffledSketchGram
 
+__all__ = ["GainMap", "MapCell", "gain_map"]
+
 FIGURES = ("map", "order")
 DP_GRAM, SKETCH = "DPGram", "ShuffledSketchGram"
 EPSILONS = (0.5, 1.0, 2.0)

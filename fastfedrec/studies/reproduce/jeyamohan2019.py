@@ -21,6 +21,8 @@ from fastfedrec.systems.rating_model import STARS
 from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
 from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
 
+__all__ = ["Cell", "RatingFigure", "rating_figure"]
+
 FIGURES = ("2", "3", "equal-epsilon")
 EPSILONS = tuple(round(0.1 * j, 1) for j in range(1, 31))  # of each part
 QUICK_EPSILONS = (0.1, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0)

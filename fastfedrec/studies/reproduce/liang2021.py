@@ -23,6 +23,8 @@ from fastfedrec.systems.fedrec.model import FedRec
 from fastfedrec.systems.fedrec.plus_plus import FedRecPlusPlus
 from fastfedrec.systems.rating_svd.baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
 
+__all__ = ["ErrorRow", "FedRecTable", "VectorRow", "fedrec_table"]
+
 TABLES = ("2", "communication", "client-share")
 SHARES = (0.2, 0.6, 1.0)
 N_DRAWS = 10  # of denoisers, in each split

@@ -15,6 +15,8 @@ from fastfedrec.core.text import format_table
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 
+__all__ = ["RunOptions", "SideBySide"]
+
 Run = TypeVar("Run")
 
 

@@ -2,3 +2,5 @@
 
 Advice made of stored sweeps is in `studies.advise`.
 """
+
+__all__: list[str] = []

@@ -9,6 +9,8 @@ from typing import Any
 from fastfedrec.accounting.views import View
 from fastfedrec.core.check import check_integer, check_real
 
+__all__ = ["TRUST_VIEWS", "Cell", "is_better", "margin", "pareto_front", "share_error"]
+
 #: Against whom a guarantee must hold where this is all that is trusted.
 TRUST_VIEWS: dict[str, View] = {"local": "server", "shuffle": "shuffled_server", "central": "public"}
 TRUST_WORDS = {

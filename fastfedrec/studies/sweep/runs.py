@@ -29,6 +29,8 @@ from fastfedrec.evaluation import LeaveOneOut, Sampled, Split, evaluate
 from fastfedrec.studies.reproduce.side_by_side import checksum, kept
 from fastfedrec.systems.registry import make_system
 
+__all__ = ["Job", "Protocol", "code_version", "describe_data", "machine", "plain", "run_all"]
+
 _TESTED = "sweep.tested"
 # What a figure does not depend on: commands, and what is made of figures afterwards; folders and files of the package.
 _NO_PART = (

@@ -2,3 +2,5 @@
 
 Baselines of ratings are in `rating_svd`, those of prototypes in `private_prototypes`, and NCF is in `privrec`.
 """
+
+__all__: list[str] = []

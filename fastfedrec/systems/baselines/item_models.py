@@ -24,6 +24,8 @@ from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.baselines.popularity import Baseline
 from fastfedrec.systems.recommender import Recommender
 
+__all__ = ["EASE", "ItemKNN", "OwnHistory"]
+
 _BLOCK_CELLS = 2**23  # answers, or similarities, held at once
 _FEWER_ITEMS = "keep the most popular (interactions.top_items(5_000)), or fit ImplicitALS, which has no pairs"
 COUNTED_BYTES = 12  # of count_pairs, a pair: float32 as they are added up, and float64 as they are returned

@@ -32,6 +32,8 @@ from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
 
+__all__ = ["Baseline", "DPPopularity", "Popularity", "Random", "best_n_reports"]
+
 _SEED = "random.seed"
 _SCORES = "random.scores"
 _SUBSET = "dp_popularity.subset"

@@ -2,3 +2,5 @@
 
 Exact ALS is `compute.als`; the same sums behind gradients are `systems.fmf.dp_fmf`.
 """
+
+__all__: list[str] = []

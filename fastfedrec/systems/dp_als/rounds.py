@@ -26,6 +26,8 @@ from fastfedrec.mechanisms.bounded_rows import limit_contributions
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 from fastfedrec.systems.claims import layered_noise
 
+__all__ = ["MAX_USERS", "SCALE", "ALSState", "CountRound", "LeastSquaresRound", "NoisyRound", "StartRound"]
+
 SCALE = 2**18  # of a user's factors: whole numbers of Euclidean norm at most this
 UNIT = SCALE**2  # norm of what a user adds to one row of any sums
 MAX_USERS = 2**25  # sums stay far from the ends of int64

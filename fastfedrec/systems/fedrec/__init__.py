@@ -2,3 +2,5 @@
 
 Attacks that work on any model are in `studies.membership`.
 """
+
+__all__: list[str] = []

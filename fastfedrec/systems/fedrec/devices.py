@@ -14,6 +14,23 @@ from fastfedrec.mechanisms import Channel
 from fastfedrec.mechanisms.channels.channel import TOTAL
 from fastfedrec.rounds.system import ArrayRule
 
+__all__ = [
+    "RATED",
+    "VIRTUAL",
+    "WITHHELD",
+    "Devices",
+    "Spoken",
+    "centred",
+    "check_memory",
+    "count_raters",
+    "fill_by_response",
+    "fill_hybrid",
+    "first_factors",
+    "pack_devices",
+    "response_channel",
+    "unpack_devices",
+]
+
 RATED, VIRTUAL, WITHHELD = 0, 1, 2  # as in the kernel; withheld: rated, trained on, and not spoken of
 
 _VIRTUAL = "fedrec.virtual_items"

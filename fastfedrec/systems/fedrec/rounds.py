@@ -28,6 +28,8 @@ from fastfedrec.systems.fedrec.devices import (
     response_channel,
 )
 
+__all__ = ["FedRecRounds", "FedRecState"]
+
 _ROUND = "fedrec.round"
 _MASKS = "fedrec.masks"
 _ITEMS = "fedrec.item_factors"

@@ -17,6 +17,8 @@ from fastfedrec.rounds.system import Update
 from fastfedrec.systems.dp_als.rounds import SCALE, ALSState, NoisyRound
 from fastfedrec.systems.fmf._normal_gradients import NormalGradient
 
+__all__ = ["GradientRound"]
+
 _FIRST_STEP_NOISE = 0.06  # as in FMF-LDP: the standard deviation by which a round's noise moves an item factor
 _STEP_DECAY = 10
 

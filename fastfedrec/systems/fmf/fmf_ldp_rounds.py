@@ -19,6 +19,8 @@ from fastfedrec.systems.fmf._auto import AUTO, FIRST_STEP_NOISE, LARGEST_AUTO_RA
 from fastfedrec.systems.fmf._normal_gradients import NormalGradient
 from fastfedrec.systems.fmf._sparse_sums import add_sums
 
+__all__ = ["FMFRounds", "FMFState"]
+
 _REPORTS = "fmf_ldp.reports"
 _SHUFFLE = "fmf_ldp.shuffle"
 _START = "fmf_ldp.item_factors"

@@ -2,3 +2,5 @@
 
 Models of item pairs without privacy are in `systems.baselines`.
 """
+
+__all__: list[str] = []

@@ -19,6 +19,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 
+__all__ = ["MAX_USERS", "SCALE", "UNIT", "GramState", "NoisySum", "PairSum", "ShareSum"]
+
 UNIT = 2**36  # norm of one user's contribution, in both rounds
 SCALE = 2**13  # of shares and of the mean in the second round: only accuracy rests on it
 MAX_USERS = 2**25  # sums stay far from the ends of int64

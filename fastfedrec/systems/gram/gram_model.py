@@ -17,6 +17,8 @@ from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems.baselines.item_models import score_neighbors
 from fastfedrec.systems.gram._spectrum import ease_factors
 
+__all__ = ["LEAST_SIGNAL", "GramModel"]
+
 LEAST_SIGNAL = 30.0  # of the gate
 _N_NEIGHBORS = 100
 _BLOCK_CELLS = 2**23  # similarities held at once

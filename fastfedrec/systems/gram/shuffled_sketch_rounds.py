@@ -19,6 +19,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 
+__all__ = ["MAX_CELLS", "N_TERMS", "SketchRound", "SketchState"]
+
 _REPORTS = "shuffled_sketch.reports"
 _SHUFFLE = "shuffled_sketch.shuffle"
 _SIGNS = "shuffled_sketch.signs"

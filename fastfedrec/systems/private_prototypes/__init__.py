@@ -2,3 +2,5 @@
 
 k-means without privacy is `compute.clustering`.
 """
+
+__all__: list[str] = []

@@ -10,6 +10,8 @@ from fastfedrec.accounting.events import Event
 from fastfedrec.systems.private_prototypes.private_kmeans import clustering_events
 from fastfedrec.systems.private_prototypes.prototypes import Recovery
 
+__all__ = ["GRID_DEPTH", "MAX_PROTOTYPES", "N_SWAPS", "Budget", "choose_n_prototypes", "plan", "steps_per_unit"]
+
 SHARES = {"grid": Fraction(1, 10), "swaps": Fraction(3, 10), "support": Fraction(1, 5)}  # the rest is for values
 N_SWAPS = 20
 GRID_DEPTH = 4

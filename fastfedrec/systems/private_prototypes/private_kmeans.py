@@ -23,6 +23,8 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.mechanisms.bounded_rows import MAX_DEPTH, MAX_SHIFTS, check_points, check_radius
 from fastfedrec.mechanisms.noise.exact_sampling import exp_minus
 
+__all__ = ["clustering_events", "private_kmeans"]
+
 LEVELS = 65535  # grid levels of a squared distance: the sensitivity of every loss
 # Weights below exp(-24) of the best are raised to it, and all are off by less than 2^-26 of themselves: together
 # worth less than _ROUNDING nats, which are taken off epsilon

@@ -13,6 +13,8 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.bounded_rows import check_points, check_radius
 from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
 
+__all__ = ["lloyd_event", "lloyd_rounds", "private_lloyd"]
+
 _STEPS = 2**12  # of the integer grid in the ball's radius
 _FIRST_SHARE = Fraction(1, 10)  # of epsilon, for the mean and the spread
 _GROWTH = Fraction(3, 2)  # of epsilon from round to round

@@ -26,6 +26,8 @@ from fastfedrec.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from fastfedrec.systems.private_prototypes.private_kmeans import draw_loss, selection_event
 
+__all__ = ["NoisySums", "Recovery", "recover_prototypes"]
+
 
 @dataclass(frozen=True)
 class NoisySums:

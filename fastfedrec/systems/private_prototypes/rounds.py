@@ -30,6 +30,8 @@ from fastfedrec.systems.private_prototypes.budget import (
 from fastfedrec.systems.private_prototypes.private_kmeans import private_kmeans
 from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
 
+__all__ = ["PrototypeRounds", "PrototypeState"]
+
 _NOISE = "private_prototypes.noise"
 _GROUPS = "private_prototypes.groups"
 _SEED = "private_prototypes.server"

@@ -12,6 +12,8 @@ from fastfedrec.compute.nmf import NMF, fit_nmf
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.ids import encode_ids
 
+__all__ = ["Sums", "encode_labels", "factorize", "make_prototypes"]
+
 _SPREAD = 0.25  # variance of one value, in units of the squared reach of the range: a guess from public numbers
 _FAR = 0.075  # the same of items: below it the noise of an estimate hardly counts in what fits the prior
 

@@ -10,6 +10,8 @@ from fastfedrec.accounting import CentralRelease, Gaussian
 from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms import DiscreteLaplace, RoundedGaussian
 
+__all__ = ["GridNoise"]
+
 # Of the noise, in steps of the grid: a finer grid than needed costs memory and time for the table of the draws.
 _GAUSSIAN_STEPS = 2**14
 _LAPLACE_STEPS = 2**12

@@ -16,6 +16,8 @@ from fastfedrec.rounds.checkpoint import Checkpoint
 from fastfedrec.systems.privrec._cohort import CohortRounds
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 
+__all__ = ["ClientData", "LocalTraining", "PrivRecRounds"]
+
 
 @dataclass(frozen=True)
 class LocalTraining:

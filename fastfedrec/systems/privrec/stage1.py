@@ -22,6 +22,19 @@ from fastfedrec.systems.privrec._cohort import CohortRounds
 from fastfedrec.systems.privrec._run import Run
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 
+__all__ = [
+    "STAGES",
+    "Stage1Settings",
+    "check_options",
+    "choose_sequences",
+    "has_joint_loss",
+    "in_order",
+    "learn_items",
+    "public_note",
+    "resolve_options",
+    "with_embeddings",
+]
+
 STAGES = ("none", "public", "dp", "published")
 #: Chosen on generated sequences (docs/explanation/compute/networks/sequences.md); the paper names none of them.
 OPTIONS: dict[str, Any] = {

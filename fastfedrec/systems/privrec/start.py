@@ -16,6 +16,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.mechanisms import DiscreteLaplace
 
+__all__ = ["MAX_ITEMS", "describe_features", "features_note", "popularity_start", "release_popularity"]
+
 _SUBSET = "privrec.popularity.subset"
 _NOISE = "privrec.popularity.noise"
 MAX_ITEMS = 10  # of a user that count, drawn at random

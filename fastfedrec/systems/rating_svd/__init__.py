@@ -2,3 +2,5 @@
 
 The randomizers of ratings are in `mechanisms.ratings`.
 """
+
+__all__: list[str] = []

@@ -25,6 +25,8 @@ from fastfedrec.systems.rating_svd._biases import fit_biases, fit_means
 from fastfedrec.systems.rating_svd._decoder import ReportDecoder
 from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
 
+__all__ = ["BiasedMF", "GlobalMean", "ItemMean", "RatingBaseline", "RatingItemKNN", "UserMean"]
+
 _BLOCK_CELLS = 2**23  # similarities held at once
 _NO_DEVIATION = 0.5  # similarity to a neighbour without deviation, so that few and distant ones count for little
 

@@ -32,6 +32,8 @@ from fastfedrec.mechanisms import (
 from fastfedrec.mechanisms.channels.exact_counts import sum_lower
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 
+__all__ = ["RatingRounds", "RatingState", "truth_statement"]
+
 _REPORTS = "laplace_rr_svd.reports"
 _SEED = "laplace_rr_svd.training"
 _CHOICE = "laplace_rr_svd.ratings"

@@ -2,3 +2,5 @@
 
 Who sends what when is one folder up.
 """
+
+__all__: list[str] = []

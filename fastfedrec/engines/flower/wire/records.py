@@ -10,6 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
+__all__ = ["STATE", "array_record", "config_record", "count_bytes", "read_arrays", "read_values"]
+
 STATE = "state."  # begins the names of a state's plain values among a request's; each record more takes its time
 _LONGEST_HEADER = 10_000
 

@@ -11,6 +11,8 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
+__all__ = ["decode_state", "encode_state"]
+
 _ONE_OF: dict[Any, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = {
     # type: what is sent, how it is written, how it is read.  64-bit words do not fit the transports' signed integers.
     int: (str, str, int),

@@ -13,6 +13,8 @@ import numpy as np
 
 from fastfedrec.rounds.system import ArrayRule
 
+__all__ = ["pack_update", "read_update", "split_update"]
+
 _NUMBER = "update."  # begins the names of fields of one integer
 _SENT_NUMBER = np.dtype("<i8")
 

@@ -2,3 +2,5 @@
 
 The system is in `systems.fmf`.
 """
+
+__all__: list[str] = []

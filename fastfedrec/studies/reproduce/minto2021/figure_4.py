@@ -23,6 +23,8 @@ from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, ke
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
 
+__all__ = ["Cell", "Figure4", "figure_4"]
+
 # HR@10 by (users, items), read off the table under Figure 4; its "10K" items are the 9,781 of section 4.1.
 PUBLISHED = {
     (1_000, 1_000): 0.1160, (10_000, 1_000): 0.6325, (50_000, 1_000): 0.6972,

@@ -30,6 +30,8 @@ from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity, Ra
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
 
+__all__ = ["HitRatioFigure", "Line", "hit_ratio_figure"]
+
 FIGURES = ("2", "3", "5")
 EPSILONS = (0.5, 1.0, 2.5, 5.0)
 N_REPORTS = {"2": (1, 50, 100, 250), "3": (50, 100), "5": (100, 250)}

@@ -2,3 +2,5 @@
 
 The system is in `systems.private_prototypes`.
 """
+
+__all__: list[str] = []

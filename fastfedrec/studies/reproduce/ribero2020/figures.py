@@ -42,6 +42,8 @@ from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, ch
 from fastfedrec.systems.private_prototypes.model import PrivatePrototypes
 from fastfedrec.systems.private_prototypes.server import make_prototypes
 
+__all__ = ["Cell", "PrototypeFigure", "entity_prototypes", "prototype_figure"]
+
 SHAPE, QUICK_SHAPE = (100_000, 500), (5_000, 100)
 OBJECTIVE_SHAPE = (10_000, 100)  # of Figures 3 and 4: one entity; the paper's own sizes are lost
 TO_COUNTS, TO_MEANS = "RMSE, training matrix", "RMSE, Poisson means"

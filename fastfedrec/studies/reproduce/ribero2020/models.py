@@ -6,6 +6,24 @@ from typing import Any
 from fastfedrec.systems.private_prototypes.baselines import CentralNMF, IndividualNMF
 from fastfedrec.systems.private_prototypes.model import PrivatePrototypes
 
+__all__ = [
+    "AS_PUBLISHED",
+    "AXES",
+    "FIGURES",
+    "INDIVIDUAL",
+    "MANY",
+    "MEANS",
+    "N_ENTITIES",
+    "OBJECTIVES",
+    "ONE",
+    "ON_DATA",
+    "POINTS",
+    "ROWS",
+    "TITLES",
+    "Line",
+    "lines_at",
+]
+
 FIGURES = ("1", "3", "4", "5", "6", "7", "structured", "2", "8", "9", "entity-size")
 ON_DATA = ("2", "8", "9", "entity-size")  # the others generate counts
 OBJECTIVES = ("3", "4")  # of k-means alone: one entity, no factorisation

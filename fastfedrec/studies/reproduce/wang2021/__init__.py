@@ -2,3 +2,5 @@
 
 The system is in `systems.privrec`.
 """
+
+__all__: list[str] = []

@@ -26,6 +26,8 @@ from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
 from fastfedrec.systems.privrec.model import PrivRec
 from fastfedrec.systems.privrec.ncf import NCF
 
+__all__ = ["AccuracyTable", "EpsilonTable", "accuracy_table", "epsilon_table"]
+
 TABLES = ("2", "3", "4", "5")
 # Hits@5, 10, 20, 30, then nDCG, of Tables 2 and 3.
 PUBLISHED: dict[str, dict[str, tuple[float, ...]]] = {

@@ -14,6 +14,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.studies.reproduce.side_by_side import SideBySide, checksum
 
+__all__ = ["ActivityFigure", "activity_figure"]
+
 FIGURE = "2"
 SAID = "The paper: a long tail; most users visited only a small number of items."
 TAIL = 3  # times the mean: there an exponential distribution keeps e^-3 of the users, whatever its mean

@@ -26,6 +26,8 @@ from fastfedrec.systems.gram.dp_gram import DPGram
 from fastfedrec.systems.private_prototypes.model import PrivatePrototypes
 from fastfedrec.systems.privrec.model import PrivRec
 
+__all__ = ["MembershipTable", "attack_table", "generated_population", "privrec_targets", "system_targets"]
+
 TABLES = ("6", "attacks")
 #: Accuracy of the attack on MovieLens, Table 6; the paper's Frappe column is .73, .54, .61, .65 and .69.
 PUBLISHED = {

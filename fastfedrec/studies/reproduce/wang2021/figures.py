@@ -34,6 +34,8 @@ from fastfedrec.studies.reproduce.wang2021._runs import (
 )
 from fastfedrec.studies.reproduce.wang2021.accuracy import paper_models
 
+__all__ = ["PrivRecFigure", "privrec_figure"]
+
 FIGURES = ("3", "4", "5", "6", "7", "8", "9")
 OF_LOG, OF_EITHER = ("5", "7"), ("3",)  # Frappe; the others are of MovieLens 1M
 SAID = {

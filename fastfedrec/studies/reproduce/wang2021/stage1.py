@@ -26,6 +26,8 @@ from fastfedrec.studies.reproduce.wang2021._runs import fit_devices
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
 from fastfedrec.systems.privrec.model import PrivRec
 
+__all__ = ["PublicPopularity", "StageOneTable", "stage1_table", "stage_models"]
+
 TABLE = "stage1"
 EPSILON = 2.0
 METRICS = ("hr@10", "ndcg@10")
