@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from fastfedrec.audit import AuditResult, audit
 from fastfedrec.core.check import check_array, check_choice, check_integer, check_real
@@ -187,7 +188,7 @@ def mechanism_inputs(
 # ---- assertions ----------------------------------------------------------------------------------------------------
 
 
-def assert_unbiased(estimates: np.ndarray, expected: Any, *, stddev: Any, control: float = 0.1) -> None:
+def assert_unbiased(estimates: ArrayLike, expected: Any, *, stddev: Any, control: float = 0.1) -> None:
     """Assert that the mean of independent estimates is the expected one, and that a bias would have been seen.
 
     Parameters

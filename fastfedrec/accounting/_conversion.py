@@ -1,6 +1,7 @@
 """From Renyi divergences and rho to (epsilon, delta), rounded up."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def renyi_delta(orders: np.ndarray, divergences: np.ndarray, epsilon: float) -> 
     return min(1.0, up(distance), up(math.exp(min(0.0, float(exponents.min())))))
 
 
-def zcdp_epsilon(rho, delta):
+def zcdp_epsilon(rho: float, delta: float) -> float:
     """The least epsilon over all orders 1 + x: rho (1 + x) + log(x / (1 + x)) - log(delta (1 + x)) / x."""
     if math.isinf(rho):
         return math.inf
@@ -80,7 +81,7 @@ def zcdp_epsilon(rho, delta):
     return max(0.0, up(math.fsum(terms) + ABSOLUTE * math.fsum(map(abs, terms))))
 
 
-def zcdp_delta(rho, epsilon):
+def zcdp_delta(rho: float, epsilon: float) -> float:
     if math.isinf(rho):
         return 1.0
     # Every x gives a valid bound; so does a smaller one, where the products would not be numbers.
@@ -91,7 +92,7 @@ def zcdp_delta(rho, epsilon):
     return min(1.0, up(math.sqrt(-math.expm1(-rho))), up(math.exp(min(0.0, exponent))))
 
 
-def _where_positive(rising):
+def _where_positive(rising: Callable[[float], float]) -> float:
     """About where a rising function of x > 0 changes its sign."""
     low, high = -_WIDEST, _WIDEST
     for _ in range(60):

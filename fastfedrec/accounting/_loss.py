@@ -72,7 +72,15 @@ def spread(p: np.ndarray, q: np.ndarray, start: int, step: float, excess: np.nda
     return ends
 
 
-def both_ways(p, q, start, step, below, above, excess=None) -> tuple[LossPmf, LossPmf]:
+def both_ways(
+    p: np.ndarray,
+    q: np.ndarray,
+    start: int,
+    step: float,
+    below: tuple[float, float],
+    above: tuple[float, float],
+    excess: np.ndarray | None = None,
+) -> tuple[LossPmf, LossPmf]:
     """The losses of (P, Q) and of (Q, P) from their masses in cells, and `below` and `above` them as (p, q)."""
     forward, backward = spread(p, q, start, step, excess), _backward(p, q, start, step, excess)
     forward[0] += below[0]
@@ -80,7 +88,14 @@ def both_ways(p, q, start, step, below, above, excess=None) -> tuple[LossPmf, Lo
     return LossPmf(start, forward, above[0]), LossPmf(-(start + len(p)), backward, below[1])
 
 
-def symmetric(p, q, step, at_zero, above, excess=None) -> LossPmf:
+def symmetric(
+    p: np.ndarray,
+    q: np.ndarray,
+    step: float,
+    at_zero: float,
+    above: tuple[float, float],
+    excess: np.ndarray | None = None,
+) -> LossPmf:
     """Losses distributed alike under (P, Q) and (Q, P), from the masses of the cells above 0."""
     n = len(p)
     pmf = np.zeros(2 * n + 1)
@@ -248,7 +263,9 @@ def _compose(parts, aim):
     return tuple(totals)
 
 
-def tilt_masses(pmfs: Sequence[tuple[LossPmf, int]], step: float, tilt: float):
+def tilt_masses(
+    pmfs: Sequence[tuple[LossPmf, int]], step: float, tilt: float
+) -> tuple[Sequence[tuple[LossPmf, int]], float]:
     """Masses times e^(tilt * loss), scaled to add up to 1, and the logarithm of the scale of all uses, rounded up."""
     if not tilt:
         return pmfs, 0.0

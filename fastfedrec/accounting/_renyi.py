@@ -6,6 +6,7 @@ g(w) = w^alpha - 1 - alpha (w - 1), which is nowhere negative.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import scipy
@@ -29,12 +30,12 @@ def divergence(log_excess: float, order: float) -> float:
     return up(log1p_exp(log_excess) / (order - 1))
 
 
-def log_expm1(x):
+def log_expm1(x: Any) -> Any:
     """log(e^x - 1) for x > 0, without overflow."""
     return x + np.log(-np.expm1(-x))
 
 
-def randomized_response(orders, epsilon):
+def randomized_response(orders: np.ndarray, epsilon: float) -> np.ndarray:
     """Binary randomized response, the worst of all epsilon-private mechanisms: A - 1 is a product."""
     epsilon = max(epsilon, _LEAST_EPSILON)  # and that of a larger one dominates it
     with np.errstate(over="ignore"):
@@ -43,7 +44,7 @@ def randomized_response(orders, epsilon):
         return logs + ABSOLUTE * (high + np.abs(logs))
 
 
-def laplace(orders, scale):
+def laplace(orders: np.ndarray, scale: float) -> np.ndarray:
     """A = (alpha e^((alpha - 1) / scale) + (alpha - 1) e^(-alpha / scale)) / (2 alpha - 1)."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         low, high = (orders - 1) / scale, orders / scale

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 UNIT = 2.0**-53
 PER_BIT = 20.0  # units of error for each bit of a transform's length, in the largest and in the Euclidean norm
@@ -16,7 +17,9 @@ PER_FACTOR = 3.0  # units for each product of complex numbers: at most the root 
 _GONE = -120.0  # the logarithm of a factor that is left out, and counted
 
 
-def convolve_masses(parts: Sequence[tuple[np.ndarray, int]], length: int, shift: int) -> tuple[np.ndarray, float]:
+def convolve_masses(
+    parts: Sequence[tuple[np.ndarray, int]], length: int, shift: int
+) -> tuple[NDArray[np.float64], float]:
     """The masses of a sum of independent numbers, modulo a length, and how far they may be off in total.
 
     Parameters

@@ -248,10 +248,10 @@ class PureAccountant(Accountant):
         total = self._pure_total()
         return math.inf if self._lost() + stretched_delta(self._distance(), total) > delta else total
 
-    def _cost(self, event):
+    def _cost(self, event: Event) -> Any:
         return pure_cost(event)
 
-    def _delta(self, epsilon):
+    def _delta(self, epsilon: float) -> float:
         return pure_delta(self._pure_total(), epsilon)
 
 
@@ -280,7 +280,7 @@ class AdvancedAccountant(Accountant):
     1.712
     """
 
-    def _cost(self, event):
+    def _cost(self, event: Event) -> Any:
         return pure_cost(event)
 
     def _moments(self):
@@ -289,11 +289,11 @@ class AdvancedAccountant(Accountant):
         mean = sum_up((up(epsilon * math.tanh(epsilon / 2)), uses * times) for epsilon, uses, times in costs)
         return mean, up(math.hypot(*(epsilon * math.sqrt(count_up(uses * times)) for epsilon, uses, times in costs)))
 
-    def _epsilon(self, delta):
+    def _epsilon(self, delta: float) -> float:
         mean, root = self._moments()
         return up(mean + math.sqrt(-2 * math.log(delta)) * root)
 
-    def _delta(self, epsilon):
+    def _delta(self, epsilon: float) -> float:
         mean, root = self._moments()
         # The exponent is at most 745 where it matters, and off by a few 2^-53 of that.
         beyond = max(0.0, epsilon - mean) / root if root else 0.0
@@ -319,7 +319,7 @@ class ZCDPAccountant(Accountant):
     5.0
     """
 
-    def _cost(self, event):
+    def _cost(self, event: Event) -> Any:
         if isinstance(event, ZCDP):
             return up(count_up(event.count) * event.rho)
         if isinstance(event, Gaussian):
@@ -331,10 +331,10 @@ class ZCDPAccountant(Accountant):
         epsilon, uses = pure_cost(event)
         return up(count_up(uses) * epsilon * epsilon / 2)
 
-    def _epsilon(self, delta):
+    def _epsilon(self, delta: float) -> float:
         return zcdp_epsilon(up(float(self._sum())), delta)
 
-    def _delta(self, epsilon):
+    def _delta(self, epsilon: float) -> float:
         return zcdp_delta(up(float(self._sum())), epsilon)
 
 

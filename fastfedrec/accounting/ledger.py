@@ -342,7 +342,7 @@ class Ledger:
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    def report(self, path: str | os.PathLike, *, about: str | None = None) -> None:
+    def report(self, path: str | os.PathLike[str], *, about: str | None = None) -> None:
         """Write a page for somebody who must sign: what is protected, from whom, on which assumptions, and what is not.
 
         Parameters

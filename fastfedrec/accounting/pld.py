@@ -3,7 +3,7 @@
 import functools
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -14,6 +14,7 @@ from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, pure_lo
 from fastfedrec.accounting.composition import Accountant, check_sampling, pure_cost
 from fastfedrec.accounting.events import (
     DiscreteGaussianRelease,
+    Event,
     Gaussian,
     Laplace,
     ShuffledReports,
@@ -80,7 +81,7 @@ class PLDAccountant(Accountant):
         super().__init__()
         self._changed()
 
-    def _cost(self, event):
+    def _cost(self, event: Event) -> Any:
         """The square of mu of unsampled Gaussian noise, or what makes a loss for so many stddevs; and its uses."""
         if isinstance(event, ShuffledReports) and event.neighboring == "zero_out":
             per_batch, batches = split_reports(event.n_reports)  # all reports of a batch together are one
@@ -107,8 +108,9 @@ class PLDAccountant(Accountant):
         epsilon, uses = pure_cost(event)
         return (lambda _: pure_loss(epsilon)), uses
 
-    def _changed(self):
-        self._total, self._renyi = None, None
+    def _changed(self) -> None:
+        self._total: tuple[_loss.TotalLoss, ...] | None = None
+        self._renyi: RDPAccountant | None = None
 
     def _parts(self, stddevs):
         """The losses of everything, and their uses; None where no grid holds them."""
@@ -181,7 +183,7 @@ class PLDAccountant(Accountant):
                 self._renyi._add(event, times)
         return self._renyi
 
-    def _epsilon(self, delta):
+    def _epsilon(self, delta: float) -> float:
         if self._is_plain():
             square = self._mu_squared()
             return gaussian_epsilon(square, delta) if square else 0.0
@@ -194,7 +196,7 @@ class PLDAccountant(Accountant):
             epsilon = min(epsilon, self._tilted_epsilon(delta))
         return epsilon * _ROUND_UP
 
-    def _delta(self, epsilon):
+    def _delta(self, epsilon: float) -> float:
         if self._is_plain():
             square = self._mu_squared()
             return gaussian_delta(square, epsilon) if square else 0.0

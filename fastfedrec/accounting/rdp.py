@@ -1,6 +1,7 @@
 """Renyi accounting: divergences of order alpha add up; the Gaussian also under sampling."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from fastfedrec.accounting.composition import (
     gaussian_rho,
     pure_cost,
 )
-from fastfedrec.accounting.events import ZCDP, DiscreteGaussianRelease, Gaussian, Laplace
+from fastfedrec.accounting.events import ZCDP, DiscreteGaussianRelease, Event, Gaussian, Laplace
 from fastfedrec.accounting.rounding import count_up, up
 from fastfedrec.core.check import check_real
 
@@ -58,7 +59,7 @@ class RDPAccountant(Accountant):
     """
 
     @np.errstate(over="ignore")  # an infinite divergence is one
-    def _cost(self, event):
+    def _cost(self, event: Event) -> Any:
         if isinstance(event, ZCDP):
             return up(count_up(event.count) * event.rho) * ORDERS
         if isinstance(event, DiscreteGaussianRelease):
@@ -78,10 +79,10 @@ class RDPAccountant(Accountant):
             logs = _renyi.randomized_response(ORDERS, epsilon)
         return count_up(uses) * _divergences(ORDERS, logs) if uses else np.zeros(len(ORDERS))
 
-    def _epsilon(self, delta):
+    def _epsilon(self, delta: float) -> float:
         return renyi_epsilon(ORDERS, self._sum(), delta)
 
-    def _delta(self, epsilon):
+    def _delta(self, epsilon: float) -> float:
         return renyi_delta(ORDERS, self._sum(), epsilon)
 
 

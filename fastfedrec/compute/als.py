@@ -3,9 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastfedrec._kernels.compute import als as _kernel
+from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import (
     check_array,
     check_choice,
@@ -15,7 +16,7 @@ from fastfedrec.core.check import (
     check_real,
 )
 from fastfedrec.core.threads import resolve_n_threads
-from fastfedrec.data.conversion import InteractionsLike, borrow_rows
+from fastfedrec.data.conversion import RowsLike, borrow_rows
 from fastfedrec.data.ids import id_at
 from fastfedrec.data.interactions import Interactions
 
@@ -25,8 +26,8 @@ MAX_FACTORS = 256
 
 
 def solve_users(
-    interactions: InteractionsLike,
-    item_factors: np.ndarray,
+    interactions: RowsLike,
+    item_factors: ArrayLike,
     *,
     regularization: float | np.ndarray,
     confidence_weight: float,
@@ -36,7 +37,7 @@ def solve_users(
     start: np.ndarray | None = None,
     out: np.ndarray | None = None,
     n_threads: int = 0,
-) -> np.ndarray:
+) -> FloatArray:
     """Solve each user's confidence-weighted least squares for fixed item factors.
 
     For user u with items I_u, ``w_ui = confidence_weight * (r_ui if use_values else 1)``, confidence ``1 + w_ui`` on
@@ -157,14 +158,14 @@ def _regularizations(given: Any, n_users: int, dtype: np.dtype) -> tuple[float, 
 
 
 def solve_own_users(
-    interactions: InteractionsLike,
+    interactions: RowsLike,
     item_factors: np.ndarray,
     *,
     regularization: float,
     confidence_weight: float,
     use_values: bool = False,
     n_threads: int = 0,
-) -> np.ndarray:
+) -> FloatArray:
     """As `solve_users`, for devices that all answer: a user whose own system is singular has factors of zero.
 
     Whether a private fit ends, and whom its message names, must not depend on what one user has.  What all users have
@@ -234,7 +235,7 @@ def _start(start: np.ndarray | None, solver: str, out: np.ndarray) -> np.ndarray
     return out
 
 
-def check_item_factors(item_factors: np.ndarray, n_items: int) -> np.ndarray:
+def check_item_factors(item_factors: ArrayLike, n_items: int) -> FloatArray:
     """Check a matrix of item factors.
 
     Parameters
@@ -256,7 +257,7 @@ def check_item_factors(item_factors: np.ndarray, n_items: int) -> np.ndarray:
     return item_factors
 
 
-def regularized_gram(item_factors: np.ndarray, regularization: float, confidence_weight: float) -> np.ndarray:
+def regularized_gram(item_factors: np.ndarray, regularization: float, confidence_weight: float) -> NDArray[np.float64]:
     """V'V + regularization * I in double; its Cholesky factor where the confidence weight is 0.
 
     Parameters
@@ -293,7 +294,7 @@ def _plain_gram(item_factors: np.ndarray, regularization: float) -> np.ndarray:
     return gram
 
 
-def kernel_values(interactions: Interactions, dtype: DTypeLike, use_values: bool) -> np.ndarray:
+def kernel_values(interactions: Interactions, dtype: DTypeLike, use_values: bool) -> FloatArray:
     """The values as the kernels take them: empty where all count as 1.
 
     Parameters

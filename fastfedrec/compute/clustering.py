@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute import clustering as _kernel
 from fastfedrec.core import hardware
@@ -10,7 +11,7 @@ from fastfedrec.core.arrays import LINE_BYTES, zeros_on_lines
 from fastfedrec.core.check import check_array, check_instance, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
-from fastfedrec.data.conversion import InteractionsLike, borrow_rows, is_table
+from fastfedrec.data.conversion import RowsLike, borrow_rows, is_table
 
 __all__ = ["KMeans", "assign_rows", "kmeans"]
 
@@ -36,14 +37,14 @@ class KMeans:
         Iterations that were done.
     """
 
-    labels: np.ndarray
-    centers: np.ndarray
+    labels: NDArray[np.int32]
+    centers: NDArray[np.float64]
     objective: float
     n_iterations: int
 
 
 def kmeans(
-    rows: InteractionsLike,
+    rows: RowsLike,
     n_clusters: int,
     *,
     n_iterations: int = 20,
@@ -127,7 +128,9 @@ def kmeans(
     return KMeans(labels, centers, float(distances.sum()), done)
 
 
-def assign_rows(rows: InteractionsLike, centers: np.ndarray, *, n_threads: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def assign_rows(
+    rows: RowsLike, centers: np.ndarray, *, n_threads: int = 0
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Find the nearest centre of each row.
 
     Parameters
@@ -175,7 +178,7 @@ class _Rows:
     norms: np.ndarray
 
     @classmethod
-    def of(cls, rows: InteractionsLike, least: int = 1) -> "_Rows":
+    def of(cls, rows: RowsLike, least: int = 1) -> "_Rows":
         if is_table(rows):
             rows = borrow_rows("rows", rows)
             dtype = np.float32 if rows.values is None else rows.values.dtype

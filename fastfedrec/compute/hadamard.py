@@ -3,7 +3,10 @@
 The Hadamard matrix H of a power of two has the entries (-1)^popcount(i & j).  It is symmetric, and H H = n I.
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.compute import hadamard as _kernel
 from fastfedrec.core.check import plain_array
@@ -12,7 +15,7 @@ from fastfedrec.core.threads import resolve_n_threads
 __all__ = ["hadamard_transform"]
 
 
-def hadamard_transform(values: np.ndarray, *, n_threads: int = 0) -> np.ndarray:
+def hadamard_transform(values: ArrayLike, *, n_threads: int = 0) -> NDArray[np.int64] | NDArray[np.float64]:
     """Multiply vectors by the Hadamard matrix.
 
     Parameters
@@ -57,7 +60,7 @@ def hadamard_transform(values: np.ndarray, *, n_threads: int = 0) -> np.ndarray:
             f"values must have a power of two of entries along the last axis, got {values.shape}; pad them"
         )
     n_threads = resolve_n_threads(n_threads)
-    out = np.array(values, dtype=np.float64 if values.dtype.kind == "f" else np.int64, order="C")
+    out: NDArray[Any] = np.array(values, dtype=np.float64 if values.dtype.kind == "f" else np.int64, order="C")
     if out.size:
         _kernel.transform_rows(
             out.reshape(-1, n), np.empty((n_threads, n), dtype=out.dtype), n.bit_length() - 1, n_threads

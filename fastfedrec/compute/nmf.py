@@ -6,11 +6,11 @@ import numpy as np
 import scipy
 
 from fastfedrec._kernels.compute import nmf as _kernel
-from fastfedrec.core.arrays import zeros_on_lines
+from fastfedrec.core.arrays import FloatArray, zeros_on_lines
 from fastfedrec.core.check import check_array, check_choice, check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
-from fastfedrec.data.conversion import InteractionsLike, borrow_rows, is_table
+from fastfedrec.data.conversion import RowsLike, borrow_rows, is_table
 from fastfedrec.data.interactions import Interactions
 
 __all__ = ["NMF", "fit_nmf", "solve_rows_nonnegative"]
@@ -33,12 +33,12 @@ class NMF:
         At least 0; zeros for an item without entries.
     """
 
-    row_factors: np.ndarray
-    item_factors: np.ndarray
+    row_factors: FloatArray
+    item_factors: FloatArray
 
 
 def fit_nmf(
-    ratings: InteractionsLike,
+    ratings: RowsLike,
     n_factors: int,
     *,
     regularization: float,
@@ -142,7 +142,7 @@ def fit_nmf(
 
 
 def solve_rows_nonnegative(
-    ratings: InteractionsLike,
+    ratings: RowsLike,
     item_factors: np.ndarray,
     *,
     regularization: float,
@@ -151,7 +151,7 @@ def solve_rows_nonnegative(
     max_sweeps: int = 500,
     tolerance: float = 1e-6,
     n_threads: int = 0,
-) -> np.ndarray:
+) -> FloatArray:
     """Solve each row's non-negative least squares for fixed item factors.
 
     The result minimises ``sum_i w_ui (x_ui - u'v_i)^2 + regularization |u|^2`` over u >= 0, for each row by itself:
@@ -216,7 +216,7 @@ class _Entries:
     n_items: int
 
     @classmethod
-    def of(cls, ratings: InteractionsLike, weights: np.ndarray | None) -> "_Entries":
+    def of(cls, ratings: RowsLike, weights: np.ndarray | None) -> "_Entries":
         if is_table(ratings):
             ratings = borrow_rows("ratings", ratings, aligned=None if weights is None else "weights")
             dtype = np.float32 if ratings.values is None else ratings.values.dtype

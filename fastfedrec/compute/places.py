@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute import places as _kernel
 from fastfedrec.compute.ranking import _check_factors, _scores
@@ -13,7 +14,9 @@ from fastfedrec.data.interactions import Interactions
 __all__ = ["places", "places_factors"]
 
 
-def places(scores: Any, held_out: Any, *, seen: Any = None, n_threads: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def places(
+    scores: Any, held_out: Any, *, seen: Any = None, n_threads: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count, for each held-out item, the unseen items of its row that score higher, and those that score the same.
 
     Parameters
@@ -60,7 +63,7 @@ def places(scores: Any, held_out: Any, *, seen: Any = None, n_threads: int = 0) 
 
 def places_factors(
     user_factors: Any, item_factors: Any, held_out: Any, *, seen: Any = None, n_threads: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count the same by inner products of factors, without an array of users x items.
 
     Parameters

@@ -3,14 +3,16 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute import ranking as _kernel
 from fastfedrec._kernels.core import hardware as _hardware
 from fastfedrec.core import hardware
+from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import check_array, check_instance, check_integer, plain_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
-from fastfedrec.data.conversion import InteractionsLike, borrow_rows
+from fastfedrec.data.conversion import RowsLike, borrow_rows
 from fastfedrec.data.csr import check_integers, check_named_rows
 
 __all__ = ["held_out_ranks", "held_out_ranks_factors", "recommend_factors", "sample_unseen", "top_k"]
@@ -21,8 +23,8 @@ _SCREENED = {("x86-64-v3", 4): 12_000, ("x86-64-v3", 8): 6_000, ("x86-64-v4", 4)
 
 
 def sample_unseen(
-    interactions: InteractionsLike, rows: Any, n: int, *, key: Key, purpose: str, n_threads: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+    interactions: RowsLike, rows: Any, n: int, *, key: Key, purpose: str, n_threads: int = 0
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Draw items that users have not seen, uniformly and without replacement.
 
     Parameters
@@ -91,7 +93,7 @@ def sample_unseen(
 
 def held_out_ranks(
     held_out_scores: Any, other_scores: Any, counts: Any, *, rows: Any = None, n_threads: int = 0
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """Rank each held-out score among the scores of its row: 1 + how many are greater + half of the ties.
 
     Parameters
@@ -148,7 +150,7 @@ def held_out_ranks_factors(
     *,
     rows: Any = None,
     n_threads: int = 0,
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """Rank held-out items among other items by their inner products with the user, without an array of scores.
 
     Parameters
@@ -233,7 +235,7 @@ def held_out_ranks_factors(
     return out
 
 
-def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple[NDArray[np.int32], FloatArray]:
     """Find the `n` best columns of each row of a dense block of scores.
 
     Parameters
@@ -283,7 +285,7 @@ def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple
 
 def recommend_factors(
     user_factors: Any, item_factors: Any, n: int, *, seen: Any = None, n_threads: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[NDArray[np.int32], NDArray[np.float32] | NDArray[np.float64]]:
     """Find the `n` items with the greatest inner products for each user, without an array of users x items.
 
     Parameters

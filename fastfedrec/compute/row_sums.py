@@ -4,19 +4,20 @@ from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute import row_sums as _kernel
 from fastfedrec.core.check import check_array, plain_array
 from fastfedrec.core.threads import resolve_n_threads
-from fastfedrec.data.conversion import InteractionsLike, borrow_rows
+from fastfedrec.data.conversion import RowsLike, borrow_rows
 from fastfedrec.data.sparse import check_arrays
 
 __all__ = ["sum_rows"]
 
 
 def sum_rows(
-    interactions: InteractionsLike, matrix: Any, *, weights: np.ndarray | None = None, n_threads: int = 0
-) -> np.ndarray:
+    interactions: RowsLike, matrix: Any, *, weights: np.ndarray | None = None, n_threads: int = 0
+) -> NDArray[np.float64]:
     """For each user, add up the rows of a matrix that belong to the user's items.
 
     Parameters

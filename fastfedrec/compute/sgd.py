@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastfedrec.core.arrays import first_and_rest
+from fastfedrec.core.arrays import FloatArray, first_and_rest
 from fastfedrec.core.check import check_array, check_choice, check_flag, check_integer, check_real, plain_array
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
-from fastfedrec.data.conversion import InteractionsLike, borrow_rows, is_table
+from fastfedrec.data.conversion import InteractionsLike, RowsLike, borrow_rows, is_table
 
 if TYPE_CHECKING:
     from fastfedrec.compute._sgd_loss import OwnLoss
@@ -65,16 +65,16 @@ class FactorModel:
     """
 
     mean: float
-    user_biases: np.ndarray
-    item_biases: np.ndarray
-    user_factors: np.ndarray
-    item_factors: np.ndarray
-    train_losses: np.ndarray
-    validation_losses: np.ndarray | None
+    user_biases: FloatArray
+    item_biases: FloatArray
+    user_factors: FloatArray
+    item_factors: FloatArray
+    train_losses: NDArray[np.float64]
+    validation_losses: NDArray[np.float64] | None
     epoch: int
     stopped: str
 
-    def predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+    def predict(self, users: np.ndarray, items: np.ndarray) -> FloatArray:
         """Predict the ratings of pairs: ``mean + b_u + c_i + p_u'q_i``; log-odds under the logistic loss.
 
         Parameters
@@ -100,9 +100,9 @@ class FactorModel:
 
 
 def fit_factors(
-    users: InteractionsLike,
-    items: np.ndarray | None = None,
-    ratings: np.ndarray | None = None,
+    users: RowsLike,
+    items: ArrayLike | None = None,
+    ratings: ArrayLike | None = None,
     *,
     n_users: int | None = None,
     n_items: int | None = None,
@@ -112,10 +112,10 @@ def fit_factors(
     regularization: float = 0.1,
     bias_regularization: float | None = None,
     biases: bool = True,
-    weights: np.ndarray | None = None,
+    weights: ArrayLike | None = None,
     loss: str | Callable[[float, float], tuple[float, float]] = "squared",
     schedule: str | Callable[[int], float] = "inverse",
-    validation: InteractionsLike = None,
+    validation: float | tuple[ArrayLike, ArrayLike, ArrayLike] | InteractionsLike | None = None,
     patience: int = 3,
     init_scale: float = 0.1,
     dtype: DTypeLike = np.float32,
@@ -434,7 +434,7 @@ def _resolve_schedule(schedule: Any) -> Callable[[int], float]:
     return _SCHEDULES[check_choice("schedule", schedule, _SCHEDULES)]
 
 
-def _compile_loss(function: Callable) -> "OwnLoss":
+def _compile_loss(function: Callable[..., Any]) -> "OwnLoss":
     from fastfedrec.compute._sgd_loss import compile_loss  # Numba
 
     return compile_loss(function)

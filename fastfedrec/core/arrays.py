@@ -1,14 +1,27 @@
 """Arrays as kernels take them: row numbers that are checked, distinct numbers, read-only and aligned arrays."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.core.check import plain_array
 
-__all__ = ["LINE_BYTES", "check_mask", "check_rows", "distinct", "first_and_rest", "frozen", "zeros_on_lines"]
+__all__ = [
+    "LINE_BYTES",
+    "FloatArray",
+    "check_mask",
+    "check_rows",
+    "distinct",
+    "first_and_rest",
+    "frozen",
+    "zeros_on_lines",
+]
 
 LINE_BYTES = 64  # of a cache
+
+#: Of either type that kernels compute in.
+FloatArray: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 
 
 def check_rows(name: str, rows: Any, n: int) -> np.ndarray:

@@ -151,7 +151,7 @@ def check_exact(
     return exact
 
 
-def _check_bounds(name, value, low, high, exclusive=False):
+def _check_bounds(name: str, value: Any, low: float | None, high: float | None, exclusive: bool = False) -> None:
     if low is not None and (value < low or (exclusive and value == low)):
         raise ValueError(f"{name} must be {'greater than' if exclusive else 'at least'} {low}, got {show(value)}")
     if high is not None and (value > high or (exclusive and value == high)):

@@ -58,7 +58,7 @@ def own_folder(folder: Path) -> None:
 
 
 @contextmanager
-def new_file(path: str | os.PathLike, *, private: bool = False) -> Iterator[BinaryIO]:
+def new_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path` when the block ends well, and is gone when it does not.
 
     Parameters
@@ -103,13 +103,13 @@ def new_file(path: str | os.PathLike, *, private: bool = False) -> Iterator[Bina
     _sync_folder(path.parent)
 
 
-def write_text(path: str | os.PathLike, text: str, *, private: bool = False) -> None:
+def write_text(path: str | os.PathLike[str], text: str, *, private: bool = False) -> None:
     """Write a text in UTF-8 as `new_file` writes."""
     with new_file(path, private=private) as file:
         file.write(text.encode())
 
 
-def check_place(path: str | os.PathLike) -> None:
+def check_place(path: str | os.PathLike[str]) -> None:
     """Raise where `new_file` would: before the work whose result is to be there."""
     _mode_to_keep(check_path("path", path))
 

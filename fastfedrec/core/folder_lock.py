@@ -37,7 +37,7 @@ class FolderLock:
         It cannot be written to, or lies on a file system without locks.
     """
 
-    def __init__(self, folder: str | os.PathLike, *, wait: bool = False):
+    def __init__(self, folder: str | os.PathLike[str], *, wait: bool = False):
         folder = Path(folder)
         own_folder(folder)
         descriptor = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)

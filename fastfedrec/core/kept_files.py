@@ -27,12 +27,12 @@ class DamagedFileError(ValueError):
         What to do.
     """
 
-    def __init__(self, path: str | os.PathLike, reason: str, way_out: str):
+    def __init__(self, path: str | os.PathLike[str], reason: str, way_out: str):
         super().__init__(f"{os.fspath(path)!r} is damaged: {reason}; {way_out}")
         self.name = Path(path).name
 
 
-def is_kept(path: str | os.PathLike) -> bool:
+def is_kept(path: str | os.PathLike[str]) -> bool:
     """Whether there is anything under a name.
 
     Parameters
@@ -58,7 +58,7 @@ def is_kept(path: str | os.PathLike) -> bool:
 
 
 @contextmanager
-def checking(path: str | os.PathLike, way_out: str) -> Iterator[None]:
+def checking(path: str | os.PathLike[str], way_out: str) -> Iterator[None]:
     """Name the file in whatever is found wrong with its contents.
 
     Parameters
@@ -82,7 +82,7 @@ def checking(path: str | os.PathLike, way_out: str) -> Iterator[None]:
         raise DamagedFileError(path, reason, way_out) from error
 
 
-def read_document(path: str | os.PathLike, fields: Collection[str] | None = None) -> dict[str, Any]:
+def read_document(path: str | os.PathLike[str], fields: Collection[str] | None = None) -> dict[str, Any]:
     """A JSON object; to be called where `checking` names the file.
 
     Parameters
@@ -113,7 +113,7 @@ def read_document(path: str | os.PathLike, fields: Collection[str] | None = None
     return document
 
 
-def write_document(path: str | os.PathLike, document: Mapping[str, Any]) -> None:
+def write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
     """Write a JSON object that only its owner may read.
 
     Parameters

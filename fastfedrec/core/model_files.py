@@ -29,7 +29,7 @@ _LEAST_TEXT, _TEXT_RATIO = 2**22, 8
 
 
 def write_model(
-    path: str | os.PathLike, header: dict[str, Any], arrays: dict[str, np.ndarray], *, private: bool = False
+    path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray], *, private: bool = False
 ) -> None:
     """Write a model's header and arrays to one file.
 
@@ -61,7 +61,7 @@ def write_model(
         write_archive(file, {"json": np.frombuffer(text, dtype=np.uint8)} | plain, least_size)
 
 
-def read_model(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read what `write_model` wrote, or what somebody says it has.
 
     Parameters
@@ -84,7 +84,7 @@ def read_model(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.nd
     return _opened(path, _read)
 
 
-def read_header(path: str | os.PathLike) -> dict[str, Any]:
+def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what a file says beside its arrays, and none of these.
 
     Parameters
@@ -105,12 +105,12 @@ def read_header(path: str | os.PathLike) -> dict[str, Any]:
     return _opened(path, lambda archive, size: _field(_document(archive, size), "header", dict))
 
 
-def not_a_model(path: str | os.PathLike, reason: object) -> ValueError:
+def not_a_model(path: str | os.PathLike[str], reason: object) -> ValueError:
     """What to raise about a file."""
     return ValueError(f"path {os.fsdecode(path)!r} is not a model saved by fastfedrec ({reason})")
 
 
-def _opened(path: str | os.PathLike, read: Callable[[Archive, int], Result]) -> Result:
+def _opened(path: str | os.PathLike[str], read: Callable[[Archive, int], Result]) -> Result:
     path = check_path("path", path)
     if path.exists() and not path.is_file():  # a pipe would be waited for
         raise not_a_model(path, "it is no ordinary file")
@@ -229,7 +229,7 @@ def can_be_written(column: np.ndarray) -> bool:
     return True
 
 
-def objects_to_json(name: str, array: np.ndarray) -> list:
+def objects_to_json(name: str, array: np.ndarray) -> list[Any]:
     """An array of objects as JSON values; numbers, strings, and tuples of these, or a TypeError that names `name`."""
     return [_to_json(name, entry) for entry in array]
 

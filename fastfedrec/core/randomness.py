@@ -8,9 +8,10 @@ a key made from a seed marks everything made with it as a simulation.
 import hashlib
 import os
 import threading
-from typing import NoReturn
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.core import randomness as _kernel
 from fastfedrec.core.check import check_instance, check_integer, plain_array
@@ -117,7 +118,7 @@ class Key:
         """
         return self._seed is not None
 
-    def subkey(self, purpose: str) -> np.ndarray:
+    def subkey(self, purpose: str) -> NDArray[np.uint32]:
         """The ChaCha20 key of one purpose: a keyed BLAKE2b hash of its name.
 
         Parameters
@@ -140,7 +141,9 @@ class Key:
         digest = hashlib.blake2b(purpose.encode(), key=self._secret, person=_PERSON, digest_size=32).digest()
         return np.frombuffer(digest, dtype="<u4").astype(np.uint32)
 
-    def words(self, purpose: str, *, round: int = 0, user: int = 0, size: int, n_threads: int = 1) -> np.ndarray:
+    def words(
+        self, purpose: str, *, round: int = 0, user: int = 0, size: int, n_threads: int = 1
+    ) -> NDArray[np.uint64]:
         """The first 64-bit words of the stream (purpose, round, user).
 
         Parameters
@@ -167,7 +170,7 @@ class Key:
 
     def words_by_user(
         self, purpose: str, users: np.ndarray, *, round: int = 0, size: int, n_threads: int = 1
-    ) -> np.ndarray:
+    ) -> NDArray[np.uint64]:
         """The first 64-bit words of each user's stream, one row a user.
 
         Parameters
@@ -198,7 +201,7 @@ class Key:
 
     def ragged_words(
         self, purpose: str, users: np.ndarray, sizes: np.ndarray, *, round: int = 0, n_threads: int = 1
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """The first 64-bit words of each user's stream, of each as many as asked for.
 
         Parameters
@@ -232,7 +235,7 @@ class Key:
         _kernel.ragged_words(self.subkey(purpose), users, starts, out, round_number, resolve_n_threads(n_threads))
         return out, starts
 
-    def uniform(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> np.ndarray:
+    def uniform(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> NDArray[np.float64]:
         """Doubles in the open interval (0, 1), 52 bits each.
 
         Parameters
@@ -253,7 +256,7 @@ class Key:
         """
         return _as_uniform(self.words(purpose, round=round, user=user, size=size))
 
-    def normal(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> np.ndarray:
+    def normal(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> NDArray[np.float64]:
         """Standard normal doubles, by the inverse distribution function; for initial values, never for privacy.
 
         Parameters
@@ -276,7 +279,9 @@ class Key:
 
         return ndtri(self.uniform(purpose, round=round, user=user, size=size))
 
-    def permutation(self, purpose: str, *, round: int = 0, user: int = 0, size: int, n_threads: int = 1) -> np.ndarray:
+    def permutation(
+        self, purpose: str, *, round: int = 0, user: int = 0, size: int, n_threads: int = 1
+    ) -> NDArray[np.int64]:
         """A uniformly random order of ``range(size)``.
 
         Parameters
@@ -370,10 +375,10 @@ class Key:
     def __copy__(self) -> "Key":
         return self
 
-    def __deepcopy__(self, memo: dict) -> "Key":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Key":
         return self
 
-    def __reduce_ex__(self, protocol) -> tuple:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         if self._seed is None:
             self._refuse_pickle()
         return Key.from_seed, (self._seed,)

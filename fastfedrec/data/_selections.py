@@ -5,8 +5,9 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from fastfedrec.core.arrays import check_mask, distinct
+from fastfedrec.core.arrays import FloatArray, check_mask, distinct
 from fastfedrec.core.check import check_integer, check_real, plain_array
 
 #: What the constructor of `Interactions` takes, in its order.
@@ -19,15 +20,15 @@ FIELDS = (
 class Selections:
     """The sizes and selections of `Interactions`: ids, features and global ids stay aligned with what is kept."""
 
-    indptr: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray | None
-    timestamps: np.ndarray | None
-    user_ids: np.ndarray
-    item_ids: np.ndarray
-    global_user_ids: np.ndarray
-    user_features: Mapping[str, np.ndarray]
-    item_features: Mapping[str, np.ndarray]
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    values: FloatArray | None
+    timestamps: NDArray[np.int64] | None
+    user_ids: NDArray[Any]
+    item_ids: NDArray[Any]
+    global_user_ids: NDArray[np.uint64]
+    user_features: Mapping[str, NDArray[Any]]
+    item_features: Mapping[str, NDArray[Any]]
     _catalogue: str
 
     @classmethod
@@ -59,7 +60,7 @@ class Selections:
         """(n_users, n_items)."""
         return self.n_users, self.n_items
 
-    def interactions_per_user(self) -> np.ndarray:
+    def interactions_per_user(self) -> NDArray[np.int64]:
         """Number of interactions of each user.
 
         Returns
@@ -69,7 +70,7 @@ class Selections:
         """
         return np.diff(self.indptr)
 
-    def interactions_per_item(self) -> np.ndarray:
+    def interactions_per_item(self) -> NDArray[np.int64]:
         """Number of interactions of each item.
 
         Returns
@@ -162,7 +163,7 @@ class Selections:
         best = self.select_items(np.argsort(-self.interactions_per_item(), kind="stable")[:n])
         return best._replace(catalogue="counts")
 
-    def select_users(self, rows: np.ndarray) -> Self:
+    def select_users(self, rows: ArrayLike) -> Self:
         """Keep these users, in this order, each with its global id.
 
         Parameters
@@ -180,7 +181,7 @@ class Selections:
             raise ValueError("rows must be distinct: one user stands for one person; see from_arrays to resample")
         return self._take_users(rows)
 
-    def select_items(self, columns: np.ndarray) -> Self:
+    def select_items(self, columns: ArrayLike) -> Self:
         """Keep these items, in their old order.
 
         Parameters
@@ -285,7 +286,7 @@ class Selections:
         )
 
 
-def _check_chosen(name: str, what: str, chosen: np.ndarray, n: int) -> np.ndarray:
+def _check_chosen(name: str, what: str, chosen: ArrayLike, n: int) -> np.ndarray:
     """Row or column numbers from numbers or a mask."""
     chosen = plain_array(name, chosen)
     if chosen.dtype == bool:

@@ -1,10 +1,11 @@
 """The one door to `Interactions` for what people have: SciPy's matrices, frames, and for kernels dense arrays too."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from fastfedrec.core.check import plain_array
 from fastfedrec.data._frames import column_names, is_frame
@@ -13,10 +14,35 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import float_values
 from fastfedrec.data.sparse import check_arrays, checked_csr
 
-__all__ = ["InteractionsLike", "as_interactions", "borrow_rows"]
+__all__ = ["InteractionsLike", "RowsLike", "as_interactions", "borrow_rows"]
 
-#: What `as_interactions` takes: `Interactions`, a SciPy sparse matrix or array, or a frame; `borrow_rows` arrays, too.
-InteractionsLike: TypeAlias = Any
+
+class _SparseMatrix(Protocol):
+    """A matrix or array of SciPy, in any format."""
+
+    def tocsr(self) -> Any:
+        """The same in compressed rows."""
+
+
+class _Frame(Protocol):
+    """A table of pandas, polars (also lazy) or pyarrow."""
+
+    @property
+    def columns(self) -> Any:
+        """Their names, or of pyarrow themselves."""
+
+
+class _SupportsDLPack(Protocol):
+    """An array of PyTorch, JAX or any other library on the CPU."""
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
+        """Its memory."""
+
+
+#: What `as_interactions` takes: `Interactions`, a SciPy sparse matrix or array, or a frame.
+InteractionsLike: TypeAlias = Interactions | _SparseMatrix | _Frame
+#: What `borrow_rows` takes: dense arrays, too.
+RowsLike: TypeAlias = InteractionsLike | ArrayLike | _SupportsDLPack
 
 _COLUMNS = ("value", "timestamp")  # that a frame may have beside `user` and `item`
 
@@ -66,8 +92,9 @@ def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray 
     if isinstance(given, Interactions):
         return given
     if scipy.sparse.issparse(given):
-        has_a_column_for_each = item_ids is not None and given.ndim == 2 and given.shape[1] == len(item_ids)
-        return Interactions._of_matrix(name, given, None, item_ids if has_a_column_for_each else None)
+        matrix: Any = given
+        has_a_column_for_each = item_ids is not None and matrix.ndim == 2 and matrix.shape[1] == len(item_ids)
+        return Interactions._of_matrix(name, matrix, None, item_ids if has_a_column_for_each else None)
     if is_frame(given):
         names = column_names(given)
         if not {"user", "item"} <= set(names):
@@ -110,7 +137,7 @@ def is_table(given: Any) -> bool:
     return isinstance(given, Interactions) or scipy.sparse.issparse(given) or is_frame(given)
 
 
-def borrow_rows(name: str, given: InteractionsLike, *, aligned: str | None = None) -> Interactions:
+def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None) -> Interactions:
     """Rows of users x items as a kernel takes them, for one call: in the caller's memory where the types are right.
 
     Parameters
@@ -136,15 +163,16 @@ def borrow_rows(name: str, given: InteractionsLike, *, aligned: str | None = Non
     """
     if isinstance(given, Interactions):
         return given
+    matrix: Any = given
     if is_frame(given) and aligned is None:
-        return as_interactions(name, given)
+        return as_interactions(name, matrix)
     if is_frame(given):
         raise TypeError(
             f"{name} must be Interactions or a CSR where {aligned} go with its entries, got {type(given).__name__}, "
             "whose rows have an order of their own; make Interactions of it first"
         )
-    matrix = given
-    if not scipy.sparse.issparse(given):
+    is_sparse = scipy.sparse.issparse(given)
+    if not is_sparse:
         dense = plain_array(name, given)
         if dense.ndim != 2 or dense.dtype.kind not in "biuf":
             raise TypeError(
@@ -157,7 +185,7 @@ def borrow_rows(name: str, given: InteractionsLike, *, aligned: str | None = Non
     n_users, n_items = matrix.shape
     check_item_count(n_items)
     rows = _in_place(name, matrix) if matrix.format == "csr" else None
-    if rows is None and aligned is not None and matrix is given:
+    if rows is None and aligned is not None and is_sparse:
         raise ValueError(
             f"{name} must have its entries in order of rows and columns, each once, where {aligned} go with them, got "
             f"{matrix.format} of another order; make it with tocsr() and sum_duplicates(), and {aligned} in its order"

@@ -250,5 +250,5 @@ def _check_distinct(name: str, numbers: np.ndarray) -> None:
 class Remade:
     """A dataclass that is unpickled through its constructor: what a pickle holds may be anything, and is checked."""
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.core.arrays import distinct
 from fastfedrec.core.check import check_flag, check_instance, check_integer
@@ -38,10 +39,10 @@ class FeatureTable(Remade):
     """
 
     names: tuple[str, ...]
-    vocabularies: tuple[np.ndarray, ...]
+    vocabularies: tuple[NDArray[Any], ...]
     n_entries: int
-    indptr: np.ndarray
-    indices: np.ndarray
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
 
     def __post_init__(self) -> None:
         n_rows = check_integer("table.n_entries", self.n_entries, low=0) * self.n_features

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.data import interactions as _kernel
 from fastfedrec.core.check import plain_array
@@ -44,7 +45,7 @@ class IdIndex:
         self._sorted = ids.dtype.kind in "iufUSMm" and bool((ids[1:] > ids[:-1]).all())
         self._rows: dict[Hashable, int] | None = None
 
-    def rows(self, ids: Any) -> np.ndarray:
+    def rows(self, ids: Any) -> NDArray[np.int64]:
         """The row of each id, or a KeyError that names the first unknown one."""
         wanted = self._column(ids)
         found = self.find(wanted)
@@ -53,7 +54,7 @@ class IdIndex:
             raise KeyError(f"{self._axis} id {id_at(wanted, unknown[0])!r} is unknown; {known}")
         return found
 
-    def find(self, wanted: np.ndarray) -> np.ndarray:
+    def find(self, wanted: np.ndarray) -> NDArray[np.int64]:
         """The row of each id of a column, or -1."""
         return self._search(wanted) if self._comparable(wanted.dtype) else self._look_up(wanted)
 
@@ -92,7 +93,7 @@ class IdIndex:
         return out
 
 
-def _keys(ids: np.ndarray) -> list:
+def _keys(ids: np.ndarray) -> list[Any]:
     # Python objects, which hash alike whatever the dtype; but tolist() would make bare numbers of fine-grained dates.
     return list(ids) if ids.dtype.kind in "Mm" else ids.tolist()
 
@@ -154,7 +155,7 @@ def column_array(name: str, values: Any) -> np.ndarray:
     return array
 
 
-def _typed_array(values: list) -> np.ndarray | None:
+def _typed_array(values: list[Any]) -> np.ndarray | None:
     kinds = {type(value) for value in values}
     if len(kinds) != 1 or not issubclass(kind := kinds.pop(), _PLAIN):
         return None
@@ -248,8 +249,8 @@ def _can_be_saved(key: Any) -> bool:
     return isinstance(key, str | int | float) and key == key  # NaN in a tuple would never be found again
 
 
-def _encode_objects(name: str, ids: list) -> tuple[np.ndarray, np.ndarray]:
-    first: dict = {}
+def _encode_objects(name: str, ids: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    first: dict[Any, int] = {}
     rows = np.empty(len(ids), dtype=np.int64)
     for position, key in enumerate(ids):
         try:

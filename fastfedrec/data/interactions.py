@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastfedrec.core.html import html_card
 from fastfedrec.data._frames import read_rows
@@ -79,13 +79,13 @@ class Interactions(Selections):
 
     def __init__(
         self,
-        indptr: np.ndarray,
-        indices: np.ndarray,
-        values: np.ndarray | None,
-        timestamps: np.ndarray | None,
-        user_ids: np.ndarray,
-        item_ids: np.ndarray,
-        global_user_ids: np.ndarray,
+        indptr: ArrayLike,
+        indices: ArrayLike,
+        values: ArrayLike | None,
+        timestamps: ArrayLike | None,
+        user_ids: ArrayLike,
+        item_ids: ArrayLike,
+        global_user_ids: ArrayLike,
         user_features: Mapping[str, np.ndarray] | None = None,
         item_features: Mapping[str, np.ndarray] | None = None,
         catalogue: str = "public",
@@ -354,7 +354,7 @@ class Interactions(Selections):
             return np.ones(self.n_interactions, dtype=dtype)
         return np.ascontiguousarray(self.values, dtype=dtype)
 
-    def user_index(self, ids: Iterable[Hashable] | np.ndarray) -> np.ndarray:
+    def user_index(self, ids: Iterable[Hashable] | np.ndarray) -> NDArray[np.int64]:
         """Rows of external user ids.
 
         Parameters
@@ -374,7 +374,7 @@ class Interactions(Selections):
         """
         return self._index("user").rows(ids)
 
-    def item_index(self, ids: Iterable[Hashable] | np.ndarray) -> np.ndarray:
+    def item_index(self, ids: Iterable[Hashable] | np.ndarray) -> NDArray[np.int64]:
         """Columns of external item ids.
 
         Parameters
@@ -415,7 +415,7 @@ class Interactions(Selections):
         matrix.has_sorted_indices = True
         return matrix
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: an unpickled array is writable, and may hold anything.
         return type(self), tuple(self._fields().values())
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.arrays import check_mask, check_rows
 from fastfedrec.core.check import check_instance, check_integer, plain_array
@@ -43,8 +44,8 @@ class InteractionLog(Remade):
     """
 
     interactions: Interactions
-    users: np.ndarray
-    items: np.ndarray
+    users: NDArray[np.int64]
+    items: NDArray[np.int64]
     contexts: Mapping[str, np.ndarray]
 
     def __post_init__(self) -> None:
@@ -171,7 +172,7 @@ class InteractionLog(Remade):
         mask = check_mask(mask, self.n_entries)
         return self._take(mask, self.interactions, self.users[mask])
 
-    def select_users(self, rows: np.ndarray) -> Self:
+    def select_users(self, rows: ArrayLike) -> Self:
         """Keep these users, in this order, and their entries.
 
         Parameters

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec._kernels.data import interactions as _kernel
+from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import check_array, check_choice, plain_array
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
 from fastfedrec.data.ids import entry_at, id_at
@@ -78,7 +79,7 @@ def drop_unlisted(
     return kept, left, ids
 
 
-def compact_values(values: np.ndarray | None) -> np.ndarray | None:
+def compact_values(values: np.ndarray | None) -> FloatArray | None:
     """None where all are 1; float32 where that loses nothing."""
     if values is None or bool((values == 1).all()):
         return None
@@ -119,7 +120,15 @@ def summed_warning(n_duplicates: int) -> str:
     )
 
 
-def merge_duplicates(indptr, item_rows, values, timestamps, duplicates, user_ids, item_ids):
+def merge_duplicates(
+    indptr: np.ndarray,
+    item_rows: np.ndarray,
+    values: np.ndarray | None,
+    timestamps: np.ndarray | None,
+    duplicates: str | None,
+    user_ids: np.ndarray,
+    item_ids: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Merge equal neighbours of pairs sorted by (user, item), and move the users' starts."""
     if duplicates is not None:
         check_choice("duplicates", duplicates, DUPLICATES)

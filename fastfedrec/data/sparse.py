@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_fits
 from fastfedrec.data.csr import check_csr, check_integers
@@ -14,7 +15,7 @@ __all__ = ["check_arrays", "checked_csr"]
 _CHECKED = ("csr", "csc", "bsr", "coo")
 
 
-def checked_csr(name: str, matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def checked_csr(name: str, matrix: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], np.ndarray]:
     """The rows of a matrix in any of SciPy's formats, in order, with entries of one place summed, in arrays of its own.
 
     Parameters

@@ -51,11 +51,11 @@ class StoredInteractions(Interactions):
             part._rows = folder, first + start, first + stop
         return part
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return super().__reduce__() if self._rows is None else (_open_rows, self._rows)
 
 
-def store_interactions(interactions: Interactions, folder: str | os.PathLike) -> None:
+def store_interactions(interactions: Interactions, folder: str | os.PathLike[str]) -> None:
     """Write interactions to a folder that `open_interactions` opens.
 
     Parameters
@@ -95,7 +95,7 @@ def store_interactions(interactions: Interactions, folder: str | os.PathLike) ->
         write_document(partial, {axis: list(columns) for axis, columns in features.items()}, catalogue)
 
 
-def open_interactions(folder: str | os.PathLike) -> StoredInteractions:
+def open_interactions(folder: str | os.PathLike[str]) -> StoredInteractions:
     """Open what `store_interactions` or `datasets.store_table` wrote.
 
     Parameters

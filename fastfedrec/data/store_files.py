@@ -23,7 +23,7 @@ _DOCUMENT = "interactions.json"
 
 
 @contextmanager
-def new_folder(folder: str | os.PathLike) -> Iterator[Path]:
+def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """A folder that is built beside its place, and gets its name when the block ends well; only its owner may enter it.
 
     Until then it has a name that nobody could have guessed, or has given to something of their own.

@@ -4,6 +4,7 @@ import datetime
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_choice, plain_array
 
@@ -19,7 +20,7 @@ UNITS = tuple(DIGITS)
 _LARGEST = np.iinfo(np.int64).max
 
 
-def check_timestamps(timestamps: Any, length: int, *, unit: str = "ns", name: str = "timestamps") -> np.ndarray:
+def check_timestamps(timestamps: Any, length: int, *, unit: str = "ns", name: str = "timestamps") -> NDArray[np.int64]:
     """Timestamps as 64-bit integers, one for each pair.
 
     Parameters

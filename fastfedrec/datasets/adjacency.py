@@ -21,7 +21,7 @@ _ID = Field("id", Kind.ID)
 
 
 def load_adjacency(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     separator: str | None = None,
     duplicates: str | None = None,

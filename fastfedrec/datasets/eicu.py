@@ -30,7 +30,7 @@ _PENDING = 2**21  # pairs that are counted together, so that memory follows the 
 
 
 def load_eicu(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     rows: str = "patients",
     item_ids: Sequence[str] | np.ndarray | None = None,

@@ -27,7 +27,7 @@ _FIELDS = tuple(
 
 
 def load_frappe(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     item_ids: Sequence[Hashable] | np.ndarray | None = None,
     unlisted: str = "error",

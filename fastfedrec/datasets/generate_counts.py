@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_choice, check_instance, check_integer
 from fastfedrec.core.randomness import Key, _as_uniform
@@ -35,11 +36,11 @@ class PoissonCounts:
     """
 
     interactions: Interactions
-    user_factors: np.ndarray
-    item_factors: np.ndarray
+    user_factors: NDArray[np.float64]
+    item_factors: NDArray[np.float64]
     law: str
 
-    def rates(self, rows: slice | np.ndarray) -> np.ndarray:
+    def rates(self, rows: slice | np.ndarray) -> NDArray[np.float64]:
         """The mean of each cell.
 
         Parameters

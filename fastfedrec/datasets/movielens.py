@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_choice, check_instance
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
@@ -77,7 +78,7 @@ _RATINGS = ("u.data", "ratings.dat", "ratings.csv")
 
 
 def load_movielens(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     item_ids: str | Sequence[Hashable] | np.ndarray | None = None,
     unlisted: str = "error",
@@ -159,7 +160,7 @@ def load_movielens(
     return data.with_features(user_features=_columns(files, folder, layout.users, people, data.user_ids))
 
 
-def zip_regions(interactions: Interactions) -> np.ndarray:
+def zip_regions(interactions: Interactions) -> NDArray[np.str_]:
     """The first character of each user's ZIP code: in MovieLens 1M a digit for each of ten regions.
 
     Parameters

@@ -17,7 +17,7 @@ N_FOLDS = 5
 
 
 def load_movielens_folds(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     item_ids: str | Sequence[Hashable] | np.ndarray | None = None,
     unlisted: str = "error",

@@ -26,7 +26,7 @@ _FIELDS = (
 
 
 def load_netflix(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     item_ids: str | Sequence[Hashable] | np.ndarray | None = None,
     unlisted: str = "error",

@@ -33,8 +33,8 @@ _BLOCK = 1 << 22  # rows that are in memory together
 
 
 def store_table(
-    path: str | os.PathLike,
-    folder: str | os.PathLike,
+    path: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
     *,
     user: str | int | None = None,
     item: str | int | None = None,

@@ -74,7 +74,7 @@ class Layout:
 
 
 def find_layout(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     user: str | int | None,
     item: str | int | None,
     value: str | int | None,
@@ -143,7 +143,7 @@ def is_parquet(path: Path) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def table_columns(path: str | os.PathLike, separator: str | None = ",", *, quotes: bool = True) -> list[str]:
+def table_columns(path: str | os.PathLike[str], separator: str | None = ",", *, quotes: bool = True) -> list[str]:
     """Names of a table's columns: of a Parquet file, or the fields of a text file's first line.
 
     Parameters

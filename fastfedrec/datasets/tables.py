@@ -13,7 +13,7 @@ __all__ = ["load_table"]
 
 
 def load_table(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     user: str | int | None = None,
     item: str | int | None = None,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.compute.ranking import held_out_ranks
 from fastfedrec.core.check import check_instance, check_real
@@ -45,8 +46,8 @@ class PersonalizationSplit:
         A value above it is positive.
     """
 
-    train_users: np.ndarray
-    test_users: np.ndarray
+    train_users: NDArray[np.int64]
+    test_users: NDArray[np.int64]
     known: Interactions | InteractionLog
     held_out: Interactions | InteractionLog
     visited: Interactions
@@ -249,7 +250,7 @@ def _first_of_each(users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def score_rows(
     model: Any, data: Interactions, users: np.ndarray, contexts: Mapping[str, np.ndarray] | None = None
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """Ask a model for the scores of all items for some users.
 
     Parameters

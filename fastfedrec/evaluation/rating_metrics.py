@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.data.interactions import Interactions
@@ -89,7 +90,7 @@ def check_predicts(model: Any) -> None:
 
 def predict_errors(
     model: Any, user_ids: np.ndarray, item_ids: np.ndarray, ratings: np.ndarray, batch_size: int
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """Predicted less given rating of each pair.
 
     Parameters

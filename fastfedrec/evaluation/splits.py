@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.evaluation import splits as _kernel
 from fastfedrec.core.check import check_flag, check_instance, check_integer, check_real
@@ -241,7 +242,7 @@ class KFold(Splitter):
         return (_apart(data, fold == f) for f in range(self.n_folds))
 
 
-def hold_out(indptr: np.ndarray, global_user_ids: np.ndarray, fraction: float, *, key: Key) -> np.ndarray:
+def hold_out(indptr: np.ndarray, global_user_ids: np.ndarray, fraction: float, *, key: Key) -> NDArray[np.bool_]:
     """Choose the entries that `RandomHoldout` holds out of a share, of anything that lies user by user.
 
     Parameters

@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.mechanisms import bounded_rows as _kernel
 from fastfedrec.core.check import check_array, check_instance, check_integer, check_noise_epsilon, check_real
@@ -70,7 +71,7 @@ def limit_contributions(
 
 def project_rows(
     interactions: Interactions, n_dimensions: int, radius: float, *, key: Key, round: int = 0, n_threads: int = 0
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """Project rows to few dimensions by public random directions, and shrink them into a ball.
 
     Parameters
@@ -108,7 +109,9 @@ def project_rows(
     return out
 
 
-def public_candidates(n_candidates: int, n_dimensions: int, radius: float, *, key: Key, round: int = 0) -> np.ndarray:
+def public_candidates(
+    n_candidates: int, n_dimensions: int, radius: float, *, key: Key, round: int = 0
+) -> NDArray[np.float64]:
     """Candidate centres that cost nothing: uniform points of the ball.
 
     Parameters
@@ -158,7 +161,7 @@ def grid_candidates(
     threshold: float | None = None,
     key: Key,
     round: int = 0,
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """Candidate centres where points are dense: a cube is halved in every direction as long as noisy counts are high.
 
     **Guarantee.** n_shifts * depth * epsilon-differentially private for "add_remove" of one user (one row of `points`):

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.mechanisms import client_sampling as _kernel
 from fastfedrec.core.check import check_exact, check_instance, check_integer
@@ -55,7 +56,7 @@ class PoissonSampling:
             raise ValueError(f"sampling_probability must be at least 2**-64, got {float(nominal)}")
         self.sampling_probability = Fraction(self._threshold, TOTAL)
 
-    def sample(self, n_clients: int, *, key: Key, round: int = 0, n_threads: int = 0) -> np.ndarray:
+    def sample(self, n_clients: int, *, key: Key, round: int = 0, n_threads: int = 0) -> NDArray[np.int64]:
         """Draw the cohort of one round.
 
         Parameters
@@ -127,7 +128,7 @@ class FixedSizeSampling:
 
     def sample(
         self, n_clients: int, *, key: Key, round: int = 0, purpose: str = "client_sampling.fixed_size"
-    ) -> np.ndarray:
+    ) -> NDArray[np.int64]:
         """Draw the cohort of one round.
 
         Parameters

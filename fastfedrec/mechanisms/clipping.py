@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastfedrec._kernels.mechanisms import clipping as _kernel
+from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import check_out, check_real, plain_array
 from fastfedrec.core.threads import resolve_n_threads
 
@@ -18,7 +19,7 @@ def clip_rows_l2(
     out: np.ndarray | None = None,
     rejected: np.ndarray | None = None,
     n_threads: int = 0,
-) -> np.ndarray:
+) -> FloatArray:
     """Scale each row that is longer than `clip_norm` down to it, in Euclidean norm, and put zeros for one not finite.
 
     **Guarantee.** In exact arithmetic no row of the result is longer than `clip_norm`, so one row (one client) changes
@@ -77,7 +78,7 @@ def clip_rows_l1(
     out: np.ndarray | None = None,
     rejected: np.ndarray | None = None,
     n_threads: int = 0,
-) -> np.ndarray:
+) -> FloatArray:
     """Scale each row whose absolute values add up to more than `clip_norm` down to it; zeros for one not finite.
 
     **Guarantee.** In exact arithmetic the absolute values of no row of the result add up to more than `clip_norm`, so
@@ -123,7 +124,9 @@ def clip_rows_l1(
     return _clip(rows, clip_norm, out, rejected, n_threads, order=1)
 
 
-def _clip(rows, clip_norm, out, rejected, n_threads, order) -> np.ndarray:
+def _clip(
+    rows: np.ndarray, clip_norm: float, out: np.ndarray | None, rejected: np.ndarray | None, n_threads: int, order: int
+) -> FloatArray:
     rows = plain_array("rows", rows)
     if rows.dtype not in (np.float32, np.float64):
         raise TypeError(f"rows must be an array of float32 or float64, got dtype {rows.dtype}; convert it with .astype")

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.check import (
     check_array,
@@ -122,7 +123,7 @@ class ExponentialMechanism:
         distance = self.n_selected * (self.n_selected + 1) // 2 * _GAP + Fraction(n_scores, 2**74)
         return extra_delta(self.epsilon, distance)
 
-    def privatize(self, scores: np.ndarray, *, key: Key | None = None, round: int = 0) -> np.ndarray:
+    def privatize(self, scores: ArrayLike, *, key: Key | None = None, round: int = 0) -> NDArray[np.int64]:
         """Choose items.
 
         Parameters

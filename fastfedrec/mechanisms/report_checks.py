@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fastfedrec.core.check import check_exact, check_integer, check_out, plain_array
 
@@ -40,7 +41,7 @@ def check_grid(name: str, grid: int | Sequence[float], *, high: int) -> tuple[Fr
     return values
 
 
-def check_integers(name: str, values: np.ndarray, remedy: str) -> np.ndarray:
+def check_integers(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
     """Return an array of integers, or raise with the remedy; one without entries may have any type.
 
     Parameters
@@ -65,7 +66,7 @@ def check_integers(name: str, values: np.ndarray, remedy: str) -> np.ndarray:
     return array
 
 
-def check_reals(name: str, values: np.ndarray, remedy: str) -> np.ndarray:
+def check_reals(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
     """Return an array of float32, or of float64 for any other real type, or raise with the remedy.
 
     Parameters
@@ -88,7 +89,7 @@ def check_reals(name: str, values: np.ndarray, remedy: str) -> np.ndarray:
     return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
 
 
-def check_codes(name: str, values: np.ndarray, n_codes: int) -> np.ndarray:
+def check_codes(name: str, values: ArrayLike, n_codes: int) -> np.ndarray:
     """Return a contiguous array of integers in [0, n_codes), or raise.
 
     Parameters

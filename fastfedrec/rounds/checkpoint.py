@@ -45,7 +45,7 @@ class Checkpoint:
         What to do where a file is damaged.
     """
 
-    def __init__(self, folder: str | os.PathLike, bound_to: Mapping[str, str], way_out: str = _WAY_OUT):
+    def __init__(self, folder: str | os.PathLike[str], bound_to: Mapping[str, str], way_out: str = _WAY_OUT):
         self.folder, self._bound_to, self._way_out = check_path("checkpoint", folder), dict(bound_to), way_out
 
     def within(self, name: str) -> Self:

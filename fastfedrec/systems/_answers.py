@@ -6,9 +6,10 @@ costs nothing, and what is shown to a user belongs to that user.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.compute import ranking
 from fastfedrec.core.check import check_choice, check_flag, check_integer
@@ -27,7 +28,8 @@ from fastfedrec.systems._tables import (
 _BLOCK_CELLS = 2**24  # scores held at once by `recommend`
 _PAIR_CELLS = 2**22  # and while pairs are looked up
 
-Ids = Sequence[Hashable] | np.ndarray
+Ids: TypeAlias = Sequence[Hashable] | np.ndarray
+Best: TypeAlias = tuple[NDArray[Any], NDArray[np.float64]]  # ids, which are of any type, and scores
 
 
 class Answers(ABC):
@@ -44,7 +46,7 @@ class Answers(ABC):
 
     # ---- scores ------------------------------------------------------------------------------------------------------
 
-    def score(self, user_ids: Ids, item_ids: Ids) -> np.ndarray:
+    def score(self, user_ids: Ids, item_ids: Ids) -> NDArray[np.float64]:
         """How strongly each user is predicted to want the item beside it.
 
         Parameters
@@ -72,7 +74,7 @@ class Answers(ABC):
             scores = np.where(unheard, popularity[items], scores)
         return scores
 
-    def score_items(self, user_ids: Ids) -> np.ndarray:
+    def score_items(self, user_ids: Ids) -> NDArray[np.float64]:
         """The scores of all items for each user: what `fastfedrec.evaluation.evaluate` ranks.
 
         Parameters
@@ -96,6 +98,18 @@ class Answers(ABC):
         if (unheard := model._unheard(users)).any() and (popularity := model._popularity()) is not None:
             scores = np.where(unheard[:, None], popularity, scores)
         return scores
+
+    @overload
+    def recommend(
+        self, user_ids: Ids | None = None, n: int = 10, *, items: Ids | None = None, exclude: Ids | None = None,
+        filter_seen: bool = True, unknown: str = "error", as_frame: Literal[False] = False,
+    ) -> Best: ...  # fmt: skip
+
+    @overload
+    def recommend(
+        self, user_ids: Ids | None = None, n: int = 10, *, items: Ids | None = None, exclude: Ids | None = None,
+        filter_seen: bool = True, unknown: str = "error", as_frame: bool,
+    ) -> Any: ...  # fmt: skip
 
     def recommend(
         self,
@@ -164,6 +178,18 @@ class Answers(ABC):
         ids = data.item_ids[places if columns is None else columns[places]]
         return (ids, scores) if make_frame is None else make_frame(list_of_best(users, ids, scores))
 
+    @overload
+    def recommend_for(
+        self, item_ids: Any, n: int = 10, *, items: Ids | None = None, exclude: Ids | None = None,
+        filter_seen: bool = True, unknown: str = "error", as_frame: Literal[False] = False,
+    ) -> Best: ...  # fmt: skip
+
+    @overload
+    def recommend_for(
+        self, item_ids: Any, n: int = 10, *, items: Ids | None = None, exclude: Ids | None = None,
+        filter_seen: bool = True, unknown: str = "error", as_frame: bool,
+    ) -> Any: ...  # fmt: skip
+
     def recommend_for(
         self,
         item_ids: Any,
@@ -223,6 +249,12 @@ class Answers(ABC):
 
     # ---- items -------------------------------------------------------------------------------------------------------
 
+    @overload
+    def similar_items(self, item_ids: Ids, n: int = 10, *, as_frame: Literal[False] = False) -> Best: ...
+
+    @overload
+    def similar_items(self, item_ids: Ids, n: int = 10, *, as_frame: bool) -> Any: ...
+
     def similar_items(self, item_ids: Ids, n: int = 10, *, as_frame: bool = False) -> Any:
         """The items that are most like each of some items, without the item itself.
 
@@ -269,7 +301,7 @@ class Answers(ABC):
         found = list_of_best(data.item_ids[columns], ids, scores, "of")
         return make_frame({"item": found.pop("of"), "similar": found.pop("item")} | found)
 
-    def explain(self, user_id: Hashable, item_id: Hashable) -> tuple[np.ndarray, np.ndarray]:
+    def explain(self, user_id: Hashable, item_id: Hashable) -> Best:
         """What each of a user's items adds to the score of an item.
 
         Parameters

@@ -3,8 +3,10 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.compute import ranking
+from fastfedrec.core.arrays import FloatArray
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._answers import Answers
 
@@ -12,8 +14,8 @@ from fastfedrec.systems._answers import Answers
 class FactorScores(Answers):
     """A model whose scores are the inner products of stored factors: ranked without an array of scores."""
 
-    user_factors_: np.ndarray
-    item_factors_: np.ndarray
+    user_factors_: FloatArray
+    item_factors_: FloatArray
 
     def _best_items(
         self, rows: np.ndarray, n: int, seen: Any, columns: np.ndarray | None
@@ -25,7 +27,7 @@ class FactorScores(Answers):
         return similar_by_factors(self.item_factors_, columns, n)
 
 
-def popularity_of_factors(item_factors: np.ndarray) -> np.ndarray | None:
+def popularity_of_factors(item_factors: np.ndarray) -> NDArray[np.float64] | None:
     """What is popular by factors alone: the mean of an item's inner products with all items.
 
     It is what users who each have one item would be offered together: strong factors that agree with many others.
@@ -46,7 +48,9 @@ def popularity_of_factors(item_factors: np.ndarray) -> np.ndarray | None:
     return factors @ factors.mean(axis=0)
 
 
-def similar_by_factors(factors: np.ndarray, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+def similar_by_factors(
+    factors: np.ndarray, columns: np.ndarray, n: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Items with the largest cosines to each of some items.
 
     Parameters
@@ -79,7 +83,7 @@ def similar_by_factors(factors: np.ndarray, columns: np.ndarray, n: int) -> tupl
     return places, cosines
 
 
-def nothing_similar(columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+def nothing_similar(columns: np.ndarray, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The answer of `_similar` before anything is found: the item itself, at -inf.
 
     Parameters
@@ -101,7 +105,7 @@ def nothing_similar(columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray
 
 def contributions_of_neighbors(
     own: Interactions, column: int, neighbor_items: np.ndarray, neighbor_similarities: np.ndarray
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """What each item of one user adds to `score_neighbors` of an item.
 
     Parameters
@@ -125,7 +129,7 @@ def contributions_of_neighbors(
 
 def similar_neighbors(
     columns: np.ndarray, n: int, neighbor_items: np.ndarray, neighbor_similarities: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The nearest items of each of some items, as `Recommender.similar_items` takes them.
 
     Parameters
@@ -160,7 +164,7 @@ def explain_least_squares(
     regularization: float,
     confidence_weight: float,
     use_values: bool = False,
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """What each item of one user adds to a score, where the user's factors are those of `fastfedrec.als.solve_users`.
 
     The score is v_j' A^-1 sum_i c_i v_i, a sum over the user's items i.

@@ -57,7 +57,7 @@ class SavedModel:
         Not a model of this package.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike[str]):
         self._path = path
         self._header, self._arrays = read_model(path)
         self.class_name = self.text("class")

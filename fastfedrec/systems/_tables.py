@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from fastfedrec.data.conversion import as_interactions, frame_columns
 from fastfedrec.data.ids import check_kinds, check_one_column, column_array, id_at
@@ -39,7 +40,7 @@ def as_column(name: str, ids: Any) -> np.ndarray:
     return column_array(name, ids)
 
 
-def find_rows(data: Interactions, axis: str, ids: Any, name: str) -> np.ndarray:
+def find_rows(data: Interactions, axis: str, ids: Any, name: str) -> NDArray[np.int64]:
     """Rows of ids, some of which may be unknown.
 
     Parameters
@@ -68,7 +69,7 @@ def find_rows(data: Interactions, axis: str, ids: Any, name: str) -> np.ndarray:
     return data._index(axis).find(wanted)
 
 
-def choose_columns(data: Interactions, items: Any, exclude: Any) -> np.ndarray | None:
+def choose_columns(data: Interactions, items: Any, exclude: Any) -> NDArray[np.int64] | None:
     """Columns that may be recommended.
 
     Parameters

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.mechanisms.channels import binary_response as _kernel
 from fastfedrec.accounting import LocalReports
@@ -102,7 +103,7 @@ class DPLCF(NeighborModel, Baseline):
 
 def sum_answers(
     data: Interactions, key: Key, channel: BinaryResponse, *, n_threads: int = 1, show_progress: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Ask every user about every item, and add up answers and products of two answers.
 
     Parameters
@@ -150,7 +151,7 @@ def sum_answers(
 
 def estimate_cooccurrences(
     gram: np.ndarray, row_sums: np.ndarray, sums: np.ndarray, n_users: int, decoder: float
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """Estimate how many users have both items, without bias for any two different items.
 
     Parameters

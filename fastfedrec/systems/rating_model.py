@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.threads import one_blas_thread
@@ -55,7 +56,7 @@ class ValueModel(Recommender):
 
     def predict(
         self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray
-    ) -> np.ndarray:
+    ) -> NDArray[np.float64]:
         """The rating, or other value, that each user is predicted to have for the item beside it.
 
         Parameters

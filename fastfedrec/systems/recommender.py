@@ -57,7 +57,7 @@ class Recommender(Answers):
 
     _unfinished_: tuple[Unfinished, ...] = ()  # fits that failed, and what they had spent
 
-    def __init_subclass__(cls, **kwargs) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         Recommender._registry[cls.__name__] = cls
 

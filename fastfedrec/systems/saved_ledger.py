@@ -24,7 +24,7 @@ class SavedLedger(NamedTuple):
     about: str
 
 
-def read_ledger(path: str | os.PathLike) -> SavedLedger:
+def read_ledger(path: str | os.PathLike[str]) -> SavedLedger:
     """Read a saved model's ledger, and nothing of the arrays that hold its people.
 
     Parameters
@@ -64,7 +64,7 @@ def read_ledger(path: str | os.PathLike) -> SavedLedger:
     return SavedLedger(ledger, f"{name}({', '.join(f'{key}={value!r}' for key, value in parameters.items())})")
 
 
-def _field(path: str | os.PathLike, header: dict[str, Any], name: str) -> Any:
+def _field(path: str | os.PathLike[str], header: dict[str, Any], name: str) -> Any:
     if name not in header:
         raise not_a_model(path, f"{name}: it is missing")
     return header[name]

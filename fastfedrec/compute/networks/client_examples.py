@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute.networks import _examples as _kernel
 from fastfedrec.core.arrays import check_rows, distinct
 from fastfedrec.core.check import check_instance, check_integer, plain_array
 from fastfedrec.core.randomness import Key
-from fastfedrec.data.conversion import InteractionsLike, borrow_rows
+from fastfedrec.data.conversion import RowsLike, borrow_rows
 from fastfedrec.data.csr import Remade, check_indptr, check_integers, check_named_rows, own_array
 from fastfedrec.data.interactions import Interactions
 
@@ -31,9 +32,9 @@ class Events(Remade):
         Rows of the log.
     """
 
-    indptr: np.ndarray
-    items: np.ndarray
-    contexts: np.ndarray | None
+    indptr: NDArray[np.int64]
+    items: NDArray[np.int32]
+    contexts: NDArray[np.int64] | None
 
     def __post_init__(self) -> None:
         indptr = check_indptr("events.indptr", self.indptr)
@@ -50,7 +51,7 @@ class Events(Remade):
             object.__setattr__(self, name, array)
 
     @classmethod
-    def from_interactions(cls, interactions: InteractionsLike) -> Self:
+    def from_interactions(cls, interactions: RowsLike) -> Self:
         """Take every stored interaction as an event, without context; `Interactions.binarize` keeps the positive ones.
 
         Parameters
@@ -138,16 +139,16 @@ class ClientExamples:
         Rows of the log; 0 where there is none.
     """
 
-    users: np.ndarray
-    global_user_ids: np.ndarray
-    indptr: np.ndarray
-    items: np.ndarray
-    labels: np.ndarray
-    contexts: np.ndarray
+    users: NDArray[np.int64]
+    global_user_ids: NDArray[np.uint64]
+    indptr: NDArray[np.int64]
+    items: NDArray[np.int32]
+    labels: NDArray[np.float32]
+    contexts: NDArray[np.int64]
 
 
 def draw_examples(
-    visited: InteractionsLike,
+    visited: RowsLike,
     events: Events,
     users: Any,
     negatives: int,

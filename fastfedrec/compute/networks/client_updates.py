@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute.networks import two_tower as _kernel
+from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.data.csr import Remade, check_named_rows
 
@@ -43,11 +45,11 @@ class ClientUpdates(Remade):
         Sizes of the network.
     """
 
-    values: np.ndarray
-    starts: np.ndarray
-    rows: np.ndarray
-    row_starts: np.ndarray
-    rejected: np.ndarray
+    values: FloatArray
+    starts: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    row_starts: NDArray[np.int64]
+    rejected: NDArray[np.bool_]
     n_dense: int
     n_factors: int
     n_parameters: int
@@ -76,7 +78,7 @@ class ClientUpdates(Remade):
                 "rows, up to the end of updates.values"
             )
 
-    def total(self) -> np.ndarray:
+    def total(self) -> NDArray[np.float64]:
         """The sum of all updates, added up in double, client by client.
 
         Returns

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from fastfedrec.compute.networks._client_steps import ClientModel, Steps, largest_batch
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.tiles import check_width, share_out, tile_of
-from fastfedrec.core.arrays import check_rows, distinct, frozen
+from fastfedrec.core.arrays import FloatArray, check_rows, distinct, frozen
 from fastfedrec.core.check import check_instance, check_integer, check_real, plain_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
@@ -39,11 +39,11 @@ class ContrastiveExamples:
         The item that was there, then others; at least two.
     """
 
-    global_user_ids: np.ndarray
-    indptr: np.ndarray
-    items: np.ndarray
-    starts: np.ndarray
-    candidates: np.ndarray
+    global_user_ids: NDArray[np.uint64]
+    indptr: NDArray[np.int64]
+    items: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    candidates: NDArray[np.int64]
 
 
 class GRUEncoder(ClientModel):
@@ -94,7 +94,7 @@ class GRUEncoder(ClientModel):
         self.n_dense = 7 * self.n_factors * (self.n_factors + 1)
         self.n_parameters = self.n_dense + self.n_items * self.n_factors
 
-    def initial_parameters(self, key: Key, *, purpose: str = "gru.start", dtype: DTypeLike = np.float32) -> np.ndarray:
+    def initial_parameters(self, key: Key, *, purpose: str = "gru.start", dtype: DTypeLike = np.float32) -> FloatArray:
         """Draw parameters to start from.
 
         Parameters
@@ -119,7 +119,7 @@ class GRUEncoder(ClientModel):
         out[at : at + square] = np.sqrt(6 / self.n_factors) * weights[6 * square :]
         return out.astype(dtype)
 
-    def embeddings(self, parameters: np.ndarray) -> np.ndarray:
+    def embeddings(self, parameters: np.ndarray) -> FloatArray:
         """The embeddings of all items, as a view.
 
         Parameters
@@ -134,7 +134,7 @@ class GRUEncoder(ClientModel):
         """
         return self._check_parameters(parameters)[self.n_dense :].reshape(self.n_items, self.n_factors)
 
-    def encode_sequences(self, parameters: np.ndarray, items: Any, starts: Any, *, n_threads: int = 0) -> np.ndarray:
+    def encode_sequences(self, parameters: np.ndarray, items: Any, starts: Any, *, n_threads: int = 0) -> FloatArray:
         """Encode sequences by their last states.
 
         Parameters
@@ -168,7 +168,7 @@ class GRUEncoder(ClientModel):
         share_out(work, min(n_threads, max(len(out), 1)))
         return out
 
-    def encode_items(self, parameters: np.ndarray) -> np.ndarray:
+    def encode_items(self, parameters: np.ndarray) -> FloatArray:
         """Encode all items; the score of an item after a sequence is the product of their encodings.
 
         Parameters

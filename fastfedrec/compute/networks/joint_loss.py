@@ -11,7 +11,7 @@ from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.gru import ContrastiveExamples, GRUEncoder
 from fastfedrec.compute.networks.tiles import share_out, tile_of
 from fastfedrec.compute.networks.two_tower import TwoTower
-from fastfedrec.core.arrays import distinct, frozen
+from fastfedrec.core.arrays import FloatArray, distinct, frozen
 from fastfedrec.core.check import check_array, check_instance, check_integer, check_real, plain_array
 from fastfedrec.core.randomness import Key
 
@@ -77,7 +77,7 @@ class JointNetwork(ClientModel):
 
     def initial_parameters(
         self, key: Key, *, purpose: str = "network.start", dtype: DTypeLike = np.float32
-    ) -> np.ndarray:
+    ) -> FloatArray:
         """Draw parameters to start from: the network's own, and an encoder's.
 
         Parameters
@@ -97,7 +97,7 @@ class JointNetwork(ClientModel):
         network = self.network.initial_parameters(key, purpose=purpose, dtype=dtype)
         return self.join(network, self.encoder.initial_parameters(key, purpose=f"{purpose}.encoder", dtype=dtype))
 
-    def join(self, network: np.ndarray, encoder: np.ndarray) -> np.ndarray:
+    def join(self, network: np.ndarray, encoder: np.ndarray) -> FloatArray:
         """Put parameters together: the network's, and the encoder's dense ones.
 
         Parameters
@@ -119,7 +119,7 @@ class JointNetwork(ClientModel):
         at = self.network.n_dense
         return np.concatenate([network[:at], dense.astype(network.dtype), network[at:]])
 
-    def network_part(self, parameters: np.ndarray) -> np.ndarray:
+    def network_part(self, parameters: np.ndarray) -> FloatArray:
         """The network's own parameters, which are all that recommends.
 
         Parameters

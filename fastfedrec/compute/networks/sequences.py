@@ -1,6 +1,7 @@
 """What items are learnt from before any rating is looked at: users' sequences, masked in one item or one segment."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fastfedrec.compute.networks.gru import ContrastiveExamples
 from fastfedrec.core.arrays import check_rows
@@ -15,7 +16,7 @@ _SEGMENT_SHARE = 4  # a segment is a quarter of its sequence, at least one item
 
 def draw_contrastive_examples(
     data: Interactions,
-    users: np.ndarray,
+    users: ArrayLike,
     *,
     length: int = 50,
     n_negatives: int = 4,

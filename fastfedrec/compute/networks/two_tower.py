@@ -12,7 +12,7 @@ from fastfedrec.compute.networks._client_steps import ClientModel, Steps, larges
 from fastfedrec.compute.networks.client_examples import ClientExamples
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.tiles import check_widths
-from fastfedrec.core.arrays import check_rows
+from fastfedrec.core.arrays import FloatArray, check_rows
 from fastfedrec.core.check import check_array, check_instance, plain_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
@@ -82,7 +82,7 @@ class TwoTower(ClientModel):
 
     def initial_parameters(
         self, key: Key, *, purpose: str = "network.start", dtype: DTypeLike = np.float32
-    ) -> np.ndarray:
+    ) -> FloatArray:
         """Draw parameters to start from.
 
         Parameters
@@ -188,7 +188,7 @@ class TwoTower(ClientModel):
         updates: ClientUpdates | None = None,
         clients: Any = None,
         n_threads: int = 0,
-    ) -> np.ndarray:
+    ) -> FloatArray:
         """Score all items for users, or for users in contexts.
 
         Parameters

@@ -37,7 +37,7 @@ class RefusalError(ValueError):
 class NodeMemory:
     """A folder that only its owner can read; `max_runs` is how many runs its users are ready to pay for, if any."""
 
-    def __init__(self, folder: str | os.PathLike, max_runs: int | None):
+    def __init__(self, folder: str | os.PathLike[str], max_runs: int | None):
         self._folder, self._max_runs = check_path("folder", folder), max_runs
         own_folder(self._folder)
 

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -120,11 +120,11 @@ def client_app(
 
 def server_app(
     system: FederatedSystem | Recommender,
-    item_ids: Sequence | np.ndarray,
+    item_ids: Sequence[Hashable] | np.ndarray,
     on_finish: Callable[[Any, FlowerEngine], None],
     *,
     n_nodes: int,
-    folder: str | os.PathLike | None = None,
+    folder: str | os.PathLike[str] | None = None,
     seed: int | None = None,
     public_sizes: Mapping[str, int] | None = None,
     round_timeout: float = 600.0,
@@ -251,7 +251,7 @@ class _Opening:
         grid: "Grid",
         deployment: Deployment,
         item_ids: np.ndarray,
-        folder: str | os.PathLike | None,
+        folder: str | os.PathLike[str] | None,
         seed: int | None,
         options: Mapping[str, Any],
     ) -> Self:

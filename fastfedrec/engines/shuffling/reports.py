@@ -1,6 +1,7 @@
 """Single reports as they travel from nodes by a shuffler to a server."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_integer
 
@@ -28,7 +29,7 @@ def encode_reports(index: np.ndarray, bit: np.ndarray, n_coordinates: int) -> by
     return (2 * index.astype(np.uint64) + bit.astype(np.uint64)).astype(report_width(n_coordinates)).tobytes()
 
 
-def decode_reports(body: bytes | bytearray, n_coordinates: int) -> tuple[np.ndarray, np.ndarray]:
+def decode_reports(body: bytes | bytearray, n_coordinates: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """And back; the bytes may be anybody's.
 
     Parameters

@@ -103,7 +103,7 @@ class Shuffler:
         min_crowd: int,
         n_reports: int,
         n_coordinates: int,
-        folder: str | os.PathLike,
+        folder: str | os.PathLike[str],
         *,
         max_users: int = 100_000,
         max_nodes: int = 1_000,
@@ -323,9 +323,9 @@ class ShufflerClient:
         url: str,
         *,
         name: str = "",
-        authority: str | os.PathLike | None = None,
-        certificate: str | os.PathLike | None = None,
-        private_key: str | os.PathLike | None = None,
+        authority: str | os.PathLike[str] | None = None,
+        certificate: str | os.PathLike[str] | None = None,
+        private_key: str | os.PathLike[str] | None = None,
         timeout: float = 60.0,
     ):
         parts = urlsplit(check_instance("url", url, str, "pass https://host:port"))

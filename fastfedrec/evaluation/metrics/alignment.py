@@ -1,9 +1,11 @@
 """Train, given and test on one set of axes: by ids, whatever users, items and order each has."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from fastfedrec.data.ids import IdIndex, check_kinds
 from fastfedrec.data.interactions import Interactions
@@ -33,13 +35,13 @@ class Aligned:
         As `Evaluation` has it.
     """
 
-    item_ids: np.ndarray
-    user_ids: np.ndarray
-    global_user_ids: np.ndarray
-    is_given: np.ndarray
+    item_ids: NDArray[Any]
+    user_ids: NDArray[Any]
+    global_user_ids: NDArray[np.uint64]
+    is_given: NDArray[np.bool_]
     test: Rows
     seen: Rows
-    values: np.ndarray
+    values: NDArray[np.float64]
     dropped: dict[str, int]
 
     @property

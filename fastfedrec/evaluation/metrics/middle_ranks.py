@@ -5,13 +5,14 @@ half of the items scored the same.  With one test item, recall and hit rate are 
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.evaluation.metrics.names import Metric
 
 __all__ = ["values_of_ranks"]
 
 
-def values_of_ranks(metric: Metric, ranks: np.ndarray, n_others: np.ndarray | None = None) -> np.ndarray:
+def values_of_ranks(metric: Metric, ranks: np.ndarray, n_others: np.ndarray | None = None) -> NDArray[np.float64]:
     """A metric of each ranked item.
 
     Parameters

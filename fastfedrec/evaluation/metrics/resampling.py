@@ -1,6 +1,7 @@
 """Intervals by the bootstrap over users, paired tests by permutation, and Holm's correction."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
@@ -10,7 +11,7 @@ __all__ = ["bootstrap_sums", "holm", "sign_test"]
 _BLOCK_CELLS = 2**20  # draws, or signs, held at once
 
 
-def bootstrap_sums(columns: np.ndarray, n_resamples: int, key: Key) -> np.ndarray:
+def bootstrap_sums(columns: np.ndarray, n_resamples: int, key: Key) -> NDArray[np.float64]:
     """Sums of columns over users who are drawn with replacement, as many as there are.
 
     Parameters
@@ -47,7 +48,7 @@ def bootstrap_sums(columns: np.ndarray, n_resamples: int, key: Key) -> np.ndarra
     return sums
 
 
-def sign_test(differences: np.ndarray, n_permutations: int, key: Key) -> np.ndarray:
+def sign_test(differences: np.ndarray, n_permutations: int, key: Key) -> NDArray[np.float64]:
     """Two-sided p-values of a paired permutation test of each column: that both of a pair could be exchanged.
 
     Parameters
@@ -92,7 +93,7 @@ def sign_test(differences: np.ndarray, n_permutations: int, key: Key) -> np.ndar
     return as_far / total if is_exact else (as_far + 1) / (total + 1)
 
 
-def holm(p_values: np.ndarray) -> np.ndarray:
+def holm(p_values: np.ndarray) -> NDArray[np.float64]:
     """Holm's correction of p-values, by which the chance of any false one among those below alpha is at most alpha.
 
     Parameters

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.randomness import Key, resolve_key
@@ -29,12 +30,12 @@ class UserValues:
         Whether the metric is the root of the mean.
     """
 
-    values: np.ndarray
-    weights: np.ndarray | None = None
+    values: NDArray[np.float64]
+    weights: NDArray[np.float64] | None = None
     is_root: bool = False
 
     @property
-    def columns(self) -> np.ndarray:
+    def columns(self) -> NDArray[np.float64]:
         """What the metric is a quotient of sums of.
 
         Returns
@@ -47,7 +48,7 @@ class UserValues:
         used = self.weights > 0
         return np.column_stack([np.where(used, self.weights * np.where(used, self.values, 0.0), 0.0), self.weights])
 
-    def of_sums(self, sums: np.ndarray) -> np.ndarray:
+    def of_sums(self, sums: np.ndarray) -> NDArray[np.float64]:
         """The metric from sums over `columns`.
 
         Parameters
@@ -119,7 +120,7 @@ class Evaluation(Mapping[str, float]):
     dropped: dict[str, int]
     means: dict[str, float]
     of_users: dict[str, UserValues] = field(default_factory=dict)
-    user_ids: np.ndarray = field(default_factory=lambda: np.empty(0))
+    user_ids: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     keeps_users: bool = False
 
     def __getitem__(self, name: str) -> float:
@@ -143,7 +144,7 @@ class Evaluation(Mapping[str, float]):
         return {metric.name: metric.cutoff for metric in self.metrics}
 
     @property
-    def per_user(self) -> dict[str, np.ndarray] | None:
+    def per_user(self) -> dict[str, NDArray[Any]] | None:
         """Each user's own values.
 
         Returns

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.data.ids import IdIndex
 from fastfedrec.data.interactions import Interactions
@@ -26,7 +27,7 @@ class Part:
     """
 
     model: Any
-    users: np.ndarray
+    users: NDArray[np.int64]
 
 
 def parts_of(model: Any, aligned: Aligned, given: Interactions | None) -> tuple[Aligned, list[Part]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.evaluation.metrics.names import Metric
 
@@ -32,11 +33,11 @@ class Placement:
         Values of the test interactions, which the mean percentile rank weighs by.
     """
 
-    indptr: np.ndarray
-    above: np.ndarray
-    same: np.ndarray
-    n_ranked: np.ndarray
-    weights: np.ndarray
+    indptr: NDArray[np.int64]
+    above: NDArray[np.int64]
+    same: NDArray[np.int64]
+    n_ranked: NDArray[np.int64]
+    weights: NDArray[np.float64]
 
     @cached_property
     def groups(self) -> "_Groups":
@@ -62,7 +63,7 @@ class Placement:
             n_ranked=self.n_ranked,
         )
 
-    def values(self, metric: Metric) -> tuple[np.ndarray, np.ndarray | None]:
+    def values(self, metric: Metric) -> tuple[NDArray[np.float64], np.ndarray | None]:
         """What a metric is for each user, and what it weighs in the mean.
 
         Parameters

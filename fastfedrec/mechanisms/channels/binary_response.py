@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.channels import binary_response as _kernel
 from fastfedrec.core.check import check_epsilon, check_out, check_real, plain_array
@@ -78,15 +79,15 @@ class BinaryResponse(Channel):
         )
         self.decoder = float(answer)
 
-    def privatize(
+    def privatize(  # type: ignore[override]  # signs: this channel's reports are no positions of outputs
         self,
-        values: np.ndarray,
+        values: ArrayLike,
         *,
         key: Key | None = None,
         round: int = 0,
         out: np.ndarray | None = None,
         n_threads: int = 0,
-    ) -> np.ndarray:
+    ) -> NDArray[np.int8]:
         """Answer for each value with one bit; values are clipped to [-1, 1] first, and bool counts as -1 and +1.
 
         Parameters
@@ -135,7 +136,7 @@ class BinaryResponse(Channel):
         )
         return out
 
-    def estimate(self, reports: np.ndarray) -> np.ndarray:
+    def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
         """Decode answers of +1 and -1, each to an unbiased estimate of its (clipped) value.
 
         Parameters

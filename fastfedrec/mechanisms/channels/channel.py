@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.channels import channel as _kernel
 from fastfedrec.core.check import check_exact, check_integer, check_real
@@ -102,7 +103,7 @@ class _Decoded(_NominalEpsilon):
     def _decoder(self) -> np.ndarray:
         return np.array([float(value) for value in self.outputs])
 
-    def estimate(self, reports: np.ndarray) -> np.ndarray:
+    def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
         """Decode reports, each to an unbiased estimate of its input (a real number, as it was clipped).
 
         Parameters
@@ -260,7 +261,7 @@ class Channel(_Decoded):
         """
         return max(self.variance(x) for x in range(len(self.inputs)))
 
-    def positions(self, values: np.ndarray) -> np.ndarray:
+    def positions(self, values: ArrayLike) -> NDArray[np.uint8]:
         """Where each value stands among `inputs`: what `privatize` takes.
 
         Parameters
@@ -297,13 +298,13 @@ class Channel(_Decoded):
 
     def privatize(
         self,
-        values: np.ndarray,
+        values: ArrayLike,
         *,
         key: Key | None = None,
         round: int = 0,
         out: np.ndarray | None = None,
         n_threads: int = 0,
-    ) -> np.ndarray:
+    ) -> NDArray[np.uint8]:
         """Draw one report for each input: one 64-bit word, compared with integer thresholds.
 
         Parameters

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.channels import piecewise as _kernel
 from fastfedrec.core.check import check_integer, check_real
@@ -176,13 +177,13 @@ class Piecewise(_Decoded):
 
     def privatize(
         self,
-        values: np.ndarray,
+        values: ArrayLike,
         *,
         key: Key | None = None,
         round: int = 0,
         out: np.ndarray | None = None,
         n_threads: int = 0,
-    ) -> np.ndarray:
+    ) -> NDArray[np.uint16]:
         """Draw one report for each value, which is clipped to [-1, 1] first.
 
         Parameters

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.check import check_exact, check_integer, plain_array
 from fastfedrec.mechanisms.channels.channel import TOTAL, _NominalEpsilon
@@ -21,13 +22,13 @@ class FrequencyOracle(_NominalEpsilon):
         """Return p and q, exact for what runs."""
         return Fraction(self.p_count, TOTAL), Fraction(self.q_count, TOTAL)
 
-    def _check(self, values: np.ndarray) -> np.ndarray:
+    def _check(self, values: ArrayLike) -> np.ndarray:
         values = check_codes("values", values, self.n_values)
         if values.ndim != 1:
             raise ValueError(f"values must have 1 dimension, got shape {values.shape}")
         return values
 
-    def support(self, reports: np.ndarray) -> np.ndarray:
+    def support(self, reports: ArrayLike) -> NDArray[np.int64]:
         """How many reports support each value; adds up over shards of clients.
 
         Parameters
@@ -43,7 +44,7 @@ class FrequencyOracle(_NominalEpsilon):
         reports = check_codes("reports", reports, self.n_values)
         return np.bincount(reports.reshape(-1), minlength=self.n_values).astype(np.int64, copy=False)
 
-    def estimate(self, reports: np.ndarray) -> np.ndarray:
+    def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
         """The unbiased estimate of each value's frequency among the clients who reported.
 
         Parameters
@@ -59,7 +60,7 @@ class FrequencyOracle(_NominalEpsilon):
         reports = plain_array("reports", reports)
         return self.estimate_from_support(self.support(reports), len(reports))
 
-    def estimate_from_support(self, support: np.ndarray, n_reports: int) -> np.ndarray:
+    def estimate_from_support(self, support: ArrayLike, n_reports: int) -> NDArray[np.float64]:
         """The same from added-up counts.
 
         Parameters

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.frequencies import frequency as _kernel
 from fastfedrec.core.check import check_epsilon, check_integer
@@ -72,13 +73,13 @@ class GRR(FrequencyOracle):
 
     def privatize(
         self,
-        values: np.ndarray,
+        values: ArrayLike,
         *,
         key: Key | None = None,
         round: int = 0,
         out: np.ndarray | None = None,
         n_threads: int = 0,
-    ) -> np.ndarray:
+    ) -> NDArray[np.uint8]:
         """Draw one report for each value: one 64-bit word.
 
         Parameters
@@ -194,13 +195,13 @@ class OUE(FrequencyOracle):
 
     def privatize(
         self,
-        values: np.ndarray,
+        values: ArrayLike,
         *,
         key: Key | None = None,
         round: int = 0,
         out: np.ndarray | None = None,
         n_threads: int = 0,
-    ) -> np.ndarray:
+    ) -> NDArray[np.uint8]:
         """Draw one report for each value: one 64-bit word a bit.
 
         Parameters
@@ -228,8 +229,8 @@ class OUE(FrequencyOracle):
         return out
 
     def privatize_support(
-        self, values: np.ndarray, *, key: Key | None = None, round: int = 0, n_threads: int = 0
-    ) -> np.ndarray:
+        self, values: ArrayLike, *, key: Key | None = None, round: int = 0, n_threads: int = 0
+    ) -> NDArray[np.int64]:
         """The `support` of the reports that `privatize` would give, without storing them.
 
         Parameters
@@ -254,7 +255,7 @@ class OUE(FrequencyOracle):
         _kernel.add_bits(values, sums, key.subkey(self._purpose), self.q_count, round_number, n_threads)
         return sums.sum(axis=0)
 
-    def support(self, reports: np.ndarray) -> np.ndarray:
+    def support(self, reports: ArrayLike) -> NDArray[np.int64]:
         """How many reports support each value; adds up over shards of clients.
 
         Parameters

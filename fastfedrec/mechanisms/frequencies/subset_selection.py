@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.frequencies import subset_selection as _kernel
 from fastfedrec.core.check import check_epsilon, check_integer, plain_array
@@ -102,13 +103,13 @@ class SubsetSelection(FrequencyOracle):
 
     def privatize(
         self,
-        values: np.ndarray,
+        values: ArrayLike,
         *,
         key: Key | None = None,
         round: int = 0,
         out: np.ndarray | None = None,
         n_threads: int = 0,
-    ) -> np.ndarray:
+    ) -> NDArray[np.uint8]:
         """Draw one report for each value: one 64-bit word for the own value, and about one for each in the set.
 
         Parameters
@@ -141,7 +142,7 @@ class SubsetSelection(FrequencyOracle):
             raise MemoryError(f"no memory for a bit a value, {self.n_values} bits a thread")
         return out
 
-    def support(self, reports: np.ndarray) -> np.ndarray:
+    def support(self, reports: ArrayLike) -> NDArray[np.int64]:
         """How many reports support each value; adds up over shards of clients.
 
         Parameters

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -118,7 +119,9 @@ def sample_gaussian(variance: Fraction, size: int, key: Key, purpose: str, round
     return _collected(gaussian_draws(variance, words(key, purpose, round_number)), size) if draws is None else draws
 
 
-def _compiled(fill: Callable, numbers: tuple[int, ...], size: int, blocks: Iterator[np.ndarray]) -> np.ndarray | None:
+def _compiled(
+    fill: Callable[..., Any], numbers: tuple[int, ...], size: int, blocks: Iterator[np.ndarray]
+) -> np.ndarray | None:
     """A kernel's draws; None where numbers are too large for it, at first or in any draw."""
     if max(numbers) >> 128:
         return None

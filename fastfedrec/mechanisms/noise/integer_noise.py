@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.noise import integer_noise as _kernel
 from fastfedrec.core.check import check_exact, check_instance, check_integer, check_out, check_real
@@ -102,7 +103,7 @@ class IntegerNoise:
         n_draws = check_integer("n_draws", n_draws, low=0, high=None)
         return min(float_up(n_draws * self.distance), 1.0)
 
-    def sample(self, size: int, *, key: Key, purpose: str, round: int = 0, n_threads: int = 0) -> np.ndarray:
+    def sample(self, size: int, *, key: Key, purpose: str, round: int = 0, n_threads: int = 0) -> NDArray[np.int64]:
         """Draw noise.
 
         Parameters
@@ -128,14 +129,14 @@ class IntegerNoise:
 
     def add_noise(
         self,
-        values: np.ndarray,
+        values: ArrayLike,
         *,
         key: Key,
         purpose: str,
         round: int = 0,
         out: np.ndarray | None = None,
         n_threads: int = 0,
-    ) -> np.ndarray:
+    ) -> NDArray[np.int64]:
         """Add one draw to each integer, as one part of a larger run; sums beyond int64 become its ends.
 
         Parameters
@@ -164,13 +165,13 @@ class IntegerNoise:
 
     def privatize(
         self,
-        values: np.ndarray,
+        values: ArrayLike,
         *,
         key: Key | None = None,
         round: int = 0,
         out: np.ndarray | None = None,
         n_threads: int = 0,
-    ) -> np.ndarray:
+    ) -> NDArray[np.int64]:
         """Add one draw to each integer, as a whole release; sums beyond int64 become its ends.
 
         Parameters
@@ -196,7 +197,7 @@ class IntegerNoise:
         key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
         return self._add(values, key, self._purpose, round_number, out, n_threads)
 
-    def estimate(self, reports: np.ndarray) -> np.ndarray:
+    def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
         """Decode noisy integers: they are unbiased estimates as they are, because the noise is symmetric.
 
         Parameters
@@ -212,7 +213,9 @@ class IntegerNoise:
         reports = check_integers("reports", reports, "use the values of privatize")
         return reports.astype(np.float64)
 
-    def _add(self, values, key, purpose, round_number, out, n_threads) -> np.ndarray:
+    def _add(
+        self, values: np.ndarray, key: Key, purpose: str, round_number: int, out: np.ndarray | None, n_threads: int
+    ) -> NDArray[np.int64]:
         out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
         n_threads = resolve_n_threads(n_threads)
         if not self._tables:
@@ -231,7 +234,7 @@ class IntegerNoise:
         self._add_draws(out.reshape(-1), key, purpose, round_number, n_threads)
         return out
 
-    def _add_draws(self, values, key, purpose, round_number, n_threads):
+    def _add_draws(self, values: np.ndarray, key: Key, purpose: str, round_number: int, n_threads: int) -> None:
         """Add draws by table in place, saturating."""
         (table,) = self._tables
         _kernel.add_noise(

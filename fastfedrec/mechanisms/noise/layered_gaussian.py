@@ -7,6 +7,7 @@ import numpy as np
 
 from fastfedrec._kernels.mechanisms.noise import integer_noise as _kernel
 from fastfedrec.core.check import check_exact
+from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 from fastfedrec.mechanisms.noise.noise_table import gaussian_table
 from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
@@ -102,7 +103,7 @@ class LayeredGaussian(RoundedGaussian):
         """
         return float(self._variance)
 
-    def _add_draws(self, values, key, purpose, round_number, n_threads):
+    def _add_draws(self, values: np.ndarray, key: Key, purpose: str, round_number: int, n_threads: int) -> None:
         top, *_, below = self._tables
         _kernel.add_layers(
             values,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.check import check_array, check_epsilon, check_real
 from fastfedrec.core.numbers import renamed
@@ -301,7 +302,7 @@ class PublishedLaplaceRR:
         """
         return (1 - self.truth_probability) * 2 * self._scale * self._scale
 
-    def privatize(self, values: np.ndarray, *, key: Key | None = None, round: int = 0) -> np.ndarray:
+    def privatize(self, values: ArrayLike, *, key: Key | None = None, round: int = 0) -> NDArray[np.float64]:
         """Draw one report for each rating, as published; a rating outside `low` to `high` is refused.
 
         Parameters

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.mechanisms.channels.channel import Channel
 from fastfedrec.mechanisms.channels.exact_counts import unbiased_outputs
@@ -68,7 +69,7 @@ class RatedOrNot(Channel):
         rated = [Fraction(x > 0) for x in self.inputs]
         self.rated_outputs = tuple(unbiased_outputs(self.counts, rated, rated))
 
-    def estimate_rated(self, reports: np.ndarray) -> np.ndarray:
+    def estimate_rated(self, reports: ArrayLike) -> NDArray[np.float64]:
         """Decode reports, each to an unbiased estimate of whether the item is rated.
 
         Parameters

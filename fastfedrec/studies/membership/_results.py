@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.core.text import epsilon_to_json, format_table
 from fastfedrec.studies.membership._figures import Estimate, TradeOff, chance_advantage
@@ -58,8 +59,8 @@ class MembershipResult:
     ceiling: float
     ceiling_accuracy: float
     guarantee: tuple[tuple[float, float], ...]
-    scores: np.ndarray
-    is_member: np.ndarray
+    scores: NDArray[np.float64]
+    is_member: NDArray[np.bool_]
     user_ids: np.ndarray
     alpha: float
 

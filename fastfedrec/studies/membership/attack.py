@@ -283,7 +283,19 @@ def membership_loss(
 class _Common:
     """What both attacks are given, checked."""
 
-    def __init__(self, model, data, query, threshold, guarantee, against, alpha, n_bootstrap, key, n_threads):
+    def __init__(
+        self,
+        model: Any,
+        data: Interactions,
+        query: Query | None,
+        threshold: float,
+        guarantee: Sequence[tuple[float, float]] | None,
+        against: str,
+        alpha: float,
+        n_bootstrap: int,
+        key: Key | None,
+        n_threads: int,
+    ):
         check_instance("data", data, Interactions, "use Interactions.from_arrays")
         _check_enough(data)
         if query is not None and not callable(query):
@@ -297,7 +309,16 @@ class _Common:
         self.key, self.n_threads = resolve_key(key), resolve_n_threads(n_threads)
         self.runs = Runs(model, query, self.key, self.n_threads)
 
-    def result(self, name, fitted, scores, is_member, user_ids, control, rows) -> MembershipResult:
+    def result(
+        self,
+        name: str,
+        fitted: Any,
+        scores: np.ndarray,
+        is_member: np.ndarray,
+        user_ids: np.ndarray,
+        control: np.ndarray | None,
+        rows: np.ndarray,
+    ) -> MembershipResult:
         """Count how good scores are: of the attack, and of its control if it has one; it looks at `rows` alone."""
         stated = stated_guarantee(fitted, self.against) if self.guarantee is None else self.guarantee
         curve, best = RocCurve(scores, is_member), ceiling_scores(rows, is_member)

@@ -8,6 +8,7 @@ import numpy as np
 
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.compute import als
+from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import check_array, check_choice, check_flag, check_integer, check_real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
@@ -332,7 +333,7 @@ class ImplicitALS(FactorScores, Baseline):
 
     def factors(
         self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[FloatArray, FloatArray]:
         """Factors whose inner products are the scores, for `evaluate` and for indexes of vectors.
 
         Parameters

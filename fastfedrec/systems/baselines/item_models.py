@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Unprotected
 from fastfedrec.compute import ranking
@@ -31,7 +32,7 @@ _FEWER_ITEMS = "keep the most popular (interactions.top_items(5_000)), or fit Im
 COUNTED_BYTES = 12  # of count_pairs, a pair: float32 as they are added up, and float64 as they are returned
 
 
-def count_pairs(data: Interactions, *, show_progress: bool = False) -> np.ndarray:
+def count_pairs(data: Interactions, *, show_progress: bool = False) -> NDArray[np.float64]:
     """Count how many users have both items of each pair.
 
     Parameters
@@ -59,7 +60,9 @@ def _dense(block: Interactions, out: np.ndarray) -> np.ndarray:
     return block._replace(values=block.values_or_ones(np.float32)).to_scipy().toarray(out=out)
 
 
-def score_neighbors(own: Interactions, neighbor_items: np.ndarray, neighbor_similarities: np.ndarray) -> np.ndarray:
+def score_neighbors(
+    own: Interactions, neighbor_items: np.ndarray, neighbor_similarities: np.ndarray
+) -> NDArray[np.float64]:
     """Score every item by its similarities to those of a user's items that are among its neighbours.
 
     Parameters
@@ -91,9 +94,9 @@ class NeighborModel(Recommender):
     _not_in_0_1_0 = ("item_counts_",)
 
     n_neighbors: int
-    neighbor_items_: np.ndarray
-    neighbor_similarities_: np.ndarray
-    item_counts_: np.ndarray
+    neighbor_items_: NDArray[np.int32]
+    neighbor_similarities_: NDArray[np.float64]
+    item_counts_: NDArray[np.float64]
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_items = self.interactions_.n_items
@@ -277,7 +280,8 @@ class ItemKNN(NeighborModel, ExactModel):
         np.fill_diagonal(pairs, -1.0)  # no item is its own neighbour
         n_kept = min(self.n_neighbors, data.n_items - 1)
         best, falling = ranking.top_k(pairs, max(n_kept, 1), n_threads=n_threads)
-        self.neighbor_items_, self.neighbor_similarities_ = best[:, :n_kept].astype(np.int32), falling[:, :n_kept]
+        self.neighbor_items_ = best[:, :n_kept].astype(np.int32)
+        self.neighbor_similarities_ = falling[:, :n_kept].astype(np.float64, copy=False)
 
 
 @dataclass(repr=False, eq=False)

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.dp_als import model as _kernel
 from fastfedrec.accounting import Gaussian, RoundTraffic
@@ -70,8 +71,8 @@ class ALSState:
         V.
     """
 
-    item_counts: np.ndarray
-    item_factors: np.ndarray
+    item_counts: NDArray[np.float64]
+    item_factors: NDArray[np.float64]
 
 
 class NoisyRound(FederatedSystem):
@@ -268,7 +269,7 @@ class LeastSquaresRound(NoisyRound):
             return (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
 
 
-def to_grid(factors: np.ndarray) -> np.ndarray:
+def to_grid(factors: np.ndarray) -> NDArray[np.int64]:
     """Whole numbers whose Euclidean norm is at most `SCALE`, row by row; rows of norm above 1 are scaled down.
 
     Parameters

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_instance
 from fastfedrec.data.interactions import Interactions
@@ -30,10 +31,10 @@ class AttackResult:
     """
 
     attack: str
-    claims: np.ndarray
-    is_rated: np.ndarray
-    scores: np.ndarray
-    rows: np.ndarray
+    claims: NDArray[np.int8]
+    is_rated: NDArray[np.bool_]
+    scores: NDArray[np.float64]
+    rows: NDArray[np.int64]
 
     @property
     def base_rate(self) -> float:
@@ -148,9 +149,9 @@ class RatingResult(AttackResult):
         What is told of each user, in the first of the rounds; NaN where nothing is.
     """
 
-    ratings: np.ndarray
-    true_ratings: np.ndarray
-    user_factors: np.ndarray
+    ratings: NDArray[np.float64]
+    true_ratings: NDArray[np.float64]
+    user_factors: NDArray[np.float64]
 
     @property
     def rating_recall(self) -> float:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.systems.fedrec.devices import RATED, VIRTUAL, WITHHELD, Spoken
 
@@ -27,10 +28,10 @@ class Messages:
         As sent: integers modulo 2^64, the last of which counts the user.
     """
 
-    senders: np.ndarray
-    receivers: np.ndarray
-    items: np.ndarray
-    values: np.ndarray
+    senders: NDArray[np.uint64]
+    receivers: NDArray[np.uint64]
+    items: NDArray[np.int32]
+    values: NDArray[np.uint64]
 
     def __len__(self) -> int:
         return len(self.items)
@@ -119,7 +120,7 @@ class RecordedRound:
     round: int
     server: Messages
     denoisers: Messages
-    item_factors: np.ndarray
+    item_factors: NDArray[np.float64]
     regularization: float
     scale: float
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.fedrec import model as _kernel
 from fastfedrec.core.randomness import Key
@@ -55,9 +56,9 @@ class Spoken:
         the order of the data.
     """
 
-    indptr: np.ndarray
-    items: np.ndarray
-    kinds: np.ndarray
+    indptr: NDArray[np.int64]
+    items: NDArray[np.int32]
+    kinds: NDArray[np.uint8]
 
 
 @dataclass
@@ -76,8 +77,8 @@ class Devices:
         As last drawn.
     """
 
-    users: np.ndarray
-    user_factors: np.ndarray
+    users: NDArray[np.uint64]
+    user_factors: NDArray[np.float64]
     next_round: int = 0
     spoken: Spoken | None = None
 

@@ -7,6 +7,7 @@ What is left are the gradients of rated items alone.  Corrections: docs/explanat
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Gaussian, Unprotected
 from fastfedrec.core.check import check_choice, check_integer
@@ -181,7 +182,7 @@ class FedRecPlusPlus(FedRec):
             state.divisors,
         )
 
-    def real_sums(self, update: Update) -> np.ndarray:
+    def real_sums(self, update: Update) -> NDArray[np.int64]:
         """What the server has less what denoisers have: for each item the sum of gradients of those who rated it.
 
         Parameters

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.fedrec import model as _kernel
 from fastfedrec.accounting import Gaussian, RoundTraffic, Unprotected
@@ -67,14 +68,14 @@ class FedRecState:
         What sums are divided by; of length 0 where each round's own count of raters is taken.
     """
 
-    item_factors: np.ndarray
+    item_factors: NDArray[np.float64]
     learning_rate: float
-    global_user_ids: np.ndarray
+    global_user_ids: NDArray[np.uint64]
     cohort_size: int
     seed: int
-    denoisers: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
-    weights: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    divisors: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    denoisers: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    divisors: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def rows(self, users: np.ndarray) -> np.ndarray:
         """Positions of global ids among all users."""
@@ -280,7 +281,7 @@ class FedRecRounds(FederatedSystem):
             factors = state.item_factors - state.learning_rate * step
         return replace(state, item_factors=factors, learning_rate=state.learning_rate * self.learning_rate_decay)
 
-    def real_sums(self, update: Update) -> np.ndarray:
+    def real_sums(self, update: Update) -> NDArray[np.int64]:
         """What the server makes of an update: for each item the sum of gradients, in steps, and the count of users.
 
         Parameters
@@ -392,7 +393,7 @@ class FedRecRounds(FederatedSystem):
             )
         return devices
 
-    def device_factors(self, state: FedRecState) -> np.ndarray:
+    def device_factors(self, state: FedRecState) -> NDArray[np.float64]:
         """The factors of all users, as their devices hold them; they never leave these.
 
         Parameters

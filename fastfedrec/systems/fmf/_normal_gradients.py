@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.compute.hadamard import hadamard_transform
 from fastfedrec.core.randomness import Key
@@ -69,7 +70,7 @@ class NormalGradient:
         kept = 1.0 if self.rotation is None else math.erf(_CLIP / math.sqrt(2))
         return _CLIP / (kept * math.sqrt(self.size))
 
-    def signs(self) -> np.ndarray:
+    def signs(self) -> NDArray[np.float32]:
         """The rotation's public signs.
 
         Returns
@@ -84,7 +85,9 @@ class NormalGradient:
         bits = np.unpackbits(words.astype("<u8").view(np.uint8))[:n]
         return (2 * bits.astype(np.float32) - 1).reshape(self.n_items, self.n_factors)
 
-    def for_kernel(self, item_factors: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def for_kernel(
+        self, item_factors: np.ndarray
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         """V, the signs and the factors' mix, as the kernel reads them.
 
         Parameters
@@ -103,10 +106,10 @@ class NormalGradient:
         columns[:, : self.n_items], signs[:, : self.n_items] = item_factors.T, self.signs().T
         mix = np.eye(self.shape[1], dtype=np.float64)
         if self.rotation is not None:
-            mix = hadamard_transform(mix)
+            mix = np.asarray(hadamard_transform(mix), dtype=np.float64)
         return columns, signs, np.ascontiguousarray(mix[:, : self.n_factors], dtype=np.float32)
 
-    def turn_back(self, numbers: np.ndarray) -> np.ndarray:
+    def turn_back(self, numbers: np.ndarray) -> NDArray[np.float64]:
         """From the numbers that reports are about to the gradient.
 
         Parameters

@@ -14,6 +14,7 @@ import numpy as np
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.compute import als
+from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import check_callback, check_choice, check_epsilon, check_flag, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
@@ -297,7 +298,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
 
     # ---- scoring ------------------------------------------------------------------------------------------------
 
-    def factors(self, user_ids: Any, item_ids: Any) -> tuple[np.ndarray, np.ndarray]:
+    def factors(self, user_ids: Any, item_ids: Any) -> tuple[FloatArray, FloatArray]:
         """Factors of users and of items, whose inner products are the scores.
 
         Parameters

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.fmf import fmf_ldp as _kernel
 from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
@@ -41,7 +42,7 @@ class FMFState:
         Names the public signs by which normalised gradients are turned; 0 where they are not.
     """
 
-    item_factors: np.ndarray
+    item_factors: NDArray[np.float32]
     rotation: int = 0
 
 
@@ -131,7 +132,7 @@ class FMFRounds(FederatedSystem):
         shuffle_key: Key | None = None,
         sender: str = "shard-0",
         n_threads: int = 0,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         """The single reports of `local_round`, in random order: what a proxy forwards to a server elsewhere.
 
         Parameters
@@ -265,7 +266,7 @@ class FMFRounds(FederatedSystem):
         largest = np.inf if self.normalize is not None else LARGEST_AUTO_RATE  # the twin's gradients have no norm
         return float(min(step / self.server_steps, largest))
 
-    def mean_gradient(self, state: FMFState, update: Update) -> np.ndarray | None:
+    def mean_gradient(self, state: FMFState, update: Update) -> NDArray[np.float64] | None:
         """The gradient that `apply` steps along: an unbiased estimate of the users' mean clipped gradient.
 
         Parameters

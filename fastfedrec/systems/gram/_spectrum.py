@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
@@ -13,7 +14,7 @@ _FIRST_DEGREE, _DEGREE = 12, 4  # of the Chebyshev filters before the first and 
 _FIRST_BLOCK = 64  # eigenvectors looked for; doubled until the noise comes into view
 
 
-def shrink_spectrum(matrix: np.ndarray, noise: float) -> np.ndarray:
+def shrink_spectrum(matrix: np.ndarray, noise: float) -> NDArray[np.float64]:
     """Find the low-rank matrix behind a symmetric one whose entries off the diagonal have noise.
 
     The eigenvalues of the noise alone end near ``edge = 2 noise sqrt(n)``.  One of l above it is kept as
@@ -73,7 +74,7 @@ def _ritz_pairs(matrix, basis, edge, degree):
         return values[::-1], (basis @ turn)[:, ::-1]
 
 
-def ease_factors(factors: np.ndarray, regularization: float) -> np.ndarray:
+def ease_factors(factors: np.ndarray, regularization: float) -> NDArray[np.float64]:
     """Factors F of the inverse of L L' + regularization I, which is (I - F F') / regularization.
 
     Parameters

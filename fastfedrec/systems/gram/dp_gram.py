@@ -10,6 +10,7 @@ import math
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, gaussian_mu
 from fastfedrec.core.check import check_integer, check_real
@@ -231,7 +232,7 @@ class DPGram(GramModel):
         return np.column_stack([shrink_spectrum(matrix, noise), math.sqrt(weight) * mean])
 
 
-def public_mean(item_means: np.ndarray) -> np.ndarray:
+def public_mean(item_means: np.ndarray) -> NDArray[np.int64]:
     """The mean by which rows are centred: never below a hundredth of its largest entry, in units of 1 / SCALE.
 
     Parameters

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.gram import dp_gram as _kernel
 from fastfedrec.accounting import Gaussian, RoundTraffic
@@ -39,8 +40,8 @@ class GramState:
         The noisy sums; empty until the round is over.
     """
 
-    mean: np.ndarray
-    noisy: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    mean: NDArray[np.int64]
+    noisy: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
 class NoisySum(FederatedSystem):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.gram import shuffled_sketch as _kernel
 from fastfedrec.accounting import RoundTraffic, ShuffledReports
@@ -45,8 +46,8 @@ class SketchState:
         How many reports that rests on, and of how many users.
     """
 
-    signs: np.ndarray
-    decoded: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    signs: NDArray[np.int16]
+    decoded: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     n_answers: int = 0
     n_users: int = 0
 
@@ -161,7 +162,7 @@ class SketchRound(FederatedSystem):
         shuffle_key: Key | None = None,
         sender: str = "shard-0",
         n_threads: int = 0,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
         """The single reports of `local_round`, in random order: what a shuffler forwards.
 
         Parameters

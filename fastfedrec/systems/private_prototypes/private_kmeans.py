@@ -5,6 +5,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.private_prototypes import private_kmeans as _kernel
 from fastfedrec.accounting.events import ZCDP, CentralRelease, Composed
@@ -48,7 +49,7 @@ def private_kmeans(
     key: Key,
     round: int = 0,
     n_threads: int = 0,
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """Choose centres among candidates by private swaps.
 
     From `n_clusters` random candidates, each of `n_swaps` steps draws a pair (centre out, candidate in) by an
@@ -131,7 +132,7 @@ def private_kmeans(
     return candidates[sets[draw_loss(losses, epsilon, words[n_swaps])]]
 
 
-def swap_losses(distances: np.ndarray, chosen: np.ndarray, n_threads: int) -> np.ndarray:
+def swap_losses(distances: np.ndarray, chosen: np.ndarray, n_threads: int) -> NDArray[np.int64]:
     """Loss after each swap of a chosen candidate for any candidate.
 
     Parameters
@@ -155,7 +156,7 @@ def swap_losses(distances: np.ndarray, chosen: np.ndarray, n_threads: int) -> np
     return kept.sum(axis=0) + lost.sum(axis=0)
 
 
-def selection_weights(losses: np.ndarray, epsilon: float, sensitivity: int = LEVELS) -> np.ndarray:
+def selection_weights(losses: np.ndarray, epsilon: float, sensitivity: int = LEVELS) -> NDArray[np.uint64]:
     """The integers that losses are drawn in proportion to: about 2^64 exp(-epsilon (loss - least) / sensitivity).
 
     Parameters

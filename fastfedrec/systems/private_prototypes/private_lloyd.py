@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting.events import CentralRelease
 from fastfedrec.compute import clustering
@@ -37,7 +38,7 @@ def private_lloyd(
     key: Key,
     round: int = 0,
     n_threads: int = 0,
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """Find centres by Lloyd's iterations on noisy sums.
 
     A noisy mean and spread of all points place the first centres, which are those of random normal points.  In each
@@ -198,7 +199,7 @@ def lloyd_event(epsilon: float, n_rows: int = 1) -> CentralRelease:
     return CentralRelease("noisy Lloyd rounds", float_up(total), trust="entity")
 
 
-def limit_steps(differences: np.ndarray, farthest: int) -> np.ndarray:
+def limit_steps(differences: np.ndarray, farthest: int) -> NDArray[np.int64]:
     """Put each row on the integer grid, and shrink it to at most `farthest` in sum of absolute values.
 
     Parameters

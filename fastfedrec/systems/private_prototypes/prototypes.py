@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting.events import ZCDP, CentralRelease, Composed
 from fastfedrec.core.check import (
@@ -43,9 +44,9 @@ class NoisySums:
         Noisy sums of values relative to the centre, in steps.
     """
 
-    items: np.ndarray
-    counts: np.ndarray
-    sums: np.ndarray
+    items: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    sums: NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import RoundTraffic, Unprotected
 from fastfedrec.accounting.events import Event
@@ -68,10 +69,10 @@ class PrototypeState:
     names: tuple[str, ...]
     n_prototypes: tuple[int, ...]
     n_items: int
-    entities: np.ndarray
-    items: np.ndarray
-    counts: np.ndarray
-    sums: np.ndarray
+    entities: NDArray[np.int64]
+    items: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    sums: NDArray[np.int64]
     seed: int
 
 

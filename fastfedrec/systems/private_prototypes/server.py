@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.compute.nmf import NMF, fit_nmf
 from fastfedrec.core.randomness import Key
@@ -38,9 +39,9 @@ class Sums:
         Whether an entry's count is its own, or its prototype's.
     """
 
-    counts: np.ndarray
-    sums: np.ndarray
-    known: np.ndarray
+    counts: NDArray[np.float64]
+    sums: NDArray[np.float64]
+    known: NDArray[np.bool_]
     stddev: float
     low: float
     high: float
@@ -49,7 +50,7 @@ class Sums:
     masked: bool
 
 
-def make_prototypes(sums: Sums) -> tuple[np.ndarray, np.ndarray]:
+def make_prototypes(sums: Sums) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Estimate each prototype and say how much each of its entries weighs.
 
     Without noise: means over users, weighted by how many they are.  With noise: a mean is drawn toward that of all
@@ -115,7 +116,7 @@ def _excess(residuals: np.ndarray, variance: np.ndarray, known: np.ndarray, far:
 def factorize(
     prototypes: np.ndarray, weights: np.ndarray, n_factors: int, regularization: float, n_epochs: int, seed: int,
     n_threads: int,
-) -> np.ndarray:  # fmt: skip
+) -> NDArray[np.float64]:  # fmt: skip
     """Item factors, as long as an ordinary factorisation of users would make them.
 
     Parameters
@@ -151,7 +152,7 @@ def factorize(
     return found.item_factors * balance
 
 
-def encode_labels(name: str, labels: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+def encode_labels(name: str, labels: Any, n_rows: int) -> tuple[np.ndarray, NDArray[np.int64]]:
     """Distinct labels of entities or users, and the place of each row's among them.
 
     Parameters

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import CentralRelease, Gaussian, RoundTraffic, Unprotected
 from fastfedrec.compute.networks.client_updates import ClientUpdates
@@ -37,8 +38,8 @@ class PrivRecState:
         Global ids of the clients of the open round; secret, for the amplification by sampling rests on it.
     """
 
-    parameters: np.ndarray
-    cohort: np.ndarray
+    parameters: NDArray[np.float32]
+    cohort: NDArray[np.uint64]
 
 
 class CohortRounds(FederatedSystem):
@@ -72,7 +73,7 @@ class CohortRounds(FederatedSystem):
     what: ClassVar[str]  # clients send, for the ledger
 
     network: TwoTower | GRUEncoder
-    population: np.ndarray
+    population: NDArray[np.uint64]
     cohort_size: int
     server_learning_rate: float
     clip_norm: float | None

@@ -5,10 +5,12 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.two_tower import TwoTower
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.features import Features
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._from_items import similar_by_factors
@@ -27,7 +29,7 @@ class _TwoTowerRecommender(OwnRows):
 
     def score_items(
         self, user_ids: Sequence[Hashable] | np.ndarray, contexts: Mapping[str, Any] | None = None
-    ) -> np.ndarray:
+    ) -> NDArray[np.float64]:
         """Score all items for each user, or for each user in a context.
 
         Parameters
@@ -105,7 +107,7 @@ class _Personalized(_TwoTowerRecommender):
     def _personal(self, users: np.ndarray) -> dict[str, Any]:
         return {"updates": self._updates, "clients": users}
 
-    def with_users(self, interactions: Interactions) -> Self:
+    def with_users(self, interactions: InteractionsLike) -> Self:
         raise TypeError("fine-tuned networks belong to their users; use personalize of the model they were made from")
 
     def save(self, path: Any, *, include_users: bool = True) -> None:

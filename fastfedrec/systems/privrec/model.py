@@ -191,7 +191,7 @@ class PrivRec(_TwoTowerRecommender):
         ledger: Ledger | None = None,
         *,
         engine: Engine | None = None,
-        checkpoint: str | os.PathLike | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         public: Interactions | None = None,
     ) -> Self:
         """Train by `n_rounds` federated rounds.

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.compute.networks.client_examples import ClientExamples, Events, draw_examples
 from fastfedrec.compute.networks.client_updates import ClientUpdates
@@ -131,7 +132,7 @@ class PrivRecRounds(CohortRounds):
 
     features: Features
     network: TwoTower
-    population: np.ndarray
+    population: NDArray[np.uint64]
     cohort_size: int
     local: LocalTraining
     server_learning_rate: float

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.compute.networks.client_updates import ClientUpdates
@@ -217,7 +218,7 @@ class PretrainingRounds(CohortRounds):
     what: ClassVar[str] = "updates of stage one"
 
     network: GRUEncoder
-    population: np.ndarray
+    population: NDArray[np.uint64]
     settings: Stage1Settings
     noise: GridNoise | None
     key: Key

@@ -7,6 +7,7 @@ they came, noise and all, so a public estimate stays public and a louder mechani
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.rating_svd import laplace_rr_svd as _kernel
 from fastfedrec.data.pairs import sort_pairs
@@ -30,8 +31,8 @@ class Biases:
     """
 
     mean: float
-    users: np.ndarray
-    items: np.ndarray
+    users: NDArray[np.float64]
+    items: NDArray[np.float64]
     spreads: tuple[float, float] = (0.0, 0.0)
 
 

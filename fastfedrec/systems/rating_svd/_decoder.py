@@ -13,6 +13,7 @@ distribution tilted to p_x e^(theta x), with the expected mean: there the slope 
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.rating_svd import laplace_rr_svd as _kernel
 from fastfedrec.mechanisms import Channel
@@ -48,7 +49,7 @@ class ReportDecoder:
         """Of the ratings themselves, as far as the reports tell."""
         return float(self.shares @ (self._values - self.shares @ self._values) ** 2)
 
-    def decode(self) -> np.ndarray:
+    def decode(self) -> NDArray[np.float64]:
         """The value of each report, under the distribution of all ratings.
 
         Returns
@@ -58,7 +59,7 @@ class ReportDecoder:
         """
         return self._decoded(self.shares[None])[0][self._reports]
 
-    def decode_near(self, expected: np.ndarray) -> np.ndarray:
+    def decode_near(self, expected: np.ndarray) -> NDArray[np.float64]:
         """The value of each report, under the distribution tilted to the mean that is expected there.
 
         Parameters
@@ -87,7 +88,7 @@ class ReportDecoder:
         return means[:, None] + estimates / slopes[:, None]
 
 
-def estimate_shares(table: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def estimate_shares(table: np.ndarray, counts: np.ndarray) -> NDArray[np.float64]:
     """How often each input occurs, from how often each output came: the maximum of likelihood times a weak prior.
 
     Parameters
@@ -108,7 +109,7 @@ def estimate_shares(table: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return shares / shares.sum()
 
 
-def tilt(shares: np.ndarray, values: np.ndarray, means: np.ndarray) -> np.ndarray:
+def tilt(shares: np.ndarray, values: np.ndarray, means: np.ndarray) -> NDArray[np.float64]:
     """Shares times e^(theta value), each row with the theta that gives it the stated mean.
 
     Parameters

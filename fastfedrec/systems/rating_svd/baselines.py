@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.core.check import check_epsilon, check_flag, check_integer, check_real
@@ -400,7 +401,7 @@ def collect_ratings(
     key: Key,
     ledger: Ledger,
     n_threads: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, ReportDecoder | None]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], ReportDecoder | None]:
     """What a server has of all ratings: row, column, and the value or a private estimate of it.
 
     Parameters

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.rating_svd import laplace_rr_svd as _kernel
 from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
@@ -87,10 +88,10 @@ class RatingState:
         Public: of the training.  It reveals nothing of the key it was drawn from.
     """
 
-    global_user_ids: np.ndarray
+    global_user_ids: NDArray[np.uint64]
     n_items: int
-    users: np.ndarray
-    items: np.ndarray
+    users: NDArray[np.int64]
+    items: NDArray[np.int64]
     reports: np.ndarray
     seed: int
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.compute.clustering import assign_rows
 from fastfedrec.core.check import check_choice, check_instance, check_integer
@@ -306,7 +307,9 @@ def _errors(line: Line, split: _Split, drawn: Interactions | None, key: Key, n_t
     return _measure(model.fit(split.train, entities=split.entities, key=key, n_threads=n_threads, **whose), split)
 
 
-def entity_prototypes(model: PrivatePrototypes, data: Interactions, key: Key, *, n_threads: int = 0) -> np.ndarray:
+def entity_prototypes(
+    model: PrivatePrototypes, data: Interactions, key: Key, *, n_threads: int = 0
+) -> NDArray[np.float64]:
     """What the server makes of the one message of one entity, without any factorisation.
 
     Parameters

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.compute.networks.sequences import check_sequences
 from fastfedrec.core.check import check_integer
@@ -54,7 +55,7 @@ class PublicPopularity:
 
     counts: np.ndarray | None = None
 
-    def score_items(self, user_ids: Any) -> np.ndarray:
+    def score_items(self, user_ids: Any) -> NDArray[np.float64]:
         """The same for everybody.
 
         Parameters
